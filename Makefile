@@ -1,0 +1,45 @@
+# make demo    two islands train a model on this machine, then complete code (sets everything up)
+# make test    build everything, lint, run the tests                       (sets everything up)
+# make build   the command alone, at build/bin/atoll
+VENV := $(or $(ATOLL_VENV),$(CURDIR)/.venv)
+PYTHON := $(VENV)/bin/python
+export ATOLL_VENV = $(VENV)
+export CCACHE_BASEDIR = $(CURDIR)
+export CCACHE_NOHASHDIR = 1
+# Found when the recipe runs: before set-up there may be no Python environment yet.
+TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch)}
+CONFIGURE = cmake --log-level=WARNING -DATOLL_TORCH_DIR="$(TORCH_DIR)"
+
+.PHONY: build tests demo test lint bench asan tsan clean
+
+build:
+	@scripts/setup.sh build
+	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=OFF
+	@cmake --build build
+
+tests:
+	@scripts/setup.sh test
+	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=ON -DATOLL_WERROR=ON
+	@cmake --build build
+
+lint: tests
+	@$(PYTHON) scripts/tidy.py
+	@scripts/lint.sh
+
+test: tests lint
+	@cd build && ctest --output-on-failure -j2
+
+asan:
+	@scripts/setup.sh test
+	@$(CONFIGURE) --preset asan
+	@cmake --build build-asan
+	@cd build-asan && ctest --output-on-failure -j2 -L 'unit|fuzz'
+
+tsan:
+	@scripts/setup.sh test
+	@$(CONFIGURE) --preset tsan
+	@cmake --build build-tsan
+	@cd build-tsan && ctest --output-on-failure -j2 -L unit
+
+clean:
+	rm -rf build build-*

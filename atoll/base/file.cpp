@@ -1,0 +1,116 @@
+#include "atoll/base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "atoll/base/error.h"
+
+namespace atl {
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
+  throw InputError(fmt::format("cannot {} '{}': {}", what, path.string(), std::strerror(errno)));
+}
+
+/// An open file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& path, int flags)
+      : value_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) fail("read", path);
+  if (!S_ISREG(status.st_mode)) {
+    throw InputError(fmt::format("cannot read '{}': not a regular file", path.string()));
+  }
+  return static_cast<size_t>(status.st_size);
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  const Descriptor file(path, O_RDONLY);
+  if (file.get() < 0) fail("read", path);
+  std::string contents(regular_size(file, path), '\0');
+  size_t done = 0;
+  while (done < contents.size()) {
+    const ssize_t got = ::read(file.get(), contents.data() + done, contents.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path);
+    if (got == 0) break;  // The file shrank while we read it: keep what there is.
+    done += static_cast<size_t>(got);
+  }
+  contents.resize(done);
+  return contents;
+}
+
+void write_file_synced(const std::filesystem::path& path,
+                       std::span<const std::span<const std::byte>> pieces) {
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (file.get() < 0) fail("write", path);
+  for (std::span<const std::byte> rest : pieces) {
+    while (!rest.empty()) {
+      const ssize_t put = ::write(file.get(), rest.data(), rest.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) fail("write", path);
+      rest = rest.subspan(static_cast<size_t>(put));
+    }
+  }
+  if (::fsync(file.get()) != 0) fail("sync", path);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  const std::span<const std::byte> piece =
+      std::as_bytes(std::span(contents.data(), contents.size()));
+  write_file_synced(temporary, {&piece, 1});
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("write", path);
+  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
+  if (directory.get() < 0 || ::fsync(directory.get()) != 0) fail("sync", folder);
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const Descriptor file(path, O_RDONLY);
+  if (file.get() < 0) fail("read", path);
+  const size_t size = regular_size(file, path);
+  if (size == 0) return;
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) fail("map", path);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace atl

@@ -1,0 +1,39 @@
+#pragma once
+// Files as Atoll uses them: whole reads, memory maps, and writes that survive a power cut.
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace atl {
+
+/// The whole file. Throws InputError naming the path and the system's reason.
+std::string read_file(const std::filesystem::path& path);
+
+/// Writes `contents` to a temporary name beside `path`, syncs and renames: a reader sees the old
+/// file or the new one. Throws InputError (the old file stays) when the disk is full or not
+/// writable.
+void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
+
+/// Writes and syncs a file that nobody reads yet (inside a folder that will be renamed).
+void write_file_synced(const std::filesystem::path& path,
+                       std::span<const std::span<const std::byte>> pieces);
+
+/// Makes the names inside `folder` durable.
+void sync_folder(const std::filesystem::path& folder);
+
+/// A read-only memory map of a whole file. Movable; unmapped when destroyed.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace atl

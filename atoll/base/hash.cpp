@@ -1,0 +1,77 @@
+#include "atoll/base/hash.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+
+namespace atl {
+
+struct Sha256::Context {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~Context() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : context_(std::make_unique<Context>()) {
+  ATOLL_CHECK(EVP_DigestInit_ex(context_->context, EVP_sha256(), nullptr) == 1);
+}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+Sha256& Sha256::update(std::span<const std::byte> bytes) {
+  ATOLL_CHECK(EVP_DigestUpdate(context_->context, bytes.data(), bytes.size()) == 1);
+  return *this;
+}
+
+Sha256& Sha256::update(std::string_view text) {
+  return update(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+Digest Sha256::finish() {
+  Digest digest;
+  ATOLL_CHECK(EVP_DigestFinal_ex(context_->context, reinterpret_cast<unsigned char*>(digest.data()),
+                                 nullptr) == 1);
+  return digest;
+}
+
+Digest sha256(std::span<const std::byte> bytes) { return Sha256().update(bytes).finish(); }
+
+Digest tree_digest(std::span<const std::byte> bytes) {
+  constexpr size_t kChunkBytes = size_t{1} << 20;
+  Sha256 root;
+  for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
+    root.update(sha256(bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin))));
+  }
+  return root.finish();
+}
+
+std::string hex(const Digest& digest) {
+  std::string text;
+  for (const std::byte byte : digest) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+Digest digest_from_hex(std::string_view text) {
+  Digest digest;
+  const auto bad = [&] {
+    return InputError(fmt::format("not a SHA-256 in hexadecimal: '{}'", text.substr(0, 80)));
+  };
+  if (text.size() != 2 * digest.size()) throw bad();
+  for (size_t i = 0; i < digest.size(); ++i) {
+    unsigned value = 0;
+    const char* begin = text.data() + 2 * i;
+    if (std::from_chars(begin, begin + 2, value, 16).ptr != begin + 2) throw bad();
+    digest[i] = static_cast<std::byte>(value);
+  }
+  return digest;
+}
+
+uint64_t xxh3(const void* data, size_t size) { return XXH3_64bits(data, size); }
+
+}  // namespace atl

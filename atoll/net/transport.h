@@ -1,0 +1,77 @@
+#pragma once
+// Ordered, checked frames between machines. Two transports exist: gRPC (net/grpc_transport.h) and
+// the simulator's (sim/sim_transport.h); protocol code sees only this interface, so it runs the
+// same under both. Connections are two-way; each side may send at once.
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+
+#include "atoll/base/bytes.h"
+#include "atoll/base/result.h"
+
+namespace atl::net {
+
+/// Names a connection within one transport. Never reused.
+using ConnectionId = uint64_t;
+
+/// Control messages have a connection of their own and never queue behind bulk data.
+enum class Plane : uint8_t { kControl, kBulk };
+
+/// A connection is usable from here on. `remote` is for messages to people.
+struct Opened {
+  ConnectionId connection = 0;
+  bool inbound = false;
+  Plane plane = Plane::kControl;
+  std::string remote;
+};
+/// One whole frame, in the order sent, its checksum verified.
+struct Received {
+  ConnectionId connection = 0;
+  Bytes frame;
+};
+/// After a refused send: there is room again.
+struct Writable {
+  ConnectionId connection = 0;
+};
+/// The connection is gone, or could not be made. The last event of a connection.
+struct Lost {
+  ConnectionId connection = 0;
+  std::string reason;
+};
+using Event = std::variant<Opened, Received, Writable, Lost>;
+
+enum class Sent : uint8_t {
+  kAccepted,  // Queued; it arrives in order unless the connection is lost.
+  kFull,      // Not taken; wait for Writable.
+  kClosed,    // No such connection any more.
+};
+
+struct Traffic {
+  int64_t bytes_sent = 0;  // Frames with their headers, as handed to the operating system.
+  int64_t bytes_received = 0;
+};
+
+class Transport {
+ public:
+  /// Receives events one at a time per connection, on a thread of the transport: it must be quick
+  /// (push to a queue) and must not call back into the transport.
+  using Sink = std::function<void(Event)>;
+
+  virtual ~Transport() = default;
+  /// Accepts connections on "HOST:PORT" (port 0: the system chooses) and returns the address bound.
+  /// Fails when the port is in use.
+  virtual Result<std::string> listen(const std::string& address) = 0;
+  /// Starts to connect; Opened or Lost follows.
+  virtual ConnectionId connect(const std::string& address, Plane plane) = 0;
+  /// Never blocks. Each connection queues a bounded number of bytes.
+  [[nodiscard]] virtual Sent send(ConnectionId connection, Bytes frame) = 0;
+  /// What is queued is still sent (within a bounded time), then the other side sees Lost.
+  virtual void close(ConnectionId connection) = 0;
+  virtual Traffic traffic() const = 0;
+};
+
+/// Largest frame either side accepts: bounds memory before anything is parsed.
+constexpr size_t kMaxFrameBytes = size_t{4} << 20;
+
+}  // namespace atl::net

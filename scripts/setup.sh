@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs what Atoll needs on Debian 12: setup.sh build | test. Called by every make target; once
+# done, a second call returns at once (a stamp remembers this file's contents).
+#
+#   ATOLL_TORCH_DIR  an existing LibTorch (the folder with include/ and lib/), CPU or CUDA build
+#   ATOLL_VENV       where the project's Python environment is (default: .venv)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tier=${1:-build}
+venv=${ATOLL_VENV:-.venv}
+stamps=$venv/setup-stamps
+stamp=$stamps/$tier-$(sha256sum scripts/setup.sh | cut -c1-16)-$(printf %s "${ATOLL_TORCH_DIR:-}" | sha256sum | cut -c1-8)
+[ -e "$stamp" ] && exit 0
+
+build_packages="build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
+  libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev libexpected-dev libfmt-dev
+  nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libssl-dev libzstd-dev libxxhash-dev"
+test_packages="libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 clang-tidy-19
+  libclang-rt-19-dev time"
+
+install_packages() {
+  local missing=()
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  command -v apt-get >/dev/null || {
+    echo "setup: this needs Debian packages (${missing[*]}), and there is no apt-get here" >&2
+    exit 1
+  }
+  local sudo=""
+  [ "$(id -u)" -eq 0 ] || sudo=sudo
+  echo "setup: installing ${missing[*]}" >&2
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+pip_install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@"; }
+
+# The CPU build of LibTorch, never the CUDA one by accident: first from the indexes pip already
+# knows, then from PyTorch's own.
+install_torch() {
+  "$venv/bin/python" -c 'import torch' 2>/dev/null && return
+  echo "setup: installing LibTorch (torch 2.13.0, CPU build) into $venv" >&2
+  pip_install "torch==2.13.0+cpu" 2>/dev/null ||
+    pip_install --index-url https://download.pytorch.org/whl/cpu "torch==2.13.0+cpu" ||
+    {
+      echo "setup: no CPU build of torch 2.13.0 found; name a LibTorch with ATOLL_TORCH_DIR=DIR" >&2
+      exit 1
+    }
+}
+
+mkdir -p "$stamps"
+exec 9>"$stamps/lock"
+flock 9
+[ -e "$stamp" ] && exit 0
+# shellcheck disable=SC2086  # the lists are split on purpose
+install_packages $build_packages
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+[ -n "${ATOLL_TORCH_DIR:-}" ] || install_torch
+if [ "$tier" = test ]; then
+  # shellcheck disable=SC2086
+  install_packages $test_packages
+  install_torch # The oracles are PyTorch programs even when LibTorch comes from elsewhere.
+  pip_install numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
+fi
+touch "$stamp"
