@@ -4,7 +4,8 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 # Bits must not depend on whether a compiler fuses a multiply and an add: digests of the global
 # parameters are compared between machines.
-add_compile_options(-ffp-contract=off -fno-omit-frame-pointer -Wall -Wextra -Wpedantic -Wshadow)
+add_compile_options(-ffp-contract=off -fno-omit-frame-pointer -Wall -Wextra -Wpedantic -Wshadow
+                    -Wno-missing-field-initializers)  # Designated initialisers leave defaults out.
 if(ATOLL_WERROR)
   add_compile_options(-Werror)
 endif()

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Rules no compiler knows: layers, bans, sizes, links in the docs. Prints what is wrong; exit 1 if anything."""
+import pathlib
+import re
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parent.parent
+problems = []
+
+
+def tracked(*patterns):
+    command = ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    return [pathlib.Path(name) for name in names.split("\n") if name and (root / name).exists()]
+
+
+def read_layers():
+    """folder -> (all folders it may include, may it include LibTorch, its plain files)."""
+    order = re.findall(r"add_subdirectory\(atoll/(\w+)\)", (root / "CMakeLists.txt").read_text())
+    direct, torch, plain, plain_deps = {}, {}, {}, {}
+    for folder in order:
+        text = (root / "atoll" / folder / "CMakeLists.txt").read_text()
+        call = re.search(r"atoll_module\((.*?)\)", text, re.S)
+        words = call.group(1).split() if call else []
+        groups, current = {"": []}, ""
+        for word in words:
+            if word in ("TORCH", "DEPS", "PLAIN", "PLAIN_DEPS", "LIBS"):
+                current = word
+                groups[current] = []
+            else:
+                groups[current].append(word)
+        direct[folder] = [dep.removesuffix("_plain") for dep in groups.get("DEPS", []) + groups.get("PLAIN_DEPS", [])]
+        torch[folder] = "TORCH" in groups or not call
+        plain[folder] = set(groups.get("PLAIN", []))
+    allowed = {}
+    for folder in order:
+        reach = {folder}
+        for dep in direct[folder]:
+            reach |= allowed.get(dep, {dep})
+        allowed[folder] = reach if direct[folder] or folder == "base" else set(order)
+    return allowed, torch, plain
+
+
+BANS = [
+    (r"<torch/torch\.h>", "include narrower headers than <torch/torch.h>", ()),
+    (r"\busing namespace\b", "no 'using namespace'", ()),
+    (r"::now\(\)", "clocks are read in base/ only: take a Clock&", ("base",)),
+    (r"std::(mt19937|random_device|default_random_engine)", "random engines live in base/ only", ("base",)),
+    (r"(?<![\w:])(std::)?(printf|puts)\(|std::cout", "stdout belongs to base/ and cli/", ("base", "cli")),
+    (r"\bFIXME\b|\bTODO\b", "finish it or say it in the docs", ()),
+]
+
+
+def check_source(path, allowed, torch, plain):
+    lines = (root / path).read_text().split("\n")
+    folder = path.parts[1] if path.parts[0] == "atoll" else None
+    is_test = path.stem.endswith(("_test", "_bench", "_fuzz"))
+    if len(lines) > 600:
+        problems.append(f"{path}: {len(lines)} lines (limit 600)")
+    for number, line in enumerate(lines, 1):
+        where = f"{path}:{number}"
+        if len(line) > 100 and not path.stem.endswith("_table"):
+            problems.append(f"{where}: {len(line)} columns (limit 100)")
+        for pattern, message, exempt in BANS:
+            if folder and folder not in exempt and not is_test and re.search(pattern, line):
+                problems.append(f"{where}: {message}")
+        include = re.match(r'#include ["<]([\w./+-]+)[">]', line)
+        if not include or not folder:
+            continue
+        target = include.group(1)
+        if target.startswith("atoll/") and target.split("/")[1] not in allowed[folder]:
+            problems.append(f"{where}: {folder} may not include {target}: not below it")
+        is_torch = target.split("/")[0] in ("ATen", "c10", "torch", "caffe2")
+        if is_torch and (not torch[folder] or (path.name in plain[folder])):
+            problems.append(f"{where}: {path} is torch-free")
+
+
+def check_links(path):
+    text = (root / path).read_text()
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+        if not (root / path.parent / target).exists():
+            problems.append(f"{path}: link to {target}, which does not exist")
+
+
+def main():
+    allowed, torch, plain = read_layers()
+    for path in tracked("*.h", "*.cpp"):
+        check_source(path, allowed, torch, plain)
+    for path in tracked("*.md"):
+        check_links(path)
+    print("\n".join(problems) or "tidy: layers, bans, sizes and links are in order")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
