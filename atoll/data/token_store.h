@@ -1,0 +1,95 @@
+#pragma once
+// A token store: documents as one long array of ids, packed once, then read by memory map. The
+// token files are OLMo's (raw little-endian u16 or u32 without a header, a .csv.gz document table
+// beside each); store.json says what is in them. docs/formats.md has the bytes. Written by
+// data/pack.h.
+//
+// Reading is thread-safe. The store must outlive every Batches made from it.
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "atoll/base/file.h"
+#include "atoll/data/tokenizer.h"
+
+namespace atl::data {
+
+/// Documents are dealt to the two parts by a hash of their text, so one document never trains and
+/// validates, whatever the order or the number of files.
+enum class Split { kTrain, kValidation };
+inline constexpr Split kSplits[] = {Split::kTrain, Split::kValidation};
+std::string split_name(Split split);  // "train", "validation"
+
+enum class TokenType { kU16, kU32 };
+
+/// One token file.
+struct SplitInfo {
+  int64_t num_documents = 0;
+  int64_t num_tokens = 0;  // Each document's end-of-text included.
+  int64_t text_bytes = 0;  // UTF-8, end-of-text not included: for bits per byte.
+  std::string tokens_sha256;
+  std::string documents_sha256;  // Of the uncompressed table.
+};
+
+/// The contents of store.json.
+struct StoreInfo {
+  int64_t vocab_size = 0;
+  TokenType type = TokenType::kU16;
+  std::string tokenizer_sha256;
+  int64_t end_of_text = 0;
+  double validation_share = 0;
+  std::vector<std::string> sources;  // What was packed, as the user named it.
+  SplitInfo train;
+  SplitInfo validation;
+
+  const SplitInfo& split(Split which) const { return which == Split::kTrain ? train : validation; }
+  /// SHA-256 in hexadecimal of everything that decides a batch: islands that agree on it read the
+  /// same tokens.
+  std::string digest() const;
+};
+
+/// A row of the document table.
+struct Document {
+  int64_t begin = 0;  // First token in the token file.
+  int64_t end = 0;    // One past its last token, which is end-of-text.
+  std::string id;
+  std::string source;    // The file it came from.
+  int64_t location = 0;  // Line (jsonl) or number of the document in that file, from 1.
+};
+
+class TokenStore {
+ public:
+  /// Opens a folder written by `atoll data pack`. Throws InputError (which file, what is wrong)
+  /// when something is missing, truncated or contradicts store.json. Takes milliseconds at any
+  /// size.
+  static TokenStore open(const std::filesystem::path& folder);
+
+  const StoreInfo& info() const { return info_; }
+  const std::filesystem::path& folder() const { return folder_; }
+  /// The store's own copy of the tokenizer it was packed with.
+  std::filesystem::path tokenizer_file() const { return folder_ / "tokenizer.json"; }
+  /// Throws InputError unless the store was packed with exactly this tokenizer.
+  void require_tokenizer(const Tokenizer& tokenizer) const;
+
+  int64_t num_tokens(Split split) const { return info_.split(split).num_tokens; }
+  /// Copies ids.size() tokens from `begin` on. Throws InputError at an id over the vocabulary.
+  void read(Split split, int64_t begin, std::span<int64_t> ids) const;
+  /// The document table (read from disk at each call).
+  std::vector<Document> documents(Split split) const;
+  /// Reads everything: digests, ids below vocab_size, tables that tile the tokens. Throws
+  /// InputError naming the first fault.
+  void verify() const;
+
+ private:
+  TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile train, MappedFile validation);
+  std::span<const std::byte> bytes(Split split) const;
+
+  std::filesystem::path folder_;
+  StoreInfo info_;
+  MappedFile train_;
+  MappedFile validation_;
+};
+
+}  // namespace atl::data
