@@ -1,0 +1,32 @@
+#pragma once
+// Hugging Face's config.json, read and written. Pure functions on text.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "atoll/model/config.h"
+
+namespace atl::model {
+
+/// Tokens that a config.json names; a model without one has no value.
+struct SpecialIds {
+  std::optional<int64_t> begin_of_text;
+  std::optional<int64_t> end_of_text;
+};
+
+/// A config.json of LlamaForCausalLM (Qwen3ForCausalLM when `qk_norm`) that transformers 4 and 5
+/// both read.
+std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids);
+
+struct HfConfig {
+  ModelConfig config;
+  SpecialIds ids;
+};
+
+/// Throws InputError naming the key: an architecture we do not have, or a setting that changes the
+/// mathematics in a way we do not compute (another activation, biases, scaled rotary positions,
+/// sliding windows, quantised weights ...). `name` (a file) appears in messages.
+HfConfig from_hf_config(std::string_view json, const std::string& name);
+
+}  // namespace atl::model

@@ -1,0 +1,31 @@
+#pragma once
+// A model as a Hugging Face folder: config.json, generation_config.json, model.safetensors (or
+// several behind model.safetensors.index.json). Free of LibTorch: parameters are one flat FP32
+// buffer in the order of parameter_specs(). docs/formats.md has the details.
+#include <filesystem>
+#include <span>
+
+#include "atoll/model/config.h"
+#include "atoll/model/hf_config.h"
+
+namespace atl::model {
+
+/// Writes and syncs the files that transformers needs for the model itself (the tokenizer's file is
+/// the caller's). The folder must exist. Throws InputError when the disk is full.
+void save_hf_model(const std::filesystem::path& folder, const ModelConfig& config,
+                   const SpecialIds& ids, std::span<const float> values_P);
+
+/// Throws InputError: see from_hf_config().
+HfConfig load_hf_config(const std::filesystem::path& folder);
+
+/// Fills the flat buffer from FP32, BF16 or FP16 tensors. Throws InputError naming the tensor that
+/// is missing, superfluous (a bias, say) or of another shape.
+void load_hf_weights(const std::filesystem::path& folder, const ModelConfig& config,
+                     std::span<float> values_P);
+
+/// The folder with the model that `path` means: itself when it holds a config.json, else the newest
+/// complete checkpoint of a run directory (checkpoints/step-NNNNNNNN, else those of island-*; names
+/// that end in .tmp are incomplete). Throws InputError when there is none.
+std::filesystem::path resolve_model(const std::filesystem::path& path);
+
+}  // namespace atl::model

@@ -1,0 +1,36 @@
+#pragma once
+// How well a model predicts: the mean loss over a store's rows, and token by token for one text.
+// No gradients; the caller's thread.
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "atoll/data/batches.h"
+#include "atoll/model/llama.h"
+
+namespace atl::train {
+
+/// The mean cross entropy in nats per predicted token over rows 0 ... num_rows-1 (at most all) of
+/// `rows`, `batch_rows` at a time.
+double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t sequence_length,
+                 int64_t num_rows, int64_t batch_rows);
+
+/// How a model saw one token of a text.
+struct TokenScore {
+  double log_probability = 0;  // Natural logarithm.
+  int64_t rank = 1;            // 1 + how many tokens have a larger logit: 1 is the likeliest.
+};
+
+/// One entry per id; empty for the first, which nothing precedes. A text longer than `window` is
+/// read in windows that begin `stride` tokens after each other; a token is scored in the first
+/// window that holds it, so beyond the first window at least window - stride tokens precede each.
+/// 0 < stride < window <= max_positions. `progress` (may be empty) gets the number of tokens done.
+/// Throws InputError when an id is not below the model's vocabulary.
+std::vector<std::optional<TokenScore>> score_tokens(const model::Llama& model,
+                                                    std::span<const int64_t> ids, int64_t window,
+                                                    int64_t stride,
+                                                    const std::function<void(int64_t)>& progress);
+
+}  // namespace atl::train

@@ -1,0 +1,39 @@
+#pragma once
+// The training loss and its gradient in one go. Logits exist only for a slice of the tokens at a
+// time and turn into their own gradient in place, so the B x T x V array is never held.
+//
+// Shapes: B = rows, T = tokens per row; P = all parameters.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "atoll/model/llama.h"
+
+namespace atl::train {
+
+struct LossOptions {
+  /// Adds z_loss * log(Z)^2, Z the softmax denominator, which keeps logits from drifting
+  /// (PaLM, Chowdhery et al. 2022, section 5).
+  double z_loss = 0;
+  /// Factor of the gradient, e.g. this micro-batch's share of the step.
+  double scale = 1;
+};
+
+/// Both mean over the targets that count, as FP32 scalars on the model's device; not multiplied by
+/// LossOptions::scale.
+struct Loss {
+  at::Tensor cross_entropy;  // In nats per token.
+  at::Tensor total;          // cross_entropy + z-loss.
+};
+
+/// Forward and backward: adds scale x d(total)/dP to the model's gradients. targets_BT (int64)
+/// holds the token to predict at each position; data::kIgnoredTarget (-100) leaves it out. The
+/// model must have been made for training. Nothing is read back from the device.
+Loss accumulate_gradients(model::Llama& model, const at::Tensor& inputs_BT,
+                          const at::Tensor& targets_BT, const LossOptions& options);
+
+/// The same loss without gradients.
+Loss evaluate_loss(const model::Llama& model, const at::Tensor& inputs_BT,
+                   const at::Tensor& targets_BT, const LossOptions& options);
+
+}  // namespace atl::train
