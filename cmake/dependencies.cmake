@@ -27,6 +27,9 @@ if(ATOLL_TORCH)
   target_include_directories(torch SYSTEM INTERFACE ${ATOLL_TORCH_DIR}/include
                              ${ATOLL_TORCH_DIR}/include/torch/csrc/api/include)
   target_compile_options(torch INTERFACE -fopenmp)
+  # LibTorch ships fmt's headers, of another version than the system's library: code that sees them
+  # must not need that library. The versions live in different inline namespaces.
+  target_compile_definitions(torch INTERFACE FMT_HEADER_ONLY=1)
   foreach(part torch_cpu c10)
     target_link_libraries(torch INTERFACE ${ATOLL_TORCH_DIR}/lib/lib${part}.so)
   endforeach()
