@@ -1,0 +1,31 @@
+#include "atoll/base/interrupt.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+
+namespace atl {
+namespace {
+
+std::atomic<int> interrupts{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
+
+extern "C" void on_interrupt(int signal) {
+  if (interrupts.fetch_add(1) >= 1) ::_exit(128 + signal);
+}
+
+}  // namespace
+
+void watch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+int num_interrupts() { return interrupts.load(); }
+
+}  // namespace atl

@@ -1,0 +1,44 @@
+#include "atoll/sync/data_parallel.h"
+
+#include <algorithm>
+
+#include "atoll/sync/host.h"
+
+namespace atl::sync {
+
+DataParallel::DataParallel(Replica replica, collective::Averager& averager, const Clock& clock)
+    : replica_(std::move(replica)),
+      averager_(averager),
+      clock_(clock),
+      local_P_(host_buffer(replica_.values_P)),
+      mean_P_(host_buffer(replica_.values_P)) {}
+
+Result<void> DataParallel::reduce_gradients(int64_t step) {
+  const Time begin = clock_.now();
+  local_P_.copy_(replica_.gradients_P);
+  averager_.begin({.round = step - 1,
+                   .fragment = 0,
+                   .step = step,
+                   .weight = replica_.tokens_per_step,
+                   .values = span_of(local_P_),
+                   .prepare = [this](std::span<const float> mean) {
+                     std::ranges::copy(mean, span_of(mean_P_).begin());
+                     return tree_digest(bytes_of(mean_P_));
+                   }});
+  const auto commit = averager_.wait(step - 1);
+  if (!commit) return tl::unexpected(commit.error());
+  replica_.gradients_P.copy_(mean_P_);
+  stats_.rounds += 1;
+  stats_.digest = hex(commit->digest);
+  stats_.stop_requested = stats_.stop_requested || commit->stop;
+  stats_.stall_seconds += seconds(clock_.now() - begin);
+  return {};
+}
+
+Result<void> DataParallel::after_step(int64_t) { return {}; }
+bool DataParallel::syncs_after(int64_t) const { return true; }
+at::Tensor DataParallel::global_parameters() const { return replica_.values_P; }
+std::vector<std::pair<std::string, at::Tensor>> DataParallel::state() { return {}; }
+void DataParallel::restore_global(const at::Tensor&) {}  // The live parameters are the global ones.
+
+}  // namespace atl::sync

@@ -1,0 +1,32 @@
+#include "atoll/sync/strategy.h"
+
+#include <fmt/format.h>
+
+#include "atoll/base/error.h"
+#include "atoll/sync/data_parallel.h"
+#include "atoll/sync/diloco.h"
+#include "atoll/sync/single.h"
+
+namespace atl::sync {
+
+std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,
+                                        collective::Averager& averager, const Clock& clock) {
+  if (options.method == "single") {
+    if (averager.num_members() > 1) {
+      throw UsageError(
+          fmt::format("sync.method = 'single' trains one island, and there are {}; "
+                      "choose diloco or data_parallel",
+                      averager.num_members()));
+    }
+    return std::make_unique<Single>(std::move(replica));
+  }
+  if (options.method == "data_parallel") {
+    return std::make_unique<DataParallel>(std::move(replica), averager, clock);
+  }
+  if (options.method == "diloco") {
+    return std::make_unique<DiLoCo>(options, std::move(replica), averager, clock);
+  }
+  throw UsageError(fmt::format("unknown sync.method '{}'", options.method));
+}
+
+}  // namespace atl::sync

@@ -1,0 +1,64 @@
+#pragma once
+// The training loop calls one Strategy and knows no algorithm:
+//   loss.backward();
+//   strategy.reduce_gradients(step);   // data-parallel acts here
+//   optimiser.step();
+//   strategy.after_step(step);         // DiLoCo acts here
+// A strategy is one file and one line in make_strategy().
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/result.h"
+#include "atoll/collective/averager.h"
+#include "atoll/sync/options.h"
+
+namespace atl::sync {
+
+/// What a strategy works on. Everything outlives it.
+struct Replica {
+  at::Tensor values_P;     // Live parameters, flat FP32, on any device.
+  at::Tensor gradients_P;  // Same shape.
+  int64_t tokens_per_step = 0;
+  int64_t last_step = 0;  // The run ends with this step: a sync is due there, whatever its number.
+};
+
+struct SyncStats {
+  int64_t rounds = 0;
+  double stall_seconds = 0;     // The training thread stood still.
+  std::string digest;           // Of the last committed round, hexadecimal.
+  bool stop_requested = false;  // Someone asked the whole run to end here (Ctrl-C).
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  /// After backward, before the clip. `step` counts from 1 here and below.
+  [[nodiscard]] virtual Result<void> reduce_gradients(int64_t step) = 0;
+  /// After the optimiser's update.
+  [[nodiscard]] virtual Result<void> after_step(int64_t step) = 0;
+  /// True when after_step(step) ends with all replicas equal.
+  virtual bool syncs_after(int64_t step) const = 0;
+  /// The model that the run publishes: what is evaluated and saved. (P,) FP32 on the CPU or the
+  /// replica's device; valid until the next call.
+  virtual at::Tensor global_parameters() const = 0;
+  /// Tensors (P,) that a checkpoint must hold besides the live and the published parameters;
+  /// resuming writes into them.
+  virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
+  /// Resuming: the published parameters of the checkpoint.
+  virtual void restore_global(const at::Tensor& global_P) = 0;
+  const SyncStats& stats() const { return stats_; }
+
+ protected:
+  SyncStats stats_;
+};
+
+/// Throws UsageError when the method does not fit the number of members.
+std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,
+                                        collective::Averager& averager, const Clock& clock);
+
+}  // namespace atl::sync

@@ -1,0 +1,193 @@
+#include "atoll/train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/hash.h"
+
+namespace atl::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kPrefix = "step-";
+constexpr const char* kTemporary = ".tmp";
+
+void write_text(const fs::path& path, const std::string& text) {
+  const std::span<const std::byte> piece = as_byte_span(text);
+  write_file_synced(path, {&piece, 1});
+}
+
+json tensor_hashes(const std::vector<model::TensorView>& tensors) {
+  json hashes = json::object();
+  for (const auto& tensor : tensors) hashes[tensor.name] = hex(sha256(tensor.bytes));
+  return hashes;
+}
+
+void copy_tensors(std::vector<model::TensorView>& tensors, std::vector<Bytes>& buffers,
+                  size_t& used) {
+  for (auto& tensor : tensors) {
+    if (used == buffers.size()) buffers.emplace_back();
+    Bytes& buffer = buffers[used++];
+    buffer.resize(tensor.bytes.size());
+    std::ranges::copy(tensor.bytes, buffer.begin());
+    tensor.bytes = buffer;
+  }
+}
+
+void verify_file(const fs::path& folder, const char* name, const model::SafetensorsFile& file,
+                 const json& manifest) {
+  const json& expected = manifest.at("tensors").at(name);
+  for (const auto& [tensor_name, hash] : expected.items()) {
+    const model::TensorView* tensor = file.find(tensor_name);
+    if (tensor == nullptr) {
+      throw InputError(
+          fmt::format("checkpoint '{}': {} has no tensor '{}' though manifest.json "
+                      "lists it; use an older checkpoint",
+                      folder.string(), name, tensor_name));
+    }
+    if (hex(sha256(tensor->bytes)) != hash.get<std::string>()) {
+      throw InputError(
+          fmt::format("checkpoint '{}': tensor '{}' of {} is not what was saved (its "
+                      "SHA-256 differs from manifest.json); use an older checkpoint",
+                      folder.string(), tensor_name, name));
+    }
+  }
+  if (file.tensors().size() != expected.size()) {
+    throw InputError(fmt::format("checkpoint '{}': {} holds {} tensors and manifest.json lists {}",
+                                 folder.string(), name, file.tensors().size(), expected.size()));
+  }
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep)
+    : folder_(std::move(folder)), keep_(keep) {}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::begin(CheckpointContents contents) {
+  if (thread_.joinable()) thread_.join();
+  copied_ = false;
+  thread_ = std::jthread([this, contents = std::move(contents)]() mutable {
+    size_t used = 0;
+    copy_tensors(contents.model, buffers_, used);
+    copy_tensors(contents.optimizer, buffers_, used);
+    {
+      const std::lock_guard lock(mutex_);
+      copied_ = true;
+    }
+    changed_.notify_all();
+    try {
+      if (contents.complete) contents.complete(contents);
+      write(contents);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex_);
+      error_ = error.what();
+    }
+  });
+}
+
+double CheckpointWriter::release(const Clock& clock) {
+  const Time begin = clock.now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return copied_; });
+  return seconds(clock.now() - begin);
+}
+
+std::optional<std::string> CheckpointWriter::finish() {
+  if (thread_.joinable()) thread_.join();
+  return std::exchange(error_, std::nullopt);
+}
+
+void CheckpointWriter::write(const CheckpointContents& contents) {
+  fs::create_directories(folder_);
+  const fs::path final_path = folder_ / fmt::format("{}{:08}", kPrefix, contents.step);
+  fs::path temporary = final_path;
+  temporary += kTemporary;
+  fs::remove_all(temporary);
+  fs::create_directory(temporary);
+  try {
+    json manifest = {{"format", 1},
+                     {"step", contents.step},
+                     {"data_order", json::parse(contents.data_order)},
+                     {"tensors",
+                      {{kModelFile, tensor_hashes(contents.model)},
+                       {kOptimizerFile, tensor_hashes(contents.optimizer)}}}};
+    model::write_safetensors(temporary / kModelFile, contents.model, {{"format", "pt"}});
+    model::write_safetensors(temporary / kOptimizerFile, contents.optimizer, {{"format", "pt"}});
+    for (const auto& [name, text] : contents.files) {
+      manifest["files"][name] = hex(sha256(as_byte_span(text)));
+      write_text(temporary / name, text);
+    }
+    write_text(temporary / "manifest.json", manifest.dump(1));
+    sync_folder(temporary);
+    fs::remove_all(final_path);  // The same step again, after a resume.
+    fs::rename(temporary, final_path);
+    sync_folder(folder_);
+  } catch (...) {
+    std::error_code ignored;  // The first error is the one to report.
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  remove_old();
+}
+
+void CheckpointWriter::remove_old() const {
+  if (keep_ == 0) return;
+  const auto checkpoints = list_checkpoints(folder_);
+  const auto excess = std::ssize(checkpoints) - keep_;
+  for (int64_t i = 0; i < excess; ++i) {
+    fs::remove_all(checkpoints[static_cast<size_t>(i)].second);
+  }
+}
+
+std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& folder) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    int64_t step = 0;
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + std::strlen(kPrefix), end, step);
+    if (parsed.ec == std::errc() && parsed.ptr == end) found.emplace_back(step, entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+Checkpoint::Checkpoint(const fs::path& folder)
+    : model_(folder / kModelFile),
+      optimizer_(folder / kOptimizerFile),
+      state_(read_file(folder / "state.json")) {
+  const std::string text = read_file(folder / "manifest.json");
+  try {
+    const json manifest = json::parse(text);
+    verify_file(folder, kModelFile, model_, manifest);
+    verify_file(folder, kOptimizerFile, optimizer_, manifest);
+    for (const auto& [name, hash] : manifest.at("files").items()) {
+      if (hex(sha256(as_byte_span(read_file(folder / name)))) != hash.get<std::string>()) {
+        throw InputError(
+            fmt::format("checkpoint '{}': {} is not what was saved (its SHA-256 differs "
+                        "from manifest.json); use an older checkpoint",
+                        folder.string(), name));
+      }
+    }
+  } catch (const json::exception& error) {
+    throw InputError(fmt::format("checkpoint '{}': manifest.json is damaged: {}", folder.string(),
+                                 error.what()));
+  }
+}
+
+}  // namespace atl::train

@@ -1,0 +1,41 @@
+#pragma once
+// The inner optimiser on flat buffers. Shape suffix: P = all parameters of the replica.
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/train/options.h"
+
+namespace atl::train {
+
+/// What an optimiser updates; the tensors share memory with the model.
+struct OptimizerTarget {
+  at::Tensor values_P;
+  at::Tensor gradients_P;
+  /// Spans [begin, end) of P that weight decay applies to (matrices); the rest is left alone.
+  std::vector<std::pair<int64_t, int64_t>> decayed;
+};
+
+class InnerOptimizer {
+ public:
+  virtual ~InnerOptimizer() = default;
+  /// One update from gradients_P with this step's learning rate and decoupled decay coefficient.
+  virtual void step(double lr, double weight_decay) = 0;
+  /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD.
+  virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
+  /// Updates made so far: AdamW's bias correction depends on it.
+  virtual int64_t num_updates() const = 0;
+  virtual void set_num_updates(int64_t num_updates) = 0;
+};
+
+std::unique_ptr<InnerOptimizer> make_inner_optimizer(const TrainOptions& options,
+                                                     OptimizerTarget target);
+
+/// The L2 norm of the gradient, after which it is scaled so that the norm is at most `max_norm`
+/// (0 = not scaled), as torch.nn.utils.clip_grad_norm_ does it.
+double clip_gradient(const at::Tensor& gradients_P, double max_norm);
+
+}  // namespace atl::train

@@ -1,0 +1,66 @@
+#include "atoll/train/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace atl::train {
+
+void TrainOptions::visit(SettingList& list) {
+  list.section("train", "one replica's inner training");
+  list.add("steps", steps, "inner steps in the whole run", {.min = 1});
+  list.add("batch_rows", batch_rows, "rows in a step's global batch, all islands together",
+           {.min = 1});
+  list.add("micro_batch_rows", micro_batch_rows,
+           "rows per forward pass on one island; 0 = its whole share", {.min = 0});
+  list.add("sequence_length", sequence_length, "tokens in a row", {.min = 2});
+  list.add("seed", seed, "of the initial parameters and the order of the data", {.min = 0});
+  list.add("optimizer", optimizer, "inner optimiser", {"adamw", "sgd"});
+  list.add("lr", lr, "peak inner learning rate", {.min = 0, .max = 1e3});
+  list.add("min_lr_ratio", min_lr_ratio, "the cosine ends at lr times this", {.min = 0, .max = 1});
+  list.add("warmup_steps", warmup_steps, "linear warm-up", {.min = 0});
+  list.add("schedule", schedule, "after the warm-up", {"cosine", "constant"});
+  list.add("beta1", beta1, "AdamW: decay of the mean; SGD ignores it", {.min = 0, .max = 0.99999});
+  list.add("beta2", beta2, "AdamW: decay of the mean square", {.min = 0, .max = 0.9999999});
+  list.add("eps", eps, "AdamW: added to the root of the mean square", {.min = 0, .max = 1});
+  list.add("weight_decay", weight_decay, "decoupled, on matrices only (not on norm weights)",
+           {.min = 0, .max = 10});
+  list.add("weight_decay_mode", weight_decay_mode,
+           "constant: weight_decay as given; inverse_steps: 1/steps instead",
+           {"constant", "inverse_steps"});
+  list.add("grad_clip", grad_clip, "largest norm of the gradient; 0 = no clipping", {.min = 0});
+  list.add("z_loss", z_loss, "weight of the squared log-partition (PaLM); 0 = off",
+           {.min = 0, .max = 1});
+  list.add("log_every", log_every, "steps between lines of metrics.jsonl", {.min = 1});
+  list.add("eval_every", eval_every, "steps between validations; 0 = at the end only", {.min = 0});
+  list.add("eval_rows", eval_rows, "validation rows (fewer if the store has fewer)", {.min = 1});
+  list.add("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 = at the end only",
+           {.min = 0});
+  list.add("keep_checkpoints", keep_checkpoints, "older checkpoints are deleted; 0 = keep all",
+           {.min = 0});
+  list.add("threads", threads, "CPU threads of this island; 0 = all cores",
+           {.min = 0, .max = 4096});
+  list.local();
+  list.add("device", device, "where this island computes: cpu, cuda, cuda:1, ...");
+  list.local();
+}
+
+double learning_rate(const TrainOptions& options, int64_t step) {
+  if (step < options.warmup_steps) {
+    return options.lr * static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
+  }
+  if (options.schedule == "constant") return options.lr;
+  const int64_t decay_steps = std::max<int64_t>(1, options.steps - options.warmup_steps);
+  const double progress =
+      static_cast<double>(step - options.warmup_steps + 1) / static_cast<double>(decay_steps);
+  const double low = options.lr * options.min_lr_ratio;
+  return low + (options.lr - low) * 0.5 *
+                   (1 + std::cos(std::numbers::pi * std::clamp(progress, 0.0, 1.0)));
+}
+
+double weight_decay(const TrainOptions& options) {
+  if (options.weight_decay_mode == "constant") return options.weight_decay;
+  return 1.0 / static_cast<double>(options.steps);
+}
+
+}  // namespace atl::train
