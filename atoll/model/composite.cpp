@@ -1,0 +1,65 @@
+#include "atoll/model/composite.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/IListRef_inl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+
+namespace atl::model::composite {
+namespace {
+
+/// `num_heads` heads of qkv_BTF from head `first` on: (B, T, heads, N).
+at::Tensor heads_BTHN(const AttentionShape& shape, const at::Tensor& qkv_BTF, int64_t first,
+                      int64_t num_heads) {
+  return qkv_BTF.narrow(2, first * shape.head_size, num_heads * shape.head_size)
+      .unflatten(2, {num_heads, shape.head_size});
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  const int64_t half = gate_up.size(-1) / 2;
+  return at::silu(gate_up.narrow(-1, 0, half)) * gate_up.narrow(-1, half, half);
+}
+
+at::Tensor head_norm(const AttentionShape& shape, const at::Tensor& qkv_BTF,
+                     const at::Tensor& q_weight, const at::Tensor& k_weight, double epsilon) {
+  const int64_t heads = shape.num_heads;
+  const int64_t kv_heads = shape.num_kv_heads;
+  const at::Tensor q = rms_norm(heads_BTHN(shape, qkv_BTF, 0, heads), q_weight, epsilon);
+  const at::Tensor k = rms_norm(heads_BTHN(shape, qkv_BTF, heads, kv_heads), k_weight, epsilon);
+  const at::Tensor v = heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads);
+  return at::cat({q, k, v}, 2).flatten(2);
+}
+
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
+                   const at::Tensor& sin_TN) {
+  const int64_t turned = shape.num_heads + shape.num_kv_heads;
+  const int64_t half = shape.head_size / 2;
+  const at::Tensor qk = heads_BTHN(shape, qkv_BTF, 0, turned);
+  const at::Tensor low = qk.narrow(3, 0, half);
+  const at::Tensor high = qk.narrow(3, half, half);
+  const at::Tensor cosine = cos_TN.unsqueeze(1);  // Broadcast over the heads.
+  const at::Tensor sine = sin_TN.unsqueeze(1);
+  const at::Tensor result = at::cat({low * cosine - high * sine, high * cosine + low * sine}, 3);
+  return at::cat({result, heads_BTHN(shape, qkv_BTF, turned, shape.num_kv_heads)}, 2).flatten(2);
+}
+
+at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
+  const int64_t heads = shape.num_heads;
+  const int64_t kv_heads = shape.num_kv_heads;
+  const at::Tensor q_BHTN = heads_BTHN(shape, qkv_BTF, 0, heads).transpose(1, 2);
+  const at::Tensor k_BHTN = heads_BTHN(shape, qkv_BTF, heads, kv_heads).transpose(1, 2);
+  const at::Tensor v_BHTN = heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads).transpose(1, 2);
+  return at::scaled_dot_product_attention(q_BHTN, k_BHTN, v_BHTN, std::nullopt, 0.0, true,
+                                          std::nullopt, heads != kv_heads)
+      .transpose(1, 2)
+      .flatten(2);
+}
+
+}  // namespace atl::model::composite

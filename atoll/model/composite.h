@@ -1,0 +1,29 @@
+#pragma once
+// The model's operations as chains of LibTorch's, on any device and with LibTorch's autograd. They
+// serve other devices than the CPU, and are what the CPU kernels are tested against.
+//
+// Shapes: B = rows, T = positions, F = (H + 2 G) N as in attention_kernel.h.
+#include <ATen/core/Tensor.h>
+
+#include "atoll/model/attention_kernel.h"
+
+namespace atl::model::composite {
+
+/// x / rms(x) * weight over the last dimension.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+/// silu(first half) * second half of the last dimension.
+at::Tensor swiglu(const at::Tensor& gate_up);
+
+/// The queries and keys of qkv_BTF normalised head by head; values as they are.
+at::Tensor head_norm(const AttentionShape& shape, const at::Tensor& qkv_BTF,
+                     const at::Tensor& q_weight, const at::Tensor& k_weight, double epsilon);
+
+/// The queries and keys of qkv_BTF turned by their positions' angles; cos and sin are (T, N / 2).
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
+                   const at::Tensor& sin_TN);
+
+/// Causal attention over a rotated qkv_BTF: (B, T, H N).
+at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF);
+
+}  // namespace atl::model::composite

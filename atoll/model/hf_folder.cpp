@@ -1,0 +1,171 @@
+#include "atoll/model/hf_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/model/safetensors.h"
+
+namespace atl::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+void write_text(const fs::path& path, std::string_view text) {
+  const std::span<const std::byte> piece = as_byte_span(text);
+  write_file_synced(path, {&piece, 1});
+}
+
+/// The files that hold the weights, by name.
+std::vector<fs::path> weight_files(const fs::path& folder) {
+  if (fs::exists(folder / kWeights)) return {folder / kWeights};
+  const fs::path index = folder / kIndex;
+  if (!fs::exists(index)) {
+    throw InputError(fmt::format("'{}' has neither {} nor {}", folder.string(), kWeights, kIndex));
+  }
+  const std::string text = read_file(index);
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (!json.is_object() || map == json.end() || !map->is_object()) {
+    throw InputError(fmt::format("'{}' has no weight_map", index.string()));
+  }
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || fs::path(name).filename() != name || name == "..") {
+      throw InputError(
+          fmt::format("'{}': the file of tensor '{}' is not a name", index.string(), tensor));
+    }
+    names.insert(name);
+  }
+  std::vector<fs::path> files;
+  for (const std::string& name : names) files.push_back(folder / name);
+  return files;
+}
+
+/// Tensors that carry no parameters of ours: the head of a tied model repeats the embedding, old
+/// files hold the rotary frequencies.
+bool may_be_skipped(const std::string& name, const ModelConfig& config) {
+  return (config.tie_embeddings && name == "lm_head.weight") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("({})", fmt::join(shape, ", "));
+}
+
+/// The newest of the complete checkpoints in `folder`, by its eight digits.
+std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
+  std::optional<fs::path> newest;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    const bool named = name.size() == 13 && name.starts_with("step-") &&
+                       std::all_of(name.begin() + 5, name.end(),
+                                   [](char digit) { return digit >= '0' && digit <= '9'; });
+    if (!named || !fs::exists(entry.path() / "config.json")) continue;
+    if (!newest || newest->filename() < entry.path().filename()) newest = entry.path();
+  }
+  return newest;
+}
+
+}  // namespace
+
+void save_hf_model(const fs::path& folder, const ModelConfig& config, const SpecialIds& ids,
+                   std::span<const float> values_P) {
+  std::vector<TensorView> tensors;
+  for (ParameterSpec& spec : parameter_specs(config)) {
+    ATOLL_CHECK(static_cast<size_t>(spec.offset + spec.size) <= values_P.size());
+    const auto values =
+        values_P.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size));
+    tensors.push_back({.name = std::move(spec.name),
+                       .type = DType::kF32,
+                       .shape = std::move(spec.shape),
+                       .bytes = std::as_bytes(values)});
+  }
+  write_safetensors(folder / kWeights, tensors, {{"format", "pt"}});
+  write_text(folder / "config.json", to_hf_config(config, ids));
+  nlohmann::ordered_json generation = nlohmann::ordered_json::object();
+  if (ids.begin_of_text) generation["bos_token_id"] = *ids.begin_of_text;
+  if (ids.end_of_text) generation["eos_token_id"] = *ids.end_of_text;
+  write_text(folder / "generation_config.json", generation.dump(2) + "\n");
+}
+
+HfConfig load_hf_config(const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  return from_hf_config(read_file(file), file.string());
+}
+
+void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::span<float> values_P) {
+  std::map<std::string, ParameterSpec> wanted;
+  for (ParameterSpec& spec : parameter_specs(config)) wanted.emplace(spec.name, spec);
+  for (const fs::path& path : weight_files(folder)) {
+    const SafetensorsFile file(path);
+    for (const TensorView& tensor : file.tensors()) {
+      const auto found = wanted.find(tensor.name);
+      if (found == wanted.end()) {
+        if (may_be_skipped(tensor.name, config)) continue;
+        throw InputError(
+            fmt::format("'{}': tensor '{}' is not part of the model that config.json "
+                        "describes, or appears twice",
+                        path.string(), tensor.name));
+      }
+      const ParameterSpec& spec = found->second;
+      if (tensor.shape != spec.shape) {
+        throw InputError(fmt::format("'{}': tensor '{}' has shape {}, and config.json asks for {}",
+                                     path.string(), tensor.name, shape_text(tensor.shape),
+                                     shape_text(spec.shape)));
+      }
+      copy_as_f32(
+          tensor,
+          values_P.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size)),
+          path.string());
+      wanted.erase(found);
+    }
+  }
+  if (!wanted.empty()) {
+    throw InputError(fmt::format("'{}': tensor '{}' is missing ({} in all)", folder.string(),
+                                 wanted.begin()->first, wanted.size()));
+  }
+}
+
+fs::path resolve_model(const fs::path& path) {
+  if (fs::exists(path / "config.json")) return path;
+  std::error_code none;
+  if (!fs::is_directory(path, none)) {
+    throw InputError(
+        fmt::format("'{}' is not a folder; name a model folder or a run directory", path.string()));
+  }
+  if (const auto own = newest_checkpoint(path / "checkpoints")) return *own;
+  std::optional<fs::path> newest;
+  for (const auto& entry : fs::directory_iterator(path, none)) {
+    if (!entry.path().filename().string().starts_with("island-")) continue;
+    const auto found = newest_checkpoint(entry.path() / "checkpoints");
+    if (!found) continue;
+    // Islands of one step hold the same model: take the first by name, so that runs repeat.
+    const auto key = [](const fs::path& file) { return file.filename(); };
+    if (!newest || key(*newest) < key(*found) ||
+        (key(*newest) == key(*found) && *found < *newest)) {
+      newest = found;
+    }
+  }
+  if (newest) return *newest;
+  throw InputError(
+      fmt::format("'{}' holds neither a model (config.json) nor a complete checkpoint "
+                  "(checkpoints/step-*)",
+                  path.string()));
+}
+
+}  // namespace atl::model

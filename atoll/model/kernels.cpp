@@ -1,0 +1,277 @@
+#include "atoll/model/kernels.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "atoll/base/check.h"
+#include "atoll/model/simd.h"
+
+namespace atl::model {
+namespace {
+
+// Rows per task: enough elements that handing it out costs nothing.
+int64_t grain(int64_t elements_per_row) {
+  return std::max<int64_t>(1, 32'768 / std::max<int64_t>(1, elements_per_row));
+}
+
+ATOLL_CLONES void rms_norm_rows(int64_t count, int64_t width, const float* x, const float* delta,
+                                const float* weight, float epsilon, float* sum, float* y,
+                                float* inverse_rms) {
+  for (int64_t row = 0; row < count; ++row) {
+    const float* source = x + row * width;
+    if (delta != nullptr) {
+      const float* added = delta + row * width;
+      float* target = sum + row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) target[i] = source[i] + added[i];
+      source = target;
+    }
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < width; ++i) squares += source[i] * source[i];
+    const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
+    inverse_rms[row] = inverse;
+    float* result = y + row * width;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) result[i] = source[i] * inverse * weight[i];
+  }
+}
+
+ATOLL_CLONES void rms_norm_backward_rows(int64_t count, int64_t width, const float* dy,
+                                         const float* dsum, const float* x, const float* weight,
+                                         const float* inverse_rms, float* dx, float* dweight) {
+  for (int64_t row = 0; row < count; ++row) {
+    const float* dy_row = dy + row * width;
+    const float* x_row = x + row * width;
+    float* dx_row = dx + row * width;
+    const float inverse = inverse_rms[row];
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < width; ++i) dot += dy_row[i] * weight[i] * x_row[i];
+    const float along = dot * inverse * inverse * inverse / static_cast<float>(width);
+    if (dsum != nullptr) {
+      const float* dsum_row = dsum + row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) {
+        dx_row[i] = dsum_row[i] + dy_row[i] * weight[i] * inverse - x_row[i] * along;
+      }
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) {
+        dx_row[i] = dy_row[i] * weight[i] * inverse - x_row[i] * along;
+      }
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) dweight[i] += dy_row[i] * x_row[i] * inverse;
+  }
+}
+
+ATOLL_CLONES void swiglu_rows(int64_t count, int64_t width, const float* gate_up, float* y) {
+  for (int64_t row = 0; row < count; ++row) {
+    const float* gate = gate_up + row * 2 * width;
+    const float* up = gate + width;
+    float* result = y + row * width;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) {
+      result[i] = gate[i] / (1.0F + fast_exp(-gate[i])) * up[i];
+    }
+  }
+}
+
+ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const float* dy,
+                                       const float* gate_up, float* dgate_up) {
+  for (int64_t row = 0; row < count; ++row) {
+    const float* gate = gate_up + row * 2 * width;
+    const float* up = gate + width;
+    const float* dy_row = dy + row * width;
+    float* dgate = dgate_up + row * 2 * width;
+    float* dup = dgate + width;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) {
+      const float sigmoid = 1.0F / (1.0F + fast_exp(-gate[i]));
+      const float silu = gate[i] * sigmoid;
+      dup[i] = dy_row[i] * silu;
+      dgate[i] = dy_row[i] * up[i] * (sigmoid + silu * (1.0F - sigmoid));
+    }
+  }
+}
+
+ATOLL_CLONES void rotate_rows(const HeadShape& shape, int64_t num_positions, int64_t begin,
+                              int64_t end, float* x, const float* cos_TN, const float* sin_TN,
+                              float direction) {
+  const int64_t half = shape.head_size / 2;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t position = row % num_positions;
+    const float* cosine = cos_TN + position * half;
+    const float* sine = sin_TN + position * half;
+    for (int64_t head = 0; head < shape.num_heads; ++head) {
+      float* low = x + row * shape.stride + head * shape.head_size;
+      float* high = low + half;
+#pragma omp simd
+      for (int64_t i = 0; i < half; ++i) {
+        const float a = low[i];
+        const float b = high[i];
+        const float s = sine[i] * direction;
+        low[i] = a * cosine[i] - b * s;
+        high[i] = b * cosine[i] + a * s;
+      }
+    }
+  }
+}
+
+/// Calls part(begin, end, partial) for fixed blocks of rows, each with a zeroed row of its own, and
+/// adds those to `target` in order: the sum does not depend on the number of threads.
+template <typename Part>
+void sum_in_blocks(int64_t num_rows, int64_t width, float* target, const Part& part) {
+  constexpr int64_t kBlocks = 16;
+  const int64_t block_rows = std::max<int64_t>(1, (num_rows + kBlocks - 1) / kBlocks);
+  std::vector<float> partial(static_cast<size_t>(kBlocks * width));
+  const int64_t blocks_per_task = std::max<int64_t>(1, grain(width) / block_rows);
+  at::parallel_for(0, kBlocks, blocks_per_task, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      const int64_t begin = std::min(num_rows, block * block_rows);
+      const int64_t end = std::min(num_rows, begin + block_rows);
+      part(begin, end, &partial[static_cast<size_t>(block * width)]);
+    }
+  });
+  for (int64_t block = 0; block < kBlocks; ++block) {
+    for (int64_t i = 0; i < width; ++i) {
+      target[i] += partial[static_cast<size_t>(block * width + i)];
+    }
+  }
+}
+
+// One row: returns log Z; the exponentials relative to the maximum are left in the row.
+__attribute__((always_inline)) inline float exponentials(float* row, int64_t width, float& total) {
+  float maximum = row[0];
+#pragma omp simd reduction(max : maximum)
+  for (int64_t i = 0; i < width; ++i) maximum = row[i] > maximum ? row[i] : maximum;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < width; ++i) {
+    const float e = fast_exp(row[i] - maximum);
+    row[i] = e;
+    sum += e;
+  }
+  total = sum;
+  return maximum + std::log(sum);
+}
+
+ATOLL_CLONES void softmax_loss_rows(int64_t count, int64_t width, float* logits,
+                                    const int64_t* targets, const SoftmaxLoss& options,
+                                    float* losses, float* squares) {
+  for (int64_t r = 0; r < count; ++r) {
+    float* row = logits + r * width;
+    const int64_t target = targets[r];
+    if (target < 0) {
+      losses[r] = 0;
+      squares[r] = 0;
+      if (options.scale != 0) std::fill_n(row, width, 0.0F);
+      continue;
+    }
+    ATOLL_CHECK(target < width, "a target is not below the vocabulary");
+    const float target_logit = row[target];
+    float total = 0;
+    const float log_partition = exponentials(row, width, total);
+    losses[r] = log_partition - target_logit;
+    squares[r] = log_partition * log_partition;
+    if (options.scale == 0) continue;
+    // d(lse)/d(logit) is the probability; the z-loss has d(lse^2) = 2 lse d(lse).
+    const float factor = options.scale * (1.0F + 2.0F * options.z_loss * log_partition) / total;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) row[i] *= factor;
+    row[target] -= options.scale;
+  }
+}
+
+}  // namespace
+
+void rms_norm_forward(Rows rows, const float* x, const float* delta, const float* weight,
+                      float epsilon, float* sum, float* y, float* inverse_rms) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    const int64_t offset = begin * rows.width;
+    rms_norm_rows(end - begin, rows.width, x + offset, delta == nullptr ? nullptr : delta + offset,
+                  weight, epsilon, sum == nullptr ? nullptr : sum + offset, y + offset,
+                  inverse_rms + begin);
+  });
+}
+
+void rms_norm_backward(Rows rows, const float* dy, const float* dsum, const float* x,
+                       const float* weight, const float* inverse_rms, float* dx, float* dweight) {
+  sum_in_blocks(rows.count, rows.width, dweight, [&](int64_t begin, int64_t end, float* partial) {
+    const int64_t offset = begin * rows.width;
+    rms_norm_backward_rows(end - begin, rows.width, dy + offset,
+                           dsum == nullptr ? nullptr : dsum + offset, x + offset, weight,
+                           inverse_rms + begin, dx + offset, partial);
+  });
+}
+
+void head_norm_forward(const HeadShape& shape, const float* x, const float* weight, float epsilon,
+                       float* y, float* inverse_rms) {
+  at::parallel_for(0, shape.num_rows, grain(shape.stride), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      rms_norm_rows(shape.num_heads, shape.head_size, x + row * shape.stride, nullptr, weight,
+                    epsilon, nullptr, y + row * shape.stride, inverse_rms + row * shape.num_heads);
+    }
+  });
+}
+
+void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
+                        const float* weight, const float* inverse_rms, float* dx, float* dweight) {
+  const auto rows = [&](int64_t begin, int64_t end, float* partial) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t offset = row * shape.stride;
+      rms_norm_backward_rows(shape.num_heads, shape.head_size, dy + offset, nullptr, x + offset,
+                             weight, inverse_rms + row * shape.num_heads, dx + offset, partial);
+    }
+  };
+  sum_in_blocks(shape.num_rows, shape.head_size, dweight, rows);
+}
+
+void swiglu_forward(Rows rows, const float* gate_up, float* y) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    swiglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width, y + begin * rows.width);
+  });
+}
+
+void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    swiglu_backward_rows(end - begin, rows.width, dy + begin * rows.width,
+                         gate_up + begin * 2 * rows.width, dgate_up + begin * 2 * rows.width);
+  });
+}
+
+void rotate(const HeadShape& shape, int64_t num_positions, float* x, const float* cos_TN,
+            const float* sin_TN, Turn turn) {
+  const float direction = turn == Turn::kBackwards ? -1.0F : 1.0F;
+  at::parallel_for(0, shape.num_rows, grain(shape.num_heads * shape.head_size),
+                   [&](int64_t begin, int64_t end) {
+                     rotate_rows(shape, num_positions, begin, end, x, cos_TN, sin_TN, direction);
+                   });
+}
+
+void embedding_backward(Rows rows, const int64_t* tokens, const float* dy, float* dweight) {
+  // Threads share out the columns: every sum keeps the order of the rows.
+  at::parallel_for(0, rows.width, std::max<int64_t>(16, grain(rows.count)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = 0; row < rows.count; ++row) {
+                       float* target = dweight + tokens[row] * rows.width;
+                       const float* source = dy + row * rows.width;
+#pragma omp simd
+                       for (int64_t i = begin; i < end; ++i) target[i] += source[i];
+                     }
+                   });
+}
+
+void softmax_loss(Rows rows, float* logits, const int64_t* targets, const SoftmaxLoss& options,
+                  float* losses, float* squares) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    softmax_loss_rows(end - begin, rows.width, logits + begin * rows.width, targets + begin,
+                      options, losses + begin, squares + begin);
+  });
+}
+
+}  // namespace atl::model

@@ -1,0 +1,66 @@
+#pragma once
+// Loops over FP32 rows in memory, where LibTorch has only chains of operations on the CPU: each
+// reads its input once and writes its output once. Compiled for several instruction sets, the best
+// is chosen when the program starts. Rows are shared out to LibTorch's threads; sums over rows are
+// made in fixed blocks, so results do not depend on the number of threads.
+//
+// Plain pointers, contiguous rows unless a stride is given; nothing overlaps unless said.
+#include <cstdint>
+
+namespace atl::model {
+
+/// A matrix of rows in memory.
+struct Rows {
+  int64_t count = 0;
+  int64_t width = 0;  // Elements per row.
+};
+
+/// sum = x + delta (both skipped when delta is null), y = sum * weight / rms(sum);
+/// inverse_rms (count) is kept for the backward pass. RMSNorm: Zhang & Sennrich 2019, equation 4.
+void rms_norm_forward(Rows rows, const float* x, const float* delta, const float* weight,
+                      float epsilon, float* sum, float* y, float* inverse_rms);
+
+/// x is what was normalised. dx = gradient through the norm + dsum (unless null); dweight is added
+/// to.
+void rms_norm_backward(Rows rows, const float* dy, const float* dsum, const float* x,
+                       const float* weight, const float* inverse_rms, float* dx, float* dweight);
+
+/// The same for parts of rows: num_heads heads of head_size elements at the start of rows that are
+/// `stride` apart, each normalised by itself with one weight (head_size). inverse_rms holds
+/// rows x num_heads values.
+struct HeadShape {
+  int64_t num_rows = 0;
+  int64_t stride = 0;
+  int64_t num_heads = 0;
+  int64_t head_size = 0;
+};
+void head_norm_forward(const HeadShape& shape, const float* x, const float* weight, float epsilon,
+                       float* y, float* inverse_rms);
+void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
+                        const float* weight, const float* inverse_rms, float* dx, float* dweight);
+
+/// y = silu(gate) * up, where a row of gate_up holds `width` gates, then `width` ups (Shazeer
+/// 2020).
+void swiglu_forward(Rows rows, const float* gate_up, float* y);
+void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up);
+
+/// Turns pairs (i, i + N/2) of each head by its position's angle, in place (Su et al. 2021, in the
+/// half-split layout of Hugging Face). Row r has position r % num_positions.
+enum class Turn { kForwards, kBackwards };
+void rotate(const HeadShape& shape, int64_t num_positions, float* x, const float* cos_TN,
+            const float* sin_TN, Turn turn);
+
+/// weight_VC's gradient: dweight[tokens[r]] += dy[r], in order of r.
+void embedding_backward(Rows rows, const int64_t* tokens, const float* dy, float* dweight);
+
+/// Per row of logits: cross entropy and squared log-partition, and, when `scale` is not 0, the row
+/// is replaced by scale * d(cross_entropy + z_loss * log(Z)^2)/d(logits). A negative target makes
+/// both zero. `losses` and `squares` hold one value per row.
+struct SoftmaxLoss {
+  float z_loss = 0;
+  float scale = 0;
+};
+void softmax_loss(Rows rows, float* logits, const int64_t* targets, const SoftmaxLoss& options,
+                  float* losses, float* squares);
+
+}  // namespace atl::model

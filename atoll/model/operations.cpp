@@ -1,0 +1,270 @@
+#include "atoll/model/operations.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "atoll/model/composite.h"
+#include "atoll/model/kernels.h"
+
+namespace atl::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+bool on_cpu(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+
+Rows rows_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }
+
+const float* in(const at::Tensor& x) { return x.const_data_ptr<float>(); }
+float* out(const at::Tensor& x) { return x.mutable_data_ptr<float>(); }
+
+/// Parameters are no inputs of the graph: their gradients go where `grad` points. Only the
+/// embedding names its weight to autograd, so that everything behind it has a gradient.
+void save(AutogradContext* context, const Weight& weight, variable_list tensors) {
+  tensors.push_back(weight.value);
+  context->save_for_backward(std::move(tensors));
+  context->saved_data["grad"] = weight.grad;
+}
+
+at::Tensor gradient_target(AutogradContext* context) {
+  return context->saved_data["grad"].toTensor();
+}
+
+struct Embed : Function<Embed> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& value,
+                            const at::Tensor& tokens_BT, const at::Tensor& grad) {
+    context->save_for_backward({tokens_BT});
+    context->saved_data["grad"] = grad;
+    return value.index_select(0, tokens_BT.reshape(-1))
+        .view({tokens_BT.size(0), tokens_BT.size(1), value.size(1)});
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor tokens = context->get_saved_variables()[0].reshape(-1);
+    const at::Tensor dy = gradients[0].contiguous();
+    at::Tensor target = gradient_target(context);
+    if (on_cpu(dy)) {
+      embedding_backward(rows_of(dy), tokens.const_data_ptr<int64_t>(), in(dy), out(target));
+    } else {
+      target.index_add_(0, tokens, dy.view({-1, dy.size(-1)}));
+    }
+    return {{}, {}, {}};
+  }
+};
+
+struct Linear : Function<Linear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Weight& weight) {
+    save(context, weight, {x});
+    return at::linear(x, weight.value);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const at::Tensor& weight = saved[1];
+    const at::Tensor dy_MO = gradients[0].reshape({-1, weight.size(0)});
+    gradient_target(context).addmm_(dy_MO.t(), x.reshape({-1, weight.size(1)}));
+    return {dy_MO.mm(weight).view(x.sizes()), {}};
+  }
+};
+
+struct RmsNorm : Function<RmsNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Weight& weight,
+                            double epsilon) {
+    const at::Tensor y = at::empty_like(x);
+    const Rows rows = rows_of(x);
+    const at::Tensor inverse_rms = at::empty({rows.count}, x.options());
+    rms_norm_forward(rows, in(x), nullptr, in(weight.value), static_cast<float>(epsilon), nullptr,
+                     out(y), out(inverse_rms));
+    save(context, weight, {x, inverse_rms});
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dx = at::empty_like(dy);
+    rms_norm_backward(rows_of(dy), in(dy), nullptr, in(saved[0]), in(saved[2]), in(saved[1]),
+                      out(dx), out(gradient_target(context)));
+    return {dx, {}, {}};
+  }
+};
+
+struct AddRmsNorm : Function<AddRmsNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const at::Tensor& delta, const Weight& weight, double epsilon) {
+    const at::Tensor sum = at::empty_like(x);
+    const at::Tensor y = at::empty_like(x);
+    const Rows rows = rows_of(x);
+    const at::Tensor inverse_rms = at::empty({rows.count}, x.options());
+    rms_norm_forward(rows, in(x), in(delta), in(weight.value), static_cast<float>(epsilon),
+                     out(sum), out(y), out(inverse_rms));
+    save(context, weight, {sum, inverse_rms});
+    context->set_materialize_grads(false);
+    return {sum, y};
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[1].defined()) return {gradients[0], gradients[0], {}, {}};
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor dy = gradients[1].contiguous();
+    const at::Tensor dsum = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+    const at::Tensor dx = at::empty_like(dy);
+    rms_norm_backward(rows_of(dy), in(dy), dsum.defined() ? in(dsum) : nullptr, in(saved[0]),
+                      in(saved[2]), in(saved[1]), out(dx), out(gradient_target(context)));
+    return {dx, dx, {}, {}};
+  }
+};
+
+struct SwiGlu : Function<SwiGlu> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up) {
+    std::vector<int64_t> sizes = gate_up.sizes().vec();
+    sizes.back() /= 2;
+    const at::Tensor y = at::empty(sizes, gate_up.options());
+    swiglu_forward(rows_of(y), in(gate_up), out(y));
+    context->save_for_backward({gate_up});
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dgate_up = at::empty_like(saved[0]);
+    swiglu_backward(rows_of(dy), in(dy), in(saved[0]), out(dgate_up));
+    return {dgate_up};
+  }
+};
+
+HeadShape query_heads(const AttentionShape& shape) {
+  return {shape.batch * shape.positions, shape.row_width(), shape.num_heads, shape.head_size};
+}
+
+HeadShape key_heads(const AttentionShape& shape) {
+  HeadShape heads = query_heads(shape);
+  heads.num_heads = shape.num_kv_heads;
+  return heads;
+}
+
+struct HeadNorm : Function<HeadNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv,
+                            const AttentionShape& shape, const Weight& q_weight,
+                            const Weight& k_weight, double epsilon) {
+    const at::Tensor y = qkv.clone();  // Values stay as they are.
+    const int64_t rows = shape.batch * shape.positions;
+    const int64_t keys = shape.num_heads * shape.head_size;
+    const at::Tensor q_inverse = at::empty({rows, shape.num_heads}, qkv.options());
+    const at::Tensor k_inverse = at::empty({rows, shape.num_kv_heads}, qkv.options());
+    const auto eps = static_cast<float>(epsilon);
+    head_norm_forward(query_heads(shape), in(qkv), in(q_weight.value), eps, out(y), out(q_inverse));
+    head_norm_forward(key_heads(shape), in(qkv) + keys, in(k_weight.value), eps, out(y) + keys,
+                      out(k_inverse));
+    context->save_for_backward({qkv, q_inverse, k_inverse, q_weight.value, k_weight.value});
+    context->saved_data["q_grad"] = q_weight.grad;
+    context->saved_data["k_grad"] = k_weight.grad;
+    context->saved_data["shape"] = std::vector<int64_t>{
+        shape.batch, shape.positions, shape.num_heads, shape.num_kv_heads, shape.head_size};
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto sizes = context->saved_data["shape"].toIntVector();
+    const AttentionShape shape{sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
+    const int64_t keys = shape.num_heads * shape.head_size;
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dx = dy.clone();
+    head_norm_backward(query_heads(shape), in(dy), in(saved[0]), in(saved[3]), in(saved[1]),
+                       out(dx), out(context->saved_data["q_grad"].toTensor()));
+    head_norm_backward(key_heads(shape), in(dy) + keys, in(saved[0]) + keys, in(saved[4]),
+                       in(saved[2]), out(dx) + keys, out(context->saved_data["k_grad"].toTensor()));
+    return {dx, {}, {}, {}, {}};
+  }
+};
+
+HeadShape turned_heads(const AttentionShape& shape) {
+  HeadShape heads = query_heads(shape);
+  heads.num_heads += shape.num_kv_heads;
+  return heads;
+}
+
+struct RotaryAttention : Function<RotaryAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv,
+                            const AttentionShape& shape, const at::Tensor& cosine,
+                            const at::Tensor& sine) {
+    rotate(turned_heads(shape), shape.positions, out(qkv), in(cosine), in(sine), Turn::kForwards);
+    const at::Tensor result =
+        at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size}, qkv.options());
+    const at::Tensor log_sums =
+        at::empty({shape.batch, shape.num_heads, shape.positions}, qkv.options());
+    attention_forward(shape, in(qkv), out(result), out(log_sums));
+    context->save_for_backward({qkv, result, log_sums, cosine, sine});
+    context->saved_data["heads"] = shape.num_heads;
+    context->saved_data["kv_heads"] = shape.num_kv_heads;
+    return result;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& qkv = saved[0];
+    const int64_t heads = context->saved_data["heads"].toInt();
+    const AttentionShape shape{qkv.size(0), qkv.size(1), heads,
+                               context->saved_data["kv_heads"].toInt(), saved[1].size(2) / heads};
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dqkv = at::empty_like(qkv);
+    attention_backward(shape, in(qkv), in(saved[1]), in(dy), in(saved[2]), out(dqkv));
+    rotate(turned_heads(shape), shape.positions, out(dqkv), in(saved[3]), in(saved[4]),
+           Turn::kBackwards);
+    return {dqkv, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
+  return Embed::apply(weight.value, tokens_BT, weight.grad.defined() ? weight.grad : weight.value);
+}
+
+at::Tensor linear(const Weight& weight, const at::Tensor& x) { return Linear::apply(x, weight); }
+
+at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon) {
+  if (!on_cpu(x)) return composite::rms_norm(x, weight.value, epsilon);
+  return RmsNorm::apply(x.contiguous(), weight, epsilon);
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::Tensor& x,
+                                               const at::Tensor& delta, double epsilon) {
+  if (!on_cpu(x)) {
+    const at::Tensor sum = x.add(delta);
+    return {sum, composite::rms_norm(sum, weight.value, epsilon)};
+  }
+  const variable_list both = AddRmsNorm::apply(x.contiguous(), delta.contiguous(), weight, epsilon);
+  return {both[0], both[1]};
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  return on_cpu(gate_up) ? SwiGlu::apply(gate_up.contiguous()) : composite::swiglu(gate_up);
+}
+
+at::Tensor head_norm(const AttentionShape& shape, const Weight& q_weight, const Weight& k_weight,
+                     const at::Tensor& qkv_BTF, double epsilon) {
+  if (!on_cpu(qkv_BTF)) {
+    return composite::head_norm(shape, qkv_BTF, q_weight.value, k_weight.value, epsilon);
+  }
+  return HeadNorm::apply(qkv_BTF.contiguous(), shape, q_weight, k_weight, epsilon);
+}
+
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
+                   const at::Tensor& sin_TN) {
+  if (!on_cpu(qkv_BTF)) return composite::rotated(shape, qkv_BTF, cos_TN, sin_TN);
+  at::Tensor turned = qkv_BTF.contiguous();
+  rotate(turned_heads(shape), shape.positions, out(turned), in(cos_TN), in(sin_TN),
+         Turn::kForwards);
+  return turned;
+}
+
+at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
+                            const at::Tensor& cos_TN, const at::Tensor& sin_TN) {
+  if (!on_cpu(qkv_BTF) || !attention_kernel_available()) {
+    return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TN, sin_TN));
+  }
+  return RotaryAttention::apply(qkv_BTF.contiguous(), shape, cos_TN, sin_TN);
+}
+
+}  // namespace atl::model

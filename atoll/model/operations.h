@@ -1,0 +1,45 @@
+#pragma once
+// The model's operations with their gradients. On the CPU each is one pass over memory in both
+// directions (kernels.h, attention_kernel.h); elsewhere a chain of LibTorch's (composite.h). The
+// gradient of a weight is added straight to Weight::grad.
+//
+// Shapes: B = rows, T = positions, C = hidden size, F = (H + 2 G) N as in attention_kernel.h.
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "atoll/model/attention_kernel.h"
+#include "atoll/model/parameters.h"
+
+namespace atl::model {
+
+/// Rows of the weight: (B, T, C).
+at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT);
+
+/// x W^T.
+at::Tensor linear(const Weight& weight, const at::Tensor& x);
+
+/// RMSNorm over the last dimension.
+at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon);
+
+/// (x + delta, RMSNorm of it): the residual stream and what the next part reads.
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::Tensor& x,
+                                               const at::Tensor& delta, double epsilon);
+
+/// silu(first half) * second half of the last dimension.
+at::Tensor swiglu(const at::Tensor& gate_up);
+
+/// RMSNorm over each head of the queries and of the keys.
+at::Tensor head_norm(const AttentionShape& shape, const Weight& q_weight, const Weight& k_weight,
+                     const at::Tensor& qkv_BTF, double epsilon);
+
+/// Rotary positions. Without autograd; on the CPU qkv_BTF itself is changed and returned.
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
+                   const at::Tensor& sin_TN);
+
+/// Rotary positions, then causal attention: (B, T, H N). May overwrite qkv_BTF, so the caller gives
+/// it away; cos and sin are (T, N / 2).
+at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
+                            const at::Tensor& cos_TN, const at::Tensor& sin_TN);
+
+}  // namespace atl::model

@@ -1,0 +1,170 @@
+// The CPU kernels against the composite operations in FP64, forward and backward.
+#include "atoll/model/operations.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "atoll/model/composite.h"
+#include "atoll/model/kernels.h"
+#include "atoll/model/llama.h"
+
+namespace atl::model {
+namespace {
+
+at::Tensor random(std::vector<int64_t> shape, uint64_t seed) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
+}
+
+Weight trainable(const at::Tensor& value) {
+  Weight weight{value, at::zeros_like(value)};
+  weight.value.set_requires_grad(true);
+  weight.value.mutable_grad() = weight.grad;
+  return weight;
+}
+
+at::Tensor leaf(const at::Tensor& value, at::ScalarType type) {
+  return value.detach().to(type, /*non_blocking=*/false, /*copy=*/true).set_requires_grad(true);
+}
+
+void expect_near(const at::Tensor& found, const at::Tensor& wanted, double tolerance,
+                 const char* what) {
+  const at::Tensor wanted_double = wanted.detach().to(at::kDouble);
+  const double scale = wanted_double.abs().max().item<double>() + 1e-30;
+  const double error =
+      (found.detach().to(at::kDouble) - wanted_double).abs().max().item<double>() / scale;
+  EXPECT_LT(error, tolerance) << what;
+}
+
+TEST(OperationsTest, LinearAddsItsWeightsGradientInPlace) {
+  const at::Tensor x = leaf(random({2, 5, 8}, 1), at::kFloat);
+  const Weight weight = trainable(random({6, 8}, 2));
+  weight.grad.fill_(1);  // It must be added to.
+  const at::Tensor dy = random({2, 5, 6}, 3);
+  linear(weight, x).backward(dy);
+
+  const at::Tensor x64 = leaf(x, at::kDouble);
+  const at::Tensor w64 = leaf(weight.value, at::kDouble);
+  at::linear(x64, w64).backward(dy.to(at::kDouble));
+  expect_near(x.grad(), x64.grad(), 1e-6, "dx");
+  expect_near(weight.grad, w64.grad() + 1, 1e-6, "dw");
+}
+
+TEST(OperationsTest, EmbeddingSumsTheGradientsOfRepeatedTokens) {
+  const Weight weight = trainable(random({10, 70}, 1));
+  const at::Tensor tokens = at::tensor({3, 3, 0, 9, 3, 1}, at::kLong).view({2, 3});
+  const at::Tensor dy = random({2, 3, 70}, 2);
+  embed(weight, tokens).backward(dy);
+  const at::Tensor w64 = leaf(weight.value, at::kDouble);
+  w64.index_select(0, tokens.view(-1)).view({2, 3, 70}).backward(dy.to(at::kDouble));
+  expect_near(weight.grad, w64.grad(), 1e-6, "dw");
+}
+
+TEST(OperationsTest, RmsNormWithAndWithoutResidualMatchesFp64) {
+  for (const int64_t rows : {1, 7, 300}) {
+    const at::Tensor x = leaf(random({1, rows, 37}, 1), at::kFloat);
+    const at::Tensor delta = leaf(random({1, rows, 37}, 2), at::kFloat);
+    const Weight first = trainable(random({37}, 3));
+    const Weight second = trainable(random({37}, 4));
+    const auto [sum, y] = add_rms_norm(first, rms_norm(second, x, 1e-5), delta, 1e-5);
+    const at::Tensor dy = random({1, rows, 37}, 5);
+    (sum * dy + y * y).sum().backward();
+
+    const at::Tensor x64 = leaf(x, at::kDouble);
+    const at::Tensor delta64 = leaf(delta, at::kDouble);
+    const at::Tensor first64 = leaf(first.value, at::kDouble);
+    const at::Tensor second64 = leaf(second.value, at::kDouble);
+    const at::Tensor sum64 = composite::rms_norm(x64, second64, 1e-5) + delta64;
+    const at::Tensor y64 = composite::rms_norm(sum64, first64, 1e-5);
+    (sum64 * dy + y64 * y64).sum().backward();
+    expect_near(y, y64, 1e-5, "y");
+    expect_near(x.grad(), x64.grad(), 1e-5, "dx");
+    expect_near(delta.grad(), delta64.grad(), 1e-5, "ddelta");
+    expect_near(first.grad, first64.grad(), 1e-5, "dfirst");
+    expect_near(second.grad, second64.grad(), 1e-5, "dsecond");
+  }
+}
+
+TEST(OperationsTest, SwiGluMatchesFp64AlsoFarFromZero) {
+  const at::Tensor x = leaf(random({3, 4, 2 * 19}, 1) * 30, at::kFloat);
+  const at::Tensor dy = random({3, 4, 19}, 2);
+  const at::Tensor y = swiglu(x);
+  y.backward(dy);
+  const at::Tensor x64 = leaf(x, at::kDouble);
+  const at::Tensor y64 = composite::swiglu(x64);
+  y64.backward(dy.to(at::kDouble));
+  expect_near(y, y64, 1e-6, "y");
+  expect_near(x.grad(), x64.grad(), 1e-6, "dx");
+}
+
+TEST(OperationsTest, HeadNormLeavesValuesAlone) {
+  const AttentionShape shape{2, 5, 4, 2, 6};
+  const at::Tensor x = leaf(random({2, 5, shape.row_width()}, 1), at::kFloat);
+  const Weight q = trainable(random({6}, 2));
+  const Weight k = trainable(random({6}, 3));
+  const at::Tensor dy = random({2, 5, shape.row_width()}, 4);
+  const at::Tensor y = head_norm(shape, q, k, x, 1e-6);
+  y.backward(dy);
+  const at::Tensor x64 = leaf(x, at::kDouble);
+  const at::Tensor q64 = leaf(q.value, at::kDouble);
+  const at::Tensor k64 = leaf(k.value, at::kDouble);
+  const at::Tensor y64 = composite::head_norm(shape, x64, q64, k64, 1e-6);
+  y64.backward(dy.to(at::kDouble));
+  expect_near(y, y64, 1e-5, "y");
+  expect_near(x.grad(), x64.grad(), 1e-5, "dx");
+  expect_near(q.grad, q64.grad(), 1e-5, "dq");
+  expect_near(k.grad, k64.grad(), 1e-5, "dk");
+}
+
+class RotaryAttentionTest : public testing::TestWithParam<AttentionShape> {};
+
+TEST_P(RotaryAttentionTest, MatchesFp64ForwardAndBackward) {
+  const AttentionShape shape = GetParam();
+  const std::vector<int64_t> size{shape.batch, shape.positions, shape.row_width()};
+  const at::Tensor qkv = leaf(random(size, 1) * 2, at::kFloat);
+  const at::Tensor angles = random({shape.positions, shape.head_size / 2}, 2);
+  const at::Tensor dy =
+      random({shape.batch, shape.positions, shape.num_heads * shape.head_size}, 3);
+  // The operation overwrites what it is given, here a copy.
+  const at::Tensor y = rotary_attention(shape, qkv * 1.0, angles.cos(), angles.sin());
+  y.backward(dy);
+
+  const at::Tensor qkv64 = leaf(qkv, at::kDouble);
+  const at::Tensor angles64 = angles.to(at::kDouble);
+  const at::Tensor y64 =
+      composite::attention(shape, composite::rotated(shape, qkv64, angles64.cos(), angles64.sin()));
+  y64.backward(dy.to(at::kDouble));
+  expect_near(y, y64, 1e-5, "y");
+  expect_near(qkv.grad(), qkv64.grad(), 1e-5, "dqkv");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RotaryAttentionTest,
+                         testing::Values(AttentionShape{1, 1, 1, 1, 2},
+                                         AttentionShape{2, 64, 4, 4, 16},
+                                         AttentionShape{2, 65, 4, 2, 8},
+                                         AttentionShape{1, 200, 6, 2, 10},
+                                         AttentionShape{3, 17, 8, 1, 32}));
+
+TEST(KernelsTest, SoftmaxLossAndItsGradientMatchFp64) {
+  const at::Tensor logits = random({5, 1000}, 1) * 10;
+  const at::Tensor targets = at::tensor({0, 999, 5, -100, 17}, at::kLong);
+  const at::Tensor x64 = leaf(logits, at::kDouble);
+  const at::Tensor square = x64.logsumexp(1).square() * (targets >= 0);
+  const at::Tensor loss64 =
+      at::cross_entropy_loss(x64, targets, {}, /*reduction=sum*/ 2) + square.sum() * 0.01;
+  (loss64 * 0.25).backward();
+
+  const at::Tensor work = logits.clone();
+  const at::Tensor losses = at::zeros({5});
+  const at::Tensor squares = at::zeros({5});
+  softmax_loss({5, 1000}, work.mutable_data_ptr<float>(), targets.const_data_ptr<int64_t>(),
+               {.z_loss = 0.01F, .scale = 0.25F}, losses.mutable_data_ptr<float>(),
+               squares.mutable_data_ptr<float>());
+  expect_near(losses.sum() + squares.sum() * 0.01, loss64, 1e-6, "loss");
+  expect_near(work, x64.grad(), 1e-5, "gradient");
+  EXPECT_EQ(losses[3].item<float>(), 0);
+  EXPECT_EQ(work[3].abs().max().item<float>(), 0);
+}
+
+}  // namespace
+}  // namespace atl::model

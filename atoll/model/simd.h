@@ -1,0 +1,37 @@
+#pragma once
+// What the loops of kernels.cpp and attention_kernel.cpp are built with. Only for those.
+#include <bit>
+#include <cstdint>
+
+// One copy of the function per instruction set; the dynamic linker picks. Sanitizers instrument the
+// picking itself, before they are ready for it, so there only the plain copy exists.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define ATOLL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define ATOLL_CLONES
+#endif
+
+namespace atl::model {
+
+/// e^x, relative error below 1e-7, for x from -87 to 88 (outside, the value at the bound). Written
+/// so that loops over it vectorise: x = k ln 2 + r, then a polynomial in r (Cephes' coefficients).
+__attribute__((always_inline)) inline float fast_exp(float x) {
+  x = x < -87.0F ? -87.0F : x;
+  x = x > 88.0F ? 88.0F : x;
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number.
+  const float shifted = x * 1.44269504F + kRound;
+  const float k = shifted - kRound;
+  const float r = (x - k * 0.693359375F) - k * -2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * r * r + r + 1.0F;
+  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
+  return p * std::bit_cast<float>((exponent + 127) << 23);
+}
+
+}  // namespace atl::model

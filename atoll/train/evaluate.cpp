@@ -1,0 +1,97 @@
+#include "atoll/train/evaluate.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/train/loss.h"
+
+namespace atl::train {
+namespace {
+
+/// Host ids as a (1, T) tensor on the model's device.
+at::Tensor tokens_BT(std::span<const int64_t> ids, at::Device device) {
+  const at::Tensor host =
+      at::empty({1, static_cast<int64_t>(ids.size())}, at::TensorOptions().dtype(at::kLong));
+  std::ranges::copy(ids, host.mutable_data_ptr<int64_t>());
+  return host.to(device);
+}
+
+/// Scores ids[1...] from the hidden states of ids[0...], position by position.
+void score_positions(const model::Llama& model, const at::Tensor& hidden_TC,
+                     std::span<const int64_t> targets,
+                     std::span<std::optional<TokenScore>> scores) {
+  constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
+  const auto count = static_cast<int64_t>(targets.size());
+  for (int64_t begin = 0; begin < count; begin += kSlice) {
+    const int64_t size = std::min(kSlice, count - begin);
+    const at::Tensor logits_TV = model.logits(hidden_TC.narrow(0, begin, size));
+    const at::Tensor index_T1 =
+        tokens_BT(targets.subspan(begin, size), model.device()).view({size, 1});
+    const at::Tensor logit_T1 = logits_TV.gather(1, index_T1);
+    // In double: the difference of two large numbers is wanted to 1e-6.
+    const at::Tensor log_partition_T1 = logits_TV.to(at::kDouble).logsumexp(1, true);
+    const at::Tensor log_probability_T =
+        logit_T1.to(at::kDouble).sub(log_partition_T1).view({size}).to(at::kCPU).contiguous();
+    const at::Tensor larger_T = logits_TV.gt(logit_T1).sum(1).to(at::kCPU).contiguous();
+    for (int64_t i = 0; i < size; ++i) {
+      scores[begin + i] = TokenScore{log_probability_T.const_data_ptr<double>()[i],
+                                     larger_T.const_data_ptr<int64_t>()[i] + 1};
+    }
+  }
+}
+
+}  // namespace
+
+double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t sequence_length,
+                 int64_t num_rows, int64_t batch_rows) {
+  ATOLL_CHECK(batch_rows > 0 && sequence_length > 1);
+  num_rows = std::min(num_rows, rows.num_rows());
+  double total = 0;
+  for (int64_t begin = 0; begin < num_rows; begin += batch_rows) {
+    const int64_t size = std::min(batch_rows, num_rows - begin);
+    std::vector<int64_t> numbers(static_cast<size_t>(size));
+    std::iota(numbers.begin(), numbers.end(), begin);
+    const auto options = at::TensorOptions().dtype(at::kLong);
+    const at::Tensor inputs_BT = at::empty({size, sequence_length}, options);
+    const at::Tensor targets_BT = at::empty({size, sequence_length}, options);
+    const auto elements = static_cast<size_t>(inputs_BT.numel());
+    rows.fill(numbers, {inputs_BT.mutable_data_ptr<int64_t>(), elements},
+              {targets_BT.mutable_data_ptr<int64_t>(), elements});
+    const Loss loss =
+        evaluate_loss(model, inputs_BT.to(model.device()), targets_BT.to(model.device()), {});
+    // Every row trains the same number of predictions, so rows weigh alike.
+    total += loss.cross_entropy.item<double>() * static_cast<double>(size);
+  }
+  return total / static_cast<double>(num_rows);
+}
+
+std::vector<std::optional<TokenScore>> score_tokens(const model::Llama& model,
+                                                    std::span<const int64_t> ids, int64_t window,
+                                                    int64_t stride,
+                                                    const std::function<void(int64_t)>& progress) {
+  ATOLL_CHECK(stride > 0 && stride < window && window <= model.config().max_positions);
+  const at::NoGradGuard no_grad;
+  const auto count = static_cast<int64_t>(ids.size());
+  std::vector<std::optional<TokenScore>> scores(ids.size());
+  for (int64_t begin = 0, scored = 1; scored < count; begin += stride) {
+    const int64_t end = std::min(count, begin + window);
+    // The last token of a window is only a target.
+    const at::Tensor hidden_BTC =
+        model.hidden_BTC(tokens_BT(ids.subspan(begin, end - begin), model.device()));
+    score_positions(model, hidden_BTC[0].narrow(0, scored - 1 - begin, end - scored),
+                    ids.subspan(scored, end - scored),
+                    std::span(scores).subspan(scored, end - scored));
+    scored = end;
+    if (progress) progress(scored);
+  }
+  return scores;
+}
+
+}  // namespace atl::train

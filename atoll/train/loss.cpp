@@ -1,0 +1,127 @@
+#include "atoll/train/loss.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+
+#include "atoll/base/check.h"
+#include "atoll/data/batches.h"
+#include "atoll/model/kernels.h"
+
+namespace atl::train {
+namespace {
+
+// Elements of the logits that exist at a time: 8 MB, about what a core's caches keep.
+constexpr int64_t kSliceElements = int64_t{2} << 20;
+
+struct Sums {
+  at::Tensor losses_M;   // Cross entropy per position, 0 where the target is ignored.
+  at::Tensor squares_M;  // log(Z)^2, likewise.
+};
+
+/// softmax_loss() for any device: fills the slices of `sums` and turns logits into gradients of the
+/// sum over positions divided by `count`.
+void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, const at::Tensor& count,
+                  model::SoftmaxLoss options, const at::Tensor& losses_M,
+                  const at::Tensor& squares_M) {
+  if (logits_MV.is_cpu()) {
+    options.scale /= count.item<float>();
+    model::softmax_loss({logits_MV.size(0), logits_MV.size(1)}, logits_MV.mutable_data_ptr<float>(),
+                        targets_M.const_data_ptr<int64_t>(), options,
+                        losses_M.mutable_data_ptr<float>(), squares_M.mutable_data_ptr<float>());
+    return;
+  }
+  const at::Tensor counts_M = targets_M >= 0;
+  const at::Tensor index_M1 = targets_M.clamp_min(0).unsqueeze(1);
+  const at::Tensor log_partition_M = logits_MV.logsumexp(1);
+  const at::Tensor loss_M = log_partition_M - logits_MV.gather(1, index_M1).squeeze(1);
+  losses_M.copy_(loss_M.masked_fill(~counts_M, 0));
+  squares_M.copy_(log_partition_M.square().masked_fill(~counts_M, 0));
+  if (options.scale == 0) return;
+  const at::Tensor share_M = counts_M * (options.scale / count);
+  at::Tensor gradient_MV = logits_MV;
+  gradient_MV.sub_(log_partition_M.unsqueeze(1)).exp_();
+  gradient_MV.mul_((share_M * (log_partition_M * (2 * options.z_loss) + 1)).unsqueeze(1));
+  gradient_MV.scatter_add_(1, index_M1, -share_M.unsqueeze(1));
+}
+
+/// The head and the loss, a slice of the positions at a time. With a defined dhidden_MC also their
+/// gradients: dhidden is written, the head's is added to.
+Sums head_loss(const model::Weight& head, const at::Tensor& hidden_MC, const at::Tensor& targets_M,
+               const at::Tensor& count, const model::SoftmaxLoss& options,
+               const at::Tensor& dhidden_MC) {
+  const int64_t positions = hidden_MC.size(0);
+  const int64_t vocab = head.value.size(0);
+  const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
+  const at::Tensor weight_VC = head.value.detach();
+  at::Tensor logits_MV = at::empty({slice, vocab}, hidden_MC.options());
+  Sums sums{at::empty({positions}, hidden_MC.options()),
+            at::empty({positions}, hidden_MC.options())};
+  for (int64_t begin = 0; begin < positions; begin += slice) {
+    const int64_t size = std::min(slice, positions - begin);
+    const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
+    at::Tensor part_MV = logits_MV.narrow(0, 0, size);
+    at::mm_out(part_MV, part_MC, weight_VC.t());
+    softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options,
+                 sums.losses_M.narrow(0, begin, size), sums.squares_M.narrow(0, begin, size));
+    if (!dhidden_MC.defined()) continue;
+    at::Tensor dpart_MC = dhidden_MC.narrow(0, begin, size);
+    at::mm_out(dpart_MC, part_MV, weight_VC);
+    at::Tensor target = head.grad;
+    target.addmm_(part_MV.t(), part_MC);
+  }
+  return sums;
+}
+
+/// How many targets count, a scalar on their device.
+at::Tensor count_targets(const at::Tensor& targets_M) {
+  return (targets_M >= 0).sum().clamp_min(1).to(at::kFloat);
+}
+
+Loss mean(const Sums& sums, const at::Tensor& count, const LossOptions& options) {
+  // Sums of many small terms: in double, so that the order of adding does not show.
+  const at::Tensor cross_entropy = (sums.losses_M.sum(at::kDouble) / count).to(at::kFloat);
+  const at::Tensor square = (sums.squares_M.sum(at::kDouble) / count).to(at::kFloat);
+  return {cross_entropy, cross_entropy + square * options.z_loss};
+}
+
+}  // namespace
+
+Loss accumulate_gradients(model::Llama& model, const at::Tensor& inputs_BT,
+                          const at::Tensor& targets_BT, const LossOptions& options) {
+  ATOLL_CHECK(model.parameters().trains());
+  ATOLL_CHECK(inputs_BT.sizes() == targets_BT.sizes());
+  const at::Tensor targets_M = targets_BT.reshape(-1);
+  at::Tensor hidden_BTC;
+  {
+    const at::AutoGradMode with_graph(true);
+    hidden_BTC = model.hidden_BTC(inputs_BT);
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor count = count_targets(targets_M);
+  const at::Tensor hidden_MC = hidden_BTC.detach().view({-1, hidden_BTC.size(2)});
+  const at::Tensor dhidden_MC = at::empty_like(hidden_MC);
+  const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss),
+                                  static_cast<float>(options.scale)};
+  const Sums sums = head_loss(model.head_VC(), hidden_MC, targets_M, count, kernel, dhidden_MC);
+  hidden_BTC.backward(dhidden_MC.view(hidden_BTC.sizes()));
+  return mean(sums, count, options);
+}
+
+Loss evaluate_loss(const model::Llama& model, const at::Tensor& inputs_BT,
+                   const at::Tensor& targets_BT, const LossOptions& options) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor targets_M = targets_BT.reshape(-1);
+  const at::Tensor hidden_BTC = model.hidden_BTC(inputs_BT);
+  const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss), 0};
+  const at::Tensor count = count_targets(targets_M);
+  const at::Tensor hidden_MC = hidden_BTC.view({-1, hidden_BTC.size(2)});
+  const Sums sums = head_loss(model.head_VC(), hidden_MC, targets_M, count, kernel, {});
+  return mean(sums, count, options);
+}
+
+}  // namespace atl::train
