@@ -1,0 +1,94 @@
+#pragma once
+// An island's place in a run: joins it, averages with the other members on a thread of its own, and
+// fails at once, with the coordinator's reason, when the run ends. A thin shell around engine.h,
+// which holds the protocol.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/result.h"
+#include "atoll/collective/averager.h"
+#include "atoll/net/transport.h"
+
+namespace atl::collective {
+
+struct SessionOptions {
+  std::string coordinator;             // HOST:PORT
+  std::string listen = "127.0.0.1:0";  // Where other islands reach this one.
+  std::string name;                    // Unique within the run: letters, digits, '-', '_', '.'.
+  std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.
+  Duration connect_patience = std::chrono::seconds(60);  // For a coordinator that is absent.
+  Duration silence_timeout = std::chrono::seconds(30);
+  std::string version;  // Empty: this program's.
+};
+
+/// What an island can say once its data and model are at hand.
+struct ReadyReport {
+  std::map<std::string, std::string> facts;    // Must be equal on all islands: field -> value.
+  std::map<int64_t, std::string> checkpoints;  // Step -> digest; step 0 is the initial state.
+  std::string codec = "fp32";                  // How parts travel; a fact too.
+};
+
+struct StartInfo {
+  int32_t rank = 0;
+  int num_members = 0;
+  int64_t start_step = 0;            // The newest checkpoint that all hold.
+  std::vector<std::string> members;  // Names, by rank.
+};
+
+struct ProgressReport {
+  int64_t step = 0;
+  double loss = 0;
+  double tokens_per_s = 0;
+};
+
+/// Thread rule: one thread calls it, but for request_stop() and report(), which any may call.
+/// Values and prepare() of a contribution are used on the session's thread, and not any more when
+/// wait() has returned or the session is destroyed.
+class Session final : public Averager {
+ public:
+  using TransportFactory = std::function<std::unique_ptr<net::Transport>(net::Transport::Sink)>;
+
+  /// Joins the run of a coordinator: tries again with growing pauses while it cannot be reached,
+  /// for `connect_patience`. Fails when it refuses this island (naming the field), when the
+  /// patience is over, or when it cannot listen. `clock` must outlive the session.
+  static Result<std::unique_ptr<Session>> connect(SessionOptions options,
+                                                  const TransportFactory& make_transport,
+                                                  const Clock& clock);
+  /// Leaves without a word if leave() was not called: the others see a lost island.
+  ~Session() override;
+
+  /// The run's settings, as the coordinator has them.
+  const std::string& config_text() const;
+  /// The run's name.
+  const std::string& run() const;
+
+  /// Waits until all islands are ready. Fails when this one does not fit (naming the fact), or the
+  /// run ends. Call once.
+  [[nodiscard]] Result<StartInfo> ready(ReadyReport report);
+
+  int num_members() const override;
+  void begin(Contribution contribution) override;
+  [[nodiscard]] Result<Commit> wait(int64_t round) override;
+  ExchangeStats stats() const override;
+
+  /// For the live view; travels with the next heartbeat.
+  void report(const ProgressReport& progress);
+  /// Asks all members to stop after the next commit.
+  void request_stop();
+  /// After the last round: from here on losing this island is no fault. Fails when the run had
+  /// ended before.
+  [[nodiscard]] Result<void> leave();
+
+ private:
+  class Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace atl::collective
