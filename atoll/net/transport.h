@@ -1,9 +1,12 @@
 #pragma once
-// Ordered, checked frames between machines. Two transports exist: gRPC (net/grpc_transport.h) and
-// the simulator's (sim/sim_transport.h); protocol code sees only this interface, so it runs the
-// same under both. Connections are two-way; each side may send at once.
+// Ordered, checked frames between machines. Three transports exist: gRPC (net/grpc_transport.h),
+// the simulator's (sim/sim_transport.h: one thread, virtual time) and one within a process
+// (net/memory_transport.h: real threads, no network; for ThreadSanitizer). Protocol code sees only
+// this interface, so it runs the same under all. Connections are two-way; each side may send at
+// once.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <variant>
 
@@ -34,7 +37,8 @@ struct Received {
 struct Writable {
   ConnectionId connection = 0;
 };
-/// The connection is gone, or could not be made. The last event of a connection.
+/// The connection is gone, or could not be made: a sentence says why. Exactly once per connection,
+/// and its last event, on both sides; the side that called close() gets it too.
 struct Lost {
   ConnectionId connection = 0;
   std::string reason;
@@ -55,21 +59,27 @@ struct Traffic {
 class Transport {
  public:
   /// Receives events one at a time per connection, on a thread of the transport: it must be quick
-  /// (push to a queue) and must not call back into the transport.
+  /// (push to a queue) and must not call back into the transport. It must outlive the transport.
   using Sink = std::function<void(Event)>;
 
+  /// Closes everything as close() does, then returns; the sink is not called any more.
   virtual ~Transport() = default;
   /// Accepts connections on "HOST:PORT" (port 0: the system chooses) and returns the address bound.
   /// Fails when the port is in use.
   virtual Result<std::string> listen(const std::string& address) = 0;
-  /// Starts to connect; Opened or Lost follows.
+  /// Starts to connect; Opened or Lost follows (a bad address is Lost too).
   virtual ConnectionId connect(const std::string& address, Plane plane) = 0;
-  /// Never blocks. Each connection queues a bounded number of bytes.
+  /// Never blocks. Each connection queues a bounded number of bytes. Sending before Opened is
+  /// allowed: the frame waits. `frame` has at most kMaxFrameBytes.
   [[nodiscard]] virtual Sent send(ConnectionId connection, Bytes frame) = 0;
-  /// What is queued is still sent (within a bounded time), then the other side sees Lost.
+  /// What is queued is still sent (within a bounded time), then both sides see Lost. Frames that
+  /// arrive meanwhile are dropped.
   virtual void close(ConnectionId connection) = 0;
   virtual Traffic traffic() const = 0;
 };
+
+/// How a session gets its transport: the owner of the sink calls it.
+using TransportFactory = std::function<std::unique_ptr<Transport>(Transport::Sink)>;
 
 /// Largest frame either side accepts: bounds memory before anything is parsed.
 constexpr size_t kMaxFrameBytes = size_t{4} << 20;

@@ -1,0 +1,65 @@
+#include "atoll/net/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace atl::net {
+
+std::string Address::text() const {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return is_v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const auto bad = [&](std::string_view why) {
+    return failure(
+        fmt::format("not an address: '{}' ({}; write HOST:PORT, e.g. 127.0.0.1:7777 or [::1]:7777)",
+                    text.substr(0, 100), why));
+  };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return bad("no port");
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+    in6_addr ignored{};
+    if (inet_pton(AF_INET6, std::string(host).c_str(), &ignored) != 1) {
+      return bad("what is in brackets is no IPv6 address");
+    }
+  } else if (host.find_first_of(":[]") != std::string_view::npos) {
+    return bad("an IPv6 address needs brackets");
+  }
+  if (host.empty()) return bad("no host");
+  if (host.find_first_of(" \t\r\n/@") != std::string_view::npos) {
+    return bad("a character that no host has");
+  }
+  Address address{.host = std::string(host)};
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (error != std::errc() || end != port.data() + port.size()) {
+    return bad("the port is no number from 0 to 65535");
+  }
+  return address;
+}
+
+bool is_loopback(const Address& address) {
+  if (address.host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+Result<Address> check_address(std::string_view text, bool insecure) {
+  Result<Address> address = parse_address(text);
+  if (address && !insecure && !is_loopback(*address)) {
+    return failure(fmt::format(
+        "{} is not on this machine and connections are not encrypted yet: anyone on the way could "
+        "read and change them; pass --insecure if you trust the whole network in between",
+        address->text()));
+  }
+  return address;
+}
+
+}  // namespace atl::net
