@@ -1,0 +1,317 @@
+// Model files as they come from others: right, truncated, edited, foreign. Every refusal must name
+// the tensor or the key.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/bytes.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/random.h"
+#include "atoll/model/hf_folder.h"
+#include "atoll/model/safetensors.h"
+
+namespace atl::model {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+class Files : public testing::Test {
+ protected:
+  Files() : folder_(fs::temp_directory_path() / ("atoll-files-" + random_name())) {
+    fs::create_directories(folder_);
+  }
+  ~Files() override { fs::remove_all(folder_); }
+
+  /// A safetensors file with any header, right or wrong.
+  fs::path write(const std::string& header, size_t data_bytes) const {
+    ByteWriter writer;
+    writer.put(static_cast<uint64_t>(header.size())).put_bytes(as_byte_span(header));
+    writer.put_bytes(Bytes(data_bytes));
+    const Bytes bytes = writer.take();
+    const fs::path path = folder_ / "model.safetensors";
+    const std::span<const std::byte> piece(bytes);
+    write_file_synced(path, {&piece, 1});
+    return path;
+  }
+  std::string refusal(const std::string& header, size_t data_bytes) const {
+    const fs::path path = write(header, data_bytes);
+    return message([&] { SafetensorsFile file(path); });
+  }
+  static std::string message(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  fs::path folder_;
+};
+
+ModelConfig tiny() {
+  return {.vocab_size = 11,
+          .hidden_size = 8,
+          .intermediate_size = 12,
+          .num_layers = 2,
+          .num_heads = 2,
+          .num_kv_heads = 1,
+          .max_positions = 16};
+}
+
+std::vector<float> some_values(const ModelConfig& config) {
+  std::vector<float> values(static_cast<size_t>(num_parameters(config)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.25F - 3;
+  return values;
+}
+
+using SafetensorsTest = Files;
+
+TEST_F(SafetensorsTest, WhatIsWrittenIsReadBack) {
+  const std::vector<float> a{1, 2, 3, 4, 5, 6};
+  const std::vector<int64_t> b{7};
+  const fs::path path = folder_ / "x.safetensors";
+  write_safetensors(path,
+                    std::vector<TensorView>{{"z", DType::kF32, {2, 3}, std::as_bytes(std::span(a))},
+                                            {"b", DType::kI64, {}, std::as_bytes(std::span(b))},
+                                            {"empty", DType::kF32, {0, 4}, {}}},
+                    {{"format", "pt"}});
+  const SafetensorsFile file(path);
+  ASSERT_EQ(file.tensors().size(), 3U);
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(file.at("z").shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(std::memcmp(file.at("z").bytes.data(), a.data(), 24), 0);
+  EXPECT_EQ(file.at("b").type, DType::kI64);
+  EXPECT_TRUE(file.at("empty").bytes.empty());
+  EXPECT_EQ(file.find("y"), nullptr);
+  EXPECT_THAT(message([&] { file.at("y"); }), HasSubstr("'y' is missing"));
+}
+
+TEST_F(SafetensorsTest, EachLieInTheHeaderIsRefusedByName) {
+  const auto entry = [](const std::string& type, const std::string& shape,
+                        const std::string& offsets) {
+    return fmt::format(R"({{"w":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", type, shape,
+                       offsets);
+  };
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 8), "accepted");
+  EXPECT_THAT(refusal(entry("F32", "[2]", "[0,8]"), 7),
+              AllOf(HasSubstr("'w'"), HasSubstr("0 to 8")));
+  EXPECT_THAT(refusal(entry("F32", "[3]", "[0,8]"), 8), HasSubstr("tensor 'w': its shape"));
+  EXPECT_THAT(refusal(entry("F32", "[2]", "[8,0]"), 8), HasSubstr("'w'"));
+  EXPECT_THAT(refusal(entry("F32", "[2]", "[0,-8]"), 8), HasSubstr("'w'"));
+  EXPECT_THAT(refusal(entry("F32", "[2]", "[4,12]"), 12), HasSubstr("do not follow"));
+  EXPECT_THAT(refusal(entry("F32", "[2]", "[0,8]"), 9), HasSubstr("1 bytes at the end"));
+  EXPECT_THAT(refusal(entry("F31", "[2]", "[0,8]"), 8), HasSubstr("'F31'"));
+  EXPECT_THAT(refusal(entry("F32", "[-2]", "[0,8]"), 8), HasSubstr("'w'"));
+  EXPECT_THAT(refusal(entry("F32", "[4294967296,4294967296,4294967296]", "[0,8]"), 8),
+              HasSubstr("too large"));
+  EXPECT_THAT(refusal(entry("F32", "[2.5]", "[0,8]"), 8), HasSubstr("'w'"));
+  EXPECT_THAT(refusal(R"({"w":{"dtype":"F32","shape":[2]}})", 8), HasSubstr("'data_offsets'"));
+  EXPECT_THAT(refusal(R"({"w":5})", 8), HasSubstr("'w'"));
+  EXPECT_THAT(refusal(R"({"v":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                      R"("w":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                      3),
+              HasSubstr("'w': its bytes overlap"));
+  EXPECT_THAT(refusal("[1]", 0), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refusal("{", 0), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refusal(std::string(100'000, '['), 0), HasSubstr("not a JSON object"));
+}
+
+TEST_F(SafetensorsTest, FilesThatAreNoneAreRefused) {
+  const fs::path path = folder_ / "x";
+  std::ofstream(path) << "short";
+  EXPECT_THAT(message([&] { SafetensorsFile file(path); }), HasSubstr("too short"));
+  std::ofstream(path) << "PK and much more text than eight bytes";
+  EXPECT_THAT(message([&] { SafetensorsFile file(path); }), HasSubstr("not a safetensors file"));
+  EXPECT_THAT(message([&] { SafetensorsFile file(folder_ / "absent"); }), HasSubstr("absent"));
+}
+
+TEST(CopyAsF32Test, HalvesConvertExactly) {
+  const std::vector<uint16_t> halves{0x0000, 0x8000, 0x3C00, 0xC000, 0x7BFF,
+                                     0x0001, 0x03FF, 0x0400, 0x7C00, 0xFC00};
+  const std::vector<float> wanted{0.0F,     -0.0F,      1.0F,     -2.0F,    65504.0F,
+                                  0x1p-24F, 0x3FFp-24F, 0x1p-14F, INFINITY, -INFINITY};
+  std::vector<float> found(halves.size());
+  const auto bytes = std::as_bytes(std::span(halves));
+  copy_as_f32({"h", DType::kF16, {10}, bytes}, found, "f");
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(wanted[i])) << i;
+  }
+  const std::vector<uint16_t> brains{0x3F80, 0xC049};
+  copy_as_f32({"b", DType::kBF16, {2}, std::as_bytes(std::span(brains))}, std::span(found).first(2),
+              "f");
+  EXPECT_EQ(found[0], 1.0F);
+  EXPECT_EQ(found[1], -3.140625F);
+}
+
+using HfFolderTest = Files;
+
+TEST_F(HfFolderTest, AModelComesBackBitForBit) {
+  for (const bool tied : {true, false}) {
+    for (const bool qk_norm : {true, false}) {
+      ModelConfig config = tiny();
+      config.tie_embeddings = tied;
+      config.qk_norm = qk_norm;
+      config.head_dim = 6;
+      config.rope_theta = 5000;
+      config.norm_eps = 1e-6;
+      const std::vector<float> values = some_values(config);
+      save_hf_model(folder_, config, {.begin_of_text = std::nullopt, .end_of_text = 3}, values);
+      const HfConfig found = load_hf_config(folder_);
+      EXPECT_EQ(found.config, config);
+      EXPECT_EQ(found.ids.end_of_text, 3);
+      EXPECT_FALSE(found.ids.begin_of_text.has_value());
+      std::vector<float> loaded(values.size());
+      load_hf_weights(folder_, found.config, loaded);
+      EXPECT_EQ(loaded, values);
+    }
+  }
+}
+
+TEST_F(HfFolderTest, MismatchesNameTheTensor) {
+  const ModelConfig config = tiny();
+  const std::vector<float> values = some_values(config);
+  save_hf_model(folder_, config, {}, values);
+  std::vector<float> loaded(values.size() * 2);
+  const auto load = [&](const ModelConfig& wanted) {
+    loaded.resize(static_cast<size_t>(num_parameters(wanted)));
+    return message([&] { load_hf_weights(folder_, wanted, loaded); });
+  };
+  ModelConfig wider = config;
+  wider.vocab_size = 12;
+  EXPECT_THAT(load(wider), AllOf(HasSubstr("'model.embed_tokens.weight' has shape (11, 8)"),
+                                 HasSubstr("(12, 8)")));
+  ModelConfig deeper = config;
+  deeper.num_layers = 3;
+  EXPECT_THAT(load(deeper), AllOf(HasSubstr("'model.layers.2."), HasSubstr("is missing")));
+  ModelConfig shallower = config;
+  shallower.num_layers = 1;
+  EXPECT_THAT(load(shallower), AllOf(HasSubstr("'model.layers.1."), HasSubstr("not part")));
+
+  fs::resize_file(folder_ / "model.safetensors", fs::file_size(folder_ / "model.safetensors") - 4);
+  EXPECT_THAT(load(config), AllOf(HasSubstr("'model.norm.weight'"), HasSubstr("truncated")));
+  fs::remove(folder_ / "model.safetensors");
+  EXPECT_THAT(load(config), HasSubstr("neither model.safetensors nor"));
+  std::ofstream(folder_ / "model.safetensors.index.json")
+      << R"({"weight_map":{"a":"../../etc/passwd"}})";
+  EXPECT_THAT(load(config), HasSubstr("is not a name"));
+}
+
+TEST(HfConfigTest, ReadsBothSpellingsOfTheRotaryBase) {
+  const std::string ours = to_hf_config(tiny(), {});
+  Json four = Json::parse(ours);
+  four.erase("rope_parameters");
+  four["rope_theta"] = 77.0;
+  EXPECT_EQ(from_hf_config(four.dump(), "f").config.rope_theta, 77);
+  Json five = Json::parse(ours);
+  five.erase("rope_theta");
+  five["rope_parameters"]["rope_theta"] = 88.0;
+  EXPECT_EQ(from_hf_config(five.dump(), "f").config.rope_theta, 88);
+}
+
+TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
+  const Json good = Json::parse(to_hf_config(tiny(), {}));
+  const std::vector<std::pair<std::string, Json>> edits{
+      {"model_type", "gpt2"},
+      {"hidden_act", "gelu"},
+      {"attention_bias", true},
+      {"mlp_bias", true},
+      {"use_sliding_window", true},
+      {"quantization_config", {{"bits", 4}}},
+      {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}},
+      {"rope_parameters", {{"rope_type", "yarn"}}},
+      {"layer_types", {"full_attention", "sliding_attention"}},
+      {"hidden_size", "256"},
+      {"hidden_size", -1},
+      {"num_hidden_layers", 1'000'000'000},
+      {"rms_norm_eps", "small"},
+      {"num_key_value_heads", 3},
+      {"eos_token_id", "x"}};
+  for (const auto& [key, value] : edits) {
+    Json bad = good;
+    bad[key] = value;
+    std::string found = "accepted";
+    try {
+      from_hf_config(bad.dump(), "config.json");
+    } catch (const InputError& error) {
+      found = error.what();
+    }
+    const std::string named = key == "num_hidden_layers"     ? "num_layers"
+                              : key == "num_key_value_heads" ? "num_kv_heads"
+                                                             : key;
+    EXPECT_THAT(found, AllOf(HasSubstr("config.json"), HasSubstr("'" + named + "'")));
+  }
+  Json missing = good;
+  missing.erase("vocab_size");
+  EXPECT_THROW(from_hf_config(missing.dump(), "f"), InputError);
+  EXPECT_THROW(from_hf_config("no json", "f"), InputError);
+}
+
+TEST(ConfigTest, ParametersTileTheBuffer) {
+  ModelConfig config = tiny();
+  config.qk_norm = true;
+  config.tie_embeddings = false;
+  int64_t offset = 0;
+  for (const ParameterSpec& spec : parameter_specs(config)) {
+    EXPECT_EQ(spec.offset, offset);
+    offset += spec.size;
+  }
+  EXPECT_EQ(num_parameters(config), offset);
+  // 2 x embedding, final norm, and per layer: 2 norms, q, k, v, o, two head norms, gate, up, down.
+  const int64_t layer = 2 * 8 + 8 * 8 + 2 * (4 * 8) + 8 * 8 + 2 * 4 + 3 * 12 * 8;
+  EXPECT_EQ(offset, 2 * 11 * 8 + 8 + 2 * layer);
+}
+
+TEST(ConfigTest, ContradictionsNameTheField) {
+  const std::vector<std::pair<std::function<void(ModelConfig&)>, std::string>> edits{
+      {[](ModelConfig& c) { c.vocab_size = 0; }, "vocab_size"},
+      {[](ModelConfig& c) { c.num_heads = 3; }, "num_heads"},
+      {[](ModelConfig& c) { c.head_dim = 5; }, "head_dim"},
+      {[](ModelConfig& c) { c.norm_eps = -1; }, "norm_eps"}};
+  for (const auto& [edit, name] : edits) {
+    ModelConfig config = tiny();
+    edit(config);
+    try {
+      check(config);
+      ADD_FAILURE() << name;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("'" + name + "'"));
+    }
+  }
+}
+
+using ResolveModelTest = Files;
+
+TEST_F(ResolveModelTest, FindsTheNewestCompleteCheckpoint) {
+  const auto checkpoint = [&](const std::string& name) {
+    fs::create_directories(folder_ / name);
+    std::ofstream(folder_ / name / "config.json") << "{}";
+  };
+  EXPECT_THAT(message([&] { resolve_model(folder_); }), HasSubstr("neither a model"));
+  EXPECT_THAT(message([&] { resolve_model(folder_ / "absent"); }), HasSubstr("not a folder"));
+  checkpoint("island-0/checkpoints/step-00000100");
+  checkpoint("island-1/checkpoints/step-00000100");
+  EXPECT_EQ(resolve_model(folder_), folder_ / "island-0/checkpoints/step-00000100");
+  checkpoint("island-1/checkpoints/step-00000200");
+  EXPECT_EQ(resolve_model(folder_), folder_ / "island-1/checkpoints/step-00000200");
+  checkpoint("checkpoints/step-00000009");
+  checkpoint("checkpoints/step-00000010");
+  checkpoint("checkpoints/step-00000011.tmp");
+  fs::create_directories(folder_ / "checkpoints/step-00000012");  // Without config.json.
+  EXPECT_EQ(resolve_model(folder_), folder_ / "checkpoints/step-00000010");
+  std::ofstream(folder_ / "config.json") << "{}";
+  EXPECT_EQ(resolve_model(folder_), folder_);
+}
+
+}  // namespace
+}  // namespace atl::model

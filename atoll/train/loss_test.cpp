@@ -1,0 +1,238 @@
+// The whole model's loss and gradient against the same mathematics in FP64 with LibTorch's
+// autograd.
+#include "atoll/train/loss.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "atoll/base/error.h"
+#include "atoll/model/composite.h"
+#include "atoll/train/evaluate.h"
+
+namespace atl::train {
+namespace {
+
+using model::Llama;
+using model::ModelConfig;
+using model::Purpose;
+
+ModelConfig small_config() {
+  return {.vocab_size = 97,
+          .hidden_size = 24,
+          .intermediate_size = 40,
+          .num_layers = 2,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .max_positions = 80};
+}
+
+at::Tensor tokens(std::vector<int64_t> shape, int64_t vocab) {
+  const int64_t count = shape[0] * shape[1];
+  return (at::arange(count, at::kLong) * 7919 + 13).remainder(vocab).view(shape);
+}
+
+at::Tensor next_tokens(const at::Tensor& inputs_BT) {
+  const at::Tensor ignored = at::full({inputs_BT.size(0), 1}, data::kIgnoredTarget, at::kLong);
+  return at::cat({inputs_BT.narrow(1, 1, inputs_BT.size(1) - 1), ignored}, 1);
+}
+
+/// Parameters far enough from their start that every part of the model matters.
+void randomise(Llama& model) {
+  model.initialise(5);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{11});
+  const at::Tensor& values_P = model.parameters().values_P();
+  values_P.add_(at::randn(values_P.sizes(), generator, values_P.options()), 0.1);
+}
+
+/// A Llama as one would write it down, in FP64.
+class Reference {
+ public:
+  explicit Reference(const Llama& model) : config_(model.config()) {
+    for (const auto& spec : model.parameters().specs()) {
+      leaves_[spec.name] = model.parameters()
+                               .view(spec.name)
+                               .to(at::kDouble)
+                               .detach()
+                               .clone()
+                               .set_requires_grad(true);
+    }
+  }
+
+  at::Tensor logits(const at::Tensor& tokens_BT) const {
+    at::Tensor x = at::embedding(at("model.embed_tokens"), tokens_BT);
+    const model::AttentionShape shape{x.size(0), x.size(1), config_.num_heads, config_.num_kv_heads,
+                                      config_.head_size()};
+    const auto options = at::TensorOptions().dtype(at::kDouble);
+    const at::Tensor frequencies =
+        at::pow(config_.rope_theta,
+                -at::arange(0, shape.head_size, 2, options) / static_cast<double>(shape.head_size));
+    const at::Tensor angles = at::outer(at::arange(shape.positions, options), frequencies);
+    for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+      const auto weight = [&](const std::string& part) {
+        return at("model.layers." + std::to_string(layer) + "." + part);
+      };
+      const at::Tensor h =
+          model::composite::rms_norm(x, weight("input_layernorm"), config_.norm_eps);
+      at::Tensor qkv = at::cat(
+          {at::linear(h, weight("self_attn.q_proj")), at::linear(h, weight("self_attn.k_proj")),
+           at::linear(h, weight("self_attn.v_proj"))},
+          2);
+      if (config_.qk_norm) {
+        qkv = model::composite::head_norm(shape, qkv, weight("self_attn.q_norm"),
+                                          weight("self_attn.k_norm"), config_.norm_eps);
+      }
+      qkv = model::composite::rotated(shape, qkv, angles.cos(), angles.sin());
+      x = x + at::linear(model::composite::attention(shape, qkv), weight("self_attn.o_proj"));
+      const at::Tensor m =
+          model::composite::rms_norm(x, weight("post_attention_layernorm"), config_.norm_eps);
+      x = x + at::linear(at::silu(at::linear(m, weight("mlp.gate_proj"))) *
+                             at::linear(m, weight("mlp.up_proj")),
+                         weight("mlp.down_proj"));
+    }
+    x = model::composite::rms_norm(x, at("model.norm"), config_.norm_eps);
+    return at::linear(x, at(config_.tie_embeddings ? "model.embed_tokens" : "lm_head"));
+  }
+
+  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT, double z_loss) const {
+    const at::Tensor flat = logits(tokens_BT).flatten(0, 1);
+    const at::Tensor targets = targets_BT.reshape(-1);
+    const at::Tensor counted = flat.logsumexp(1).square().masked_select(targets >= 0);
+    return at::cross_entropy_loss(flat, targets) + counted.mean() * z_loss;
+  }
+
+  const at::Tensor& at(const std::string& name) const { return leaves_.at(name + ".weight"); }
+  const std::map<std::string, at::Tensor>& leaves() const { return leaves_; }
+
+ private:
+  ModelConfig config_;
+  std::map<std::string, at::Tensor> leaves_;
+};
+
+double relative_error(const at::Tensor& found, const at::Tensor& wanted) {
+  const at::Tensor difference = found.to(at::kDouble) - wanted.to(at::kDouble);
+  return (difference.norm() / (wanted.to(at::kDouble).norm() + 1e-30)).item<double>();
+}
+
+class GradientTest : public testing::TestWithParam<std::pair<bool, bool>> {};
+
+TEST_P(GradientTest, LossAndEveryGradientEqualFp64) {
+  ModelConfig config = small_config();
+  config.tie_embeddings = GetParam().first;
+  config.qk_norm = GetParam().second;
+  Llama model(config, at::kCPU, Purpose::kTraining);
+  randomise(model);
+  const at::Tensor inputs_BT = tokens({3, 70}, config.vocab_size);
+  const at::Tensor targets_BT = next_tokens(inputs_BT);
+  const Loss loss = accumulate_gradients(model, inputs_BT, targets_BT, {.z_loss = 0.01});
+
+  const Reference reference(model);
+  const at::Tensor wanted = reference.loss(inputs_BT, targets_BT, 0.01);
+  wanted.backward();
+  EXPECT_NEAR(loss.total.item<double>(), wanted.item<double>(), 1e-5);
+  EXPECT_LT(loss.cross_entropy.item<double>(), loss.total.item<double>());
+  for (const auto& spec : model.parameters().specs()) {
+    const at::Tensor gradient =
+        model.parameters().gradients_P().narrow(0, spec.offset, spec.size).view(spec.shape);
+    EXPECT_LT(relative_error(gradient, reference.leaves().at(spec.name).grad()), 1e-5) << spec.name;
+  }
+  const Loss evaluated = evaluate_loss(model, inputs_BT, targets_BT, {.z_loss = 0.01});
+  EXPECT_NEAR(evaluated.total.item<double>(), wanted.item<double>(), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GradientTest,
+                         testing::Values(std::pair(true, false), std::pair(false, false),
+                                         std::pair(true, true), std::pair(false, true)));
+
+TEST(LossTest, MicroBatchesAddUpToTheWholeBatch) {
+  Llama whole(small_config(), at::kCPU, Purpose::kTraining);
+  Llama parts(small_config(), at::kCPU, Purpose::kTraining);
+  randomise(whole);
+  randomise(parts);
+  const at::Tensor inputs_BT = tokens({4, 16}, 97);
+  const at::Tensor targets_BT = next_tokens(inputs_BT);
+  accumulate_gradients(whole, inputs_BT, targets_BT, {.z_loss = 0.001});
+  for (int64_t row = 0; row < 4; ++row) {
+    accumulate_gradients(parts, inputs_BT.narrow(0, row, 1), targets_BT.narrow(0, row, 1),
+                         {.z_loss = 0.001, .scale = 0.25});
+  }
+  EXPECT_LT(relative_error(parts.parameters().gradients_P(), whole.parameters().gradients_P()),
+            1e-5);
+}
+
+TEST(LossTest, TwoRunsGiveTheSameBits) {
+  const auto gradients = [] {
+    Llama model(small_config(), at::kCPU, Purpose::kTraining);
+    randomise(model);
+    const at::Tensor inputs_BT = tokens({8, 64}, 97);
+    accumulate_gradients(model, inputs_BT, next_tokens(inputs_BT), {});
+    return model.parameters().gradients_P();
+  };
+  EXPECT_TRUE(at::equal(gradients(), gradients()));
+}
+
+TEST(LossTest, IgnoredTargetsTrainNothing) {
+  Llama model(small_config(), at::kCPU, Purpose::kTraining);
+  randomise(model);
+  const at::Tensor inputs_BT = tokens({2, 8}, 97);
+  const Loss loss = accumulate_gradients(
+      model, inputs_BT, at::full_like(inputs_BT, data::kIgnoredTarget), {.z_loss = 1});
+  EXPECT_EQ(loss.total.item<double>(), 0);
+  EXPECT_EQ(model.parameters().gradients_P().abs().max().item<double>(), 0);
+}
+
+TEST(LossTest, RefusesTokensOverTheVocabularyAndLongRows) {
+  const Llama model(small_config(), at::kCPU, Purpose::kInference);
+  EXPECT_THROW(model.hidden_BTC(at::full({1, 4}, 97, at::kLong)), InputError);
+  EXPECT_THROW(model.hidden_BTC(at::full({1, 4}, -1, at::kLong)), InputError);
+  EXPECT_THROW(model.hidden_BTC(at::zeros({1, 81}, at::kLong)), InputError);
+}
+
+TEST(LlamaTest, InitialisationIsAFunctionOfSeedAndName) {
+  Llama a(small_config(), at::kCPU, Purpose::kInference);
+  a.initialise(3);
+  ModelConfig deeper = small_config();
+  deeper.num_kv_heads = 4;  // Other shapes elsewhere leave this tensor's stream alone.
+  Llama b(deeper, at::kCPU, Purpose::kInference);
+  b.initialise(3);
+  const char* name = "model.layers.1.mlp.gate_proj.weight";
+  EXPECT_TRUE(at::equal(a.parameters().view(name), b.parameters().view(name)));
+  EXPECT_NEAR(a.parameters().view(name).std().item<double>(), 0.02, 0.002);
+  EXPECT_NEAR(a.parameters().view("model.layers.0.mlp.down_proj.weight").std().item<double>(), 0.01,
+              0.001);
+  EXPECT_TRUE(at::equal(a.parameters().view("model.norm.weight"), at::ones({24})));
+  // Frozen: other bits would make old seeds other models.
+  EXPECT_FLOAT_EQ(a.parameters().view("model.embed_tokens.weight")[0][0].item<float>(),
+                  0.05567202F);
+  a.initialise(4);
+  EXPECT_FALSE(at::equal(a.parameters().view(name), b.parameters().view(name)));
+}
+
+TEST(EvaluateTest, ScoresEqualLogSoftmaxAlsoAcrossWindows) {
+  ModelConfig config = small_config();
+  Llama model(config, at::kCPU, Purpose::kInference);
+  randomise(model);
+  const at::Tensor text = tokens({1, 60}, config.vocab_size);
+  const std::span<const int64_t> ids(text.const_data_ptr<int64_t>(), 60);
+  const at::Tensor log_probabilities =
+      at::log_softmax(Reference(model).logits(text)[0].detach(), 1);
+  const auto scores = score_tokens(model, ids, 80, 40, {});
+  ASSERT_EQ(scores.size(), 60U);
+  EXPECT_FALSE(scores[0].has_value());
+  for (int64_t i = 1; i < 60; ++i) {
+    const at::Tensor row = log_probabilities[i - 1];
+    EXPECT_NEAR(scores[i]->log_probability, row[ids[i]].item<double>(), 1e-5);
+    EXPECT_EQ(scores[i]->rank, 1 + (row > row[ids[i]]).sum().item<int64_t>());
+  }
+  // Windows of 20 that begin every 10: the token at 25 is scored in the window [10, 30).
+  const auto windowed = score_tokens(model, ids, 20, 10, {});
+  EXPECT_NEAR(windowed[19]->log_probability, scores[19]->log_probability, 1e-5);
+  const at::Tensor window =
+      at::log_softmax(Reference(model).logits(text.narrow(1, 10, 20))[0].detach(), 1);
+  EXPECT_NEAR(windowed[25]->log_probability, window[14][ids[25]].item<double>(), 1e-5);
+  EXPECT_NE(windowed[25]->log_probability, scores[25]->log_probability);
+}
+
+}  // namespace
+}  // namespace atl::train
