@@ -119,10 +119,10 @@ TEST_F(CheckpointTest, AFullDiskLeavesThePreviousOneValid) {
   ASSERT_FALSE(writer.finish());
 
   // A limit on file size fails a write in the middle, as a full disk does.
-  struct rlimit before {};
+  struct rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit small {.rlim_cur = 2000, .rlim_max = before.rlim_max};
+  const struct rlimit small{.rlim_cur = 2000, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   writer.begin(contents(2));
   const auto error = writer.finish();
