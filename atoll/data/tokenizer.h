@@ -27,6 +27,8 @@ enum class SpecialText {
   kPlain,  // It is ordinary characters: a document cannot forge its own end.
 };
 
+struct TokenizerTables;
+
 class Tokenizer {
  public:
   /// Throws InputError when the file is not a byte-level BPE tokenizer.json, or has a component
@@ -65,9 +67,8 @@ class Tokenizer {
 
  private:
   friend class Encoder;
-  struct Tables;
-  explicit Tokenizer(std::unique_ptr<const Tables> tables);
-  std::unique_ptr<const Tables> tables_;
+  explicit Tokenizer(std::unique_ptr<const TokenizerTables> tables);
+  std::unique_ptr<const TokenizerTables> tables_;
 };
 
 /// Encodes much text on one thread.

@@ -1,0 +1,20 @@
+#pragma once
+// What the writer and the reader of a token store agree on: file names and store.json.
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "atoll/data/token_store.h"
+
+namespace atl::data {
+
+inline constexpr const char* kStoreFileName = "store.json";
+std::string tokens_file_name(Split split);     // "tokens-train.npy"
+std::string documents_file_name(Split split);  // "tokens-train.csv.gz"
+size_t token_bytes(TokenType type);
+
+std::string format_store_info(const StoreInfo& info);
+/// Throws InputError naming `name` and the key at anything missing, of a wrong type or edited.
+StoreInfo parse_store_info(std::string_view text, const std::string& name);
+
+}  // namespace atl::data

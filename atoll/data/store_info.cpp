@@ -1,0 +1,141 @@
+// store.json: what a token store says about itself.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/hash.h"
+#include "atoll/data/store_files.h"
+
+namespace atl::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "atoll token store";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kMaxCount = int64_t{1} << 56;  // So that no product of counts overflows.
+
+const char* type_name(TokenType type) { return type == TokenType::kU16 ? "uint16" : "uint32"; }
+
+Json split_to_json(const SplitInfo& split) {
+  return {{"documents", split.num_documents},
+          {"tokens", split.num_tokens},
+          {"text_bytes", split.text_bytes},
+          {"tokens_sha256", split.tokens_sha256},
+          {"documents_sha256", split.documents_sha256}};
+}
+
+/// Reads typed fields of one JSON object; every complaint names the file and the key.
+class Fields {
+ public:
+  Fields(const Json& object, std::string name) : object_(object), name_(std::move(name)) {
+    if (!object_.is_object()) throw InputError(fmt::format("'{}' is not a JSON object", name_));
+  }
+  const Json& at(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) throw InputError(fmt::format("'{}' lacks \"{}\"", name_, key));
+    return *found;
+  }
+  std::string text(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_string()) fail(key, "a string");
+    return value.get<std::string>();
+  }
+  int64_t count(const char* key) const {
+    const Json& value = at(key);
+    const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= kMaxCount;
+    if (!fits) fail(key, "a count");
+    return value.get<int64_t>();
+  }
+  double share(const char* key) const {
+    const Json& value = at(key);
+    if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= 1)) {
+      fail(key, "a share between 0 and 1");
+    }
+    return value.get<double>();
+  }
+  [[noreturn]] void fail(const char* key, const char* expected) const {
+    throw InputError(fmt::format("'{}': \"{}\" must be {}", name_, key, expected));
+  }
+
+ private:
+  const Json& object_;
+  std::string name_;
+};
+
+SplitInfo split_from_json(const Json& object, const std::string& name) {
+  const Fields fields(object, name);
+  return {.num_documents = fields.count("documents"),
+          .num_tokens = fields.count("tokens"),
+          .text_bytes = fields.count("text_bytes"),
+          .tokens_sha256 = fields.text("tokens_sha256"),
+          .documents_sha256 = fields.text("documents_sha256")};
+}
+
+Json parse_object(std::string_view text, const std::string& name) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw InputError(fmt::format("'{}' is not valid JSON", name));
+  return json;
+}
+
+}  // namespace
+
+std::string split_name(Split split) { return split == Split::kTrain ? "train" : "validation"; }
+
+std::string StoreInfo::digest() const {
+  return hex(Sha256()
+                 .update(fmt::format("{} {} {} {} {} {} {} {} {}", kFormat, kVersion,
+                                     type_name(type), vocab_size, tokenizer_sha256,
+                                     train.tokens_sha256, train.documents_sha256,
+                                     validation.tokens_sha256, validation.documents_sha256))
+                 .finish());
+}
+
+std::string format_store_info(const StoreInfo& info) {
+  const Json json = {{"format", kFormat},
+                     {"version", kVersion},
+                     {"vocab_size", info.vocab_size},
+                     {"dtype", type_name(info.type)},
+                     {"tokenizer_sha256", info.tokenizer_sha256},
+                     {"end_of_text", info.end_of_text},
+                     {"validation_share", info.validation_share},
+                     {"sources", info.sources},
+                     {"train", split_to_json(info.train)},
+                     {"validation", split_to_json(info.validation)},
+                     {"digest", info.digest()}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+StoreInfo parse_store_info(std::string_view text, const std::string& name) {
+  const Json json = parse_object(text, name);
+  const Fields fields(json, name);
+  if (fields.text("format") != kFormat) fields.fail("format", kFormat);
+  if (fields.count("version") != kVersion) {
+    throw InputError(fmt::format("'{}' has version {}, this program reads version {}", name,
+                                 fields.count("version"), kVersion));
+  }
+  StoreInfo info;
+  info.vocab_size = fields.count("vocab_size");
+  const std::string type = fields.text("dtype");
+  if (type != "uint16" && type != "uint32") fields.fail("dtype", "\"uint16\" or \"uint32\"");
+  info.type = type == "uint16" ? TokenType::kU16 : TokenType::kU32;
+  info.tokenizer_sha256 = fields.text("tokenizer_sha256");
+  info.end_of_text = fields.count("end_of_text");
+  info.validation_share = fields.share("validation_share");
+  const Json& sources = fields.at("sources");
+  if (!sources.is_array()) fields.fail("sources", "a list of strings");
+  for (const Json& source : sources) {
+    if (!source.is_string()) fields.fail("sources", "a list of strings");
+    info.sources.push_back(source.get<std::string>());
+  }
+  info.train = split_from_json(fields.at("train"), name + " train");
+  info.validation = split_from_json(fields.at("validation"), name + " validation");
+  if (info.end_of_text >= info.vocab_size) fields.fail("end_of_text", "below \"vocab_size\"");
+  if (fields.text("digest") != info.digest()) {
+    throw InputError(fmt::format("'{}' was edited: its digest does not match its contents", name));
+  }
+  return info;
+}
+
+}  // namespace atl::data

@@ -1,0 +1,44 @@
+#include "atoll/data/unicode_classes.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace atl::data {
+namespace {
+
+struct Range {
+  uint32_t first;
+  uint32_t last;
+};
+
+constexpr Range kLetters[] = {
+#include "atoll/data/unicode_letters.inc"
+};
+constexpr Range kNumbers[] = {
+#include "atoll/data/unicode_numbers.inc"
+};
+constexpr Range kSpaces[] = {
+#include "atoll/data/unicode_spaces.inc"
+};
+
+std::vector<CharClass> make_table() {
+  std::vector<CharClass> table(kClassLimit, CharClass::kOther);
+  const auto mark = [&](const auto& ranges, CharClass value) {
+    for (const Range& range : ranges) {
+      std::fill(table.begin() + range.first, table.begin() + range.last + 1, value);
+    }
+  };
+  mark(kLetters, CharClass::kLetter);
+  mark(kNumbers, CharClass::kNumber);
+  mark(kSpaces, CharClass::kSpace);
+  return table;
+}
+
+}  // namespace
+
+const CharClass* char_class_table() {
+  static const std::vector<CharClass> table = make_table();
+  return table.data();
+}
+
+}  // namespace atl::data
