@@ -5,8 +5,8 @@
 namespace atl::data {
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() > b.content.size();
+  std::sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+    return a.content.size() != b.content.size() ? a.content.size() > b.content.size() : a.id < b.id;
   });
   for (const AddedToken& token : tokens_) {
     const char first = token.content.front();
