@@ -1,0 +1,173 @@
+#include "atoll/cli/eval_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/progress.h"
+#include "atoll/cli/model_arguments.h"
+#include "atoll/data/utf8.h"
+#include "atoll/train/evaluate.h"
+
+namespace atl::cli {
+namespace {
+
+struct EvalArguments {
+  ModelArguments model;
+  std::string text_file;
+  std::string store;
+  std::string split = "validation";
+  int64_t rows = 0;    // 0: all.
+  int64_t window = 0;  // 0: the model's context.
+  std::string per_token;
+  bool json = false;
+};
+
+struct Measured {
+  double loss = 0;  // Nats per predicted token.
+  double bits_per_byte = 0;
+  int64_t tokens = 0;
+};
+
+constexpr const char* kFooter = R"(
+--text: every token but the first is predicted from those before it; a text longer than the window
+is read in windows that overlap by half. bits_per_byte divides by the bytes of the whole text.
+--store: mean over rows of the split, each read by itself.
+--per-token writes one JSON line per token: id, text, logprob (natural logarithm; null for the
+first) and rank (1: the model's first guess; null for the first).
+
+Examples:
+  atoll eval runs/demo --text README.md --json
+  atoll eval my-model --text README.md --per-token tokens.jsonl
+  atoll eval runs/demo --store runs/demo/data)";
+
+constexpr int64_t kMaxWindow = 2048;  // By default: attention costs the square of it.
+constexpr int64_t kBatchTokens = 4096;
+
+int64_t window_of(const EvalArguments& arguments, const model::Llama& model) {
+  const int64_t context = model.config().max_positions;
+  if (arguments.window == 0) return std::min(context, kMaxWindow);
+  if (arguments.window > context) {
+    throw UsageError(fmt::format("--window {} is longer than the model's context of {}",
+                                 arguments.window, context));
+  }
+  return arguments.window;
+}
+
+void write_per_token(const std::string& file, const data::Tokenizer& tokenizer,
+                     std::span<const int64_t> ids,
+                     std::span<const std::optional<train::TokenScore>> scores) {
+  std::string lines;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    int64_t replaced = 0;
+    const std::string text = data::repair_utf8(tokenizer.decode(ids.subspan(i, 1)), replaced);
+    nlohmann::ordered_json line{
+        {"id", ids[i]}, {"text", text}, {"logprob", nullptr}, {"rank", nullptr}};
+    if (scores[i]) {
+      line["logprob"] = scores[i]->log_probability;
+      line["rank"] = scores[i]->rank;
+    }
+    lines += line.dump() + "\n";
+  }
+  write_file_atomically(file, lines);
+}
+
+Measured measure_text(const EvalArguments& arguments, const LoadedModel& loaded) {
+  const std::string text = read_file(arguments.text_file);
+  std::vector<data::TokenId> narrow;
+  data::Encoder(loaded.tokenizer).encode(text, data::SpecialText::kPlain, narrow);
+  narrow = loaded.tokenizer.with_special_tokens(std::move(narrow));
+  const std::vector<int64_t> ids(narrow.begin(), narrow.end());
+  if (ids.size() < 2) {
+    throw InputError(fmt::format("'{}' has {} tokens, and at least 2 are needed to predict one",
+                                 arguments.text_file, ids.size()));
+  }
+  const int64_t window = window_of(arguments, loaded.model);
+  if (window < 2) throw UsageError("--window must be at least 2");
+  const SystemClock clock;
+  ProgressBar bar("eval", static_cast<double>(ids.size()), clock);
+  const auto scores =
+      train::score_tokens(loaded.model, ids, window, std::max<int64_t>(1, window / 2),
+                          [&](int64_t done) { bar.update(static_cast<double>(done)); });
+  double total = 0;
+  for (const auto& score : scores) total -= score ? score->log_probability : 0;
+  if (!arguments.per_token.empty()) {
+    write_per_token(arguments.per_token, loaded.tokenizer, ids, scores);
+  }
+  return {.loss = total / static_cast<double>(ids.size() - 1),
+          .bits_per_byte = total / std::numbers::ln2 / static_cast<double>(text.size()),
+          .tokens = std::ssize(ids)};
+}
+
+Measured measure_store(const EvalArguments& arguments, const LoadedModel& loaded) {
+  if (!arguments.per_token.empty()) {
+    throw UsageError("--per-token describes one text: give --text, not --store");
+  }
+  const data::TokenStore store = data::TokenStore::open(arguments.store);
+  store.require_tokenizer(loaded.tokenizer);
+  const auto split = arguments.split == "train" ? data::Split::kTrain : data::Split::kValidation;
+  const int64_t window = window_of(arguments, loaded.model);
+  const int64_t batch_rows = std::max<int64_t>(1, kBatchTokens / window);
+  const data::Batches rows(store, split, {.sequence_length = window, .batch_rows = 1, .seed = 0});
+  const int64_t count =
+      arguments.rows > 0 ? std::min(arguments.rows, rows.num_rows()) : rows.num_rows();
+  const double loss = train::mean_loss(loaded.model, rows, window, count, batch_rows);
+  const data::SplitInfo& info = store.info().split(split);
+  const double tokens_per_byte = static_cast<double>(info.num_tokens) /
+                                 static_cast<double>(std::max<int64_t>(1, info.text_bytes));
+  return {.loss = loss,
+          .bits_per_byte = loss / std::numbers::ln2 * tokens_per_byte,
+          .tokens = count * window};
+}
+
+void evaluate(const EvalArguments& arguments) {
+  if (arguments.text_file.empty() == arguments.store.empty()) {
+    throw UsageError("give either --text FILE or --store STORE");
+  }
+  const LoadedModel loaded = load_model(arguments.model);
+  const Measured found =
+      arguments.store.empty() ? measure_text(arguments, loaded) : measure_store(arguments, loaded);
+  const double perplexity = std::exp(found.loss);
+  if (arguments.json) {
+    const nlohmann::ordered_json json{{"loss", found.loss},
+                                      {"perplexity", perplexity},
+                                      {"bits_per_byte", found.bits_per_byte},
+                                      {"tokens", found.tokens}};
+    fmt::print("{}\n", json.dump());
+  } else {
+    fmt::print("loss {:.4f} nats per token, perplexity {:.3f}, {:.4f} bits per byte, {} tokens\n",
+               found.loss, perplexity, found.bits_per_byte, found.tokens);
+  }
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("eval", "Measure a model on text: loss, perplexity, bits per byte");
+  auto arguments = std::make_shared<EvalArguments>();
+  add_model_arguments(*command, arguments->model);
+  command->add_option("--text", arguments->text_file, "a text file (UTF-8)");
+  command->add_option("--store", arguments->store, "a token store made by `atoll data pack`");
+  command->add_option("--split", arguments->split, "of the store (default: validation)")
+      ->check(CLI::IsMember({"train", "validation"}));
+  command->add_option("--rows", arguments->rows, "of the store, from its first (default: all)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  command
+      ->add_option("--window", arguments->window,
+                   "tokens read at a time (default: the model's context, at most 2048)")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 40));
+  command->add_option("--per-token", arguments->per_token, "write a JSON line per token (--text)");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->footer(kFooter);
+  command->callback([arguments] { evaluate(*arguments); });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,62 @@
+#include "atoll/cli/model_arguments.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/model/hf_folder.h"
+
+namespace atl::cli {
+namespace {
+
+at::Device usable_device(const std::string& text) {
+  try {
+    const at::Device device(text);
+    at::empty({1}, at::TensorOptions().dtype(at::kFloat).device(device));
+    return device;
+  } catch (const std::exception&) {
+    throw UsageError(fmt::format("--device '{}' cannot be used here; try cpu", text));
+  }
+}
+
+}  // namespace
+
+void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
+  command
+      .add_option("model", arguments.model,
+                  "a Hugging Face model folder, or a run directory (its newest checkpoint)")
+      ->required();
+  command.add_option("--tokenizer", arguments.tokenizer,
+                     "tokenizer.json (default: the one in the model folder)");
+  command.add_option("--device", arguments.device, "cpu, cuda, cuda:1, ... (default: cpu)");
+  command.add_option("--threads", arguments.threads, "CPU threads (default: all cores)")
+      ->check(CLI::Range(1, 4096));
+}
+
+LoadedModel load_model(const ModelArguments& arguments) {
+  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
+  const at::Device device = usable_device(arguments.device);
+  const std::filesystem::path folder = model::resolve_model(arguments.model);
+  const std::filesystem::path tokenizer_file = arguments.tokenizer.empty()
+                                                   ? folder / "tokenizer.json"
+                                                   : std::filesystem::path(arguments.tokenizer);
+  LoadedModel loaded{
+      .folder = folder,
+      .ids = model::load_hf_config(folder).ids,
+      .model = model::load_llama(folder, device, model::Purpose::kInference),
+      .tokenizer = data::Tokenizer::load(tokenizer_file),
+  };
+  const int64_t vocab_size = loaded.model.config().vocab_size;
+  if (loaded.tokenizer.vocab_size() > vocab_size) {
+    throw InputError(fmt::format(
+        "'{}' has {} tokens and the model in '{}' only {}: it is not this "
+        "model's tokenizer",
+        tokenizer_file.string(), loaded.tokenizer.vocab_size(), folder.string(), vocab_size));
+  }
+  return loaded;
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,121 @@
+// Generation with the cache against the whole sequence read anew for every token.
+#include "atoll/serve/generate.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "atoll/base/error.h"
+
+namespace atl::serve {
+namespace {
+
+model::Llama small_model(bool qk_norm) {
+  model::Llama model({.vocab_size = 61,
+                      .hidden_size = 24,
+                      .intermediate_size = 40,
+                      .num_layers = 3,
+                      .num_heads = 4,
+                      .num_kv_heads = 2,
+                      .max_positions = 48,
+                      .tie_embeddings = false,
+                      .qk_norm = qk_norm},
+                     at::kCPU, model::Purpose::kInference);
+  model.initialise(5);
+  at::set_num_threads(1);                 // So small that threads only wait for each other.
+  model.parameters().values_P().mul_(8);  // Logits that differ clearly.
+  return model;
+}
+
+at::Tensor as_tensor(std::span<const int64_t> ids) {
+  return at::tensor(at::ArrayRef<int64_t>(ids.data(), ids.size()), at::kLong).unsqueeze(0);
+}
+
+at::Tensor full_logits_TV(const model::Llama& model, std::span<const int64_t> ids) {
+  return model.logits(model.hidden_BTC(as_tensor(ids)))[0];
+}
+
+const std::vector<int64_t> kPrompt{3, 14, 15, 9, 26, 5, 35};
+
+TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
+  for (const bool qk_norm : {false, true}) {
+    const model::Llama model = small_model(qk_norm);
+    const at::Tensor wanted_TV = full_logits_TV(model, kPrompt);
+    for (const std::vector<int64_t>& cuts :
+         std::vector<std::vector<int64_t>>{{7}, {1, 1, 1, 1, 1, 1, 1}, {3, 4}, {4, 1, 2}}) {
+      model::KvCache cache(model.config(), 1, 7, at::kCPU);
+      int64_t begin = 0;
+      for (const int64_t count : cuts) {
+        const at::Tensor hidden =
+            model.hidden_BTC(as_tensor(std::span(kPrompt).subspan(begin, count)), cache);
+        const at::Tensor wanted = wanted_TV.narrow(0, begin, count);
+        const double error = (model.logits(hidden)[0] - wanted).abs().max().item<double>();
+        EXPECT_LT(error, 1e-4 * wanted.abs().max().item<double>()) << begin;
+        begin += count;
+      }
+      EXPECT_EQ(cache.length(), 7);
+    }
+  }
+}
+
+TEST(GenerateTest, TruncatingTheCacheTakesTokensBack) {
+  const model::Llama model = small_model(false);
+  model::KvCache cache(model.config(), 1, 20, at::kCPU);
+  model.hidden_BTC(as_tensor(kPrompt), cache);
+  const at::Tensor first = model.hidden_BTC(as_tensor(std::vector<int64_t>{1}), cache);
+  model.hidden_BTC(as_tensor(std::vector<int64_t>{2, 4}), cache);
+  cache.truncate(7);
+  EXPECT_TRUE(at::equal(first, model.hidden_BTC(as_tensor(std::vector<int64_t>{1}), cache)));
+}
+
+TEST(GenerateTest, GreedyEqualsFullRecomputation) {
+  const model::Llama model = small_model(false);
+  std::vector<int64_t> seen;
+  const Generation found =
+      generate(model, kPrompt, {.max_tokens = 20, .sampler = {.temperature = 0}},
+               [&](int64_t id) { seen.push_back(id); });
+  EXPECT_EQ(seen, found.ids);
+  EXPECT_EQ(found.reason, FinishReason::kLength);
+  std::vector<int64_t> text = kPrompt;
+  for (const int64_t id : found.ids) {
+    EXPECT_EQ(full_logits_TV(model, text)[-1].argmax().item<int64_t>(), id) << text.size();
+    text.push_back(id);
+  }
+}
+
+TEST(GenerateTest, EndsAtEndOfTextAndAtTheContextsEnd) {
+  const model::Llama model = small_model(false);
+  const GenerateOptions greedy{.max_tokens = 1000, .sampler = {.temperature = 0}};
+  const Generation whole = generate(model, kPrompt, greedy, {});
+  EXPECT_EQ(whole.ids.size(), 48 - kPrompt.size());
+  EXPECT_EQ(whole.reason, FinishReason::kLength);
+
+  GenerateOptions stopping = greedy;
+  stopping.end_of_text = whole.ids[4];
+  const Generation stopped = generate(model, kPrompt, stopping, {});
+  EXPECT_EQ(stopped.reason, FinishReason::kStop);
+  EXPECT_LE(stopped.ids.size(), 4U);
+  EXPECT_EQ(std::ranges::count(stopped.ids, whole.ids[4]), 0);
+}
+
+TEST(GenerateTest, EqualSeedsGiveEqualTextAndOthersOther) {
+  const model::Llama model = small_model(false);
+  const auto ids = [&](uint64_t seed) {
+    return generate(model, kPrompt, {.max_tokens = 30, .sampler = {.temperature = 5, .seed = seed}},
+                    {})
+        .ids;
+  };
+  EXPECT_EQ(ids(1), ids(1));
+  EXPECT_NE(ids(1), ids(2));
+}
+
+TEST(GenerateTest, RefusesPromptsThatCannotBeContinued) {
+  const model::Llama model = small_model(false);
+  EXPECT_THROW(generate(model, {}, {}, {}), InputError);
+  EXPECT_THROW(generate(model, std::vector<int64_t>(48, 1), {}, {}), InputError);
+  EXPECT_THROW(generate(model, std::vector<int64_t>{61}, {}, {}), InputError);
+  EXPECT_THROW(generate(model, kPrompt, {.sampler = {.top_p = 2}}, {}), UsageError);
+}
+
+}  // namespace
+}  // namespace atl::serve

@@ -1,0 +1,80 @@
+#include "atoll/serve/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/random.h"
+
+namespace atl::serve {
+namespace {
+
+void require(bool condition, const char* option, double value, const char* wanted) {
+  if (!condition) {
+    throw UsageError(fmt::format("'{}' must be {}, not {}", option, wanted, value));
+  }
+}
+
+/// The ids that may be drawn, likeliest first; equals by id.
+std::vector<int64_t> candidates(std::span<const float> logits_V, int64_t top_k) {
+  std::vector<int64_t> ids(logits_V.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto likelier = [&](int64_t a, int64_t b) {
+    return logits_V[a] != logits_V[b] ? logits_V[a] > logits_V[b] : a < b;
+  };
+  const auto kept = top_k > 0 ? std::min<int64_t>(top_k, std::ssize(ids)) : std::ssize(ids);
+  std::ranges::partial_sort(ids, ids.begin() + kept, likelier);
+  ids.resize(static_cast<size_t>(kept));
+  return ids;
+}
+
+}  // namespace
+
+void check(const SamplerOptions& options) {
+  require(options.temperature >= 0 && options.temperature <= 100, "temperature",
+          options.temperature, "from 0 to 100");
+  require(options.top_k >= 0, "top-k", static_cast<double>(options.top_k), "at least 0");
+  require(options.top_p > 0 && options.top_p <= 1, "top-p", options.top_p, "above 0 and at most 1");
+}
+
+int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position) {
+  ATOLL_CHECK(!logits_V.empty());
+  for (const float logit : logits_V) {
+    if (!std::isfinite(logit)) {
+      throw InputError("the model's logits are not finite: its weights are damaged");
+    }
+  }
+  if (options.temperature == 0) {
+    return std::distance(logits_V.begin(), std::ranges::max_element(logits_V));
+  }
+  const std::vector<int64_t> ids = candidates(logits_V, options.top_k);
+  std::vector<double> weights;
+  weights.reserve(ids.size());
+  double total = 0;
+  for (const int64_t id : ids) {
+    const double relative = static_cast<double>(logits_V[id]) - logits_V[ids[0]];
+    weights.push_back(std::exp(relative / options.temperature));
+    total += weights.back();
+  }
+  if (options.top_p < 1) {
+    double sum = 0;
+    size_t kept = 0;
+    while (kept < weights.size() && sum < options.top_p * total) sum += weights[kept++];
+    weights.resize(std::max<size_t>(kept, 1));
+    total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  }
+  static const uint64_t kStream = random_stream("sampler");
+  double rest = total * random_uniform(options.seed, kStream, static_cast<uint64_t>(position));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    rest -= weights[i];
+    if (rest < 0) return ids[i];
+  }
+  return ids[weights.size() - 1];  // Rounding: the sum fell short by an ulp.
+}
+
+}  // namespace atl::serve

@@ -1,0 +1,75 @@
+#include "atoll/serve/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "atoll/base/error.h"
+
+namespace atl::serve {
+namespace {
+
+std::map<int64_t, int> draw(const std::vector<float>& logits, SamplerOptions options, int count) {
+  std::map<int64_t, int> found;
+  for (int i = 0; i < count; ++i) ++found[sample(logits, options, i)];
+  return found;
+}
+
+TEST(SamplerTest, TemperatureZeroTakesTheLargestAndTheFirstAmongEquals) {
+  EXPECT_EQ(sample(std::vector<float>{1, 5, 5, 2}, {.temperature = 0}, 0), 1);
+}
+
+TEST(SamplerTest, FrequenciesFollowTheSoftmaxOfTheScaledLogits) {
+  const std::vector<float> logits{0, 1, -1, 2};
+  for (const double temperature : {0.5, 1.0, 2.0}) {
+    constexpr int kDraws = 40'000;
+    const auto found = draw(logits, {.temperature = temperature, .seed = 7}, kDraws);
+    double total = 0;
+    for (const float logit : logits) total += std::exp(logit / temperature);
+    for (size_t id = 0; id < logits.size(); ++id) {
+      const double wanted = std::exp(logits[id] / temperature) / total;
+      const double share = found.contains(id) ? found.at(id) / double{kDraws} : 0;
+      EXPECT_NEAR(share, wanted, 4 * std::sqrt(wanted / kDraws)) << temperature << " " << id;
+    }
+  }
+}
+
+TEST(SamplerTest, TopKAndTopPLeaveOutTheTail) {
+  const std::vector<float> logits{std::log(0.1F), std::log(0.4F), std::log(0.3F), std::log(0.2F)};
+  EXPECT_EQ(draw(logits, {.top_k = 1}, 200), (std::map<int64_t, int>{{1, 200}}));
+  const auto two = draw(logits, {.top_k = 2}, 2000);
+  EXPECT_EQ(two.size(), 2U);
+  EXPECT_NEAR(two.at(1) / 2000.0, 4.0 / 7, 0.05);             // Renormalised.
+  EXPECT_EQ(draw(logits, {.top_p = 0.3}, 200).size(), 1U);    // 0.4 alone reaches it.
+  EXPECT_EQ(draw(logits, {.top_p = 0.65}, 2000).size(), 2U);  // 0.4 + 0.3.
+  EXPECT_EQ(draw(logits, {.top_p = 0.85}, 2000).size(), 3U);
+  EXPECT_EQ(draw(logits, {.top_k = 2, .top_p = 0.99}, 2000).size(), 2U);
+  EXPECT_EQ(draw(logits, {.top_k = 99}, 2000).size(), 4U);
+}
+
+TEST(SamplerTest, EqualSeedAndPositionDrawEqually) {
+  const std::vector<float> logits(100, 0.0F);
+  const SamplerOptions options{.seed = 3};
+  EXPECT_EQ(sample(logits, options, 5), sample(logits, options, 5));
+  EXPECT_GT(draw(logits, options, 300).size(), 50U);
+  int equal = 0;
+  for (int i = 0; i < 300; ++i) {
+    equal += sample(logits, options, i) == sample(logits, {.seed = 4}, i) ? 1 : 0;
+  }
+  EXPECT_LT(equal, 30);
+}
+
+TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {
+  EXPECT_THROW(check(SamplerOptions{.temperature = -1}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.top_k = -1}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.top_p = 0}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.top_p = 1.5}), UsageError);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(sample(std::vector<float>{0, nan}, {}, 0), InputError);
+}
+
+}  // namespace
+}  // namespace atl::serve
