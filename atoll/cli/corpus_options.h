@@ -1,0 +1,30 @@
+#pragma once
+// The options that name a corpus, shared by `tokenizer train` and `data pack`. `options` must
+// outlive the parse.
+#include <CLI/CLI.hpp>
+
+#include "atoll/data/corpus.h"
+
+namespace atl::cli {
+
+inline void add_corpus_options(CLI::App& command, data::CorpusOptions& options) {
+  command.add_option("input,--data", options.inputs,
+                     "Folders, text files, .jsonl[.gz] files; none: the sources of Python's "
+                     "standard library on this machine");
+  command
+      .add_option("--include", options.include,
+                  "Files of a folder to take, as shell patterns ('*.py', 'docs/*'); none: all "
+                  "that look like text")
+      ->allow_extra_args(false);
+  command.add_option("--exclude", options.exclude, "Files of a folder to leave out")
+      ->allow_extra_args(false);
+  command.add_option("--field", options.text_field, "The jsonl field that holds the text")
+      ->capture_default_str();
+  command
+      .add_option("--document-bytes", options.document_bytes,
+                  "Cut a text file without <|endoftext|> lines into documents of about this size")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+}
+
+}  // namespace atl::cli

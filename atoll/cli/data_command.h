@@ -1,0 +1,13 @@
+#pragma once
+// `atoll data pack | info | batch | verify`.
+
+namespace CLI {
+class App;
+}
+
+namespace atl::cli {
+
+/// Registers the command with its callbacks, which throw InputError and UsageError.
+void add_data_command(CLI::App& app);
+
+}  // namespace atl::cli
