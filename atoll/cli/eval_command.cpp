@@ -38,7 +38,8 @@ struct Measured {
 
 constexpr const char* kFooter = R"(
 --text: every token but the first is predicted from those before it; a text longer than the window
-is read in windows that overlap by half. bits_per_byte divides by the bytes of the whole text.
+is read in windows that overlap by half. Special tokens written out in the text count as such, as in
+Hugging Face. bits_per_byte divides by the bytes of the whole text.
 --store: mean over rows of the split, each read by itself.
 --per-token writes one JSON line per token: id, text, logprob (natural logarithm; null for the
 first) and rank (1: the model's first guess; null for the first).
@@ -82,7 +83,7 @@ void write_per_token(const std::string& file, const data::Tokenizer& tokenizer,
 Measured measure_text(const EvalArguments& arguments, const LoadedModel& loaded) {
   const std::string text = read_file(arguments.text_file);
   std::vector<data::TokenId> narrow;
-  data::Encoder(loaded.tokenizer).encode(text, data::SpecialText::kPlain, narrow);
+  data::Encoder(loaded.tokenizer).encode(text, data::SpecialText::kToken, narrow);
   narrow = loaded.tokenizer.with_special_tokens(std::move(narrow));
   const std::vector<int64_t> ids(narrow.begin(), narrow.end());
   if (ids.size() < 2) {
