@@ -27,10 +27,6 @@ namespace atl::collective {
 /// Largest payload of one Part: many rounds and the control messages of a transport interleave.
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
-/// Equal shares of `count` values for `num_members` owners, in whole blocks of 1024 values where
-/// possible. The sizes add up to `count`; some may be 0.
-std::vector<int64_t> equal_shares(int64_t count, int64_t num_members);
-
 /// mean[i] += coefficient * values[i], in FP32, never fused. The one loop of every mean.
 void accumulate(std::span<float> mean, std::span<const float> values, float coefficient);
 

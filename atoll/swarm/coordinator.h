@@ -108,6 +108,8 @@ class Coordinator {
   void broadcast(const Message& message);
   void refuse(Connection connection, const std::string& reason);
   void fail(const std::string& reason);
+  /// An island said what it must not.
+  void violate(Connection connection, const std::string& what);
   void finish(Result<void> result);
   Actions take();
 

@@ -1,0 +1,67 @@
+#pragma once
+// What other threads want done, in order, for one thread that waits for work or the time. Pushing
+// never blocks: a queue over its bound is closed instead, and the owner ends the run. (Blocking a
+// transport's thread could stop the very sends that would empty the queue.)
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "atoll/base/clock.h"
+
+namespace atl::swarm {
+
+/// Thread-safe.
+template <typename Item>
+class Inbox {
+ public:
+  explicit Inbox(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  /// `bytes` is what the item holds beyond itself.
+  void push(Item item, size_t bytes = 0) {
+    const std::scoped_lock lock(mutex_);
+    if (closed_ || overflowed_) return;
+    if (num_bytes_ + bytes > max_bytes_) {
+      overflowed_ = true;
+    } else {
+      num_bytes_ += bytes;
+      items_.emplace_back(std::move(item), bytes);
+    }
+    arrived_.notify_one();
+  }
+
+  /// The next item; nothing after `patience`, when closed, or when overflowed and empty.
+  std::optional<Item> pop(Duration patience) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait_for(lock, patience, [&] { return !items_.empty() || closed_ || overflowed_; });
+    if (items_.empty()) return std::nullopt;
+    auto [item, bytes] = std::move(items_.front());
+    items_.pop_front();
+    num_bytes_ -= bytes;
+    return std::move(item);
+  }
+
+  /// Drops what comes from here on.
+  void close() {
+    const std::scoped_lock lock(mutex_);
+    closed_ = true;
+    arrived_.notify_one();
+  }
+  bool overflowed() const {
+    const std::scoped_lock lock(mutex_);
+    return overflowed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<std::pair<Item, size_t>> items_;
+  size_t num_bytes_ = 0;
+  const size_t max_bytes_;
+  bool closed_ = false;
+  bool overflowed_ = false;
+};
+
+}  // namespace atl::swarm

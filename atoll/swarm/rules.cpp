@@ -1,0 +1,100 @@
+#include "atoll/swarm/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace atl::swarm {
+namespace {
+
+// Far beyond any use, and small enough that no sum of them overflows.
+constexpr int64_t kMaxWeight = int64_t{1} << 48;
+constexpr int64_t kMaxCount = int64_t{1} << 44;
+constexpr int64_t kShareBlock = 1024;
+constexpr size_t kMaxName = 64;
+constexpr size_t kMaxPrinted = 400;
+
+}  // namespace
+
+bool is_valid_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
+}
+
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, kMaxPrinted));
+  std::ranges::replace_if(out, [](char c) { return c < 0x20 || c > 0x7E; }, '?');
+  if (text.size() > kMaxPrinted) out += "...";
+  return out;
+}
+
+std::vector<int64_t> equal_shares(int64_t count, int64_t num_members) {
+  const int64_t num_blocks = (count + kShareBlock - 1) / kShareBlock;
+  std::vector<int64_t> shares;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < num_members; ++i) {
+    const int64_t end = std::min(count, num_blocks * (i + 1) / num_members * kShareBlock);
+    shares.push_back(end - begin);
+    begin = end;
+  }
+  return shares;
+}
+
+std::optional<int64_t> newest_common_checkpoint(
+    const std::vector<std::map<int64_t, std::string>>& checkpoints) {
+  if (checkpoints.empty()) return std::nullopt;
+  for (auto held = checkpoints.front().rbegin(); held != checkpoints.front().rend(); ++held) {
+    const bool common = std::ranges::all_of(checkpoints, [&](const auto& other) {
+      const auto found = other.find(held->first);
+      return found != other.end() && found->second == held->second;
+    });
+    if (common) return held->first;
+  }
+  return std::nullopt;
+}
+
+std::string fault_of(const Begin& begin) {
+  if (begin.header.round < 0) return fmt::format("began round {}", begin.header.round);
+  if (begin.weight <= 0 || begin.weight > kMaxWeight) {
+    return fmt::format("began round {} with weight {}", begin.header.round, begin.weight);
+  }
+  if (begin.count < 0 || begin.count > kMaxCount || begin.fragment < 0) {
+    return fmt::format("began round {} with {} values of fragment {}", begin.header.round,
+                       begin.count, begin.fragment);
+  }
+  return {};
+}
+
+std::string difference_of(const Begin& a, const Begin& b) {
+  if (a.fragment != b.fragment) {
+    return fmt::format("fragment {} against {}", a.fragment, b.fragment);
+  }
+  if (a.step != b.step) return fmt::format("a snapshot of step {} against {}", a.step, b.step);
+  if (a.count != b.count) return fmt::format("{} values against {}", a.count, b.count);
+  return {};
+}
+
+std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
+                     int32_t rank) {
+  if (attempt.count != begin.count || attempt.fragment != begin.fragment) {
+    return "the attempt is about other values than were begun";
+  }
+  if (attempt.weights.size() != num_members || attempt.shares.size() != num_members) {
+    return "the attempt has other members than the run";
+  }
+  if (attempt.weights[static_cast<size_t>(rank)] != begin.weight) {
+    return "the attempt has another weight than was begun";
+  }
+  int64_t rest = attempt.count;
+  for (size_t i = 0; i < num_members; ++i) {
+    if (attempt.weights[i] <= 0 || attempt.weights[i] > kMaxWeight) return "a weight is impossible";
+    if (attempt.shares[i] < 0 || attempt.shares[i] > rest) return "a share is impossible";
+    rest -= attempt.shares[i];
+  }
+  return rest == 0 ? std::string() : std::string("the shares do not cover the values");
+}
+
+}  // namespace atl::swarm

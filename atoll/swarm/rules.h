@@ -1,0 +1,39 @@
+#pragma once
+// The rules that coordinator and members share, as functions of their arguments alone.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "atoll/swarm/messages.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::swarm {
+
+/// 1 to 64 of letters, digits, '-', '_' and '.'.
+bool is_valid_name(std::string_view name);
+
+/// A stranger's text, fit for a log: other than printable ASCII becomes '?', and it is cut at 400.
+std::string printable(std::string_view text);
+
+/// Equal shares of `count` values for `num_members` owners, in whole blocks of 1024 values. The
+/// sizes add up to `count`; where there are few blocks some are 0.
+std::vector<int64_t> equal_shares(int64_t count, int64_t num_members);
+
+/// The highest step that all hold with the same digest.
+std::optional<int64_t> newest_common_checkpoint(
+    const std::vector<std::map<int64_t, std::string>>& checkpoints);
+
+/// What is wrong with the numbers in one Begin ("began round -3"); empty if nothing.
+std::string fault_of(const Begin& begin);
+
+/// How two members' Begin of one round contradict each other; empty if they do not.
+std::string difference_of(const Begin& a, const Begin& b);
+
+/// What is wrong with an attempt for a member that sent `begin` and has this rank; empty if nothing.
+std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
+                     int32_t rank);
+
+}  // namespace atl::swarm

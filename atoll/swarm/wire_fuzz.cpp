@@ -1,0 +1,36 @@
+// Any bytes: decode() throws InputError or returns a message that encodes to the same bytes (but
+// for the protocol version of Hello and Refused).
+#include <cstdint>
+#include <cstdlib>
+
+#include "atoll/base/error.h"
+#include "atoll/swarm/wire.h"
+
+namespace {
+
+void check(atl::Bytes frame) {
+  try {
+    const atl::swarm::Message message = atl::swarm::decode(frame);
+    const atl::Bytes again = atl::swarm::encode(message);
+    if (again.size() != frame.size()) std::abort();
+    for (size_t i = 0; i < frame.size(); ++i) {
+      if (i != 4 && i != 5 && again[i] != frame[i]) std::abort();
+    }
+  } catch (const atl::InputError&) {
+    return;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  check({bytes.begin(), bytes.end()});
+  if (size == 0) return 0;
+  // Behind a valid beginning, so that random bytes reach the fields.
+  atl::ByteWriter writer;
+  writer.put(uint32_t{0x4C4C5441}).put(atl::swarm::kProtocolVersion);
+  writer.put(static_cast<uint8_t>(data[0] % 20)).put_bytes(bytes.subspan(1));
+  check(writer.take());
+  return 0;
+}
