@@ -73,9 +73,13 @@ class Exchange {
     bool done = false;
   };
 
-  std::span<float> share_of(int32_t owner);
+  size_t size_of(int32_t owner) const;
+  std::span<float> mean_of(int32_t owner);
+  const std::string& name(int32_t rank) const;
   Result<void> accept(Incoming& incoming, const swarm::Part& part, size_t expected);
-  Result<void> reduce();
+  Result<void> decode(const Incoming& incoming, int32_t sender, std::span<float> values);
+  /// Once every contribution to this member's share is here: sums, encodes and sends the mean.
+  Result<void> reduce_if_whole();
   void send_to(int32_t to, swarm::PartKind kind, int32_t share, std::shared_ptr<const Bytes> blob);
 
   Plan plan_;

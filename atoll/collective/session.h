@@ -51,13 +51,11 @@ struct ProgressReport {
 /// wait() has returned or the session is destroyed.
 class Session final : public Averager {
  public:
-  using TransportFactory = std::function<std::unique_ptr<net::Transport>(net::Transport::Sink)>;
-
   /// Joins the run of a coordinator: tries again with growing pauses while it cannot be reached,
   /// for `connect_patience`. Fails when it refuses this island (naming the field), when the
   /// patience is over, or when it cannot listen. `clock` must outlive the session.
   static Result<std::unique_ptr<Session>> connect(SessionOptions options,
-                                                  const TransportFactory& make_transport,
+                                                  const net::TransportFactory& make_transport,
                                                   const Clock& clock);
   /// Leaves without a word if leave() was not called: the others see a lost island.
   ~Session() override;

@@ -89,9 +89,9 @@ Coordinator::Actions Coordinator::received(Connection connection, const Message&
   std::visit(
       [&](const auto& m) {
         if (m.header.run != options_.run || m.header.term != options_.term) {
-          violate(connection, fmt::format("spoke of run '{}', term {}; this is run '{}', term {}",
-                                          m.header.run, m.header.term, options_.run,
-                                          options_.term));
+          violate(connection,
+                  fmt::format("spoke of run '{}', term {}; this is run '{}', term {}", m.header.run,
+                              m.header.term, options_.run, options_.term));
           return;
         }
         on(connection, found->second, m);
@@ -117,7 +117,8 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
   strangers_.erase(connection);
   const auto found = islands_.find(connection);
   if (finished_ || found == islands_.end() || found->second.left) return take();
-  const std::string what = fmt::format("island '{}' was lost: {}", found->second.hello.name, reason);
+  const std::string what =
+      fmt::format("island '{}' was lost: {}", found->second.hello.name, reason);
   islands_.erase(found);
   if (started_) {
     fail(what);
@@ -186,8 +187,8 @@ std::vector<MemberStatus> Coordinator::status() const {
 }
 
 void Coordinator::violate(Connection connection, const std::string& what) {
-  const std::string reason =
-      fmt::format("island '{}' broke the protocol: it {}", islands_.at(connection).hello.name, what);
+  const std::string reason = fmt::format("island '{}' broke the protocol: it {}",
+                                         islands_.at(connection).hello.name, what);
   log(reason);
   if (started_) {
     fail(reason);
@@ -243,9 +244,10 @@ std::string Coordinator::objection_to(const Hello& hello) const {
   }
   if (started_ || std::cmp_greater_equal(islands_.size(), options_.min_replicas)) {
     std::ranges::sort(names);
-    return fmt::format("the run has its {} islands ({}; swarm.min_replicas = {}); a run takes no "
-                       "more once they have come",
-                       names.size(), fmt::join(names, ", "), options_.min_replicas);
+    return fmt::format(
+        "the run has its {} islands ({}; swarm.min_replicas = {}); a run takes no "
+        "more once they have come",
+        names.size(), fmt::join(names, ", "), options_.min_replicas);
   }
   return {};
 }
@@ -382,10 +384,9 @@ void Coordinator::commit(int64_t number, const Round& round) {
   last_round_ = std::max(last_round_, number);
   last_step_ = std::max(last_step_, round.begun.begin()->second.step);
   broadcast(Commit{header(number, 0), round.prepared.begin()->second, stop_requested_});
-  log(fmt::format("round {} committed: step {}, digest {}{}", number,
-                  round.begun.begin()->second.step,
-                  hex(round.prepared.begin()->second).substr(0, 12),
-                  stop_requested_ ? ", stopping" : ""));
+  log(fmt::format(
+      "round {} committed: step {}, digest {}{}", number, round.begun.begin()->second.step,
+      hex(round.prepared.begin()->second).substr(0, 12), stop_requested_ ? ", stopping" : ""));
   rounds_.erase(number);
 }
 
@@ -422,8 +423,8 @@ void Coordinator::on(Connection from, Island& island, const Leave& /*leave*/) {
     return;
   }
   if (!rounds_.empty()) {
-    return fail(fmt::format("island '{}' left in round {}", island.hello.name,
-                            rounds_.begin()->first));
+    return fail(
+        fmt::format("island '{}' left in round {}", island.hello.name, rounds_.begin()->first));
   }
   island.left = true;
   send(from, Goodbye{header()});

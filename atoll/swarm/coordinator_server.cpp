@@ -12,7 +12,7 @@ namespace atl::swarm {
 namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
-constexpr Duration kPollInterval = std::chrono::milliseconds(50);   // For Ctrl-C.
+constexpr Duration kPollInterval = std::chrono::milliseconds(50);  // For Ctrl-C.
 constexpr Duration kProgressInterval = std::chrono::seconds(1);
 constexpr Duration kDrainPatience = std::chrono::seconds(3);
 
@@ -69,7 +69,7 @@ void CoordinatorService::act(Coordinator::Actions actions) {
 
 struct CoordinatorServer::State {
   State(CoordinatorOptions options, const CoordinatorCallbacks& callbacks_in,
-        const TransportFactory& make_transport, const Clock& clock_in)
+        const net::TransportFactory& make_transport, const Clock& clock_in)
       : clock(clock_in),
         callbacks(callbacks_in),
         transport(make_transport([this](net::Event event) {
@@ -95,7 +95,8 @@ struct CoordinatorServer::State {
 };
 
 CoordinatorServer::CoordinatorServer(CoordinatorOptions options, CoordinatorCallbacks callbacks,
-                                     const TransportFactory& make_transport, const Clock& clock)
+                                     const net::TransportFactory& make_transport,
+                                     const Clock& clock)
     : state_(std::make_unique<State>(std::move(options), callbacks, make_transport, clock)) {}
 
 CoordinatorServer::~CoordinatorServer() = default;

@@ -50,11 +50,9 @@ class CoordinatorService {
 
 class CoordinatorServer {
  public:
-  using TransportFactory = std::function<std::unique_ptr<net::Transport>(net::Transport::Sink)>;
-
   /// `clock` must outlive it. The callbacks run on the thread in run().
   CoordinatorServer(CoordinatorOptions options, CoordinatorCallbacks callbacks,
-                    const TransportFactory& make_transport, const Clock& clock);
+                    const net::TransportFactory& make_transport, const Clock& clock);
   ~CoordinatorServer();
 
   /// Returns the bound address (port 0: the system chooses). Fails when the port is in use.

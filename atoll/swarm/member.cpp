@@ -87,9 +87,10 @@ Member::Actions Member::coordinator_lost(const std::string& reason) {
     phase_ = Phase::kOver;
     actions_.emplace_back(Left{});
   } else {
-    fail(fmt::format("the coordinator was lost: {}; to resume, start it and all islands again with "
-                     "the same run directories",
-                     reason));
+    fail(
+        fmt::format("the coordinator was lost: {}; to resume, start it and all islands again with "
+                    "the same run directories",
+                    reason));
   }
   return take();
 }
@@ -207,8 +208,7 @@ void Member::on(const OpenAttempt& message) {
                                message.header.round));
   }
   Round& round = found->second;
-  const std::string fault =
-      swarm::fault_of(message, round.begin, start_.members.size(), rank_);
+  const std::string fault = swarm::fault_of(message, round.begin, start_.members.size(), rank_);
   if (!fault.empty()) return protest(fault);
   round.stage = Stage::kExchanging;
   round.attempt = message.header.attempt;
@@ -218,11 +218,11 @@ void Member::on(const OpenAttempt& message) {
 void Member::on(const Commit& message) {
   const auto found = rounds_.find(message.header.round);
   if (found == rounds_.end() || found->second.stage != Stage::kPrepared ||
-      found->second.attempt != message.header.attempt ||
-      found->second.digest != message.digest) {
-    return protest(fmt::format("a Commit of round {}, attempt {}, which is not what this island "
-                               "prepared",
-                               message.header.round, message.header.attempt));
+      found->second.attempt != message.header.attempt || found->second.digest != message.digest) {
+    return protest(
+        fmt::format("a Commit of round {}, attempt {}, which is not what this island "
+                    "prepared",
+                    message.header.round, message.header.attempt));
   }
   rounds_.erase(found);
   actions_.emplace_back(Committed{message});

@@ -32,7 +32,8 @@ std::string fault_of(const Begin& begin);
 /// How two members' Begin of one round contradict each other; empty if they do not.
 std::string difference_of(const Begin& a, const Begin& b);
 
-/// What is wrong with an attempt for a member that sent `begin` and has this rank; empty if nothing.
+/// What is wrong with an attempt for a member that sent `begin` and has this rank; empty if
+/// nothing.
 std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
                      int32_t rank);
 

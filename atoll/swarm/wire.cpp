@@ -17,9 +17,9 @@ namespace {
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",  "Welcome",   "Refused", "Ready",   "Start",       "Begin", "OpenAttempt", "Prepared",
-    "Commit", "Heartbeat", "Alive",   "Trouble", "StopRequest", "Leave", "Goodbye",     "RunEnded",
-    "PeerHello", "Part"};
+    "Hello",       "Welcome",  "Refused", "Ready",     "Start",     "Begin",
+    "OpenAttempt", "Prepared", "Commit",  "Heartbeat", "Alive",     "Trouble",
+    "StopRequest", "Leave",    "Goodbye", "RunEnded",  "PeerHello", "Part"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;
@@ -181,8 +181,7 @@ Message decode(std::span<const std::byte> frame) {
   if (kind >= std::variant_size_v<Message>) {
     throw InputError(fmt::format("a message of unknown kind {}", kind));
   }
-  Message message =
-      empty_message(kind, std::make_index_sequence<std::variant_size_v<Message>>());
+  Message message = empty_message(kind, std::make_index_sequence<std::variant_size_v<Message>>());
   Reader reader(in);
   std::visit([&](auto& m) { visit(reader, m); }, message);
   in.expect_end();

@@ -1,7 +1,7 @@
 #pragma once
-// Messages as bytes. A frame is: magic u32 | protocol version u16 | kind u8 | header | fields in the
-// order of the struct; little-endian, strings and lists preceded by a u32 count, maps as lists of
-// pairs in the order of their keys.
+// Messages as bytes. A frame is: magic u32 | protocol version u16 | kind u8 | header | fields in
+// the order of the struct; little-endian, strings and lists preceded by a u32 count, maps as lists
+// of pairs in the order of their keys.
 #include <span>
 #include <string>
 

@@ -1,0 +1,391 @@
+#include "atoll/collective/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/hash.h"
+#include "atoll/swarm/rules.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::collective {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to join.
+constexpr Duration kLongestPause = std::chrono::seconds(2);
+constexpr Duration kVisitorPatience = std::chrono::seconds(10);
+constexpr size_t kMaxVisitors = 1024;
+constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
+
+swarm::MemberOptions member_options(const SessionOptions& options) {
+  swarm::MemberOptions out{.name = options.name,
+                           .settings = options.settings,
+                           .silence_timeout = options.silence_timeout};
+  if (!options.version.empty()) out.version = options.version;
+  return out;
+}
+
+}  // namespace
+
+Engine::Engine(SessionOptions options, std::string address, net::Transport& transport,
+               EngineListener& listener)
+    : options_(std::move(options)),
+      address_(std::move(address)),
+      transport_(transport),
+      listener_(listener),
+      member_(member_options(options_)) {}
+
+Engine::~Engine() = default;
+
+void Engine::connect(Time now) {
+  give_up_at_ = now + options_.connect_patience;
+  pause_ = kFirstPause;
+  dial(now);
+}
+
+void Engine::dial(Time /*now*/) {
+  next_dial_ = Time::max();
+  control_ = transport_.connect(options_.coordinator, net::Plane::kControl);
+}
+
+void Engine::handle(net::Event event, Time now) {
+  if (over_) return;
+  if (const auto* opened = std::get_if<net::Opened>(&event)) {
+    if (opened->connection == control_) {
+      act(member_.connected(address_, now), now);
+    } else if (opened->inbound) {
+      if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
+        visitors_[opened->connection] = {.since = now};
+      } else {
+        transport_.close(opened->connection);
+      }
+    }
+  } else if (const auto* received = std::get_if<net::Received>(&event)) {
+    if (received->connection != control_) {
+      return handle_bulk(received->connection, received->frame, now);
+    }
+    swarm::Member::Actions actions;
+    try {
+      actions = member_.received(swarm::decode(received->frame), now);
+    } catch (const InputError& error) {
+      actions = member_.garbled(error.what());
+    }
+    act(std::move(actions), now);
+  } else if (const auto* writable = std::get_if<net::Writable>(&event)) {
+    if (const auto rank = rank_of(writable->connection)) {
+      links_.at(*rank).full = false;
+      pump(*rank);
+    }
+  } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    if (lost->connection == control_) {
+      lose_control(lost->reason, now);
+    } else {
+      lose_bulk(lost->connection, lost->reason, now);
+    }
+  }
+}
+
+void Engine::tick(Time now) {
+  if (over_) return;
+  act(member_.tick(now), now);
+  if (over_) return;
+  if (now >= next_dial_) dial(now);
+  for (const auto& [connection, visitor] : visitors_) {
+    const bool mute = !visitor.hello && now - visitor.since > kVisitorPatience;
+    if (mute) transport_.close(connection);
+  }
+}
+
+Time Engine::next_deadline() const {
+  return over_ ? Time::max() : std::min(member_.next_deadline(), next_dial_);
+}
+
+void Engine::ready(ReadyReport report, std::shared_ptr<codec::Codec> codec) {
+  if (over_) return;
+  codec_ = std::move(codec);
+  report.facts["sync.codec"] = codec_->name();
+  act(member_.ready(std::move(report.facts), std::move(report.checkpoints)), Time{});
+}
+
+void Engine::begin(Contribution contribution, Time now) {
+  if (over_) return;
+  const int64_t number = contribution.round;
+  const swarm::Begin begin{
+      .fragment = contribution.fragment,
+      .step = contribution.step,
+      .weight = contribution.weight,
+      .count = static_cast<int64_t>(contribution.values.size()),
+      .snapshot = xxh3(contribution.values.data(), contribution.values.size_bytes())};
+  Round& round = rounds_[number];
+  round.contribution = std::move(contribution);
+  round.begun = now;
+  act(member_.begin(number, begin), now);
+}
+
+void Engine::report(const ProgressReport& progress) {
+  member_.report(progress.step, progress.loss, progress.tokens_per_s);
+}
+
+void Engine::request_stop() { act(member_.request_stop(), Time{}); }
+
+void Engine::leave() {
+  ATOLL_CHECK(over_ || rounds_.empty());
+  act(member_.leave(), Time{});
+}
+
+void Engine::trouble(const std::string& reason, Time now) {
+  if (!over_) act(member_.trouble(reason, now), now);
+}
+
+void Engine::act(swarm::Member::Actions actions, Time now) {
+  using swarm::Member;
+  for (auto& action : actions) {
+    if (auto* send = std::get_if<Member::Send>(&action)) {
+      // A coordinator that reads nothing for so long that the queue is full is as good as gone.
+      if (transport_.send(control_, swarm::encode(send->message)) == net::Sent::kFull) {
+        transport_.close(control_);
+      }
+    } else if (auto* welcomed = std::get_if<Member::Welcomed>(&action)) {
+      listener_.welcomed(welcomed->run, welcomed->config);
+    } else if (auto* started = std::get_if<Member::Started>(&action)) {
+      start(started->start, started->rank, now);
+    } else if (auto* exchange = std::get_if<Member::Exchange>(&action)) {
+      open(exchange->attempt, now);
+    } else if (auto* committed = std::get_if<Member::Committed>(&action)) {
+      commit(committed->commit, now);
+    } else if (std::holds_alternative<Member::Left>(action)) {
+      over_ = true;
+      listener_.left();
+    } else if (auto* failed = std::get_if<Member::Failed>(&action)) {
+      give_up(failed->reason);
+    }
+  }
+}
+
+void Engine::give_up(const std::string& reason) {
+  if (over_) return;
+  over_ = true;
+  rounds_.clear();
+  links_.clear();
+  if (control_ != 0) transport_.close(control_);
+  listener_.failed(reason);
+}
+
+void Engine::lose_control(const std::string& reason, Time now) {
+  control_ = 0;
+  if (!member_.run().empty()) return act(member_.coordinator_lost(reason), now);
+  if (now >= give_up_at_) {
+    return give_up(
+        fmt::format("no coordinator answered at '{}' within {:.0f} s: {}; start it with "
+                    "'atoll coordinate', or check the address",
+                    options_.coordinator, seconds(options_.connect_patience), reason));
+  }
+  member_ = swarm::Member(member_options(options_));
+  next_dial_ = std::min(now + pause_, give_up_at_);
+  pause_ = std::min(pause_ * 2, kLongestPause);
+}
+
+void Engine::start(const swarm::Start& start, int32_t rank, Time now) {
+  StartInfo info{.rank = rank,
+                 .num_members = static_cast<int>(start.members.size()),
+                 .start_step = start.start_step};
+  for (const swarm::Peer& peer : start.members) names_.push_back(peer.name);
+  info.members = names_;
+  for (int32_t other = 0; other < info.num_members; ++other) {
+    if (other == rank) continue;
+    Link& link = links_[other];
+    if (other > rank) continue;  // It connects to us.
+    link.connection =
+        transport_.connect(start.members[static_cast<size_t>(other)].address, net::Plane::kBulk);
+    const auto sent = transport_.send(
+        link.connection, swarm::encode(swarm::PeerHello{
+                             .header = member_.header(), .view = start.view, .rank = rank}));
+    if (sent != net::Sent::kAccepted) link.lost = "the connection was closed at once";
+  }
+  std::vector<std::pair<net::ConnectionId, swarm::PeerHello>> early;
+  for (const auto& [connection, visitor] : visitors_) {
+    if (visitor.hello) early.emplace_back(connection, *visitor.hello);
+  }
+  for (const auto& [connection, hello] : early) greet(connection, hello, now);
+  listener_.started(info);
+}
+
+void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
+  Round& round = rounds_.at(attempt.header.round);
+  round.exchange = std::make_unique<Exchange>(Exchange::Plan{.header = attempt.header,
+                                                             .rank = member_.rank(),
+                                                             .members = names_,
+                                                             .weights = attempt.weights,
+                                                             .shares = attempt.shares},
+                                              *codec_, round.contribution.values);
+  auto result = round.exchange->start();
+  for (const swarm::Part& part : std::exchange(round.early, {})) {
+    if (result) result = round.exchange->receive(part);
+  }
+  if (!result) return trouble(result.error().message, now);
+  advance(round, now);
+  check_links(now);
+}
+
+void Engine::commit(const swarm::Commit& message, Time now) {
+  const auto found = rounds_.find(message.header.round);
+  const double exchange_seconds = seconds(now - found->second.begun);
+  rounds_.erase(found);
+  listener_.committed({.round = message.header.round,
+                       .digest = message.digest,
+                       .members = names_,
+                       .stop = message.stop},
+                      exchange_seconds);
+}
+
+void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now) {
+  const auto rank = rank_of(connection);
+  const auto visitor = visitors_.find(connection);
+  if (!rank && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
+  try {
+    swarm::Message message = swarm::decode(frame);
+    auto* const part = std::get_if<swarm::Part>(&message);
+    const auto* const hello = std::get_if<swarm::PeerHello>(&message);
+    if (rank && part != nullptr) {
+      receive(*rank, std::move(*part), now);
+    } else if (rank) {
+      trouble(fmt::format("island '{}' sent a {} between parts", name(*rank),
+                          swarm::kind_name(message)),
+              now);
+    } else if (hello != nullptr && !visitor->second.hello) {
+      visitor->second.hello = *hello;
+      if (!names_.empty()) greet(connection, *hello, now);
+    } else {
+      transport_.close(connection);  // A stranger.
+    }
+  } catch (const InputError& error) {
+    if (rank) {
+      trouble(fmt::format("island '{}' sent what is no message: {}", name(*rank), error.what()),
+              now);
+    } else {
+      transport_.close(connection);
+    }
+  }
+}
+
+void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now) {
+  const auto link = links_.find(hello.rank);
+  const bool ours = hello.header == member_.header() && hello.view == member_.start().view;
+  if (!ours || link == links_.end() || hello.rank < member_.rank() ||
+      link->second.connection != 0) {
+    transport_.close(connection);
+    return;
+  }
+  visitors_.erase(connection);
+  link->second.connection = connection;
+  pump(hello.rank);
+  check_links(now);
+}
+
+void Engine::receive(int32_t rank, swarm::Part part, Time now) {
+  const auto found = rounds_.find(part.header.round);
+  const swarm::Header expected = member_.header(part.header.round, part.header.attempt);
+  if (part.sender != rank || part.header != expected) {
+    return trouble(
+        fmt::format("island '{}' sent a part of run '{}', term {}, in the name of member "
+                    "{}",
+                    name(rank), swarm::printable(part.header.run), part.header.term, part.sender),
+        now);
+  }
+  if (found == rounds_.end() || found->second.prepared) {
+    return trouble(fmt::format("island '{}' sent a part of round {}, which is not open here",
+                               name(rank), part.header.round),
+                   now);
+  }
+  Round& round = found->second;
+  if (round.exchange == nullptr) {
+    round.early_bytes += part.data.size();
+    if (round.early_bytes >
+        codec_->encoded_bytes(round.contribution.values.size()) + names_.size() * kSlackPerMember) {
+      return trouble(
+          fmt::format("island '{}' sent more than round {} has", name(rank), part.header.round),
+          now);
+    }
+    round.early.push_back(std::move(part));
+    return;
+  }
+  if (auto result = round.exchange->receive(part); !result) {
+    return trouble(result.error().message, now);
+  }
+  advance(round, now);
+}
+
+void Engine::advance(Round& round, Time now) {
+  for (Outgoing& outgoing : round.exchange->take_outgoing()) {
+    links_.at(outgoing.to)
+        .transfers.push_back({.part = std::move(outgoing.part), .blob = std::move(outgoing.blob)});
+    pump(outgoing.to);
+  }
+  if (round.exchange->complete()) prepare(round, now);
+}
+
+void Engine::prepare(Round& round, Time now) {
+  const swarm::Header header = round.exchange->plan().header;
+  Digest digest{};
+  try {
+    digest = round.contribution.prepare(round.exchange->mean());
+  } catch (const std::exception& error) {
+    return trouble(fmt::format("the outer step of round {} failed: {}", header.round, error.what()),
+                   now);
+  }
+  round.prepared = true;
+  round.exchange.reset();
+  act(member_.prepared(header.round, header.attempt, digest), now);
+}
+
+void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {
+  visitors_.erase(connection);
+  if (const auto rank = rank_of(connection)) {
+    links_.at(*rank).lost = reason;
+    check_links(now);
+  }
+}
+
+void Engine::check_links(Time now) {
+  const bool exchanging = std::ranges::any_of(rounds_, [](const auto& entry) {
+    return entry.second.exchange != nullptr && !entry.second.prepared;
+  });
+  for (const auto& [rank, link] : links_) {
+    // A member that is done may go; only an unfinished exchange misses it.
+    if (link.lost.empty() || (!exchanging && link.transfers.empty())) continue;
+    return trouble(fmt::format("the connection to island '{}' was lost: {}", name(rank), link.lost),
+                   now);
+  }
+}
+
+void Engine::pump(int32_t rank) {
+  Link& link = links_.at(rank);
+  if (link.connection == 0 || !link.lost.empty()) return;
+  while (!link.full && !link.transfers.empty()) {
+    Transfer& transfer = link.transfers.front();
+    const size_t size = std::min(kChunkBytes, transfer.blob->size() - transfer.sent);
+    const auto chunk = std::span(*transfer.blob).subspan(transfer.sent, size);
+    swarm::Part part = transfer.part;
+    part.offset = transfer.sent;
+    part.data.assign(chunk.begin(), chunk.end());
+    const auto sent = transport_.send(link.connection, swarm::encode(std::move(part)));
+    if (sent == net::Sent::kFull) link.full = true;
+    if (sent != net::Sent::kAccepted) return;  // Writable or Lost follows.
+    transfer.sent += size;
+    if (transfer.sent == transfer.blob->size()) link.transfers.pop_front();
+  }
+}
+
+const std::string& Engine::name(int32_t rank) const { return names_[static_cast<size_t>(rank)]; }
+
+std::optional<int32_t> Engine::rank_of(net::ConnectionId connection) const {
+  for (const auto& [rank, link] : links_) {
+    if (link.connection == connection) return rank;
+  }
+  return std::nullopt;
+}
+
+}  // namespace atl::collective

@@ -1,0 +1,129 @@
+#pragma once
+// Everything that a session does, without its thread: joins the coordinator (with back-off),
+// connects the members to each other, moves the parts, prepares and commits. It connects the pure
+// state machines (swarm/member.h, exchange.h) to a transport; the session drives it with real time,
+// the tests with simulated time. Not thread-safe.
+//
+// Bulk connections: a member connects to those of lower rank, says PeerHello, and both send over
+// it. A stranger on a bulk connection is turned away; a member that sends what it must not is named
+// to the coordinator, which ends the run.
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/codec/codec.h"
+#include "atoll/collective/averager.h"
+#include "atoll/collective/exchange.h"
+#include "atoll/collective/session.h"
+#include "atoll/net/transport.h"
+#include "atoll/swarm/member.h"
+
+namespace atl::collective {
+
+/// What the engine tells its owner, from within the call that caused it.
+class EngineListener {
+ public:
+  virtual ~EngineListener() = default;
+  virtual void welcomed(const std::string& run, const std::string& config) = 0;
+  virtual void started(const StartInfo& info) = 0;
+  virtual void committed(const Commit& commit, double exchange_seconds) = 0;
+  virtual void left() = 0;
+  /// Once, and last. The engine has let go of all values and prepare functions.
+  virtual void failed(const std::string& reason) = 0;
+};
+
+class Engine {
+ public:
+  /// `address` is where other members reach this one. All references must outlive the engine.
+  Engine(SessionOptions options, std::string address, net::Transport& transport,
+         EngineListener& listener);
+  ~Engine();
+
+  /// Starts to join. `now` is when the patience begins.
+  void connect(Time now);
+  void handle(net::Event event, Time now);
+  /// Call at next_deadline() or later.
+  void tick(Time now);
+  Time next_deadline() const;
+
+  void ready(ReadyReport report, std::shared_ptr<codec::Codec> codec);
+  void begin(Contribution contribution, Time now);
+  void report(const ProgressReport& progress);
+  void request_stop();
+  void leave();
+  /// Gives up: tells the coordinator why.
+  void trouble(const std::string& reason, Time now);
+
+  bool over() const { return over_; }
+
+ private:
+  struct Transfer {  // A blob on its way to one member.
+    swarm::Part part;
+    std::shared_ptr<const Bytes> blob;
+    size_t sent = 0;
+  };
+  struct Link {                        // To one other member.
+    net::ConnectionId connection = 0;  // 0: none yet.
+    bool full = false;
+    std::string lost;  // Why; empty while it stands.
+    std::deque<Transfer> transfers;
+  };
+  struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
+    std::optional<swarm::PeerHello> hello;
+    Time since{};
+  };
+  struct Round {
+    Contribution contribution;
+    Time begun{};
+    std::unique_ptr<Exchange> exchange;  // Between the attempt's opening and prepared.
+    bool prepared = false;
+    std::vector<swarm::Part> early;  // Parts that came before this member heard of the attempt.
+    size_t early_bytes = 0;
+  };
+
+  void dial(Time now);
+  void lose_control(const std::string& reason, Time now);
+  void act(swarm::Member::Actions actions, Time now);
+  void start(const swarm::Start& start, int32_t rank, Time now);
+  void open(const swarm::OpenAttempt& attempt, Time now);
+  void commit(const swarm::Commit& message, Time now);
+  void give_up(const std::string& reason);
+
+  void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
+  void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
+  void receive(int32_t rank, swarm::Part part, Time now);
+  void advance(Round& round, Time now);
+  void prepare(Round& round, Time now);
+  void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
+  void pump(int32_t rank);
+  /// Reports a lost link if a round needs it.
+  void check_links(Time now);
+  const std::string& name(int32_t rank) const;
+  std::optional<int32_t> rank_of(net::ConnectionId connection) const;
+
+  SessionOptions options_;
+  std::string address_;
+  net::Transport& transport_;
+  EngineListener& listener_;
+  swarm::Member member_;
+  std::shared_ptr<codec::Codec> codec_;
+
+  net::ConnectionId control_ = 0;
+  Time give_up_at_{};
+  Time next_dial_ = Time::max();
+  Duration pause_{};
+
+  std::vector<std::string> names_;
+  std::map<int32_t, Link> links_;  // By rank.
+  std::map<net::ConnectionId, Visitor> visitors_;
+  std::map<int64_t, Round> rounds_;
+  bool over_ = false;
+};
+
+}  // namespace atl::collective

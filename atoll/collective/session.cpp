@@ -1,0 +1,231 @@
+#include "atoll/collective/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "atoll/base/check.h"
+#include "atoll/collective/engine.h"
+#include "atoll/net/address.h"
+#include "atoll/swarm/inbox.h"
+
+namespace atl::collective {
+namespace {
+
+constexpr size_t kMaxQueuedBytes = size_t{1} << 30;  // Received, not yet looked at.
+constexpr Duration kLongestNap = std::chrono::seconds(1);
+constexpr size_t kMaxCheckpoints = 4096;  // Older ones are not offered.
+
+}  // namespace
+
+/// Callers' threads post commands; the session's thread runs them and the transport's events
+/// through the engine and publishes what came of it under `mutex`.
+class Session::Impl final : public EngineListener {
+ public:
+  using Command = std::function<void(Engine&, Time now)>;
+
+  Impl(SessionOptions options, const net::TransportFactory& make_transport, const Clock& clock)
+      : options_(std::move(options)),
+        clock_(clock),
+        inbox_(kMaxQueuedBytes),
+        transport_(make_transport([this](net::Event event) {
+          const auto* received = std::get_if<net::Received>(&event);
+          const size_t size = received != nullptr ? received->frame.size() : 0;
+          inbox_.push(std::move(event), size);
+        })) {}
+
+  ~Impl() override {
+    thread_.request_stop();
+    inbox_.close();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Result<void> run() {
+    auto bound = transport_->listen(options_.listen);
+    if (!bound) return tl::unexpected(bound.error());
+    const auto address = net::parse_address(*bound);
+    if (address && (address->host == "0.0.0.0" || address->host == "::")) {
+      return failure(
+          fmt::format("--listen {}: other islands are told this address, so it must name "
+                      "this machine as they see it, e.g. 192.168.1.5:7071",
+                      options_.listen));
+    }
+    engine_.emplace(options_, *bound, *transport_, *this);
+    thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
+    return {};
+  }
+
+  void post(Command command) { inbox_.push(std::move(command)); }
+
+  /// Blocks until `done()` holds (under the mutex) or the run has failed.
+  template <typename Done>
+  Result<void> wait_until(Done done) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done() || failure_; });
+    if (done()) return {};
+    return tl::unexpected(*failure_);
+  }
+
+  Result<Commit> take_commit(int64_t round) {
+    auto waited = wait_until([&] { return commits_.contains(round); });
+    if (!waited) return tl::unexpected(waited.error());
+    const std::scoped_lock lock(mutex_);
+    return std::move(commits_.extract(round).mapped());
+  }
+
+  ExchangeStats stats() const {
+    const net::Traffic traffic = transport_->traffic();
+    const std::scoped_lock lock(mutex_);
+    return {.bytes_sent = traffic.bytes_sent,
+            .bytes_received = traffic.bytes_received,
+            .exchange_seconds = exchange_seconds_};
+  }
+
+  const SessionOptions& options() const { return options_; }
+  const std::string& run_name() const { return run_; }
+  const std::string& config() const { return config_; }
+  const std::optional<StartInfo>& start() const { return start_; }
+  bool is_welcome() const { return welcome_; }
+  bool has_left() const { return left_; }
+
+ private:
+  void loop(const std::stop_token& stop) {
+    engine_->connect(clock_.now());
+    while (!stop.stop_requested()) {
+      const Duration until = engine_->next_deadline() - clock_.now();
+      auto item = inbox_.pop(std::clamp(until, Duration{}, kLongestNap));
+      if (stop.stop_requested()) break;
+      if (item && std::holds_alternative<Command>(*item)) {
+        std::get<Command> (*item)(*engine_, clock_.now());
+      } else if (item) {
+        engine_->handle(std::move(std::get<net::Event>(*item)), clock_.now());
+      }
+      if (inbox_.overflowed() && !item && !engine_->over()) {
+        engine_->trouble("the other islands sent more than this one can hold", clock_.now());
+      }
+      if (clock_.now() >= engine_->next_deadline()) engine_->tick(clock_.now());
+    }
+  }
+
+  template <typename Change>
+  void publish(Change change) {
+    const std::scoped_lock lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+  void welcomed(const std::string& run, const std::string& config) override {
+    publish([&] {
+      run_ = run;
+      config_ = config;
+      welcome_ = true;
+    });
+  }
+  void started(const StartInfo& info) override {
+    publish([&] { start_ = info; });
+  }
+  void committed(const Commit& commit, double exchange_seconds) override {
+    publish([&] {
+      commits_[commit.round] = commit;
+      exchange_seconds_ += exchange_seconds;
+    });
+  }
+  void left() override {
+    publish([&] { left_ = true; });
+  }
+  void failed(const std::string& reason) override {
+    publish([&] { failure_ = Failure{reason}; });
+  }
+
+  const SessionOptions options_;
+  const Clock& clock_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Under mutex_. run_, config_ and start_ are written once, before the caller may read them.
+  std::string run_;
+  std::string config_;
+  bool welcome_ = false;
+  bool left_ = false;
+  std::optional<StartInfo> start_;
+  std::map<int64_t, Commit> commits_;
+  std::optional<Failure> failure_;
+  double exchange_seconds_ = 0;
+
+  // In the order of need: the thread uses the engine, which uses the transport, whose sink uses the
+  // inbox.
+  swarm::Inbox<std::variant<net::Event, Command>> inbox_;
+  std::unique_ptr<net::Transport> transport_;
+  std::optional<Engine> engine_;
+  std::jthread thread_;
+};
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::connect(SessionOptions options,
+                                                  const net::TransportFactory& make_transport,
+                                                  const Clock& clock) {
+  if (auto address = net::parse_address(options.coordinator); !address) {
+    return tl::unexpected(address.error());
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), make_transport, clock);
+  if (auto running = impl->run(); !running) return tl::unexpected(running.error());
+  if (auto welcome = impl->wait_until([&] { return impl->is_welcome(); }); !welcome) {
+    return tl::unexpected(welcome.error());
+  }
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+const std::string& Session::config_text() const { return impl_->config(); }
+const std::string& Session::run() const { return impl_->run_name(); }
+
+Result<StartInfo> Session::ready(ReadyReport report) {
+  auto codec = std::shared_ptr<codec::Codec>(codec::make_codec(report.codec));
+  while (report.checkpoints.size() > kMaxCheckpoints) {
+    report.checkpoints.erase(report.checkpoints.begin());
+  }
+  impl_->post([report = std::move(report), codec](Engine& engine, Time) mutable {
+    engine.ready(std::move(report), codec);
+  });
+  if (auto started = impl_->wait_until([&] { return impl_->start().has_value(); }); !started) {
+    return tl::unexpected(started.error());
+  }
+  return *impl_->start();
+}
+
+int Session::num_members() const {
+  ATOLL_CHECK(impl_->start().has_value(), "ready() comes first");
+  return impl_->start()->num_members;
+}
+
+void Session::begin(Contribution contribution) {
+  impl_->post([contribution = std::move(contribution)](Engine& engine, Time now) mutable {
+    engine.begin(std::move(contribution), now);
+  });
+}
+
+Result<Commit> Session::wait(int64_t round) { return impl_->take_commit(round); }
+
+ExchangeStats Session::stats() const { return impl_->stats(); }
+
+void Session::report(const ProgressReport& progress) {
+  impl_->post([progress](Engine& engine, Time) { engine.report(progress); });
+}
+
+void Session::request_stop() {
+  impl_->post([](Engine& engine, Time) { engine.request_stop(); });
+}
+
+Result<void> Session::leave() {
+  impl_->post([](Engine& engine, Time) { engine.leave(); });
+  return impl_->wait_until([&] { return impl_->has_left(); });
+}
+
+}  // namespace atl::collective
