@@ -1,0 +1,146 @@
+#include "atoll/cli/coordinate_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
+#include "atoll/base/random.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/net/grpc_transport.h"
+#include "atoll/run/config.h"
+#include "atoll/swarm/coordinator_server.h"
+
+namespace atl::cli {
+namespace {
+
+struct CoordinateArguments {
+  std::filesystem::path config_file;
+  std::string listen = "127.0.0.1:7070";
+  int64_t min_replicas = 0;  // 0: as the settings say.
+  bool insecure = false;
+};
+
+constexpr const char* kFooter = R"(
+Prints its address, then waits until swarm.min_replicas islands have joined and starts them. It ends
+when they are done, or when one is lost. Ctrl-C: the islands checkpoint after the next sync and end.
+Any shared setting can be given as --section.key=value.
+
+Examples:
+  atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine
+  atoll join 127.0.0.1:7070 --run runs/here                      on each island)";
+
+/// The settings that all islands share, as TOML: what belongs to one machine stays out.
+std::string shared_toml(const std::map<std::string, std::string>& shared) {
+  std::string text;
+  std::string section;
+  for (const auto& [name, value] : shared) {  // Sorted, so a section's keys are together.
+    const size_t dot = name.find('.');
+    if (name.substr(0, dot) != section) {
+      section = name.substr(0, dot);
+      text += fmt::format("[{}]\n", section);
+    }
+    text += fmt::format("{} = {}\n", name.substr(dot + 1), value);
+  }
+  return text;
+}
+
+void print_log(const std::string& line) {
+  fmt::print(stderr, "coordinator: {}\n", line);
+  std::fflush(stderr);
+}
+
+/// Shows the islands' progress now and then, when there is any.
+class ProgressLog {
+ public:
+  explicit ProgressLog(const Clock& clock) : clock_(clock) {}
+
+  void update(const std::vector<swarm::MemberStatus>& islands) {
+    std::string line;
+    for (const auto& island : islands) {
+      if (island.step == 0) continue;
+      line += fmt::format("{}{} step {}, loss {:.4f}, {} tokens/s{}", line.empty() ? "" : " | ",
+                          island.name, island.step, island.loss, format_count(island.tokens_per_s),
+                          island.left ? ", done" : "");
+    }
+    if (line.empty() || line == last_ || clock_.now() - printed_ < std::chrono::seconds(10)) return;
+    print_log(line);
+    last_ = line;
+    printed_ = clock_.now();
+  }
+
+ private:
+  const Clock& clock_;
+  std::string last_;
+  Time printed_{};
+};
+
+void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
+  if (arguments.min_replicas > 0) {
+    overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
+  }
+  run::RunConfig config = run::load_config(arguments.config_file, overrides);
+  const auto shared = config.settings().shared();
+  if (arguments.insecure) {
+    fmt::print(stderr,
+               "atoll: warning: --insecure: connections are neither encrypted nor "
+               "authenticated; anyone on the network can read and alter the run\n");
+  }
+  watch_interrupts();
+  const SystemClock clock;
+  ProgressLog progress(clock);
+  const swarm::CoordinatorOptions options{
+      .run = random_name(),
+      .config = shared_toml(shared),
+      .settings = shared,
+      .min_replicas = config.swarm.min_replicas,
+      .silence_timeout =
+          std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
+  swarm::CoordinatorServer server(
+      options,
+      {.on_log = print_log, .on_progress = [&](const auto& islands) { progress.update(islands); }},
+      [&](net::Transport::Sink sink) {
+        return net::make_grpc_transport({.insecure = arguments.insecure}, clock, std::move(sink));
+      },
+      clock);
+  const auto address = server.listen(arguments.listen);
+  if (!address) throw InputError(address.error().message);
+  fmt::print("{}\n", *address);
+  std::fflush(stdout);  // A launcher reads it.
+  print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run,
+                        options.min_replicas, *address));
+  if (const auto result = server.run(num_interrupts); !result) {
+    throw InputError(result.error().message);
+  }
+}
+
+}  // namespace
+
+void add_coordinate_command(CLI::App& app) {
+  auto* command = app.add_subcommand("coordinate", "Agree membership and rounds among islands");
+  auto arguments = std::make_shared<CoordinateArguments>();
+  command->add_option("--config", arguments->config_file, "TOML file with the run's settings")
+      ->check(CLI::ExistingFile);
+  command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: the system chooses")
+      ->capture_default_str();
+  command->add_option("--min-replicas", arguments->min_replicas, "islands that take part")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--insecure", arguments->insecure,
+                    "allow addresses beyond this machine, unencrypted");
+  command->allow_extras();
+  command->footer(kFooter);
+  command->callback(
+      [command, arguments] { coordinate(*arguments, overrides_from(command->remaining())); });
+}
+
+}  // namespace atl::cli
