@@ -9,7 +9,8 @@ namespace atl {
 }
 
 /// Ends the process with the place and an optional message (a std::string) unless `condition`.
-#define ATOLL_CHECK(condition, ...)                                                       \
-  do {                                                                                    \
-    if (!(condition)) ::atl::check_failed(#condition, __FILE__, __LINE__, ##__VA_ARGS__); \
+#define ATOLL_CHECK(condition, ...)                                                   \
+  do {                                                                                \
+    if (!(condition))                                                                 \
+      ::atl::check_failed(#condition, __FILE__, __LINE__ __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)
