@@ -70,7 +70,8 @@ class Bf16Codec final : public Codec {
       const uint32_t bits = bits_at(values, i);
       const uint32_t rounded = round_to_bf16(bits);
       // The sum of a NaN may have carried out of the exponent: look at the value as well.
-      any_bad |= static_cast<uint32_t>(!is_finite(bits) | !is_finite(rounded << 16));
+      any_bad |= static_cast<uint32_t>(!is_finite(bits));
+      any_bad |= static_cast<uint32_t>(!is_finite(rounded << 16));
       const auto half = static_cast<uint16_t>(rounded);
       std::memcpy(body.data() + 2 * i, &half, sizeof(half));
     }

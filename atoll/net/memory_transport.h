@@ -24,8 +24,9 @@ class MemoryNetwork {
   void crash(Transport& transport);
 
  private:
-  class Hub;   // What the transports share.
-  class Node;  // One transport.
+  class Hub;       // What the transports share.
+  class Node;      // One transport.
+  struct Mailbox;  // What waits for it.
   std::shared_ptr<Hub> hub_;
 };
 

@@ -1,0 +1,189 @@
+#include "atoll/net/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "atoll/base/check.h"
+#include "atoll/base/hash.h"
+
+namespace atl::net {
+namespace {
+/// With what gRPC (5), HTTP/2 (9 for each 16 KiB) and the fields of a segment (up to 18) add. TCP
+/// and IP, 2 to 3 %, are not in it.
+int64_t wire_bytes(size_t data_bytes) {
+  return static_cast<int64_t>(data_bytes + 23 + 9 * (data_bytes / 16'384 + 1));
+}
+}  // namespace
+
+Connection::Connection(ConnectionId id, Plane plane, std::string remote, ConnectionContext& context)
+    : id_(id), plane_(plane), remote_(std::move(remote)), context_(context) {}
+
+Sent Connection::send(Bytes frame) {
+  ATOLL_CHECK(frame.size() <= kMaxFrameBytes, "the frame is too long");
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::kOver || is_closing_) return Sent::kClosed;
+  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > context_.queue_bytes) {
+    is_refused_ = true;
+    return Sent::kFull;
+  }
+  queued_bytes_ += frame.size();
+  queue_.push_back(std::move(frame));
+  pump();
+  return Sent::kAccepted;
+}
+
+void Connection::close() {
+  const std::lock_guard lock(mutex_);
+  if (is_closing_ || state_ == State::kOver) return;
+  is_closing_ = true;
+  pump();
+}
+
+void Connection::end(const std::string& reason) {
+  if (!stop()) return;
+  emit_lost(reason);
+  end_call();
+}
+
+bool Connection::is_opening() {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::kOpening;
+}
+
+bool Connection::is_closing() {
+  const std::lock_guard lock(mutex_);
+  return is_closing_;
+}
+
+bool Connection::is_over() {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::kOver;
+}
+
+bool Connection::is_writing() {
+  const std::lock_guard lock(mutex_);
+  return is_writing_;
+}
+
+void Connection::on_opened(bool inbound) {
+  if (!is_closing()) emit(Opened{id_, inbound, plane_, remote_});
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::kOpening) return;
+  state_ = State::kOpen;
+  pump();
+}
+
+bool Connection::stop() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::kOver) return false;
+  state_ = State::kOver;
+  queue_.clear();
+  return true;
+}
+
+std::string Connection::reason_unless_closing(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!is_closing_) return reason;
+  return goodbye_sent_ ? "closed by this side" : "closed by this side, what was queued is lost";
+}
+
+void Connection::emit_lost(const std::string& reason) { emit(Lost{id_, reason}); }
+
+void Connection::emit(Event event) {
+  const std::lock_guard lock(emit_mutex_);
+  if (lost_emitted_) return;
+  lost_emitted_ = std::holds_alternative<Lost>(event);
+  if (!context_.muted) context_.sink(std::move(event));
+}
+
+Connection::Piece Connection::next_piece() const {
+  if (queue_.empty()) return {.goodbye = true};
+  const std::span<const std::byte> frame = queue_.front();
+  const auto rest = frame.subspan(position_);
+  const bool last = rest.size() <= kPieceBytes;
+  return {.data = rest.first(std::min(rest.size(), kPieceBytes)),
+          .last = last,
+          .checksum = last ? xxh3(frame.data(), frame.size()) : 0};
+}
+
+void Connection::pump() {
+  if (state_ != State::kOpen || is_writing_ || is_waiting_ || goodbye_sent_) return;
+  if (queue_.empty() && !is_closing_) return;
+  if (!context_.pacer.is_limited()) {
+    write_next_piece();
+    return;
+  }
+  is_waiting_ = true;
+  const size_t rest = queue_.empty() ? 0 : queue_.front().size() - position_;
+  context_.pacer.request_turn(plane_, wire_bytes(std::min(rest, kPieceBytes)),
+                              [self = shared_from_this()] {
+                                const std::lock_guard lock(self->mutex_);
+                                self->is_waiting_ = false;
+                                if (self->state_ == State::kOpen) self->write_next_piece();
+                              });
+}
+
+void Connection::write_next_piece() {
+  const Piece piece = next_piece();
+  goodbye_sent_ = piece.goodbye;
+  is_writing_ = true;
+  written_bytes_ = piece.data.size();
+  context_.bytes_sent += wire_bytes(piece.data.size());
+  write(piece);
+}
+
+void Connection::on_written(bool is_written) {
+  bool is_writable = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_writing_ = false;
+    if (!is_written || state_ != State::kOpen || goodbye_sent_) return;
+    queued_bytes_ -= written_bytes_;
+    position_ += written_bytes_;
+    if (position_ == queue_.front().size()) {
+      queue_.pop_front();
+      position_ = 0;
+    }
+    if (is_refused_ && !is_closing_ && queued_bytes_ <= context_.queue_bytes / 2) {
+      is_refused_ = false;
+      is_writable = true;
+    }
+    pump();
+  }
+  if (is_writable) emit(Writable{id_});
+}
+
+void Connection::on_piece(const Piece& piece) {
+  context_.bytes_received += wire_bytes(piece.data.size());
+  if (piece.goodbye) {
+    end(reason_unless_closing("closed by the other side"));
+    return;
+  }
+  if (const std::string wrong = add_to_frame(piece); !wrong.empty()) {
+    end(fmt::format("{} sent {}", remote_, wrong));
+    return;
+  }
+  if (!piece.last) return;
+  Bytes frame;
+  std::swap(frame, incoming_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closing_ || state_ == State::kOver) return;
+  }
+  emit(Received{id_, std::move(frame)});
+}
+
+std::string Connection::add_to_frame(const Piece& piece) {
+  if (piece.data.empty() && !piece.last) return "an empty piece of a frame";
+  if (incoming_.size() + piece.data.size() > kMaxFrameBytes) {
+    return fmt::format("a frame of more than {} bytes", kMaxFrameBytes);
+  }
+  incoming_.insert(incoming_.end(), piece.data.begin(), piece.data.end());
+  if (piece.last && xxh3(incoming_.data(), incoming_.size()) != piece.checksum) {
+    return fmt::format("a frame of {} bytes with a wrong checksum", incoming_.size());
+  }
+  return {};
+}
+
+}  // namespace atl::net

@@ -1,0 +1,114 @@
+#pragma once
+// One side of a connection, apart from how pieces travel: queues frames within a bound, cuts them
+// into pieces, asks for turns, checks and joins what arrives, and reports Lost exactly once, last.
+//
+// Threads: any thread may send() and close(); the subclass calls the on_*() functions, those of
+// reading one at a time. Two locks: mutex_ guards the state; emit_mutex_ makes events one at a time
+// and is never held together with mutex_, so a sink may share a lock with the callers of send().
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "atoll/net/pacer.h"
+#include "atoll/net/transport.h"
+
+namespace atl::net {
+
+/// What all connections of a transport share.
+struct ConnectionContext {
+  ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue)
+      : sink(std::move(transport_sink)), queue_bytes(queue), pacer(rate, clock) {}
+
+  const Transport::Sink sink;
+  const size_t queue_bytes;
+  std::atomic<bool> muted = false;  // The transport is being destroyed.
+  std::atomic<int64_t> bytes_sent = 0;
+  std::atomic<int64_t> bytes_received = 0;
+  Pacer pacer;
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  /// Frames travel in pieces of at most this, so that pacing is fine.
+  static constexpr size_t kPieceBytes = size_t{64} << 10;
+
+  struct Piece {
+    std::span<const std::byte> data;
+    bool last = false;
+    uint64_t checksum = 0;
+    bool goodbye = false;
+  };
+
+  Connection(ConnectionId id, Plane plane, std::string remote, ConnectionContext& context);
+  virtual ~Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  ConnectionId id() const { return id_; }
+  const std::string& remote() const { return remote_; }
+
+  Sent send(Bytes frame);
+  /// Sends what is queued, then says goodbye.
+  void close();
+  /// Ends it now, because of `reason`.
+  void end(const std::string& reason);
+  bool is_opening();
+
+ protected:
+  /// From here on pieces may be written.
+  void on_opened(bool inbound);
+  void on_piece(const Piece& piece);
+  /// The piece given to write() is on its way (or is not: then the call is about to end).
+  void on_written(bool is_written);
+  /// No more pieces can be written. True the first time.
+  bool stop();
+  void emit_lost(const std::string& reason);
+  /// "closed by this side" if that is why the call ended, else `reason`.
+  std::string reason_unless_closing(const std::string& reason);
+  Pacer& pacer() { return context_.pacer; }
+  bool is_writing();
+  bool is_closing();
+  bool is_over();
+
+ private:
+  enum class State : uint8_t { kOpening, kOpen, kOver };
+
+  /// Starts to send the piece; on_written() follows. Called with mutex_ held.
+  virtual void write(const Piece& piece) = 0;
+  /// Ends the call after stop(): nothing more is read or written.
+  virtual void end_call() = 0;
+
+  void emit(Event event);
+  /// With mutex_ held: writes the next piece or asks for its turn.
+  void pump();
+  void write_next_piece();
+  Piece next_piece() const;
+  std::string add_to_frame(const Piece& piece);
+
+  const ConnectionId id_;
+  const Plane plane_;
+  const std::string remote_;
+  ConnectionContext& context_;
+
+  std::mutex mutex_;
+  State state_ = State::kOpening;
+  std::deque<Bytes> queue_;
+  size_t queued_bytes_ = 0;
+  size_t position_ = 0;  // In the first frame of the queue.
+  size_t written_bytes_ = 0;
+  bool is_writing_ = false;
+  bool is_waiting_ = false;  // For a turn.
+  bool is_refused_ = false;  // A send was kFull: Writable is owed.
+  bool is_closing_ = false;
+  bool goodbye_sent_ = false;
+
+  std::mutex emit_mutex_;
+  bool lost_emitted_ = false;
+
+  Bytes incoming_;  // Pieces of a frame that has not ended. Of the reading side alone.
+};
+
+}  // namespace atl::net

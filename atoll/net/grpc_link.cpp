@@ -1,0 +1,319 @@
+#include "atoll/net/grpc_link.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace atl::net {
+namespace {
+
+using wire::Segment;
+
+void to_segment(const Connection::Piece& piece, Segment& segment) {
+  segment.set_data(piece.data.data(), piece.data.size());
+  segment.set_last(piece.last);
+  segment.set_checksum(piece.checksum);
+  segment.set_goodbye(piece.goodbye);
+}
+
+Connection::Piece to_piece(const Segment& segment) {
+  return {.data = std::as_bytes(std::span(segment.data())),
+          .last = segment.last(),
+          .checksum = segment.checksum(),
+          .goodbye = segment.goodbye()};
+}
+
+template <typename Metadata>
+std::string value_of(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
+}
+
+std::string version_mismatch(const std::string& theirs) {
+  return fmt::format("it speaks Atoll protocol {}, this side {}: use one version of Atoll",
+                     theirs.substr(0, 20), kProtocolVersion);
+}
+
+/// "ipv4:127.0.0.1:80" and "ipv6:%5B::1%5D:80" as people write them.
+std::string readable_peer(std::string peer) {
+  for (const auto& [from, to] : {std::pair("ipv4:", ""), std::pair("ipv6:", ""),
+                                 std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    const size_t at = peer.find(from);
+    if (at != std::string::npos) peer.replace(at, std::string_view(from).size(), to);
+  }
+  return peer;
+}
+
+/// The channel keeps one TCP connection, shared with no other channel.
+std::shared_ptr<grpc::Channel> make_channel(const Address& address,
+                                            const TransportOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // A retry would keep copies of what was sent.
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(options.connect_timeout.count()));
+  const int keepalive = static_cast<int>(options.keepalive.count());
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(Connection::kPieceBytes) + 64);
+  return grpc::CreateCustomChannel(address.text(), channel_credentials(), arguments);
+}
+
+class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segment, Segment> {
+ public:
+  OutboundConnection(Plane plane, const Address& address, const TransportOptions& options,
+                     ConnectionContext& context, std::shared_ptr<ConnectionTable> table)
+      : Connection(table->next_id(), plane, address.text(), context),
+        table_(std::move(table)),
+        channel_(make_channel(address, options)),
+        stub_(wire::Link::NewStub(channel_)) {
+    call_.AddMetadata(kProtocolKey, kProtocolVersion);
+    call_.AddMetadata(kPlaneKey, plane == Plane::kControl ? "control" : "bulk");
+  }
+
+  void start() {
+    self_ = shared_from_this();
+    stub_->async()->Connect(&call_, this);
+    AddHold();  // Writes come from outside of reactions, until stop().
+    StartCall();
+  }
+
+ private:
+  void OnReadInitialMetadataDone(bool is_read) override {
+    if (is_read) {
+      const std::string version = value_of(call_.GetServerInitialMetadata(), kProtocolKey);
+      if (version == kProtocolVersion) {
+        was_open_ = true;
+        on_opened(/*inbound=*/false);
+      } else if (!version.empty()) {
+        end(fmt::format("cannot connect to {}: {}", remote(), version_mismatch(version)));
+      }
+    }
+    StartRead(&incoming_);
+  }
+
+  void OnReadDone(bool is_read) override {
+    if (is_read) {
+      on_piece(to_piece(incoming_));
+      if (!is_over()) StartRead(&incoming_);
+    } else if (stop()) {
+      RemoveHold();
+    }
+  }
+
+  void OnWriteDone(bool is_written) override { on_written(is_written); }
+
+  void OnDone(const grpc::Status& status) override {
+    emit_lost(reason_unless_closing(describe(status)));
+    const auto table = table_;  // It must outlive this object, which ends soon.
+    table->retire(std::move(self_), pacer());
+  }
+
+  void write(const Piece& piece) override {
+    to_segment(piece, outgoing_);
+    StartWrite(&outgoing_);
+  }
+
+  void end_call() override {
+    call_.TryCancel();
+    RemoveHold();
+  }
+
+  std::string describe(const grpc::Status& status) const {
+    const std::string& message = status.error_message();
+    if (was_open_) {
+      return status.ok() ? "closed by the other side"
+                         : fmt::format("connection to {} lost: {}", remote(), message);
+    }
+    std::string reason = message;
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) reason = "it is no Atoll peer";
+    if (message.find("Connection refused") != std::string::npos) reason = "connection refused";
+    return fmt::format("cannot connect to {}: {}", remote(), reason);
+  }
+
+  std::shared_ptr<ConnectionTable> table_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<wire::Link::Stub> stub_;
+  grpc::ClientContext call_;
+  Segment outgoing_;
+  Segment incoming_;
+  std::atomic<bool> was_open_ = false;
+  std::shared_ptr<Connection> self_;
+};
+
+class InboundConnection final : public Connection,
+                                public grpc::ServerBidiReactor<Segment, Segment> {
+ public:
+  InboundConnection(Plane plane, grpc::CallbackServerContext& call, ConnectionContext& context,
+                    std::shared_ptr<ConnectionTable> table,
+                    std::shared_ptr<std::atomic<int>> num_inbound)
+      : Connection(table->next_id(), plane, readable_peer(call.peer()), context),
+        call_(call),
+        table_(std::move(table)),
+        num_inbound_(std::move(num_inbound)) {
+    ++*num_inbound_;
+  }
+  ~InboundConnection() override { --*num_inbound_; }
+
+  void start() {
+    self_ = shared_from_this();
+    call_.AddInitialMetadata(kProtocolKey, kProtocolVersion);
+    StartSendInitialMetadata();
+    on_opened(/*inbound=*/true);
+    StartRead(&incoming_);
+  }
+
+ private:
+  void OnReadDone(bool is_read) override {
+    if (is_read) {
+      on_piece(to_piece(incoming_));
+      if (!is_over()) StartRead(&incoming_);
+    } else {
+      end(reason_unless_closing(
+          fmt::format("connection from {} lost: it ended or the network failed", remote())));
+    }
+  }
+
+  void OnWriteDone(bool is_written) override {
+    on_written(is_written);
+    if (is_over()) end_call();
+  }
+
+  void OnDone() override {
+    const auto table = table_;  // It must outlive this object, which ends soon.
+    table->retire(std::move(self_), pacer());
+  }
+
+  void write(const Piece& piece) override {
+    to_segment(piece, outgoing_);
+    StartWrite(&outgoing_);
+  }
+
+  void end_call() override {
+    // A peer that no longer reads must not hold up the write, and so the end. Without the lock
+    // another thread could finish here, and gRPC take away `call_`, before the cancel.
+    const std::lock_guard lock(finish_mutex_);
+    if (is_finished_) return;
+    if (is_writing()) {
+      call_.TryCancel();
+    } else {
+      is_finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  grpc::CallbackServerContext& call_;
+  std::shared_ptr<ConnectionTable> table_;
+  std::shared_ptr<std::atomic<int>> num_inbound_;
+  Segment outgoing_;
+  Segment incoming_;
+  std::mutex finish_mutex_;
+  bool is_finished_ = false;
+  std::shared_ptr<Connection> self_;
+};
+
+/// Answers a stranger with a reason.
+class Refusal final : public grpc::ServerBidiReactor<Segment, Segment> {
+ public:
+  Refusal(grpc::StatusCode code, const std::string& reason) { Finish({code, reason}); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+ConnectionId ConnectionTable::next_id() {
+  const std::lock_guard lock(mutex_);
+  return ++last_id_;
+}
+
+bool ConnectionTable::add(const std::shared_ptr<Connection>& connection) {
+  const std::lock_guard lock(mutex_);
+  return !is_sealed_ && connections_.emplace(connection->id(), connection).second;
+}
+
+void ConnectionTable::seal() {
+  const std::lock_guard lock(mutex_);
+  is_sealed_ = true;
+}
+
+void ConnectionTable::retire(std::shared_ptr<Connection> connection, Pacer& pacer) {
+  const std::lock_guard lock(mutex_);  // Until it is released, the pacer cannot go away.
+  connections_.erase(connection->id());
+  pacer.call_after({}, [retired = std::move(connection)] {});
+  emptied_.notify_all();
+}
+
+std::shared_ptr<Connection> ConnectionTable::find(ConnectionId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(id);
+  return found == connections_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<Connection>> ConnectionTable::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Connection>> connections;
+  for (const auto& [id, connection] : connections_) connections.push_back(connection);
+  return connections;
+}
+
+void ConnectionTable::wait_until_empty() {
+  std::unique_lock lock(mutex_);
+  emptied_.wait(lock, [&] { return connections_.empty(); });
+}
+
+std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
+                                           const TransportOptions& options,
+                                           ConnectionContext& context,
+                                           std::shared_ptr<ConnectionTable> table) {
+  auto connection = std::make_shared<OutboundConnection>(plane, address, options, context, table);
+  table->add(connection);
+  connection->start();
+  return connection;
+}
+
+LinkService::LinkService(int max_inbound, ConnectionContext& context,
+                         std::shared_ptr<ConnectionTable> table)
+    : max_inbound_(max_inbound),
+      num_inbound_(std::make_shared<std::atomic<int>>(0)),
+      context_(context),
+      table_(std::move(table)) {}
+
+grpc::ServerBidiReactor<Segment, Segment>* LinkService::Connect(grpc::CallbackServerContext* call) {
+  const auto& metadata = call->client_metadata();
+  const std::string version = value_of(metadata, kProtocolKey);
+  const std::string plane = value_of(metadata, kPlaneKey);
+  if (version != kProtocolVersion) {
+    return new Refusal(grpc::StatusCode::FAILED_PRECONDITION,
+                       fmt::format("this is Atoll protocol {}, the caller's is '{}': use one "
+                                   "version of Atoll",
+                                   kProtocolVersion, version.substr(0, 20)));
+  }
+  if (plane != "control" && plane != "bulk") {
+    return new Refusal(grpc::StatusCode::INVALID_ARGUMENT, "the caller names no plane");
+  }
+  if (*num_inbound_ >= max_inbound_) {
+    return new Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                       fmt::format("all {} connections are taken", max_inbound_));
+  }
+  auto connection = std::make_shared<InboundConnection>(
+      plane == "control" ? Plane::kControl : Plane::kBulk, *call, context_, table_, num_inbound_);
+  if (!table_->add(connection)) {
+    return new Refusal(grpc::StatusCode::UNAVAILABLE, "this peer is ending");
+  }
+  connection->start();
+  return connection.get();
+}
+
+std::shared_ptr<grpc::ChannelCredentials> channel_credentials() {
+  return grpc::InsecureChannelCredentials();
+}
+
+std::shared_ptr<grpc::ServerCredentials> server_credentials() {
+  return grpc::InsecureServerCredentials();
+}
+
+}  // namespace atl::net

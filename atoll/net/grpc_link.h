@@ -1,0 +1,69 @@
+#pragma once
+// The two ends of a gRPC stream as connections. Private to atoll/net: this header brings in gRPC.
+//
+// Lifetime: an object keeps itself alive until gRPC's OnDone, then leaves the table.
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <map>
+
+#include "atoll.grpc.pb.h"
+#include "atoll/net/address.h"
+#include "atoll/net/connection.h"
+#include "atoll/net/grpc_transport.h"
+
+namespace atl::net {
+
+constexpr const char* kProtocolKey = "atoll-protocol";
+constexpr const char* kPlaneKey = "atoll-plane";
+/// Raised with every change that older peers would misread.
+constexpr const char* kProtocolVersion = "1";
+
+/// The live connections. Thread-safe.
+class ConnectionTable {
+ public:
+  ConnectionId next_id();
+  /// False once sealed.
+  bool add(const std::shared_ptr<Connection>& connection);
+  /// Nothing is added from here on.
+  void seal();
+  /// Takes a connection out whose call is over. gRPC's threads must not destroy it: with the last
+  /// channel go those threads, and one cannot wait for its own end. The pacer's thread does it.
+  void retire(std::shared_ptr<Connection> connection, Pacer& pacer);
+  std::shared_ptr<Connection> find(ConnectionId id) const;
+  std::vector<std::shared_ptr<Connection>> all() const;
+  void wait_until_empty();
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable emptied_;
+  ConnectionId last_id_ = 0;
+  bool is_sealed_ = false;
+  std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
+};
+
+/// Starts to connect. `context` must outlive the table's entries.
+std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
+                                           const TransportOptions& options,
+                                           ConnectionContext& context,
+                                           std::shared_ptr<ConnectionTable> table);
+
+/// What a listening transport offers.
+class LinkService final : public wire::Link::CallbackService {
+ public:
+  LinkService(int max_inbound, ConnectionContext& context, std::shared_ptr<ConnectionTable> table);
+  grpc::ServerBidiReactor<wire::Segment, wire::Segment>* Connect(
+      grpc::CallbackServerContext* call) override;
+
+ private:
+  const int max_inbound_;
+  std::shared_ptr<std::atomic<int>> num_inbound_;
+  ConnectionContext& context_;
+  std::shared_ptr<ConnectionTable> table_;
+};
+
+/// Where TLS will come in: what proves who we are and whom we talk to.
+std::shared_ptr<grpc::ChannelCredentials> channel_credentials();
+std::shared_ptr<grpc::ServerCredentials> server_credentials();
+
+}  // namespace atl::net

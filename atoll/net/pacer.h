@@ -1,0 +1,54 @@
+#pragma once
+// The thread that gives senders their turn and calls timers. Turns go to control before bulk, else
+// in the order asked; together they keep to a rate.
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "atoll/base/clock.h"
+#include "atoll/net/token_bucket.h"
+#include "atoll/net/transport.h"
+
+namespace atl::net {
+
+/// Thread-safe. Actions run on the pacer's thread, with no lock held, and must be quick.
+class Pacer {
+ public:
+  using Action = std::function<void()>;
+
+  /// `bits_per_second` 0: unlimited; then nobody asks for turns. `clock` must outlive the pacer.
+  Pacer(double bits_per_second, const Clock& clock);
+  /// Ends the thread; actions still waiting are dropped.
+  ~Pacer();
+
+  bool is_limited() const { return bucket_.has_value(); }
+  /// Runs `send` when `bytes` may go.
+  void request_turn(Plane plane, int64_t bytes, Action send);
+  void call_after(Duration delay, Action action);
+
+ private:
+  struct Turn {
+    int64_t bytes = 0;
+    Action send;
+  };
+  void run();
+  /// What to do now, or nothing and (in `next`) for how long nothing will be due.
+  Action take_due(std::optional<Duration>& next);
+
+  const Clock& clock_;
+  double overdraft_bytes_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<TokenBucket> bucket_;
+  std::deque<Turn> control_;
+  std::deque<Turn> bulk_;
+  std::multimap<Time, Action> timers_;
+  bool stopping_ = false;
+  std::jthread thread_;
+};
+
+}  // namespace atl::net
