@@ -93,6 +93,7 @@ void Engine::tick(Time now) {
   act(member_.tick(now), now);
   if (over_) return;
   if (now >= next_dial_) dial(now);
+  check_stalls(now);
   for (const auto& [connection, visitor] : visitors_) {
     const bool mute = !visitor.hello && now - visitor.since > kVisitorPatience;
     if (mute) transport_.close(connection);
@@ -221,6 +222,7 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
                                                              .weights = attempt.weights,
                                                              .shares = attempt.shares},
                                               *codec_, round.contribution.values);
+  round.progressed = now;
   auto result = round.exchange->start();
   for (const swarm::Part& part : std::exchange(round.early, {})) {
     if (result) result = round.exchange->receive(part);
@@ -315,6 +317,7 @@ void Engine::receive(int32_t rank, swarm::Part part, Time now) {
   if (auto result = round.exchange->receive(part); !result) {
     return trouble(result.error().message, now);
   }
+  round.progressed = now;
   advance(round, now);
 }
 
@@ -346,6 +349,15 @@ void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, 
   if (const auto rank = rank_of(connection)) {
     links_.at(*rank).lost = reason;
     check_links(now);
+  }
+}
+
+void Engine::check_stalls(Time now) {
+  for (const auto& [number, round] : rounds_) {
+    if (round.exchange == nullptr || now - round.progressed <= options_.silence_timeout) continue;
+    return trouble(fmt::format("in round {} nothing came for {:.0f} s from island {}", number,
+                               seconds(options_.silence_timeout), round.exchange->debtors()),
+                   now);
   }
 }
 

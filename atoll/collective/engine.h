@@ -83,6 +83,7 @@ class Engine {
     Time begun{};
     std::unique_ptr<Exchange> exchange;  // Between the attempt's opening and prepared.
     bool prepared = false;
+    Time progressed{};               // When a part of it came last.
     std::vector<swarm::Part> early;  // Parts that came before this member heard of the attempt.
     size_t early_bytes = 0;
   };
@@ -102,6 +103,8 @@ class Engine {
   void prepare(Round& round, Time now);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t rank);
+  /// Reports an exchange in which nothing comes any more though all connections stand.
+  void check_stalls(Time now);
   /// Reports a lost link if a round needs it.
   void check_links(Time now);
   const std::string& name(int32_t rank) const;

@@ -192,6 +192,17 @@ void Exchange::send_to(int32_t to, PartKind kind, int32_t share,
                        .blob = std::move(blob)});
 }
 
+std::string Exchange::debtors() const {
+  std::string out;
+  for (int32_t rank = 0; std::cmp_less(rank, plan_.members.size()); ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    const bool owes_part = size_of(plan_.rank) > 0 && !contributions_[i].done;
+    const bool owes_mean = rank != plan_.rank && size_of(rank) > 0 && !means_[i].done;
+    if (owes_part || owes_mean) out += fmt::format("{}'{}'", out.empty() ? "" : ", ", name(rank));
+  }
+  return out;
+}
+
 std::vector<Outgoing> Exchange::take_outgoing() { return std::exchange(outgoing_, {}); }
 
 }  // namespace atl::collective

@@ -65,6 +65,8 @@ class Exchange {
   /// The mean is whole.
   bool complete() const { return num_missing_ == 0; }
   std::span<const float> mean() const { return mean_; }
+  /// The members that still owe something, for messages: "'a', 'b'".
+  std::string debtors() const;
   const Plan& plan() const { return plan_; }
 
  private:

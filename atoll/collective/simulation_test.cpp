@@ -531,7 +531,15 @@ void run_seed(uint64_t seed) {
   const bool ended = world.run(seconds(200));
   const bool begun = world.log.find("the run begins") != std::string::npos;
   if (fault < 5 && !begun && !ended) return;  // They rightly wait for another island.
-  ASSERT_TRUE(ended) << "somebody waits for ever\n" << world.log;
+  std::string state;
+  for (const auto& island : world.islands) {
+    state += fmt::format("{}: done {}, dead {}, applied {}, '{}'\n", island->name(), island->done,
+                         island->dead, island->applied.size(), island->failure);
+  }
+  ASSERT_TRUE(ended) << plan.count << " values, step " << atl::seconds(plan.step_time)
+                     << " s; fault " << fault << " at " << atl::seconds(when) << " s between " << a
+                     << " and " << b << ": somebody waits for ever\n"
+                     << state << world.log;
   const bool harmless = fault > 5;
   for (const auto& island : world.islands) {
     if (harmless) {
