@@ -18,7 +18,7 @@ constexpr size_t table_bytes(size_t log_entries, size_t probes) {
 }  // namespace
 
 // Mapped, not allocated: pages come zeroed when first touched, so a short prompt costs few of them.
-WordCache::WordCache() : long_slots_(size_t{1} << kLogLongSlots) {
+WordCache::WordCache() {
   void* memory = ::mmap(nullptr, table_bytes(kLogEntries, kProbes), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -55,14 +55,15 @@ size_t WordCache::long_slot(std::string_view word, uint64_t hash) const {
 }
 
 std::span<const TokenId> WordCache::find_long(std::string_view word) const {
+  if (long_slots_.empty()) return {};
   const LongSlot& held = long_slots_[long_slot(word, xxh3(word.data(), word.size()))];
   return std::span(long_ids_).subspan(held.ids_begin, held.num_ids);
 }
 
 void WordCache::insert_long(std::string_view word, std::span<const TokenId> ids) {
   ATOLL_CHECK(!word.empty() && word.size() <= kMaxLongBytes);
-  if (num_long_ == kMaxLongWords) {
-    std::fill(long_slots_.begin(), long_slots_.end(), LongSlot{});
+  if (long_slots_.empty() || num_long_ == kMaxLongWords) {
+    long_slots_.assign(size_t{1} << kLogLongSlots, LongSlot{});
     long_bytes_.clear();
     long_ids_.clear();
     num_long_ = 0;
