@@ -22,6 +22,8 @@
 namespace atl::cli {
 namespace {
 
+std::string read_standard_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
+
 struct TrainArguments {
   data::CorpusOptions corpus;
   data::TrainerOptions trainer;
@@ -79,7 +81,7 @@ void encode(const EncodeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
   std::string text;
   if (arguments.text_file.empty() || arguments.text_file == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    text = read_standard_input();
   } else {
     text = read_file(arguments.text_file);
   }
@@ -104,7 +106,8 @@ struct DecodeArguments {
   bool json = false;
 };
 
-std::vector<data::TokenId> parse_ids(const std::string& text) {
+std::vector<data::TokenId> parse_ids(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);  // `atoll tokenizer encode` prints one.
   std::vector<data::TokenId> ids;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -123,7 +126,8 @@ std::vector<data::TokenId> parse_ids(const std::string& text) {
 
 void decode(const DecodeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
-  const std::vector<data::TokenId> ids = parse_ids(arguments.ids);
+  const std::vector<data::TokenId> ids =
+      parse_ids(arguments.ids == "-" ? read_standard_input() : arguments.ids);
   const std::string text = tokenizer.decode(std::span<const data::TokenId>(ids));
   if (arguments.json) {
     int64_t num_replaced = 0;  // JSON is UTF-8; a cut character shows as U+FFFD.
@@ -171,7 +175,10 @@ void add_decode(CLI::App& tokenizer) {
   CLI::App* command = tokenizer.add_subcommand("decode", "Token ids to text");
   const auto arguments = std::make_shared<DecodeArguments>();
   command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
-  command->add_option("--ids", arguments->ids, "Ids with commas between them")->required();
+  command
+      ->add_option("--ids", arguments->ids,
+                   "Ids with commas between them; - reads them from standard input")
+      ->required();
   command->add_flag("--json", arguments->json, "Print {\"text\":...}");
   command->footer("Example: atoll tokenizer decode --tokenizer tokenizer.json --ids 312,70,12");
   command->callback([arguments] { decode(*arguments); });
