@@ -124,9 +124,8 @@ void require_tiling(const std::vector<TensorView>& tensors, std::span<const std:
                     const std::string& file) {
   std::vector<const TensorView*> order;
   for (const TensorView& tensor : tensors) order.push_back(&tensor);
-  std::ranges::stable_sort(order, [](const TensorView* a, const TensorView* b) {
-    return std::pair(a->bytes.data(), a->bytes.size()) <
-           std::pair(b->bytes.data(), b->bytes.size());
+  std::ranges::sort(order, {}, [](const TensorView* tensor) {
+    return std::pair(tensor->bytes.data(), tensor->bytes.size());
   });
   const std::byte* expected = data.data();
   for (const TensorView* tensor : order) {

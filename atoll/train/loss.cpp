@@ -43,10 +43,10 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
   squares_M.copy_(log_partition_M.square().masked_fill(~counts_M, 0));
   if (options.scale == 0) return;
   const at::Tensor share_M = counts_M * (options.scale / count);
-  at::Tensor gradient_MV = logits_MV;
-  gradient_MV.sub_(log_partition_M.unsqueeze(1)).exp_();
-  gradient_MV.mul_((share_M * (log_partition_M * (2 * options.z_loss) + 1)).unsqueeze(1));
-  gradient_MV.scatter_add_(1, index_M1, -share_M.unsqueeze(1));
+  // From here on logits_MV holds its gradient.
+  logits_MV.sub_(log_partition_M.unsqueeze(1)).exp_();
+  logits_MV.mul_((share_M * (log_partition_M * (2 * options.z_loss) + 1)).unsqueeze(1));
+  logits_MV.scatter_add_(1, index_M1, -share_M.unsqueeze(1));
 }
 
 /// The head and the loss, a slice of the positions at a time. With a defined dhidden_MC also their
