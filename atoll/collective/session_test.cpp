@@ -1,0 +1,183 @@
+// Sessions and a coordinator as real threads, over the in-memory transport (under ThreadSanitizer
+// too: gRPC is not instrumented).
+#include "atoll/collective/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "atoll/base/random.h"
+#include "atoll/net/memory_transport.h"
+#include "atoll/swarm/coordinator_server.h"
+
+namespace atl::collective {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A coordinator on a thread of its own.
+class Coordinating {
+ public:
+  Coordinating(net::MemoryNetwork& network, const Clock& clock, int64_t min_replicas)
+      : server_(
+            {.run = "r1", .config = "text", .min_replicas = min_replicas}, {},
+            [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
+            clock),
+        address_(server_.listen("coordinator:0").value()),
+        thread_([this] { result_ = server_.run([this] { return num_stops.load(); }); }) {}
+
+  const std::string& address() const { return address_; }
+  Result<void> result() {
+    thread_.join();
+    return *result_;
+  }
+  std::atomic<int> num_stops{0};
+
+ private:
+  swarm::CoordinatorServer server_;
+  std::string address_;
+  std::optional<Result<void>> result_;
+  std::jthread thread_;
+};
+
+class SessionTest : public testing::Test {
+ protected:
+  Result<std::unique_ptr<Session>> connect(const std::string& coordinator, const std::string& name,
+                                           net::Transport** transport = nullptr) {
+    return Session::connect(
+        {.coordinator = coordinator,
+         .listen = name + ":0",
+         .name = name,
+         .connect_patience = std::chrono::milliseconds(300)},
+        [&](net::Transport::Sink sink) {
+          auto made = network_.make_transport(std::move(sink));
+          if (transport != nullptr) *transport = made.get();
+          return made;
+        },
+        clock_);
+  }
+
+  /// One island's life; returns the last mean.
+  std::vector<float> train(const std::string& coordinator, const std::string& name, float value,
+                           int64_t num_rounds) {
+    auto session = connect(coordinator, name).value();
+    EXPECT_EQ(session->config_text(), "text");
+    const auto start = session->ready({.checkpoints = {{0, "p0"}}}).value();
+    ++num_started_;
+    EXPECT_EQ(start.members[static_cast<size_t>(start.rank)], name);
+    std::vector<float> mean;
+    for (int64_t round = 10; round < 10 + num_rounds; ++round) {
+      const std::vector<float> values(100'000, value + static_cast<float>(round));
+      session->begin({.round = round,
+                      .step = round,
+                      .weight = 1,
+                      .values = values,
+                      .prepare = [&mean](std::span<const float> result) {
+                        mean.assign(result.begin(), result.end());
+                        return sha256(std::as_bytes(result));
+                      }});
+      session->report({.step = round, .loss = 1, .tokens_per_s = 2});
+      const auto commit = session->wait(round);
+      EXPECT_TRUE(commit.has_value()) << commit.error().message;
+      if (!commit || commit->stop) break;
+    }
+    const auto left = session->leave();
+    EXPECT_TRUE(left.has_value()) << left.error().message;
+    EXPECT_GT(session->stats().exchange_seconds, 0);
+    return mean;
+  }
+
+  net::MemoryNetwork network_;
+  SystemClock clock_;
+  std::atomic<int> num_started_{0};
+};
+
+TEST_F(SessionTest, ThreeIslandsAverage) {
+  Coordinating coordinator(network_, clock_, 3);
+  std::vector<std::jthread> threads;
+  std::vector<std::vector<float>> means(3);
+  for (size_t i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      means[i] = train(coordinator.address(), std::string(1, static_cast<char>('a' + i)),
+                       static_cast<float>(i), 20);
+    });
+  }
+  threads.clear();
+  EXPECT_TRUE(coordinator.result().has_value());
+  for (const auto& mean : means) {
+    EXPECT_EQ(mean, means[0]);
+    EXPECT_NEAR(mean.front(), 30, 1e-4);  // 29 + mean of 0, 1, 2.
+  }
+}
+
+TEST_F(SessionTest, CoordinatorStopsAll) {
+  Coordinating coordinator(network_, clock_, 2);
+  std::jthread a([&] { train(coordinator.address(), "a", 0, 1'000'000); });
+  std::jthread b([&] { train(coordinator.address(), "b", 0, 1'000'000); });
+  while (num_started_ < 2) std::this_thread::yield();
+  coordinator.num_stops = 1;
+  a.join();
+  b.join();
+  EXPECT_TRUE(coordinator.result().has_value());
+}
+
+TEST_F(SessionTest, LostIslandFailsTheOthersWait) {
+  Coordinating coordinator(network_, clock_, 2);
+  net::Transport* transport = nullptr;
+  std::unique_ptr<Session> other;
+  std::jthread thread([&] {
+    other = connect(coordinator.address(), "b", &transport).value();
+    EXPECT_TRUE(other->ready({.checkpoints = {{0, "p0"}}}).has_value());
+  });
+  auto session = connect(coordinator.address(), "a").value();
+  ASSERT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}).has_value());
+  thread.join();
+  const std::vector<float> values(1000, 1.0F);
+  session->begin({.round = 0, .step = 1, .weight = 1, .values = values, .prepare = [](auto) {
+                    return Digest{};
+                  }});
+  network_.crash(*transport);
+  const auto commit = session->wait(0);
+  ASSERT_FALSE(commit.has_value());
+  EXPECT_THAT(commit.error().message, AllOf(HasSubstr("'b' was lost"), HasSubstr("to resume")));
+  EXPECT_FALSE(session->leave().has_value());
+  EXPECT_FALSE(coordinator.result().has_value());
+}
+
+TEST_F(SessionTest, ClosedSessionIsALostIsland) {
+  Coordinating coordinator(network_, clock_, 2);
+  std::jthread thread([&] {
+    auto other = connect(coordinator.address(), "b").value();
+    EXPECT_TRUE(other->ready({.checkpoints = {{0, "p0"}}}).has_value());
+  });
+  auto session = connect(coordinator.address(), "a").value();
+  ASSERT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}).has_value());
+  EXPECT_FALSE(coordinator.result().has_value());
+}
+
+TEST_F(SessionTest, AbsentCoordinatorAndBadAddressAreReported) {
+  const auto absent = connect("nobody:1", "a");
+  ASSERT_FALSE(absent.has_value());
+  EXPECT_THAT(absent.error().message, HasSubstr("no coordinator answered at 'nobody:1'"));
+  const auto bad = connect("nonsense", "a");
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_THAT(bad.error().message, HasSubstr("nonsense"));
+}
+
+TEST_F(SessionTest, PortInUseIsReported) {
+  net::MemoryNetwork& network = network_;
+  auto holder = network.make_transport([](net::Event) {});
+  const std::string address = holder->listen("a:0").value();
+  const auto session = Session::connect(
+      {.coordinator = "c:1", .listen = address, .name = "a"},
+      [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); }, clock_);
+  ASSERT_FALSE(session.has_value());
+  EXPECT_THAT(session.error().message, HasSubstr(address));
+}
+
+}  // namespace
+}  // namespace atl::collective
