@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""The real command, as real processes: resume, Ctrl-C, kills, wrong input.
+
+usage: run_test.py ATOLL [unittest arguments]
+"""
+import glob
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ATOLL = ""
+ROOT = None  # A folder for everything; removed at the end.
+STORE = ""
+DEADLINE_S = 120  # Generous: machines are slow and shared. Nothing waits for it when all is well.
+
+TINY = {
+    "model.hidden_size": 32, "model.intermediate_size": 64, "model.num_layers": 2, "model.num_heads": 2,
+    "model.num_kv_heads": 1, "model.max_positions": 64, "train.sequence_length": 32, "train.batch_rows": 4,
+    "train.warmup_steps": 2, "train.eval_rows": 2, "train.log_every": 1, "train.threads": 1,
+}
+
+
+def flags(**settings):
+    merged = dict(TINY)
+    merged.update({key.replace("__", "."): value for key, value in settings.items()})
+    return [f"--{key}={value}" for key, value in merged.items()]
+
+
+def start(*words):
+    return subprocess.Popen([ATOLL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    try:
+        out, err = process.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"no end after {DEADLINE_S} s: {out} {err}")
+    return process.returncode, out, err
+
+
+def run(*words):
+    return finish(start(*words))
+
+
+def train(folder, *words, islands=0, **settings):
+    more = ["--islands", islands] if islands else []
+    return ["train", "--run", folder, "--data", STORE, *more, *words, *flags(**settings)]
+
+
+def wait_for(condition, what):
+    begin = time.monotonic()
+    while not condition():
+        if time.monotonic() - begin > DEADLINE_S:
+            raise AssertionError(f"waited {DEADLINE_S} s for {what}")
+        time.sleep(0.01)
+
+
+def last_step(folder):
+    try:
+        lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().strip().split("\n")
+        return json.loads(lines[-1])["step"]
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def tensors(folder, step):
+    """The hashes of everything a checkpoint holds."""
+    manifest = json.loads((pathlib.Path(folder) / "checkpoints" / f"step-{step:08}" / "manifest.json").read_text())
+    return manifest["tensors"]
+
+
+def child_pids(process, word):
+    """Children of a launcher whose command line has `word`."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            fields = pathlib.Path(path).read_text().rsplit(")", 1)[1].split()
+            command = pathlib.Path(path).with_name("cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if int(fields[1]) == process.pid and word in command:
+            found.append(int(path.split("/")[2]))
+    return found
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT))
+
+    def assert_fails(self, result, code, *parts):
+        self.assertEqual(result[0], code, result)
+        for part in parts:
+            self.assertIn(part, result[2])
+
+    # --- resume ---
+
+    def test_a_resumed_run_is_bit_identical(self):
+        settings = {"train__steps": 30, "train__checkpoint_every": 10}
+        straight, resumed = self.folder / "a", self.folder / "b"
+        self.assertEqual(run(*train(straight, **settings))[0], 0)
+        process = start(*train(resumed, **settings))
+        wait_for(lambda: last_step(resumed) >= 5, "a few steps")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(finish(process)[0], 0)
+        self.assertLess(last_step(resumed), 30)
+        self.assertEqual(run(*train(resumed, **settings))[0], 0)
+        self.assertEqual(tensors(straight, 30), tensors(resumed, 30))
+        steps = [json.loads(line)["step"] for line in open(resumed / "metrics.jsonl")]
+        self.assertEqual(steps, sorted(set(steps)))
+
+    def test_islands_stop_together_and_resume_bit_identically(self):
+        settings = {"train__steps": 60, "sync__sync_every": 5, "train__checkpoint_every": 7}
+        straight, resumed = self.folder / "a", self.folder / "b"
+        code, out, err = run(*train(straight, "--json", islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        process = start(*train(resumed, "--json", islands=2, **settings))
+        wait_for(lambda: last_step(resumed / "island-0") >= 8, "a few steps")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(finish(process)[0], 0)
+        stopped = last_step(resumed / "island-0")
+        self.assertEqual(stopped % 5, 0)
+        self.assertEqual(stopped, last_step(resumed / "island-1"))
+        code, out_resumed, err = run(*train(resumed, "--json", islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        for island in ("island-0", "island-1"):
+            self.assertEqual(tensors(straight / island, 60), tensors(resumed / island, 60))
+        self.assertEqual(json.loads(out)["digest"], json.loads(out_resumed)["digest"])
+
+    def test_a_mid_period_checkpoint_resumes_bit_identically(self):
+        # Checkpoints at 7, 14, ...: between syncs, where live and global parameters differ.
+        settings = {"train__steps": 21, "sync__sync_every": 5, "train__checkpoint_every": 7,
+                    "train__keep_checkpoints": 0}
+        straight, resumed = self.folder / "a", self.folder / "b"
+        self.assertEqual(run(*train(straight, islands=2, **settings))[0], 0)
+        shutil.copytree(straight, resumed)
+        for island in ("island-0", "island-1"):
+            for step in (14, 21):
+                shutil.rmtree(resumed / island / "checkpoints" / f"step-{step:08}")
+        code, _, err = run(*train(resumed, islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        for island in ("island-0", "island-1"):
+            self.assertEqual(tensors(straight / island, 21), tensors(resumed / island, 21))
+
+    # --- losses ---
+
+    def check_loss(self, victim_word, islands_say):
+        settings = {"train__steps": 100000, "sync__sync_every": 3, "train__checkpoint_every": 6}
+        folder = self.folder / "run"
+        process = start(*train(folder, islands=2, **settings))
+        wait_for(lambda: last_step(folder / "island-1") >= 7, "a few steps")
+        children = child_pids(process, "join") + child_pids(process, "coordinate")
+        self.assertEqual(len(children), 3)
+        begin = time.monotonic()
+        os.kill(child_pids(process, victim_word)[0], signal.SIGKILL)
+        code, _, err = finish(process)
+        self.assertLess(time.monotonic() - begin, 30)  # At once, not after a time-out of minutes.
+        self.assertEqual(code, 1, err)
+        self.assertIn(islands_say, err)
+        self.assertIn("resume it from the last checkpoint", err)
+        for pid in children:
+            self.assertFalse(os.path.exists(f"/proc/{pid}"), "a process was left behind")
+        return folder
+
+    def test_a_killed_island_ends_the_run_at_once_and_it_resumes(self):
+        folder = self.check_loss("island-1", "island-1")
+        survivor = (folder / "island-0" / "log.txt").read_text()
+        self.assertIn("island-1", survivor)
+        process = start(*train(folder, islands=2, **{"train__steps": 100000, "sync__sync_every": 3,
+                                                     "train__checkpoint_every": 6}))
+        resumed_from = last_step(folder / "island-0")
+        wait_for(lambda: last_step(folder / "island-0") > resumed_from + 6, "progress after the resume")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(finish(process)[0], 0)
+
+    def test_a_killed_coordinator_ends_the_run_at_once(self):
+        self.check_loss("coordinate", "coordinator")
+
+    # --- joining ---
+
+    def coordinator(self, **settings):
+        config = self.folder / "run.toml"
+        sections = {}
+        for name, value in {**TINY, "swarm.min_replicas": 2, **settings}.items():
+            section, key = name.split(".")
+            sections.setdefault(section, []).append(f"{key} = {value}")
+        config.write_text("\n".join(f"[{s}]\n" + "\n".join(lines) for s, lines in sections.items()))
+        process = start("coordinate", "--config", config, "--listen", "127.0.0.1:0")
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        return process, process.stdout.readline().strip()
+
+    def join(self, address, name, *words):
+        return start("join", address, "--name", name, "--run", self.folder / name, "--data", STORE,
+                     "--train.threads=1", *words)
+
+    def test_coordinate_and_join_by_hand(self):
+        coordinator, address = self.coordinator(**{"train.steps": 6, "sync.sync_every": 3})
+        islands = [self.join(address, name, "--json") for name in ("b", "a")]
+        results = [finish(island) for island in islands]
+        for code, _, err in results:
+            self.assertEqual(code, 0, err)
+        self.assertEqual(*(json.loads(out)["digest"] for _, out, _ in results))
+        self.assertEqual(finish(coordinator)[0], 0)
+
+    def test_other_settings_are_refused_by_name(self):
+        _, address = self.coordinator(**{"sync.sync_every": 20})
+        result = finish(self.join(address, "a", "--sync.sync_every=30"))
+        self.assert_fails(result, 1, "sync.sync_every", "20", "30")
+
+    def test_other_data_is_refused_by_name(self):
+        other = self.folder / "other"
+        make_store(other, ["email"])
+        _, address = self.coordinator(**{"train.steps": 4})
+        first = self.join(address, "a")
+        second = start("join", address, "--name", "b", "--run", self.folder / "b", "--data", other,
+                       "--train.threads=1")
+        # Which of the two comes first is chance; the later one hears what differs.
+        wait_for(lambda: first.poll() is not None or second.poll() is not None, "a refusal")
+        refused = first if first.poll() is not None else second
+        (second if refused is first else first).kill()
+        self.assert_fails(finish(refused), 1, "data")
+        finish(second if refused is first else first)
+
+    def test_an_absent_coordinator_is_a_clear_end(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        result = finish(self.join(f"127.0.0.1:{port}", "a", "--swarm.join_patience=1"))
+        self.assert_fails(result, 1, f"127.0.0.1:{port}")
+
+    def test_a_port_in_use_is_said(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            config = self.folder / "run.toml"
+            config.write_text("[swarm]\nmin_replicas = 2\n")
+            result = run("coordinate", "--config", config, "--listen", address)
+        self.assert_fails(result, 1, address)
+
+    def test_garbage_on_the_port_does_not_disturb_the_run(self):
+        _, address = self.coordinator(**{"train.steps": 6, "sync.sync_every": 3})
+        host, port = address.rsplit(":", 1)
+        for noise in (b"\0" * 1000, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(4000), b"GET / HTTP/1.1\r\n\r\n"):
+            with socket.create_connection((host, int(port))) as stranger:
+                stranger.sendall(noise)
+        islands = [self.join(address, name) for name in ("a", "b")]
+        for island in islands:
+            code, _, err = finish(island)
+            self.assertEqual(code, 0, err)
+
+    def test_addresses_beyond_this_machine_need_insecure(self):
+        config = self.folder / "run.toml"
+        config.write_text("[swarm]\nmin_replicas = 2\n")
+        self.assert_fails(run("coordinate", "--config", config, "--listen", "0.0.0.0:0"), 1, "--insecure")
+        self.assert_fails(finish(self.join("192.0.2.1:7070", "a", "--swarm.join_patience=1")), 1, "--insecure")
+
+    # --- wrong input ---
+
+    def test_settings_that_are_wrong(self):
+        folder = self.folder / "run"
+        cases = [(["--train.stepz=3"], "train.steps"), (["--train.steps=0"], "at least 1"),
+                 (["--train.lr=fast"], "a number"), (["--sync.method=magic"], "diloco"),
+                 (["--train.batch_rows=5", "--islands", "2"], "train.batch_rows"),
+                 (["--train.sequence_length=4096"], "max_positions"), (["oops"], "oops")]
+        for words, part in cases:
+            with self.subTest(words=words):
+                self.assert_fails(run("train", "--run", folder, "--data", STORE, *words), 2, part)
+        self.assertFalse(folder.exists(), "a wrong command left something behind")
+
+    def test_a_vocabulary_over_the_models(self):
+        result = run(*train(self.folder / "run", model__vocab_size=100))
+        self.assert_fails(result, 1, "vocabulary", "100")
+
+    def test_data_that_is_missing_empty_or_too_small(self):
+        missing = run("train", "--run", self.folder / "a", "--data", self.folder / "nowhere", *flags())
+        self.assert_fails(missing, 1, "nowhere")
+        (self.folder / "empty").mkdir()
+        self.assert_fails(run("train", "--run", self.folder / "b", "--data", self.folder / "empty", *flags()), 1, "empty")
+
+    def test_a_run_keeps_its_settings(self):
+        folder = self.folder / "run"
+        self.assertEqual(run(*train(folder, train__steps=2))[0], 0)
+        self.assert_fails(run(*train(folder, train__steps=3)), 2, "train.steps", "another --run")
+
+    def test_a_damaged_checkpoint_names_the_tensor(self):
+        folder = self.folder / "run"
+        settings = {"train__steps": 4}
+        self.assertEqual(run(*train(folder, **settings))[0], 0)
+        file = folder / "checkpoints" / "step-00000004" / "model.safetensors"
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+        result = run(*train(folder, **settings))
+        self.assert_fails(result, 1, "tensor 'model.", "model.safetensors")
+
+    def test_two_processes_cannot_use_one_run_directory(self):
+        folder = self.folder / "run"
+        process = start(*train(folder, train__steps=100000))
+        wait_for(lambda: last_step(folder) >= 1, "a step")
+        self.assert_fails(run(*train(folder, train__steps=100000)), 1, "in use")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(finish(process)[0], 0)
+
+    def test_init_from_a_hugging_face_model(self):
+        first = self.folder / "first"
+        self.assertEqual(run(*train(first, train__steps=5))[0], 0)
+        checkpoint = first / "checkpoints" / "step-00000005"
+        second = self.folder / "second"
+        code, _, err = run("train", "--run", second, "--data", STORE, "--init", checkpoint, *flags(train__steps=2))
+        self.assertEqual(code, 0, err)
+        self.assertEqual(tensors(first, 5)["model.safetensors"], tensors(second, 0)["model.safetensors"])
+
+
+def make_store(folder, packages):
+    """A small corpus of the standard library, packed."""
+    corpus = pathlib.Path(folder).with_suffix(".corpus")
+    for package in packages:
+        shutil.copytree(pathlib.Path(os.__file__).parent / package, corpus / package,
+                        ignore=shutil.ignore_patterns("__pycache__", "tests"))
+    tokenizer = pathlib.Path(folder).with_suffix(".tokenizer.json")
+    for words in (["tokenizer", "train", corpus, "--vocab-size", "384", "--out", tokenizer],
+                  ["data", "pack", corpus, "--tokenizer", tokenizer, "--out", folder, "--validation-share", "0.1"]):
+        code, out, err = run(*words)
+        assert code == 0, err
+
+
+if __name__ == "__main__":
+    ATOLL = sys.argv.pop(1)
+    ROOT = tempfile.mkdtemp(prefix="atoll-run-test-")
+    try:
+        STORE = os.path.join(ROOT, "store")
+        make_store(STORE, ["json", "logging", "asyncio"])
+        unittest.main(verbosity=2)
+    finally:
+        shutil.rmtree(ROOT)
