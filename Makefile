@@ -10,7 +10,7 @@ export CCACHE_NOHASHDIR = 1
 TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch)}
 CONFIGURE = cmake --log-level=WARNING -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan clean
+.PHONY: build tests demo test lint bench asan tsan claims-main-job clean
 
 build:
 	@scripts/setup.sh build
@@ -21,6 +21,9 @@ tests:
 	@scripts/setup.sh test
 	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=ON -DATOLL_WERROR=ON
 	@cmake --build build
+
+demo: build
+	@scripts/demo.sh
 
 lint: tests
 	@$(PYTHON) scripts/tidy.py
@@ -40,6 +43,14 @@ tsan:
 	@$(CONFIGURE) --preset tsan
 	@cmake --build build-tsan
 	@cd build-tsan && ctest --output-on-failure -j2 -L unit
+
+bench: build
+	@$(PYTHON) bench/train_speed.py
+	@$(PYTHON) bench/tokenizer_speed.py
+
+# Every figure that the docs publish, measured again: claim, figure, target, met or short.
+claims-main-job: tests
+	@$(PYTHON) bench/claims_main_job.py
 
 clean:
 	rm -rf build build-*

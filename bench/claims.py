@@ -1,0 +1,86 @@
+"""Claims: a figure that the docs publish or an issue asks for, measured again, beside its target.
+
+A claim is `met` or `short` when measured now. What takes too long is kept in bench/results/*.json with
+commit, command and machine, and prints `stored`, or `stale` once the code it measured has changed;
+LONG=1 measures it again.
+"""
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+ATOLL = str(ROOT / "build" / "bin" / "atoll")
+LONG = os.environ.get("LONG") == "1"
+
+
+def run(command, **options):
+    """The command's stdout; ends the program with its stderr when it fails."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def last_json(text):
+    return json.loads(text.strip().split("\n")[-1])
+
+
+def code_hash():
+    """Of the sources that results depend on, as they are in the working tree."""
+    names = subprocess.run(["git", "ls-files", "-s", "--", "atoll", "cmake", "CMakeLists.txt", "configs"], cwd=ROOT,
+                           capture_output=True, text=True, check=True).stdout
+    import hashlib
+    return hashlib.sha256(names.encode()).hexdigest()[:16]
+
+
+class Claims:
+    def __init__(self, name):
+        self.name = name
+        self.num_short = 0
+
+    def show(self, claim, figure, target, state):
+        self.num_short += state == "short"
+        print(f"{claim:<66} {figure:>18} {target:>16}  {state}", flush=True)
+
+    def measured(self, claim, measure, met, target, shown="{:.3g}"):
+        """`measure()` gives the figure now; a failure to measure counts as short."""
+        print(f"... {claim}", end="\r", file=sys.stderr, flush=True)
+        try:
+            figure = measure()
+        except Exception as error:  # A claim that cannot be measured must not hide the others.
+            print(f"\n{error}", file=sys.stderr)
+            self.show(claim, "failed", target, "short")
+            return None
+        self.show(claim, shown.format(figure), target, "met" if met(figure) else "short")
+        return figure
+
+    def stored(self, key, claim, measure, met, target, shown="{:.3g}", command=""):
+        """Measured only with LONG=1; else what was measured last."""
+        file = RESULTS / f"{self.name}-{key}.json"
+        if LONG:
+            figure = self.measured(claim, measure, met, target, shown)
+            if figure is not None:
+                commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()
+                RESULTS.mkdir(exist_ok=True)
+                file.write_text(json.dumps({"claim": claim, "figure": figure, "target": target, "met": met(figure),
+                                            "commit": commit, "command": command, "code": code_hash(),
+                                            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+                                            "date": time.strftime("%Y-%m-%d")}, indent=1) + "\n")
+            return
+        if not file.exists():
+            self.show(claim, "never measured", target, "short")
+            return
+        result = json.loads(file.read_text())
+        state = "stored" if result["code"] == code_hash() else "stale"
+        if not result["met"]:
+            state = "short"
+        self.show(claim, shown.format(result["figure"]), target, state)
+
+    def end(self):
+        print(f"\n{self.name}: {self.num_short} short")
+        return 1 if self.num_short else 0
