@@ -1,0 +1,50 @@
+// The `atoll` command. It has no LibTorch, so it starts in milliseconds; subcommands that need
+// LibTorch are listed here and run by atoll-torch, which this process becomes.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <string_view>
+
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/coordinate_command.h"
+#include "atoll/cli/data_command.h"
+#include "atoll/cli/tokenizer_command.h"
+#include "atoll/cli/train_command.h"
+#include "atoll/cli/version.h"
+
+namespace {
+
+struct TorchCommand {
+  const char* name;
+  const char* description;
+};
+constexpr std::array kTorchCommands = {
+    TorchCommand{"join", "Join a run: this machine becomes one of its islands"},
+    TorchCommand{"eval", "Measure a model on text: loss, perplexity, bits per byte"},
+    TorchCommand{"generate", "Continue a prompt with a model"},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Atoll trains, studies and serves language models on machines that are far apart.",
+               "atoll");
+  app.set_version_flag("--version", atl::cli::version_text());
+  app.require_subcommand(1);
+  app.footer("\n`atoll COMMAND --help` explains each command with an example.");
+  for (const TorchCommand& command : kTorchCommands) {
+    if (argc > 1 && std::string_view(argv[1]) == command.name) {
+      try {
+        atl::cli::become_torch_program(argv);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "atoll: %s\n", error.what());
+        return 1;
+      }
+    }
+    app.add_subcommand(command.name, command.description);
+  }
+  atl::cli::add_train_command(app, argv, nullptr);
+  atl::cli::add_coordinate_command(app);
+  atl::cli::add_data_command(app);
+  atl::cli::add_tokenizer_command(app);
+  return atl::cli::run_app(app, argc, argv);
+}

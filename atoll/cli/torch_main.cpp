@@ -1,0 +1,54 @@
+// The subcommands of `atoll` that need LibTorch; started by `atoll`, not by people.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <optional>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/eval_command.h"
+#include "atoll/cli/generate_command.h"
+#include "atoll/cli/join_command.h"
+#include "atoll/cli/train_command.h"
+#include "atoll/cli/version.h"
+#include "atoll/run/island.h"
+#include "atoll/run/live_view.h"
+
+namespace {
+
+void train_here(const atl::cli::TrainRequest& request) {
+  const atl::SystemClock clock;
+  atl::watch_interrupts();
+  std::optional<atl::run::LiveView> view;
+  view.emplace(std::vector<std::string>{"train"}, clock);
+  const auto summary = atl::run::train_alone(request.config, request.folder, request.init, clock,
+                                             [&](const atl::run::Progress& progress) {
+                                               view->update(0, atl::run::progress_line(progress));
+                                             });
+  view.reset();
+  if (request.json) {
+    fmt::print("{}\n", atl::run::to_json(summary));
+  } else if (summary.stopped) {
+    fmt::print("stopped at step {}; resume: atoll train --run {}\n", summary.steps, summary.run);
+  } else {
+    fmt::print(
+        "validation loss {:.4f} (start {:.4f}) after {} steps and {} tokens, {:.0f} tokens/s\n",
+        summary.val_loss, summary.val_loss_start, summary.steps, summary.tokens,
+        summary.tokens_per_s);
+    fmt::print("run directory: {}\n", summary.run);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
+  app.set_version_flag("--version", atl::cli::version_text());
+  app.require_subcommand(1);
+  atl::cli::add_train_command(app, argv, train_here);
+  atl::cli::add_join_command(app);
+  atl::cli::add_eval_command(app);
+  atl::cli::add_generate_command(app);
+  return atl::cli::run_app(app, argc, argv);
+}

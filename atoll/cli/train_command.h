@@ -1,0 +1,29 @@
+#pragma once
+// `atoll train`: one island in this process, or several as processes of their own.
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "atoll/run/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace atl::cli {
+
+/// Everything `atoll train` was asked for, ready to start: settings checked, the data packed.
+struct TrainRequest {
+  std::filesystem::path folder;
+  std::filesystem::path init;
+  run::RunConfig config;
+  bool json = false;
+};
+
+/// Registers `train`. With one island `train_here` runs it (in atoll-torch) or, in `atoll`, becomes
+/// atoll-torch; the islands of a larger run are processes.
+void add_train_command(CLI::App& app, char** argv,
+                       std::function<void(const TrainRequest&)> train_here);
+
+}  // namespace atl::cli

@@ -1,0 +1,89 @@
+#include "atoll/run/config.h"
+
+#include <fmt/format.h>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+
+namespace atl::run {
+
+void DataOptions::visit(SettingList& list) {
+  list.section("data", "what the islands read");
+  list.add("path", path,
+           "a token store (`atoll data pack`), or a folder, text or jsonl file to make one of; "
+           "empty: the Python sources on this machine");
+  list.local();
+  list.add("vocab_size", vocab_size, "of the tokenizer trained when data.path is not a store",
+           {.min = 257, .max = 1'000'000});
+  list.add("validation_share", validation_share, "of the documents, when data.path is not a store",
+           {.min = 0, .max = 0.5});
+}
+
+void SwarmOptions::visit(SettingList& list) {
+  list.section("swarm", "who takes part");
+  list.add("min_replicas", min_replicas, "islands that the run begins with",
+           {.min = 1, .max = 1024});
+  list.add("silence_timeout", silence_timeout,
+           "seconds without a word after which a connected island counts as lost", {.min = 1});
+  list.add("join_patience", join_patience,
+           "seconds an island keeps trying to reach the coordinator", {.min = 0});
+  list.local();
+}
+
+SettingList RunConfig::settings() {
+  SettingList list;
+  data.visit(list);
+  model.visit(list);
+  train.visit(list);
+  sync.visit(list);
+  swarm.visit(list);
+  return list;
+}
+
+RunConfig load_config(const std::filesystem::path& file,
+                      const std::vector<std::string>& overrides) {
+  RunConfig config;
+  SettingList list = config.settings();
+  if (!file.empty()) list.apply_toml(read_file(file), file.string());
+  for (const std::string& assignment : overrides) list.apply_override(assignment);
+  return config;
+}
+
+void check(const RunConfig& config) {
+  const auto& train = config.train;
+  const int64_t islands = config.swarm.min_replicas;
+  if (train.batch_rows % islands != 0) {
+    throw UsageError(
+        fmt::format("train.batch_rows = {} cannot be dealt evenly to {} islands "
+                    "(swarm.min_replicas); make it a multiple",
+                    train.batch_rows, islands));
+  }
+  const int64_t rows = train.batch_rows / islands;
+  if (train.micro_batch_rows > 0 && rows % train.micro_batch_rows != 0) {
+    throw UsageError(
+        fmt::format("train.micro_batch_rows = {} must divide an island's {} rows a step",
+                    train.micro_batch_rows, rows));
+  }
+  if (train.sequence_length > config.model.max_positions) {
+    throw UsageError(fmt::format("train.sequence_length = {} is over model.max_positions = {}",
+                                 train.sequence_length, config.model.max_positions));
+  }
+  if (train.warmup_steps > train.steps) {
+    throw UsageError(fmt::format("train.warmup_steps = {} is over train.steps = {}",
+                                 train.warmup_steps, train.steps));
+  }
+  if (config.sync.method == "single" && islands > 1) {
+    throw UsageError(
+        fmt::format("sync.method = 'single' trains one island, and swarm.min_replicas "
+                    "is {}; choose diloco or data_parallel",
+                    islands));
+  }
+}
+
+void check_config_text(std::string_view text, const std::string& where) {
+  RunConfig config;
+  config.settings().apply_toml(text, where);
+  check(config);
+}
+
+}  // namespace atl::run

@@ -1,0 +1,54 @@
+#pragma once
+// The settings of a run: config.toml and `--section.key=value`. The coordinator hands its text to
+// every island that joins; settings marked local stay each machine's own. LibTorch-free.
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atoll/base/settings.h"
+#include "atoll/model/config.h"
+#include "atoll/sync/options.h"
+#include "atoll/train/options.h"
+
+namespace atl::run {
+
+struct DataOptions {
+  std::string path;  // A token store, or text to make one of; empty: the default corpus.
+  int64_t vocab_size = 4096;
+  double validation_share = 0.02;
+
+  void visit(SettingList& list);
+};
+
+struct SwarmOptions {
+  int64_t min_replicas = 1;
+  double silence_timeout = 30;
+  double join_patience = 60;
+
+  void visit(SettingList& list);
+};
+
+struct RunConfig {
+  DataOptions data;
+  model::ModelConfig model;
+  train::TrainOptions train;
+  sync::SyncOptions sync;
+  SwarmOptions swarm;
+
+  /// The fields, by section; points into this object.
+  SettingList settings();
+};
+
+/// Defaults, then the file (if any), then the overrides ("section.key=value"). Throws UsageError.
+RunConfig load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
+
+/// Checks what involves several fields (batch and islands, row and context, ...). Throws UsageError
+/// naming the fields.
+void check(const RunConfig& config);
+
+/// Throws UsageError unless `text` is a valid configuration: for a coordinator, before islands
+/// join.
+void check_config_text(std::string_view text, const std::string& where);
+
+}  // namespace atl::run

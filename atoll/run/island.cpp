@@ -1,0 +1,185 @@
+#include "atoll/run/island.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/Device.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+#include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/collective/session.h"
+#include "atoll/data/token_store.h"
+#include "atoll/data/tokenizer.h"
+#include "atoll/model/hf_folder.h"
+#include "atoll/model/llama.h"
+#include "atoll/net/grpc_transport.h"
+#include "atoll/run/prepare_data.h"
+#include "atoll/run/run_folder.h"
+#include "atoll/run/run_state.h"
+#include "atoll/run/training_run.h"
+
+namespace atl::run {
+namespace {
+
+/// What a replica needs before its first step.
+struct Materials {
+  data::TokenStore store;
+  data::Tokenizer tokenizer;
+  model::Llama model;
+};
+
+at::Device parse_device(const std::string& text) {
+  try {
+    return at::Device(text);
+  } catch (const std::exception&) {
+    throw UsageError(
+        fmt::format("train.device = '{}' is no device; try cpu, cuda or cuda:0", text));
+  }
+}
+
+Materials gather(RunConfig& config, const std::filesystem::path& init) {
+  if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
+  data::TokenStore store = data::TokenStore::open(config.data.path);
+  data::Tokenizer tokenizer = data::Tokenizer::load(store.tokenizer_file());
+  store.require_tokenizer(tokenizer);
+  if (!init.empty()) {
+    config.model = model::load_hf_config(model::resolve_model(init)).config;
+  }
+  const int64_t vocab_size = store.info().vocab_size;
+  if (config.model.vocab_size == 0) config.model.vocab_size = vocab_size;
+  if (config.model.vocab_size < vocab_size) {
+    throw InputError(
+        fmt::format("the store '{}' has a vocabulary of {} tokens and the model only {} "
+                    "(model.vocab_size); pack the data with the model's tokenizer",
+                    config.data.path, vocab_size, config.model.vocab_size));
+  }
+  check(config);
+  model::Llama model(config.model, parse_device(config.train.device), model::Purpose::kTraining);
+  if (init.empty()) {
+    model.initialise(static_cast<uint64_t>(config.train.seed));
+  } else {
+    const at::Tensor host_P = model.parameters().values_P().cpu();
+    model::load_hf_weights(model::resolve_model(init), config.model,
+                           {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
+    model.parameters().values_P().copy_(host_P);
+  }
+  return {std::move(store), std::move(tokenizer), std::move(model)};
+}
+
+TrainingParts parts_of(const RunConfig& config, const std::filesystem::path& folder,
+                       Materials& materials, collective::Averager& averager, const Clock& clock,
+                       const ProgressCallback& on_progress) {
+  return {.config = config,
+          .folder = folder,
+          .store = materials.store,
+          .tokenizer = materials.tokenizer,
+          .model = materials.model,
+          .averager = averager,
+          .clock = clock,
+          .on_progress = on_progress,
+          .interrupted = [] { return num_interrupts() > 0; }};
+}
+
+Summary value_of(Result<Summary> result, const std::filesystem::path& folder) {
+  if (result) return *result;
+  const auto checkpoints = train::list_checkpoints(folder / "checkpoints");
+  throw InputError(fmt::format(
+      "{}; {}", result.error().message,
+      checkpoints.empty()
+          ? std::string("there is no checkpoint yet")
+          : fmt::format("the last checkpoint is {}", checkpoints.back().second.string())));
+}
+
+}  // namespace
+
+Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
+                    const std::filesystem::path& init, const Clock& clock,
+                    const ProgressCallback& on_progress) {
+  RunConfig config = given;
+  Materials materials = gather(config, init);
+  collective::Alone alone;
+  TrainingRun run(parts_of(config, folder, materials, alone, clock, on_progress));
+  const auto checkpoints = train::list_checkpoints(folder / "checkpoints");
+  if (!checkpoints.empty()) run.resume(checkpoints.back().second);
+  return value_of(run.train(), folder);
+}
+
+Summary join_run(const JoinOptions& options, const Clock& clock,
+                 const ProgressCallback& on_progress) {
+  RunFolder folder(options.folder);
+  RunConfig asked;  // Only to check the overrides before anything is sent.
+  SettingList asked_list = asked.settings();
+  for (const std::string& assignment : options.overrides) asked_list.apply_override(assignment);
+  std::map<std::string, std::string> demands;  // Shared settings that the user gave.
+  const auto shared = asked_list.shared();
+  for (const std::string& assignment : options.overrides) {
+    const std::string name = assignment.substr(0, assignment.find('='));
+    if (shared.contains(name)) demands[name] = shared.at(name);
+  }
+
+  auto connected = collective::Session::connect(
+      {.coordinator = options.coordinator,
+       .listen = options.listen,
+       .name = options.name,
+       .settings = demands,
+       .connect_patience =
+           std::chrono::milliseconds(static_cast<int64_t>(asked.swarm.join_patience * 1000))},
+      [&](net::Transport::Sink sink) {
+        return net::make_grpc_transport(
+            {.link_rate_bits_per_s = options.link_rate_bits_per_s, .insecure = options.insecure},
+            clock, std::move(sink));
+      },
+      clock);
+  if (!connected) throw InputError(connected.error().message);
+  collective::Session& session = **connected;
+
+  RunConfig config;
+  SettingList list = config.settings();
+  list.apply_toml(session.config_text(), "the coordinator's settings");
+  for (const Setting& setting : list.settings()) {  // Local settings are not the coordinator's.
+    for (const std::string& assignment : options.overrides) {
+      if (setting.local && assignment.starts_with(setting.name() + "=")) {
+        list.apply_override(assignment);
+      }
+    }
+  }
+  config.data.path = prepare_store(config.data, folder.path(), {}, clock).string();
+  Materials materials = gather(config, options.init);
+  folder.save(config);
+
+  std::map<int64_t, std::string> checkpoints;
+  const auto found = train::list_checkpoints(folder.path() / "checkpoints");
+  for (const auto& [step, path] : found) checkpoints[step] = read_run_state(path).digest;
+  if (found.empty()) checkpoints[0] = parameter_digest(materials.model.parameters().values_P());
+
+  const auto start = session.ready(
+      {.facts = {{"data", materials.store.info().digest()},
+                 {"tokenizer", materials.tokenizer.sha256()},
+                 {"model",
+                  fmt::format("{} parameters", materials.model.parameters().values_P().numel())}},
+       .checkpoints = checkpoints,
+       .codec = config.sync.codec});
+  if (!start) throw InputError(start.error().message);
+
+  TrainingParts parts = parts_of(config, folder.path(), materials, session, clock, {});
+  parts.rank = start->rank;
+  parts.request_stop = [&session] { session.request_stop(); };
+  parts.on_progress = [&](const Progress& progress) {
+    session.report(
+        {.step = progress.step, .loss = progress.loss, .tokens_per_s = progress.tokens_per_s});
+    if (on_progress) on_progress(progress);
+  };
+  TrainingRun run(std::move(parts));
+  if (!found.empty()) {
+    for (const auto& [step, path] : found) {
+      if (step == start->start_step) run.resume(path);
+    }
+  }
+  const Summary summary = value_of(run.train(), folder.path());
+  if (auto left = session.leave(); !left) throw InputError(left.error().message);
+  return summary;
+}
+
+}  // namespace atl::run

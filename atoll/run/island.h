@@ -1,0 +1,39 @@
+#pragma once
+// A replica as a process: alone, or as an island that joins a coordinator. Gathers the data and the
+// model, finds the checkpoint to go on from, and trains.
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/run/config.h"
+#include "atoll/run/progress.h"
+
+namespace atl::run {
+
+using ProgressCallback = std::function<void(const Progress&)>;
+
+/// Trains one replica in this process. `config` is complete (data.path names a store). Resumes when
+/// the directory has checkpoints. Throws InputError.
+Summary train_alone(const RunConfig& config, const std::filesystem::path& folder,
+                    const std::filesystem::path& init, const Clock& clock,
+                    const ProgressCallback& on_progress);
+
+struct JoinOptions {
+  std::string coordinator;  // HOST:PORT
+  std::string listen = "127.0.0.1:0";
+  std::string name;
+  std::filesystem::path folder;
+  std::filesystem::path init;
+  std::vector<std::string> overrides;  // Local settings apply; shared ones must be the run's own.
+  double link_rate_bits_per_s = 0;     // 0: unlimited.
+  bool insecure = false;
+};
+
+/// Joins a run and trains to its end. Throws InputError when it is refused, when the coordinator
+/// cannot be reached, or when a peer is lost.
+Summary join_run(const JoinOptions& options, const Clock& clock,
+                 const ProgressCallback& on_progress);
+
+}  // namespace atl::run

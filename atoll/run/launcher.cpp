@@ -1,0 +1,265 @@
+#include "atoll/run/launcher.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
+#include "atoll/run/child_process.h"
+#include "atoll/run/live_view.h"
+
+namespace atl::run {
+namespace {
+
+using nlohmann::json;
+constexpr std::chrono::seconds kCoordinatorStart{30};
+constexpr std::chrono::seconds kOthersEnd{20};  // After one process failed.
+
+struct Island {
+  std::string name;
+  std::unique_ptr<ChildProcess> process;
+  std::optional<Summary> summary;
+};
+
+class Launch {
+ public:
+  Launch(const LaunchOptions& options, const Clock& clock)
+      : options_(options), clock_(clock), view_(island_names(), clock) {}
+
+  std::vector<Summary> run() {
+    start_coordinator();
+    start_islands();
+    while (!all_ended()) {
+      wait_for_output();
+      forward_interrupts();
+      for (size_t i = 0; i < islands_.size(); ++i) read_island(i);
+      if (coordinator_ended_early()) {
+        fail("the coordinator ended", *coordinator_);
+      }
+      end_if_one_failed();
+    }
+    return summaries();
+  }
+
+ private:
+  std::vector<std::string> island_names() const {
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < options_.config.swarm.min_replicas; ++i) {
+      names.push_back(fmt::format("island-{}", i));
+    }
+    return names;
+  }
+
+  void start_coordinator() {
+    coordinator_ = std::make_unique<ChildProcess>(
+        std::vector<std::string>{options_.program.string(), "coordinate", "--config",
+                                 (options_.folder / "config.toml").string(), "--listen",
+                                 "127.0.0.1:0"},
+        options_.folder / "coordinator.log");
+    const Time begin = clock_.now();
+    while (address_.empty()) {
+      for (const std::string& line : coordinator_->read_lines()) {
+        if (address_.empty()) address_ = line;
+      }
+      if (coordinator_->poll_exit() || clock_.now() - begin > kCoordinatorStart) {
+        fail("the coordinator did not start", *coordinator_);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  void start_islands() {
+    for (const std::string& name : island_names()) {
+      const auto folder = options_.folder / name;
+      std::filesystem::create_directories(folder);
+      const auto& local = options_.config.train;
+      std::vector<std::string> command = {options_.program.string(),
+                                          "join",
+                                          address_,
+                                          "--run",
+                                          folder.string(),
+                                          "--name",
+                                          name,
+                                          "--events",
+                                          "--data.path=" + options_.config.data.path,
+                                          fmt::format("--train.threads={}", local.threads),
+                                          "--train.device=" + local.device};
+      if (!options_.link_rate.empty()) {
+        command.insert(command.end(), {"--link-rate", options_.link_rate});
+      }
+      if (!options_.init.empty()) command.insert(command.end(), {"--init", options_.init.string()});
+      islands_.push_back({name, std::make_unique<ChildProcess>(command, folder / "log.txt"), {}});
+      view_.update(islands_.size() - 1, "starting");
+    }
+  }
+
+  void wait_for_output() const {
+    std::vector<pollfd> outputs;
+    for (const Island& island : islands_) {
+      if (island.process->output() >= 0) outputs.push_back({island.process->output(), POLLIN, 0});
+    }
+    ::poll(outputs.data(), outputs.size(), 100);
+  }
+
+  void forward_interrupts() {
+    if (num_interrupts() == 0 || forwarded_) return;
+    forwarded_ = true;
+    fmt::print(stderr, "\nstopping after the next sync (Ctrl-C again: end now)\n");
+    for (const Island& island : islands_) island.process->signal(SIGINT);
+  }
+
+  void read_island(size_t i) {
+    Island& island = islands_[i];
+    for (const std::string& line : island.process->read_lines()) {
+      const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (event.is_discarded()) continue;
+      if (event.contains("progress")) {
+        view_.update(i, progress_line(progress_from_json(event["progress"].dump())));
+      } else if (event.contains("summary")) {
+        island.summary = summary_from_json(event["summary"].dump());
+      }
+    }
+  }
+
+  bool all_ended() const {
+    return std::ranges::all_of(islands_, [](const Island& island) {
+      return island.process->poll_exit() && island.process->output() < 0;
+    });
+  }
+
+  bool coordinator_ended_early() const {
+    const auto status = coordinator_->poll_exit();
+    const bool some_unfinished = std::ranges::any_of(
+        islands_, [](const Island& island) { return !island.process->poll_exit(); });
+    return status && *status != 0 && some_unfinished && !failed_at_;
+  }
+
+  /// The first island that ends badly settles the matter; the others get some time to say so too.
+  void end_if_one_failed() {
+    for (const Island& island : islands_) {
+      const auto status = island.process->poll_exit();
+      if (!status || *status == 0) continue;
+      if (!failed_at_) failed_at_ = clock_.now();
+    }
+    const bool waited = failed_at_ && clock_.now() - *failed_at_ > kOthersEnd;
+    if (failed_at_ && (all_ended() || waited)) report_failure();
+  }
+
+  [[noreturn]] void report_failure() const {
+    // An island that was killed leaves no message of its own: its peers know more.
+    std::string message;
+    for (const Island& island : islands_) {
+      const auto status = island.process->poll_exit();
+      if (!status || *status == 0) continue;
+      const std::string last = last_lines(island.process->log(), 1);
+      message += *status > 128
+                     ? fmt::format("\n  {}: killed by signal {}", island.name, *status - 128)
+                     : fmt::format("\n  {}: {}", island.name, last);
+    }
+    throw InputError(
+        fmt::format("the run ended early:{}\nresume it from the last checkpoint that all "
+                    "islands have: atoll train --islands {} --run {}",
+                    message, islands_.size(), options_.folder.string()));
+  }
+
+  [[noreturn]] static void fail(const std::string& what, const ChildProcess& process) {
+    throw InputError(fmt::format("{}; the end of {}:\n{}", what, process.log().string(),
+                                 last_lines(process.log(), 5)));
+  }
+
+  std::vector<Summary> summaries() const {
+    std::vector<Summary> out;
+    for (const Island& island : islands_) {
+      if (island.process->poll_exit() != 0) report_failure();
+      if (!island.summary) fail(island.name + " ended without a result", *island.process);
+      out.push_back(*island.summary);
+      if (out.back().digest != out.front().digest) {
+        throw InputError(fmt::format("the islands' global models differ: {} and {}",
+                                     out.front().digest, out.back().digest));
+      }
+    }
+    return out;
+  }
+
+  const LaunchOptions& options_;
+  const Clock& clock_;
+  LiveView view_;
+  std::unique_ptr<ChildProcess> coordinator_;
+  std::string address_;
+  std::vector<Island> islands_;
+  std::optional<Time> failed_at_;
+  bool forwarded_ = false;
+};
+
+}  // namespace
+
+std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock) {
+  return Launch(options, clock).run();
+}
+
+Summary combine(const std::vector<Summary>& islands, const std::filesystem::path& folder) {
+  Summary out = islands.front();
+  out.run = folder.string();
+  for (size_t i = 1; i < islands.size(); ++i) {
+    out.train_loss += islands[i].train_loss;
+    out.val_loss_island += islands[i].val_loss_island;
+    out.tokens_per_s += islands[i].tokens_per_s;
+    out.bytes_sent += islands[i].bytes_sent;
+    out.bytes_received += islands[i].bytes_received;
+    out.stall_share += islands[i].stall_share;
+    out.checkpoint_stall_ms = std::max(out.checkpoint_stall_ms, islands[i].checkpoint_stall_ms);
+  }
+  const auto count = static_cast<double>(islands.size());
+  out.train_loss /= count;
+  out.val_loss_island /= count;
+  out.stall_share /= count;
+  return out;
+}
+
+std::string result_table(const RunConfig& config, const std::vector<Summary>& islands) {
+  std::string out = fmt::format("{:<12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "",
+                                "val start", "val end", "tokens/s", "sent", "received", "waiting");
+  const auto add_row = [&](const std::string& name, const Summary& s, double val) {
+    out += fmt::format("{:<12} {:>10.3f} {:>10.3f} {:>10.0f} {:>10} {:>10} {:>7.1f}%\n", name,
+                       s.val_loss_start, val, s.tokens_per_s,
+                       format_bytes(static_cast<double>(s.bytes_sent)),
+                       format_bytes(static_cast<double>(s.bytes_received)), 100 * s.stall_share);
+  };
+  for (size_t i = 0; i < islands.size(); ++i) {
+    add_row(fmt::format("island-{}", i), islands[i], islands[i].val_loss_island);
+  }
+  const Summary all = combine(islands, islands.front().run);
+  add_row("global", all, all.val_loss);
+  const auto count = static_cast<double>(islands.size());
+  const double value_bytes = config.sync.codec == "fp32" ? 4 : 2;
+  // Reduce-scatter and all-gather: each island sends 2 (M-1)/M of the values at every step.
+  const double data_parallel = 2 * (count - 1) * value_bytes *
+                               static_cast<double>(all.num_parameters) *
+                               static_cast<double>(all.steps);
+  out += fmt::format(
+      "\nOn the wire: {} sent in all; data-parallel in {} would have needed {} "
+      "({:.1f} times as much).\n",
+      format_bytes(static_cast<double>(all.bytes_sent)), config.sync.codec,
+      format_bytes(data_parallel),
+      data_parallel / std::max(1.0, static_cast<double>(all.bytes_sent)));
+  out += fmt::format("All islands hold the same global model: {}\n", all.digest);
+  return out;
+}
+
+std::string progress_event(const Progress& progress) {
+  return json{{"progress", json::parse(to_json(progress))}}.dump();
+}
+
+std::string summary_event(const Summary& summary) {
+  return json{{"summary", json::parse(to_json(summary))}}.dump();
+}
+
+}  // namespace atl::run

@@ -1,0 +1,37 @@
+#pragma once
+// `atoll train --islands N`: a coordinator and N islands as processes of their own on this machine,
+// shown on one terminal. The processes share nothing but network connections (and the token store
+// on disk). LibTorch-free: the islands are started, not linked.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/run/config.h"
+#include "atoll/run/progress.h"
+
+namespace atl::run {
+
+struct LaunchOptions {
+  std::filesystem::path program;  // The `atoll` command.
+  std::filesystem::path folder;   // The run directory; the islands use folder/island-0, ...
+  RunConfig config;               // swarm.min_replicas says how many islands; data.path is a store.
+  std::string link_rate;          // Of each island's sending side, e.g. "20mbit"; empty: unlimited.
+  std::filesystem::path init;     // A Hugging Face model to start from; may be empty.
+};
+
+/// What the islands reported, in order. All hold the same global model, or this throws InputError:
+/// when an island or the coordinator ends badly it says which, why, and how to resume.
+std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock);
+
+/// One summary for the whole run, as `atoll train --json` prints it: rates and bytes are sums.
+Summary combine(const std::vector<Summary>& islands, const std::filesystem::path& folder);
+
+/// The table a person reads at the end.
+std::string result_table(const RunConfig& config, const std::vector<Summary>& islands);
+
+/// The line of JSON by which an island tells its launcher of its progress and its end.
+std::string progress_event(const Progress& progress);
+std::string summary_event(const Summary& summary);
+
+}  // namespace atl::run

@@ -1,0 +1,45 @@
+#include "atoll/run/live_view.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace atl::run {
+
+LiveView::LiveView(std::vector<std::string> names, const Clock& clock)
+    : names_(std::move(names)),
+      texts_(names_.size()),
+      printed_(names_.size()),
+      clock_(clock),
+      terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+LiveView::~LiveView() {
+  if (terminal_) return;
+  for (size_t row = 0; row < names_.size(); ++row) {
+    if (!texts_[row].empty()) fmt::print(stderr, "{}  {}\n", names_[row], texts_[row]);
+  }
+}
+
+void LiveView::update(size_t row, const std::string& text) {
+  const bool first = texts_[row].empty();
+  texts_[row] = text;
+  if (terminal_) {
+    draw();
+  } else if (first || clock_.now() - printed_[row] >= std::chrono::seconds(10)) {
+    printed_[row] = clock_.now();
+    fmt::print(stderr, "{}  {}\n", names_[row], text);
+  }
+}
+
+void LiveView::draw() {
+  std::string out = drawn_ ? fmt::format("\x1b[{}A", names_.size()) : "";
+  for (size_t row = 0; row < names_.size(); ++row) {
+    out += fmt::format("\r\x1b[K{}  {}\n", names_[row], texts_[row]);
+  }
+  drawn_ = true;
+  std::fputs(out.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace atl::run

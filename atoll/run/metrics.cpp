@@ -1,0 +1,52 @@
+#include "atoll/run/metrics.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+
+namespace atl::run {
+namespace {
+
+std::filesystem::path open_up_to(const std::filesystem::path& folder, int64_t resumed_step) {
+  const auto path = folder / "metrics.jsonl";
+  if (!std::filesystem::exists(path)) return path;
+  std::istringstream old(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(old, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // A line torn by a crash is dropped with what follows it.
+    if (record.is_discarded() || !record.contains("step") || record["step"] > resumed_step) break;
+    kept += line + "\n";
+  }
+  write_file_atomically(path, kept);
+  return path;
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step)
+    : out_(open_up_to(folder, resumed_step), std::ios::app), events_(folder) {
+  if (!out_) throw InputError(fmt::format("cannot write '{}/metrics.jsonl'", folder.string()));
+}
+
+void Metrics::add(const Progress& progress) {
+  auto record = nlohmann::json::parse(to_json(progress));
+  record.erase("seconds_left");
+  record["time"] = wall_time();
+  out_ << record.dump() << "\n" << std::flush;
+
+  std::map<std::string, double> scalars = {{"train/loss", progress.loss},
+                                           {"train/lr", progress.lr},
+                                           {"train/grad_norm", progress.grad_norm},
+                                           {"speed/tokens_per_s", progress.tokens_per_s},
+                                           {"speed/stall_share", progress.stall_share}};
+  if (progress.val_loss) scalars["validation/loss"] = *progress.val_loss;
+  events_.add(progress.step, scalars);
+}
+
+}  // namespace atl::run

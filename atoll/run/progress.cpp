@@ -1,0 +1,88 @@
+#include "atoll/run/progress.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/progress.h"
+
+namespace atl::run {
+
+using nlohmann::json;
+
+std::string to_json(const Progress& progress) {
+  json out = {{"step", progress.step},
+              {"steps", progress.steps},
+              {"tokens", progress.tokens},
+              {"loss", progress.loss},
+              {"lr", progress.lr},
+              {"grad_norm", progress.grad_norm},
+              {"tokens_per_s", progress.tokens_per_s},
+              {"seconds_left", progress.seconds_left},
+              {"stall_share", progress.stall_share}};
+  if (progress.val_loss) out["val_loss"] = *progress.val_loss;
+  return out.dump();
+}
+
+Progress progress_from_json(std::string_view text) {
+  const json in = json::parse(text);
+  Progress out{.step = in.at("step"),
+               .steps = in.at("steps"),
+               .tokens = in.at("tokens"),
+               .loss = in.at("loss"),
+               .lr = in.at("lr"),
+               .grad_norm = in.at("grad_norm"),
+               .tokens_per_s = in.at("tokens_per_s"),
+               .seconds_left = in.at("seconds_left"),
+               .stall_share = in.at("stall_share")};
+  if (in.contains("val_loss")) out.val_loss = in.at("val_loss").get<double>();
+  return out;
+}
+
+std::string to_json(const Summary& s) {
+  return json{{"run", s.run},
+              {"steps", s.steps},
+              {"tokens", s.tokens},
+              {"train_loss", s.train_loss},
+              {"val_loss_start", s.val_loss_start},
+              {"val_loss_island", s.val_loss_island},
+              {"val_loss", s.val_loss},
+              {"tokens_per_s", s.tokens_per_s},
+              {"digest", s.digest},
+              {"bytes_sent", s.bytes_sent},
+              {"bytes_received", s.bytes_received},
+              {"stall_share", s.stall_share},
+              {"checkpoint_stall_ms", s.checkpoint_stall_ms},
+              {"num_parameters", s.num_parameters},
+              {"stopped", s.stopped}}
+      .dump();
+}
+
+Summary summary_from_json(std::string_view text) {
+  const json in = json::parse(text);
+  return {.run = in.at("run"),
+          .steps = in.at("steps"),
+          .tokens = in.at("tokens"),
+          .train_loss = in.at("train_loss"),
+          .val_loss_start = in.at("val_loss_start"),
+          .val_loss_island = in.at("val_loss_island"),
+          .val_loss = in.at("val_loss"),
+          .tokens_per_s = in.at("tokens_per_s"),
+          .digest = in.at("digest"),
+          .bytes_sent = in.at("bytes_sent"),
+          .bytes_received = in.at("bytes_received"),
+          .stall_share = in.at("stall_share"),
+          .checkpoint_stall_ms = in.at("checkpoint_stall_ms"),
+          .num_parameters = in.at("num_parameters"),
+          .stopped = in.at("stopped")};
+}
+
+std::string progress_line(const Progress& p) {
+  std::string line = fmt::format("step {}/{}  loss {:.3f}", p.step, p.steps, p.loss);
+  if (p.val_loss) line += fmt::format("  val {:.3f}", *p.val_loss);
+  line += fmt::format("  {} tok/s", format_count(p.tokens_per_s));
+  if (p.stall_share > 0) line += fmt::format("  wait {:.0f} %", 100 * p.stall_share);
+  return line + "  left " + format_duration(p.seconds_left);
+}
+
+}  // namespace atl::run

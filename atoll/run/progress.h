@@ -1,0 +1,51 @@
+#pragma once
+// What an island says while it trains and when it ends. The same record feeds the progress line,
+// the coordinator's heartbeats and, as a line of JSON, the launcher's table. LibTorch-free.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace atl::run {
+
+struct Progress {
+  int64_t step = 0;
+  int64_t steps = 0;
+  int64_t tokens = 0;  // Of the whole run.
+  double loss = 0;
+  std::optional<double> val_loss;  // Of the last validation.
+  double lr = 0;
+  double grad_norm = 0;
+  double tokens_per_s = 0;  // Of this island.
+  double seconds_left = 0;
+  double stall_share = 0;
+};
+
+/// How it went. Fields as in `atoll train --json`.
+struct Summary {
+  std::string run;  // The run directory.
+  int64_t steps = 0;
+  int64_t tokens = 0;
+  double train_loss = 0;
+  double val_loss_start = 0;
+  double val_loss_island = 0;  // This island's own parameters, before the last sync.
+  double val_loss = 0;         // The global model.
+  double tokens_per_s = 0;     // Of this island, validation and checkpoints left out.
+  std::string digest;          // SHA-256 of the global parameters.
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+  double stall_share = 0;  // Of the training time.
+  double checkpoint_stall_ms = 0;  // The longest that one checkpoint held training up.
+  int64_t num_parameters = 0;
+  bool stopped = false;  // Ended early on request; resume by the same command.
+};
+
+std::string to_json(const Progress& progress);
+std::string to_json(const Summary& summary);
+Progress progress_from_json(std::string_view text);
+Summary summary_from_json(std::string_view text);
+
+/// "step 120/400  loss 4.213  val 4.500  5.1k tok/s  wait 12 %  left 02:10".
+std::string progress_line(const Progress& progress);
+
+}  // namespace atl::run

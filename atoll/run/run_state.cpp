@@ -1,0 +1,141 @@
+#include "atoll/run/run_state.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/hash.h"
+
+namespace atl::run {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLive = "live";
+
+/// One view per parameter of a flat host tensor, named "prefix.parameter" (no prefix: "parameter").
+void add_views(const model::Parameters& parameters, const std::string& prefix,
+               const at::Tensor& flat_P, std::vector<model::TensorView>& views) {
+  const auto* data = flat_P.const_data_ptr<float>();
+  for (const auto& spec : parameters.specs()) {
+    const std::span values(data + spec.offset, static_cast<size_t>(spec.size));
+    views.push_back({.name = prefix.empty() ? spec.name : prefix + "." + spec.name,
+                     .type = model::DType::kF32,
+                     .shape = spec.shape,
+                     .bytes = std::as_bytes(values)});
+  }
+}
+
+void restore(const model::SafetensorsFile& file, const model::Parameters& parameters,
+             const std::string& prefix, const at::Tensor& flat_P) {
+  const at::Tensor host_P = flat_P.device().is_cpu() ? flat_P : at::empty_like(flat_P.cpu());
+  auto* data = host_P.mutable_data_ptr<float>();
+  for (const auto& spec : parameters.specs()) {
+    const auto& tensor = file.at(prefix.empty() ? spec.name : prefix + "." + spec.name);
+    if (tensor.shape != spec.shape) {
+      throw InputError(fmt::format(
+          "'{}': tensor '{}' has shape [{}] and the run's model wants [{}]", file.path().string(),
+          tensor.name, fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")));
+    }
+    model::copy_as_f32(tensor, {data + spec.offset, static_cast<size_t>(spec.size)},
+                       file.path().string());
+  }
+  if (!flat_P.device().is_cpu()) flat_P.copy_(host_P);
+}
+
+/// A host view of a flat tensor; from a device it is a copy that `keep` holds until it is written.
+at::Tensor on_host(const at::Tensor& flat_P) {
+  return flat_P.device().is_cpu() ? flat_P : flat_P.cpu();
+}
+
+std::string to_json(const RunState& state) {
+  return json{{"format", 1},
+              {"step", state.step},
+              {"num_updates", state.num_updates},
+              {"train_loss", state.train_loss},
+              {"val_loss_start", state.val_loss_start},
+              {"val_loss_island", state.val_loss_island},
+              {"digest", state.digest}}
+      .dump(1);
+}
+
+}  // namespace
+
+RunState run_state_from_json(std::string_view text, const std::string& where) {
+  try {
+    const json in = json::parse(text);
+    return {.step = in.at("step"),
+            .num_updates = in.at("num_updates"),
+            .train_loss = in.at("train_loss"),
+            .val_loss_start = in.at("val_loss_start"),
+            .val_loss_island = in.at("val_loss_island"),
+            .digest = in.at("digest")};
+  } catch (const json::exception& error) {
+    throw InputError(
+        fmt::format("checkpoint '{}': state.json is damaged: {}", where, error.what()));
+  }
+}
+
+RunState read_run_state(const std::filesystem::path& folder) {
+  return run_state_from_json(read_file(folder / "state.json"), folder.string());
+}
+
+train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
+                                              const data::TokenStore& store,
+                                              const data::Tokenizer& tokenizer,
+                                              const model::Llama& model,
+                                              train::InnerOptimizer& optimizer,
+                                              sync::Strategy& strategy) {
+  train::CheckpointContents contents{.step = state.step};
+  const auto add = [&](std::vector<model::TensorView>& views, const std::string& prefix,
+                       const at::Tensor& flat_P) {
+    const at::Tensor host_P = on_host(flat_P);
+    add_views(model.parameters(), prefix, host_P, views);
+    contents.owners.push_back(std::make_shared<at::Tensor>(host_P));
+  };
+  const at::Tensor& live_P = model.parameters().values_P();
+  const at::Tensor global_P = strategy.global_parameters();
+  add(contents.model, "", global_P);
+  if (state.step > 0 && !strategy.syncs_after(state.step)) add(contents.optimizer, kLive, live_P);
+  for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
+  for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
+
+  const model::SpecialIds ids{.end_of_text = store.info().end_of_text};
+  contents.files["config.json"] = model::to_hf_config(model.config(), ids);
+  contents.files["tokenizer.json"] = tokenizer.json();
+  contents.complete = [state](train::CheckpointContents& copied) {
+    Sha256 hash;  // Here and not in the training thread: it takes a while.
+    for (const auto& tensor : copied.model) hash.update(tensor.bytes);
+    RunState with_digest = state;
+    with_digest.digest = hex(hash.finish());
+    copied.files["state.json"] = to_json(with_digest);
+  };
+  contents.data_order = json{
+      {"store", store.info().digest()},
+      {"order", "numpy Generator(PCG64(seed + pass + 1)).shuffle"},
+      {"seed", config.train.seed},
+      {"sequence_length", config.train.sequence_length},
+      {"batch_rows", config.train.batch_rows},
+      {"next_step",
+       state.step}}.dump();
+  return contents;
+}
+
+void restore_tensors(const train::Checkpoint& checkpoint, model::Parameters& parameters,
+                     train::InnerOptimizer& optimizer, sync::Strategy& strategy) {
+  const at::Tensor& live_P = parameters.values_P();
+  restore(checkpoint.model(), parameters, "", live_P);
+  strategy.restore_global(live_P);
+  const auto& tensors = checkpoint.optimizer();
+  const std::string first_live = std::string(kLive) + "." + parameters.specs().front().name;
+  if (tensors.find(first_live) != nullptr) restore(tensors, parameters, kLive, live_P);
+  for (const auto& [name, flat_P] : optimizer.state()) restore(tensors, parameters, name, flat_P);
+  for (const auto& [name, flat_P] : strategy.state()) restore(tensors, parameters, name, flat_P);
+}
+
+}  // namespace atl::run

@@ -1,0 +1,48 @@
+#pragma once
+// What a checkpoint of a run holds, and how it comes back. model.safetensors is always the
+// published model (the global copy); optimizer.safetensors holds the moments, the strategy's
+// tensors and, when they differ from the published ones, the live parameters. docs/formats.md has
+// the names.
+#include <string>
+
+#include "atoll/data/token_store.h"
+#include "atoll/model/llama.h"
+#include "atoll/run/config.h"
+#include "atoll/sync/strategy.h"
+#include "atoll/train/checkpoint.h"
+#include "atoll/train/inner_optimizer.h"
+
+namespace atl::run {
+
+/// state.json.
+struct RunState {
+  int64_t step = 0;
+  int64_t num_updates = 0;
+  double train_loss = 0;
+  double val_loss_start = 0;
+  double val_loss_island = 0;
+  /// SHA-256 of the published parameters, which islands that resume together compare. Filled in by
+  /// the checkpoint writer.
+  std::string digest;
+};
+
+/// Throws InputError naming `where`.
+RunState run_state_from_json(std::string_view text, const std::string& where);
+
+/// The state in `folder`/state.json.
+RunState read_run_state(const std::filesystem::path& folder);
+
+/// Views of everything a checkpoint needs; no tensor is copied (but from a device).
+train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
+                                              const data::TokenStore& store,
+                                              const data::Tokenizer& tokenizer,
+                                              const model::Llama& model,
+                                              train::InnerOptimizer& optimizer,
+                                              sync::Strategy& strategy);
+
+/// Writes the checkpoint's tensors into the live objects. Throws InputError naming the tensor that
+/// is missing or of another size.
+void restore_tensors(const train::Checkpoint& checkpoint, model::Parameters& parameters,
+                     train::InnerOptimizer& optimizer, sync::Strategy& strategy);
+
+}  // namespace atl::run

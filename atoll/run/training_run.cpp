@@ -1,0 +1,247 @@
+#include "atoll/run/training_run.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/hash.h"
+#include "atoll/run/run_state.h"
+#include "atoll/train/evaluate.h"
+#include "atoll/train/loss.h"
+
+namespace atl::run {
+namespace {
+
+constexpr int64_t kValidationBatchRows = 8;
+
+data::BatchOptions batch_options(const train::TrainOptions& options) {
+  return {.sequence_length = options.sequence_length,
+          .batch_rows = options.batch_rows,
+          .seed = static_cast<uint64_t>(options.seed)};
+}
+
+/// The spans of the flat buffer that hold matrices: neighbours are joined.
+std::vector<std::pair<int64_t, int64_t>> matrix_spans(const model::Parameters& parameters) {
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  for (const auto& spec : parameters.specs()) {
+    if (spec.shape.size() < 2) continue;
+    if (!spans.empty() && spans.back().second == spec.offset) {
+      spans.back().second += spec.size;
+    } else {
+      spans.emplace_back(spec.offset, spec.offset + spec.size);
+    }
+  }
+  return spans;
+}
+
+sync::Replica replica_of(const TrainingParts& parts) {
+  const auto& train = parts.config.train;
+  return {
+      .values_P = parts.model.parameters().values_P(),
+      .gradients_P = parts.model.parameters().gradients_P(),
+      .tokens_per_step = train.batch_rows / parts.averager.num_members() * train.sequence_length,
+      .last_step = train.steps};
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(TrainingParts parts)
+    : parts_(std::move(parts)),
+      options_(parts_.config.train),
+      train_rows_(parts_.store, data::Split::kTrain, batch_options(options_)),
+      validation_rows_(parts_.store, data::Split::kValidation, batch_options(options_)),
+      optimizer_(train::make_inner_optimizer(
+          options_, {.values_P = parts_.model.parameters().values_P(),
+                     .gradients_P = parts_.model.parameters().gradients_P(),
+                     .decayed = matrix_spans(parts_.model.parameters())})),
+      strategy_(sync::make_strategy(parts_.config.sync, replica_of(parts_), parts_.averager,
+                                    parts_.clock)),
+      writer_(parts_.folder / "checkpoints", options_.keep_checkpoints) {
+  train_rows_.require_whole_batch();
+  const int64_t rows = options_.micro_batch_rows > 0 ? options_.micro_batch_rows : local_rows();
+  inputs_BT_ = at::empty({rows, options_.sequence_length}, at::kLong);
+  targets_BT_ = at::empty_like(inputs_BT_);
+}
+
+void TrainingRun::resume(const std::filesystem::path& folder) {
+  const train::Checkpoint checkpoint(folder);
+  const RunState state = run_state_from_json(checkpoint.state(), folder.string());
+  restore_tensors(checkpoint, parts_.model.parameters(), *optimizer_, *strategy_);
+  optimizer_->set_num_updates(state.num_updates);
+  step_ = state.step;
+  loss_ = state.train_loss;
+  validation_begin_ = state.val_loss_start;
+  validation_island_ = state.val_loss_island;
+}
+
+Result<Summary> TrainingRun::train() {
+  first_step_ = step_;
+  metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
+  if (validation_begin_ < 0) validation_begin_ = validate(strategy_->global_parameters());
+  if (step_ == 0) checkpoint();
+  bool stopped = false;
+  while (step_ < options_.steps && !stopped) {
+    if (auto done = train_step(); !done) {
+      writer_.finish();  // The checkpoint under way is still good: let it reach the disk.
+      return tl::unexpected(done.error());
+    }
+    stopped = ends_run() && step_ < options_.steps;
+    const bool last = step_ == options_.steps;
+    const bool evaluates = last || (options_.eval_every > 0 && step_ % options_.eval_every == 0);
+    if (evaluates) validation_ = validate(strategy_->global_parameters());
+    if (evaluates || step_ % options_.log_every == 0) report(evaluates);
+    const bool due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
+    if (last || stopped || due) checkpoint();
+  }
+  if (!validation_) validation_ = validate(strategy_->global_parameters());
+  if (const auto error = writer_.finish())
+    throw InputError("the last checkpoint failed: " + *error);
+  const auto traffic = parts_.averager.stats();
+  const auto& stats = strategy_->stats();
+  const double tokens =
+      static_cast<double>((step_ - first_step_) * local_rows() * options_.sequence_length);
+  return Summary{.run = parts_.folder.string(),
+                 .steps = step_,
+                 .tokens = step_ * options_.batch_rows * options_.sequence_length,
+                 .train_loss = loss_,
+                 .val_loss_start = validation_begin_,
+                 .val_loss_island = validation_island_,
+                 .val_loss = *validation_,
+                 .tokens_per_s = train_seconds_ > 0 ? tokens / train_seconds_ : 0,
+                 .digest = parameter_digest(strategy_->global_parameters()),
+                 .bytes_sent = traffic.bytes_sent,
+                 .bytes_received = traffic.bytes_received,
+                 .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
+                 .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
+                 .num_parameters = parts_.model.parameters().values_P().numel(),
+                 .stopped = stopped};
+}
+
+Result<void> TrainingRun::train_step() {
+  const Time begin = parts_.clock.now();
+  const double learning_rate = train::learning_rate(options_, step_);
+  loss_ = forward_backward();
+  if (!std::isfinite(loss_)) {
+    throw InputError(
+        fmt::format("the loss is {} at step {}: training diverged; lower train.lr, "
+                    "lengthen train.warmup_steps or set train.grad_clip",
+                    loss_, step_ + 1));
+  }
+  const at::Tensor& gradients_P = parts_.model.parameters().gradients_P();
+  if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
+  grad_norm_ = train::clip_gradient(gradients_P, options_.grad_clip);
+  checkpoint_stall_ += writer_.release(parts_.clock);  // From here on parameters change.
+  checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
+  optimizer_->step(learning_rate, train::weight_decay(options_));
+  gradients_P.zero_();
+  ++step_;
+  double pause = 0;
+  if (step_ == options_.steps) {
+    const Time before = parts_.clock.now();
+    validation_island_ = validate(parts_.model.parameters().values_P());
+    pause = seconds(parts_.clock.now() - before);
+  }
+  if (!asked_to_stop_ && parts_.interrupted && parts_.interrupted()) {
+    asked_to_stop_ = true;
+    if (parts_.request_stop) parts_.request_stop();
+  }
+  auto done = strategy_->after_step(step_);
+  train_seconds_ += seconds(parts_.clock.now() - begin) - pause;
+  return done;
+}
+
+/// Mean cross entropy of this replica's rows, their gradient accumulated.
+double TrainingRun::forward_backward() {
+  const std::vector<int64_t> rows = train_rows_.rows(step_);
+  const int64_t micro_rows = inputs_BT_.size(0);
+  const int64_t num_micro = local_rows() / micro_rows;
+  const auto as_span = [](const at::Tensor& ids_BT) {
+    return std::span(ids_BT.mutable_data_ptr<int64_t>(), static_cast<size_t>(ids_BT.numel()));
+  };
+  const auto begin = static_cast<size_t>(parts_.rank * local_rows());
+  double sum = 0;
+  for (int64_t micro = 0; micro < num_micro; ++micro) {
+    const std::span<const int64_t> mine = std::span(rows).subspan(
+        begin + static_cast<size_t>(micro * micro_rows), static_cast<size_t>(micro_rows));
+    train_rows_.fill(mine, as_span(inputs_BT_), as_span(targets_BT_));
+    const at::Device device = parts_.model.device();
+    const train::Loss loss = train::accumulate_gradients(
+        parts_.model, inputs_BT_.to(device), targets_BT_.to(device),
+        {.z_loss = options_.z_loss, .scale = 1.0 / static_cast<double>(num_micro)});
+    sum += loss.cross_entropy.item<double>();
+  }
+  return sum / static_cast<double>(num_micro);
+}
+
+/// The validation loss of `parameters_P` (live or global), which are lent to the model meanwhile.
+double TrainingRun::validate(const at::Tensor& parameters_P) {
+  const at::Tensor& live_P = parts_.model.parameters().values_P();
+  const bool is_live = parameters_P.is_same(live_P);
+  const int64_t rows = std::min(options_.eval_rows, validation_rows_.num_rows());
+  if (!is_live) writer_.release(parts_.clock);
+  const at::Tensor kept_P = is_live ? at::Tensor() : live_P.clone();
+  if (!is_live) live_P.copy_(parameters_P);
+  const double loss = train::mean_loss(parts_.model, validation_rows_, options_.sequence_length,
+                                       rows, kValidationBatchRows);
+  if (!is_live) live_P.copy_(kept_P);
+  return loss;
+}
+
+void TrainingRun::report(bool with_validation) {
+  const double done = static_cast<double>(step_ - first_step_);
+  const double per_step = train_seconds_ / done;
+  Progress progress{
+      .step = step_,
+      .steps = options_.steps,
+      .tokens = step_ * options_.batch_rows * options_.sequence_length,
+      .loss = loss_,
+      .val_loss = with_validation ? validation_ : std::nullopt,
+      .lr = train::learning_rate(options_, step_ - 1),
+      .grad_norm = grad_norm_,
+      .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_step,
+      .seconds_left = per_step * static_cast<double>(options_.steps - step_),
+      .stall_share = strategy_->stats().stall_seconds / train_seconds_};
+  metrics_->add(progress);
+  progress.val_loss = validation_;
+  if (parts_.on_progress) parts_.on_progress(progress);
+}
+
+void TrainingRun::checkpoint() {
+  const Time begin = parts_.clock.now();
+  if (const auto error = writer_.finish()) {
+    throw InputError(
+        fmt::format("a checkpoint could not be written: {}; the ones before it are "
+                    "valid",
+                    *error));
+  }
+  const RunState state{.step = step_,
+                       .num_updates = optimizer_->num_updates(),
+                       .train_loss = loss_,
+                       .val_loss_start = validation_begin_,
+                       .val_loss_island = validation_island_};
+  writer_.begin(checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer,
+                                    parts_.model, *optimizer_, *strategy_));
+  checkpoint_stall_ = seconds(parts_.clock.now() - begin);
+}
+
+int64_t TrainingRun::local_rows() const {
+  return options_.batch_rows / parts_.averager.num_members();
+}
+
+bool TrainingRun::ends_run() const {
+  if (parts_.request_stop) return strategy_->stats().stop_requested;
+  return asked_to_stop_;
+}
+
+std::string parameter_digest(const at::Tensor& parameters_P) {
+  const at::Tensor host_P = parameters_P.cpu().contiguous();
+  return hex(sha256({reinterpret_cast<const std::byte*>(host_P.const_data_ptr<float>()),
+                     static_cast<size_t>(host_P.nbytes())}));
+}
+
+}  // namespace atl::run

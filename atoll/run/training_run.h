@@ -1,0 +1,88 @@
+#pragma once
+// One replica's run from its first step to its last: the loop, and what surrounds it (validation,
+// progress, records, checkpoints). It knows no algorithm and no network: the strategy and the
+// averager behind it do.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "atoll/base/clock.h"
+#include "atoll/collective/averager.h"
+#include "atoll/data/batches.h"
+#include "atoll/data/token_store.h"
+#include "atoll/model/llama.h"
+#include "atoll/run/config.h"
+#include "atoll/run/metrics.h"
+#include "atoll/run/progress.h"
+#include "atoll/sync/strategy.h"
+#include "atoll/train/checkpoint.h"
+#include "atoll/train/inner_optimizer.h"
+
+namespace atl::run {
+
+/// What a run is made of. References outlive it.
+struct TrainingParts {
+  RunConfig config;
+  std::filesystem::path folder;  // The run directory, e.g. of this island.
+  const data::TokenStore& store;
+  const data::Tokenizer& tokenizer;
+  model::Llama& model;
+  collective::Averager& averager;
+  int rank = 0;  // Of this replica among averager.num_members().
+  const Clock& clock;
+  /// Called at each log line, on the training thread. May be empty.
+  std::function<void(const Progress&)> on_progress;
+  /// True once the user asked to stop. May be empty.
+  std::function<bool()> interrupted;
+  /// Asks all islands to stop together; empty: this replica is alone and stops after the step.
+  std::function<void()> request_stop;
+};
+
+class TrainingRun {
+ public:
+  explicit TrainingRun(TrainingParts parts);
+  /// Continues from a checkpoint of this run. Throws InputError when it is damaged or of another
+  /// model.
+  void resume(const std::filesystem::path& checkpoint);
+  /// Trains to the last step, or to the agreed stop. A failure means that a peer was lost; the
+  /// checkpoints on disk stay valid.
+  [[nodiscard]] Result<Summary> train();
+
+ private:
+  Result<void> train_step();
+  double forward_backward();
+  double validate(const at::Tensor& parameters_P);
+  void report(bool with_validation);
+  void checkpoint();
+  int64_t local_rows() const;
+  bool ends_run() const;
+
+  TrainingParts parts_;
+  train::TrainOptions options_;
+  data::Batches train_rows_;
+  data::Batches validation_rows_;
+  std::unique_ptr<train::InnerOptimizer> optimizer_;
+  std::unique_ptr<sync::Strategy> strategy_;
+  train::CheckpointWriter writer_;
+  std::unique_ptr<Metrics> metrics_;
+  at::Tensor inputs_BT_;
+  at::Tensor targets_BT_;
+
+  int64_t step_ = 0;  // Optimiser steps done.
+  int64_t first_step_ = 0;
+  bool asked_to_stop_ = false;
+  double loss_ = 0;
+  double grad_norm_ = 0;
+  double train_seconds_ = 0;
+  double checkpoint_stall_ = 0;      // Of the checkpoint begun last, seconds.
+  double checkpoint_stall_max_ = 0;
+  double validation_begin_ = -1;  // Validation loss before the first step; < 0: not measured.
+  double validation_island_ = 0;
+  std::optional<double> validation_;
+};
+
+/// SHA-256 of the parameters' bytes in hexadecimal: what islands compare.
+std::string parameter_digest(const at::Tensor& parameters_P);
+
+}  // namespace atl::run
