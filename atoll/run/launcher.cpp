@@ -41,9 +41,6 @@ class Launch {
       wait_for_output();
       forward_interrupts();
       for (size_t i = 0; i < islands_.size(); ++i) read_island(i);
-      if (coordinator_ended_early()) {
-        fail("the coordinator ended", *coordinator_);
-      }
       end_if_one_failed();
     }
     return summaries();
@@ -135,35 +132,32 @@ class Launch {
     });
   }
 
-  bool coordinator_ended_early() const {
-    const auto status = coordinator_->poll_exit();
-    const bool some_unfinished = std::ranges::any_of(
-        islands_, [](const Island& island) { return !island.process->poll_exit(); });
-    return status && *status != 0 && some_unfinished && !failed_at_;
+  static bool failed(ChildProcess& process) {
+    const auto status = process.poll_exit();
+    return status && *status != 0;
   }
 
-  /// The first island that ends badly settles the matter; the others get some time to say so too.
+  /// The first process that ends badly settles the matter; the others get some time to say so too.
   void end_if_one_failed() {
-    for (const Island& island : islands_) {
-      const auto status = island.process->poll_exit();
-      if (!status || *status == 0) continue;
-      if (!failed_at_) failed_at_ = clock_.now();
-    }
-    const bool waited = failed_at_ && clock_.now() - *failed_at_ > kOthersEnd;
-    if (failed_at_ && (all_ended() || waited)) report_failure();
+    const bool any_failed =
+        failed(*coordinator_) ||
+        std::ranges::any_of(islands_, [](const Island& island) { return failed(*island.process); });
+    if (!any_failed) return;
+    if (!failed_at_) failed_at_ = clock_.now();
+    if (all_ended() || clock_.now() - *failed_at_ > kOthersEnd) report_failure();
   }
 
+  /// Who ended how: a killed process leaves no message of its own, but its peers know of it.
   [[noreturn]] void report_failure() const {
-    // An island that was killed leaves no message of its own: its peers know more.
     std::string message;
-    for (const Island& island : islands_) {
-      const auto status = island.process->poll_exit();
-      if (!status || *status == 0) continue;
-      const std::string last = last_lines(island.process->log(), 1);
-      message += *status > 128
-                     ? fmt::format("\n  {}: killed by signal {}", island.name, *status - 128)
-                     : fmt::format("\n  {}: {}", island.name, last);
-    }
+    const auto add = [&](const std::string& name, ChildProcess& process) {
+      if (!failed(process)) return;
+      const int status = *process.poll_exit();
+      message += status > 128 ? fmt::format("\n  {}: killed by signal {}", name, status - 128)
+                              : fmt::format("\n  {}: {}", name, last_lines(process.log(), 1));
+    };
+    add("coordinator", *coordinator_);
+    for (const Island& island : islands_) add(island.name, *island.process);
     throw InputError(
         fmt::format("the run ended early:{}\nresume it from the last checkpoint that all "
                     "islands have: atoll train --islands {} --run {}",

@@ -34,7 +34,7 @@ struct Summary {
   std::string digest;          // SHA-256 of the global parameters.
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  double stall_share = 0;  // Of the training time.
+  double stall_share = 0;          // Of the training time.
   double checkpoint_stall_ms = 0;  // The longest that one checkpoint held training up.
   int64_t num_parameters = 0;
   bool stopped = false;  // Ended early on request; resume by the same command.

@@ -75,7 +75,7 @@ class TrainingRun {
   double loss_ = 0;
   double grad_norm_ = 0;
   double train_seconds_ = 0;
-  double checkpoint_stall_ = 0;      // Of the checkpoint begun last, seconds.
+  double checkpoint_stall_ = 0;  // Of the checkpoint begun last, seconds.
   double checkpoint_stall_max_ = 0;
   double validation_begin_ = -1;  // Validation loss before the first step; < 0: not measured.
   double validation_island_ = 0;
