@@ -147,6 +147,7 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
   }
   config.data.path = prepare_store(config.data, folder.path(), {}, clock).string();
   Materials materials = gather(config, options.init);
+  folder.require_same(config);
   folder.save(config);
 
   std::map<int64_t, std::string> checkpoints;

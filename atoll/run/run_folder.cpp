@@ -40,18 +40,21 @@ RunFolder::~RunFolder() { ::close(lock_); }
 bool RunFolder::was_started() const { return fs::exists(path_ / "config.toml"); }
 
 RunConfig RunFolder::configure(const fs::path& file, const std::vector<std::string>& overrides) {
-  RunConfig wanted = load_config(file, overrides);
-  if (!was_started()) return wanted;
-
-  const fs::path saved_file = path_ / "config.toml";
-  RunConfig saved = load_config(saved_file, {});
-  // What was not asked for stays as saved; what was must agree, unless it is this machine's own.
-  RunConfig asked = load_config(saved_file, {});
+  if (!was_started()) return load_config(file, overrides);
+  // What is not asked for stays as it was saved.
+  RunConfig asked = load_config(path_ / "config.toml", {});
   SettingList list = asked.settings();
   if (!file.empty()) list.apply_toml(read_file(file), file.string());
   for (const std::string& assignment : overrides) list.apply_override(assignment);
+  require_same(asked);
+  return asked;
+}
+
+void RunFolder::require_same(RunConfig& config) const {
+  if (!was_started()) return;
+  RunConfig saved = load_config(path_ / "config.toml", {});
   const auto before = saved.settings().shared();
-  for (const auto& [name, value] : list.shared()) {
+  for (const auto& [name, value] : config.settings().shared()) {
     if (before.at(name) != value) {
       throw UsageError(
           fmt::format("the run in '{}' was started with {} = {}, now {} is asked for; "
@@ -59,7 +62,6 @@ RunConfig RunFolder::configure(const fs::path& file, const std::vector<std::stri
                       path_.string(), name, before.at(name), value));
     }
   }
-  return asked;
 }
 
 void RunFolder::save(RunConfig& config) const {

@@ -22,6 +22,9 @@ class RunFolder {
   /// (then `overrides` and `file` may only repeat them, local settings apart), else `file` and the
   /// overrides. Throws UsageError naming the setting that differs.
   RunConfig configure(const std::filesystem::path& file, const std::vector<std::string>& overrides);
+  /// Throws UsageError when the run was started with other settings (local ones apart), naming the
+  /// first that differs.
+  void require_same(RunConfig& config) const;
   /// Writes config.toml: all settings, with their help.
   void save(RunConfig& config) const;
   bool was_started() const;

@@ -10,6 +10,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
+#include "atoll/model/hf_config.h"
 
 namespace atl::run {
 namespace {
