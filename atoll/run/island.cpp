@@ -128,7 +128,7 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
            std::chrono::milliseconds(static_cast<int64_t>(asked.swarm.join_patience * 1000))},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport(
-            {.link_rate_bits_per_s = options.link_rate_bits_per_s, .insecure = options.insecure},
+            {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
             clock, std::move(sink));
       },
       clock);
