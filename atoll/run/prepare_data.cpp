@@ -1,4 +1,61 @@
 #include "atoll/run/prepare_data.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "atoll/base/file.h"
+#include "atoll/base/progress.h"
+#include "atoll/data/corpus.h"
+#include "atoll/data/pack.h"
+#include "atoll/data/token_store.h"
+#include "atoll/data/tokenizer.h"
+#include "atoll/data/tokenizer_trainer.h"
+
 namespace atl::run {
-std::filesystem::path prepare_store(const DataOptions& options, const std::filesystem::path&, const std::filesystem::path&, const Clock&) { return options.path; }
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_store(const fs::path& path) { return fs::exists(path / "store.json"); }
+
+data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, const fs::path& file,
+                               const Clock& clock) {
+  data::WordCounts words;
+  {
+    ProgressBar bar("counting words", static_cast<double>(corpus.total_bytes()), clock);
+    corpus.for_each([&](const data::CorpusDocument& document) {
+      words.add(document.text);
+      bar.update(static_cast<double>(corpus.bytes_done()));
+    });
+  }
+  ProgressBar bar("training the tokenizer", static_cast<double>(vocab_size), clock);
+  write_file_atomically(
+      file, data::train_tokenizer(words, {.vocab_size = vocab_size}, [&](int64_t num_ids) {
+        bar.update(static_cast<double>(num_ids));
+      }));
+  return data::Tokenizer::load(file);
 }
+
+}  // namespace
+
+fs::path prepare_store(const DataOptions& options, const fs::path& folder,
+                       const fs::path& tokenizer_file, const Clock& clock) {
+  if (!options.path.empty() && is_store(options.path)) return options.path;
+  const fs::path store = folder / "data";
+  if (is_store(store)) return store;
+
+  data::CorpusOptions corpus_options;
+  if (!options.path.empty()) corpus_options.inputs = {options.path};
+  const data::Corpus corpus(corpus_options);
+  const data::Tokenizer tokenizer =
+      tokenizer_file.empty()
+          ? make_tokenizer(corpus, options.vocab_size, folder / "tokenizer.json", clock)
+          : data::Tokenizer::load(tokenizer_file);
+  ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
+  data::pack(corpus, tokenizer, store, {.validation_share = options.validation_share},
+             [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); });
+  return store;
+}
+
+}  // namespace atl::run
