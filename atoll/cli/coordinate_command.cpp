@@ -90,6 +90,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
   }
   run::RunConfig config = run::load_config(arguments.config_file, overrides);
+  run::check(config);
   const auto shared = config.settings().shared();
   if (arguments.insecure) {
     fmt::print(stderr,

@@ -6,6 +6,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/cli/bench_command.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/eval_command.h"
 #include "atoll/cli/generate_command.h"
@@ -50,5 +51,6 @@ int main(int argc, char** argv) {
   atl::cli::add_join_command(app);
   atl::cli::add_eval_command(app);
   atl::cli::add_generate_command(app);
+  atl::cli::add_bench_command(app);
   return atl::cli::run_app(app, argc, argv);
 }
