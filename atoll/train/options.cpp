@@ -18,7 +18,8 @@ void TrainOptions::visit(SettingList& list) {
   list.add("optimizer", optimizer, "inner optimiser", {"adamw", "sgd"});
   list.add("lr", lr, "peak inner learning rate", {.min = 0, .max = 1e3});
   list.add("min_lr_ratio", min_lr_ratio, "the cosine ends at lr times this", {.min = 0, .max = 1});
-  list.add("warmup_steps", warmup_steps, "linear warm-up", {.min = 0});
+  list.add("warmup_steps", warmup_steps, "linear warm-up; -1 = a twentieth of the steps",
+           {.min = -1});
   list.add("schedule", schedule, "after the warm-up", {"cosine", "constant"});
   list.add("beta1", beta1, "AdamW: decay of the mean; SGD ignores it", {.min = 0, .max = 0.99999});
   list.add("beta2", beta2, "AdamW: decay of the mean square", {.min = 0, .max = 0.9999999});
@@ -45,9 +46,14 @@ void TrainOptions::visit(SettingList& list) {
   list.local();
 }
 
+int64_t warmup_steps(const TrainOptions& options) {
+  return options.warmup_steps >= 0 ? options.warmup_steps : options.steps / 20;
+}
+
 double learning_rate(const TrainOptions& options, int64_t step) {
-  if (step < options.warmup_steps) {
-    return options.lr * static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
+  const int64_t warmup = warmup_steps(options);
+  if (step < warmup) {
+    return options.lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   }
   if (options.schedule == "constant") return options.lr;
   const int64_t decay_steps = std::max<int64_t>(1, options.steps - options.warmup_steps);

@@ -17,7 +17,7 @@ struct TrainOptions {
   std::string optimizer = "adamw";
   double lr = 1e-3;
   double min_lr_ratio = 0.1;
-  int64_t warmup_steps = 50;
+  int64_t warmup_steps = -1;  // -1: a twentieth of the steps.
   std::string schedule = "cosine";
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -38,6 +38,9 @@ struct TrainOptions {
 
   void visit(SettingList& list);
 };
+
+/// train.warmup_steps, or what it stands for when it is -1.
+int64_t warmup_steps(const TrainOptions& options);
 
 /// The learning rate of optimiser step `step` (0-based): linear from lr/warmup_steps to lr during
 /// the warm-up, then the schedule down to lr * min_lr_ratio at the last step.
