@@ -5,9 +5,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "atoll/base/error.h"
+#include "atoll/base/random.h"
+#include "atoll/data/pack.h"
+#include "atoll/data/tokenizer_trainer.h"
 #include "atoll/model/composite.h"
 #include "atoll/train/evaluate.h"
 
@@ -232,6 +237,43 @@ TEST(EvaluateTest, ScoresEqualLogSoftmaxAlsoAcrossWindows) {
       at::log_softmax(Reference(model).logits(text.narrow(1, 10, 20))[0].detach(), 1);
   EXPECT_NEAR(windowed[25]->log_probability, window[14][ids[25]].item<double>(), 1e-5);
   EXPECT_NE(windowed[25]->log_probability, scores[25]->log_probability);
+}
+
+TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("atoll-evaluate-" + random_name());
+  fs::create_directories(folder / "tree");
+  data::WordCounts words;
+  words.add("the cat sat on the mat, the cat sat on the hat");
+  const std::string json =
+      data::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {});
+  const auto tokenizer = data::Tokenizer::from_json(json, "test");
+  std::ofstream(folder / "tokenizer.json") << json;
+  for (int i = 10; i < 60; ++i) {
+    std::ofstream(folder / "tree" / (std::to_string(i) + ".txt")) << "the cat sat on " << i;
+  }
+  const data::Corpus corpus({.inputs = {(folder / "tree").string()}});
+  data::pack(corpus, tokenizer, folder / "store", {.validation_share = 0.5}, [](int64_t) {});
+  const auto store = data::TokenStore::open(folder / "store");
+  const data::Batches rows(store, data::Split::kValidation,
+                           {.sequence_length = 12, .batch_rows = 1});
+  ASSERT_GE(rows.num_rows(), 5);
+
+  ModelConfig config = small_config();
+  config.vocab_size = tokenizer.vocab_size();
+  Llama model(config, at::kCPU, Purpose::kInference);
+  randomise(model);
+  double total = 0;
+  for (int64_t row = 0; row < 5; ++row) {
+    std::vector<int64_t> ids(12);
+    store.read(data::Split::kValidation, row * 12, ids);
+    for (const auto& score : score_tokens(model, ids, 12, 6, {})) {
+      total -= score ? score->log_probability : 0;
+    }
+  }
+  // Batches of 2, 2 and 1 rows.
+  EXPECT_NEAR(mean_loss(model, rows, 12, 5, 2), total / (5 * 11), 1e-5);
+  fs::remove_all(folder);
 }
 
 }  // namespace
