@@ -66,7 +66,8 @@ def compare(name, folder, model, tokenizer):
     model = model.float().eval()
     text_file, out_file = folder / "text.txt", folder / "per_token.jsonl"
     text_file.write_text(text)
-    summary = json.loads(run("eval", folder, "--text", text_file, "--per-token", out_file, "--json"))
+    summary = json.loads(run("eval", folder, "--text", text_file, "--per-token", out_file, "--threads", 1,
+                             "--json"))
     lines = [json.loads(line) for line in out_file.read_text().splitlines()]
     ids = [line["id"] for line in lines]
     assert ids == tokenizer.encode(text).ids, f"{name}: other ids than tokenizers"
@@ -93,7 +94,8 @@ def compare(name, folder, model, tokenizer):
 def compare_greedy(name, folder, model, tokenizer):
     """`atoll generate --greedy` against generate(): equal until two logits tie."""
     prompt = text[:60]
-    out = json.loads(run("generate", folder, "--prompt", prompt, "--max-tokens", 40, "--greedy", "--json"))
+    out = json.loads(run("generate", folder, "--prompt", prompt, "--max-tokens", 40, "--greedy", "--threads", 1,
+                         "--json"))
     ids = tokenizer.encode(prompt).ids
     for position, chosen in enumerate(out["ids"]):
         with torch.no_grad():
@@ -114,7 +116,7 @@ def check_own_checkpoint(name, folder, options):
     for number in range(40):
         (source / f"{number}.txt").write_text(f"{number}\n" + text)
     run("train", "--run", folder / "run", "--data", source, "--train.steps=3", "--train.batch_rows=2",
-        "--train.warmup_steps=0", "--train.lr=0.02", "--train.sequence_length=64", "--model.max_positions=1024",
+        "--train.threads=1", "--train.warmup_steps=0", "--train.lr=0.02", "--train.sequence_length=64", "--model.max_positions=1024",
         "--model.hidden_size=32", "--model.intermediate_size=48", "--model.num_layers=2", *options, "--json")
     checkpoint = sorted((folder / "run" / "checkpoints").iterdir())[-1]
     model, info = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, output_loading_info=True)
@@ -128,6 +130,7 @@ def check_own_checkpoint(name, folder, options):
 
 def main():
     torch.manual_seed(1)
+    torch.set_num_threads(1)  # Models this small only make threads wait for each other.
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(temporary)
         for number, (name, model, how) in enumerate(foreign_models()):
