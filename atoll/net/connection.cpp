@@ -16,14 +16,15 @@ int64_t wire_bytes(size_t data_bytes) {
 }
 }  // namespace
 
-Connection::Connection(ConnectionId id, Plane plane, std::string remote, ConnectionContext& context)
-    : id_(id), plane_(plane), remote_(std::move(remote)), context_(context) {}
+Connection::Connection(ConnectionId id, Plane plane, std::string remote,
+                       std::shared_ptr<ConnectionContext> context)
+    : id_(id), plane_(plane), remote_(std::move(remote)), context_(std::move(context)) {}
 
 Sent Connection::send(Bytes frame) {
   ATOLL_CHECK(frame.size() <= kMaxFrameBytes, "the frame is too long");
   const std::lock_guard lock(mutex_);
   if (state_ == State::kOver || is_closing_) return Sent::kClosed;
-  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > context_.queue_bytes) {
+  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > context_->queue_bytes) {
     is_refused_ = true;
     return Sent::kFull;
   }
@@ -44,6 +45,11 @@ void Connection::end(const std::string& reason) {
   if (!stop()) return;
   emit_lost(reason);
   end_call();
+}
+
+void Connection::silence() {
+  const std::lock_guard lock(emit_mutex_);
+  lost_emitted_ = true;
 }
 
 bool Connection::is_opening() {
@@ -94,7 +100,7 @@ void Connection::emit(Event event) {
   const std::lock_guard lock(emit_mutex_);
   if (lost_emitted_) return;
   lost_emitted_ = std::holds_alternative<Lost>(event);
-  if (!context_.muted) context_.sink(std::move(event));
+  if (!context_->muted) context_->sink(std::move(event));
 }
 
 Connection::Piece Connection::next_piece() const {
@@ -110,18 +116,18 @@ Connection::Piece Connection::next_piece() const {
 void Connection::pump() {
   if (state_ != State::kOpen || is_writing_ || is_waiting_ || goodbye_sent_) return;
   if (queue_.empty() && !is_closing_) return;
-  if (!context_.pacer.is_limited()) {
+  if (!context_->pacer.is_limited()) {
     write_next_piece();
     return;
   }
   is_waiting_ = true;
   const size_t rest = queue_.empty() ? 0 : queue_.front().size() - position_;
-  context_.pacer.request_turn(plane_, wire_bytes(std::min(rest, kPieceBytes)),
-                              [self = shared_from_this()] {
-                                const std::lock_guard lock(self->mutex_);
-                                self->is_waiting_ = false;
-                                if (self->state_ == State::kOpen) self->write_next_piece();
-                              });
+  context_->pacer.request_turn(plane_, wire_bytes(std::min(rest, kPieceBytes)),
+                               [self = shared_from_this()] {
+                                 const std::lock_guard lock(self->mutex_);
+                                 self->is_waiting_ = false;
+                                 if (self->state_ == State::kOpen) self->write_next_piece();
+                               });
 }
 
 void Connection::write_next_piece() {
@@ -129,7 +135,7 @@ void Connection::write_next_piece() {
   goodbye_sent_ = piece.goodbye;
   is_writing_ = true;
   written_bytes_ = piece.data.size();
-  context_.bytes_sent += wire_bytes(piece.data.size());
+  context_->bytes_sent += wire_bytes(piece.data.size());
   write(piece);
 }
 
@@ -145,7 +151,7 @@ void Connection::on_written(bool is_written) {
       queue_.pop_front();
       position_ = 0;
     }
-    if (is_refused_ && !is_closing_ && queued_bytes_ <= context_.queue_bytes / 2) {
+    if (is_refused_ && !is_closing_ && queued_bytes_ <= context_->queue_bytes / 2) {
       is_refused_ = false;
       is_writable = true;
     }
@@ -155,7 +161,7 @@ void Connection::on_written(bool is_written) {
 }
 
 void Connection::on_piece(const Piece& piece) {
-  context_.bytes_received += wire_bytes(piece.data.size());
+  context_->bytes_received += wire_bytes(piece.data.size());
   if (piece.goodbye) {
     end(reason_unless_closing("closed by the other side"));
     return;

@@ -17,7 +17,8 @@
 
 namespace atl::net {
 
-/// What all connections of a transport share.
+/// What all connections of a transport share. It may outlive the transport: a call to a peer that
+/// no longer reads ends when gRPC's keepalive does.
 struct ConnectionContext {
   ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue)
       : sink(std::move(transport_sink)), queue_bytes(queue), pacer(rate, clock) {}
@@ -42,7 +43,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool goodbye = false;
   };
 
-  Connection(ConnectionId id, Plane plane, std::string remote, ConnectionContext& context);
+  Connection(ConnectionId id, Plane plane, std::string remote,
+             std::shared_ptr<ConnectionContext> context);
   virtual ~Connection() = default;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -55,7 +57,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
   /// Ends it now, because of `reason`.
   void end(const std::string& reason);
+  /// No events from here on; waits for one that is being delivered.
+  void silence();
   bool is_opening();
+  bool is_over();
 
  protected:
   /// From here on pieces may be written.
@@ -68,10 +73,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void emit_lost(const std::string& reason);
   /// "closed by this side" if that is why the call ended, else `reason`.
   std::string reason_unless_closing(const std::string& reason);
-  Pacer& pacer() { return context_.pacer; }
   bool is_writing();
   bool is_closing();
-  bool is_over();
 
  private:
   enum class State : uint8_t { kOpening, kOpen, kOver };
@@ -91,7 +94,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const ConnectionId id_;
   const Plane plane_;
   const std::string remote_;
-  ConnectionContext& context_;
+  const std::shared_ptr<ConnectionContext> context_;
 
   std::mutex mutex_;
   State state_ = State::kOpening;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <utility>
 
 namespace atl::net {
@@ -66,8 +66,9 @@ std::shared_ptr<grpc::Channel> make_channel(const Address& address,
 class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segment, Segment> {
  public:
   OutboundConnection(Plane plane, const Address& address, const TransportOptions& options,
-                     ConnectionContext& context, std::shared_ptr<ConnectionTable> table)
-      : Connection(table->next_id(), plane, address.text(), context),
+                     std::shared_ptr<ConnectionContext> context,
+                     std::shared_ptr<ConnectionTable> table)
+      : Connection(table->next_id(), plane, address.text(), std::move(context)),
         table_(std::move(table)),
         channel_(make_channel(address, options)),
         stub_(wire::Link::NewStub(channel_)) {
@@ -109,8 +110,8 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
 
   void OnDone(const grpc::Status& status) override {
     emit_lost(reason_unless_closing(describe(status)));
-    const auto table = table_;  // It must outlive this object, which ends soon.
-    table->retire(std::move(self_), pacer());
+    const auto table = table_;  // This object may be gone before retire() returns.
+    table->retire(std::move(self_));
   }
 
   void write(const Piece& piece) override {
@@ -120,7 +121,8 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
 
   void end_call() override {
     call_.TryCancel();
-    RemoveHold();
+    table_->note_end();
+    RemoveHold();  // From here on this object may go.
   }
 
   std::string describe(const grpc::Status& status) const {
@@ -148,10 +150,11 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
 class InboundConnection final : public Connection,
                                 public grpc::ServerBidiReactor<Segment, Segment> {
  public:
-  InboundConnection(Plane plane, grpc::CallbackServerContext& call, ConnectionContext& context,
+  InboundConnection(Plane plane, grpc::CallbackServerContext& call,
+                    std::shared_ptr<ConnectionContext> context,
                     std::shared_ptr<ConnectionTable> table,
                     std::shared_ptr<std::atomic<int>> num_inbound)
-      : Connection(table->next_id(), plane, readable_peer(call.peer()), context),
+      : Connection(table->next_id(), plane, readable_peer(call.peer()), std::move(context)),
         call_(call),
         table_(std::move(table)),
         num_inbound_(std::move(num_inbound)) {
@@ -184,8 +187,8 @@ class InboundConnection final : public Connection,
   }
 
   void OnDone() override {
-    const auto table = table_;  // It must outlive this object, which ends soon.
-    table->retire(std::move(self_), pacer());
+    const auto table = table_;  // This object may be gone before retire() returns.
+    table->retire(std::move(self_));
   }
 
   void write(const Piece& piece) override {
@@ -196,6 +199,7 @@ class InboundConnection final : public Connection,
   void end_call() override {
     // A peer that no longer reads must not hold up the write, and so the end. Without the lock
     // another thread could finish here, and gRPC take away `call_`, before the cancel.
+    table_->note_end();
     const std::lock_guard lock(finish_mutex_);
     if (is_finished_) return;
     if (is_writing()) {
@@ -240,11 +244,21 @@ void ConnectionTable::seal() {
   is_sealed_ = true;
 }
 
-void ConnectionTable::retire(std::shared_ptr<Connection> connection, Pacer& pacer) {
-  const std::lock_guard lock(mutex_);  // Until it is released, the pacer cannot go away.
-  connections_.erase(connection->id());
-  pacer.call_after({}, [retired = std::move(connection)] {});
-  emptied_.notify_all();
+void ConnectionTable::retire(std::shared_ptr<Connection> connection) {
+  // One thread for the process, never stopped: so gRPC itself does with its own.
+  static Pacer* const undertaker = new Pacer(0, *new SystemClock);
+  {
+    const std::lock_guard lock(mutex_);
+    connections_.erase(connection->id());
+    ++num_retiring_;
+  }
+  undertaker->call_after({},
+                         [table = shared_from_this(), retired = std::move(connection)]() mutable {
+                           retired.reset();
+                           const std::lock_guard lock(table->mutex_);
+                           --table->num_retiring_;
+                           table->changed_.notify_all();
+                         });
 }
 
 std::shared_ptr<Connection> ConnectionTable::find(ConnectionId id) const {
@@ -260,14 +274,23 @@ std::vector<std::shared_ptr<Connection>> ConnectionTable::all() const {
   return connections;
 }
 
-void ConnectionTable::wait_until_empty() {
+void ConnectionTable::note_end() {
+  const std::lock_guard lock(mutex_);  // Else the notice could slip in before the wait.
+  changed_.notify_all();
+}
+
+void ConnectionTable::wait_for_ends(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  emptied_.wait(lock, [&] { return connections_.empty(); });
+  changed_.wait(lock, [&] {
+    return std::ranges::all_of(connections_,
+                               [](const auto& entry) { return entry.second->is_over(); });
+  });
+  changed_.wait_for(lock, patience, [&] { return connections_.empty() && num_retiring_ == 0; });
 }
 
 std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
                                            const TransportOptions& options,
-                                           ConnectionContext& context,
+                                           std::shared_ptr<ConnectionContext> context,
                                            std::shared_ptr<ConnectionTable> table) {
   auto connection = std::make_shared<OutboundConnection>(plane, address, options, context, table);
   table->add(connection);
@@ -275,11 +298,11 @@ std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
   return connection;
 }
 
-LinkService::LinkService(int max_inbound, ConnectionContext& context,
+LinkService::LinkService(int max_inbound, std::shared_ptr<ConnectionContext> context,
                          std::shared_ptr<ConnectionTable> table)
     : max_inbound_(max_inbound),
       num_inbound_(std::make_shared<std::atomic<int>>(0)),
-      context_(context),
+      context_(std::move(context)),
       table_(std::move(table)) {}
 
 grpc::ServerBidiReactor<Segment, Segment>* LinkService::Connect(grpc::CallbackServerContext* call) {

@@ -20,45 +20,51 @@ constexpr const char* kPlaneKey = "atoll-plane";
 constexpr const char* kProtocolVersion = "1";
 
 /// The live connections. Thread-safe.
-class ConnectionTable {
+class ConnectionTable : public std::enable_shared_from_this<ConnectionTable> {
  public:
   ConnectionId next_id();
   /// False once sealed.
   bool add(const std::shared_ptr<Connection>& connection);
+  /// Takes out a connection whose call is over, and destroys it on a thread for that: not on one of
+  /// gRPC's, for with the last channel go those threads, and none can wait for its own end.
+  void retire(std::shared_ptr<Connection> connection);
+  std::shared_ptr<Connection> find(ConnectionId id) const;
+
   /// Nothing is added from here on.
   void seal();
-  /// Takes a connection out whose call is over. gRPC's threads must not destroy it: with the last
-  /// channel go those threads, and one cannot wait for its own end. The pacer's thread does it.
-  void retire(std::shared_ptr<Connection> connection, Pacer& pacer);
-  std::shared_ptr<Connection> find(ConnectionId id) const;
   std::vector<std::shared_ptr<Connection>> all() const;
-  void wait_until_empty();
+  /// A connection has ended (its call may not be over yet).
+  void note_end();
+  /// Waits until all connections have ended, then at most `patience` until all are destroyed.
+  void wait_for_ends(std::chrono::milliseconds patience);
 
  private:
   mutable std::mutex mutex_;
-  std::condition_variable emptied_;
+  std::condition_variable changed_;
   ConnectionId last_id_ = 0;
   bool is_sealed_ = false;
+  int num_retiring_ = 0;
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
 };
 
-/// Starts to connect. `context` must outlive the table's entries.
+/// Starts to connect.
 std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
                                            const TransportOptions& options,
-                                           ConnectionContext& context,
+                                           std::shared_ptr<ConnectionContext> context,
                                            std::shared_ptr<ConnectionTable> table);
 
 /// What a listening transport offers.
 class LinkService final : public wire::Link::CallbackService {
  public:
-  LinkService(int max_inbound, ConnectionContext& context, std::shared_ptr<ConnectionTable> table);
+  LinkService(int max_inbound, std::shared_ptr<ConnectionContext> context,
+              std::shared_ptr<ConnectionTable> table);
   grpc::ServerBidiReactor<wire::Segment, wire::Segment>* Connect(
       grpc::CallbackServerContext* call) override;
 
  private:
   const int max_inbound_;
   std::shared_ptr<std::atomic<int>> num_inbound_;
-  ConnectionContext& context_;
+  const std::shared_ptr<ConnectionContext> context_;
   std::shared_ptr<ConnectionTable> table_;
 };
 

@@ -18,6 +18,10 @@
 namespace atl::net {
 namespace {
 
+/// For what gRPC does after a connection has ended. A write to a peer that no longer reads stays in
+/// gRPC until its keepalive gives up; nobody waits for that.
+constexpr std::chrono::milliseconds kEndPatience{250};
+
 /// gRPC starts once and stays: shutting it down from one of its own threads is not safe. It logs to
 /// stderr what we report as events; GRPC_VERBOSITY brings that back.
 void start_grpc_once() {
@@ -54,16 +58,20 @@ class GrpcTransport final : public Transport {
  public:
   GrpcTransport(TransportOptions options, const Clock& clock, Sink sink)
       : options_(options),
-        context_(std::move(sink), options.link_rate_bits_per_s, clock, options.queue_bytes) {}
+        context_(std::make_shared<ConnectionContext>(std::move(sink), options.link_rate_bits_per_s,
+                                                     clock, options.queue_bytes)) {}
 
   ~GrpcTransport() override {
-    context_.muted = true;
+    context_->muted = true;
     table_->seal();
     for (const auto& connection : table_->all()) close_in_time(connection);
-    table_->wait_until_empty();
+    table_->wait_for_ends(kEndPatience);
     for (const Listener& listener : listeners_) {
       listener.server->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));
     }
+    listeners_.clear();
+    context_->pacer.stop();
+    for (const auto& abandoned : table_->all()) abandoned->silence();
   }
 
   Result<std::string> listen(const std::string& text) override;
@@ -78,7 +86,7 @@ class GrpcTransport final : public Transport {
     if (const auto found = table_->find(connection)) close_in_time(found);
   }
 
-  Traffic traffic() const override { return {context_.bytes_sent, context_.bytes_received}; }
+  Traffic traffic() const override { return {context_->bytes_sent, context_->bytes_received}; }
 
  private:
   struct Listener {
@@ -88,7 +96,7 @@ class GrpcTransport final : public Transport {
 
   void close_in_time(const std::shared_ptr<Connection>& connection) {
     connection->close();
-    context_.pacer.call_after(options_.close_timeout, [weak = std::weak_ptr(connection)] {
+    context_->pacer.call_after(options_.close_timeout, [weak = std::weak_ptr(connection)] {
       if (const auto still = weak.lock()) {
         still->end("closed by this side before everything was sent");
       }
@@ -96,7 +104,7 @@ class GrpcTransport final : public Transport {
   }
 
   const TransportOptions options_;
-  ConnectionContext context_;
+  const std::shared_ptr<ConnectionContext> context_;
   std::shared_ptr<ConnectionTable> table_ = std::make_shared<ConnectionTable>();
   std::mutex listeners_mutex_;
   std::vector<Listener> listeners_;
@@ -132,13 +140,13 @@ ConnectionId GrpcTransport::connect(const std::string& text, Plane plane) {
   const auto address = check_address(text, options_.insecure);
   if (!address) {
     const ConnectionId id = table_->next_id();
-    context_.pacer.call_after({}, [this, id, reason = address.error().message] {
-      if (!context_.muted) context_.sink(Lost{id, reason});
+    context_->pacer.call_after({}, [this, id, reason = address.error().message] {
+      if (!context_->muted) context_->sink(Lost{id, reason});
     });
     return id;
   }
   const auto connection = start_outbound(*address, plane, options_, context_, table_);
-  context_.pacer.call_after(options_.connect_timeout, [weak = std::weak_ptr(connection)] {
+  context_->pacer.call_after(options_.connect_timeout, [weak = std::weak_ptr(connection)] {
     const auto still = weak.lock();
     if (still && still->is_opening()) {
       still->end(fmt::format("cannot connect to {}: no answer", still->remote()));

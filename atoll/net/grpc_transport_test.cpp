@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -148,6 +150,40 @@ TEST(GrpcTransportTest, ControlAndBulkAreDifferentTcpConnections) {
   EXPECT_EQ(num_established, 3);
 }
 
+/// What the kernel has sent on this process's socket to that port, without TCP and IP headers.
+int64_t kernel_bytes_sent(uint16_t port) {
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    const uint16_t peer_port = peer.ss_family == AF_INET
+                                   ? reinterpret_cast<sockaddr_in*>(&peer)->sin_port
+                                   : reinterpret_cast<sockaddr_in6*>(&peer)->sin6_port;
+    tcp_info info{};
+    size = sizeof(info);
+    if (ntohs(peer_port) == port && ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
+      return static_cast<int64_t>(info.tcpi_bytes_acked);
+    }
+  }
+  return -1;
+}
+
+TEST(GrpcTransportTest, TrafficIsWhatTheKernelSent) {
+  Peer server;
+  Peer client;
+  const std::string address = server.listen();
+  const ConnectionId out = client.transport->connect(address, Plane::kBulk);
+  const ConnectionId in = server.recorder.wait_opened(true);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(send_all(client, out, frame_of(256 << 10)));
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(send_all(client, out, frame_of(100)));
+  ASSERT_EQ(server.recorder.wait_frames(in, 1040).size(), 1040U);
+  std::this_thread::sleep_for(milliseconds(50));  // The last acknowledgement.
+  const auto sent = static_cast<double>(kernel_bytes_sent(parse_address(address)->port));
+  ASSERT_GT(sent, 0);
+  const auto counted = static_cast<double>(client.transport->traffic().bytes_sent);
+  EXPECT_NEAR(counted / sent, 1.0, 0.01) << counted << " counted, " << sent << " sent";
+}
+
 TEST(GrpcTransportTest, PortInUseIsAnError) {
   Peer first;
   Peer second;
@@ -259,41 +295,73 @@ TEST(GrpcTransportTest, PacingHoldsTheRateAndControlGoesFirst) {
   EXPECT_LT(bulk_seconds, 3.0);
 }
 
+/// Another process with a listening transport.
+struct ChildProcess {
+  ChildProcess() {
+    int pipe_ends[2];
+    EXPECT_EQ(::pipe(pipe_ends), 0);
+    pid = ::fork();  // This process has used gRPC: the child must exec.
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::dup2(pipe_ends[1], 1);
+      ::execl("/proc/self/exe", "net_grpc_transport_test", "--gtest_also_run_disabled_tests",
+              "--gtest_filter=GrpcChild.DISABLED_Listens", static_cast<char*>(nullptr));
+      ::_exit(1);
+    }
+    ::close(pipe_ends[1]);
+    std::string output;
+    char letter = 0;
+    while (letter != '!' && ::read(pipe_ends[0], &letter, 1) == 1) output += letter;
+    ::close(pipe_ends[0]);
+    const size_t begin = output.find("address=") + 8;
+    address = output.substr(begin, output.size() - begin - 1);
+  }
+  ~ChildProcess() {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  pid_t pid = 0;
+  std::string address;
+};
+
 TEST(GrpcTransportTest, KilledProcessIsLostWithinMilliseconds) {
-  int pipe_ends[2];
-  ASSERT_EQ(::pipe(pipe_ends), 0);
-  const pid_t child = ::fork();  // This process has used gRPC: the child must exec.
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::dup2(pipe_ends[1], 1);
-    ::execl("/proc/self/exe", "net_grpc_transport_test", "--gtest_also_run_disabled_tests",
-            "--gtest_filter=GrpcChild.DISABLED_Listens", static_cast<char*>(nullptr));
-    ::_exit(1);
-  }
-  ::close(pipe_ends[1]);
-  std::string output;
-  while (output.find("address=") == std::string::npos || output.find('!') == std::string::npos) {
-    char buffer[256];
-    const ssize_t got = ::read(pipe_ends[0], buffer, sizeof(buffer));
-    if (got <= 0) break;
-    output.append(buffer, static_cast<size_t>(got));
-  }
-  ::close(pipe_ends[0]);
-  const size_t begin_address = output.find("address=") + 8;
-  const std::string address = output.substr(begin_address, output.find('!') - begin_address);
+  const ChildProcess child;
   Peer client;
-  const ConnectionId connection = client.transport->connect(address, Plane::kBulk);
+  const ConnectionId connection = client.transport->connect(child.address, Plane::kBulk);
   ASSERT_EQ(client.recorder.wait_opened(false), connection);
   const SystemClock clock;
   const Time begin = clock.now();
-  ::kill(child, SIGKILL);
-  EXPECT_THAT(client.recorder.wait_lost(connection), HasSubstr(address + " lost"));
+  ::kill(child.pid, SIGKILL);
+  EXPECT_THAT(client.recorder.wait_lost(connection), HasSubstr(child.address + " lost"));
   EXPECT_LT(seconds(clock.now() - begin), 1.0);
-  ::waitpid(child, nullptr, 0);
 }
 
-/// The other process of the test above.
+TEST(GrpcTransportTest, StoppedProcessIsLostByKeepaliveWhileSending) {
+  const ChildProcess child;
+  Peer client({.keepalive = milliseconds(500)});
+  const ConnectionId connection = client.transport->connect(child.address, Plane::kBulk);
+  ASSERT_EQ(client.recorder.wait_opened(false), connection);
+  ::kill(child.pid, SIGSTOP);
+  static_cast<void>(client.transport->send(connection, frame_of(kMaxFrameBytes)));
+  EXPECT_THAT(client.recorder.wait_lost(connection), HasSubstr(child.address + " lost"));
+}
+
+TEST(GrpcTransportTest, AStoppedProcessDoesNotHoldUpTheEnd) {
+  const ChildProcess child;
+  const SystemClock clock;
+  Time begin;
+  {
+    Peer client({.close_timeout = milliseconds(300)});
+    const ConnectionId connection = client.transport->connect(child.address, Plane::kBulk);
+    ASSERT_EQ(client.recorder.wait_opened(false), connection);
+    ::kill(child.pid, SIGSTOP);
+    static_cast<void>(client.transport->send(connection, frame_of(kMaxFrameBytes)));
+    begin = clock.now();
+  }
+  EXPECT_LT(seconds(clock.now() - begin), 3.0);
+}
+
+/// What runs in it.
 TEST(GrpcChild, DISABLED_Listens) {
   Peer server;
   const std::string line = fmt::format("address={}!\n", server.listen());

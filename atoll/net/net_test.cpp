@@ -114,8 +114,8 @@ TEST(PacerTest, ControlGoesBeforeBulkThatWaitedLonger) {
 /// A connection whose pieces go nowhere.
 class FakeConnection final : public Connection {
  public:
-  explicit FakeConnection(ConnectionContext& context)
-      : Connection(7, Plane::kBulk, "there", context) {}
+  explicit FakeConnection(std::shared_ptr<ConnectionContext> context)
+      : Connection(7, Plane::kBulk, "there", std::move(context)) {}
   using Connection::on_opened;
   using Connection::on_piece;
   using Connection::on_written;
@@ -139,7 +139,8 @@ struct ConnectionTest : testing::Test {
 
   SystemClock clock;
   Recorder recorder;
-  ConnectionContext context{recorder.sink(), 0, clock, 200'000};
+  std::shared_ptr<ConnectionContext> context =
+      std::make_shared<ConnectionContext>(recorder.sink(), 0, clock, 200'000);
   std::shared_ptr<FakeConnection> connection = std::make_shared<FakeConnection>(context);
 };
 

@@ -19,17 +19,23 @@ Pacer::Pacer(double bits_per_second, const Clock& clock) : clock_(clock) {
   thread_ = std::jthread([this] { run(); });
 }
 
-Pacer::~Pacer() {
+void Pacer::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(mutex_);
+  control_.clear();
+  bulk_.clear();
+  timers_.clear();
 }
 
 void Pacer::request_turn(Plane plane, int64_t bytes, Action send) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) return;
     (plane == Plane::kControl ? control_ : bulk_).push_back({bytes, std::move(send)});
   }
   changed_.notify_all();
@@ -38,6 +44,7 @@ void Pacer::request_turn(Plane plane, int64_t bytes, Action send) {
 void Pacer::call_after(Duration delay, Action action) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) return;
     timers_.emplace(clock_.now() + delay, std::move(action));
   }
   changed_.notify_all();

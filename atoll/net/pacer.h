@@ -22,8 +22,9 @@ class Pacer {
 
   /// `bits_per_second` 0: unlimited; then nobody asks for turns. `clock` must outlive the pacer.
   Pacer(double bits_per_second, const Clock& clock);
-  /// Ends the thread; actions still waiting are dropped.
-  ~Pacer();
+  ~Pacer() { stop(); }
+  /// Ends the thread; actions that wait or come later are dropped. Not from an action.
+  void stop();
 
   bool is_limited() const { return bucket_.has_value(); }
   /// Runs `send` when `bytes` may go.
