@@ -263,10 +263,13 @@ TEST(GrpcTransportTest, Ipv6LoopbackWorks) {
 }
 
 TEST(GrpcTransportTest, FullQueueRefusesThenReportsWritable) {
-  Connected pair({.link_rate_bits_per_s = 80e6, .queue_bytes = 500'000});
-  ASSERT_EQ(pair.client.transport->send(pair.out, frame_of(400'000)), Sent::kAccepted);
-  ASSERT_EQ(pair.client.transport->send(pair.out, frame_of(400'000)), Sent::kFull);
-  ASSERT_TRUE(send_all(pair.client, pair.out, frame_of(400'000)));
+  // The first piece leaves at once, the second a quarter of a second later: until then there is no
+  // room for another frame.
+  Connected pair({.link_rate_bits_per_s = 2e6, .queue_bytes = 100'000});
+  const Bytes frame = frame_of(100'000);
+  ASSERT_EQ(pair.client.transport->send(pair.out, frame), Sent::kAccepted);
+  ASSERT_EQ(pair.client.transport->send(pair.out, frame), Sent::kFull);
+  ASSERT_TRUE(send_all(pair.client, pair.out, frame));
   EXPECT_GE(pair.client.recorder.count<Writable>(pair.out), 1U);
   EXPECT_EQ(pair.server.recorder.wait_frames(pair.in, 2).size(), 2U);
 }
