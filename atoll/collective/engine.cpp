@@ -138,7 +138,7 @@ void Engine::leave() {
 }
 
 void Engine::trouble(const std::string& reason, Time now) {
-  if (!over_) act(member_.trouble(reason, now), now);
+  if (!over_ && !member_.run().empty()) act(member_.trouble(reason, now), now);
 }
 
 void Engine::act(swarm::Member::Actions actions, Time now) {

@@ -112,6 +112,7 @@ class Session::Impl final : public EngineListener {
       }
       if (clock_.now() >= engine_->next_deadline()) engine_->tick(clock_.now());
     }
+    engine_->trouble("it ended before the run did; its own messages say why", clock_.now());
   }
 
   template <typename Change>

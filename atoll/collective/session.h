@@ -57,7 +57,7 @@ class Session final : public Averager {
   static Result<std::unique_ptr<Session>> connect(SessionOptions options,
                                                   const net::TransportFactory& make_transport,
                                                   const Clock& clock);
-  /// Leaves without a word if leave() was not called: the others see a lost island.
+  /// Without leave() before it, the run ends for the others too.
   ~Session() override;
 
   /// The run's settings, as the coordinator has them.

@@ -148,7 +148,7 @@ TEST_F(SessionTest, LostIslandFailsTheOthersWait) {
   EXPECT_FALSE(coordinator.result().has_value());
 }
 
-TEST_F(SessionTest, ClosedSessionIsALostIsland) {
+TEST_F(SessionTest, SessionThatEndsEarlyEndsTheRun) {
   Coordinating coordinator(network_, clock_, 2);
   std::jthread thread([&] {
     auto other = connect(coordinator.address(), "b").value();
@@ -156,7 +156,9 @@ TEST_F(SessionTest, ClosedSessionIsALostIsland) {
   });
   auto session = connect(coordinator.address(), "a").value();
   ASSERT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}).has_value());
-  EXPECT_FALSE(coordinator.result().has_value());
+  const auto result = coordinator.result();
+  ASSERT_FALSE(result.has_value());
+  EXPECT_THAT(result.error().message, HasSubstr("island 'b' cannot go on: it ended before"));
 }
 
 TEST_F(SessionTest, AbsentCoordinatorAndBadAddressAreReported) {
