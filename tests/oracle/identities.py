@@ -50,7 +50,9 @@ def equal_rows_store(atoll, store, folder):
         (folder / "rows.jsonl").write_text("\n".join(lines))
         packed = folder / f"store-{number}"
         subprocess.run([atoll, "data", "pack", str(folder / "rows.jsonl"), "--tokenizer", str(tokenizer), "--out",
-                        str(packed), "--validation-share", "0.5"], check=True, stderr=subprocess.DEVNULL)
+                        str(packed), "--validation-share", "0.5"], stderr=subprocess.DEVNULL)
+        if not (packed / "store.json").exists():  # Nothing to train on: refused.
+            continue
         info = json.loads((packed / "store.json").read_text())
         if info["train"]["documents"] == 200:
             return packed, info["train"]["tokens"] // 200

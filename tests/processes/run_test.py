@@ -115,7 +115,8 @@ class RunTest(unittest.TestCase):
         self.assertLess(last_step(resumed), 30)
         self.assertEqual(run(*train(resumed, **settings))[0], 0)
         self.assertEqual(tensors(straight, 30), tensors(resumed, 30))
-        steps = [json.loads(line)["step"] for line in open(resumed / "metrics.jsonl")]
+        lines = (resumed / "metrics.jsonl").read_text().splitlines()
+        steps = [json.loads(line)["step"] for line in lines]
         self.assertEqual(steps, sorted(set(steps)))
 
     def test_islands_stop_together_and_resume_bit_identically(self):
