@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
@@ -57,7 +56,9 @@ double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t s
   for (int64_t begin = 0; begin < num_rows; begin += batch_rows) {
     const int64_t size = std::min(batch_rows, num_rows - begin);
     std::vector<int64_t> numbers(static_cast<size_t>(size));
-    std::iota(numbers.begin(), numbers.end(), begin);
+    for (int64_t i = 0; i < size; ++i) {
+      numbers[static_cast<size_t>(i)] = (begin + i) * rows.num_rows() / num_rows;
+    }
     const auto options = at::TensorOptions().dtype(at::kLong);
     const at::Tensor inputs_BT = at::empty({size, sequence_length}, options);
     const at::Tensor targets_BT = at::empty({size, sequence_length}, options);

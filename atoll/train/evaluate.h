@@ -12,8 +12,8 @@
 
 namespace atl::train {
 
-/// The mean cross entropy in nats per predicted token over rows 0 ... num_rows-1 (at most all) of
-/// `rows`, `batch_rows` at a time.
+/// The mean cross entropy in nats per predicted token over `num_rows` rows (at most all), spread
+/// evenly over the split so that a few long documents do not stand for all, `batch_rows` at a time.
 double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t sequence_length,
                  int64_t num_rows, int64_t batch_rows);
 

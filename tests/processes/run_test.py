@@ -16,6 +16,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from small_store import make_store  # noqa: E402
+
 ATOLL = ""
 ROOT = None  # A folder for everything; removed at the end.
 STORE = ""
@@ -219,7 +222,7 @@ class RunTest(unittest.TestCase):
 
     def test_other_data_is_refused_by_name(self):
         other = self.folder / "other"
-        make_store(other, ["email"])
+        make_store(ATOLL, other, ["email"])
         _, address = self.coordinator(**{"train.steps": 4})
         first = self.join(address, "a")
         second = start("join", address, "--name", "b", "--run", self.folder / "b", "--data", other,
@@ -322,25 +325,12 @@ class RunTest(unittest.TestCase):
         self.assertEqual(tensors(first, 5)["model.safetensors"], tensors(second, 0)["model.safetensors"])
 
 
-def make_store(folder, packages):
-    """A small corpus of the standard library, packed."""
-    corpus = pathlib.Path(folder).with_suffix(".corpus")
-    for package in packages:
-        shutil.copytree(pathlib.Path(os.__file__).parent / package, corpus / package,
-                        ignore=shutil.ignore_patterns("__pycache__", "tests"))
-    tokenizer = pathlib.Path(folder).with_suffix(".tokenizer.json")
-    for words in (["tokenizer", "train", corpus, "--vocab-size", "384", "--out", tokenizer],
-                  ["data", "pack", corpus, "--tokenizer", tokenizer, "--out", folder, "--validation-share", "0.1"]):
-        code, out, err = run(*words)
-        assert code == 0, err
-
-
 if __name__ == "__main__":
     ATOLL = sys.argv.pop(1)
     ROOT = tempfile.mkdtemp(prefix="atoll-run-test-")
     try:
         STORE = os.path.join(ROOT, "store")
-        make_store(STORE, ["json", "logging", "asyncio"])
+        make_store(ATOLL, STORE, ["json", "logging", "asyncio"])
         unittest.main(verbosity=2)
     finally:
         shutil.rmtree(ROOT)
