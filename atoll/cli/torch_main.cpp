@@ -1,5 +1,6 @@
 // The subcommands of `atoll` that need LibTorch; started by `atoll`, not by people.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -44,6 +45,10 @@ void train_here(const atl::cli::TrainRequest& request) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Keep the memory of large temporary tensors: giving it back to the system at every step means
+  // clearing its pages again at the next (measured: 2.5 % of a training step).
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
   app.set_version_flag("--version", atl::cli::version_text());
   app.require_subcommand(1);
