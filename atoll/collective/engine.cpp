@@ -17,6 +17,8 @@ namespace {
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to join.
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr Duration kVisitorPatience = std::chrono::seconds(10);
+/// A member that dies is lost to the coordinator too, which can say so better: it gets this long.
+constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
 constexpr size_t kMaxVisitors = 1024;
 constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
 
@@ -56,6 +58,8 @@ void Engine::handle(net::Event event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (opened->connection == control_) {
       act(member_.connected(address_, now), now);
+    } else if (const auto rank = rank_of(opened->connection)) {
+      links_.at(*rank).opened = true;
     } else if (opened->inbound) {
       if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
         visitors_[opened->connection] = {.since = now};
@@ -94,6 +98,10 @@ void Engine::tick(Time now) {
   if (over_) return;
   if (now >= next_dial_) dial(now);
   check_stalls(now);
+  if (now >= links_due_) {
+    links_due_ = Time::max();
+    check_links(now);
+  }
   for (const auto& [connection, visitor] : visitors_) {
     const bool mute = !visitor.hello && now - visitor.since > kVisitorPatience;
     if (mute) transport_.close(connection);
@@ -101,13 +109,15 @@ void Engine::tick(Time now) {
 }
 
 Time Engine::next_deadline() const {
-  return over_ ? Time::max() : std::min(member_.next_deadline(), next_dial_);
+  return over_ ? Time::max() : std::min({member_.next_deadline(), next_dial_, links_due_});
 }
 
 void Engine::ready(ReadyReport report, std::shared_ptr<codec::Codec> codec) {
   if (over_) return;
   codec_ = std::move(codec);
   report.facts["sync.codec"] = codec_->name();
+  options_.silence_timeout = report.silence_timeout;
+  member_.set_silence_timeout(report.silence_timeout);
   act(member_.ready(std::move(report.facts), std::move(report.checkpoints)), Time{});
 }
 
@@ -170,7 +180,12 @@ void Engine::give_up(const std::string& reason) {
   if (over_) return;
   over_ = true;
   rounds_.clear();
+  for (const auto& [_, link] : links_) {
+    if (link.connection != 0 && link.lost.empty()) transport_.close(link.connection);
+  }
   links_.clear();
+  for (const auto& [connection, _] : visitors_) transport_.close(connection);
+  visitors_.clear();
   if (control_ != 0) transport_.close(control_);
   listener_.failed(reason);
 }
@@ -283,6 +298,7 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   }
   visitors_.erase(connection);
   link->second.connection = connection;
+  link->second.opened = true;
   pump(hello.rank);
   check_links(now);
 }
@@ -347,8 +363,12 @@ void Engine::prepare(Round& round, Time now) {
 void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {
   visitors_.erase(connection);
   if (const auto rank = rank_of(connection)) {
-    links_.at(*rank).lost = reason;
-    check_links(now);
+    Link& link = links_.at(*rank);
+    link.lost = reason;
+    if (!link.opened) {  // Not a member that went, but one that cannot be reached: say so at once.
+      return trouble(fmt::format("island '{}' cannot be reached: {}", name(*rank), reason), now);
+    }
+    links_due_ = now + kVerdictGrace;
   }
 }
 

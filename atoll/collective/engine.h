@@ -70,6 +70,7 @@ class Engine {
   };
   struct Link {                        // To one other member.
     net::ConnectionId connection = 0;  // 0: none yet.
+    bool opened = false;
     bool full = false;
     std::string lost;  // Why; empty while it stands.
     std::deque<Transfer> transfers;
@@ -118,6 +119,7 @@ class Engine {
   std::shared_ptr<codec::Codec> codec_;
 
   net::ConnectionId control_ = 0;
+  Time links_due_ = Time::max();  // When lost links are to be looked at.
   Time give_up_at_{};
   Time next_dial_ = Time::max();
   Duration pause_{};

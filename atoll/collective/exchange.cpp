@@ -111,9 +111,9 @@ Result<void> Exchange::receive(const Part& part) {
     num_contributions_missing_ -= 1;
     return reduce_if_whole();
   }
-  num_missing_ -= 1;
   auto decoded = decode(incoming, part.sender, mean_of(owner));
   incoming.bytes = {};
+  if (decoded) num_missing_ -= 1;  // A share that cannot be used stays missing for good.
   return decoded;
 }
 

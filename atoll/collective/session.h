@@ -31,6 +31,8 @@ struct ReadyReport {
   std::map<std::string, std::string> facts;    // Must be equal on all islands: field -> value.
   std::map<int64_t, std::string> checkpoints;  // Step -> digest; step 0 is the initial state.
   std::string codec = "fp32";                  // How parts travel; a fact too.
+  /// After which a coordinator or an exchange without a word counts as lost, from here on.
+  Duration silence_timeout = std::chrono::seconds(30);
 };
 
 struct StartInfo {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "atoll/base/error.h"
@@ -14,6 +15,7 @@
 #include "atoll/data/tokenizer.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/model/llama.h"
+#include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
@@ -92,6 +94,59 @@ Summary value_of(Result<Summary> result, const std::filesystem::path& folder) {
           : fmt::format("the last checkpoint is {}", checkpoints.back().second.string())));
 }
 
+/// The shared settings that the user gave: the coordinator's must be the same.
+std::map<std::string, std::string> demands_of(const JoinOptions& options, RunConfig& asked) {
+  SettingList list = asked.settings();
+  for (const std::string& assignment : options.overrides) list.apply_override(assignment);
+  std::map<std::string, std::string> demands;
+  const auto shared = list.shared();
+  for (const std::string& assignment : options.overrides) {
+    const std::string name = assignment.substr(0, assignment.find('='));
+    if (shared.contains(name)) demands[name] = shared.at(name);
+  }
+  return demands;
+}
+
+Duration seconds_of(double value) {
+  return std::chrono::milliseconds(static_cast<int64_t>(value * 1000));
+}
+
+std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock) {
+  RunConfig asked;
+  const auto demands = demands_of(options, asked);
+  const auto reachable = net::check_address(options.coordinator, options.insecure);
+  if (!reachable) throw InputError(reachable.error().message);
+  auto session = collective::Session::connect(
+      {.coordinator = options.coordinator,
+       .listen = options.listen,
+       .name = options.name,
+       .settings = demands,
+       .connect_patience = seconds_of(asked.swarm.join_patience)},
+      [&](net::Transport::Sink sink) {
+        return net::make_grpc_transport(
+            {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
+            clock, std::move(sink));
+      },
+      clock);
+  if (!session) throw InputError(session.error().message);
+  return std::move(*session);
+}
+
+/// The run's settings, with this machine's own.
+RunConfig config_of(const collective::Session& session, const JoinOptions& options) {
+  RunConfig config;
+  SettingList list = config.settings();
+  list.apply_toml(session.config_text(), "the coordinator's settings");
+  for (const Setting& setting : list.settings()) {
+    for (const std::string& assignment : options.overrides) {
+      if (setting.local && assignment.starts_with(setting.name() + "=")) {
+        list.apply_override(assignment);
+      }
+    }
+  }
+  return config;
+}
+
 }  // namespace
 
 Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
@@ -109,43 +164,13 @@ Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
 Summary join_run(const JoinOptions& options, const Clock& clock,
                  const ProgressCallback& on_progress) {
   RunFolder folder(options.folder);
-  RunConfig asked;  // Only to check the overrides before anything is sent.
-  SettingList asked_list = asked.settings();
-  for (const std::string& assignment : options.overrides) asked_list.apply_override(assignment);
-  std::map<std::string, std::string> demands;  // Shared settings that the user gave.
-  const auto shared = asked_list.shared();
-  for (const std::string& assignment : options.overrides) {
-    const std::string name = assignment.substr(0, assignment.find('='));
-    if (shared.contains(name)) demands[name] = shared.at(name);
-  }
-
-  auto connected = collective::Session::connect(
-      {.coordinator = options.coordinator,
-       .listen = options.listen,
-       .name = options.name,
-       .settings = demands,
-       .connect_patience =
-           std::chrono::milliseconds(static_cast<int64_t>(asked.swarm.join_patience * 1000))},
-      [&](net::Transport::Sink sink) {
-        return net::make_grpc_transport(
-            {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
-            clock, std::move(sink));
-      },
-      clock);
-  if (!connected) throw InputError(connected.error().message);
-  collective::Session& session = **connected;
-
-  RunConfig config;
-  SettingList list = config.settings();
-  list.apply_toml(session.config_text(), "the coordinator's settings");
-  for (const Setting& setting : list.settings()) {  // Local settings are not the coordinator's.
-    for (const std::string& assignment : options.overrides) {
-      if (setting.local && assignment.starts_with(setting.name() + "=")) {
-        list.apply_override(assignment);
-      }
-    }
-  }
-  config.data.path = prepare_store(config.data, folder.path(), {}, clock).string();
+  const auto session_owner = connect(options, clock);
+  collective::Session& session = *session_owner;
+  RunConfig config = config_of(session, options);
+  const auto tokenizer = options.init.empty()
+                             ? std::filesystem::path()
+                             : model::resolve_model(options.init) / "tokenizer.json";
+  config.data.path = prepare_store(config.data, folder.path(), tokenizer, clock).string();
   Materials materials = gather(config, options.init);
   folder.require_same(config);
   folder.save(config);
@@ -161,7 +186,8 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
                  {"model",
                   fmt::format("{} parameters", materials.model.parameters().values_P().numel())}},
        .checkpoints = checkpoints,
-       .codec = config.sync.codec});
+       .codec = config.sync.codec,
+       .silence_timeout = seconds_of(config.swarm.silence_timeout)});
   if (!start) throw InputError(start.error().message);
 
   TrainingParts parts = parts_of(config, folder.path(), materials, session, clock, {});

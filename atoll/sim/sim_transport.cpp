@@ -386,7 +386,6 @@ void SimNetwork::crash(const std::string& host) {
 
 void SimNetwork::break_connections(const std::string& a, const std::string& b) {
   for (const auto& end : ends_between(a, b)) {
-    if (!end->opened) continue;
     queue_.after({}, [end] { lose(*end, fmt::format("connection to {} reset", end->remote)); });
   }
 }

@@ -25,6 +25,7 @@ class Inbox {
     if (closed_ || overflowed_) return;
     if (num_bytes_ + bytes > max_bytes_) {
       overflowed_ = true;
+      overflow_seen_ = false;
     } else {
       num_bytes_ += bytes;
       items_.emplace_back(std::move(item), bytes);
@@ -32,11 +33,15 @@ class Inbox {
     arrived_.notify_one();
   }
 
-  /// The next item; nothing after `patience`, when closed, or when overflowed and empty.
+  /// The next item; nothing after `patience`, when closed, or once when overflowed and empty.
   std::optional<Item> pop(Duration patience) {
     std::unique_lock lock(mutex_);
-    arrived_.wait_for(lock, patience, [&] { return !items_.empty() || closed_ || overflowed_; });
-    if (items_.empty()) return std::nullopt;
+    arrived_.wait_for(lock, patience,
+                      [&] { return !items_.empty() || closed_ || !overflow_seen_; });
+    if (items_.empty()) {
+      overflow_seen_ = true;
+      return std::nullopt;
+    }
     auto [item, bytes] = std::move(items_.front());
     items_.pop_front();
     num_bytes_ -= bytes;
@@ -62,6 +67,7 @@ class Inbox {
   const size_t max_bytes_;
   bool closed_ = false;
   bool overflowed_ = false;
+  bool overflow_seen_ = true;
 };
 
 }  // namespace atl::swarm

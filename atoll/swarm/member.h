@@ -74,6 +74,7 @@ class Member {
   /// everybody hears the same reason.
   Actions trouble(const std::string& reason, Time now);
   void report(int64_t step, double loss, double tokens_per_s);
+  void set_silence_timeout(Duration timeout) { options_.silence_timeout = timeout; }
   Actions request_stop();
   Actions leave();
 

@@ -22,6 +22,7 @@ constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kPrefix = "step-";
 constexpr const char* kTemporary = ".tmp";
+constexpr const char* kDoomed = ".old.tmp";
 
 void write_text(const fs::path& path, const std::string& text) {
   const std::span<const std::byte> piece = as_byte_span(text);
@@ -43,6 +44,26 @@ void copy_tensors(std::vector<model::TensorView>& tensors, std::vector<Bytes>& b
     std::ranges::copy(tensor.bytes, buffer.begin());
     tensor.bytes = buffer;
   }
+}
+
+/// Renamed first: a kill in the middle must not leave half a checkpoint under a whole one's name.
+void remove_checkpoint(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  fs::path doomed = folder;
+  doomed += kDoomed;
+  fs::remove_all(doomed);
+  fs::rename(folder, doomed);
+  fs::remove_all(doomed);
+}
+
+/// What a kill left behind. The run directory has one user, so nobody is writing these.
+void remove_leftovers(const fs::path& folder) {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kTemporary)) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path);
 }
 
 void verify_file(const fs::path& folder, const char* name, const model::SafetensorsFile& file,
@@ -112,10 +133,10 @@ std::optional<std::string> CheckpointWriter::finish() {
 
 void CheckpointWriter::write(const CheckpointContents& contents) {
   fs::create_directories(folder_);
+  remove_leftovers(folder_);
   const fs::path final_path = folder_ / fmt::format("{}{:08}", kPrefix, contents.step);
   fs::path temporary = final_path;
   temporary += kTemporary;
-  fs::remove_all(temporary);
   fs::create_directory(temporary);
   try {
     json manifest = {{"format", 1},
@@ -132,7 +153,7 @@ void CheckpointWriter::write(const CheckpointContents& contents) {
     }
     write_text(temporary / "manifest.json", manifest.dump(1));
     sync_folder(temporary);
-    fs::remove_all(final_path);  // The same step again, after a resume.
+    remove_checkpoint(final_path);  // The same step again, after a resume.
     fs::rename(temporary, final_path);
     sync_folder(folder_);
   } catch (...) {
@@ -148,7 +169,7 @@ void CheckpointWriter::remove_old() const {
   const auto checkpoints = list_checkpoints(folder_);
   const auto excess = std::ssize(checkpoints) - keep_;
   for (int64_t i = 0; i < excess; ++i) {
-    fs::remove_all(checkpoints[static_cast<size_t>(i)].second);
+    remove_checkpoint(checkpoints[static_cast<size_t>(i)].second);
   }
 }
 

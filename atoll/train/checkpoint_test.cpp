@@ -87,6 +87,16 @@ TEST_F(CheckpointTest, KeepsTheNewestAndPassesOverTemporaryNames) {
   EXPECT_EQ(found[1].first, 30);
 }
 
+TEST_F(CheckpointTest, WhatAKillLeftBehindIsPassedOverAndRemoved) {
+  fs::create_directories(folder_ / "step-00000005.old.tmp");
+  fs::create_directories(folder_ / "step-00000010.tmp");
+  EXPECT_TRUE(list_checkpoints(folder_).empty());
+  CheckpointWriter writer(folder_, 0);
+  writer.begin(contents(10));
+  ASSERT_FALSE(writer.finish());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
 TEST_F(CheckpointTest, AnEditedTensorIsNamed) {
   CheckpointWriter writer(folder_, 0);
   writer.begin(contents(1));
