@@ -4,6 +4,7 @@ A claim is `met` or `short` when measured now. What takes too long is kept in be
 commit, command and machine, and prints `stored`, or `stale` once the code it measured has changed;
 LONG=1 measures it again.
 """
+import hashlib
 import json
 import os
 import pathlib
@@ -32,10 +33,12 @@ def last_json(text):
 
 def code_hash():
     """Of the sources that results depend on, as they are in the working tree."""
-    names = subprocess.run(["git", "ls-files", "-s", "--", "atoll", "cmake", "CMakeLists.txt", "configs"], cwd=ROOT,
-                           capture_output=True, text=True, check=True).stdout
-    import hashlib
-    return hashlib.sha256(names.encode()).hexdigest()[:16]
+    listed = subprocess.run(["git", "ls-files", "--", "atoll", "cmake", "CMakeLists.txt", "CMakePresets.json", "configs",
+                             "scripts", "Makefile"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    everything = hashlib.sha256()
+    for name in listed.splitlines():
+        everything.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
+    return everything.hexdigest()[:16]
 
 
 class Claims:

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 atoll=build/bin/atoll
 folder=${DEMO_DIR:-runs/demo}
 data=${DATA:-}
-rm -rf "$folder"
+rm -rf "$folder/run" "$folder/data" "$folder/tokenizer.json"
 mkdir -p "$folder"
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }

@@ -30,9 +30,13 @@ install_packages() {
   }
   local sudo=""
   [ "$(id -u)" -eq 0 ] || sudo=sudo
+  [ -z "$sudo" ] || command -v sudo >/dev/null || {
+    echo "setup: become root or install sudo; missing Debian packages: ${missing[*]}" >&2
+    exit 1
+  }
   echo "setup: installing ${missing[*]}" >&2
   $sudo apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 pip_install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@"; }
@@ -40,7 +44,7 @@ pip_install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check
 # The CPU build of LibTorch, never the CUDA one by accident: first from the indexes pip already
 # knows, then from PyTorch's own.
 install_torch() {
-  "$venv/bin/python" -c 'import torch' 2>/dev/null && return
+  "$venv/bin/python" -c 'import torch; assert torch.__version__.startswith("2.13.0")' 2>/dev/null && return
   echo "setup: installing LibTorch (torch 2.13.0, CPU build) into $venv" >&2
   pip_install "torch==2.13.0+cpu" 2>/dev/null ||
     pip_install --index-url https://download.pytorch.org/whl/cpu "torch==2.13.0+cpu" ||
@@ -56,7 +60,7 @@ flock 9
 [ -e "$stamp" ] && exit 0
 # shellcheck disable=SC2086  # the lists are split on purpose
 install_packages $build_packages
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -m pip --version >/dev/null 2>&1 || python3 -m venv "$venv"
 [ -n "${ATOLL_TORCH_DIR:-}" ] || install_torch
 if [ "$tier" = test ]; then
   # shellcheck disable=SC2086

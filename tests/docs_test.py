@@ -24,6 +24,9 @@ def command_lines():
 def main():
     atoll = sys.argv[1]
     problems, num_lines, helps = [], 0, {}
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        if re.search(r"@[A-Z]+@", path.read_text()):
+            problems.append(f"{path.name}: a placeholder was left")
     settings = subprocess.run([atoll, "train", "--dump-config"], check=True, capture_output=True, text=True).stdout
     sections = {}
     for line in settings.split("\n"):

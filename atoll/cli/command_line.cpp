@@ -46,13 +46,10 @@ void become_torch_program(char** argv) {
 
 std::vector<std::string> overrides_from(const std::vector<std::string>& rest) {
   std::vector<std::string> overrides;
-  for (size_t i = 0; i < rest.size(); ++i) {
-    std::string word = rest[i];
+  for (const std::string& word : rest) {
     const bool is_setting = word.starts_with("--") && word.find('.') != std::string::npos;
     if (!is_setting) throw UsageError(fmt::format("unknown option or argument '{}'", word));
-    word.erase(0, 2);
-    if (word.find('=') == std::string::npos && i + 1 < rest.size()) word += "=" + rest[++i];
-    overrides.push_back(word);
+    overrides.push_back(word.substr(2));
   }
   return overrides;
 }

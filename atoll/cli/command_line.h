@@ -19,8 +19,8 @@ int run_app(CLI::App& app, int argc, char** argv);
 /// The path of a program in the folder of the running one.
 std::string sibling_program(const std::string& name);
 
-/// "--section.key=value" and "--section.key value" among the words CLI11 left over, as
-/// "section.key=value". Throws UsageError at any other word.
+/// "--section.key=value" among the words CLI11 left over, as "section.key=value". Throws UsageError
+/// at any other word.
 std::vector<std::string> overrides_from(const std::vector<std::string>& rest);
 
 }  // namespace atl::cli

@@ -159,7 +159,8 @@ void add_eval_command(CLI::App& app) {
   command->add_option("--store", arguments->store, "a token store made by `atoll data pack`");
   command->add_option("--split", arguments->split, "of the store (default: validation)")
       ->check(CLI::IsMember({"train", "validation"}));
-  command->add_option("--rows", arguments->rows, "of the store, from its first (default: all)")
+  command
+      ->add_option("--rows", arguments->rows, "of the store, spread evenly over it (default: all)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command
       ->add_option("--window", arguments->window,

@@ -8,7 +8,6 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/interrupt.h"
-#include "atoll/base/random.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/run/island.h"
 #include "atoll/run/launcher.h"
@@ -46,8 +45,6 @@ void join(JoinArguments& arguments) {
   if (!arguments.link_rate.empty()) {
     arguments.options.link_rate_bits_per_s = run::parse_link_rate(arguments.link_rate);
   }
-  if (arguments.options.name.empty())
-    arguments.options.name = "island-" + random_name().substr(0, 6);
   if (arguments.options.insecure) {
     fmt::print(stderr,
                "atoll: warning: --insecure: connections are neither encrypted nor "
@@ -60,7 +57,10 @@ void join(JoinArguments& arguments) {
   const SystemClock clock;
   watch_interrupts();
   std::optional<run::LiveView> view;
-  if (!arguments.events) view.emplace(std::vector<std::string>{arguments.options.name}, clock);
+  if (!arguments.events)
+    view.emplace(std::vector<std::string>{arguments.options.name.empty() ? "island"
+                                                                         : arguments.options.name},
+                 clock);
   const run::Summary summary =
       run::join_run(arguments.options, clock, [&](const run::Progress& progress) {
         if (view) view->update(0, run::progress_line(progress));
@@ -86,7 +86,8 @@ void add_join_command(CLI::App& app) {
   command->add_option("coordinator", options.coordinator, "HOST:PORT of the coordinator")
       ->required();
   command->add_option("--run", arguments->folder, "this island's run directory");
-  command->add_option("--name", options.name, "this island's name (default: made up)");
+  command->add_option("--name", options.name,
+                      "this island's name (default: made up once, then kept)");
   command->add_option("--data", arguments->data, "token store, or text to make one of");
   command->add_option("--init", arguments->init, "start from this Hugging Face model or run");
   command->add_option("--listen", options.listen, "where other islands reach this one")

@@ -90,6 +90,7 @@ void train(const TrainArguments& arguments, char** argv,
            const std::function<void(const TrainRequest&)>& train_here) {
   if (arguments.dump_config) {
     run::RunConfig config = run::load_config(arguments.config_file, all_overrides(arguments));
+    choose_method(config, arguments);
     fmt::print("{}", config.settings().dump(/*with_help=*/true));
     return;
   }
@@ -98,7 +99,7 @@ void train(const TrainArguments& arguments, char** argv,
                                                        : std::filesystem::path(arguments.run),
                        .init = arguments.init,
                        .json = arguments.json};
-  {
+  if (!std::filesystem::exists(request.folder / "config.toml")) {
     // Everything that can be wrong is found before anything is written or started.
     run::RunConfig first = run::load_config(arguments.config_file, all_overrides(arguments));
     choose_method(first, arguments);
@@ -125,6 +126,7 @@ void train(const TrainArguments& arguments, char** argv,
     tokenizer = model / "tokenizer.json";
     request.config.model = model::load_hf_config(model).config;
     run::check(request.config);
+    folder->require_same(request.config);
   }
   request.config.data.path =
       run::prepare_store(request.config.data, request.folder, tokenizer, clock).string();

@@ -81,7 +81,7 @@ void Engine::handle(net::Event event, Time now) {
   } else if (const auto* writable = std::get_if<net::Writable>(&event)) {
     if (const auto rank = rank_of(writable->connection)) {
       links_.at(*rank).full = false;
-      pump(*rank);
+      pump(*rank, now);
     }
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     if (lost->connection == control_) {
@@ -299,7 +299,7 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   visitors_.erase(connection);
   link->second.connection = connection;
   link->second.opened = true;
-  pump(hello.rank);
+  pump(hello.rank, now);
   check_links(now);
 }
 
@@ -341,7 +341,7 @@ void Engine::advance(Round& round, Time now) {
   for (Outgoing& outgoing : round.exchange->take_outgoing()) {
     links_.at(outgoing.to)
         .transfers.push_back({.part = std::move(outgoing.part), .blob = std::move(outgoing.blob)});
-    pump(outgoing.to);
+    pump(outgoing.to, now);
   }
   if (round.exchange->complete()) prepare(round, now);
 }
@@ -393,7 +393,7 @@ void Engine::check_links(Time now) {
   }
 }
 
-void Engine::pump(int32_t rank) {
+void Engine::pump(int32_t rank, Time now) {
   Link& link = links_.at(rank);
   if (link.connection == 0 || !link.lost.empty()) return;
   while (!link.full && !link.transfers.empty()) {
@@ -404,6 +404,10 @@ void Engine::pump(int32_t rank) {
     part.offset = transfer.sent;
     part.data.assign(chunk.begin(), chunk.end());
     const auto sent = transport_.send(link.connection, swarm::encode(std::move(part)));
+    // What goes out is progress too: over a slow line a member hears nothing while it sends.
+    if (const auto round = rounds_.find(transfer.part.header.round); round != rounds_.end()) {
+      round->second.progressed = now;
+    }
     if (sent == net::Sent::kFull) link.full = true;
     if (sent != net::Sent::kAccepted) return;  // Writable or Lost follows.
     transfer.sent += size;

@@ -103,7 +103,7 @@ class Engine {
   void advance(Round& round, Time now);
   void prepare(Round& round, Time now);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
-  void pump(int32_t rank);
+  void pump(int32_t rank, Time now);
   /// Reports an exchange in which nothing comes any more though all connections stand.
   void check_stalls(Time now);
   /// Reports a lost link if a round needs it.

@@ -24,9 +24,10 @@ void SwarmOptions::visit(SettingList& list) {
   list.add("min_replicas", min_replicas, "islands that the run begins with",
            {.min = 1, .max = 1024});
   list.add("silence_timeout", silence_timeout,
-           "seconds without a word after which a connected island counts as lost", {.min = 1});
+           "seconds without a word after which a connected island counts as lost",
+           {.min = 1, .max = 1e6});
   list.add("join_patience", join_patience,
-           "seconds an island keeps trying to reach the coordinator", {.min = 0});
+           "seconds an island keeps trying to reach the coordinator", {.min = 0, .max = 1e6});
   list.local();
 }
 
@@ -71,6 +72,19 @@ void check(const RunConfig& config) {
   if (train.warmup_steps > train.steps) {
     throw UsageError(fmt::format("train.warmup_steps = {} is over train.steps = {}",
                                  train.warmup_steps, train.steps));
+  }
+  model::ModelConfig model = config.model;
+  if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
+  model::check(model);
+  const int64_t period = config.sync.method == "diloco" ? config.sync.sync_every : 1;
+  if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
+      (train.keep_checkpoints - 2) * train.checkpoint_every < period) {
+    throw UsageError(fmt::format(
+        "train.keep_checkpoints = {} with train.checkpoint_every = {}: islands may be "
+        "sync.sync_every "
+        "= {} steps apart and would keep no checkpoint in common; keep at least {} (0: all)",
+        train.keep_checkpoints, train.checkpoint_every, period,
+        2 + (period + train.checkpoint_every - 1) / train.checkpoint_every));
   }
   if (config.sync.method == "single" && islands > 1) {
     throw UsageError(

@@ -9,7 +9,9 @@
 #include <optional>
 
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/random.h"
 #include "atoll/collective/session.h"
 #include "atoll/data/token_store.h"
 #include "atoll/data/tokenizer.h"
@@ -47,7 +49,11 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
   data::Tokenizer tokenizer = data::Tokenizer::load(store.tokenizer_file());
   store.require_tokenizer(tokenizer);
   if (!init.empty()) {
-    config.model = model::load_hf_config(model::resolve_model(init)).config;
+    const auto folder = model::resolve_model(init);
+    config.model = model::load_hf_config(folder).config;
+    if (std::filesystem::exists(folder / "tokenizer.json")) {
+      store.require_tokenizer(data::Tokenizer::load(folder / "tokenizer.json"));
+    }
   }
   const int64_t vocab_size = store.info().vocab_size;
   if (config.model.vocab_size == 0) config.model.vocab_size = vocab_size;
@@ -111,6 +117,23 @@ Duration seconds_of(double value) {
   return std::chrono::milliseconds(static_cast<int64_t>(value * 1000));
 }
 
+/// An island keeps its name: ranks are by name, and a resumed island must get its own rows again.
+JoinOptions with_name(JoinOptions options, const std::filesystem::path& folder) {
+  const auto file = folder / "name";
+  const std::string saved = std::filesystem::exists(file) ? read_file(file) : "";
+  if (options.name.empty()) {
+    options.name = saved.empty() ? "island-" + random_name().substr(0, 6) : saved;
+  }
+  if (!saved.empty() && saved != options.name) {
+    throw UsageError(
+        fmt::format("the island in '{}' is called '{}', not '{}'; leave --name out or "
+                    "choose another --run",
+                    folder.string(), saved, options.name));
+  }
+  write_file_atomically(file, options.name);
+  return options;
+}
+
 std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock) {
   RunConfig asked;
   const auto demands = demands_of(options, asked);
@@ -164,7 +187,7 @@ Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
 Summary join_run(const JoinOptions& options, const Clock& clock,
                  const ProgressCallback& on_progress) {
   RunFolder folder(options.folder);
-  const auto session_owner = connect(options, clock);
+  const auto session_owner = connect(with_name(options, folder.path()), clock);
   collective::Session& session = *session_owner;
   RunConfig config = config_of(session, options);
   const auto tokenizer = options.init.empty()
@@ -199,10 +222,8 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
     if (on_progress) on_progress(progress);
   };
   TrainingRun run(std::move(parts));
-  if (!found.empty()) {
-    for (const auto& [step, path] : found) {
-      if (step == start->start_step) run.resume(path);
-    }
+  for (const auto& [step, path] : found) {
+    if (step == start->start_step) run.resume(path);
   }
   const Summary summary = value_of(run.train(), folder.path());
   if (auto left = session.leave(); !left) throw InputError(left.error().message);

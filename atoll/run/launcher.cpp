@@ -221,14 +221,16 @@ Summary combine(const std::vector<Summary>& islands, const std::filesystem::path
 std::string result_table(const RunConfig& config, const std::vector<Summary>& islands) {
   std::string out = fmt::format("{:<12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "",
                                 "val start", "val end", "tokens/s", "sent", "received", "waiting");
-  const auto add_row = [&](const std::string& name, const Summary& s, double val) {
-    out += fmt::format("{:<12} {:>10.3f} {:>10.3f} {:>10.0f} {:>10} {:>10} {:>7.1f}%\n", name,
-                       s.val_loss_start, val, s.tokens_per_s,
+  const auto add_row = [&](const std::string& name, const Summary& s, std::optional<double> val) {
+    // A run that was stopped has no loss of its islands' own before the last sync.
+    out += fmt::format("{:<12} {:>10.3f} {:>10} {:>10.0f} {:>10} {:>10} {:>7.1f}%\n", name,
+                       s.val_loss_start, val ? fmt::format("{:.3f}", *val) : "-", s.tokens_per_s,
                        format_bytes(static_cast<double>(s.bytes_sent)),
                        format_bytes(static_cast<double>(s.bytes_received)), 100 * s.stall_share);
   };
   for (size_t i = 0; i < islands.size(); ++i) {
-    add_row(fmt::format("island-{}", i), islands[i], islands[i].val_loss_island);
+    add_row(fmt::format("island-{}", i), islands[i],
+            islands[i].stopped ? std::nullopt : std::optional(islands[i].val_loss_island));
   }
   const Summary all = combine(islands, islands.front().run);
   add_row("global", all, all.val_loss);
@@ -237,7 +239,7 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   // Reduce-scatter and all-gather: each island sends 2 (M-1)/M of the values at every step.
   const double data_parallel = 2 * (count - 1) * value_bytes *
                                static_cast<double>(all.num_parameters) *
-                               static_cast<double>(all.steps);
+                               static_cast<double>(all.steps_now);
   out += fmt::format(
       "\nOn the wire: {} sent in all; data-parallel in {} would have needed {} "
       "({:.1f} times as much).\n",

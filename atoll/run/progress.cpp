@@ -54,6 +54,7 @@ std::string to_json(const Summary& s) {
               {"stall_share", s.stall_share},
               {"checkpoint_stall_ms", s.checkpoint_stall_ms},
               {"num_parameters", s.num_parameters},
+              {"steps_now", s.steps_now},
               {"stopped", s.stopped}}
       .dump();
 }
@@ -74,6 +75,7 @@ Summary summary_from_json(std::string_view text) {
           .stall_share = in.at("stall_share"),
           .checkpoint_stall_ms = in.at("checkpoint_stall_ms"),
           .num_parameters = in.at("num_parameters"),
+          .steps_now = in.at("steps_now"),
           .stopped = in.at("stopped")};
 }
 

@@ -37,7 +37,8 @@ struct Summary {
   double stall_share = 0;          // Of the training time.
   double checkpoint_stall_ms = 0;  // The longest that one checkpoint held training up.
   int64_t num_parameters = 0;
-  bool stopped = false;  // Ended early on request; resume by the same command.
+  int64_t steps_now = 0;  // Taken by this process; a resumed run has more in all.
+  bool stopped = false;   // Ended early on request; resume by the same command.
 };
 
 std::string to_json(const Progress& progress);

@@ -61,7 +61,8 @@ std::string to_json(const RunState& state) {
               {"train_loss", state.train_loss},
               {"val_loss_start", state.val_loss_start},
               {"val_loss_island", state.val_loss_island},
-              {"digest", state.digest}}
+              {"digest", state.digest},
+              {"store", state.store}}
       .dump(1);
 }
 
@@ -75,7 +76,8 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .train_loss = in.at("train_loss"),
             .val_loss_start = in.at("val_loss_start"),
             .val_loss_island = in.at("val_loss_island"),
-            .digest = in.at("digest")};
+            .digest = in.at("digest"),
+            .store = in.at("store")};
   } catch (const json::exception& error) {
     throw InputError(
         fmt::format("checkpoint '{}': state.json is damaged: {}", where, error.what()));

@@ -24,6 +24,7 @@ struct RunState {
   /// SHA-256 of the published parameters, which islands that resume together compare. Filled in by
   /// the checkpoint writer.
   std::string digest;
+  std::string store;  // Digest of the token store: other data would be another run.
 };
 
 /// Throws InputError naming `where`.

@@ -71,6 +71,12 @@ TrainingRun::TrainingRun(TrainingParts parts)
 void TrainingRun::resume(const std::filesystem::path& folder) {
   const train::Checkpoint checkpoint(folder);
   const RunState state = run_state_from_json(checkpoint.state(), folder.string());
+  if (state.store != parts_.store.info().digest()) {
+    throw InputError(
+        fmt::format("checkpoint '{}' was trained on another token store than '{}' (their "
+                    "digests differ); give --data the run's own, or start a new --run",
+                    folder.string(), parts_.store.folder().string()));
+  }
   restore_tensors(checkpoint, parts_.model.parameters(), *optimizer_, *strategy_);
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
@@ -119,6 +125,7 @@ Result<Summary> TrainingRun::train() {
                  .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
                  .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
                  .num_parameters = parts_.model.parameters().values_P().numel(),
+                 .steps_now = step_ - first_step_,
                  .stopped = stopped};
 }
 
@@ -126,15 +133,11 @@ Result<void> TrainingRun::train_step() {
   const Time begin = parts_.clock.now();
   const double learning_rate = train::learning_rate(options_, step_);
   loss_ = forward_backward();
-  if (!std::isfinite(loss_)) {
-    throw InputError(
-        fmt::format("the loss is {} at step {}: training diverged; lower train.lr, "
-                    "lengthen train.warmup_steps or set train.grad_clip",
-                    loss_, step_ + 1));
-  }
+  if (!std::isfinite(loss_)) throw diverged("loss", loss_);
   const at::Tensor& gradients_P = parts_.model.parameters().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
   grad_norm_ = train::clip_gradient(gradients_P, options_.grad_clip);
+  if (!std::isfinite(grad_norm_)) throw diverged("gradient norm", grad_norm_);
   checkpoint_stall_ += writer_.release(parts_.clock);  // From here on parameters change.
   checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
   optimizer_->step(learning_rate, train::weight_decay(options_));
@@ -153,6 +156,13 @@ Result<void> TrainingRun::train_step() {
   auto done = strategy_->after_step(step_);
   train_seconds_ += seconds(parts_.clock.now() - begin) - pause;
   return done;
+}
+
+InputError TrainingRun::diverged(const char* what, double value) const {
+  return InputError(
+      fmt::format("the {} is {} at step {}: training diverged; lower train.lr, lengthen "
+                  "train.warmup_steps or set train.grad_clip",
+                  what, value, step_ + 1));
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.
@@ -223,7 +233,8 @@ void TrainingRun::checkpoint() {
                        .num_updates = optimizer_->num_updates(),
                        .train_loss = loss_,
                        .val_loss_start = validation_begin_,
-                       .val_loss_island = validation_island_};
+                       .val_loss_island = validation_island_,
+                       .store = parts_.store.info().digest()};
   writer_.begin(checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer,
                                     parts_.model, *optimizer_, *strategy_));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);

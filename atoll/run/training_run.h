@@ -8,6 +8,7 @@
 #include <string>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/error.h"
 #include "atoll/collective/averager.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/token_store.h"
@@ -53,6 +54,7 @@ class TrainingRun {
   Result<void> train_step();
   double forward_backward();
   double validate(const at::Tensor& parameters_P);
+  InputError diverged(const char* what, double value) const;
   void report(bool with_validation);
   void checkpoint();
   int64_t local_rows() const;

@@ -11,6 +11,10 @@
 
 namespace atl::swarm {
 
+namespace {
+constexpr size_t kMaxAddressBytes = 256;
+}  // namespace
+
 std::string program_version() { return ATOLL_VERSION; }
 
 Coordinator::Coordinator(CoordinatorOptions options, Time now)
@@ -90,8 +94,8 @@ Coordinator::Actions Coordinator::received(Connection connection, const Message&
       [&](const auto& m) {
         if (m.header.run != options_.run || m.header.term != options_.term) {
           violate(connection,
-                  fmt::format("spoke of run '{}', term {}; this is run '{}', term {}", m.header.run,
-                              m.header.term, options_.run, options_.term));
+                  fmt::format("spoke of run '{}', term {}; this is run '{}', term {}",
+                              printable(m.header.run), m.header.term, options_.run, options_.term));
           return;
         }
         on(connection, found->second, m);
@@ -223,6 +227,9 @@ std::string Coordinator::objection_to(const Hello& hello) const {
   if (!is_valid_name(hello.name)) {
     return fmt::format("name: '{}' must be 1 to 64 letters, digits, '-', '_' or '.'",
                        printable(hello.name));
+  }
+  if (hello.address.size() > kMaxAddressBytes) {  // All addresses must fit into one Start.
+    return fmt::format("address: {} bytes are no HOST:PORT", hello.address.size());
   }
   for (const auto& [name, text] : hello.settings) {
     const auto own = options_.settings.find(name);

@@ -11,7 +11,8 @@ DataParallel::DataParallel(Replica replica, collective::Averager& averager, cons
       averager_(averager),
       clock_(clock),
       local_P_(host_buffer(replica_.values_P)),
-      mean_P_(host_buffer(replica_.values_P)) {}
+      mean_P_(host_buffer(replica_.values_P)),
+      live_P_(host_buffer(replica_.values_P)) {}
 
 Result<void> DataParallel::reduce_gradients(int64_t step) {
   const Time begin = clock_.now();
@@ -23,7 +24,13 @@ Result<void> DataParallel::reduce_gradients(int64_t step) {
                    .values = span_of(local_P_),
                    .prepare = [this](std::span<const float> mean) {
                      std::ranges::copy(mean, span_of(mean_P_).begin());
-                     return tree_digest(bytes_of(mean_P_));
+                     // The mean is equal by construction; what each island makes of it (clip,
+                     // optimiser) is not. The parameters before this step show it.
+                     live_P_.copy_(replica_.values_P);
+                     return Sha256()
+                         .update(tree_digest(bytes_of(mean_P_)))
+                         .update(tree_digest(bytes_of(live_P_)))
+                         .finish();
                    }});
   const auto commit = averager_.wait(step - 1);
   if (!commit) return tl::unexpected(commit.error());

@@ -20,6 +20,7 @@ class DataParallel final : public Strategy {
   const Clock& clock_;
   at::Tensor local_P_;  // Host copy of this replica's gradient.
   at::Tensor mean_P_;   // Host copy of the agreed mean.
+  at::Tensor live_P_;   // Host copy of the parameters, for the digest.
 };
 
 }  // namespace atl::sync

@@ -74,14 +74,14 @@ void verify_file(const fs::path& folder, const char* name, const model::Safetens
     if (tensor == nullptr) {
       throw InputError(
           fmt::format("checkpoint '{}': {} has no tensor '{}' though manifest.json "
-                      "lists it; use an older checkpoint",
+                      "lists it; remove this folder to go on from the one before",
                       folder.string(), name, tensor_name));
     }
     if (hex(sha256(tensor->bytes)) != hash.get<std::string>()) {
-      throw InputError(
-          fmt::format("checkpoint '{}': tensor '{}' of {} is not what was saved (its "
-                      "SHA-256 differs from manifest.json); use an older checkpoint",
-                      folder.string(), tensor_name, name));
+      throw InputError(fmt::format(
+          "checkpoint '{}': tensor '{}' of {} is not what was saved (its "
+          "SHA-256 differs from manifest.json); remove this folder to go on from the one before",
+          folder.string(), tensor_name, name));
     }
   }
   if (file.tensors().size() != expected.size()) {
@@ -95,24 +95,28 @@ void verify_file(const fs::path& folder, const char* name, const model::Safetens
 CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep)
     : folder_(std::move(folder)), keep_(keep) {}
 
-CheckpointWriter::~CheckpointWriter() = default;
+CheckpointWriter::~CheckpointWriter() {
+  if (thread_.joinable()) thread_.join();  // It uses the other members.
+}
 
 void CheckpointWriter::begin(CheckpointContents contents) {
   if (thread_.joinable()) thread_.join();
   copied_ = false;
   thread_ = std::jthread([this, contents = std::move(contents)]() mutable {
-    size_t used = 0;
-    copy_tensors(contents.model, buffers_, used);
-    copy_tensors(contents.optimizer, buffers_, used);
-    {
+    const auto set_copied = [this] {
       const std::lock_guard lock(mutex_);
       copied_ = true;
-    }
-    changed_.notify_all();
+      changed_.notify_all();
+    };
     try {
+      size_t used = 0;
+      copy_tensors(contents.model, buffers_, used);
+      copy_tensors(contents.optimizer, buffers_, used);
+      set_copied();
       if (contents.complete) contents.complete(contents);
       write(contents);
     } catch (const std::exception& error) {
+      set_copied();
       const std::lock_guard lock(mutex_);
       error_ = error.what();
     }
@@ -201,7 +205,7 @@ Checkpoint::Checkpoint(const fs::path& folder)
       if (hex(sha256(as_byte_span(read_file(folder / name)))) != hash.get<std::string>()) {
         throw InputError(
             fmt::format("checkpoint '{}': {} is not what was saved (its SHA-256 differs "
-                        "from manifest.json); use an older checkpoint",
+                        "from manifest.json); remove this folder to go on from the one before",
                         folder.string(), name));
       }
     }

@@ -56,9 +56,8 @@ double learning_rate(const TrainOptions& options, int64_t step) {
     return options.lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   }
   if (options.schedule == "constant") return options.lr;
-  const int64_t decay_steps = std::max<int64_t>(1, options.steps - options.warmup_steps);
-  const double progress =
-      static_cast<double>(step - options.warmup_steps + 1) / static_cast<double>(decay_steps);
+  const int64_t decay_steps = std::max<int64_t>(1, options.steps - warmup);
+  const double progress = static_cast<double>(step - warmup + 1) / static_cast<double>(decay_steps);
   const double low = options.lr * options.min_lr_ratio;
   return low + (options.lr - low) * 0.5 *
                    (1 + std::cos(std::numbers::pi * std::clamp(progress, 0.0, 1.0)));

@@ -5,6 +5,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
+
 #include "atoll/train/inner_optimizer.h"
 
 namespace atl::train {
@@ -16,6 +19,13 @@ TEST(LearningRateTest, WarmsUpLinearlyThenFollowsTheCosineToItsEnd) {
   EXPECT_NEAR(learning_rate(options, 9), 1.0, 1e-12);
   EXPECT_NEAR(learning_rate(options, 59), 0.55, 1e-12);
   EXPECT_NEAR(learning_rate(options, 109), 0.1, 1e-12);
+}
+
+TEST(LearningRateTest, ByDefaultWarmsUpForATwentieth) {
+  const TrainOptions options{.steps = 100, .lr = 1.0, .min_lr_ratio = 0.0};
+  EXPECT_NEAR(learning_rate(options, 4), 1.0, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 5), 0.5 * (1 + std::cos(std::numbers::pi / 95)), 1e-12);
+  EXPECT_NEAR(learning_rate(options, 99), 0.0, 1e-12);
 }
 
 TEST(LearningRateTest, ConstantStaysAfterTheWarmUp) {

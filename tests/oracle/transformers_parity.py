@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 transformers.utils.logging.disable_progress_bar()
 atoll = sys.argv[1]
 tolerance = 1e-4
+differences = []
 text = "\n".join(pathlib.Path(__file__).read_text().split("\n")[:28])
 end_of_text = "<|endoftext|>"
 
@@ -89,6 +90,7 @@ def compare(name, folder, model, tokenizer):
     bits = -wanted.sum().item() / torch.log(torch.tensor(2.0)).item() / len(text.encode())
     assert abs(summary["bits_per_byte"] - bits) < tolerance and summary["tokens"] == len(ids)
     print(f"{name}: {len(ids)} tokens, largest difference {worst:.1e}")
+    differences.append(worst)
 
 
 def compare_greedy(name, folder, model, tokenizer):
@@ -148,6 +150,7 @@ def main():
             folder = root / f"own-{number}"
             folder.mkdir()
             check_own_checkpoint(name, folder, options)
+    print(json.dumps({"max_difference": max(differences)}))
 
 
 if __name__ == "__main__":
