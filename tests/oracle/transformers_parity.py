@@ -120,7 +120,7 @@ def check_own_checkpoint(name, folder, options):
     run("train", "--run", folder / "run", "--data", source, "--train.steps=3", "--train.batch_rows=2",
         "--train.threads=1", "--train.warmup_steps=0", "--train.lr=0.02", "--train.sequence_length=64",
         "--model.max_positions=1024", "--model.hidden_size=32", "--model.intermediate_size=48",
-        "--model.num_layers=2", *options, "--json")
+        "--model.num_layers=2", "--data.validation_share=0.3", *options, "--json")
     checkpoint = sorted((folder / "run" / "checkpoints").iterdir())[-1]
     model, info = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, output_loading_info=True)
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
