@@ -35,9 +35,13 @@ std::string sibling_program(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
 
-void become_torch_program(char** argv) {
+void become_torch_program(char** argv, const std::vector<std::string>& more) {
   const std::string program = sibling_program("atoll-torch");
-  ::execv(program.c_str(), argv);
+  std::vector<const char*> words;
+  for (char** word = argv; *word != nullptr; ++word) words.push_back(*word);
+  for (const std::string& word : more) words.push_back(word.c_str());
+  words.push_back(nullptr);
+  ::execv(program.c_str(), const_cast<char* const*>(words.data()));
   throw InputError(
       fmt::format("this command needs LibTorch, and '{}' cannot be started: {}; build it "
                   "with ATOLL_TORCH=ON (`make build` does)",

@@ -13,8 +13,8 @@ namespace atl::cli {
 /// Parses and runs; turns exceptions into messages and exit codes (1 failed, 2 wrong usage).
 int run_app(CLI::App& app, int argc, char** argv);
 
-/// Replaces this process by atoll-torch with the same arguments. Does not return.
-[[noreturn]] void become_torch_program(char** argv);
+/// Replaces this process by atoll-torch with the same arguments and `more`. Does not return.
+[[noreturn]] void become_torch_program(char** argv, const std::vector<std::string>& more = {});
 
 /// The path of a program in the folder of the running one.
 std::string sibling_program(const std::string& name);

@@ -1,29 +1,15 @@
 #include "atoll/cli/model_arguments.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/model/device.h"
 #include "atoll/model/hf_folder.h"
 
 namespace atl::cli {
-namespace {
-
-at::Device usable_device(const std::string& text) {
-  try {
-    const at::Device device(text);
-    at::empty({1}, at::TensorOptions().dtype(at::kFloat).device(device));
-    return device;
-  } catch (const std::exception&) {
-    throw UsageError(fmt::format("--device '{}' cannot be used here; try cpu", text));
-  }
-}
-
-}  // namespace
-
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   command
       .add_option("model", arguments.model,
@@ -38,7 +24,7 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
 
 LoadedModel load_model(const ModelArguments& arguments) {
   if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
-  const at::Device device = usable_device(arguments.device);
+  const at::Device device = model::usable_device(arguments.device, "--device");
   const std::filesystem::path folder = model::resolve_model(arguments.model);
   const std::filesystem::path tokenizer_file = arguments.tokenizer.empty()
                                                    ? folder / "tokenizer.json"

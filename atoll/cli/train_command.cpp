@@ -61,6 +61,22 @@ void choose_method(run::RunConfig& config, const TrainArguments& arguments) {
   if (config.swarm.min_replicas == 1 && !chosen) config.sync.method = "single";
 }
 
+/// The model's shape comes from --init; a shape that was asked for besides must be the same.
+void take_shape(run::RunConfig& config, const std::filesystem::path& init) {
+  run::RunConfig loaded = config;
+  loaded.model = model::load_hf_config(init).config;
+  run::RunConfig defaults;
+  const auto asked = config.settings().shared();
+  const auto usual = defaults.settings().shared();
+  for (const auto& [name, value] : loaded.settings().shared()) {
+    if (asked.at(name) != value && asked.at(name) != usual.at(name)) {
+      throw UsageError(fmt::format("{} = {} is asked for, and the model '{}' has {}; leave it out",
+                                   name, asked.at(name), init.string(), value));
+    }
+  }
+  config.model = loaded.model;
+}
+
 void launch_islands(const TrainRequest& request, const std::string& link_rate) {
   const SystemClock clock;
   run::RunConfig config = request.config;
@@ -116,7 +132,9 @@ void train(const TrainArguments& arguments, char** argv,
     }
     if (!train_here) {
       folder.reset();  // The other program takes the lock.
-      become_torch_program(argv);
+      become_torch_program(argv, arguments.run.empty()
+                                     ? std::vector{std::string("--run"), request.folder.string()}
+                                     : std::vector<std::string>{});
     }
   }
   const SystemClock clock;
@@ -124,7 +142,7 @@ void train(const TrainArguments& arguments, char** argv,
   if (!request.init.empty()) {
     const auto model = model::resolve_model(request.init);
     tokenizer = model / "tokenizer.json";
-    request.config.model = model::load_hf_config(model).config;
+    take_shape(request.config, model);
     run::check(request.config);
     folder->require_same(request.config);
   }

@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;  // Received, not yet looked at.
 constexpr Duration kLongestNap = std::chrono::seconds(1);
+constexpr Duration kCancelInterval = std::chrono::milliseconds(100);
 constexpr size_t kMaxCheckpoints = 4096;  // Older ones are not offered.
 
 }  // namespace
@@ -69,6 +70,18 @@ class Session::Impl final : public EngineListener {
   Result<void> wait_until(Done done) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done() || failure_; });
+    if (done()) return {};
+    return tl::unexpected(*failure_);
+  }
+
+  /// The same before the run begins, when the user may still change their mind.
+  template <typename Done>
+  Result<void> wait_for_start(Done done, const char* what) {
+    std::unique_lock lock(mutex_);
+    while (!done() && !failure_) {
+      changed_.wait_for(lock, kCancelInterval);
+      if (options_.cancelled()) return failure(fmt::format("interrupted while waiting for {}", what));
+    }
     if (done()) return {};
     return tl::unexpected(*failure_);
   }
@@ -178,9 +191,8 @@ Result<std::unique_ptr<Session>> Session::connect(SessionOptions options,
   }
   auto impl = std::make_unique<Impl>(std::move(options), make_transport, clock);
   if (auto running = impl->run(); !running) return tl::unexpected(running.error());
-  if (auto welcome = impl->wait_until([&] { return impl->is_welcome(); }); !welcome) {
-    return tl::unexpected(welcome.error());
-  }
+  auto welcome = impl->wait_for_start([&] { return impl->is_welcome(); }, "the coordinator");
+  if (!welcome) return tl::unexpected(welcome.error());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -195,9 +207,9 @@ Result<StartInfo> Session::ready(ReadyReport report) {
   impl_->post([report = std::move(report), codec](Engine& engine, Time) mutable {
     engine.ready(std::move(report), codec);
   });
-  if (auto started = impl_->wait_until([&] { return impl_->start().has_value(); }); !started) {
-    return tl::unexpected(started.error());
-  }
+  auto started =
+      impl_->wait_for_start([&] { return impl_->start().has_value(); }, "the other islands");
+  if (!started) return tl::unexpected(started.error());
   return *impl_->start();
 }
 

@@ -24,6 +24,8 @@ struct SessionOptions {
   Duration connect_patience = std::chrono::seconds(60);  // For a coordinator that is absent.
   Duration silence_timeout = std::chrono::seconds(30);
   std::string version;  // Empty: this program's.
+  /// True once the user wants no more: ends the wait for the coordinator and for other islands.
+  std::function<bool()> cancelled = [] { return false; };
 };
 
 /// What an island can say once its data and model are at hand.

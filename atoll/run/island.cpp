@@ -1,9 +1,9 @@
 #include "atoll/run/island.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/Device.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +15,7 @@
 #include "atoll/collective/session.h"
 #include "atoll/data/token_store.h"
 #include "atoll/data/tokenizer.h"
+#include "atoll/model/device.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/model/llama.h"
 #include "atoll/net/address.h"
@@ -34,13 +35,18 @@ struct Materials {
   model::Llama model;
 };
 
-at::Device parse_device(const std::string& text) {
-  try {
-    return at::Device(text);
-  } catch (const std::exception&) {
+/// The checkpoint to go on from, if there is one.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder,
+                                                       const std::filesystem::path& init) {
+  const auto checkpoints = train::list_checkpoints(folder / "checkpoints");
+  if (checkpoints.empty()) return std::nullopt;
+  if (!init.empty()) {
     throw UsageError(
-        fmt::format("train.device = '{}' is no device; try cpu, cuda or cuda:0", text));
+        fmt::format("--init starts a run, and '{}' has checkpoints to go on from; leave --init "
+                    "out or choose another --run",
+                    folder.string()));
   }
+  return checkpoints.back().second;
 }
 
 Materials gather(RunConfig& config, const std::filesystem::path& init) {
@@ -64,7 +70,7 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
                     config.data.path, vocab_size, config.model.vocab_size));
   }
   check(config);
-  model::Llama model(config.model, parse_device(config.train.device), model::Purpose::kTraining);
+  model::Llama model(config.model, model::usable_device(config.train.device, "train.device"), model::Purpose::kTraining);
   if (init.empty()) {
     model.initialise(static_cast<uint64_t>(config.train.seed));
   } else {
@@ -139,12 +145,21 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
   const auto demands = demands_of(options, asked);
   const auto reachable = net::check_address(options.coordinator, options.insecure);
   if (!reachable) throw InputError(reachable.error().message);
+  const auto listen = net::check_address(options.listen, options.insecure);
+  if (!listen) throw InputError(listen.error().message);
+  if (net::is_loopback(*listen) && !net::is_loopback(*reachable)) {
+    throw UsageError(
+        fmt::format("the coordinator '{}' is on another machine, whose islands cannot reach {}; "
+                    "say where they reach this one: --listen ADDRESS:0",
+                    options.coordinator, options.listen));
+  }
   auto session = collective::Session::connect(
       {.coordinator = options.coordinator,
        .listen = options.listen,
        .name = options.name,
        .settings = demands,
-       .connect_patience = seconds_of(asked.swarm.join_patience)},
+       .connect_patience = seconds_of(asked.swarm.join_patience),
+       .cancelled = [] { return num_interrupts() > 0; }},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport(
             {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
@@ -176,17 +191,18 @@ Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
                     const std::filesystem::path& init, const Clock& clock,
                     const ProgressCallback& on_progress) {
   RunConfig config = given;
+  const auto checkpoint = newest_checkpoint(folder, init);
   Materials materials = gather(config, init);
   collective::Alone alone;
   TrainingRun run(parts_of(config, folder, materials, alone, clock, on_progress));
-  const auto checkpoints = train::list_checkpoints(folder / "checkpoints");
-  if (!checkpoints.empty()) run.resume(checkpoints.back().second);
+  if (checkpoint) run.resume(*checkpoint);
   return value_of(run.train(), folder);
 }
 
 Summary join_run(const JoinOptions& options, const Clock& clock,
                  const ProgressCallback& on_progress) {
   RunFolder folder(options.folder);
+  newest_checkpoint(folder.path(), options.init);
   const auto session_owner = connect(with_name(options, folder.path()), clock);
   collective::Session& session = *session_owner;
   RunConfig config = config_of(session, options);
@@ -222,8 +238,13 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
     if (on_progress) on_progress(progress);
   };
   TrainingRun run(std::move(parts));
-  for (const auto& [step, path] : found) {
-    if (step == start->start_step) run.resume(path);
+  const auto held = std::ranges::find(found, start->start_step,
+                                      [](const auto& checkpoint) { return checkpoint.first; });
+  if (held != found.end()) {
+    run.resume(held->second);
+  } else if (start->start_step != 0 || !found.empty()) {
+    throw InputError(fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
+                                 start->start_step, folder.path().string()));
   }
   const Summary summary = value_of(run.train(), folder.path());
   if (auto left = session.leave(); !left) throw InputError(left.error().message);

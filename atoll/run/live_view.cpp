@@ -1,6 +1,7 @@
 #include "atoll/run/live_view.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,9 +34,13 @@ void LiveView::update(size_t row, const std::string& text) {
 }
 
 void LiveView::draw() {
+  winsize window{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  const size_t width = known ? window.ws_col : 1000;  // A line that wraps would not be drawn over.
   std::string out = drawn_ ? fmt::format("\x1b[{}A", names_.size()) : "";
   for (size_t row = 0; row < names_.size(); ++row) {
-    out += fmt::format("\r\x1b[K{}  {}\n", names_[row], texts_[row]);
+    const std::string line = fmt::format("{}  {}", names_[row], texts_[row]);
+    out += "\r\x1b[K" + line.substr(0, width - 1) + "\n";
   }
   drawn_ = true;
   std::fputs(out.c_str(), stderr);

@@ -39,6 +39,10 @@ void Metrics::add(const Progress& progress) {
   record.erase("seconds_left");
   record["time"] = wall_time();
   out_ << record.dump() << "\n" << std::flush;
+  if (!out_ && !warned_) {  // Training is worth more than its log.
+    warned_ = true;
+    fmt::print(stderr, "atoll: warning: metrics.jsonl can no longer be written (disk full?)\n");
+  }
 
   std::map<std::string, double> scalars = {{"train/loss", progress.loss},
                                            {"train/lr", progress.lr},

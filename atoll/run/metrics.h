@@ -17,6 +17,7 @@ class Metrics {
 
  private:
   std::ofstream out_;
+  bool warned_ = false;  // That a write failed.
   EventFile events_;
 };
 

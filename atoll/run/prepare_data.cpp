@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/data/corpus.h"
@@ -43,7 +44,19 @@ fs::path prepare_store(const DataOptions& options, const fs::path& folder,
                        const fs::path& tokenizer_file, const Clock& clock) {
   if (!options.path.empty() && is_store(options.path)) return options.path;
   const fs::path store = folder / "data";
-  if (is_store(store)) return store;
+  const fs::path origin_file = folder / "data-origin";  // What the store was packed from.
+  const std::string origin = options.path.empty() ? "" : fs::weakly_canonical(options.path).string();
+  if (is_store(store)) {
+    const std::string before = fs::exists(origin_file) ? read_file(origin_file) : origin;
+    if (!options.path.empty() && before != origin) {
+      throw UsageError(fmt::format("the run in '{}' was packed from {}, not from '{}'; leave --data "
+                                   "out to go on, or choose another --run",
+                                   folder.string(),
+                                   before.empty() ? "the Python sources" : "'" + before + "'",
+                                   options.path));
+    }
+    return store;
+  }
 
   data::CorpusOptions corpus_options;
   if (!options.path.empty()) corpus_options.inputs = {options.path};
@@ -55,6 +68,7 @@ fs::path prepare_store(const DataOptions& options, const fs::path& folder,
   ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
   data::pack(corpus, tokenizer, store, {.validation_share = options.validation_share},
              [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); });
+  write_file_atomically(origin_file, origin);
   return store;
 }
 

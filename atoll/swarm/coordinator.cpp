@@ -13,6 +13,8 @@ namespace atl::swarm {
 
 namespace {
 constexpr size_t kMaxAddressBytes = 256;
+constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
+constexpr size_t kMaxStrangers = 256;   // Each may hold one unfinished frame.
 }  // namespace
 
 std::string program_version() { return ATOLL_VERSION; }
@@ -68,7 +70,7 @@ void Coordinator::fail(const std::string& reason) {
 }
 
 Coordinator::Actions Coordinator::opened(Connection connection, Time now) {
-  if (finished_) {
+  if (finished_ || strangers_.size() >= kMaxStrangers) {
     actions_.emplace_back(Close{connection});
   } else {
     strangers_[connection] = now;
@@ -335,6 +337,9 @@ void Coordinator::on(Connection from, Island& island, const Begin& begin) {
   if (const std::string fault = fault_of(begin); !fault.empty()) return violate(from, fault);
   if (number <= last_round_ && !rounds_.contains(number)) {
     return violate(from, fmt::format("began round {}, which is over", number));
+  }
+  if (!rounds_.contains(number) && rounds_.size() >= kMaxOpenRounds) {
+    return violate(from, fmt::format("began round {} with {} open already", number, rounds_.size()));
   }
   Round& round = rounds_[number];
   if (round.begun.contains(island.hello.name)) {

@@ -268,6 +268,19 @@ class RunTest(unittest.TestCase):
         self.assert_fails(run("coordinate", "--config", config, "--listen", "0.0.0.0:0"), 1, "--insecure")
         self.assert_fails(finish(self.join("192.0.2.1:7070", "a", "--swarm.join_patience=1")), 1, "--insecure")
 
+    def test_an_address_that_others_cannot_reach_is_said(self):
+        result = finish(self.join("192.0.2.1:7070", "a", "--insecure", "--swarm.join_patience=1"))
+        self.assert_fails(result, 2, "--listen")
+
+    def test_ctrl_c_ends_the_wait_for_others(self):
+        coordinator, address = self.coordinator(**{"train.steps": 4})
+        island = self.join(address, "a")
+        for line in coordinator.stderr:  # It says so, or ends.
+            if "'a' is ready" in line:
+                break
+        island.send_signal(signal.SIGINT)
+        self.assert_fails(finish(island), 1, "interrupted")
+
     # --- wrong input ---
 
     def test_settings_that_are_wrong(self):
@@ -296,6 +309,32 @@ class RunTest(unittest.TestCase):
         self.assertEqual(run(*train(folder, train__steps=2))[0], 0)
         self.assert_fails(run(*train(folder, train__steps=3)), 2, "train.steps", "another --run")
 
+    def test_a_run_keeps_its_text(self):
+        texts = [self.folder / name for name in ("one", "other")]
+        for text in texts:
+            shutil.copytree(os.path.dirname(json.__file__), text)
+        folder = self.folder / "run"
+        first = run("train", "--run", folder, "--data", texts[0], *flags(train__steps=2, data__vocab_size=300))
+        self.assertEqual(first[0], 0, first)
+        self.assert_fails(run("train", "--run", folder, "--data", texts[1]), 2, str(texts[0]), "another --run")
+        self.assertEqual(run("train", "--run", folder, "--data", texts[0])[0], 0)
+
+    def test_a_corpus_smaller_than_a_batch(self):
+        text = self.folder / "tiny.txt"
+        text.write_text("hello\n" * 10)
+        result = run("train", "--run", self.folder / "run", "--data", text, *flags())
+        self.assert_fails(result, 1, "train.batch_rows")
+
+    def test_a_run_without_a_name_makes_one_folder(self):
+        result = subprocess.run([ATOLL, "train", "--data", STORE, *flags(train__steps=1)], cwd=self.folder,
+                                capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(list((self.folder / "runs").iterdir())), 1)
+
+    def test_a_device_that_is_not_there(self):
+        for device in ("cuda:77", "toaster"):
+            self.assert_fails(run(*train(self.folder / "run", "--train.device=" + device)), 2, "train.device", device)
+
     def test_a_damaged_checkpoint_names_the_tensor(self):
         folder = self.folder / "run"
         settings = {"train__steps": 4}
@@ -323,6 +362,11 @@ class RunTest(unittest.TestCase):
         code, _, err = run("train", "--run", second, "--data", STORE, "--init", checkpoint, *flags(train__steps=2))
         self.assertEqual(code, 0, err)
         self.assertEqual(tensors(first, 5)["model.safetensors"], tensors(second, 0)["model.safetensors"])
+        again = run("train", "--run", second, "--data", STORE, "--init", checkpoint)
+        self.assert_fails(again, 2, "--init", "checkpoints")
+        other = run("train", "--run", self.folder / "third", "--data", STORE, "--init", checkpoint,
+                    "--model.hidden_size=64")
+        self.assert_fails(other, 2, "model.hidden_size", "32")
 
 
 if __name__ == "__main__":
