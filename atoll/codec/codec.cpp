@@ -7,6 +7,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/hash.h"
 #include "atoll/codec/plain_codecs.h"
 
 namespace atl::codec {
@@ -24,9 +25,13 @@ constexpr Entry kCodecs[] = {
     {"fp32", make_fp32_codec},
 };
 
+uint32_t name_hash(std::string_view name) {
+  return static_cast<uint32_t>(xxh3(name.data(), name.size()));
+}
+
 }  // namespace
 
-void Codec::encode(std::span<const float> values, Bytes& out) const {
+void Codec::encode(std::span<const float> values, Bytes& out, uint32_t sequence) const {
   ATOLL_CHECK(values.size() <= std::numeric_limits<uint32_t>::max(), "too many values to encode");
   const size_t begin = out.size();
   const Bytes header = ByteWriter()
@@ -34,37 +39,52 @@ void Codec::encode(std::span<const float> values, Bytes& out) const {
                            .put(kind())
                            .put(version())
                            .put(static_cast<uint32_t>(values.size()))
+                           .put(sequence)
+                           .put(name_hash(name()))
                            .take();
   out.insert(out.end(), header.begin(), header.end());
-  out.resize(begin + encoded_bytes(values.size()));
-  const size_t bad = encode_body(values, std::span(out).subspan(begin + kHeaderBytes));
-  if (bad != kAllFinite) {
+  out.resize(begin + max_encoded_bytes(values.size()));
+  const auto [bytes, first_bad] =
+      encode_body(values, sequence, std::span(out).subspan(begin + kHeaderBytes));
+  if (first_bad != kAllFinite) {
     out.resize(begin);
-    throw InputError(fmt::format("cannot encode as {}: value {} is {}", name(), bad, values[bad]));
+    throw InputError(
+        fmt::format("cannot encode as {}: value {} is {}", name(), first_bad, values[first_bad]));
   }
+  out.resize(begin + kHeaderBytes + bytes);
 }
 
-void Codec::decode(std::span<const std::byte> bytes, std::span<float> values) const {
+void Codec::decode(std::span<const std::byte> bytes, std::span<float> values,
+                   uint32_t sequence) const {
   ByteReader reader(bytes);
   const auto magic = reader.get<uint16_t>();
   const auto got_kind = reader.get<uint8_t>();
   const auto got_version = reader.get<uint8_t>();
   const auto count = reader.get<uint32_t>();
+  const auto got_sequence = reader.get<uint32_t>();
+  const auto got_name = reader.get<uint32_t>();
   if (magic != kMagic) throw InputError("not an encoded part: wrong magic number");
   if (got_kind != kind() || got_version != version()) {
     throw InputError(fmt::format("encoded with codec kind {} version {}, but {} is {} version {}",
                                  got_kind, got_version, name(), kind(), version()));
   }
+  if (got_name != name_hash(name())) {
+    throw InputError(fmt::format("encoded with other settings than those of {}", name()));
+  }
   if (count != values.size()) {
     throw InputError(fmt::format("{} values encoded, {} expected", count, values.size()));
   }
-  const auto body = reader.get_bytes(reader.remaining());
-  if (body.size() != body_bytes(count)) {
-    throw InputError(fmt::format("{} bytes of {} for {} values, {} expected", body.size(), name(),
-                                 count, body_bytes(count)));
+  if (got_sequence != sequence) {
+    throw InputError(fmt::format("encoded for sequence {}, {} expected", got_sequence, sequence));
   }
-  const size_t bad = decode_body(body, values);
+  const size_t bad = decode_body(reader.get_bytes(reader.remaining()), sequence, values);
   if (bad != kAllFinite) throw InputError(fmt::format("value {} is {}", bad, values[bad]));
+}
+
+void Codec::require_size(std::span<const std::byte> body, size_t expected, size_t count) const {
+  if (body.size() == expected) return;
+  throw InputError(fmt::format("{} bytes of {} for {} values, {} expected", body.size(), name(),
+                               count, expected));
 }
 
 std::unique_ptr<Codec> make_codec(std::string_view name) {

@@ -5,8 +5,12 @@
 // digests of what they decoded.
 //
 // An encoding describes itself: a header of kHeaderBytes (magic u16, kind u8, version u8, count
-// u32, all little-endian), then the body. Decoding reads what strangers send: it checks everything,
-// never reads or writes out of bounds and never allocates from a length it was told.
+// u32, sequence u32, name u32, all little-endian), then the body. `name` is a hash of the codec's
+// name, which carries its settings. Decoding reads what strangers send: it checks everything, never
+// reads or writes out of bounds and never allocates from a length it was told.
+//
+// `sequence` numbers what the members encode alike, say the rounds: masks that all share are drawn
+// from it, so they cost no bytes. Codecs without such a mask only carry it.
 //
 // Codecs hold no state between calls: any thread may use one at any time.
 #include <cstddef>
@@ -23,7 +27,7 @@ namespace atl::codec {
 
 class Codec {
  public:
-  static constexpr size_t kHeaderBytes = 8;
+  static constexpr size_t kHeaderBytes = 16;
 
   virtual ~Codec() = default;
   virtual std::string_view name() const = 0;
@@ -36,27 +40,37 @@ class Codec {
   };
   virtual ErrorBound error_bound() const = 0;
 
-  /// Bytes, header included, that encode() makes of `count` values (at most 2^32 - 1).
-  size_t encoded_bytes(size_t count) const { return kHeaderBytes + body_bytes(count); }
+  /// The most bytes, header included, that encode() makes of `count` values (at most 2^32 - 1).
+  size_t max_encoded_bytes(size_t count) const { return kHeaderBytes + max_body_bytes(count); }
 
   /// Appends the encoding to `out`. Throws InputError naming the first index whose value is NaN,
   /// infinite or rounds to infinity; `out` is then as it was.
-  void encode(std::span<const float> values, Bytes& out) const;
+  void encode(std::span<const float> values, Bytes& out, uint32_t sequence = 0) const;
 
   /// Throws InputError unless `bytes` is exactly one encoding, by this codec, of values.size()
-  /// finite values; `values` is then unspecified.
-  void decode(std::span<const std::byte> bytes, std::span<float> values) const;
+  /// finite values under `sequence`; `values` is then unspecified.
+  void decode(std::span<const std::byte> bytes, std::span<float> values,
+              uint32_t sequence = 0) const;
 
  protected:
   static constexpr size_t kAllFinite = ~size_t{0};
-  /// Names the codec on the wire. Never reused.
+  struct Encoded {
+    size_t bytes = 0;               // Of the body.
+    size_t first_bad = kAllFinite;  // Index of the first value that is not finite.
+  };
+  /// Names the family of codecs on the wire. Never reused.
   virtual uint8_t kind() const = 0;
   virtual uint8_t version() const { return 1; }
-  virtual size_t body_bytes(size_t count) const = 0;
-  /// Both return the index of the first value that is not finite, or kAllFinite. `body` has exactly
-  /// body_bytes(values.size()).
-  virtual size_t encode_body(std::span<const float> values, std::span<std::byte> body) const = 0;
-  virtual size_t decode_body(std::span<const std::byte> body, std::span<float> values) const = 0;
+  virtual size_t max_body_bytes(size_t count) const = 0;
+  /// Writes the body; it has room for max_body_bytes(values.size()).
+  virtual Encoded encode_body(std::span<const float> values, uint32_t sequence,
+                              std::span<std::byte> body) const = 0;
+  /// Returns the index of the first value that is not finite, or kAllFinite. Throws InputError when
+  /// `body` is not exactly one body for values.size() values; any bytes may come.
+  virtual size_t decode_body(std::span<const std::byte> body, uint32_t sequence,
+                             std::span<float> values) const = 0;
+  /// Throws InputError naming the codec unless body.size() == expected.
+  void require_size(std::span<const std::byte> body, size_t expected, size_t count) const;
 };
 
 /// The codec of that name; throws UsageError naming those that exist.

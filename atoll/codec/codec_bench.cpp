@@ -25,7 +25,7 @@ void encode(benchmark::State& state, const char* name) {
   const auto codec = make_codec(name);
   const std::vector<float> values = some_values();
   Bytes out;
-  out.reserve(codec->encoded_bytes(kCount));
+  out.reserve(codec->max_encoded_bytes(kCount));
   for (auto iteration : state) {
     out.clear();
     codec->encode(values, out);

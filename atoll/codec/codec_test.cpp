@@ -46,12 +46,14 @@ float nearest_bf16(float x) {
 TEST(CodecTest, GoldenBytes) {
   const std::vector<float> values = {1.0F, -2.5F, 3.14159274F};
   Bytes fp32 = bytes_of({0xff});  // Encodings are appended.
-  make_codec("fp32")->encode(values, fp32);
-  EXPECT_EQ(fp32, bytes_of({0xff, 0xde, 0xc0, 1, 1,    3,    0,    0,    0,    0,   0,
-                            0x80, 0x3f, 0,    0, 0x20, 0xc0, 0xdb, 0x0f, 0x49, 0x40}));
+  make_codec("fp32")->encode(values, fp32, 0x01020304);
+  EXPECT_EQ(fp32, bytes_of({0xff, 0xde, 0xc0, 1,    1,    3,    0,    0,    0,   4,
+                            3,    2,    1,    0xc0, 0x29, 0x86, 0xd5, 0,    0,   0x80,
+                            0x3f, 0,    0,    0x20, 0xc0, 0xdb, 0x0f, 0x49, 0x40}));
   Bytes bf16;
   make_codec("bf16")->encode(values, bf16);
-  EXPECT_EQ(bf16, bytes_of({0xde, 0xc0, 2, 1, 3, 0, 0, 0, 0x80, 0x3f, 0x20, 0xc0, 0x49, 0x40}));
+  EXPECT_EQ(bf16, bytes_of({0xde, 0xc0, 2,    1,    3,    0,    0,    0,    0,    0,    0,
+                            0,    0xec, 0xe7, 0x99, 0x38, 0x80, 0x3f, 0x20, 0xc0, 0x49, 0x40}));
 }
 
 TEST(CodecTest, Bf16RoundsToNearestTiesToEven) {
@@ -86,7 +88,7 @@ TEST(CodecTest, RoundTripStaysWithinTheStatedErrorForAllSizes) {
       }
       Bytes bytes;
       codec->encode(values, bytes);
-      EXPECT_EQ(bytes.size(), codec->encoded_bytes(count));
+      EXPECT_EQ(bytes.size(), codec->max_encoded_bytes(count));
       std::vector<float> decoded(count, 42.0F);
       codec->decode(bytes, decoded);
       for (size_t i = 0; i < count; ++i) {
@@ -147,6 +149,12 @@ TEST(CodecTest, DecodeRefusesEverythingButItsOwnEncoding) {
     bad = good;
     bad[2] = std::byte{99};
     EXPECT_THAT(message(bad, 3), HasSubstr("codec kind 99"));
+    bad = good;
+    bad[12] ^= std::byte{1};
+    EXPECT_THAT(message(bad, 3), HasSubstr("other settings"));
+    bad.clear();
+    codec->encode(values, bad, /*sequence=*/5);
+    EXPECT_THAT(message(bad, 3), HasSubstr("sequence 5, 0 expected"));
     bad = good;
     bad[bad.size() - 1] = std::byte{0x7f};
     bad[bad.size() - 2] = std::byte{0xc0};

@@ -28,15 +28,18 @@ class Fp32Codec final : public Codec {
 
  protected:
   uint8_t kind() const override { return 1; }
-  size_t body_bytes(size_t count) const override { return 4 * count; }
-  size_t encode_body(std::span<const float> values, std::span<std::byte> body) const override {
+  size_t max_body_bytes(size_t count) const override { return 4 * count; }
+  Encoded encode_body(std::span<const float> values, uint32_t /*sequence*/,
+                      std::span<std::byte> body) const override {
     const size_t bad = first_not_finite(values);
     if (bad == kAllFinite && !body.empty()) {
       std::memcpy(body.data(), values.data(), body.size());
     }
-    return bad;
+    return {body.size(), bad};
   }
-  size_t decode_body(std::span<const std::byte> body, std::span<float> values) const override {
+  size_t decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,
+                     std::span<float> values) const override {
+    require_size(body, max_body_bytes(values.size()), values.size());
     if (!body.empty()) std::memcpy(values.data(), body.data(), body.size());
     return first_not_finite(values);
   }
@@ -62,9 +65,10 @@ class Bf16Codec final : public Codec {
 
  protected:
   uint8_t kind() const override { return 2; }
-  size_t body_bytes(size_t count) const override { return 2 * count; }
+  size_t max_body_bytes(size_t count) const override { return 2 * count; }
 
-  size_t encode_body(std::span<const float> values, std::span<std::byte> body) const override {
+  Encoded encode_body(std::span<const float> values, uint32_t /*sequence*/,
+                      std::span<std::byte> body) const override {
     uint32_t any_bad = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       const uint32_t bits = bits_at(values, i);
@@ -75,16 +79,18 @@ class Bf16Codec final : public Codec {
       const auto half = static_cast<uint16_t>(rounded);
       std::memcpy(body.data() + 2 * i, &half, sizeof(half));
     }
-    if (any_bad == 0) return kAllFinite;
+    if (any_bad == 0) return {body.size(), kAllFinite};
     size_t index = 0;
     while (is_finite(bits_at(values, index)) &&
            is_finite(round_to_bf16(bits_at(values, index)) << 16)) {
       ++index;
     }
-    return index;
+    return {0, index};
   }
 
-  size_t decode_body(std::span<const std::byte> body, std::span<float> values) const override {
+  size_t decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,
+                     std::span<float> values) const override {
+    require_size(body, max_body_bytes(values.size()), values.size());
     uint32_t any_bad = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       uint16_t half;

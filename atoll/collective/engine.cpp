@@ -321,8 +321,8 @@ void Engine::receive(int32_t rank, swarm::Part part, Time now) {
   Round& round = found->second;
   if (round.exchange == nullptr) {
     round.early_bytes += part.data.size();
-    if (round.early_bytes >
-        codec_->encoded_bytes(round.contribution.values.size()) + names_.size() * kSlackPerMember) {
+    if (round.early_bytes > codec_->max_encoded_bytes(round.contribution.values.size()) +
+                                names_.size() * kSlackPerMember) {
       return trouble(
           fmt::format("island '{}' sent more than round {} has", name(rank), part.header.round),
           now);

@@ -105,7 +105,7 @@ Result<void> Exchange::receive(const Part& part) {
                                name(part.sender), part.share));
   }
   Incoming& incoming = (is_mean ? means_ : contributions_)[static_cast<size_t>(part.sender)];
-  auto accepted = accept(incoming, part, codec_.encoded_bytes(size_of(owner)));
+  auto accepted = accept(incoming, part, codec_.max_encoded_bytes(size_of(owner)));
   if (!accepted || !incoming.done) return accepted;
   if (!is_mean) {
     num_contributions_missing_ -= 1;

@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 .kind = (bits & 1) != 0 ? atl::swarm::PartKind::kMean
                                         : atl::swarm::PartKind::kContribution,
                 .sender = 1 + (bits >> 1) % 2,
-                .total = codec->encoded_bytes(5)};
+                .total = codec->max_encoded_bytes(5)};
       part.share = (bits & 1) != 0 ? part.sender : 0;
       if ((bits & 16) != 0) part.sender = reader.get<int32_t>();
       if ((bits & 32) != 0) part.share = reader.get<int32_t>();

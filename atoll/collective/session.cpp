@@ -80,7 +80,8 @@ class Session::Impl final : public EngineListener {
     std::unique_lock lock(mutex_);
     while (!done() && !failure_) {
       changed_.wait_for(lock, kCancelInterval);
-      if (options_.cancelled()) return failure(fmt::format("interrupted while waiting for {}", what));
+      if (options_.cancelled())
+        return failure(fmt::format("interrupted while waiting for {}", what));
     }
     if (done()) return {};
     return tl::unexpected(*failure_);

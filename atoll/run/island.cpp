@@ -70,7 +70,8 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
                     config.data.path, vocab_size, config.model.vocab_size));
   }
   check(config);
-  model::Llama model(config.model, model::usable_device(config.train.device, "train.device"), model::Purpose::kTraining);
+  model::Llama model(config.model, model::usable_device(config.train.device, "train.device"),
+                     model::Purpose::kTraining);
   if (init.empty()) {
     model.initialise(static_cast<uint64_t>(config.train.seed));
   } else {
@@ -243,8 +244,9 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
   if (held != found.end()) {
     run.resume(held->second);
   } else if (start->start_step != 0 || !found.empty()) {
-    throw InputError(fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
-                                 start->start_step, folder.path().string()));
+    throw InputError(
+        fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
+                    start->start_step, folder.path().string()));
   }
   const Summary summary = value_of(run.train(), folder.path());
   if (auto left = session.leave(); !left) throw InputError(left.error().message);

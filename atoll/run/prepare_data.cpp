@@ -45,15 +45,16 @@ fs::path prepare_store(const DataOptions& options, const fs::path& folder,
   if (!options.path.empty() && is_store(options.path)) return options.path;
   const fs::path store = folder / "data";
   const fs::path origin_file = folder / "data-origin";  // What the store was packed from.
-  const std::string origin = options.path.empty() ? "" : fs::weakly_canonical(options.path).string();
+  const std::string origin =
+      options.path.empty() ? "" : fs::weakly_canonical(options.path).string();
   if (is_store(store)) {
     const std::string before = fs::exists(origin_file) ? read_file(origin_file) : origin;
     if (!options.path.empty() && before != origin) {
-      throw UsageError(fmt::format("the run in '{}' was packed from {}, not from '{}'; leave --data "
-                                   "out to go on, or choose another --run",
-                                   folder.string(),
-                                   before.empty() ? "the Python sources" : "'" + before + "'",
-                                   options.path));
+      throw UsageError(
+          fmt::format("the run in '{}' was packed from {}, not from '{}'; leave --data "
+                      "out to go on, or choose another --run",
+                      folder.string(), before.empty() ? "the Python sources" : "'" + before + "'",
+                      options.path));
     }
     return store;
   }

@@ -339,7 +339,8 @@ void Coordinator::on(Connection from, Island& island, const Begin& begin) {
     return violate(from, fmt::format("began round {}, which is over", number));
   }
   if (!rounds_.contains(number) && rounds_.size() >= kMaxOpenRounds) {
-    return violate(from, fmt::format("began round {} with {} open already", number, rounds_.size()));
+    return violate(from,
+                   fmt::format("began round {} with {} open already", number, rounds_.size()));
   }
   Round& round = rounds_[number];
   if (round.begun.contains(island.hello.name)) {
