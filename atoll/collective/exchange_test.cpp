@@ -171,7 +171,7 @@ struct Receiving {
 TEST(ExchangeRefusalTest, WrongLength) {
   Receiving a;
   a.part.total -= 4;
-  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent a part of 8196 bytes where 8200 are due"));
+  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent a part of 8204 bytes where 8208 are due"));
 }
 
 TEST(ExchangeRefusalTest, Twice) {
@@ -183,7 +183,7 @@ TEST(ExchangeRefusalTest, Twice) {
 TEST(ExchangeRefusalTest, OutOfRange) {
   Receiving a;
   a.part.offset = 8000;
-  EXPECT_THAT(a.refusal(), HasSubstr("where byte 0 of 8200 is next"));
+  EXPECT_THAT(a.refusal(), HasSubstr("where byte 0 of 8208 is next"));
   a.part.offset = 0;
   a.part.data.resize(9000);
   EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent 9000 bytes at 0"));

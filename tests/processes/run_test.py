@@ -3,6 +3,7 @@
 
 usage: run_test.py ATOLL [unittest arguments]
 """
+import asyncio
 import glob
 import json
 import os
@@ -312,21 +313,22 @@ class RunTest(unittest.TestCase):
     def test_a_run_keeps_its_text(self):
         texts = [self.folder / name for name in ("one", "other")]
         for text in texts:
-            shutil.copytree(os.path.dirname(json.__file__), text)
+            shutil.copytree(os.path.dirname(asyncio.__file__), text)
         folder = self.folder / "run"
-        first = run("train", "--run", folder, "--data", texts[0], *flags(train__steps=2, data__vocab_size=300))
+        first = run("train", "--run", folder, "--data", texts[0],
+                    *flags(train__steps=2, data__vocab_size=300, data__validation_share=0.3))
         self.assertEqual(first[0], 0, first)
         self.assert_fails(run("train", "--run", folder, "--data", texts[1]), 2, str(texts[0]), "another --run")
         self.assertEqual(run("train", "--run", folder, "--data", texts[0])[0], 0)
 
-    def test_a_corpus_smaller_than_a_batch(self):
+    def test_a_corpus_smaller_than_a_row(self):
         text = self.folder / "tiny.txt"
         text.write_text("hello\n" * 10)
         result = run("train", "--run", self.folder / "run", "--data", text, *flags())
-        self.assert_fails(result, 1, "train.batch_rows")
+        self.assert_fails(result, 1, "smaller than one row", "21 tokens")
 
     def test_a_run_without_a_name_makes_one_folder(self):
-        result = subprocess.run([ATOLL, "train", "--data", STORE, *flags(train__steps=1)], cwd=self.folder,
+        result = subprocess.run([ATOLL, "train", "--data", STORE, *flags(train__steps=2)], cwd=self.folder,
                                 capture_output=True, text=True, timeout=DEADLINE_S)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(len(list((self.folder / "runs").iterdir())), 1)
