@@ -1,0 +1,156 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "atoll/base/bytes.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/run/config.h"
+#include "atoll/run/event_file.h"
+#include "atoll/run/link_rate.h"
+#include "atoll/run/metrics.h"
+#include "atoll/run/progress.h"
+#include "atoll/run/run_folder.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class RunTest : public testing::Test {
+ protected:
+  RunTest() {
+    std::string name = testing::TempDir() + "atoll-run-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~RunTest() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+};
+
+TEST(LinkRateTest, ReadsUnits) {
+  EXPECT_EQ(parse_link_rate("20mbit"), 20e6);
+  EXPECT_EQ(parse_link_rate("1.5gbit"), 1.5e9);
+  EXPECT_EQ(parse_link_rate("300kbit"), 300e3);
+  EXPECT_EQ(parse_link_rate("7bit"), 7);
+}
+
+TEST(LinkRateTest, RefusesWhatIsNoRate) {
+  for (const char* text : {"", "mbit", "20", "20 mbit", "0mbit", "-1mbit", "nanmbit", "infmbit",
+                           "1e999mbit", "20mbits", "fast"}) {
+    EXPECT_THROW(parse_link_rate(text), UsageError) << text;
+  }
+}
+
+TEST(ProgressTest, JsonKeepsEverything) {
+  const Progress progress{.step = 7,
+                          .steps = 9,
+                          .tokens = 100,
+                          .loss = 1.5,
+                          .val_loss = 2.5,
+                          .lr = 1e-3,
+                          .grad_norm = 0.5,
+                          .tokens_per_s = 10,
+                          .seconds_left = 3,
+                          .stall_share = 0.25};
+  EXPECT_EQ(to_json(progress_from_json(to_json(progress))), to_json(progress));
+  const Summary summary{.run = "runs/\"a\"",
+                        .steps = 3,
+                        .val_loss = 2.25,
+                        .digest = "ab",
+                        .bytes_sent = int64_t{1} << 40,
+                        .stopped = true};
+  EXPECT_EQ(to_json(summary_from_json(to_json(summary))), to_json(summary));
+}
+
+TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
+  {
+    Metrics metrics(folder_, 0);
+    for (int64_t step = 1; step <= 5; ++step) metrics.add({.step = step, .loss = 1.0});
+  }
+  std::ofstream(folder_ / "metrics.jsonl", std::ios::app) << R"({"step": 6, "lo)";  // Torn.
+  Metrics(folder_, 3).add({.step = 4, .loss = 2.0});
+  std::ifstream in(folder_ / "metrics.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_THAT(lines[2], HasSubstr(R"("step":3)"));
+  EXPECT_THAT(lines[3], HasSubstr(R"("step":4)"));
+  EXPECT_THAT(lines[3], HasSubstr(R"("loss":2.0)"));
+}
+
+/// The framing of TFRecord, read with a table-driven CRC-32C of the test's own.
+TEST_F(RunTest, EventFilesAreTfRecords) {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = (c & 1) != 0 ? 0x82f63b78U ^ (c >> 1) : c >> 1;
+    table.at(i) = c;
+  }
+  const auto masked = [&](std::string_view bytes) {
+    uint32_t c = 0xffffffffU;
+    for (const char byte : bytes) c = table.at((c ^ static_cast<uint8_t>(byte)) & 0xffU) ^ (c >> 8);
+    c ^= 0xffffffffU;
+    return ((c >> 15) | (c << 17)) + 0xa282ead8U;
+  };
+  {
+    EventFile(folder_).add(3, {{"train/loss", 1.5}});
+  }
+  const std::string bytes = read_file(fs::directory_iterator(folder_)->path());
+  ByteReader reader(as_byte_span(bytes));
+  std::vector<std::string> records;
+  while (reader.remaining() > 0) {
+    const auto size = reader.get<uint64_t>();
+    const std::string size_bytes(reinterpret_cast<const char*>(&size), sizeof(size));
+    EXPECT_EQ(reader.get<uint32_t>(), masked(size_bytes));
+    const auto record = reader.get_bytes(size);
+    records.emplace_back(reinterpret_cast<const char*>(record.data()), record.size());
+    EXPECT_EQ(reader.get<uint32_t>(), masked(records.back()));
+  }
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_THAT(records[0], HasSubstr("brain.Event:2"));
+  EXPECT_THAT(records[1], HasSubstr("train/loss"));
+}
+
+TEST_F(RunTest, FolderKeepsItsSettings) {
+  RunConfig config;
+  {
+    RunFolder folder(folder_ / "run");
+    EXPECT_FALSE(folder.was_started());
+    EXPECT_THROW(RunFolder(folder_ / "run"), InputError) << "two owners";
+    config = folder.configure({}, {"train.steps=7"});
+    folder.save(config);
+  }
+  RunFolder folder(folder_ / "run");
+  EXPECT_TRUE(folder.was_started());
+  EXPECT_EQ(folder.configure({}, {}).train.steps, 7);
+  EXPECT_EQ(folder.configure({}, {"train.threads=3"}).train.threads, 3)
+      << "local settings may change";
+  EXPECT_THROW(folder.configure({}, {"train.steps=8"}), UsageError);
+}
+
+TEST(ConfigTest, ChecksWhatInvolvesSeveralFields) {
+  const auto message = [](const std::vector<std::string>& overrides) -> std::string {
+    try {
+      check(load_config({}, overrides));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(message({}), "");
+  EXPECT_THAT(message({"train.batch_rows=9", "swarm.min_replicas=2"}),
+              HasSubstr("train.batch_rows"));
+  EXPECT_THAT(message({"train.batch_rows=8", "train.micro_batch_rows=3"}),
+              HasSubstr("train.micro_batch_rows"));
+  EXPECT_THAT(message({"train.sequence_length=4096"}), HasSubstr("model.max_positions"));
+  EXPECT_THAT(message({"train.steps=5", "train.warmup_steps=6"}), HasSubstr("train.warmup_steps"));
+  EXPECT_THAT(message({"sync.method=single", "swarm.min_replicas=2"}), HasSubstr("sync.method"));
+}
+
+}  // namespace
+}  // namespace atl::run
