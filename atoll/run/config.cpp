@@ -4,6 +4,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/sync/fragments.h"
 
 namespace atl::run {
 
@@ -76,7 +77,12 @@ void check(const RunConfig& config) {
   model::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
   model::check(model);
-  const int64_t period = config.sync.method == "diloco" ? config.sync.sync_every : 1;
+  sync::check(config.sync);
+  if (config.sync.method == "streaming_diloco") {  // Refused here, before anything is started.
+    sync::make_fragments(model::parameter_specs(model), config.sync.fragment_pattern,
+                         config.sync.num_fragments);
+  }
+  const int64_t period = sync::period(config.sync);
   if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
       (train.keep_checkpoints - 2) * train.checkpoint_every < period) {
     throw UsageError(fmt::format(

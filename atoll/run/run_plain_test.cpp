@@ -149,6 +149,16 @@ TEST(ConfigTest, ChecksWhatInvolvesSeveralFields) {
               HasSubstr("train.micro_batch_rows"));
   EXPECT_THAT(message({"train.sequence_length=4096"}), HasSubstr("model.max_positions"));
   EXPECT_THAT(message({"train.steps=5", "train.warmup_steps=6"}), HasSubstr("train.warmup_steps"));
+  const auto streaming = [&](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), "sync.method=streaming_diloco");
+    return message(overrides);
+  };
+  EXPECT_EQ(streaming({}), "");
+  EXPECT_THAT(streaming({"sync.fragment_sync_delay=20"}), HasSubstr("sync.fragment_sync_delay"));
+  EXPECT_THAT(streaming({"sync.num_fragments=6"}), HasSubstr("4 layers"));
+  EXPECT_THAT(streaming({"sync.num_fragments=21", "sync.fragment_pattern=balanced"}),
+              HasSubstr("sync.sync_every"));
+  EXPECT_THROW(load_config({}, {"sync.fragment_update_alpha=1.5"}), UsageError);
   EXPECT_THAT(message({"sync.method=single", "swarm.min_replicas=2"}), HasSubstr("sync.method"));
 }
 

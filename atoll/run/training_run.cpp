@@ -45,7 +45,8 @@ sync::Replica replica_of(const TrainingParts& parts) {
       .values_P = parts.model.parameters().values_P(),
       .gradients_P = parts.model.parameters().gradients_P(),
       .tokens_per_step = train.batch_rows / parts.averager.num_members() * train.sequence_length,
-      .last_step = train.steps};
+      .last_step = train.steps,
+      .specs = parts.model.parameters().specs()};
 }
 
 }  // namespace
@@ -78,6 +79,7 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
                     folder.string(), parts_.store.folder().string()));
   }
   restore_tensors(checkpoint, parts_.model.parameters(), *optimizer_, *strategy_);
+  strategy_->resumed(state.step);
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
   loss_ = state.train_loss;

@@ -13,9 +13,19 @@ struct SyncOptions {
   double outer_lr = 0.7;
   double outer_momentum = 0.9;
   bool outer_nesterov = true;
+  int64_t num_fragments = 4;
+  std::string fragment_pattern = "strided";
+  int64_t fragment_sync_delay = 1;
+  double fragment_update_alpha = 0;
   std::string codec = "fp32";
 
   void visit(SettingList& list);
 };
+
+/// Throws UsageError when fields contradict each other, naming them.
+void check(const SyncOptions& options);
+
+/// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
+int64_t period(const SyncOptions& options);
 
 }  // namespace atl::sync

@@ -6,6 +6,7 @@
 #include "atoll/sync/data_parallel.h"
 #include "atoll/sync/diloco.h"
 #include "atoll/sync/single.h"
+#include "atoll/sync/streaming_diloco.h"
 
 namespace atl::sync {
 
@@ -25,6 +26,9 @@ std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica repl
   }
   if (options.method == "diloco") {
     return std::make_unique<DiLoCo>(options, std::move(replica), averager, clock);
+  }
+  if (options.method == "streaming_diloco") {
+    return std::make_unique<StreamingDiLoCo>(options, std::move(replica), averager, clock);
   }
   throw UsageError(fmt::format("unknown sync.method '{}'", options.method));
 }

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
+#include "atoll/model/config.h"
 #include "atoll/sync/options.h"
 
 namespace atl::sync {
@@ -25,6 +27,7 @@ struct Replica {
   at::Tensor gradients_P;  // Same shape.
   int64_t tokens_per_step = 0;
   int64_t last_step = 0;  // The run ends with this step: a sync is due there, whatever its number.
+  std::span<const model::ParameterSpec> specs{};  // What lies where; for methods with fragments.
 };
 
 struct SyncStats {
@@ -51,6 +54,9 @@ class Strategy {
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
   /// Resuming: the published parameters of the checkpoint.
   virtual void restore_global(const at::Tensor& global_P) = 0;
+  /// Resuming, last: everything was restored as it was after `step`. What was on its way then is
+  /// sent again.
+  virtual void resumed(int64_t /*step*/) {}
   const SyncStats& stats() const { return stats_; }
 
  protected:

@@ -1,0 +1,195 @@
+#include "atoll/sync/streaming_diloco.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/sync/host.h"
+
+namespace atl::sync {
+namespace {
+
+at::Tensor empty_like_fragment(const Fragment& fragment, const at::Tensor& like_P) {
+  return host_buffer(like_P.slice(0, 0, fragment.size));
+}
+
+/// Calls use(range, begin of the range within the packed fragment).
+template <typename Use>
+void for_each_range(const Fragment& fragment, Use use) {
+  int64_t packed = 0;
+  for (const Range& range : fragment.ranges) {
+    use(range, packed);
+    packed += range.end - range.begin;
+  }
+}
+
+/// The fragment's elements of a flat tensor, one behind the other.
+void gather(const Fragment& fragment, const at::Tensor& from_P, const at::Tensor& to_F) {
+  for_each_range(fragment, [&](const Range& range, int64_t packed) {
+    to_F.slice(0, packed, packed + range.end - range.begin)
+        .copy_(from_P.slice(0, range.begin, range.end));
+  });
+}
+
+void scatter(const Fragment& fragment, const at::Tensor& from_F, const at::Tensor& to_P) {
+  for_each_range(fragment, [&](const Range& range, int64_t packed) {
+    to_P.slice(0, range.begin, range.end)
+        .copy_(from_F.slice(0, packed, packed + range.end - range.begin));
+  });
+}
+
+}  // namespace
+
+StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
+                                 collective::Averager& averager, const Clock& clock)
+    : replica_(std::move(replica)),
+      averager_(averager),
+      clock_(clock),
+      delay_(options.fragment_sync_delay),
+      alpha_(static_cast<float>(options.fragment_update_alpha)),
+      outer_{.lr = static_cast<float>(options.outer_lr),
+             .momentum = static_cast<float>(options.outer_momentum),
+             .nesterov = options.outer_nesterov},
+      fragments_(make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
+      schedule_(options.sync_every, options.num_fragments, replica_.last_step),
+      global_P_(host_buffer(replica_.values_P)),
+      momentum_P_(host_buffer(replica_.values_P)) {
+  global_P_.copy_(replica_.values_P);
+}
+
+Result<void> StreamingDiLoCo::reduce_gradients(int64_t) { return {}; }
+
+/// In between, fragments are of different ages.
+bool StreamingDiLoCo::syncs_after(int64_t step) const {
+  if (alpha_ != 0) return false;
+  return step == schedule_.last_step() ||
+         (delay_ == 0 && fragments_.size() == 1 && schedule_.due(step).has_value());
+}
+
+Result<void> StreamingDiLoCo::after_step(int64_t step) {
+  const bool last = step == schedule_.last_step();
+  const auto is_due = [&] { return !flights_.empty() && (last || flights_.front().due <= step); };
+  const auto fragment = schedule_.due(step);
+  if (!fragment && !last && !is_due()) return {};
+  const Time begin = clock_.now();
+  while (is_due()) {
+    if (auto done = apply_front(); !done) return done;
+  }
+  if (fragment) send(*fragment, step);
+  if (last) {
+    for (size_t p = 0; p < fragments_.size(); ++p) send(static_cast<int64_t>(p), step);
+  }
+  while (is_due()) {
+    if (auto done = apply_front(); !done) return done;
+  }
+  stats_.stall_seconds += seconds(clock_.now() - begin);
+  return {};
+}
+
+void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
+  const Fragment& part = fragments_[static_cast<size_t>(fragment)];
+  at::Tensor delta_F = empty_like_fragment(part, global_P_);
+  gather(part, replica_.values_P, delta_F);
+  const std::span<float> delta = span_of(delta_F);
+  const std::span<const float> global = span_of(global_P_);
+  for_each_range(part, [&](const Range& range, int64_t packed) {
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      float& element = delta[static_cast<size_t>(packed + i - range.begin)];
+      element = global[static_cast<size_t>(i)] - element;
+    }
+  });
+  launch(fragment, step, std::move(delta_F));
+}
+
+void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F) {
+  const Fragment& part = fragments_[static_cast<size_t>(fragment)];
+  flights_.push_back({.fragment = fragment,
+                      .round = schedule_.round(fragment, step),
+                      .due = step + delay_,
+                      .delta_F = std::move(delta_F),
+                      .new_global_F = empty_like_fragment(part, global_P_),
+                      .new_momentum_F = empty_like_fragment(part, global_P_)});
+  Flight& flight = flights_.back();  // A deque: it stays where it is.
+  const int64_t period = step - schedule_.last_sent(fragment, step - 1);
+  averager_.begin(
+      {.round = flight.round,
+       .fragment = static_cast<int32_t>(fragment),
+       .step = step,
+       .weight = period * replica_.tokens_per_step,
+       .values = span_of(flight.delta_F),
+       .prepare = [this, &flight](std::span<const float> mean_F) { return prepare(flight, mean_F); }});
+}
+
+/// Runs beside training: it reads the global copy, which only apply_front() of this fragment writes.
+Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
+  const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  for_each_range(part, [&](const Range& range, int64_t packed) {
+    const auto size = static_cast<size_t>(range.end - range.begin);
+    const auto flat = [&](const at::Tensor& host_P) {
+      return span_of(host_P).subspan(static_cast<size_t>(range.begin), size);
+    };
+    const auto within = [&](const at::Tensor& host_F) {
+      return span_of(host_F).subspan(static_cast<size_t>(packed), size);
+    };
+    outer_.step(mean_F.subspan(static_cast<size_t>(packed), size), flat(global_P_),
+                flat(momentum_P_), within(flight.new_global_F), within(flight.new_momentum_F));
+  });
+  return Sha256()
+      .update(tree_digest(bytes_of(flight.new_global_F)))
+      .update(tree_digest(bytes_of(flight.new_momentum_F)))
+      .finish();
+}
+
+Result<void> StreamingDiLoCo::apply_front() {
+  Flight& flight = flights_.front();
+  const auto commit = averager_.wait(flight.round);
+  if (!commit) return tl::unexpected(commit.error());
+  const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  scatter(part, flight.new_global_F, global_P_);
+  scatter(part, flight.new_momentum_F, momentum_P_);
+  for (const Range& range : part.ranges) {
+    const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
+    const at::Tensor global = global_P_.slice(0, range.begin, range.end);
+    if (alpha_ == 0) {
+      live.copy_(global);
+    } else if (alpha_ != 1) {
+      live.mul_(alpha_).add_(global.to(live.device()), 1 - alpha_);
+    }
+  }
+  stats_.rounds += 1;
+  stats_.digest = hex(commit->digest);
+  stats_.stop_requested = stats_.stop_requested || commit->stop;
+  flights_.pop_front();
+  return {};
+}
+
+at::Tensor StreamingDiLoCo::global_parameters() const { return global_P_; }
+
+std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
+  std::vector<std::pair<std::string, at::Tensor>> tensors = {{"outer.momentum", momentum_P_}};
+  if (delay_ > 0) {
+    in_flight_P_ = host_buffer(global_P_);
+    for (const Flight& flight : flights_) {
+      scatter(fragments_[static_cast<size_t>(flight.fragment)], flight.delta_F, in_flight_P_);
+    }
+    tensors.emplace_back("outer.in_flight", in_flight_P_);
+  }
+  return tensors;
+}
+
+void StreamingDiLoCo::restore_global(const at::Tensor& global_P) { global_P_.copy_(global_P); }
+
+void StreamingDiLoCo::resumed(int64_t step) {
+  if (!in_flight_P_.defined()) return;
+  for (int64_t back = delay_ - 1; back >= 0; --back) {  // In the order they were sent.
+    const int64_t sent = step - back;
+    const auto fragment = schedule_.due(sent);
+    if (!fragment || step == schedule_.last_step()) continue;
+    const Fragment& part = fragments_[static_cast<size_t>(*fragment)];
+    at::Tensor delta_F = empty_like_fragment(part, global_P_);
+    gather(part, in_flight_P_, delta_F);
+    launch(*fragment, sent, std::move(delta_F));
+  }
+  in_flight_P_ = at::Tensor();
+}
+
+}  // namespace atl::sync

@@ -1,0 +1,66 @@
+#pragma once
+// Streaming DiLoCo (arXiv 2501.18512, algorithm 2): DiLoCo fragment by fragment. A fragment's outer
+// gradient, its old global value minus the live one, is sent at its own step and travels while
+// training goes on; tau steps later its outer step is taken from the old global value and mixed
+// into the live parameters:
+//   Delta_p = mean_m Q(g_p - theta_m,p)                  sent after step t
+//   g_p     = OuterOpt(g_p, Delta_p)                     after step t + tau
+//   theta_m,p = alpha * theta_m,p + (1 - alpha) * g_p
+//
+// Deviations: after the last step everything in flight is applied and every fragment sent once
+// more, so that no replica's work is lost. Low-bit codecs are summed from every member's own
+// encoding (collective::Topology::kGather), so nothing is quantised twice.
+#include <deque>
+#include <vector>
+
+#include "atoll/sync/fragments.h"
+#include "atoll/sync/outer_optimizer.h"
+#include "atoll/sync/strategy.h"
+
+namespace atl::sync {
+
+class StreamingDiLoCo final : public Strategy {
+ public:
+  StreamingDiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+                  const Clock& clock);
+  Result<void> reduce_gradients(int64_t step) override;
+  Result<void> after_step(int64_t step) override;
+  bool syncs_after(int64_t step) const override;
+  at::Tensor global_parameters() const override;
+  std::vector<std::pair<std::string, at::Tensor>> state() override;
+  void restore_global(const at::Tensor& global_P) override;
+  void resumed(int64_t step) override;
+
+ private:
+  /// A fragment F on its way. Its spans live here until the round is over.
+  struct Flight {
+    int64_t fragment = 0;
+    int64_t round = 0;
+    int64_t due = 0;  // The step after which it is applied.
+    at::Tensor delta_F;
+    at::Tensor new_global_F;
+    at::Tensor new_momentum_F;
+  };
+
+  /// Sends the fragment as it is after `step`.
+  void send(int64_t fragment, int64_t step);
+  /// Sends `delta_F`, which was the fragment's outer gradient after `step`.
+  void launch(int64_t fragment, int64_t step, at::Tensor delta_F);
+  Digest prepare(Flight& flight, std::span<const float> mean_F);
+  Result<void> apply_front();
+
+  Replica replica_;
+  collective::Averager& averager_;
+  const Clock& clock_;
+  int64_t delay_;
+  float alpha_;
+  OuterOptimizer outer_;
+  std::vector<Fragment> fragments_;
+  FragmentSchedule schedule_;
+  at::Tensor global_P_;    // Host. Fragment by fragment, what its last committed round left.
+  at::Tensor momentum_P_;  // Host.
+  at::Tensor in_flight_P_;  // Host. For checkpoints: the outer gradients on their way.
+  std::deque<Flight> flights_;  // Oldest first; a fragment is in it at most once.
+};
+
+}  // namespace atl::sync
