@@ -50,10 +50,10 @@ std::vector<Fragment> make_fragments(std::span<const model::ParameterSpec> specs
   const bool balanced = pattern == "balanced" || num_fragments == 1;
   const int64_t most = balanced ? size : 1 + num_layers;
   if (num_fragments > most) {
-    throw UsageError(
-        fmt::format("sync.num_fragments = {} is over {}: the model has {} layers, and embedding and "
-                    "head are one fragment more; use fewer, or sync.fragment_pattern = 'balanced'",
-                    num_fragments, most, num_layers));
+    throw UsageError(fmt::format(
+        "sync.num_fragments = {} is over {}: the model has {} layers, and embedding and "
+        "head are one fragment more; use fewer, or sync.fragment_pattern = 'balanced'",
+        num_fragments, most, num_layers));
   }
   if (balanced) return equal_parts(size, num_fragments);
   std::vector<Fragment> fragments(static_cast<size_t>(num_fragments));

@@ -116,7 +116,8 @@ TEST(FragmentScheduleTest, ThePapersExample) {
 TEST(FragmentScheduleTest, AgreesWithTheDefinitionForRandomSettings) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto period = static_cast<int64_t>(1 + random_bits(1, seed, 0) % 40);
-    const auto p = static_cast<int64_t>(1 + random_bits(1, seed, 1) % static_cast<uint64_t>(period));
+    const auto p =
+        static_cast<int64_t>(1 + random_bits(1, seed, 1) % static_cast<uint64_t>(period));
     const auto last = static_cast<int64_t>(1 + random_bits(1, seed, 2) % 200);
     const FragmentSchedule schedule(period, p, last);
     int64_t next_round = 0;

@@ -21,17 +21,19 @@ void SyncOptions::visit(SettingList& list) {
   list.add("num_fragments", num_fragments,
            "streaming_diloco: fragments that are synchronised in turn (P); 1 = all at once",
            {.min = 1, .max = 1'000'000});
-  list.add("fragment_pattern", fragment_pattern,
-           "streaming_diloco: strided or sequential layers (embedding and head apart), or balanced: "
-           "equal sizes, cut anywhere",
-           {"strided", "sequential", "balanced"});
+  list.add(
+      "fragment_pattern", fragment_pattern,
+      "streaming_diloco: strided or sequential layers (embedding and head apart), or balanced: "
+      "equal sizes, cut anywhere",
+      {"strided", "sequential", "balanced"});
   list.add("fragment_sync_delay", fragment_sync_delay,
            "streaming_diloco: inner steps while a fragment travels (tau); below sync_every",
            {.min = 0});
-  list.add("fragment_update_alpha", fragment_update_alpha,
-           "streaming_diloco: share of the local value that is kept at a sync (alpha); 0 = take the "
-           "global one, 1 = no communication",
-           {.min = 0, .max = 1});
+  list.add(
+      "fragment_update_alpha", fragment_update_alpha,
+      "streaming_diloco: share of the local value that is kept at a sync (alpha); 0 = take the "
+      "global one, 1 = no communication",
+      {.min = 0, .max = 1});
   list.add("codec", codec, "how numbers travel: fp32 (exact) or bf16 (half the bytes)",
            {"fp32", "bf16"});
 }
@@ -45,9 +47,9 @@ void check(const SyncOptions& options) {
                     options.fragment_sync_delay, options.sync_every));
   }
   if (options.num_fragments > options.sync_every) {
-    throw UsageError(
-        fmt::format("sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
-                    options.num_fragments, options.sync_every));
+    throw UsageError(fmt::format(
+        "sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
+        options.num_fragments, options.sync_every));
   }
 }
 

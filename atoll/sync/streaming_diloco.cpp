@@ -110,16 +110,18 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .new_momentum_F = empty_like_fragment(part, global_P_)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
-  averager_.begin(
-      {.round = flight.round,
-       .fragment = static_cast<int32_t>(fragment),
-       .step = step,
-       .weight = period * replica_.tokens_per_step,
-       .values = span_of(flight.delta_F),
-       .prepare = [this, &flight](std::span<const float> mean_F) { return prepare(flight, mean_F); }});
+  averager_.begin({.round = flight.round,
+                   .fragment = static_cast<int32_t>(fragment),
+                   .step = step,
+                   .weight = period * replica_.tokens_per_step,
+                   .values = span_of(flight.delta_F),
+                   .prepare = [this, &flight](std::span<const float> mean_F) {
+                     return prepare(flight, mean_F);
+                   }});
 }
 
-/// Runs beside training: it reads the global copy, which only apply_front() of this fragment writes.
+/// Runs beside training: it reads the global copy, which only apply_front() of this fragment
+/// writes.
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   for_each_range(part, [&](const Range& range, int64_t packed) {

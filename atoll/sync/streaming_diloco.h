@@ -57,9 +57,9 @@ class StreamingDiLoCo final : public Strategy {
   OuterOptimizer outer_;
   std::vector<Fragment> fragments_;
   FragmentSchedule schedule_;
-  at::Tensor global_P_;    // Host. Fragment by fragment, what its last committed round left.
-  at::Tensor momentum_P_;  // Host.
-  at::Tensor in_flight_P_;  // Host. For checkpoints: the outer gradients on their way.
+  at::Tensor global_P_;         // Host. Fragment by fragment, what its last committed round left.
+  at::Tensor momentum_P_;       // Host.
+  at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.
   std::deque<Flight> flights_;  // Oldest first; a fragment is in it at most once.
 };
 

@@ -156,6 +156,24 @@ class RunTest(unittest.TestCase):
         for island in ("island-0", "island-1"):
             self.assertEqual(tensors(straight / island, 21), tensors(resumed / island, 21))
 
+    def test_streaming_resumes_with_fragments_in_flight(self):
+        # A fragment leaves after steps 6, 8, 10, ... and travels for 3: at the checkpoints of 9 and 18 one is on its way.
+        settings = {"train__steps": 27, "train__checkpoint_every": 9, "train__keep_checkpoints": 0,
+                    "sync__method": "streaming_diloco", "sync__sync_every": 6, "sync__num_fragments": 3,
+                    "sync__fragment_sync_delay": 3, "sync__fragment_update_alpha": 0.5}
+        straight, resumed = self.folder / "a", self.folder / "b"
+        code, out, err = run(*train(straight, "--json", islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        shutil.copytree(straight, resumed)
+        for island in ("island-0", "island-1"):
+            for step in (18, 27):
+                shutil.rmtree(resumed / island / "checkpoints" / f"step-{step:08}")
+        code, out_resumed, err = run(*train(resumed, "--json", islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["digest"], json.loads(out_resumed)["digest"])
+        for island in ("island-0", "island-1"):
+            self.assertEqual(tensors(straight / island, 27), tensors(resumed / island, 27))
+
     # --- losses ---
 
     def check_loss(self, victim_word, islands_say):
@@ -289,7 +307,10 @@ class RunTest(unittest.TestCase):
         cases = [(["--train.stepz=3"], "train.steps"), (["--train.steps=0"], "at least 1"),
                  (["--train.lr=fast"], "a number"), (["--sync.method=magic"], "diloco"),
                  (["--train.batch_rows=5", "--islands", "2"], "train.batch_rows"),
-                 (["--train.sequence_length=4096"], "max_positions"), (["oops"], "oops")]
+                 (["--train.sequence_length=4096"], "max_positions"), (["oops"], "oops"),
+                 (["--sync.method=streaming_diloco", "--sync.fragment_sync_delay=20"], "sync.fragment_sync_delay"),
+                 (["--sync.method=streaming_diloco", "--sync.num_fragments=6"], "layers"),
+                 (["--sync.fragment_update_alpha=2"], "sync.fragment_update_alpha")]
         for words, part in cases:
             with self.subTest(words=words):
                 self.assert_fails(run("train", "--run", folder, "--data", STORE, *words), 2, part)
