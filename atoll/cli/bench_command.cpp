@@ -33,8 +33,8 @@ struct BenchArguments {
 };
 
 constexpr const char* kFooter = R"(
-Times whole training steps (forward, backward, clip, AdamW) of a random model on random tokens in
-one process. Sizes are settings: --model.KEY=VALUE and --train.KEY=VALUE as for `atoll train`.
+Times whole training steps (forward, backward, clip, optimiser) of a random model on random tokens
+in one process. Sizes are settings: --model.KEY=VALUE and --train.KEY=VALUE as for `atoll train`.
 
 Example:
   atoll bench train-step --model.hidden_size=512 --model.num_layers=8 --train.threads=1 --json)";
@@ -58,14 +58,6 @@ std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments) {
   return {inputs_BT, targets_BT};
 }
 
-std::vector<std::pair<int64_t, int64_t>> matrices(const model::Llama& model) {
-  std::vector<std::pair<int64_t, int64_t>> spans;
-  for (const auto& spec : model.parameters().specs()) {
-    if (spec.shape.size() == 2) spans.emplace_back(spec.offset, spec.offset + spec.size);
-  }
-  return spans;
-}
-
 void bench_train_step(const BenchArguments& arguments) {
   const train::TrainOptions& options = arguments.train;
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
@@ -74,10 +66,7 @@ void bench_train_step(const BenchArguments& arguments) {
   model::Llama model(config, at::kCPU, model::Purpose::kTraining);
   model.initialise(static_cast<uint64_t>(options.seed));
   const at::Tensor gradients_P = model.parameters().gradients_P();
-  const auto optimizer =
-      train::make_inner_optimizer(options, {.values_P = model.parameters().values_P(),
-                                            .gradients_P = gradients_P,
-                                            .decayed = matrices(model)});
+  const auto optimizer = train::make_inner_optimizer(options, train::target_of(model.parameters()));
   const auto [inputs_BT, targets_BT] = random_rows(arguments);
   const SystemClock clock;
   std::vector<double> step_seconds;

@@ -25,20 +25,6 @@ data::BatchOptions batch_options(const train::TrainOptions& options) {
           .seed = static_cast<uint64_t>(options.seed)};
 }
 
-/// The spans of the flat buffer that hold matrices: neighbours are joined.
-std::vector<std::pair<int64_t, int64_t>> matrix_spans(const model::Parameters& parameters) {
-  std::vector<std::pair<int64_t, int64_t>> spans;
-  for (const auto& spec : parameters.specs()) {
-    if (spec.shape.size() < 2) continue;
-    if (!spans.empty() && spans.back().second == spec.offset) {
-      spans.back().second += spec.size;
-    } else {
-      spans.emplace_back(spec.offset, spec.offset + spec.size);
-    }
-  }
-  return spans;
-}
-
 sync::Replica replica_of(const TrainingParts& parts) {
   const auto& train = parts.config.train;
   return {
@@ -56,10 +42,8 @@ TrainingRun::TrainingRun(TrainingParts parts)
       options_(parts_.config.train),
       train_rows_(parts_.store, data::Split::kTrain, batch_options(options_)),
       validation_rows_(parts_.store, data::Split::kValidation, batch_options(options_)),
-      optimizer_(train::make_inner_optimizer(
-          options_, {.values_P = parts_.model.parameters().values_P(),
-                     .gradients_P = parts_.model.parameters().gradients_P(),
-                     .decayed = matrix_spans(parts_.model.parameters())})),
+      optimizer_(
+          train::make_inner_optimizer(options_, train::target_of(parts_.model.parameters()))),
       strategy_(sync::make_strategy(parts_.config.sync, replica_of(parts_), parts_.averager,
                                     parts_.clock)),
       writer_(parts_.folder / "checkpoints", options_.keep_checkpoints) {

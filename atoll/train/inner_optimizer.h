@@ -7,9 +7,18 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/model/parameters.h"
 #include "atoll/train/options.h"
 
 namespace atl::train {
+
+/// A weight matrix (outputs, inputs) inside the flat buffer.
+struct MatrixPlace {
+  int64_t begin = 0;
+  int64_t num_outputs = 0;
+  int64_t num_inputs = 0;
+  int64_t end() const { return begin + num_outputs * num_inputs; }
+};
 
 /// What an optimiser updates; the tensors share memory with the model.
 struct OptimizerTarget {
@@ -17,14 +26,21 @@ struct OptimizerTarget {
   at::Tensor gradients_P;
   /// Spans [begin, end) of P that weight decay applies to (matrices); the rest is left alone.
   std::vector<std::pair<int64_t, int64_t>> decayed;
+  /// Matrices inside the layers, ascending, each alone: query, key and value lie side by side but
+  /// are three. Muon is for these; embedding, head and vectors are AdamW's.
+  std::vector<MatrixPlace> hidden;
 };
+
+/// All parameters of a model that trains.
+OptimizerTarget target_of(const model::Parameters& parameters);
 
 class InnerOptimizer {
  public:
   virtual ~InnerOptimizer() = default;
   /// One update from gradients_P with this step's learning rate and decoupled decay coefficient.
   virtual void step(double lr, double weight_decay) = 0;
-  /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD.
+  /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD. Muon: running means
+  /// of the gradient everywhere, of its square (zero for the hidden matrices).
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
   /// Updates made so far: AdamW's bias correction depends on it.
   virtual int64_t num_updates() const = 0;

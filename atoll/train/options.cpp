@@ -15,15 +15,23 @@ void TrainOptions::visit(SettingList& list) {
            "rows per forward pass on one island; 0 = its whole share", {.min = 0});
   list.add("sequence_length", sequence_length, "tokens in a row", {.min = 2});
   list.add("seed", seed, "of the initial parameters and the order of the data", {.min = 0});
-  list.add("optimizer", optimizer, "inner optimiser", {"adamw", "sgd"});
+  list.add("optimizer", optimizer,
+           "inner optimiser; muon: matrices inside the layers, AdamW the rest",
+           {"adamw", "muon", "sgd"});
   list.add("lr", lr, "peak inner learning rate", {.min = 0, .max = 1e3});
   list.add("min_lr_ratio", min_lr_ratio, "the cosine ends at lr times this", {.min = 0, .max = 1});
   list.add("warmup_steps", warmup_steps, "linear warm-up; -1 = a twentieth of the steps",
            {.min = -1});
   list.add("schedule", schedule, "after the warm-up", {"cosine", "constant"});
-  list.add("beta1", beta1, "AdamW: decay of the mean; SGD ignores it", {.min = 0, .max = 0.99999});
+  list.add("beta1", beta1, "AdamW: decay of the mean", {.min = 0, .max = 0.99999});
   list.add("beta2", beta2, "AdamW: decay of the mean square", {.min = 0, .max = 0.9999999});
   list.add("eps", eps, "AdamW: added to the root of the mean square", {.min = 0, .max = 1});
+  list.add("muon_momentum", muon_momentum, "Muon: decay of the mean (Nesterov)",
+           {.min = 0, .max = 0.99999});
+  list.add(
+      "muon_lr_ratio", muon_lr_ratio,
+      "Muon: learning rate of the matrices relative to lr; at 1 updates are as large as AdamW's",
+      {.min = 0, .max = 1e3});
   list.add("weight_decay", weight_decay, "decoupled, on matrices only (not on norm weights)",
            {.min = 0, .max = 10});
   list.add("weight_decay_mode", weight_decay_mode,

@@ -22,6 +22,8 @@ struct TrainOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
+  double muon_momentum = 0.95;
+  double muon_lr_ratio = 1.0;
   double weight_decay = 0.1;
   std::string weight_decay_mode = "constant";
   double grad_clip = 1.0;

@@ -1,7 +1,15 @@
 #include "atoll/train/options.h"
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/diag.h>
+#include <ATen/ops/linalg_qr.h>
+#include <ATen/ops/linalg_svdvals.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +17,7 @@
 #include <numbers>
 
 #include "atoll/train/inner_optimizer.h"
+#include "atoll/train/muon.h"
 
 namespace atl::train {
 namespace {
@@ -51,6 +60,109 @@ TEST(InnerOptimizerTest, AdamWFirstStepIsTheSignAndDecaysOnlyMatrices) {
   for (const int i : {2, 3}) EXPECT_NEAR(values[i], 0.85, 1e-5);
   EXPECT_EQ(optimizer->num_updates(), 1);
   EXPECT_EQ(optimizer->state().size(), 2U);
+}
+
+/// The singular values of a matrix, by FP64.
+at::Tensor singular_values(const at::Tensor& x_OI) {
+  return at::linalg_svdvals(x_OI.to(at::kDouble));
+}
+
+TEST(MuonTest, OrthogonalizeKeepsTheDirectionsAndLevelsTheSingularValues) {
+  // x = U S V^T with known U, V and singular values from 1 to 0.05; U V^T must come out, up to the
+  // quintic's spread of 0.7 to 1.2 around 1.
+  const at::Tensor u =
+      std::get<0>(at::linalg_qr(at::sin(at::arange(64, at::kDouble)).view({8, 8})));
+  const at::Tensor v =
+      std::get<0>(at::linalg_qr(at::cos(at::arange(96, at::kDouble).mul(1.7)).view({12, 8})));
+  const at::Tensor s = at::linspace(1.0, 0.05, 8, at::kDouble);
+  const at::Tensor x = u.mm(at::diag(s)).mm(v.t()).to(at::kFloat);
+  for (const bool tall : {false, true}) {
+    const at::Tensor y = orthogonalize(tall ? x.t() : x).to(at::kDouble);
+    const at::Tensor levels = u.t().mm(tall ? y.t() : y).mm(v);  // Diagonal if U, V were kept.
+    const at::Tensor diagonal = at::diag(levels);
+    EXPECT_LT(levels.sub(at::diag(diagonal)).abs().max().item<double>(), 1e-5);
+    EXPECT_GT(diagonal.min().item<double>(), 0.65);
+    EXPECT_LT(diagonal.max().item<double>(), 1.25);
+  }
+}
+
+TEST(MuonTest, OrthogonalizeFollowsTheQuinticOnADiagonal) {
+  // On a diagonal matrix the iteration acts on each entry alone: s <- a s + b s^3 + c s^5.
+  const std::vector<double> start = {3.0, 4.0};  // Frobenius norm 5.
+  std::vector<double> expected = {0.6, 0.8};
+  for (double& s : expected) {
+    for (int i = 0; i < 5; ++i) {
+      s = 3.4445 * s - 4.7750 * std::pow(s, 3) + 2.0315 * std::pow(s, 5);
+    }
+  }
+  const at::Tensor y = orthogonalize(at::diag(at::tensor(start)).to(at::kFloat));
+  EXPECT_NEAR(y[0][0].item<double>(), expected[0], 1e-4);
+  EXPECT_NEAR(y[1][1].item<double>(), expected[1], 1e-4);
+}
+
+TEST(MuonTest, AZeroGradientMovesNothingAndIsFinite) {
+  EXPECT_TRUE(orthogonalize(at::zeros({3, 5}, at::kFloat)).equal(at::zeros({3, 5}, at::kFloat)));
+}
+
+TEST(MuonTest, NeighbouringMatricesAreOrthogonalizedAlone) {
+  // Two adjacent 2x2 matrices with gradients of very different size: as one matrix (4, 2) the
+  // second would hardly move. Alone, each update has the same singular values.
+  const at::Tensor values_P = at::zeros({10}, at::kFloat);
+  const at::Tensor gradients_P = at::zeros({10}, at::kFloat);
+  gradients_P.slice(0, 0, 8).copy_(
+      at::tensor({1.0, 0.2, 0.3, 2.0, 1e-3, 2e-4, 3e-4, 2e-3}).to(at::kFloat));
+  auto optimizer = make_inner_optimizer({.optimizer = "muon"}, {.values_P = values_P,
+                                                                .gradients_P = gradients_P,
+                                                                .decayed = {{0, 8}},
+                                                                .hidden = {{0, 2, 2}, {4, 2, 2}}});
+  optimizer->step(/*lr=*/0.1, /*weight_decay=*/0.5);
+  const at::Tensor first = values_P.slice(0, 0, 4).view({2, 2});
+  const at::Tensor second = values_P.slice(0, 4, 8).view({2, 2});
+  EXPECT_TRUE(at::allclose(first, second, 1e-3, 1e-6));
+  const at::Tensor levels = singular_values(first).div(0.1 * 0.2 * std::sqrt(2.0));
+  EXPECT_GT(levels.min().item<double>(), 0.65);
+  EXPECT_LT(levels.max().item<double>(), 1.25);
+}
+
+TEST(MuonTest, OutsideTheHiddenMatricesItIsAdamW) {
+  const TrainOptions muon{.optimizer = "muon"};
+  const TrainOptions adamw{.optimizer = "adamw"};
+  std::vector<at::Tensor> results;
+  for (const TrainOptions& options : {muon, adamw}) {
+    const at::Tensor values_P = at::arange(12, at::kFloat);
+    const at::Tensor gradients_P = at::sin(at::arange(12, at::kFloat));
+    // An embedding [0, 4) beside a hidden matrix [4, 8), then vectors.
+    auto optimizer = make_inner_optimizer(options, {.values_P = values_P,
+                                                    .gradients_P = gradients_P,
+                                                    .decayed = {{0, 8}},
+                                                    .hidden = {{4, 2, 2}}});
+    for (int i = 0; i < 3; ++i) optimizer->step(0.1, 0.5);
+    results.push_back(values_P);
+  }
+  EXPECT_TRUE(results[0].slice(0, 0, 4).equal(results[1].slice(0, 0, 4)));
+  EXPECT_TRUE(results[0].slice(0, 8, 12).equal(results[1].slice(0, 8, 12)));
+  EXPECT_FALSE(results[0].slice(0, 4, 8).equal(results[1].slice(0, 4, 8)));
+}
+
+TEST(OptimizerTargetTest, HiddenMatricesAreThoseOfTheLayersEachAlone) {
+  const model::ModelConfig config{.vocab_size = 20,
+                                  .hidden_size = 8,
+                                  .intermediate_size = 12,
+                                  .num_layers = 2,
+                                  .num_heads = 2,
+                                  .num_kv_heads = 1,
+                                  .tie_embeddings = false};
+  const model::Parameters parameters(config, at::kCPU, model::Purpose::kTraining);
+  const OptimizerTarget target = target_of(parameters);
+  ASSERT_EQ(target.hidden.size(), 14U);  // q, k, v, o, gate, up, down; twice.
+  EXPECT_EQ(target.hidden[0].num_outputs, 8);
+  EXPECT_EQ(target.hidden[1].num_outputs, 4);
+  EXPECT_EQ(target.hidden[1].begin, target.hidden[0].end());
+  EXPECT_EQ(target.decayed.front(), (std::pair<int64_t, int64_t>{0, 160}));  // The embedding.
+  EXPECT_EQ(target.decayed.back().second, parameters.values_P().numel());    // The head.
+  int64_t decayed = 0;
+  for (const auto& [begin, end] : target.decayed) decayed += end - begin;
+  EXPECT_EQ(decayed, parameters.values_P().numel() - 5 * 8);  // All but five norms.
 }
 
 TEST(InnerOptimizerTest, ClipScalesToTheNormAndReportsTheNormBefore) {

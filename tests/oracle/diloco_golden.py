@@ -57,7 +57,47 @@ def loss_of(model, rows):
     return (log_z - chosen).mean() + Z_LOSS * (log_z**2).mean()
 
 
+class Muon:
+    """Jordan et al. 2024 from its equations, scaled as Liu et al. 2025 do, in FP32, for the matrices of the layers;
+    AdamW for embedding, head and vectors."""
+
+    def __init__(self, model, lr):
+        self.lr, self.momentum = lr, 0.95
+        inside = {name for name, p in model.named_parameters() if ".layers." in name and p.dim() == 2}
+        self.matrices = [p for name, p in model.named_parameters() if name in inside]
+        rest = [p for name, p in model.named_parameters() if name not in inside]
+        groups = [{"params": [p for p in rest if p.dim() > 1], "weight_decay": DECAY},
+                  {"params": [p for p in rest if p.dim() == 1], "weight_decay": 0.0}]
+        self.adamw = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-5)
+        self.buffers = [torch.zeros_like(p) for p in self.matrices]
+
+    @staticmethod
+    def orthogonal(x):
+        x = x / (x.norm() + 1e-7)
+        for _ in range(5):
+            gram = x.T @ x if x.shape[0] > x.shape[1] else x @ x.T
+            poly = -4.7750 * gram + 2.0315 * gram @ gram
+            x = 3.4445 * x + (x @ poly if x.shape[0] > x.shape[1] else poly @ x)
+        return x
+
+    @torch.no_grad()
+    def step(self):
+        for p, buffer in zip(self.matrices, self.buffers):
+            buffer.mul_(self.momentum).add_(p.grad)  # The plain sum: a constant factor is lost in orthogonal().
+            update = self.orthogonal(p.grad + self.momentum * buffer)
+            scale = 0.2 * max(p.shape) ** 0.5
+            p.mul_(1 - self.lr * DECAY).sub_(self.lr * scale * update)
+        self.adamw.step()
+
+    def zero_grad(self):
+        for p in self.matrices:
+            p.grad = None
+        self.adamw.zero_grad()
+
+
 def inner_optimizer(model, name, lr):
+    if name == "muon":
+        return Muon(model, lr), []
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
     if name == "sgd":  # Decoupled decay by hand: torch's SGD couples it.
@@ -114,7 +154,8 @@ def check(atoll, store, name, lr):
 
 def main():
     atoll, store = sys.argv[1:3]
-    results = [check(atoll, store, "sgd", 0.5), check(atoll, store, "adamw", 1e-3)]
+    results = [check(atoll, store, "sgd", 0.5), check(atoll, store, "adamw", 1e-3),
+               check(atoll, store, "muon", 1e-3)]
     print(json.dumps({"max_difference": max(r["max_difference"] for r in results)}))
     return 0 if all(r["ok"] for r in results) else 1
 
