@@ -32,7 +32,9 @@ sync::Replica replica_of(const TrainingParts& parts) {
       .gradients_P = parts.model.parameters().gradients_P(),
       .tokens_per_step = train.batch_rows / parts.averager.num_members() * train.sequence_length,
       .last_step = train.steps,
-      .specs = parts.model.parameters().specs()};
+      .specs = parts.model.parameters().specs(),
+      .rank = parts.rank,
+      .seed = static_cast<uint64_t>(train.seed)};
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "atoll/sync/diloco.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <utility>
 
 #include "atoll/sync/host.h"
@@ -12,47 +14,48 @@ DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager
       averager_(averager),
       clock_(clock),
       sync_every_(options.sync_every),
-      outer_{.lr = static_cast<float>(options.outer_lr),
-             .momentum = static_cast<float>(options.outer_momentum),
-             .nesterov = options.outer_nesterov},
-      global_P_(host_buffer(replica_.values_P)),
-      momentum_P_(host_buffer(replica_.values_P)),
-      delta_P_(host_buffer(replica_.values_P)),
-      new_global_P_(host_buffer(replica_.values_P)),
-      new_momentum_P_(host_buffer(replica_.values_P)) {
-  global_P_.copy_(replica_.values_P);
+      sign_pruning_(options.sign_pruning),
+      dropout_(options.outer_dropout),
+      outer_(make_outer_optimizer(options)),
+      now_(outer_, replica_.values_P.numel()),
+      next_(outer_, replica_.values_P.numel()) {
+  now_.theta_P.copy_(replica_.values_P);
+  int64_t num_values = replica_.values_P.numel();
+  if (options.outer_mean == "radial") {
+    radial_.emplace(replica_.specs);
+    num_values = static_cast<int64_t>(radial_->num_values());
+    mean_delta_P_ = host_buffer(replica_.values_P);
+  }
+  values_PG_ = at::zeros({num_values}, at::kFloat);
 }
 
 Result<void> DiLoCo::reduce_gradients(int64_t) { return {}; }
 
-bool DiLoCo::syncs_after(int64_t step) const {
+bool DiLoCo::is_due(int64_t step) const {
   return step % sync_every_ == 0 || step == replica_.last_step;
 }
 
+bool DiLoCo::syncs_after(int64_t step) const { return is_due(step) && dropout_ == 0; }
+
 Result<void> DiLoCo::after_step(int64_t step) {
-  if (!syncs_after(step)) return {};
+  if (!is_due(step)) return {};
   const Time begin = clock_.now();
   const int64_t round = (step - 1) / sync_every_;
   const int64_t period = step - round * sync_every_;
-
-  // The outer gradient points from where this replica is back to where all replicas started.
-  delta_P_.copy_(replica_.values_P);
-  const std::span<float> delta = span_of(delta_P_);
-  const std::span<const float> global = span_of(global_P_);
-  for (size_t i = 0; i < delta.size(); ++i) delta[i] = global[i] - delta[i];
-
-  averager_.begin({.round = round,
-                   .fragment = 0,
-                   .step = step,
-                   .weight = period * replica_.tokens_per_step,
-                   .values = delta,
-                   .prepare = [this](std::span<const float> mean) { return prepare(mean); }});
+  const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
+  write_outer_gradient();
+  averager_.begin(
+      {.round = round,
+       .fragment = 0,
+       .step = step,
+       .weight = dropped ? 0 : period * replica_.tokens_per_step,
+       .values = span_of(values_PG_),
+       .prepare = [this, round](std::span<const float> mean) { return prepare(round, mean); }});
   const auto commit = averager_.wait(round);
   if (!commit) return tl::unexpected(commit.error());
 
-  std::swap(global_P_, new_global_P_);
-  std::swap(momentum_P_, new_momentum_P_);
-  replica_.values_P.copy_(global_P_);
+  std::swap(now_, next_);
+  if (!dropped) replica_.values_P.copy_(now_.theta_P);
   stats_.rounds += 1;
   stats_.digest = hex(commit->digest);
   stats_.stop_requested = stats_.stop_requested || commit->stop;
@@ -60,21 +63,32 @@ Result<void> DiLoCo::after_step(int64_t step) {
   return {};
 }
 
-Digest DiLoCo::prepare(std::span<const float> mean_delta_P) {
-  outer_.step(mean_delta_P, span_of(global_P_), span_of(momentum_P_), span_of(new_global_P_),
-              span_of(new_momentum_P_));
-  return Sha256()
-      .update(tree_digest(bytes_of(new_global_P_)))
-      .update(tree_digest(bytes_of(new_momentum_P_)))
-      .finish();
+void DiLoCo::write_outer_gradient() {
+  // It points from where this replica is back to where all replicas started.
+  const int64_t num_parameters = replica_.values_P.numel();
+  const at::Tensor delta_P = values_PG_.slice(0, 0, num_parameters);
+  delta_P.copy_(replica_.values_P);
+  const std::span<float> delta = span_of(delta_P);
+  const std::span<const float> global = span_of(now_.theta_P);
+  for (size_t i = 0; i < delta.size(); ++i) delta[i] = global[i] - delta[i];
+  if (sign_pruning_ > 0) prune_neurons(replica_.specs, sign_pruning_, delta);
+  if (radial_) radial_->split(span_of(values_PG_));
 }
 
-at::Tensor DiLoCo::global_parameters() const { return global_P_; }
-
-std::vector<std::pair<std::string, at::Tensor>> DiLoCo::state() {
-  return {{"outer.momentum", momentum_P_}};
+Digest DiLoCo::prepare(int64_t round, std::span<const float> mean_PG) {
+  std::span<const float> mean_delta = mean_PG;
+  if (radial_) {
+    radial_->join(mean_PG, span_of(mean_delta_P_));
+    mean_delta = span_of(mean_delta_P_);
+  }
+  outer_.step(round + 1, mean_delta, now_.read(), next_.write());
+  return next_.digest();
 }
 
-void DiLoCo::restore_global(const at::Tensor& global_P) { global_P_.copy_(global_P); }
+at::Tensor DiLoCo::global_parameters() const { return now_.theta_P; }
+
+std::vector<std::pair<std::string, at::Tensor>> DiLoCo::state() { return now_.buffers(); }
+
+void DiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
 
 }  // namespace atl::sync

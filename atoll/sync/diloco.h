@@ -3,9 +3,17 @@
 // the weighted mean of the outer gradients, old global minus local, is a step of the outer
 // optimiser on the global copy, from which all replicas go on. Inner moments are never exchanged.
 //
+// Before they are sent, outer gradients may be pruned; their mean may be the radial-directional
+// one; and replicas may be left out of a round, to see what that costs: such a replica takes part
+// with weight 0 and goes on from its own parameters (outer_gradient.h).
+//
 // Deviation: a run whose last step is not a multiple of sync_every ends with one shorter period, so
 // that no replica's work is lost.
+#include <optional>
+
+#include "atoll/sync/outer_gradient.h"
 #include "atoll/sync/outer_optimizer.h"
+#include "atoll/sync/outer_state.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::sync {
@@ -22,18 +30,23 @@ class DiLoCo final : public Strategy {
   void restore_global(const at::Tensor& global_P) override;
 
  private:
-  Digest prepare(std::span<const float> mean_delta_P);
+  bool is_due(int64_t step) const;
+  /// Fills values_PG_ with what this replica sends.
+  void write_outer_gradient();
+  Digest prepare(int64_t round, std::span<const float> mean_PG);
 
   Replica replica_;
   collective::Averager& averager_;
   const Clock& clock_;
   int64_t sync_every_;
+  double sign_pruning_;
+  double dropout_;
   OuterOptimizer outer_;
-  at::Tensor global_P_;      // Host. What the last committed round left.
-  at::Tensor momentum_P_;    // Host.
-  at::Tensor delta_P_;       // Host. This replica's outer gradient while a round is in flight.
-  at::Tensor new_global_P_;  // Host. The round's result before its commit.
-  at::Tensor new_momentum_P_;
+  std::optional<RadialMean> radial_;
+  OuterState now_;           // What the last committed round left.
+  OuterState next_;          // The round's result before its commit.
+  at::Tensor values_PG_;     // Host. What this replica sends; G = 0 without radial_.
+  at::Tensor mean_delta_P_;  // Host. With radial_ only.
 };
 
 }  // namespace atl::sync

@@ -89,6 +89,10 @@ int64_t FragmentSchedule::last_sent(int64_t fragment, int64_t step) const {
   return times == 0 ? 0 : times * sync_every_ + fragment * spacing_;
 }
 
+int64_t FragmentSchedule::number(int64_t fragment, int64_t step) const {
+  return num_sent(fragment, step - 1) + 1;
+}
+
 int64_t FragmentSchedule::round(int64_t fragment, int64_t step) const {
   int64_t before = 0;
   for (int64_t p = 0; p < num_fragments_; ++p) before += num_sent(p, step - 1);

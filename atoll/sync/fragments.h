@@ -47,6 +47,8 @@ class FragmentSchedule {
   std::optional<int64_t> due(int64_t step) const;
   /// The newest step <= `step` after which `fragment` was sent; 0: none yet.
   int64_t last_sent(int64_t fragment, int64_t step) const;
+  /// How many times `fragment` will have been sent after `step`, at which it is sent.
+  int64_t number(int64_t fragment, int64_t step) const;
   /// The number of the round in which `fragment` is sent after `step`.
   int64_t round(int64_t fragment, int64_t step) const;
   int64_t last_step() const { return last_step_; }

@@ -16,8 +16,26 @@ void SyncOptions::visit(SettingList& list) {
   list.add("sync_every", sync_every, "inner steps between two syncs of a parameter (H)",
            {.min = 1});
   list.add("outer_lr", outer_lr, "diloco: outer learning rate", {.min = 0, .max = 10});
-  list.add("outer_momentum", outer_momentum, "diloco: outer momentum", {.min = 0, .max = 0.9999});
-  list.add("outer_nesterov", outer_nesterov, "diloco: Nesterov momentum; false = heavy ball");
+  list.add("outer_momentum", outer_momentum, "diloco: outer momentum; Adam: beta 1",
+           {.min = 0, .max = 0.9999});
+  list.add("outer_optimizer", outer_optimizer, "diloco: what makes a step of the outer gradient",
+           {"nesterov", "heavy_ball", "sgd", "adam"});
+  list.add("outer_beta2", outer_beta2, "outer Adam: decay of the mean square",
+           {.min = 0, .max = 0.99999});
+  list.add("outer_eps", outer_eps, "outer Adam: added to the root; small ones are unstable",
+           {.min = 0, .max = 1});
+  list.add("outer_mean", outer_mean,
+           "diloco: how outer gradients are averaged; radial: lengths and directions apart, which "
+           "keeps the length",
+           {"mean", "radial"});
+  list.add("sign_pruning", sign_pruning,
+           "diloco: share of each neuron's outer gradient that is not sent, the smallest values",
+           {.min = 0, .max = 0.99});
+  list.add(
+      "outer_dropout", outer_dropout,
+      "diloco, for experiments: share of (round, island) whose outer gradient is left out; the "
+      "island goes on from its own parameters",
+      {.min = 0, .max = 0.99});
   list.add("num_fragments", num_fragments,
            "streaming_diloco: fragments that are synchronised in turn (P); 1 = all at once",
            {.min = 1, .max = 1'000'000});
@@ -38,7 +56,30 @@ void SyncOptions::visit(SettingList& list) {
            {"fp32", "bf16"});
 }
 
+namespace {
+
+void check_outer_gradient(const SyncOptions& options) {
+  if (options.outer_mean == "radial" && options.codec != "fp32" && options.codec != "bf16") {
+    throw UsageError(fmt::format(
+        "sync.outer_mean = 'radial' sends lengths beside directions and cannot use sync.codec = "
+        "'{}'; choose fp32 or bf16",
+        options.codec));
+  }
+  if (options.method == "diloco") return;
+  const auto refuse = [&](const char* field, bool is_set) {
+    if (!is_set) return;
+    throw UsageError(fmt::format("sync.{} works with sync.method = 'diloco' only, not '{}'", field,
+                                 options.method));
+  };
+  refuse("outer_mean", options.outer_mean != "mean");
+  refuse("sign_pruning", options.sign_pruning != 0);
+  refuse("outer_dropout", options.outer_dropout != 0);
+}
+
+}  // namespace
+
 void check(const SyncOptions& options) {
+  check_outer_gradient(options);
   if (options.method != "streaming_diloco") return;
   if (options.fragment_sync_delay >= options.sync_every) {
     throw UsageError(

@@ -12,7 +12,12 @@ struct SyncOptions {
   int64_t sync_every = 20;
   double outer_lr = 0.7;
   double outer_momentum = 0.9;
-  bool outer_nesterov = true;
+  std::string outer_optimizer = "nesterov";
+  double outer_beta2 = 0.99;
+  double outer_eps = 0.1;
+  std::string outer_mean = "mean";
+  double sign_pruning = 0;
+  double outer_dropout = 0;
   int64_t num_fragments = 4;
   std::string fragment_pattern = "strided";
   int64_t fragment_sync_delay = 1;

@@ -1,25 +1,59 @@
 #pragma once
-// The outer optimiser of DiLoCo on host memory. It writes into spare buffers, because a member may
-// apply a round only once it is committed. Compiled without fused multiply-add: every machine must
-// get the same bits. Shape suffix: P = the parameters of a fragment.
+// The outer optimisers of DiLoCo on host memory. They write into spare buffers, because a member
+// may apply a round only once it is committed. Compiled without fused multiply-add, and nothing is
+// left to the mathematics library: every machine must get the same bits. Shape suffix: P = the
+// parameters, or a fragment of them.
+#include <cstdint>
 #include <span>
+
+#include "atoll/sync/options.h"
 
 namespace atl::sync {
 
-struct OuterOptimizer {
-  float lr = 0.7F;
-  float momentum = 0.9F;
-  bool nesterov = true;
-
-  /// One step of torch.optim.SGD(lr, momentum, nesterov, dampening=0) with `delta_P` as the
-  /// gradient (DiLoCo, arXiv 2311.08105, algorithm 1):
-  ///   buf' = momentum * buf + delta
-  ///   theta' = theta - lr * (delta + momentum * buf')   (Nesterov)
-  ///   theta' = theta - lr * buf'                         (heavy ball)
-  /// All spans have one length.
-  void step(std::span<const float> delta_P, std::span<const float> theta_P,
-            std::span<const float> buf_P, std::span<float> new_theta_P,
-            std::span<float> new_buf_P) const;
+/// What a step reads, or writes: the parameters and the optimiser's own buffers. A buffer that the
+/// optimiser does not have is empty; all others have one length.
+template <typename Float>
+struct OuterSpans {
+  std::span<Float> theta_P;
+  std::span<Float> momentum_P;  // Adam: the running mean.
+  std::span<Float> square_P;    // Adam: the running mean of squares.
 };
+
+enum class OuterRule {
+  kSgd,
+  kHeavyBall,
+  kNesterov,
+  kAdam,
+};
+
+struct OuterOptimizer {
+  OuterRule rule = OuterRule::kNesterov;
+  float lr = 0.7F;
+  float momentum = 0.9F;  // Adam: beta 1.
+  float beta2 = 0.99F;
+  float eps = 0.1F;
+
+  bool has_momentum() const { return rule != OuterRule::kSgd; }
+  bool has_square() const { return rule == OuterRule::kAdam; }
+
+  /// One step from `old` to `next` with `delta_P` as the gradient (DiLoCo, arXiv 2311.08105,
+  /// algorithm 1); the maps of torch.optim.SGD (dampening 0) and torch.optim.Adam:
+  ///   SGD         theta' = theta - lr * delta
+  ///   heavy ball  buf' = momentum * buf + delta;  theta' = theta - lr * buf'
+  ///   Nesterov    buf' = momentum * buf + delta;  theta' = theta - lr * (delta + momentum * buf')
+  ///   Adam        m' = b1 m + (1 - b1) delta;  v' = b2 v + (1 - b2) delta^2;  with t = number
+  ///               theta' = theta - lr * (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
+  /// `number` counts these parameters' outer steps from 1; only Adam's bias correction uses it.
+  /// `next` may be `old`.
+  void step(int64_t number, std::span<const float> delta_P, const OuterSpans<const float>& old,
+            const OuterSpans<float>& next) const;
+
+ private:
+  void adam_step(int64_t number, std::span<const float> delta_P, const OuterSpans<const float>& old,
+                 const OuterSpans<float>& next) const;
+};
+
+/// The optimiser that the settings name.
+OuterOptimizer make_outer_optimizer(const SyncOptions& options);
 
 }  // namespace atl::sync

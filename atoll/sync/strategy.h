@@ -27,7 +27,9 @@ struct Replica {
   at::Tensor gradients_P;  // Same shape.
   int64_t tokens_per_step = 0;
   int64_t last_step = 0;  // The run ends with this step: a sync is due there, whatever its number.
-  std::span<const model::ParameterSpec> specs{};  // What lies where; for methods with fragments.
+  std::span<const model::ParameterSpec> specs{};  // What lies where in P.
+  int64_t rank = 0;                               // This member among the run's.
+  uint64_t seed = 0;                              // The run's.
 };
 
 struct SyncStats {

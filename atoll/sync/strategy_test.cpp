@@ -13,12 +13,14 @@
 
 #include "atoll/base/error.h"
 #include "atoll/collective/thread_group.h"
-#include "atoll/sync/outer_optimizer.h"
+#include "atoll/sync/outer_gradient.h"
 
 namespace atl::sync {
 namespace {
 
 constexpr double kLr = 0.1;
+const std::vector<model::ParameterSpec> kSpecs = {{"matrix", {2, 2}, 0, 4, 0},
+                                                  {"vector", {2}, 4, 2, -1}};
 
 at::Tensor start() { return at::arange(6, at::kFloat).div(3); }
 at::Tensor target(int rank) { return at::full({6}, 2.0 + 3.0 * rank, at::kFloat); }
@@ -30,14 +32,20 @@ struct Outcome {
 };
 
 /// Trains `steps` inner SGD steps with the strategy between.
-Outcome train(const SyncOptions& options, collective::Averager& averager, int rank, int64_t steps) {
+Outcome train(const SyncOptions& options, collective::Averager& averager, int rank, int64_t steps,
+              uint64_t seed = 0) {
   const SystemClock clock;
   const at::Tensor values_P = start();
   const at::Tensor gradients_P = at::zeros_like(values_P);
-  auto strategy = make_strategy(
-      options,
-      {.values_P = values_P, .gradients_P = gradients_P, .tokens_per_step = 8, .last_step = steps},
-      averager, clock);
+  auto strategy = make_strategy(options,
+                                {.values_P = values_P,
+                                 .gradients_P = gradients_P,
+                                 .tokens_per_step = 8,
+                                 .last_step = steps,
+                                 .specs = kSpecs,
+                                 .rank = rank,
+                                 .seed = seed},
+                                averager, clock);
   for (int64_t step = 1; step <= steps; ++step) {
     gradients_P.copy_(values_P.sub(target(rank)));
     EXPECT_TRUE(strategy->reduce_gradients(step));
@@ -48,14 +56,14 @@ Outcome train(const SyncOptions& options, collective::Averager& averager, int ra
 }
 
 std::vector<Outcome> train_together(const SyncOptions& options, int replicas, int64_t steps,
-                                    const std::function<int(int)>& target_of) {
+                                    const std::function<int(int)>& target_of, uint64_t seed = 0) {
   collective::ThreadGroup group(replicas);
   std::vector<Outcome> outcomes(static_cast<size_t>(replicas));
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < replicas; ++rank) {
     threads.emplace_back([&, rank] {
       const auto averager = group.member(rank);
-      outcomes[static_cast<size_t>(rank)] = train(options, *averager, target_of(rank), steps);
+      outcomes[static_cast<size_t>(rank)] = train(options, *averager, target_of(rank), steps, seed);
     });
   }
   threads.clear();
@@ -128,15 +136,46 @@ TEST(StrategyTest, SingleRefusesCompany) {
                UsageError);
 }
 
-TEST(OuterOptimizerTest, FirstStepMovesByLrTimesOnePlusMomentum) {
-  const std::vector<float> delta = {1.0F};
-  std::vector<float> theta = {10.0F};
-  std::vector<float> buf = {0.0F};
-  OuterOptimizer{.lr = 0.7F, .momentum = 0.9F}.step(delta, theta, buf, theta, buf);
-  EXPECT_NEAR(theta[0], 10.0 - 0.7 * 1.9, 1e-6);
-  EXPECT_NEAR(buf[0], 1.0, 1e-6);
-  OuterOptimizer{.lr = 0.7F, .momentum = 0.9F}.step(delta, theta, buf, theta, buf);
-  EXPECT_NEAR(theta[0], 10.0 - 0.7 * 1.9 - 0.7 * (1 + 0.9 * 1.9), 1e-5);
+/// Two replicas for a few rounds with and without the settings of `change`.
+void expect_other_result(const std::function<void(SyncOptions&)>& change) {
+  SyncOptions options{.method = "diloco", .sync_every = 2};
+  const auto rank_itself = [](int rank) { return rank; };
+  const auto before = train_together(options, 2, 8, rank_itself);
+  change(options);
+  const auto after = train_together(options, 2, 8, rank_itself);
+  EXPECT_TRUE(after[0].global_P.equal(after[1].global_P));
+  EXPECT_FALSE(after[0].global_P.equal(before[0].global_P));
+}
+
+TEST(StrategyTest, EveryOuterSettingReachesTheMethodAndKeepsReplicasEqual) {
+  expect_other_result([](SyncOptions& options) { options.outer_optimizer = "sgd"; });
+  expect_other_result([](SyncOptions& options) { options.outer_optimizer = "heavy_ball"; });
+  expect_other_result([](SyncOptions& options) { options.outer_optimizer = "adam"; });
+  expect_other_result([](SyncOptions& options) { options.outer_mean = "radial"; });
+  expect_other_result([](SyncOptions& options) { options.sign_pruning = 0.5; });
+}
+
+TEST(StrategyTest, TheRadialMeanOfEqualReplicasIsTheirMean) {
+  SyncOptions options{.method = "diloco", .sync_every = 2};
+  const auto plain = train_together(options, 2, 8, [](int) { return 0; });
+  options.outer_mean = "radial";
+  const auto radial = train_together(options, 2, 8, [](int) { return 0; });
+  EXPECT_TRUE(at::allclose(plain[0].live_P, radial[0].live_P, 0, 1e-5));
+}
+
+TEST(StrategyTest, ADroppedReplicaGoesOnFromItsOwnParameters) {
+  // A seed under which exactly one of the two is left out of the first and only round.
+  uint64_t seed = 0;
+  while (is_dropped(0.5, seed, 0, 0) || !is_dropped(0.5, seed, 0, 1)) ++seed;
+  SyncOptions options = plain_outer(4);
+  options.outer_dropout = 0.5;
+  const auto out = train_together(options, 2, 4, [](int rank) { return rank; }, seed);
+  collective::Alone alone;
+  const Outcome kept = train({.method = "single"}, alone, 0, 4);
+  const Outcome left_out = train({.method = "single"}, alone, 1, 4);
+  EXPECT_TRUE(at::allclose(out[0].live_P, kept.live_P, 0, 1e-6));  // The mean of one.
+  EXPECT_TRUE(out[0].global_P.equal(out[1].global_P));
+  EXPECT_TRUE(out[1].live_P.equal(left_out.live_P));
 }
 
 }  // namespace

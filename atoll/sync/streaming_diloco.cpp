@@ -46,14 +46,11 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
       clock_(clock),
       delay_(options.fragment_sync_delay),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
-      outer_{.lr = static_cast<float>(options.outer_lr),
-             .momentum = static_cast<float>(options.outer_momentum),
-             .nesterov = options.outer_nesterov},
+      outer_(make_outer_optimizer(options)),
       fragments_(make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
       schedule_(options.sync_every, options.num_fragments, replica_.last_step),
-      global_P_(host_buffer(replica_.values_P)),
-      momentum_P_(host_buffer(replica_.values_P)) {
-  global_P_.copy_(replica_.values_P);
+      now_(outer_, replica_.values_P.numel()) {
+  now_.theta_P.copy_(replica_.values_P);
 }
 
 Result<void> StreamingDiLoCo::reduce_gradients(int64_t) { return {}; }
@@ -87,10 +84,10 @@ Result<void> StreamingDiLoCo::after_step(int64_t step) {
 
 void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
-  at::Tensor delta_F = empty_like_fragment(part, global_P_);
+  at::Tensor delta_F = empty_like_fragment(part, now_.theta_P);
   gather(part, replica_.values_P, delta_F);
   const std::span<float> delta = span_of(delta_F);
-  const std::span<const float> global = span_of(global_P_);
+  const std::span<const float> global = span_of(now_.theta_P);
   for_each_range(part, [&](const Range& range, int64_t packed) {
     for (int64_t i = range.begin; i < range.end; ++i) {
       float& element = delta[static_cast<size_t>(packed + i - range.begin)];
@@ -104,10 +101,10 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
   flights_.push_back({.fragment = fragment,
                       .round = schedule_.round(fragment, step),
+                      .number = schedule_.number(fragment, step),
                       .due = step + delay_,
                       .delta_F = std::move(delta_F),
-                      .new_global_F = empty_like_fragment(part, global_P_),
-                      .new_momentum_F = empty_like_fragment(part, global_P_)});
+                      .next_F = OuterState(outer_, part.size)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
   averager_.begin({.round = flight.round,
@@ -125,20 +122,13 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   for_each_range(part, [&](const Range& range, int64_t packed) {
-    const auto size = static_cast<size_t>(range.end - range.begin);
-    const auto flat = [&](const at::Tensor& host_P) {
-      return span_of(host_P).subspan(static_cast<size_t>(range.begin), size);
-    };
-    const auto within = [&](const at::Tensor& host_F) {
-      return span_of(host_F).subspan(static_cast<size_t>(packed), size);
-    };
-    outer_.step(mean_F.subspan(static_cast<size_t>(packed), size), flat(global_P_),
-                flat(momentum_P_), within(flight.new_global_F), within(flight.new_momentum_F));
+    const int64_t size = range.end - range.begin;
+    outer_.step(flight.number,
+                mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)),
+                now_.slice(range.begin, range.end).read(),
+                flight.next_F.slice(packed, packed + size).write());
   });
-  return Sha256()
-      .update(tree_digest(bytes_of(flight.new_global_F)))
-      .update(tree_digest(bytes_of(flight.new_momentum_F)))
-      .finish();
+  return flight.next_F.digest();
 }
 
 Result<void> StreamingDiLoCo::apply_front() {
@@ -146,11 +136,13 @@ Result<void> StreamingDiLoCo::apply_front() {
   const auto commit = averager_.wait(flight.round);
   if (!commit) return tl::unexpected(commit.error());
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
-  scatter(part, flight.new_global_F, global_P_);
-  scatter(part, flight.new_momentum_F, momentum_P_);
+  for_each_range(part, [&](const Range& range, int64_t packed) {
+    now_.slice(range.begin, range.end)
+        .copy_(flight.next_F.slice(packed, packed + range.end - range.begin));
+  });
   for (const Range& range : part.ranges) {
     const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
-    const at::Tensor global = global_P_.slice(0, range.begin, range.end);
+    const at::Tensor global = now_.theta_P.slice(0, range.begin, range.end);
     if (alpha_ == 0) {
       live.copy_(global);
     } else if (alpha_ != 1) {
@@ -164,12 +156,12 @@ Result<void> StreamingDiLoCo::apply_front() {
   return {};
 }
 
-at::Tensor StreamingDiLoCo::global_parameters() const { return global_P_; }
+at::Tensor StreamingDiLoCo::global_parameters() const { return now_.theta_P; }
 
 std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
-  std::vector<std::pair<std::string, at::Tensor>> tensors = {{"outer.momentum", momentum_P_}};
+  std::vector<std::pair<std::string, at::Tensor>> tensors = now_.buffers();
   if (delay_ > 0) {
-    in_flight_P_ = host_buffer(global_P_);
+    in_flight_P_ = host_buffer(now_.theta_P);
     for (const Flight& flight : flights_) {
       scatter(fragments_[static_cast<size_t>(flight.fragment)], flight.delta_F, in_flight_P_);
     }
@@ -178,7 +170,7 @@ std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   return tensors;
 }
 
-void StreamingDiLoCo::restore_global(const at::Tensor& global_P) { global_P_.copy_(global_P); }
+void StreamingDiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
 
 void StreamingDiLoCo::resumed(int64_t step) {
   if (!in_flight_P_.defined()) return;
@@ -187,7 +179,7 @@ void StreamingDiLoCo::resumed(int64_t step) {
     const auto fragment = schedule_.due(sent);
     if (!fragment || step == schedule_.last_step()) continue;
     const Fragment& part = fragments_[static_cast<size_t>(*fragment)];
-    at::Tensor delta_F = empty_like_fragment(part, global_P_);
+    at::Tensor delta_F = empty_like_fragment(part, now_.theta_P);
     gather(part, in_flight_P_, delta_F);
     launch(*fragment, sent, std::move(delta_F));
   }

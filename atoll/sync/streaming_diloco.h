@@ -15,6 +15,7 @@
 
 #include "atoll/sync/fragments.h"
 #include "atoll/sync/outer_optimizer.h"
+#include "atoll/sync/outer_state.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::sync {
@@ -36,10 +37,10 @@ class StreamingDiLoCo final : public Strategy {
   struct Flight {
     int64_t fragment = 0;
     int64_t round = 0;
-    int64_t due = 0;  // The step after which it is applied.
+    int64_t number = 0;  // Of the fragment's outer steps, from 1.
+    int64_t due = 0;     // The step after which it is applied.
     at::Tensor delta_F;
-    at::Tensor new_global_F;
-    at::Tensor new_momentum_F;
+    OuterState next_F;  // The round's result before its commit.
   };
 
   /// Sends the fragment as it is after `step`.
@@ -57,8 +58,7 @@ class StreamingDiLoCo final : public Strategy {
   OuterOptimizer outer_;
   std::vector<Fragment> fragments_;
   FragmentSchedule schedule_;
-  at::Tensor global_P_;         // Host. Fragment by fragment, what its last committed round left.
-  at::Tensor momentum_P_;       // Host.
+  OuterState now_;              // Fragment by fragment, what its last committed round left.
   at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.
   std::deque<Flight> flights_;  // Oldest first; a fragment is in it at most once.
 };

@@ -2,7 +2,7 @@
 """DiLoCo over the real network against an independent PyTorch program.
 
 Trains two islands with `atoll`, then does the same with transformers' Llama, torch.optim and
-torch.optim.SGD(nesterov=True) as the outer optimiser, from the checkpoint of step 0 and the rows that
+torch.optim as the outer optimiser, from the checkpoint of step 0 and the rows that
 numpy's own shuffle names. Largest difference of any parameter after three outer steps: 1e-5.
 
 usage: diloco_golden.py ATOLL STORE
@@ -20,18 +20,26 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 STEPS, H, ROWS, LENGTH, SEED = 6, 2, 8, 32, 5
-OUTER_LR, OUTER_MOMENTUM = 0.7, 0.9
+# What the settings say, and what torch.optim makes of it.
+OUTER = {
+    "nesterov": ({"outer_lr": 0.7, "outer_momentum": 0.9},
+                 lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.9, nesterov=True)),
+    "heavy_ball": ({"outer_lr": 0.4, "outer_momentum": 0.8}, lambda p: torch.optim.SGD(p, lr=0.4, momentum=0.8)),
+    "sgd": ({"outer_lr": 0.9}, lambda p: torch.optim.SGD(p, lr=0.9)),
+    "adam": ({"outer_lr": 0.3, "outer_momentum": 0.9, "outer_beta2": 0.95, "outer_eps": 0.1},
+             lambda p: torch.optim.Adam(p, lr=0.3, betas=(0.9, 0.95), eps=0.1)),
+}
 Z_LOSS, CLIP, DECAY = 1e-4, 1.0, 0.1
 
 
-def train_with_atoll(atoll, store, folder, optimizer, lr):
+def train_with_atoll(atoll, store, folder, optimizer, lr, outer):
     settings = {
         "train.steps": STEPS, "train.batch_rows": ROWS, "train.sequence_length": LENGTH, "train.seed": SEED,
         "train.optimizer": optimizer, "train.lr": lr, "train.schedule": "constant", "train.warmup_steps": 0,
         "train.eps": 1e-5, "train.z_loss": Z_LOSS, "train.grad_clip": CLIP, "train.weight_decay": DECAY,
         "train.checkpoint_every": 0, "train.keep_checkpoints": 0, "train.eval_rows": 1, "train.threads": 1,
-        "sync.method": "diloco", "sync.sync_every": H, "sync.outer_lr": OUTER_LR,
-        "sync.outer_momentum": OUTER_MOMENTUM, "sync.codec": "fp32",
+        "sync.method": "diloco", "sync.sync_every": H, "sync.outer_optimizer": outer,
+        "sync.codec": "fp32", **{f"sync.{key}": value for key, value in OUTER[outer][0].items()},
         "model.hidden_size": 64, "model.intermediate_size": 128, "model.num_layers": 2, "model.num_heads": 4,
         "model.num_kv_heads": 2, "model.max_positions": 64,
     }
@@ -106,11 +114,11 @@ def inner_optimizer(model, name, lr):
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-5), []
 
 
-def train_with_pytorch(start, rows, name, lr):
+def train_with_pytorch(start, rows, name, lr, outer_name):
     """Returns the global model after all rounds."""
     replicas = [copy.deepcopy(start) for _ in range(2)]
     inner = [inner_optimizer(replica, name, lr) for replica in replicas]
-    outer = torch.optim.SGD(start.parameters(), lr=OUTER_LR, momentum=OUTER_MOMENTUM, nesterov=True)
+    outer = OUTER[outer_name][1](start.parameters())
     for step in range(STEPS):
         batch = rows[step * ROWS : (step + 1) * ROWS]
         for i, (replica, (optimizer, decayed)) in enumerate(zip(replicas, inner)):
@@ -131,15 +139,15 @@ def train_with_pytorch(start, rows, name, lr):
     return start
 
 
-def check(atoll, store, name, lr):
+def check(atoll, store, name, lr, outer="nesterov"):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder) / "run"
-        train_with_atoll(atoll, store, folder, name, lr)
+        train_with_atoll(atoll, store, folder, name, lr, outer)
         checkpoints = folder / "island-0" / "checkpoints"
         start = AutoModelForCausalLM.from_pretrained(checkpoints / "step-00000000", dtype=torch.float32)
         start.train()
         before = {key: value.clone() for key, value in start.state_dict().items()}
-        golden = train_with_pytorch(start, read_rows(store), name, lr).state_dict()
+        golden = train_with_pytorch(start, read_rows(store), name, lr, outer).state_dict()
         worst = moved = 0.0
         for island in ("island-0", "island-1"):
             ours = load_file(folder / island / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors")
@@ -147,15 +155,16 @@ def check(atoll, store, name, lr):
                 worst = max(worst, (golden[key] - value).abs().max().item())
                 moved = max(moved, (before[key] - value).abs().max().item())
     ok = worst <= 1e-5 and moved > 1e-3
-    print(f"inner {name}: largest difference {worst:.2e} after {STEPS // H} outer steps "
+    print(f"inner {name}, outer {outer}: largest difference {worst:.2e} after {STEPS // H} outer steps "
           f"(parameters moved by up to {moved:.2e}): {'ok' if ok else 'WRONG'}")
-    return {"inner": name, "max_difference": worst, "ok": ok}
+    return {"inner": name, "outer": outer, "max_difference": worst, "ok": ok}
 
 
 def main():
     atoll, store = sys.argv[1:3]
     results = [check(atoll, store, "sgd", 0.5), check(atoll, store, "adamw", 1e-3),
                check(atoll, store, "muon", 1e-3)]
+    results += [check(atoll, store, "sgd", 0.5, outer) for outer in ("heavy_ball", "sgd", "adam")]
     print(json.dumps({"max_difference": max(r["max_difference"] for r in results)}))
     return 0 if all(r["ok"] for r in results) else 1
 

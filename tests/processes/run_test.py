@@ -123,14 +123,17 @@ class RunTest(unittest.TestCase):
         steps = [json.loads(line)["step"] for line in lines]
         self.assertEqual(steps, sorted(set(steps)))
 
-    def test_muon_resumes_bit_identically(self):
-        settings = {"train__steps": 12, "train__checkpoint_every": 6, "train__optimizer": "muon"}
+    def test_muon_and_outer_adam_resume_bit_identically(self):
+        settings = {"train__steps": 12, "train__checkpoint_every": 6, "train__optimizer": "muon",
+                    "sync__sync_every": 4, "sync__outer_optimizer": "adam", "sync__outer_lr": 0.1}
         straight, resumed = self.folder / "a", self.folder / "b"
-        self.assertEqual(run(*train(straight, **settings))[0], 0)
+        self.assertEqual(run(*train(straight, islands=2, **settings))[0], 0)
         shutil.copytree(straight, resumed)
-        shutil.rmtree(resumed / "checkpoints" / "step-00000012")
-        self.assertEqual(run(*train(resumed, **settings))[0], 0)
-        self.assertEqual(tensors(straight, 12), tensors(resumed, 12))
+        for island in ("island-0", "island-1"):
+            shutil.rmtree(resumed / island / "checkpoints" / "step-00000012")
+        self.assertEqual(run(*train(resumed, islands=2, **settings))[0], 0)
+        for island in ("island-0", "island-1"):
+            self.assertEqual(tensors(straight / island, 12), tensors(resumed / island, 12))
 
     def test_islands_stop_together_and_resume_bit_identically(self):
         settings = {"train__steps": 60, "sync__sync_every": 5, "train__checkpoint_every": 7}
