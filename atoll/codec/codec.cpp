@@ -8,6 +8,8 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/codec/e3m0.h"
+#include "atoll/codec/integer_codecs.h"
 #include "atoll/codec/plain_codecs.h"
 
 namespace atl::codec {
@@ -21,8 +23,8 @@ struct Entry {
 };
 /// Sorted by name. A new codec is a new file and a line here.
 constexpr Entry kCodecs[] = {
-    {"bf16", make_bf16_codec},
-    {"fp32", make_fp32_codec},
+    {"bf16", make_bf16_codec}, {"e3m0", make_e3m0_codec}, {"fp16", make_fp16_codec},
+    {"fp32", make_fp32_codec}, {"int4", make_int4_codec}, {"int8", make_int8_codec},
 };
 
 uint32_t name_hash(std::string_view name) {

@@ -33,10 +33,14 @@ class Codec {
   virtual std::string_view name() const = 0;
   /// Of the body, for large counts.
   virtual double bits_per_value() const = 0;
-  /// |decode(encode(x)) - x| <= relative * |x| + absolute, for every finite value it accepts.
+  /// |decode(encode(x)) - x| <= relative * |x| + absolute + of_largest * m, for every value it
+  /// accepts. m is the largest magnitude in the value's block: the values are cut into blocks of
+  /// block_size, from the first on (0: all are one block).
   struct ErrorBound {
     double relative = 0;
     double absolute = 0;
+    double of_largest = 0;
+    size_t block_size = 0;
   };
   virtual ErrorBound error_bound() const = 0;
 
@@ -44,7 +48,7 @@ class Codec {
   size_t max_encoded_bytes(size_t count) const { return kHeaderBytes + max_body_bytes(count); }
 
   /// Appends the encoding to `out`. Throws InputError naming the first index whose value is NaN,
-  /// infinite or rounds to infinity; `out` is then as it was.
+  /// infinite or rounds to infinity (low-bit codecs: from 1.5 * 2^127 on); `out` is then as it was.
   void encode(std::span<const float> values, Bytes& out, uint32_t sequence = 0) const;
 
   /// Throws InputError unless `bytes` is exactly one encoding, by this codec, of values.size()

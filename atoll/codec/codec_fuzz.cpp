@@ -1,4 +1,5 @@
-// Any bytes: decode() throws or fills the values with finite numbers that encode to the same bytes.
+// Any bytes: decode() throws or fills the values with finite numbers; where each value stands for
+// itself, they encode to the same bytes.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -16,7 +17,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The receiver knows the count. Half of the inputs get the right header, to reach the body.
   constexpr size_t kHeader = atl::codec::Codec::kHeaderBytes;
   size_t count = 0;
-  if (input.size() >= kHeader) count = (input.size() - kHeader) / (data[0] % 4 + 1);
+  if (input.size() >= kHeader) {  // As many values as fit, and one too many.
+    while (codec->max_encoded_bytes(count + 1) <= input.size()) ++count;
+    count += data[0] % 4 == 3 ? 1 : 0;
+  }
   if (input.size() >= kHeader && data[0] >= 128) {
     atl::Bytes right;
     codec->encode(std::vector<float>(count), right);
@@ -29,8 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   ATOLL_CHECK(std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }));
-  atl::Bytes again;
-  codec->encode(values, again);
-  ATOLL_CHECK(again == input);
+  if (codec->bits_per_value() >= 16) {
+    atl::Bytes again;
+    codec->encode(values, again);
+    ATOLL_CHECK(again == input);
+  }
   return 0;
 }

@@ -1,23 +1,27 @@
 #include "atoll/codec/plain_codecs.h"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
+
+#include "atoll/codec/float_bits.h"
 
 namespace atl::codec {
 namespace {
 
-constexpr uint32_t kExponentMask = 0x7f80'0000;
+// The loops look at all values without branches, so that they vectorise; where the answer is that
+// something is wrong, a second one finds the first place.
 
-/// NaN and the infinities have all bits of the exponent set.
-bool is_finite(uint32_t bits) { return (bits & kExponentMask) != kExponentMask; }
+ATOLL_CLONES bool all_finite(const float* values, size_t count) {
+  uint32_t any_bad = 0;
+  for (size_t i = 0; i < count; ++i) any_bad |= static_cast<uint32_t>(!is_finite(values[i]));
+  return any_bad == 0;
+}
 
-/// Round to nearest, ties to even: adding just under half a unit, plus one when the kept part is
-/// odd, carries exactly when it must. Finite values only; the result may be infinite.
-uint32_t round_to_bf16(uint32_t bits) { return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; }
-
-uint32_t bits_at(std::span<const float> values, size_t index) {
-  return std::bit_cast<uint32_t>(values[index]);
+/// The index of the first value that `is_bad`; there is one.
+template <typename IsBad>
+size_t first_index(std::span<const float> values, const IsBad& is_bad) {
+  size_t index = 0;
+  while (!is_bad(values[index])) ++index;
+  return index;
 }
 
 class Fp32Codec final : public Codec {
@@ -46,69 +50,134 @@ class Fp32Codec final : public Codec {
 
  private:
   static size_t first_not_finite(std::span<const float> values) {
-    uint32_t any_bad = 0;  // One pass without branches: the compiler vectorises it.
-    for (size_t i = 0; i < values.size(); ++i) {
-      any_bad |= static_cast<uint32_t>(!is_finite(bits_at(values, i)));
-    }
-    if (any_bad == 0) return kAllFinite;
-    size_t index = 0;
-    while (is_finite(bits_at(values, index))) ++index;
-    return index;
+    if (all_finite(values.data(), values.size())) return kAllFinite;
+    return first_index(values, [](float x) { return !is_finite(x); });
   }
 };
 
-class Bf16Codec final : public Codec {
+ATOLL_INLINE bool fits_bf16(float value) {
+  // The sum of a NaN may carry out of the exponent: look at the value as well.
+  return is_finite(value) && is_finite(float_of(round_to_bf16(bits_of(value)) << 16));
+}
+
+ATOLL_CLONES bool encode_bf16(const float* values, size_t count, std::byte* body) {
+  uint32_t any_bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    any_bad |= static_cast<uint32_t>(!fits_bf16(values[i]));
+    store(static_cast<uint16_t>(round_to_bf16(bits_of(values[i]))), body + 2 * i);
+  }
+  return any_bad == 0;
+}
+
+ATOLL_CLONES bool decode_bf16(const std::byte* body, size_t count, float* values) {
+  uint32_t any_bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float value = float_of(static_cast<uint32_t>(load<uint16_t>(body + 2 * i)) << 16);
+    any_bad |= static_cast<uint32_t>(!is_finite(value));
+    values[i] = value;
+  }
+  return any_bad == 0;
+}
+
+constexpr uint32_t kHalfInfinity = 0x7c00;       // Half-precision magnitudes from here on are bad.
+constexpr uint32_t kSmallestHalf = 0x3880'0000;  // 2^-14, the smallest normal one, as a float.
+constexpr uint32_t kBiasChange = (127 - 15) << 23;
+
+/// The bits of the nearest half-precision magnitude, from kHalfInfinity on when there is none.
+ATOLL_INLINE uint32_t half_magnitude(float value) {
+  const uint32_t magnitude = magnitude_bits(value);
+  const uint32_t normal = (magnitude - kBiasChange + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  // Beside 0.5 a float's last bit is 2^-24, the unit of subnormal halves: the sum rounds to it.
+  const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5F) - bits_of(0.5F);
+  return magnitude < kSmallestHalf ? subnormal : normal;
+}
+
+ATOLL_CLONES bool encode_fp16(const float* values, size_t count, std::byte* body) {
+  uint32_t any_bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t magnitude = half_magnitude(values[i]);
+    any_bad |= static_cast<uint32_t>(magnitude >= kHalfInfinity);
+    const uint32_t sign = (bits_of(values[i]) >> 16) & 0x8000;
+    store(static_cast<uint16_t>(magnitude | sign), body + 2 * i);
+  }
+  return any_bad == 0;
+}
+
+ATOLL_CLONES bool decode_fp16(const std::byte* body, size_t count, float* values) {
+  uint32_t any_bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = load<uint16_t>(body + 2 * i);
+    const uint32_t magnitude = bits & 0x7fff;
+    // With the exponent of the smallest normal one, whose hidden bit is then taken off.
+    const float subnormal = float_of((magnitude << 13) | kSmallestHalf) - 0x1p-14F;
+    // Infinities stay such: twice the change of the bias takes 31 to 255.
+    const uint32_t change = kBiasChange + (magnitude >= kHalfInfinity ? kBiasChange : 0);
+    const uint32_t normal = (magnitude << 13) + change;
+    const uint32_t result = magnitude < 0x400 ? bits_of(subnormal) : normal;
+    any_bad |= static_cast<uint32_t>(result >= kInfinityBits);
+    values[i] = float_of(result | (bits & 0x8000) << 16);
+  }
+  return any_bad == 0;
+}
+
+/// bf16 and fp16: two bytes a value. Loops return whether all values are finite in the new form.
+struct HalfFormat {
+  std::string_view name;
+  uint8_t kind;
+  Codec::ErrorBound error_bound;
+  bool (*encode)(const float* values, size_t count, std::byte* body);
+  bool (*decode)(const std::byte* body, size_t count, float* values);
+  bool (*fits)(float value);
+};
+
+class HalfCodec final : public Codec {
  public:
-  std::string_view name() const override { return "bf16"; }
+  explicit HalfCodec(const HalfFormat& format) : format_(format) {}
+  std::string_view name() const override { return format_.name; }
   double bits_per_value() const override { return 16; }
-  ErrorBound error_bound() const override { return {.relative = 0x1p-8, .absolute = 0x1p-134}; }
+  ErrorBound error_bound() const override { return format_.error_bound; }
 
  protected:
-  uint8_t kind() const override { return 2; }
+  uint8_t kind() const override { return format_.kind; }
   size_t max_body_bytes(size_t count) const override { return 2 * count; }
-
   Encoded encode_body(std::span<const float> values, uint32_t /*sequence*/,
                       std::span<std::byte> body) const override {
-    uint32_t any_bad = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const uint32_t bits = bits_at(values, i);
-      const uint32_t rounded = round_to_bf16(bits);
-      // The sum of a NaN may have carried out of the exponent: look at the value as well.
-      any_bad |= static_cast<uint32_t>(!is_finite(bits));
-      any_bad |= static_cast<uint32_t>(!is_finite(rounded << 16));
-      const auto half = static_cast<uint16_t>(rounded);
-      std::memcpy(body.data() + 2 * i, &half, sizeof(half));
-    }
-    if (any_bad == 0) return {body.size(), kAllFinite};
-    size_t index = 0;
-    while (is_finite(bits_at(values, index)) &&
-           is_finite(round_to_bf16(bits_at(values, index)) << 16)) {
-      ++index;
-    }
-    return {0, index};
+    if (format_.encode(values.data(), values.size(), body.data())) return {body.size(), kAllFinite};
+    return {0, first_index(values, [&](float x) { return !format_.fits(x); })};
   }
-
   size_t decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,
                      std::span<float> values) const override {
     require_size(body, max_body_bytes(values.size()), values.size());
-    uint32_t any_bad = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      uint16_t half;
-      std::memcpy(&half, body.data() + 2 * i, sizeof(half));
-      const uint32_t bits = static_cast<uint32_t>(half) << 16;
-      any_bad |= static_cast<uint32_t>(!is_finite(bits));
-      values[i] = std::bit_cast<float>(bits);
-    }
-    if (any_bad == 0) return kAllFinite;
-    size_t index = 0;
-    while (is_finite(bits_at(values, index))) ++index;
-    return index;
+    if (format_.decode(body.data(), values.size(), values.data())) return kAllFinite;
+    return first_index(values, [](float x) { return !is_finite(x); });
   }
+
+ private:
+  const HalfFormat& format_;  // Static.
+};
+
+constexpr HalfFormat kBf16 = {
+    .name = "bf16",
+    .kind = 2,
+    .error_bound = {.relative = 0x1p-8, .absolute = 0x1p-134},
+    .encode = encode_bf16,
+    .decode = decode_bf16,
+    .fits = fits_bf16,
+};
+
+constexpr HalfFormat kFp16 = {
+    .name = "fp16",
+    .kind = 3,
+    .error_bound = {.relative = 0x1p-11, .absolute = 0x1p-25},
+    .encode = encode_fp16,
+    .decode = decode_fp16,
+    .fits = [](float value) { return half_magnitude(value) < kHalfInfinity; },
 };
 
 }  // namespace
 
 std::unique_ptr<Codec> make_fp32_codec() { return std::make_unique<Fp32Codec>(); }
-std::unique_ptr<Codec> make_bf16_codec() { return std::make_unique<Bf16Codec>(); }
+std::unique_ptr<Codec> make_bf16_codec() { return std::make_unique<HalfCodec>(kBf16); }
+std::unique_ptr<Codec> make_fp16_codec() { return std::make_unique<HalfCodec>(kFp16); }
 
 }  // namespace atl::codec

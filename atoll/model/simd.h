@@ -3,20 +3,13 @@
 #include <bit>
 #include <cstdint>
 
-// One copy of the function per instruction set; the dynamic linker picks. Sanitizers instrument the
-// picking itself, before they are ready for it, so there only the plain copy exists.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define ATOLL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define ATOLL_CLONES
-#endif
+#include "atoll/base/clones.h"
 
 namespace atl::model {
 
 /// e^x, relative error below 1e-7, for x from -87 to 88 (outside, the value at the bound). Written
 /// so that loops over it vectorise: x = k ln 2 + r, then a polynomial in r (Cephes' coefficients).
-__attribute__((always_inline)) inline float fast_exp(float x) {
+ATOLL_INLINE float fast_exp(float x) {
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number.

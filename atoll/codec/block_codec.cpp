@@ -1,0 +1,41 @@
+#include "atoll/codec/block_codec.h"
+
+#include <fmt/format.h>
+
+#include "atoll/base/error.h"
+
+namespace atl::codec {
+
+double BlockCodec::bits_per_value() const {
+  return static_cast<double>(format_.code_bits) +
+         8.0 * static_cast<double>(format_.scale_bytes) / static_cast<double>(format_.block_size);
+}
+
+size_t BlockCodec::max_body_bytes(size_t count) const {
+  const auto bytes_of_block = [&](size_t size) {
+    return size == 0 ? 0 : format_.scale_bytes + (size * format_.code_bits + 7) / 8;
+  };
+  return count / format_.block_size * bytes_of_block(format_.block_size) +
+         bytes_of_block(count % format_.block_size);
+}
+
+Codec::Encoded BlockCodec::encode_body(std::span<const float> values, uint32_t /*sequence*/,
+                                       std::span<std::byte> body) const {
+  size_t index = format_.encode(values.data(), values.size(), body.data()) * format_.block_size;
+  if (index >= values.size()) return {body.size(), kAllFinite};
+  while (magnitude_bits(values[index]) < kTooLargeBits) ++index;  // The block has one.
+  return {0, index};
+}
+
+size_t BlockCodec::decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,
+                               std::span<float> values) const {
+  require_size(body, max_body_bytes(values.size()), values.size());
+  const size_t block = format_.decode(body.data(), values.size(), values.data());
+  if (block * format_.block_size < values.size()) {
+    throw InputError(fmt::format("{}: the scale of block {} is not one that is ever encoded",
+                                 format_.name, block));
+  }
+  return kAllFinite;
+}
+
+}  // namespace atl::codec

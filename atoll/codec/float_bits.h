@@ -1,0 +1,50 @@
+#pragma once
+// Floats as integers. Codecs work on these: comparing, rounding and scaling by powers of two are
+// exact there, and do not depend on whether the thread flushes subnormal numbers to zero (training
+// threads do). Where a codec multiplies floats, no subnormal one takes part in what it keeps.
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "atoll/base/clones.h"
+
+namespace atl::codec {
+
+constexpr uint32_t kSignBit = 0x8000'0000;
+constexpr uint32_t kInfinityBits = 0x7f80'0000;  // Magnitudes from here on are not finite.
+constexpr uint32_t kSmallestNormal = 0x0080'0000;
+
+ATOLL_INLINE uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+ATOLL_INLINE float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
+
+/// The bits of |value|: ordered as the magnitudes are.
+ATOLL_INLINE uint32_t magnitude_bits(float value) { return bits_of(value) & ~kSignBit; }
+
+ATOLL_INLINE bool is_finite(float value) { return magnitude_bits(value) < kInfinityBits; }
+
+/// The upper half of the nearest bfloat16, ties to even: adding just under half a unit, plus one
+/// when the kept part is odd, carries exactly when it must. Finite values only; may be infinite.
+ATOLL_INLINE uint32_t round_to_bf16(uint32_t bits) {
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+/// The nearest whole number, ties to even, for |value| up to 2^22: the sum has no bits for less.
+ATOLL_INLINE int32_t round_to_int(float value) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23.
+  return std::bit_cast<int32_t>(value + kRound) - std::bit_cast<int32_t>(kRound);
+}
+
+template <typename T>
+ATOLL_INLINE T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+template <typename T>
+ATOLL_INLINE void store(T value, std::byte* to) {
+  std::memcpy(to, &value, sizeof(value));
+}
+
+}  // namespace atl::codec
