@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -64,6 +67,31 @@ TEST(FileTest, AtomicWriteReplacesAndMissingFilesAreNamed) {
     EXPECT_THAT(error.what(), testing::HasSubstr("missing"));
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(FileTest, AtomicWriteFollowsLinksAndKeepsWhatIsNotAFile) {
+  namespace fs = std::filesystem;
+  const auto folder = fs::temp_directory_path() / ("atoll-test-" + random_name());
+  fs::create_directory(folder);
+  write_file_atomically(folder / "target", "old");
+  fs::create_symlink("target", folder / "link");
+  write_file_atomically(folder / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "target"), "new");
+
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const int reader = ::open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_atomically(folder / "pipe", "through");
+  char got[16] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 7);
+  EXPECT_STREQ(got, "through");
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  ::close(reader);
+
+  EXPECT_THROW(write_file_atomically(folder, "a folder"), InputError);
+  fs::create_symlink("nowhere/file", folder / "dangling");
+  EXPECT_THROW(write_file_atomically(folder / "dangling", "x"), InputError);
+  fs::remove_all(folder);
 }
 
 TEST(RandomTest, IsAFunctionOfItsCoordinatesAlone) {

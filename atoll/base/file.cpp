@@ -35,6 +35,16 @@ class Descriptor {
   int value_;
 };
 
+void write_all(const Descriptor& file, std::span<const std::byte> rest,
+               const std::filesystem::path& path) {
+  while (!rest.empty()) {
+    const ssize_t put = ::write(file.get(), rest.data(), rest.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail("write", path);
+    rest = rest.subspan(static_cast<size_t>(put));
+  }
+}
+
 size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail("read", path);
@@ -66,25 +76,37 @@ void write_file_synced(const std::filesystem::path& path,
                        std::span<const std::span<const std::byte>> pieces) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file.get() < 0) fail("write", path);
-  for (std::span<const std::byte> rest : pieces) {
-    while (!rest.empty()) {
-      const ssize_t put = ::write(file.get(), rest.data(), rest.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) fail("write", path);
-      rest = rest.subspan(static_cast<size_t>(put));
-    }
-  }
+  for (const std::span<const std::byte> piece : pieces) write_all(file, piece, path);
   if (::fsync(file.get()) != 0) fail("sync", path);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
-  std::filesystem::path temporary = path;
-  temporary += ".tmp";
+  namespace fs = std::filesystem;
   const std::span<const std::byte> piece =
       std::as_bytes(std::span(contents.data(), contents.size()));
-  write_file_synced(temporary, {&piece, 1});
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("write", path);
-  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  std::error_code unresolved;
+  const bool is_link = fs::is_symlink(fs::symlink_status(path, unresolved));
+  const fs::file_type type = fs::status(path, unresolved).type();  // Of what a link leads to.
+  const bool is_new = type == fs::file_type::not_found && !is_link;
+  if (type != fs::file_type::regular && !is_new) {
+    // A device, a pipe or a link to nothing: renaming over it would destroy it. (A folder:
+    // refused.)
+    const Descriptor stream(path, O_WRONLY | O_CREAT);
+    if (stream.get() < 0) fail("write", path);
+    return write_all(stream, piece, path);
+  }
+  // Renaming over a link would replace the link: write what it leads to.
+  const fs::path target = is_link ? fs::canonical(path) : path;
+  fs::path temporary = target;
+  temporary += ".tmp";
+  try {
+    write_file_synced(temporary, {&piece, 1});
+    if (::rename(temporary.c_str(), target.c_str()) != 0) fail("write", path);
+  } catch (const InputError&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(target.has_parent_path() ? target.parent_path() : fs::path("."));
 }
 
 void sync_folder(const std::filesystem::path& folder) {

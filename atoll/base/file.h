@@ -12,8 +12,8 @@ namespace atl {
 std::string read_file(const std::filesystem::path& path);
 
 /// Writes `contents` to a temporary name beside `path`, syncs and renames: a reader sees the old
-/// file or the new one. Throws InputError (the old file stays) when the disk is full or not
-/// writable.
+/// file or the new one. Follows links; writes straight into what is not a file (/dev/stdout, a
+/// pipe). Throws InputError (the old file stays) when the disk is full or not writable.
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
 
 /// Writes and syncs a file that nobody reads yet (inside a folder that will be renamed).
