@@ -1,22 +1,40 @@
 #include "atoll/collective/averager.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "atoll/base/check.h"
+#include "atoll/codec/codec.h"
+#include "atoll/collective/exchange.h"
 
 namespace atl::collective {
 
-void Alone::begin(Contribution contribution) {
-  commits_.push_back({.round = contribution.round,
-                      .digest = contribution.prepare(contribution.values),
-                      .members = {"alone"}});
+std::string exchange_name(const Contribution& contribution) {
+  ATOLL_CHECK(contribution.codec != nullptr, "a contribution names its codec");
+  return fmt::format("{} {}{}", contribution.codec->name(),
+                     contribution.topology == Topology::kGather ? "gather" : "scatter",
+                     contribution.mean_residual.empty() ? "" : " with residual");
 }
 
+void Alone::begin(Contribution contribution) { begun_.push_back(std::move(contribution)); }
+
 Result<Commit> Alone::wait(int64_t round) {
-  const auto found = std::ranges::find(commits_, round, &Commit::round);
-  ATOLL_CHECK(found != commits_.end());
-  Commit commit = *found;
-  commits_.erase(found);
+  const auto found = std::ranges::find(begun_, round, &Contribution::round);
+  ATOLL_CHECK(found != begun_.end());
+  const Contribution contribution = std::move(*found);
+  begun_.erase(found);
+  Exchange exchange({.header = {.round = round},
+                     .members = {"alone"},
+                     .weights = {contribution.weight},
+                     .shares = {static_cast<int64_t>(contribution.values.size())}},
+                    contribution);
+  while (!exchange.complete()) {
+    if (auto worked = exchange.work(); !worked) return tl::unexpected(worked.error());
+  }
+  Commit commit{.round = round, .members = {"alone"}};
+  commit.digest = contribution.prepare(exchange.mean(), exchange.own());
+  if (contribution.weight == 0) commit.abstainers = commit.members;
   return commit;
 }
 

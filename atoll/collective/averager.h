@@ -1,6 +1,7 @@
 #pragma once
 // A weighted mean among the members of a run, agreed round by round. `sync` calls it and knows
-// nothing of peers; the swarm's session implements it over a transport, Alone for one replica.
+// nothing of peers; the swarm's session implements it over a transport, ThreadGroup for the threads
+// of one process, Alone for one replica. All give the same bits for the same contributions.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -10,28 +11,63 @@
 #include "atoll/base/hash.h"
 #include "atoll/base/result.h"
 
+namespace atl::codec {
+class Codec;
+}
+
 namespace atl::collective {
 
-/// What this replica brings to one round.
+/// The way of the values from those who have them to those who want the mean.
+enum class Topology : uint8_t {
+  kScatter,  // Each member sums one share and sends its encoded mean to all: two quantisations,
+             // and each member sends about 2 (M - 1) / M times the values, however many there are.
+  kGather,   // Everybody sends everything to all, and each sums: one quantisation, one trip, and
+             // each member sends M - 1 times the values. For two members no more than kScatter.
+};
+
+/// What this replica brings to one round. Spans, codec and prepare() are used on the exchange
+/// thread and must stay valid and unchanged until wait(round) has returned.
 struct Contribution {
-  int64_t round = 0;     // Numbered for the whole run, from 0.
+  int64_t round = 0;     // Numbered for the whole run, from 0. Its low 32 bits are the sequence
+                         // number under which contributions and means are encoded.
   int32_t fragment = 0;  // Which part of the parameters.
   int64_t step = 0;      // Inner steps taken when the values were snapshotted.
-  int64_t weight = 0;    // Tokens learned since the last sync of this fragment; > 0.
-  /// The snapshot. Must stay valid and unchanged until wait(round) has returned.
-  std::span<const float> values;
+  /// Tokens learned since the last sync of this fragment. 0: this replica abstains (its values
+  /// cannot be used); it takes part all the same and gets the mean of the others. If all abstain
+  /// the mean is zero.
+  int64_t weight = 0;
+  std::span<const float> values;  // The snapshot.
+  /// How values travel; the same, by name, for all members.
+  const codec::Codec* codec = nullptr;
+  Topology topology = Topology::kScatter;
+  /// Error feedback for the means, with kScatter: both as long as `values`, or both empty. The
+  /// owner of a share sends `mean + mean_residual` encoded, and writes what the codec lost of it
+  /// to `new_mean_residual`; other members' shares are copied there. It counts once the round is
+  /// committed: the caller swaps the two then.
+  std::span<const float> mean_residual;
+  std::span<float> new_mean_residual;
+  /// Whether prepare() wants `own`; it costs another buffer of the values' size.
+  bool needs_own = false;
   /// Runs on the exchange thread once the mean is known: computes the outer step into spare buffers
-  /// and returns the digest that all members compare before the commit. `mean` is valid only
-  /// inside.
-  std::function<Digest(std::span<const float> mean)> prepare;
+  /// and returns the digest that all members compare before the commit. `mean` is the same bits on
+  /// all members; `own` is this member's contribution as the others decode it (zero if it
+  /// abstains), for error feedback, and empty unless needs_own. Both are valid only inside.
+  std::function<Digest(std::span<const float> mean, std::span<const float> own)> prepare;
 };
+
+/// "bf16 gather": what all members of a round must have in common.
+std::string exchange_name(const Contribution& contribution);
 
 /// A committed round: every member holds the same result.
 struct Commit {
   int64_t round = 0;
   Digest digest{};
-  std::vector<std::string> members;  // Names, sorted: the order of summation.
-  bool stop = false;                 // All members checkpoint after this round and end (Ctrl-C).
+  std::vector<std::string> members;     // Names, sorted: the order of summation.
+  std::vector<std::string> abstainers;  // Those of weight 0.
+  bool stop = false;                    // All members checkpoint after this round and end (Ctrl-C).
+  int64_t bytes_sent = 0;      // Of this round: messages between members, headers included, without
+  int64_t bytes_received = 0;  // those of the transport below (which stats() counts).
+  double seconds = 0;          // From begin() to the commit.
 };
 
 struct ExchangeStats {
@@ -53,7 +89,7 @@ class Averager {
   virtual ExchangeStats stats() const = 0;
 };
 
-/// A group of one: the mean is the value itself. For `single` runs and tests.
+/// A group of one: the mean is its own contribution, through the codec as among several.
 class Alone final : public Averager {
  public:
   int num_members() const override { return 1; }
@@ -62,7 +98,7 @@ class Alone final : public Averager {
   ExchangeStats stats() const override { return {}; }
 
  private:
-  std::vector<Commit> commits_;
+  std::vector<Contribution> begun_;
 };
 
 }  // namespace atl::collective

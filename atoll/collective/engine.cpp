@@ -8,6 +8,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/codec/codec.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -21,6 +22,9 @@ constexpr Duration kVisitorPatience = std::chrono::seconds(10);
 constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
 constexpr size_t kMaxVisitors = 1024;
 constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
+/// Encoded and waiting for one member, beyond which no more is encoded: enough that the line never
+/// runs dry, and little memory.
+constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
 
 swarm::MemberOptions member_options(const SessionOptions& options) {
   swarm::MemberOptions out{.name = options.name,
@@ -112,10 +116,8 @@ Time Engine::next_deadline() const {
   return over_ ? Time::max() : std::min({member_.next_deadline(), next_dial_, links_due_});
 }
 
-void Engine::ready(ReadyReport report, std::shared_ptr<codec::Codec> codec) {
+void Engine::ready(ReadyReport report) {
   if (over_) return;
-  codec_ = std::move(codec);
-  report.facts["sync.codec"] = codec_->name();
   options_.silence_timeout = report.silence_timeout;
   member_.set_silence_timeout(report.silence_timeout);
   act(member_.ready(std::move(report.facts), std::move(report.checkpoints)), Time{});
@@ -129,7 +131,8 @@ void Engine::begin(Contribution contribution, Time now) {
       .step = contribution.step,
       .weight = contribution.weight,
       .count = static_cast<int64_t>(contribution.values.size()),
-      .snapshot = xxh3(contribution.values.data(), contribution.values.size_bytes())};
+      .snapshot = xxh3(contribution.values.data(), contribution.values.size_bytes()),
+      .exchange = exchange_name(contribution)};
   Round& round = rounds_[number];
   round.contribution = std::move(contribution);
   round.begun = now;
@@ -236,26 +239,31 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
                                                              .members = names_,
                                                              .weights = attempt.weights,
                                                              .shares = attempt.shares},
-                                              *codec_, round.contribution.values);
-  round.progressed = now;
-  auto result = round.exchange->start();
-  for (const swarm::Part& part : std::exchange(round.early, {})) {
-    if (result) result = round.exchange->receive(part);
+                                              round.contribution);
+  for (size_t rank = 0; rank < names_.size(); ++rank) {
+    if (attempt.weights[rank] == 0) round.abstainers.push_back(names_[rank]);
   }
-  if (!result) return trouble(result.error().message, now);
-  advance(round, now);
+  round.progressed = now;
+  for (swarm::Part& part : std::exchange(round.early, {})) {
+    if (auto result = round.exchange->receive(std::move(part)); !result) {
+      return trouble(result.error().message, now);
+    }
+  }
   check_links(now);
 }
 
 void Engine::commit(const swarm::Commit& message, Time now) {
   const auto found = rounds_.find(message.header.round);
-  const double exchange_seconds = seconds(now - found->second.begun);
+  const Round round = std::move(found->second);
   rounds_.erase(found);
   listener_.committed({.round = message.header.round,
                        .digest = message.digest,
                        .members = names_,
-                       .stop = message.stop},
-                      exchange_seconds);
+                       .abstainers = round.abstainers,
+                       .stop = message.stop,
+                       .bytes_sent = round.bytes_sent,
+                       .bytes_received = round.bytes_received,
+                       .seconds = seconds(now - round.begun)});
 }
 
 void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now) {
@@ -267,7 +275,7 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
     auto* const part = std::get_if<swarm::Part>(&message);
     const auto* const hello = std::get_if<swarm::PeerHello>(&message);
     if (rank && part != nullptr) {
-      receive(*rank, std::move(*part), now);
+      receive(*rank, std::move(*part), frame.size(), now);
     } else if (rank) {
       trouble(fmt::format("island '{}' sent a {} between parts", name(*rank),
                           swarm::kind_name(message)),
@@ -303,7 +311,7 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   check_links(now);
 }
 
-void Engine::receive(int32_t rank, swarm::Part part, Time now) {
+void Engine::receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time now) {
   const auto found = rounds_.find(part.header.round);
   const swarm::Header expected = member_.header(part.header.round, part.header.attempt);
   if (part.sender != rank || part.header != expected) {
@@ -319,10 +327,11 @@ void Engine::receive(int32_t rank, swarm::Part part, Time now) {
                    now);
   }
   Round& round = found->second;
+  round.bytes_received += static_cast<int64_t>(frame_bytes);
+  member_.count_moved(frame_bytes);
   if (round.exchange == nullptr) {
     round.early_bytes += part.data.size();
-    if (round.early_bytes > codec_->max_encoded_bytes(round.contribution.values.size()) +
-                                names_.size() * kSlackPerMember) {
+    if (round.early_bytes > max_early_bytes(round)) {
       return trouble(
           fmt::format("island '{}' sent more than round {} has", name(rank), part.header.round),
           now);
@@ -330,33 +339,66 @@ void Engine::receive(int32_t rank, swarm::Part part, Time now) {
     round.early.push_back(std::move(part));
     return;
   }
-  if (auto result = round.exchange->receive(part); !result) {
-    return trouble(result.error().message, now);
-  }
   round.progressed = now;
-  advance(round, now);
+  if (auto result = round.exchange->receive(std::move(part)); !result) {
+    trouble(result.error().message, now);
+  }
 }
 
-void Engine::advance(Round& round, Time now) {
+size_t Engine::max_early_bytes(const Round& round) const {
+  // Each other member sends at most its contribution and a mean.
+  const size_t encoded =
+      round.contribution.codec->max_encoded_bytes(round.contribution.values.size());
+  return names_.size() * (2 * encoded + kSlackPerMember);
+}
+
+bool Engine::work(Time now) {
+  if (over_) return false;
+  for (auto& [number, round] : rounds_) {
+    if (round.exchange == nullptr) continue;
+    if (round.exchange->complete()) {
+      prepare(round, now);
+      return true;
+    }
+    const auto worked = round.exchange->work(may_encode());
+    if (!worked) {
+      trouble(worked.error().message, now);
+      return true;
+    }
+    if (!*worked) continue;
+    round.progressed = now;
+    member_.count_moved(1);
+    post(round, now);
+    return true;
+  }
+  return false;
+}
+
+bool Engine::may_encode() const {
+  return std::ranges::none_of(
+      links_, [](const auto& entry) { return entry.second.waiting_bytes > kMaxWaitingBytes; });
+}
+
+void Engine::post(Round& round, Time now) {
   for (Outgoing& outgoing : round.exchange->take_outgoing()) {
-    links_.at(outgoing.to)
-        .transfers.push_back({.part = std::move(outgoing.part), .blob = std::move(outgoing.blob)});
+    Link& link = links_.at(outgoing.to);
+    link.waiting_bytes += outgoing.blob->size();
+    link.transfers.push_back({.part = std::move(outgoing.part), .blob = std::move(outgoing.blob)});
     pump(outgoing.to, now);
   }
-  if (round.exchange->complete()) prepare(round, now);
 }
 
 void Engine::prepare(Round& round, Time now) {
-  const swarm::Header header = round.exchange->plan().header;
+  const std::unique_ptr<Exchange> exchange = std::move(round.exchange);
+  const swarm::Header header = exchange->plan().header;
+  round.prepared = true;
   Digest digest{};
   try {
-    digest = round.contribution.prepare(round.exchange->mean());
+    digest = round.contribution.prepare(exchange->mean(), exchange->own());
   } catch (const std::exception& error) {
     return trouble(fmt::format("the outer step of round {} failed: {}", header.round, error.what()),
                    now);
   }
-  round.prepared = true;
-  round.exchange.reset();
   act(member_.prepared(header.round, header.attempt, digest), now);
 }
 
@@ -374,7 +416,9 @@ void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, 
 
 void Engine::check_stalls(Time now) {
   for (const auto& [number, round] : rounds_) {
-    if (round.exchange == nullptr || now - round.progressed <= options_.silence_timeout) continue;
+    // While others move something, what this member waits for may come yet.
+    const Time progressed = std::max(round.progressed, member_.last_moved());
+    if (round.exchange == nullptr || now - progressed <= options_.silence_timeout) continue;
     return trouble(fmt::format("in round {} nothing came for {:.0f} s from island {}", number,
                                seconds(options_.silence_timeout), round.exchange->debtors()),
                    now);
@@ -403,14 +447,19 @@ void Engine::pump(int32_t rank, Time now) {
     swarm::Part part = transfer.part;
     part.offset = transfer.sent;
     part.data.assign(chunk.begin(), chunk.end());
-    const auto sent = transport_.send(link.connection, swarm::encode(std::move(part)));
-    // What goes out is progress too: over a slow line a member hears nothing while it sends.
-    if (const auto round = rounds_.find(transfer.part.header.round); round != rounds_.end()) {
-      round->second.progressed = now;
-    }
+    Bytes frame = swarm::encode(std::move(part));
+    const size_t frame_bytes = frame.size();
+    const auto sent = transport_.send(link.connection, std::move(frame));
     if (sent == net::Sent::kFull) link.full = true;
     if (sent != net::Sent::kAccepted) return;  // Writable or Lost follows.
+    member_.count_moved(frame_bytes);
+    if (const auto round = rounds_.find(transfer.part.header.round); round != rounds_.end()) {
+      // What goes out is progress too: over a slow line a member hears nothing while it sends.
+      round->second.progressed = now;
+      round->second.bytes_sent += static_cast<int64_t>(frame_bytes);
+    }
     transfer.sent += size;
+    link.waiting_bytes -= size;
     if (transfer.sent == transfer.blob->size()) link.transfers.pop_front();
   }
 }

@@ -4,6 +4,9 @@
 // state machines (swarm/member.h, exchange.h) to a transport; the session drives it with real time,
 // the tests with simulated time. Not thread-safe.
 //
+// Work on values comes in units of at most one segment, which the owner of the engine runs between
+// events: nothing that arrives waits for more than one.
+//
 // Bulk connections: a member connects to those of lower rank, says PeerHello, and both send over
 // it. A stranger on a bulk connection is turned away; a member that sends what it must not is named
 // to the coordinator, which ends the run.
@@ -17,7 +20,6 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
-#include "atoll/codec/codec.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/exchange.h"
 #include "atoll/collective/session.h"
@@ -32,7 +34,7 @@ class EngineListener {
   virtual ~EngineListener() = default;
   virtual void welcomed(const std::string& run, const std::string& config) = 0;
   virtual void started(const StartInfo& info) = 0;
-  virtual void committed(const Commit& commit, double exchange_seconds) = 0;
+  virtual void committed(const Commit& commit) = 0;
   virtual void left() = 0;
   /// Once, and last. The engine has let go of all values and prepare functions.
   virtual void failed(const std::string& reason) = 0;
@@ -51,8 +53,10 @@ class Engine {
   /// Call at next_deadline() or later.
   void tick(Time now);
   Time next_deadline() const;
+  /// Does one unit of an exchange. False: nothing is to be done before the next event or tick.
+  bool work(Time now);
 
-  void ready(ReadyReport report, std::shared_ptr<codec::Codec> codec);
+  void ready(ReadyReport report);
   void begin(Contribution contribution, Time now);
   void report(const ProgressReport& progress);
   void request_stop();
@@ -74,6 +78,7 @@ class Engine {
     bool full = false;
     std::string lost;  // Why; empty while it stands.
     std::deque<Transfer> transfers;
+    size_t waiting_bytes = 0;  // Of the transfers.
   };
   struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
     std::optional<swarm::PeerHello> hello;
@@ -84,10 +89,14 @@ class Engine {
     Time begun{};
     std::unique_ptr<Exchange> exchange;  // Between the attempt's opening and prepared.
     bool prepared = false;
+    std::vector<std::string> abstainers;
+    int64_t bytes_sent = 0;
+    int64_t bytes_received = 0;
     Time progressed{};               // When a part of it came last.
     std::vector<swarm::Part> early;  // Parts that came before this member heard of the attempt.
     size_t early_bytes = 0;
   };
+  using Rounds = std::map<int64_t, Round>;
 
   void dial(Time now);
   void lose_control(const std::string& reason, Time now);
@@ -99,8 +108,12 @@ class Engine {
 
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
   void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
-  void receive(int32_t rank, swarm::Part part, Time now);
-  void advance(Round& round, Time now);
+  void receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time now);
+  /// The most that the others may send of a round before this member hears of its attempt.
+  size_t max_early_bytes(const Round& round) const;
+  /// Queues what the exchange wants sent.
+  void post(Round& round, Time now);
+  bool may_encode() const;
   void prepare(Round& round, Time now);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t rank, Time now);
@@ -116,7 +129,6 @@ class Engine {
   net::Transport& transport_;
   EngineListener& listener_;
   swarm::Member member_;
-  std::shared_ptr<codec::Codec> codec_;
 
   net::ConnectionId control_ = 0;
   Time links_due_ = Time::max();  // When lost links are to be looked at.
@@ -127,7 +139,7 @@ class Engine {
   std::vector<std::string> names_;
   std::map<int32_t, Link> links_;  // By rank.
   std::map<net::ConnectionId, Visitor> visitors_;
-  std::map<int64_t, Round> rounds_;
+  Rounds rounds_;
   bool over_ = false;
 };
 

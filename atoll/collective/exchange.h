@@ -1,39 +1,51 @@
 #pragma once
-// One attempt of a round, seen by one member: reduce-scatter and all-gather of encoded parts.
+// One attempt of a round, seen by one member: who encodes, sends, decodes and sums what.
 //
-// The values are cut into one share for each member. Everybody sends each owner its encoded part of
-// that owner's share; the owner decodes, sums in FP32 in the order of ranks with weights w_i/W
-// (each rounded once to FP32), encodes the mean and sends it to all. The owner keeps what it
-// decodes from its own encoded mean, so all members hold the same bits, and the result does not
-// depend on the order of arrival.
+//   mean = sum over ranks, in their order, of (w_i / W) * decode(encode(values_i))      (FP32)
+//
+// with w_i / W rounded once to FP32 and members of weight 0 left out. With Topology::kGather that
+// is the result. With kScatter the owner of each share sums it, and the result is
+// decode(encode(mean + residual)): owners too keep what the others decode. So all members hold the
+// same bits, whatever the order of arrival.
+//
+// Values travel and are summed in segments, each encoded on its own: what is encoded is sent while
+// the rest is not, and no unit of work() is larger than one segment. A Part names the segment by
+// share and number; with kGather all values are one share, number 0.
+//
+// Memory beyond the caller's spans: the mean, `own` if wanted, two segments, and encoded bytes:
+// this member's until they are sent (the caller bounds them by holding work() back) and the others'
+// until their turn in the order of ranks, at most about (M - 1) / M of the encoded values with
+// kScatter and M - 1 times them with kGather, plus the encoded mean.
 //
 // Pure: parts go in, blobs to send come out. It reads what strangers sent: every part is checked,
 // and a failure names the peer. Not thread-safe.
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "atoll/base/result.h"
+#include "atoll/collective/averager.h"
 #include "atoll/swarm/messages.h"
-
-namespace atl::codec {
-class Codec;
-}
 
 namespace atl::collective {
 
-/// Largest payload of one Part: many rounds and the control messages of a transport interleave.
-constexpr size_t kChunkBytes = size_t{256} << 10;
+/// Largest payload of one Part: many rounds and the control messages of a transport interleave, and
+/// on a line of 20 kbit/s something still arrives every 30 seconds.
+constexpr size_t kChunkBytes = size_t{64} << 10;
+
+/// Largest segment: 1 MiB of floats.
+constexpr size_t kSegmentValues = size_t{1} << 18;
 
 /// mean[i] += coefficient * values[i], in FP32, never fused. The one loop of every mean.
-void accumulate(std::span<float> mean, std::span<const float> values, float coefficient);
+void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
 
-/// w_i / W rounded to FP32, by rank.
+/// w_i / W rounded to FP32, by rank; all 0 when W is.
 std::vector<float> coefficients(std::span<const int64_t> weights);
 
-/// An encoded share on its way to one member, to be cut into chunks by the sender.
+/// An encoded segment on its way to one member, to be cut into chunks by the sender.
 struct Outgoing {
   int32_t to = 0;
   swarm::Part part;  // Without offset and data.
@@ -46,25 +58,30 @@ class Exchange {
     swarm::Header header;
     int32_t rank = 0;
     std::vector<std::string> members;  // Names by rank.
-    std::vector<int64_t> weights;      // > 0
-    std::vector<int64_t> shares;       // >= 0
+    std::vector<int64_t> weights;      // >= 0
+    std::vector<int64_t> shares;       // >= 0; they add up to the values. kGather ignores them.
+    size_t segment_values = kSegmentValues;
   };
 
-  /// `values` must stay valid and unchanged while this object lives. The plan must be consistent
-  /// with it (the caller checked what the coordinator said).
-  Exchange(Plan plan, const codec::Codec& codec, std::span<const float> values);
+  /// `contribution` and what it refers to must outlive this object; its prepare() is not called.
+  /// The plan must be consistent with it (the caller checked what the coordinator said).
+  Exchange(Plan plan, const Contribution& contribution);
   ~Exchange();
 
-  /// Encodes this member's parts. Call once, first. Fails when a value is not finite.
-  [[nodiscard]] Result<void> start();
-  /// Takes a chunk in. Chunks of one share come in order. Fails, naming the sender, when it does
-  /// not belong here: length, range, round, duplicate, not finite.
-  [[nodiscard]] Result<void> receive(const swarm::Part& part);
+  /// Takes a chunk in. Chunks of one segment come in order. Fails, naming the sender, when it does
+  /// not belong here: length, range, round, duplicate.
+  [[nodiscard]] Result<void> receive(swarm::Part part);
+  /// Does one bounded unit: encodes a segment, or decodes one and adds it, or makes the mean of
+  /// one. False: nothing can be done until a part comes, or `may_encode` is true again, which holds
+  /// back what would be sent. Fails, naming the peer, when values are not finite; then for good.
+  [[nodiscard]] Result<bool> work(bool may_encode = true);
   /// What is to be sent now; each blob once.
   std::vector<Outgoing> take_outgoing();
-  /// The mean is whole.
-  bool complete() const { return num_missing_ == 0; }
-  std::span<const float> mean() const { return mean_; }
+  /// The mean is whole, and nothing is left to send.
+  bool complete() const { return num_missing_ == 0 && !failed_; }
+  /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
+  std::span<const float> mean() const { return {mean_.get(), contribution_.values.size()}; }
+  std::span<const float> own() const;
   /// The members that still owe something, for messages: "'a', 'b'".
   std::string debtors() const;
   const Plan& plan() const { return plan_; }
@@ -72,28 +89,65 @@ class Exchange {
  private:
   struct Incoming {
     Bytes bytes;
+    uint64_t total = 0;  // As the first chunk said; 0 before it.
     bool done = false;
   };
+  struct Segment {
+    int32_t share = 0;
+    int32_t number = 0;  // Within the share.
+    size_t begin = 0;    // Within the values.
+    size_t size = 0;
+    std::vector<Incoming> contributions;  // By sender, where this member sums.
+    std::shared_ptr<const Bytes> own;     // kGather: this member's, until it is summed.
+    Incoming mean;                        // Where another member sums.
+    int32_t next = 0;                     // The rank whose contribution is added next.
+    bool begun = false;                   // The mean holds a sum.
+  };
+  enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
+  struct Unit {
+    UnitKind kind;
+    size_t segment;
+  };
 
-  size_t size_of(int32_t owner) const;
-  std::span<float> mean_of(int32_t owner);
+  void cut_into_segments();
+  void plan_sends();
+  bool is_summed_here(const Segment& segment) const;
+  /// What this member adds itself it encodes only then, unless the others need it anyway.
+  bool encodes_when_added() const;
+  bool abstains(int32_t rank) const { return plan_.weights[static_cast<size_t>(rank)] == 0; }
+  std::span<float> mean_of(const Segment& segment);
+  std::span<const float> values_of(const Segment& segment) const;
   const std::string& name(int32_t rank) const;
-  Result<void> accept(Incoming& incoming, const swarm::Part& part, size_t expected);
-  Result<void> decode(const Incoming& incoming, int32_t sender, std::span<float> values);
-  /// Once every contribution to this member's share is here: sums, encodes and sends the mean.
-  Result<void> reduce_if_whole();
-  void send_to(int32_t to, swarm::PartKind kind, int32_t share, std::shared_ptr<const Bytes> blob);
+
+  Result<Segment*> segment_of(const swarm::Part& part);
+  Result<void> accept(Incoming& incoming, swarm::Part part, const Segment& segment) const;
+  /// Adds the unit that the sum of a segment can do next, if there is one.
+  void schedule_sum(size_t index);
+  Result<void> do_next_send();
+  Result<void> do_unit(const Unit& unit);
+  Result<void> add_next(size_t index);
+  Result<void> make_mean(Segment& segment);
+  Result<void> take_mean(Segment& segment);
+  /// Into encoded_.
+  Result<void> encode_own(const Segment& segment);
+  Result<void> decode(std::span<const std::byte> bytes, int32_t sender, std::span<float> values);
+  void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob);
 
   Plan plan_;
-  const codec::Codec& codec_;
-  std::span<const float> values_;
-  std::vector<size_t> begins_;           // Of each share, within the values.
-  std::vector<Incoming> contributions_;  // To this member's share, by sender.
-  std::vector<Incoming> means_;          // By owner.
-  std::vector<float> mean_;
+  const Contribution& contribution_;
+  std::vector<float> coefficients_;
+  std::vector<Segment> segments_;       // In the order of the values.
+  std::vector<size_t> first_segments_;  // Of each share, and the end.
+  std::vector<size_t> to_encode_;       // Segments to send, in their order.
+  size_t num_encoded_ = 0;              // Of them.
+  std::deque<Unit> units_;              // What can be done.
+  std::unique_ptr<float[]> mean_;       // Memory is touched segment by segment.
+  std::unique_ptr<float[]> own_;
+  std::vector<float> decoded_;  // One segment.
+  Bytes encoded_;               // One segment.
   std::vector<Outgoing> outgoing_;
-  int32_t num_contributions_missing_ = 0;
-  int32_t num_missing_ = 0;  // Shares of the mean.
+  size_t num_missing_ = 0;  // Segments of the mean.
+  bool failed_ = false;
 };
 
 }  // namespace atl::collective

@@ -17,23 +17,24 @@ std::vector<float> random_values(size_t count) {
   return values;
 }
 
-void BM_Accumulate(benchmark::State& state) {
+void BM_AddScaled(benchmark::State& state) {
   const auto values = random_values(static_cast<size_t>(state.range(0)));
   std::vector<float> mean(values.size());
   for (auto _ : state) {
-    accumulate(mean, values, 0.5F);
+    add_scaled(mean, values, 0.5F);
     benchmark::DoNotOptimize(mean.data());
   }
   state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }
-BENCHMARK(BM_Accumulate)->Arg(1 << 22);
+BENCHMARK(BM_AddScaled)->Arg(1 << 22);
 
 /// All the work of one round for two members on one thread, the frames' bytes included, without a
 /// network. Bytes: the encoded parts that travel.
-void round_of_two(benchmark::State& state, const std::string& name) {
+void round_of_two(benchmark::State& state, const std::string& name, Topology topology) {
   const auto count = static_cast<size_t>(state.range(0));
   const auto codec = codec::make_codec(name);
   const auto values = random_values(count);
+  const Contribution contribution{.values = values, .codec = codec.get(), .topology = topology};
   int64_t bytes = 0;
   for (auto _ : state) {
     std::vector<std::unique_ptr<Exchange>> members;
@@ -44,11 +45,13 @@ void round_of_two(benchmark::State& state, const std::string& name) {
                          .members = {"a", "b"},
                          .weights = {1, 1},
                          .shares = swarm::equal_shares(state.range(0), 2)},
-          *codec, values));
-      if (!members.back()->start()) state.SkipWithError("start");
+          contribution));
     }
-    for (int32_t pass = 0; pass < 4; ++pass) {
-      for (const Outgoing& outgoing : members[static_cast<size_t>(pass % 2)]->take_outgoing()) {
+    for (int32_t pass = 0; pass < 6; ++pass) {
+      Exchange& member = *members[static_cast<size_t>(pass % 2)];
+      while (member.work().value()) {
+      }
+      for (const Outgoing& outgoing : member.take_outgoing()) {
         for (size_t at = 0; at < outgoing.blob->size(); at += kChunkBytes) {
           const size_t size = std::min(kChunkBytes, outgoing.blob->size() - at);
           swarm::Part part = outgoing.part;
@@ -67,8 +70,18 @@ void round_of_two(benchmark::State& state, const std::string& name) {
   }
   state.SetBytesProcessed(bytes);
 }
-BENCHMARK_CAPTURE(round_of_two, fp32, "fp32")->Arg(4'000'000)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(round_of_two, bf16, "bf16")->Arg(4'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(round_of_two, fp32_scatter, "fp32", Topology::kScatter)
+    ->Arg(4'000'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(round_of_two, fp32_gather, "fp32", Topology::kGather)
+    ->Arg(4'000'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(round_of_two, bf16_scatter, "bf16", Topology::kScatter)
+    ->Arg(4'000'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(round_of_two, bf16_gather, "bf16", Topology::kGather)
+    ->Arg(4'000'000)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace atl::collective

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
-#include <functional>
 #include <numeric>
+#include <set>
 
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
+#include "atoll/collective/mean_definition.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::collective {
@@ -18,120 +20,404 @@ using swarm::Part;
 using swarm::PartKind;
 using testing::HasSubstr;
 
-constexpr swarm::Header kHeader{.run = "", .term = 1, .round = 4, .attempt = 0};
+constexpr int64_t kRound = (int64_t{1} << 32) + 4;  // Sequence 4.
 
+/// What the members of a round hold; change it, then connect().
 struct Group {
-  Group(size_t num_members, size_t count, const std::string& codec_name, uint64_t seed = 1)
+  Group(size_t num_members, size_t count, const std::string& codec_name, Topology topology,
+        uint64_t seed = 1)
       : codec(codec::make_codec(codec_name)) {
+    in.codec = codec.get();
+    in.topology = topology;
+    in.sequence = 4;
+    in.segment_values = 700;
+    in.shares = swarm::equal_shares(static_cast<int64_t>(count), static_cast<int64_t>(num_members));
     for (size_t rank = 0; rank < num_members; ++rank) {
       names.push_back(std::string(1, static_cast<char>('a' + rank)));
-      weights.push_back(static_cast<int64_t>(1 + random_bits(seed, 1, rank) % 1000));
-      auto& mine = values.emplace_back(count);
-      for (size_t i = 0; i < count; ++i) {
-        mine[i] = static_cast<float>(random_normal(seed, 2 + rank, i));
-      }
+      in.weights.push_back(static_cast<int64_t>(1 + random_bits(seed, 1, rank) % 1000));
+      in.values.push_back(normal(count, seed, 2 + rank));
     }
-    const auto shares =
-        swarm::equal_shares(static_cast<int64_t>(count), static_cast<int64_t>(num_members));
-    for (size_t rank = 0; rank < num_members; ++rank) {
-      members.push_back(
-          std::make_unique<Exchange>(Exchange::Plan{.header = kHeader,
-                                                    .rank = static_cast<int32_t>(rank),
-                                                    .members = names,
-                                                    .weights = weights,
-                                                    .shares = shares},
-                                     *codec, values[rank]));
+  }
+  static std::vector<float> normal(size_t count, uint64_t seed, uint64_t stream) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = static_cast<float>(random_normal(seed, stream, i));
+    }
+    return values;
+  }
+  void add_residuals() {
+    for (size_t rank = 0; rank < names.size(); ++rank) {
+      in.residuals.push_back(normal(in.values[0].size(), 3, rank));
+    }
+  }
+  void connect() {
+    new_residuals.assign(names.size(), std::vector<float>(in.values[0].size(), 77.0F));
+    for (size_t rank = 0; rank < names.size(); ++rank) {
+      Contribution& mine = contributions.emplace_back();
+      mine.values = in.values[rank];
+      mine.codec = in.codec;
+      mine.topology = in.topology;
+      mine.needs_own = true;
+      if (in.residuals.empty()) continue;
+      mine.mean_residual = in.residuals[rank];
+      mine.new_mean_residual = new_residuals[rank];
+    }
+    for (size_t rank = 0; rank < names.size(); ++rank) {
+      members.push_back(std::make_unique<Exchange>(
+          Exchange::Plan{.header = {.run = "", .term = 1, .round = kRound, .attempt = 0},
+                         .rank = static_cast<int32_t>(rank),
+                         .members = names,
+                         .weights = in.weights,
+                         .shares = in.shares,
+                         .segment_values = in.segment_values},
+          contributions[rank]));
     }
   }
 
-  /// Runs the exchange; `choose(n)` picks which of n links delivers its next chunk.
-  void run(size_t chunk, const std::function<size_t(size_t)>& choose) {
-    for (auto& member : members) {
-      ASSERT_TRUE(member->start().has_value());
-      collect(*member, chunk);
+  /// Does one unit of a member's work; what comes of it goes to the links.
+  bool work(size_t rank, bool may_encode = true) {
+    const auto worked = members[rank]->work(may_encode);
+    EXPECT_TRUE(worked.has_value()) << worked.error().message;
+    std::set<std::pair<int32_t, int32_t>> sent;
+    for (const Outgoing& outgoing : members[rank]->take_outgoing()) {
+      sent.insert({outgoing.part.share, outgoing.part.segment});
+      EXPECT_TRUE(may_encode || outgoing.part.kind == PartKind::kMean);
+      cut(outgoing);
     }
+    EXPECT_LE(sent.size(), 1U) << "a unit is at most one segment";
+    return worked.has_value() && *worked;
+  }
+  void cut(const Outgoing& outgoing) {
+    for (size_t offset = 0; offset < outgoing.blob->size(); offset += chunk) {
+      Part part = outgoing.part;
+      part.offset = offset;
+      const auto data = std::span(*outgoing.blob)
+                            .subspan(offset, std::min(chunk, outgoing.blob->size() - offset));
+      part.data.assign(data.begin(), data.end());
+      links[{part.sender, outgoing.to}].push_back(part);
+    }
+  }
+  /// Runs the round; the seed decides who works and which link delivers its next chunk.
+  void run(uint64_t order) {
+    connect();
+    uint64_t draws = 0;
+    const auto draw = [&](size_t end) { return random_bits(order, 9, draws++) % end; };
     while (true) {
-      std::vector<std::deque<std::pair<int32_t, Part>>*> busy;
+      std::vector<std::pair<int32_t, int32_t>> busy;
       for (auto& [link, queue] : links) {
-        if (!queue.empty()) busy.push_back(&queue);
+        if (!queue.empty()) busy.push_back(link);
       }
-      if (busy.empty()) return;
-      auto& queue = *busy[choose(busy.size())];
-      const auto [to, part] = queue.front();
-      queue.pop_front();
-      Exchange& member = *members[static_cast<size_t>(to)];
-      const auto result = member.receive(part);
-      ASSERT_TRUE(result.has_value()) << result.error().message;
-      collect(member, chunk);
-    }
-  }
-  void collect(Exchange& member, size_t chunk) {
-    for (const Outgoing& outgoing : member.take_outgoing()) {
-      for (size_t offset = 0; offset < outgoing.blob->size(); offset += chunk) {
-        Part part = outgoing.part;
-        part.offset = offset;
-        const auto data = std::span(*outgoing.blob)
-                              .subspan(offset, std::min(chunk, outgoing.blob->size() - offset));
-        part.data.assign(data.begin(), data.end());
-        links[{part.sender, outgoing.to}].emplace_back(outgoing.to, part);
+      const size_t choice = draw(busy.size() + 1);
+      if (choice < busy.size()) {
+        auto& queue = links[busy[choice]];
+        const auto received =
+            members[static_cast<size_t>(busy[choice].second)]->receive(queue.front());
+        ASSERT_TRUE(received.has_value()) << received.error().message;
+        queue.pop_front();
+      } else if (!work(draw(names.size()), draw(2) == 0) && busy.empty()) {
+        bool any = false;
+        for (size_t rank = 0; rank < names.size(); ++rank) any = work(rank) || any;
+        if (!any) return;
       }
     }
   }
-  /// The mean as the protocol defines it, in one place and one pass.
-  std::vector<float> straightforward() const {
-    const size_t count = values[0].size();
-    std::vector<float> mean(count);
-    const auto factors = coefficients(weights);
-    const auto shares = members[0]->plan().shares;
-    size_t begin = 0;
-    for (const int64_t share : shares) {
-      const auto size = static_cast<size_t>(share);
-      const std::span<float> part = std::span(mean).subspan(begin, size);
-      const auto pass = [&](std::span<const float> in, std::span<float> out) {
-        Bytes bytes;
-        codec->encode(in, bytes);
-        codec->decode(bytes, out);
-      };
-      for (size_t rank = 0; rank < values.size(); ++rank) {
-        std::vector<float> decoded(size);
-        pass(std::span(values[rank]).subspan(begin, size), decoded);
-        for (size_t i = 0; i < size; ++i) part[i] += factors[rank] * decoded[i];
+  void expect_as_defined() {
+    const DefinedRound expected = define_round(in);
+    for (size_t rank = 0; rank < names.size(); ++rank) {
+      ASSERT_TRUE(members[rank]->complete()) << members[rank]->debtors();
+      ASSERT_TRUE(std::ranges::equal(members[rank]->mean(), expected.mean));
+      ASSERT_TRUE(std::ranges::equal(members[rank]->own(), expected.own[rank]));
+      if (!in.residuals.empty()) {
+        ASSERT_EQ(new_residuals[rank], expected.new_residuals[rank]);
       }
-      pass(std::vector<float>(part.begin(), part.end()), part);
-      begin += size;
     }
-    return mean;
   }
 
   std::unique_ptr<codec::Codec> codec;
   std::vector<std::string> names;
-  std::vector<int64_t> weights;
-  std::vector<std::vector<float>> values;
+  RoundInputs in;
+  size_t chunk = 1000;
+  std::vector<std::vector<float>> new_residuals;
+  std::deque<Contribution> contributions;
   std::vector<std::unique_ptr<Exchange>> members;
-  std::map<std::pair<int32_t, int32_t>, std::deque<std::pair<int32_t, Part>>> links;
+  std::map<std::pair<int32_t, int32_t>, std::deque<Part>> links;
 };
 
-using Case = std::tuple<size_t, size_t, std::string>;
+using Case = std::tuple<size_t, size_t, std::string, Topology, bool>;
 class ExchangeTest : public testing::TestWithParam<Case> {};
 
-TEST_P(ExchangeTest, EqualsTheStraightforwardMeanInAnyOrderOfArrival) {
-  const auto& [num_members, count, codec] = GetParam();
-  for (uint64_t order = 0; order < 4; ++order) {
-    Group group(num_members, count, codec);
-    uint64_t draws = 0;
-    group.run(1000, [&](size_t n) { return random_bits(order, 9, draws++) % n; });
-    const auto expected = group.straightforward();
-    for (const auto& member : group.members) {
-      ASSERT_TRUE(member->complete()) << member->debtors();
-      ASSERT_TRUE(std::ranges::equal(member->mean(), expected));
-    }
+TEST_P(ExchangeTest, EqualsTheDefinitionInAnyOrderOfArrival) {
+  const auto& [num_members, count, codec, topology, has_residual] = GetParam();
+  if (has_residual && topology == Topology::kGather) return;  // Owners have residuals.
+  for (uint64_t order = 0; order < 3; ++order) {
+    Group group(num_members, count, codec, topology);
+    if (has_residual) group.add_residuals();
+    group.run(order);
+    group.expect_as_defined();
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeTest,
                          testing::Combine(testing::Values(1, 2, 3, 5),
                                           testing::Values(0, 1, 1023, 1025, 20'000),
-                                          testing::Values("fp32", "bf16")));
+                                          testing::Values("fp32", "bf16"),
+                                          testing::Values(Topology::kScatter, Topology::kGather),
+                                          testing::Bool()));
+
+TEST(ExchangeTest, EveryElementCountsOnceWhateverTheSharesAndSegments) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    uint64_t draws = 0;
+    const auto draw = [&](uint64_t end) { return random_bits(seed, 5, draws++) % end; };
+    const size_t num_members = size_t{1} << draw(3);
+    const size_t count = draw(3000);
+    Group group(num_members, count, "fp32", draw(2) == 0 ? Topology::kScatter : Topology::kGather);
+    group.in.segment_values = 1 + draw(draw(2) == 0 ? 50 : 5000);
+    group.chunk = 1 + draw(5000);
+    group.in.weights.assign(num_members, 7);
+    int64_t left = static_cast<int64_t>(count);
+    for (int64_t& share : group.in.shares) {
+      share = draw(4) == 0 ? 0 : static_cast<int64_t>(draw(static_cast<uint64_t>(left) + 1));
+      left -= share;
+    }
+    group.in.shares.back() += left;
+    // Whole numbers and a power of two of members: the mean is exact, in any order.
+    for (auto& values : group.in.values) {
+      for (float& value : values) value = static_cast<float>(draw(1000));
+    }
+    group.run(seed);
+    for (size_t i = 0; i < count; ++i) {
+      float mean = 0;
+      for (const auto& values : group.in.values) mean += values[i];
+      mean /= static_cast<float>(num_members);
+      for (const auto& member : group.members) {
+        ASSERT_TRUE(member->complete()) << "seed " << seed;
+        ASSERT_EQ(member->mean()[i], mean) << "seed " << seed << ", value " << i;
+      }
+    }
+  }
+}
+
+TEST(ExchangeTest, OwnersResidualMakesUpForWhatTheMeansLose) {
+  Group first(3, 5000, "bf16", Topology::kScatter);
+  std::vector<std::vector<float>> residuals(3, std::vector<float>(5000));
+  std::vector<double> true_sum(5000);
+  std::vector<double> decoded_sum(5000);
+  for (uint64_t round = 0; round < 40; ++round) {
+    Group group(3, 5000, "bf16", Topology::kScatter, 100 + round);
+    for (auto& values : group.in.values) {
+      for (float& value : values) value = std::abs(value) + 1;  // Errors that do not cancel.
+    }
+    group.in.residuals = residuals;
+    group.run(round);
+    residuals = group.new_residuals;
+    const auto factors = coefficients(group.in.weights);
+    for (size_t i = 0; i < 5000; ++i) {
+      for (size_t rank = 0; rank < 3; ++rank) {
+        true_sum[i] += factors[rank] * static_cast<double>(group.members[0]->own().empty()
+                                                               ? 0.0F
+                                                               : group.members[rank]->own()[i]);
+      }
+      decoded_sum[i] += group.members[0]->mean()[i];
+    }
+  }
+  size_t begin = 0;
+  for (size_t owner = 0; owner < 3; ++owner) {
+    for (size_t i = begin; i < begin + static_cast<size_t>(first.in.shares[owner]); ++i) {
+      ASSERT_NEAR(decoded_sum[i] + residuals[owner][i], true_sum[i], 2e-4);
+      ASSERT_LE(std::abs(residuals[owner][i]), 0x1p-5);  // Half a unit of what bf16 keeps.
+    }
+    begin += static_cast<size_t>(first.in.shares[owner]);
+  }
+}
+
+class AbstainingTest : public testing::TestWithParam<Topology> {};
+
+TEST_P(AbstainingTest, TheMeanIsThatOfTheOthers) {
+  for (size_t abstainer = 0; abstainer < 3; ++abstainer) {
+    Group group(3, 5000, "bf16", GetParam());
+    group.in.weights[abstainer] = 0;
+    std::ranges::fill(group.in.values[abstainer], NAN);
+    if (GetParam() == Topology::kScatter) group.add_residuals();
+    group.run(abstainer);
+    group.expect_as_defined();
+    EXPECT_TRUE(std::ranges::all_of(group.members[abstainer]->mean(),
+                                    [](float x) { return std::isfinite(x); }));
+  }
+}
+
+TEST_P(AbstainingTest, WhereAllAbstainTheMeanIsZeroAndNothingIsSent) {
+  Group group(3, 5000, "fp32", GetParam());
+  group.in.weights = {0, 0, 0};
+  if (GetParam() == Topology::kScatter) group.add_residuals();
+  group.run(1);
+  group.expect_as_defined();
+  EXPECT_TRUE(group.links.empty());
+  EXPECT_EQ(group.members[0]->mean()[4999], 0.0F);
+}
+
+INSTANTIATE_TEST_SUITE_P(Topologies, AbstainingTest,
+                         testing::Values(Topology::kScatter, Topology::kGather));
+
+TEST(ExchangeTest, RoundIsTheSequenceOfContributionsAndMeans) {
+  Group group(2, 3000, "bf16", Topology::kScatter);
+  group.connect();
+  size_t num_parts = 0;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    while (group.work(rank)) {
+    }
+  }
+  for (auto& [link, queue] : group.links) {
+    for (const Part& part : queue) {
+      if (part.offset > 0) continue;
+      num_parts += 1;
+      EXPECT_EQ(part.data[8], std::byte{4});  // Of 2^32 + 4, as codec.h lays it out.
+      EXPECT_EQ(part.data[12 - 1], std::byte{0});
+    }
+  }
+  EXPECT_GT(num_parts, 4U);
+}
+
+TEST(CoefficientsTest, AreTheSharesOfTheTokens) {
+  EXPECT_THAT(coefficients(std::vector<int64_t>{1, 3}), testing::ElementsAre(0.25F, 0.75F));
+  EXPECT_THAT(coefficients(std::vector<int64_t>{7}), testing::ElementsAre(1.0F));
+  EXPECT_THAT(coefficients(std::vector<int64_t>{0, 7}), testing::ElementsAre(0.0F, 1.0F));
+  EXPECT_THAT(coefficients(std::vector<int64_t>{0, 0}), testing::ElementsAre(0.0F, 0.0F));
+}
+
+/// Member a of three, of which c abstains, and what b would send it: contributions of 2000 values
+/// in segments of 700.
+struct Receiving {
+  explicit Receiving(Topology topology = Topology::kScatter) : group(3, 6000, "fp32", topology) {
+    group.in.shares = {2000, 4000, 0};
+    group.in.weights[2] = 0;
+    group.connect();
+    for (size_t rank = 0; rank < 2; ++rank) {
+      while (group.work(rank)) {
+      }
+    }
+    part = group.links.at({1, 0}).front();
+  }
+  std::string refusal() {
+    const auto result = group.members[0]->receive(part);
+    return result ? "" : result.error().message;
+  }
+  Group group;
+  Part part;
+};
+
+TEST(ExchangeRefusalTest, MoreOrLessThanASegmentCanBe) {
+  Receiving a;
+  for (const uint64_t total : {uint64_t{0}, uint64_t{2817}, ~uint64_t{0}}) {
+    a.part.total = total;
+    EXPECT_THAT(a.refusal(), HasSubstr("where 700 values have 1 to 2816"));
+  }
+}
+
+TEST(ExchangeRefusalTest, TotalThatChanges) {
+  Receiving a;
+  EXPECT_EQ(a.refusal(), "");
+  a.part.offset = 1000;
+  a.part.total -= 1;
+  EXPECT_THAT(a.refusal(), HasSubstr("1000 bytes at 1000 of 2815 of segment 0 of share 0"));
+}
+
+TEST(ExchangeRefusalTest, Twice) {
+  Receiving a;
+  EXPECT_EQ(a.refusal(), "");
+  EXPECT_THAT(a.refusal(),
+              HasSubstr("island 'b' sent bytes 0 to 1000 of segment 0 of share 0 twi"));
+}
+
+TEST(ExchangeRefusalTest, OutOfRange) {
+  Receiving a;
+  a.part.offset = 2000;
+  EXPECT_THAT(a.refusal(), HasSubstr("where byte 0 of 2816 is next"));
+  a.part.offset = ~uint64_t{0};
+  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent"));
+  a.part.offset = 0;
+  a.part.data.resize(2817);
+  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent 2817 bytes at 0"));
+  a.part.data.clear();
+  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent 0 bytes"));
+}
+
+TEST(ExchangeRefusalTest, UnknownSender) {
+  for (const int32_t sender : {-1, 0, 3}) {
+    Receiving a;
+    a.part.sender = sender;
+    EXPECT_THAT(a.refusal(), HasSubstr("unknown member"));
+  }
+}
+
+TEST(ExchangeRefusalTest, SegmentOrShareThatIsNotItsToSend) {
+  for (const auto& [share, segment] : {std::pair(-1, 0), {1, 0}, {7, 0}, {0, -1}, {0, 3}}) {
+    Receiving a;
+    a.part.share = share;
+    a.part.segment = segment;
+    EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent a part of segment"));
+  }
+  Receiving a;
+  a.part.sender = 2;
+  EXPECT_THAT(a.refusal(), HasSubstr("island 'c' sent a part")) << "it abstains";
+  a.part.kind = PartKind::kMean;
+  a.part.share = 2;
+  EXPECT_THAT(a.refusal(), HasSubstr("island 'c' sent a part")) << "its share is empty";
+}
+
+TEST(ExchangeRefusalTest, MeanWhereAllIsGathered) {
+  Receiving a(Topology::kGather);
+  EXPECT_EQ(a.refusal(), "");
+  a.part.kind = PartKind::kMean;
+  for (const int32_t share : {0, 1}) {
+    a.part.share = share;
+    EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent a part of segment 0"));
+  }
+}
+
+TEST(ExchangeRefusalTest, StaleTermRoundOrAttempt) {
+  for (const swarm::Header& header :
+       {swarm::Header{.term = 0, .round = kRound, .attempt = 0},
+        swarm::Header{.term = 1, .round = 3, .attempt = 0},
+        swarm::Header{.term = 1, .round = kRound, .attempt = 1},
+        swarm::Header{.run = "other", .term = 1, .round = kRound, .attempt = 0}}) {
+    Receiving a;
+    a.part.header = header;
+    EXPECT_THAT(a.refusal(), HasSubstr("came for round 4294967300, attempt 0"));
+  }
+}
+
+TEST(ExchangeRefusalTest, NotANumberNamesTheSender) {
+  for (const Topology topology : {Topology::kScatter, Topology::kGather}) {
+    Receiving a(topology);
+    for (int i = 0; i < 3; ++i) {  // The three chunks of segment 0.
+      a.part = a.group.links.at({1, 0})[static_cast<size_t>(i)];
+      if (i == 2) std::fill(a.part.data.end() - 4, a.part.data.end(), std::byte{0xFF});
+      EXPECT_EQ(a.refusal(), "");
+    }
+    const auto worked = a.group.members[0]->work();
+    ASSERT_FALSE(worked.has_value());
+    EXPECT_THAT(worked.error().message,
+                HasSubstr("island 'b' sent values that cannot be used in round 4294967300"));
+    EXPECT_FALSE(a.group.members[0]->work().value()) << "it failed for good";
+    EXPECT_FALSE(a.group.members[0]->complete());
+  }
+}
+
+TEST(ExchangeRefusalTest, OwnNotANumber) {
+  Group group(2, 5000, "fp32", Topology::kScatter);
+  group.in.values[0][4500] = NAN;
+  group.connect();
+  Result<bool> worked = true;
+  while (worked && *worked) worked = group.members[0]->work();
+  ASSERT_FALSE(worked.has_value());
+  EXPECT_THAT(worked.error().message, HasSubstr("the values of island 'a' for round 4294967300"));
+}
+
+TEST(ExchangeRefusalTest, DebtorsAreThoseWhoOwe) {
+  Receiving a;
+  EXPECT_EQ(a.group.members[0]->debtors(), "'b'");
+  EXPECT_EQ(a.group.members[2]->debtors(), "'a', 'b'");
+}
 
 TEST(EqualSharesTest, AddUpAndDifferByABlock) {
   for (const int64_t count : {0, 1, 1023, 1024, 1025, 4'000'000}) {
@@ -144,106 +430,6 @@ TEST(EqualSharesTest, AddUpAndDifferByABlock) {
       EXPECT_LT(high - low, 2 * 1024);
     }
   }
-}
-
-TEST(CoefficientsTest, AreTheSharesOfTheTokens) {
-  EXPECT_THAT(coefficients(std::vector<int64_t>{1, 3}), testing::ElementsAre(0.25F, 0.75F));
-  EXPECT_THAT(coefficients(std::vector<int64_t>{7}), testing::ElementsAre(1.0F));
-}
-
-/// Member a of two, and what b would send it.
-struct Receiving {
-  Receiving() : group(2, 4096, "fp32") {
-    for (auto& member : group.members) {
-      EXPECT_TRUE(member->start().has_value());
-      group.collect(*member, 3000);
-    }
-    part = group.links.at({1, 0}).front().second;
-  }
-  std::string refusal() {
-    const auto result = group.members[0]->receive(part);
-    return result ? "" : result.error().message;
-  }
-  Group group;
-  Part part;
-};
-
-TEST(ExchangeRefusalTest, WrongLength) {
-  Receiving a;
-  a.part.total -= 4;
-  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent a part of 8204 bytes where 8208 are due"));
-}
-
-TEST(ExchangeRefusalTest, Twice) {
-  Receiving a;
-  EXPECT_EQ(a.refusal(), "");
-  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent bytes 0 to 3000 of share 0 twice"));
-}
-
-TEST(ExchangeRefusalTest, OutOfRange) {
-  Receiving a;
-  a.part.offset = 8000;
-  EXPECT_THAT(a.refusal(), HasSubstr("where byte 0 of 8208 is next"));
-  a.part.offset = 0;
-  a.part.data.resize(9000);
-  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent 9000 bytes at 0"));
-  a.part.data.clear();
-  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent 0 bytes"));
-}
-
-TEST(ExchangeRefusalTest, Overflow) {
-  Receiving a;
-  a.part.offset = ~uint64_t{0};
-  EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent"));
-}
-
-TEST(ExchangeRefusalTest, UnknownSender) {
-  for (const int32_t sender : {-1, 0, 2}) {
-    Receiving a;
-    a.part.sender = sender;
-    EXPECT_THAT(a.refusal(), HasSubstr("unknown member"));
-  }
-}
-
-TEST(ExchangeRefusalTest, AnothersShare) {
-  for (const int32_t share : {-1, 1, 7}) {
-    Receiving a;
-    a.part.share = share;
-    EXPECT_THAT(a.refusal(), HasSubstr("island 'b' sent a part of share"));
-  }
-}
-
-TEST(ExchangeRefusalTest, StaleTermRoundOrAttempt) {
-  for (const swarm::Header& header :
-       {swarm::Header{.term = 0, .round = 4, .attempt = 0},
-        swarm::Header{.term = 1, .round = 3, .attempt = 0},
-        swarm::Header{.term = 1, .round = 4, .attempt = 1},
-        swarm::Header{.run = "other", .term = 1, .round = 4, .attempt = 0}}) {
-    Receiving a;
-    a.part.header = header;
-    EXPECT_THAT(a.refusal(), HasSubstr("came for round 4, attempt 0"));
-  }
-}
-
-TEST(ExchangeRefusalTest, NotANumber) {
-  Receiving a;
-  auto& queue = a.group.links.at({1, 0});
-  std::string refusal;
-  while (!queue.empty() && refusal.empty()) {
-    a.part = queue.front().second;
-    queue.pop_front();
-    if (queue.empty()) std::fill(a.part.data.end() - 4, a.part.data.end(), std::byte{0xFF});
-    refusal = a.refusal();
-  }
-  EXPECT_THAT(refusal, HasSubstr("island 'b' sent values that cannot be used in round 4"));
-}
-
-TEST(ExchangeRefusalTest, OwnNotANumber) {
-  Group group(2, 5000, "fp32");
-  group.values[0][4500] = NAN;
-  const auto result = group.members[0]->start();
-  ASSERT_FALSE(result.has_value());
-  EXPECT_THAT(result.error().message, HasSubstr("the values of island 'a' for round 4"));
 }
 
 }  // namespace

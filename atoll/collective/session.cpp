@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -25,6 +26,11 @@ constexpr Duration kCancelInterval = std::chrono::milliseconds(100);
 constexpr size_t kMaxCheckpoints = 4096;  // Older ones are not offered.
 
 }  // namespace
+
+Duration rest_after(Duration busy, double share) {
+  ATOLL_CHECK(share > 0 && share <= 1, "a share of the time");
+  return std::chrono::duration_cast<Duration>(busy * (1 / share - 1));
+}
 
 /// Callers' threads post commands; the session's thread runs them and the transport's events
 /// through the engine and publishes what came of it under `mutex`.
@@ -88,7 +94,10 @@ class Session::Impl final : public EngineListener {
   }
 
   Result<Commit> take_commit(int64_t round) {
+    num_waiting_ += 1;
+    post([](Engine&, Time) {});  // Ends a rest.
     auto waited = wait_until([&] { return commits_.contains(round); });
+    num_waiting_ -= 1;
     if (!waited) return tl::unexpected(waited.error());
     const std::scoped_lock lock(mutex_);
     return std::move(commits_.extract(round).mapped());
@@ -112,10 +121,17 @@ class Session::Impl final : public EngineListener {
  private:
   void loop(const std::stop_token& stop) {
     engine_->connect(clock_.now());
+    bool is_idle = false;  // The engine has no work before the next event.
     while (!stop.stop_requested()) {
-      const Duration until = engine_->next_deadline() - clock_.now();
-      auto item = inbox_.pop(std::clamp(until, Duration{}, kLongestNap));
+      Time until = engine_->next_deadline();
+      if (!is_idle) until = std::min(until, num_waiting_ > 0 ? Time{} : rest_until_);
+      auto item = inbox_.pop(std::clamp(until - clock_.now(), Duration{}, kLongestNap));
       if (stop.stop_requested()) break;
+      if (item) {
+        is_idle = false;
+      } else if (!is_idle && (num_waiting_ > 0 || clock_.now() >= rest_until_)) {
+        is_idle = !work();
+      }
       if (item && std::holds_alternative<Command>(*item)) {
         std::get<Command> (*item)(*engine_, clock_.now());
       } else if (item) {
@@ -127,6 +143,15 @@ class Session::Impl final : public EngineListener {
       if (clock_.now() >= engine_->next_deadline()) engine_->tick(clock_.now());
     }
     engine_->trouble("it ended before the run did; its own messages say why", clock_.now());
+  }
+
+  /// One unit, and then a rest.
+  bool work() {
+    const Time begin = clock_.now();
+    const bool worked = engine_->work(begin);
+    const Time end = clock_.now();
+    if (worked) rest_until_ = end + rest_after(end - begin, options_.work_share);
+    return worked;
   }
 
   template <typename Change>
@@ -145,10 +170,10 @@ class Session::Impl final : public EngineListener {
   void started(const StartInfo& info) override {
     publish([&] { start_ = info; });
   }
-  void committed(const Commit& commit, double exchange_seconds) override {
+  void committed(const Commit& commit) override {
     publish([&] {
       commits_[commit.round] = commit;
-      exchange_seconds_ += exchange_seconds;
+      exchange_seconds_ += commit.seconds;
     });
   }
   void left() override {
@@ -173,6 +198,8 @@ class Session::Impl final : public EngineListener {
   std::optional<Failure> failure_;
   double exchange_seconds_ = 0;
 
+  std::atomic<int> num_waiting_ = 0;  // In take_commit().
+  Time rest_until_{};                 // Of the session's thread.
   // In the order of need: the thread uses the engine, which uses the transport, whose sink uses the
   // inbox.
   swarm::Inbox<std::variant<net::Event, Command>> inbox_;
@@ -201,12 +228,11 @@ const std::string& Session::config_text() const { return impl_->config(); }
 const std::string& Session::run() const { return impl_->run_name(); }
 
 Result<StartInfo> Session::ready(ReadyReport report) {
-  auto codec = std::shared_ptr<codec::Codec>(codec::make_codec(report.codec));
   while (report.checkpoints.size() > kMaxCheckpoints) {
     report.checkpoints.erase(report.checkpoints.begin());
   }
-  impl_->post([report = std::move(report), codec](Engine& engine, Time) mutable {
-    engine.ready(std::move(report), codec);
+  impl_->post([report = std::move(report)](Engine& engine, Time) mutable {
+    engine.ready(std::move(report));
   });
   auto started =
       impl_->wait_for_start([&] { return impl_->start().has_value(); }, "the other islands");

@@ -24,6 +24,9 @@ struct SessionOptions {
   Duration connect_patience = std::chrono::seconds(60);  // For a coordinator that is absent.
   Duration silence_timeout = std::chrono::seconds(30);
   std::string version;  // Empty: this program's.
+  /// Of a core's time, at most, for the exchange thread beside the training threads, in (0, 1]:
+  /// after each unit of work it rests in proportion. While wait() waits it does not rest.
+  double work_share = 1.0;
   /// True once the user wants no more: ends the wait for the coordinator and for other islands.
   std::function<bool()> cancelled = [] { return false; };
 };
@@ -32,7 +35,6 @@ struct SessionOptions {
 struct ReadyReport {
   std::map<std::string, std::string> facts;    // Must be equal on all islands: field -> value.
   std::map<int64_t, std::string> checkpoints;  // Step -> digest; step 0 is the initial state.
-  std::string codec = "fp32";                  // How parts travel; a fact too.
   /// After which a coordinator or an exchange without a word counts as lost, from here on.
   Duration silence_timeout = std::chrono::seconds(30);
 };
@@ -49,6 +51,9 @@ struct ProgressReport {
   double loss = 0;
   double tokens_per_s = 0;
 };
+
+/// How long to rest after a unit of work that took `busy`, so that work is `share` of the time.
+Duration rest_after(Duration busy, double share);
 
 /// Thread rule: one thread calls it, but for request_stop() and report(), which any may call.
 /// Values and prepare() of a contribution are used on the session's thread, and not any more when

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "atoll/base/random.h"
+#include "atoll/codec/codec.h"
 #include "atoll/collective/session.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/swarm/coordinator_server.h"
@@ -41,14 +42,21 @@ class GrpcSessionTest : public testing::Test {
   std::jthread thread_;
 };
 
-TEST_F(GrpcSessionTest, ThreeIslandsAverageAMillionValues) {
+class GrpcTopologyTest : public GrpcSessionTest, public testing::WithParamInterface<Topology> {};
+
+INSTANTIATE_TEST_SUITE_P(Both, GrpcTopologyTest,
+                         testing::Values(Topology::kScatter, Topology::kGather));
+
+TEST_P(GrpcTopologyTest, ThreeIslandsAverageAMillionValues) {
+  const Topology topology = GetParam();
   coordinate(3);
   std::vector<std::vector<float>> means(3);
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < 3; ++i) {
     threads.emplace_back([&, i] {
       auto session = connect(std::string(1, static_cast<char>('a' + i))).value();
-      ASSERT_TRUE(session->ready({.checkpoints = {{0, "p0"}}, .codec = "bf16"}).has_value());
+      ASSERT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}).has_value());
+      const auto codec = codec::make_codec("bf16");
       std::vector<float> values(1'000'000);
       for (int64_t round = 0; round < 3; ++round) {
         for (size_t j = 0; j < values.size(); ++j) {
@@ -58,7 +66,9 @@ TEST_F(GrpcSessionTest, ThreeIslandsAverageAMillionValues) {
                         .step = round + 1,
                         .weight = static_cast<int64_t>(100 + i),
                         .values = values,
-                        .prepare = [&, i](std::span<const float> mean) {
+                        .codec = codec.get(),
+                        .topology = topology,
+                        .prepare = [&, i](std::span<const float> mean, std::span<const float>) {
                           means[i].assign(mean.begin(), mean.end());
                           return sha256(std::as_bytes(mean));
                         }});

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "atoll/base/random.h"
+#include "atoll/codec/codec.h"
 #include "atoll/net/memory_transport.h"
 #include "atoll/swarm/coordinator_server.h"
 
@@ -52,7 +53,8 @@ class SessionTest : public testing::Test {
         {.coordinator = coordinator,
          .listen = name + ":0",
          .name = name,
-         .connect_patience = std::chrono::milliseconds(300)},
+         .connect_patience = std::chrono::milliseconds(300),
+         .work_share = 0.25},
         [&](net::Transport::Sink sink) {
           auto made = network_.make_transport(std::move(sink));
           if (transport != nullptr) *transport = made.get();
@@ -76,7 +78,8 @@ class SessionTest : public testing::Test {
                       .step = round,
                       .weight = 1,
                       .values = values,
-                      .prepare = [&mean](std::span<const float> result) {
+                      .codec = codec_.get(),
+                      .prepare = [&mean](std::span<const float> result, std::span<const float>) {
                         mean.assign(result.begin(), result.end());
                         return sha256(std::as_bytes(result));
                       }});
@@ -84,6 +87,9 @@ class SessionTest : public testing::Test {
       const auto commit = session->wait(round);
       EXPECT_TRUE(commit.has_value()) << commit.error().message;
       if (!commit || commit->stop) break;
+      EXPECT_GT(commit->seconds, 0);
+      EXPECT_GT(commit->bytes_sent, 4 * 100'000);  // Of two or three members, with headers.
+      EXPECT_LT(commit->bytes_sent, 2 * 4 * 100'000);
     }
     const auto left = session->leave();
     EXPECT_TRUE(left.has_value()) << left.error().message;
@@ -91,6 +97,7 @@ class SessionTest : public testing::Test {
     return mean;
   }
 
+  const std::unique_ptr<codec::Codec> codec_ = codec::make_codec("fp32");
   net::MemoryNetwork network_;
   SystemClock clock_;
   std::atomic<int> num_started_{0};
@@ -112,6 +119,12 @@ TEST_F(SessionTest, ThreeIslandsAverage) {
     EXPECT_EQ(mean, means[0]);
     EXPECT_NEAR(mean.front(), 30, 1e-4);  // 29 + mean of 0, 1, 2.
   }
+}
+
+TEST(RestAfterTest, KeepsWorkToItsShareOfTheTime) {
+  EXPECT_EQ(rest_after(std::chrono::milliseconds(6), 1.0), Duration{});
+  EXPECT_EQ(rest_after(std::chrono::milliseconds(6), 0.5), std::chrono::milliseconds(6));
+  EXPECT_EQ(rest_after(std::chrono::milliseconds(6), 0.25), std::chrono::milliseconds(18));
 }
 
 TEST_F(SessionTest, CoordinatorStopsAll) {
@@ -137,9 +150,12 @@ TEST_F(SessionTest, LostIslandFailsTheOthersWait) {
   ASSERT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}).has_value());
   thread.join();
   const std::vector<float> values(1000, 1.0F);
-  session->begin({.round = 0, .step = 1, .weight = 1, .values = values, .prepare = [](auto) {
-                    return Digest{};
-                  }});
+  session->begin({.round = 0,
+                  .step = 1,
+                  .weight = 1,
+                  .values = values,
+                  .codec = codec_.get(),
+                  .prepare = [](auto, auto) { return Digest{}; }});
   network_.crash(*transport);
   const auto commit = session->wait(0);
   ASSERT_FALSE(commit.has_value());

@@ -1,9 +1,10 @@
 #include "atoll/collective/thread_group.h"
 
-#include <string>
-#include <utility>
+#include <fmt/format.h>
 
 #include "atoll/base/check.h"
+#include "atoll/collective/exchange.h"
+#include "atoll/swarm/rules.h"
 
 namespace atl::collective {
 
@@ -26,18 +27,7 @@ std::unique_ptr<Averager> ThreadGroup::member(int rank) {
 
 void ThreadGroup::begin(int rank, Contribution contribution) {
   const std::lock_guard lock(mutex_);
-  Round& round = rounds_[contribution.round];
-  round.contributions.emplace(rank, std::move(contribution));
-  if (std::ssize(round.contributions) < num_members_) return;
-  int64_t weights = 0;
-  for (const auto& [_, member] : round.contributions) weights += member.weight;
-  round.mean.assign(round.contributions.begin()->second.values.size(), 0.0F);
-  for (const auto& [_, member] : round.contributions) {
-    const auto share =
-        static_cast<float>(static_cast<double>(member.weight) / static_cast<double>(weights));
-    ATOLL_CHECK(member.values.size() == round.mean.size());
-    for (size_t i = 0; i < round.mean.size(); ++i) round.mean[i] += share * member.values[i];
-  }
+  rounds_[contribution.round].contributions.emplace(rank, std::move(contribution));
   changed_.notify_all();
 }
 
@@ -45,17 +35,70 @@ Result<Commit> ThreadGroup::wait(int rank, int64_t number) {
   std::unique_lock lock(mutex_);
   Round& round = rounds_[number];
   changed_.wait(lock, [&] { return std::ssize(round.contributions) == num_members_; });
-  Contribution& mine = round.contributions.at(rank);
+  const Contribution& mine = round.contributions.at(rank);
+  const auto exchange = open(rank, round);
   lock.unlock();
-  const Digest digest = mine.prepare(round.mean);
+  const auto ran = run(rank, round, *exchange);
+  const Digest digest = ran ? mine.prepare(exchange->mean(), exchange->own()) : Digest{};
   lock.lock();
+  if (!ran) round.failure = ran.error().message;
   round.digests[rank] = digest;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return std::ssize(round.digests) == num_members_; });
-  Commit commit{.round = number, .digest = digest};
-  for (const auto& [other, other_digest] : round.digests) {
-    commit.members.push_back("thread-" + std::to_string(other));
-    if (other_digest != digest) return failure("members computed different results");
+  changed_.wait(
+      lock, [&] { return std::ssize(round.digests) == num_members_ || !round.failure.empty(); });
+  return finish(rank, round);
+}
+
+std::unique_ptr<Exchange> ThreadGroup::open(int rank, const Round& round) const {
+  const Contribution& mine = round.contributions.at(rank);
+  Exchange::Plan plan{.header = {.round = mine.round, .attempt = 0},
+                      .rank = rank,
+                      .shares = swarm::equal_shares(std::ssize(mine.values), num_members_)};
+  for (const auto& [other, contribution] : round.contributions) {
+    ATOLL_CHECK(contribution.values.size() == mine.values.size());
+    ATOLL_CHECK(exchange_name(contribution) == exchange_name(mine));
+    plan.members.push_back(fmt::format("thread-{}", other));
+    plan.weights.push_back(contribution.weight);
+  }
+  return std::make_unique<Exchange>(std::move(plan), mine);
+}
+
+Result<void> ThreadGroup::run(int rank, Round& round, Exchange& exchange) {
+  while (!exchange.complete()) {
+    const auto worked = exchange.work();
+    if (!worked) return tl::unexpected(worked.error());
+    std::unique_lock lock(mutex_);
+    for (const Outgoing& outgoing : exchange.take_outgoing()) {
+      swarm::Part part = outgoing.part;
+      part.data = *outgoing.blob;
+      round.inboxes[outgoing.to].push_back(std::move(part));
+      changed_.notify_all();
+    }
+    std::vector<swarm::Part>& inbox = round.inboxes[rank];
+    if (!*worked) changed_.wait(lock, [&] { return !inbox.empty() || !round.failure.empty(); });
+    if (!round.failure.empty()) return failure(round.failure);
+    std::vector<swarm::Part> parts = std::exchange(inbox, {});
+    lock.unlock();
+    for (swarm::Part& part : parts) {
+      if (auto received = exchange.receive(std::move(part)); !received) return received;
+    }
+  }
+  return {};
+}
+
+Result<Commit> ThreadGroup::finish(int rank, Round& round) {
+  if (!round.failure.empty()) return failure(round.failure);  // The round stays: all see it.
+  const int64_t number = round.contributions.at(rank).round;
+  Commit commit{.round = number, .digest = round.digests.at(rank)};
+  for (const auto& [other, digest] : round.digests) {
+    commit.members.push_back(fmt::format("thread-{}", other));
+    if (round.contributions.at(other).weight == 0)
+      commit.abstainers.push_back(commit.members.back());
+    if (digest != commit.digest) {
+      round.failure = "members computed different results";
+      changed_.notify_all();
+      return failure(round.failure);
+    }
   }
   if (++round.num_done == num_members_) rounds_.erase(number);
   return commit;

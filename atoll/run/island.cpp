@@ -160,6 +160,7 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
        .name = options.name,
        .settings = demands,
        .connect_patience = seconds_of(asked.swarm.join_patience),
+       .work_share = asked.sync.exchange_share,
        .cancelled = [] { return num_interrupts() > 0; }},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport(
@@ -224,9 +225,9 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
       {.facts = {{"data", materials.store.info().digest()},
                  {"tokenizer", materials.tokenizer.sha256()},
                  {"model",
-                  fmt::format("{} parameters", materials.model.parameters().values_P().numel())}},
+                  fmt::format("{} parameters", materials.model.parameters().values_P().numel())},
+                 {"sync.codec", config.sync.codec}},
        .checkpoints = checkpoints,
-       .codec = config.sync.codec,
        .silence_timeout = seconds_of(config.swarm.silence_timeout)});
   if (!start) throw InputError(start.error().message);
 

@@ -20,7 +20,7 @@ constexpr size_t kMaxStrangers = 256;   // Each may hold one unfinished frame.
 std::string program_version() { return ATOLL_VERSION; }
 
 Coordinator::Coordinator(CoordinatorOptions options, Time now)
-    : options_(std::move(options)), next_alive_(now + options_.alive_interval) {}
+    : options_(std::move(options)), last_moved_(now), next_alive_(now + options_.alive_interval) {}
 
 Header Coordinator::header(int64_t round, int32_t attempt) const {
   return {.run = options_.run, .term = options_.term, .round = round, .attempt = attempt};
@@ -156,7 +156,10 @@ Coordinator::Actions Coordinator::tick(Time now) {
     std::ranges::move(after, std::back_inserter(before));
     actions_ = std::move(before);
   }
-  if (!finished_) broadcast(Alive{header()});
+  if (!finished_) {
+    const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_moved_);
+    broadcast(Alive{header(), static_cast<uint64_t>(quiet.count())});
+  }
   return take();
 }
 
@@ -397,13 +400,21 @@ void Coordinator::commit(int64_t number, const Round& round) {
   last_round_ = std::max(last_round_, number);
   last_step_ = std::max(last_step_, round.begun.begin()->second.step);
   broadcast(Commit{header(number, 0), round.prepared.begin()->second, stop_requested_});
+  std::vector<std::string> abstainers;
+  for (const auto& [name, begin] : round.begun) {
+    if (begin.weight == 0) abstainers.push_back(name);
+  }
   log(fmt::format(
-      "round {} committed: step {}, digest {}{}", number, round.begun.begin()->second.step,
-      hex(round.prepared.begin()->second).substr(0, 12), stop_requested_ ? ", stopping" : ""));
+      "round {} committed: step {}, digest {}{}{}", number, round.begun.begin()->second.step,
+      hex(round.prepared.begin()->second).substr(0, 12),
+      abstainers.empty() ? std::string()
+                         : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
+      stop_requested_ ? ", stopping" : ""));
   rounds_.erase(number);
 }
 
 void Coordinator::on(Connection /*from*/, Island& island, const Heartbeat& heartbeat) {
+  if (heartbeat.moved != island.progress.moved) last_moved_ = island.heard;
   island.progress = heartbeat;
 }
 

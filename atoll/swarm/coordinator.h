@@ -139,7 +139,8 @@ class Coordinator {
   bool finished_ = false;
   int64_t last_round_ = -1;
   int64_t last_step_ = 0;
-  Time next_alive_{};
+  Time last_moved_;  // When an island last said that it had moved something.
+  Time next_alive_;
   Actions actions_;
 };
 

@@ -110,6 +110,7 @@ Member::Actions Member::tick(Time now) {
     if (phase_ != Phase::kGreeting) {
       Heartbeat heartbeat = progress_;
       heartbeat.header = header();
+      heartbeat.moved = moved_;
       send(heartbeat);
     }
   }
@@ -241,6 +242,12 @@ void Member::on(const RunEnded& message) {
   } else {
     fail(message.reason);
   }
+}
+
+void Member::on(const Alive& message) {
+  constexpr uint64_t kLongest = 1'000'000'000;  // 11 days: no time overflows.
+  const auto quiet = std::min(message.quiet_ms, kLongest);
+  last_moved_ = heard_ - std::chrono::milliseconds(static_cast<int64_t>(quiet));
 }
 
 template <typename Other>

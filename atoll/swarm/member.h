@@ -74,11 +74,16 @@ class Member {
   /// everybody hears the same reason.
   Actions trouble(const std::string& reason, Time now);
   void report(int64_t step, double loss, double tokens_per_s);
+  /// Counts what exchanges do, for the next heartbeat.
+  void count_moved(uint64_t amount) { moved_ += amount; }
   void set_silence_timeout(Duration timeout) { options_.silence_timeout = timeout; }
   Actions request_stop();
   Actions leave();
 
   Time next_deadline() const;
+  /// When, by the coordinator's last word, some island last moved something: while others still
+  /// work on what this one waits for, an exchange is slow, not stuck.
+  Time last_moved() const { return last_moved_; }
   /// Welcomed and not yet over.
   bool joined() const { return phase_ != Phase::kIdle && phase_ != Phase::kOver; }
   bool over() const { return phase_ == Phase::kOver; }
@@ -111,7 +116,7 @@ class Member {
   void on(const Commit& message);
   void on(const Goodbye& message);
   void on(const RunEnded& message);
-  void on(const Alive&) {}
+  void on(const Alive& message);
   template <typename Other>
   void on(const Other& other);
 
@@ -123,6 +128,8 @@ class Member {
   int32_t rank_ = -1;
   std::map<int64_t, Round> rounds_;
   Heartbeat progress_;
+  uint64_t moved_ = 0;
+  Time last_moved_{};
   Time heard_{};
   Time next_heartbeat_{};
   std::string trouble_;  // Reported; the coordinator's verdict is awaited until verdict_due_.

@@ -18,7 +18,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 1;
+constexpr uint16_t kProtocolVersion = 2;
 
 /// What a message is about. `round` and `attempt` are -1 where none is meant.
 struct Header {
@@ -79,9 +79,10 @@ struct Begin {
   Header header;
   int32_t fragment = 0;
   int64_t step = 0;
-  int64_t weight = 0;     // Tokens since the fragment's last round; > 0.
+  int64_t weight = 0;     // Tokens since the fragment's last round; 0: this island abstains.
   int64_t count = 0;      // Values in the fragment.
   uint64_t snapshot = 0;  // xxHash of the values: names the part in logs and, later, reuses it.
+  std::string exchange;   // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
 /// All members have begun: exchange. One weight and one share for each member, by rank.
@@ -114,11 +115,13 @@ struct Heartbeat {
   int64_t step = 0;
   double loss = 0;
   double tokens_per_s = 0;
+  uint64_t moved = 0;  // Bytes of parts sent and received, and units of work done, so far.
 };
 
 /// The coordinator's sign of life.
 struct Alive {
   Header header;
+  uint64_t quiet_ms = 0;  // Since the coordinator last heard that any island had moved something.
 };
 
 /// An island cannot go on: an exchange failed, a snapshot is not finite. Names who and why.
@@ -156,15 +159,16 @@ struct PeerHello {
 
 enum class PartKind : uint8_t { kContribution, kMean };
 
-/// A chunk of an encoded share: a member's contribution on its way to the share's owner, or the
+/// A chunk of an encoded segment: a member's contribution on its way to those who sum it, or the
 /// mean on its way to everybody.
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
   int32_t sender = 0;   // Rank.
-  int32_t share = 0;    // Rank of its owner.
-  uint64_t offset = 0;  // Bytes, within the encoded share.
-  uint64_t total = 0;   // Bytes of the encoded share.
+  int32_t share = 0;    // Rank of its owner; 0 where everybody sums everything.
+  int32_t segment = 0;  // Within the share.
+  uint64_t offset = 0;  // Bytes, within the encoded segment.
+  uint64_t total = 0;   // Bytes of the encoded segment; the same in all its chunks.
   Bytes data;
 };
 

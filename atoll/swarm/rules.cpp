@@ -58,12 +58,16 @@ std::optional<int64_t> newest_common_checkpoint(
 
 std::string fault_of(const Begin& begin) {
   if (begin.header.round < 0) return fmt::format("began round {}", begin.header.round);
-  if (begin.weight <= 0 || begin.weight > kMaxWeight) {
+  if (begin.weight < 0 || begin.weight > kMaxWeight) {
     return fmt::format("began round {} with weight {}", begin.header.round, begin.weight);
   }
   if (begin.count < 0 || begin.count > kMaxCount || begin.fragment < 0) {
     return fmt::format("began round {} with {} values of fragment {}", begin.header.round,
                        begin.count, begin.fragment);
+  }
+  if (begin.exchange.size() > kMaxPrinted) {
+    return fmt::format("began round {} with {} bytes of how to exchange it", begin.header.round,
+                       begin.exchange.size());
   }
   return {};
 }
@@ -74,6 +78,10 @@ std::string difference_of(const Begin& a, const Begin& b) {
   }
   if (a.step != b.step) return fmt::format("a snapshot of step {} against {}", a.step, b.step);
   if (a.count != b.count) return fmt::format("{} values against {}", a.count, b.count);
+  if (a.exchange != b.exchange) {
+    return fmt::format("an exchange by {} against {}", printable(a.exchange),
+                       printable(b.exchange));
+  }
   return {};
 }
 
@@ -90,7 +98,7 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_
   }
   int64_t rest = attempt.count;
   for (size_t i = 0; i < num_members; ++i) {
-    if (attempt.weights[i] <= 0 || attempt.weights[i] > kMaxWeight) return "a weight is impossible";
+    if (attempt.weights[i] < 0 || attempt.weights[i] > kMaxWeight) return "a weight is impossible";
     if (attempt.shares[i] < 0 || attempt.shares[i] > rest) return "a share is impossible";
     rest -= attempt.shares[i];
   }

@@ -86,8 +86,8 @@ class CoordinatorTest : public testing::Test {
 
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
-  other.protocol = 2;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 1, this island 2");
+  other.protocol = 3;
+  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 2, this island 3");
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");
@@ -173,6 +173,23 @@ TEST_F(CoordinatorTest, SilenceIsALossAndHeartbeatsPreventIt) {
               HasSubstr("island 'a' was lost: no word from it for 30 s"));
 }
 
+TEST_F(CoordinatorTest, AliveSaysForHowLongNothingMoved) {
+  start_two();
+  const auto quiet_ms = [&] {
+    now += seconds(10);
+    return sent<Alive>(coordinator.tick(now)).at(0).second.quiet_ms;
+  };
+  say(1, Heartbeat{.header = kRun, .moved = 5});
+  say(2, Heartbeat{.header = kRun});
+  EXPECT_EQ(quiet_ms(), 10'000U);
+  say(1, Heartbeat{.header = kRun, .moved = 5});
+  say(2, Heartbeat{.header = kRun});
+  EXPECT_EQ(quiet_ms(), 20'000U);
+  say(1, Heartbeat{.header = kRun, .moved = 5});
+  say(2, Heartbeat{.header = kRun, .moved = 1});
+  EXPECT_EQ(quiet_ms(), 10'000U);
+}
+
 TEST_F(CoordinatorTest, LeavingIsNoLoss) {
   start_two();
   EXPECT_EQ(sent<Goodbye>(say(1, Leave{kRun})).size(), 1U);
@@ -198,7 +215,7 @@ TEST_F(CoordinatorTest, ViolationsNameTheIsland) {
   Header stale = kRun;
   stale.term = 0;
   Begin weightless = begin(1);
-  weightless.weight = 0;
+  weightless.weight = -1;
   for (const Message& message :
        {Message(Ready{kRun, {}, {{0, "p"}}}), Message(Heartbeat{.header = stale}),
         Message(weightless), Message(begin(-3)), Message(prepared(4)), Message(Alive{kRun}),
@@ -219,6 +236,22 @@ TEST_F(CoordinatorTest, DifferentSnapshotsAreNamed) {
   other.count = 4;
   EXPECT_THAT(sent<RunEnded>(say(2, other))[0].second.reason,
               HasSubstr("islands 'b' and 'a' differ: 5000 values against 4"));
+}
+
+TEST_F(CoordinatorTest, AbstainersAreAllowedAndLogged) {
+  start_two();
+  Begin abstaining = begin(7);
+  abstaining.weight = 0;
+  say(1, abstaining);
+  const auto opened = sent<OpenAttempt>(say(2, begin(7)));
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_THAT(opened[0].second.weights, testing::Contains(0));
+  say(1, prepared(7));
+  std::string log;
+  for (const auto& action : say(2, prepared(7))) {
+    if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line;
+  }
+  EXPECT_THAT(log, HasSubstr("without 'b' (abstained)"));
 }
 
 class MemberTest : public testing::Test {
@@ -288,6 +321,13 @@ TEST_F(MemberTest, SilentCoordinatorIsLost) {
   EXPECT_EQ(failure_of(member.tick(kStart + seconds(58))), "");
   EXPECT_THAT(failure_of(member.tick(kStart + seconds(60))),
               AllOf(HasSubstr("the coordinator was lost: no word"), HasSubstr("to resume")));
+}
+
+TEST_F(MemberTest, KnowsWhenOthersLastMoved) {
+  member.received(Alive{kRun, 4000}, kStart + seconds(9));
+  EXPECT_EQ(member.last_moved(), kStart + seconds(5));
+  member.received(Alive{kRun, ~uint64_t{0}}, kStart + seconds(9));
+  EXPECT_LT(member.last_moved(), kStart);
 }
 
 TEST_F(MemberTest, TroubleWaitsForTheCoordinatorsVerdict) {

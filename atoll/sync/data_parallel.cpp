@@ -6,10 +6,12 @@
 
 namespace atl::sync {
 
-DataParallel::DataParallel(Replica replica, collective::Averager& averager, const Clock& clock)
+DataParallel::DataParallel(const SyncOptions& options, Replica replica,
+                           collective::Averager& averager, const Clock& clock)
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
+      codec_(codec::make_codec(options.codec)),
       local_P_(host_buffer(replica_.values_P)),
       mean_P_(host_buffer(replica_.values_P)),
       live_P_(host_buffer(replica_.values_P)) {}
@@ -20,9 +22,11 @@ Result<void> DataParallel::reduce_gradients(int64_t step) {
   averager_.begin({.round = step - 1,
                    .fragment = 0,
                    .step = step,
-                   .weight = replica_.tokens_per_step,
+                   .weight = weight_of(span_of(local_P_), replica_.tokens_per_step),
                    .values = span_of(local_P_),
-                   .prepare = [this](std::span<const float> mean) {
+                   .codec = codec_.get(),
+                   .topology = topology_for(averager_.num_members()),
+                   .prepare = [this](std::span<const float> mean, std::span<const float>) {
                      std::ranges::copy(mean, span_of(mean_P_).begin());
                      // The mean is equal by construction; what each island makes of it (clip,
                      // optimiser) is not. The parameters before this step show it.

@@ -1,12 +1,16 @@
 #pragma once
 // The mean gradient at every step: the method that low-communication methods are compared with.
+#include <memory>
+
+#include "atoll/codec/codec.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::sync {
 
 class DataParallel final : public Strategy {
  public:
-  DataParallel(Replica replica, collective::Averager& averager, const Clock& clock);
+  DataParallel(const SyncOptions& options, Replica replica, collective::Averager& averager,
+               const Clock& clock);
   Result<void> reduce_gradients(int64_t step) override;
   Result<void> after_step(int64_t step) override;
   bool syncs_after(int64_t step) const override;
@@ -18,6 +22,7 @@ class DataParallel final : public Strategy {
   Replica replica_;
   collective::Averager& averager_;
   const Clock& clock_;
+  std::unique_ptr<codec::Codec> codec_;
   at::Tensor local_P_;  // Host copy of this replica's gradient.
   at::Tensor mean_P_;   // Host copy of the agreed mean.
   at::Tensor live_P_;   // Host copy of the parameters, for the digest.

@@ -13,6 +13,7 @@ DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
+      codec_(codec::make_codec(options.codec)),
       sync_every_(options.sync_every),
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),
@@ -44,13 +45,17 @@ Result<void> DiLoCo::after_step(int64_t step) {
   const int64_t period = step - round * sync_every_;
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   write_outer_gradient();
-  averager_.begin(
-      {.round = round,
-       .fragment = 0,
-       .step = step,
-       .weight = dropped ? 0 : period * replica_.tokens_per_step,
-       .values = span_of(values_PG_),
-       .prepare = [this, round](std::span<const float> mean) { return prepare(round, mean); }});
+  const std::span<const float> values = span_of(values_PG_);
+  averager_.begin({.round = round,
+                   .fragment = 0,
+                   .step = step,
+                   .weight = dropped ? 0 : weight_of(values, period * replica_.tokens_per_step),
+                   .values = values,
+                   .codec = codec_.get(),
+                   .topology = topology_for(averager_.num_members()),
+                   .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
+                     return prepare(round, mean);
+                   }});
   const auto commit = averager_.wait(round);
   if (!commit) return tl::unexpected(commit.error());
 

@@ -9,8 +9,10 @@
 //
 // Deviation: a run whose last step is not a multiple of sync_every ends with one shorter period, so
 // that no replica's work is lost.
+#include <memory>
 #include <optional>
 
+#include "atoll/codec/codec.h"
 #include "atoll/sync/outer_gradient.h"
 #include "atoll/sync/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
@@ -38,6 +40,7 @@ class DiLoCo final : public Strategy {
   Replica replica_;
   collective::Averager& averager_;
   const Clock& clock_;
+  std::unique_ptr<codec::Codec> codec_;
   int64_t sync_every_;
   double sign_pruning_;
   double dropout_;

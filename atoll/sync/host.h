@@ -3,7 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+
+#include "atoll/collective/averager.h"
 
 namespace atl::sync {
 
@@ -15,5 +18,13 @@ std::span<float> span_of(const at::Tensor& host_P);
 
 /// The same memory as bytes, for digests.
 std::span<const std::byte> bytes_of(const at::Tensor& host_P);
+
+/// The tokens that stand behind `values`: 0, so that this replica abstains from the round, if any
+/// value is infinite or not a number.
+int64_t weight_of(std::span<const float> values, int64_t tokens);
+
+/// For methods that send the mean without error feedback: between two members gathering costs no
+/// more bytes than scattering, quantises once instead of twice, and takes one trip.
+collective::Topology topology_for(int num_members);
 
 }  // namespace atl::sync

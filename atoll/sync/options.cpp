@@ -54,6 +54,10 @@ void SyncOptions::visit(SettingList& list) {
       {.min = 0, .max = 1});
   list.add("codec", codec, "how numbers travel: fp32 (exact) or bf16 (half the bytes)",
            {"fp32", "bf16"});
+  list.add("exchange_share", exchange_share,
+           "of one core, at most, for the exchange while this island trains; 1: as it needs",
+           {.min = 0.01, .max = 1});
+  list.local();
 }
 
 namespace {

@@ -23,6 +23,7 @@ struct SyncOptions {
   int64_t fragment_sync_delay = 1;
   double fragment_update_alpha = 0;
   std::string codec = "fp32";
+  double exchange_share = 1.0;
 
   void visit(SettingList& list);
 };

@@ -22,7 +22,7 @@ std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica repl
     return std::make_unique<Single>(std::move(replica));
   }
   if (options.method == "data_parallel") {
-    return std::make_unique<DataParallel>(std::move(replica), averager, clock);
+    return std::make_unique<DataParallel>(options, std::move(replica), averager, clock);
   }
   if (options.method == "diloco") {
     return std::make_unique<DiLoCo>(options, std::move(replica), averager, clock);
