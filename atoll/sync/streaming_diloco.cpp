@@ -44,6 +44,9 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
+      codec_(codec::make_codec(options.codec)),
+      topology_(codec_->bits_per_value() < 32 ? collective::Topology::kGather
+                                              : topology_for(averager.num_members())),
       delay_(options.fragment_sync_delay),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
       outer_(make_outer_optimizer(options)),
@@ -107,14 +110,17 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .next_F = OuterState(outer_, part.size)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
-  averager_.begin({.round = flight.round,
-                   .fragment = static_cast<int32_t>(fragment),
-                   .step = step,
-                   .weight = period * replica_.tokens_per_step,
-                   .values = span_of(flight.delta_F),
-                   .prepare = [this, &flight](std::span<const float> mean_F) {
-                     return prepare(flight, mean_F);
-                   }});
+  averager_.begin(
+      {.round = flight.round,
+       .fragment = static_cast<int32_t>(fragment),
+       .step = step,
+       .weight = weight_of(span_of(flight.delta_F), period * replica_.tokens_per_step),
+       .values = span_of(flight.delta_F),
+       .codec = codec_.get(),
+       .topology = topology_,
+       .prepare = [this, &flight](std::span<const float> mean_F, std::span<const float>) {
+         return prepare(flight, mean_F);
+       }});
 }
 
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment

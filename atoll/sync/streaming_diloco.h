@@ -11,8 +11,10 @@
 // more, so that no replica's work is lost. Low-bit codecs are summed from every member's own
 // encoding (collective::Topology::kGather), so nothing is quantised twice.
 #include <deque>
+#include <memory>
 #include <vector>
 
+#include "atoll/codec/codec.h"
 #include "atoll/sync/fragments.h"
 #include "atoll/sync/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
@@ -53,6 +55,8 @@ class StreamingDiLoCo final : public Strategy {
   Replica replica_;
   collective::Averager& averager_;
   const Clock& clock_;
+  std::unique_ptr<codec::Codec> codec_;
+  collective::Topology topology_;
   int64_t delay_;
   float alpha_;
   OuterOptimizer outer_;
