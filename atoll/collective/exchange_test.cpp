@@ -160,7 +160,7 @@ TEST_P(ExchangeTest, EqualsTheDefinitionInAnyOrderOfArrival) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeTest,
                          testing::Combine(testing::Values(1, 2, 3, 5),
                                           testing::Values(0, 1, 1023, 1025, 20'000),
-                                          testing::Values("fp32", "bf16"),
+                                          testing::Values("fp32", "bf16", "e3m0", "int8"),
                                           testing::Values(Topology::kScatter, Topology::kGather),
                                           testing::Bool()));
 

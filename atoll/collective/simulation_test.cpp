@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "atoll/collective/simulated_run.h"
@@ -302,7 +303,7 @@ void run_seed(uint64_t seed) {
   plan.num_islands = 1 + static_cast<int>(draw(5));
   plan.count = draw(16) == 0 ? draw(150'000) : draw(3'000);
   plan.in_flight = 1 + static_cast<int>(draw(3));
-  plan.codec = draw(2) == 0 ? "fp32" : "bf16";
+  plan.codec = std::array{"fp32", "bf16", "e3m0", "int4"}[draw(4)];
   plan.topology = draw(2) == 0 ? Topology::kScatter : Topology::kGather;
   plan.has_residual = plan.topology == Topology::kScatter && draw(2) == 0;
   plan.abstain_one_in = draw(3) == 0 ? 1 + draw(3) : 0;

@@ -58,7 +58,7 @@ Contribution contribution_of(const RoundInputs& in, size_t rank, std::span<float
 }
 
 TEST(ThreadGroupTest, EqualsTheDefinition) {
-  for (const char* const name : {"fp32", "bf16"}) {
+  for (const char* const name : {"fp32", "e3m0"}) {
     for (const auto& [topology, has_residual] : {std::pair(Topology::kScatter, false),
                                                  {Topology::kScatter, true},
                                                  {Topology::kGather, false}}) {
