@@ -18,6 +18,7 @@ namespace atl::run {
 namespace {
 
 constexpr int64_t kValidationBatchRows = 8;
+constexpr int64_t kPatienceInPeriods = 3;  // Of steps in a row that cannot be used.
 
 data::BatchOptions batch_options(const train::TrainOptions& options) {
   return {.sequence_length = options.sequence_length,
@@ -120,15 +121,20 @@ Result<Summary> TrainingRun::train() {
 Result<void> TrainingRun::train_step() {
   const Time begin = parts_.clock.now();
   const double learning_rate = train::learning_rate(options_, step_);
-  loss_ = forward_backward();
-  if (!std::isfinite(loss_)) throw diverged("loss", loss_);
+  const double loss = forward_backward();
   const at::Tensor& gradients_P = parts_.model.parameters().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
-  grad_norm_ = train::clip_gradient(gradients_P, options_.grad_clip);
-  if (!std::isfinite(grad_norm_)) throw diverged("gradient norm", grad_norm_);
+  const double grad_norm = train::clip_gradient(gradients_P, options_.grad_clip);
   checkpoint_stall_ += writer_.release(parts_.clock);  // From here on parameters change.
   checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
-  optimizer_->step(learning_rate, train::weight_decay(options_));
+  if (std::isfinite(loss)) loss_ = loss;
+  if (std::isfinite(grad_norm)) {
+    grad_norm_ = grad_norm;
+    num_unusable_ = 0;
+    optimizer_->step(learning_rate, train::weight_decay(options_));
+  } else {
+    leave_step_out(grad_norm);
+  }
   gradients_P.zero_();
   ++step_;
   double pause = 0;
@@ -146,11 +152,22 @@ Result<void> TrainingRun::train_step() {
   return done;
 }
 
-InputError TrainingRun::diverged(const char* what, double value) const {
-  return InputError(
-      fmt::format("the {} is {} at step {}: training diverged; lower train.lr, lengthen "
-                  "train.warmup_steps or set train.grad_clip",
-                  what, value, step_ + 1));
+/// The others can go on without this island's part of a round; alone, or again and again, training
+/// is over.
+void TrainingRun::leave_step_out(double grad_norm) {
+  num_unusable_ += 1;
+  if (parts_.averager.num_members() == 1 ||
+      num_unusable_ > kPatienceInPeriods * sync::period(parts_.config.sync)) {
+    throw InputError(
+        fmt::format("the gradient norm is {} at step {}: training diverged; lower train.lr, "
+                    "lengthen train.warmup_steps or set train.grad_clip",
+                    grad_norm, step_ + 1));
+  }
+  strategy_->abstain();
+  fmt::print(stderr,
+             "atoll: warning: the gradient norm is {} at step {}: this step is left out, and this "
+             "island's part of the next round has weight 0\n",
+             grad_norm, step_ + 1);
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.

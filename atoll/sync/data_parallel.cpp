@@ -22,7 +22,7 @@ Result<void> DataParallel::reduce_gradients(int64_t step) {
   averager_.begin({.round = step - 1,
                    .fragment = 0,
                    .step = step,
-                   .weight = weight_of(span_of(local_P_), replica_.tokens_per_step),
+                   .weight = weight(span_of(local_P_), replica_.tokens_per_step),
                    .values = span_of(local_P_),
                    .codec = codec_.get(),
                    .topology = topology_for(averager_.num_members()),

@@ -49,7 +49,7 @@ Result<void> DiLoCo::after_step(int64_t step) {
   averager_.begin({.round = round,
                    .fragment = 0,
                    .step = step,
-                   .weight = dropped ? 0 : weight_of(values, period * replica_.tokens_per_step),
+                   .weight = dropped ? 0 : weight(values, period * replica_.tokens_per_step),
                    .values = values,
                    .codec = codec_.get(),
                    .topology = topology_for(averager_.num_members()),

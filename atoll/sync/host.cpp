@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <bit>
+#include <cstring>
 
 #include "atoll/base/check.h"
 
@@ -34,6 +35,13 @@ int64_t weight_of(std::span<const float> values, int64_t tokens) {
 
 collective::Topology topology_for(int num_members) {
   return num_members <= 2 ? collective::Topology::kGather : collective::Topology::kScatter;
+}
+
+Digest quick_digest(std::span<const std::byte> bytes) {
+  Digest digest{};
+  const uint64_t hash = xxh3(bytes.data(), bytes.size());
+  std::memcpy(digest.data(), &hash, sizeof(hash));
+  return digest;
 }
 
 }  // namespace atl::sync

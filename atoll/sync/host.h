@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "atoll/base/hash.h"
 #include "atoll/collective/averager.h"
 
 namespace atl::sync {
@@ -26,5 +27,8 @@ int64_t weight_of(std::span<const float> values, int64_t tokens);
 /// For methods that send the mean without error feedback: between two members gathering costs no
 /// more bytes than scattering, quantises once instead of twice, and takes one trip.
 collective::Topology topology_for(int num_members);
+
+/// A fast hash (xxHash, 64 bits) in the form of a digest: it finds mistakes, not malice.
+Digest quick_digest(std::span<const std::byte> bytes);
 
 }  // namespace atl::sync

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "atoll/base/error.h"
+#include "atoll/codec/codec.h"
 
 namespace atl::sync {
 
@@ -11,8 +12,11 @@ void SyncOptions::visit(SettingList& list) {
   list.add(
       "method", method,
       "single: one island; data_parallel: mean gradient every step; diloco: mean outer gradient "
-      "every sync_every steps; streaming_diloco: the same fragment by fragment, beside training",
-      {"single", "data_parallel", "diloco", "streaming_diloco"});
+      "every sync_every steps; streaming_diloco: the same fragment by fragment, beside training; "
+      "eager_diloco, delayed_diloco: the mean is used one period late; sparse_loco: diloco with "
+      "error feedback for sparse codecs; cocktail_sgd: compressed differences every step",
+      {"single", "data_parallel", "diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
+       "sparse_loco", "cocktail_sgd"});
   list.add("sync_every", sync_every, "inner steps between two syncs of a parameter (H)",
            {.min = 1});
   list.add("outer_lr", outer_lr, "diloco: outer learning rate", {.min = 0, .max = 10});
@@ -52,8 +56,12 @@ void SyncOptions::visit(SettingList& list) {
       "streaming_diloco: share of the local value that is kept at a sync (alpha); 0 = take the "
       "global one, 1 = no communication",
       {.min = 0, .max = 1});
-  list.add("codec", codec, "how numbers travel: fp32 (exact) or bf16 (half the bytes)",
-           {"fp32", "bf16"});
+  list.add("error_feedback_decay", error_feedback_decay,
+           "sparse_loco: share of what was not sent that is kept for the next period (beta)",
+           {.min = 0, .max = 1});
+  list.add(
+      "codec", codec,
+      "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0 or int4 (an eighth of the bytes)");
   list.add("exchange_share", exchange_share,
            "of one core, at most, for the exchange while this island trains; 1: as it needs",
            {.min = 0.01, .max = 1});
@@ -83,7 +91,21 @@ void check_outer_gradient(const SyncOptions& options) {
 }  // namespace
 
 void check(const SyncOptions& options) {
+  codec::make_codec(options.codec);  // Throws when there is none of that name.
   check_outer_gradient(options);
+  if (options.method == "cocktail_sgd" && options.fragment_sync_delay > 1) {
+    throw UsageError(
+        fmt::format("sync.fragment_sync_delay = {}: cocktail_sgd has at most one exchange on its "
+                    "way; choose 1 (beside the next step) or 0",
+                    options.fragment_sync_delay));
+  }
+  if (options.outer_optimizer == "adam" &&
+      (options.method == "eager_diloco" || options.method == "delayed_diloco")) {
+    throw UsageError(fmt::format(
+        "sync.outer_optimizer = 'adam' cannot be used with {}: the mean of all replicas "
+        "would not follow from the mean outer gradient; choose nesterov",
+        options.method));
+  }
   if (options.method != "streaming_diloco") return;
   if (options.fragment_sync_delay >= options.sync_every) {
     throw UsageError(
@@ -99,7 +121,9 @@ void check(const SyncOptions& options) {
 }
 
 int64_t period(const SyncOptions& options) {
-  return options.method == "single" || options.method == "data_parallel" ? 1 : options.sync_every;
+  const bool every_step = options.method == "single" || options.method == "data_parallel" ||
+                          options.method == "cocktail_sgd";
+  return every_step ? 1 : options.sync_every;
 }
 
 }  // namespace atl::sync

@@ -22,6 +22,7 @@ struct SyncOptions {
   std::string fragment_pattern = "strided";
   int64_t fragment_sync_delay = 1;
   double fragment_update_alpha = 0;
+  double error_feedback_decay = 0.95;
   std::string codec = "fp32";
   double exchange_share = 1.0;
 

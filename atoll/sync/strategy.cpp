@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include "atoll/base/error.h"
+#include "atoll/sync/cocktail_sgd.h"
 #include "atoll/sync/data_parallel.h"
 #include "atoll/sync/diloco.h"
+#include "atoll/sync/eager_diloco.h"
 #include "atoll/sync/single.h"
+#include "atoll/sync/sparse_loco.h"
 #include "atoll/sync/streaming_diloco.h"
 
 namespace atl::sync {
@@ -26,6 +29,15 @@ std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica repl
   }
   if (options.method == "diloco") {
     return std::make_unique<DiLoCo>(options, std::move(replica), averager, clock);
+  }
+  if (options.method == "cocktail_sgd") {
+    return std::make_unique<CocktailSgd>(options, std::move(replica), averager, clock);
+  }
+  if (options.method == "sparse_loco") {
+    return std::make_unique<SparseLoCo>(options, std::move(replica), averager, clock);
+  }
+  if (options.method == "eager_diloco" || options.method == "delayed_diloco") {
+    return std::make_unique<EagerDiLoCo>(options, std::move(replica), averager, clock);
   }
   if (options.method == "streaming_diloco") {
     return std::make_unique<StreamingDiLoCo>(options, std::move(replica), averager, clock);

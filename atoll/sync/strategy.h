@@ -17,6 +17,7 @@
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/model/config.h"
+#include "atoll/sync/host.h"
 #include "atoll/sync/options.h"
 
 namespace atl::sync {
@@ -60,9 +61,21 @@ class Strategy {
   /// sent again.
   virtual void resumed(int64_t /*step*/) {}
   const SyncStats& stats() const { return stats_; }
+  /// Something went wrong here that the others should not learn from (an infinite gradient): the
+  /// next round counts this replica's part with weight 0.
+  void abstain() { abstains_ = true; }
 
  protected:
+  /// The weight of `values`, behind which `tokens` stand: 0 if this replica abstains, or if one of
+  /// them is not finite.
+  int64_t weight(std::span<const float> values, int64_t tokens) {
+    return std::exchange(abstains_, false) ? 0 : weight_of(values, tokens);
+  }
+
   SyncStats stats_;
+
+ private:
+  bool abstains_ = false;
 };
 
 /// Throws UsageError when the method does not fit the number of members.

@@ -114,7 +114,7 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
       {.round = flight.round,
        .fragment = static_cast<int32_t>(fragment),
        .step = step,
-       .weight = weight_of(span_of(flight.delta_F), period * replica_.tokens_per_step),
+       .weight = weight(span_of(flight.delta_F), period * replica_.tokens_per_step),
        .values = span_of(flight.delta_F),
        .codec = codec_.get(),
        .topology = topology_,

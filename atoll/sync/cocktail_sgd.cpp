@@ -1,0 +1,106 @@
+#include "atoll/sync/cocktail_sgd.h"
+
+#include <utility>
+
+#include "atoll/sync/host.h"
+
+namespace atl::sync {
+
+CocktailSgd::CocktailSgd(const SyncOptions& options, Replica replica,
+                         collective::Averager& averager, const Clock& clock)
+    : replica_(std::move(replica)),
+      averager_(averager),
+      clock_(clock),
+      delay_(options.fragment_sync_delay),
+      codec_(codec::make_codec(options.codec)),
+      exact_(codec::make_codec("fp32")),
+      reference_P_(host_buffer(replica_.values_P)),
+      residual_P_(host_buffer(replica_.values_P)),
+      difference_P_(host_buffer(replica_.values_P)),
+      new_reference_P_(host_buffer(replica_.values_P)),
+      new_residual_P_(host_buffer(replica_.values_P)),
+      shift_P_(host_buffer(replica_.values_P)) {
+  reference_P_.copy_(replica_.values_P);
+}
+
+Result<void> CocktailSgd::reduce_gradients(int64_t) { return {}; }
+
+bool CocktailSgd::syncs_after(int64_t step) const { return step == replica_.last_step; }
+
+/// Round step - 1 is the one sent after `step`; the run's last is one more, uncompressed.
+Result<void> CocktailSgd::after_step(int64_t step) {
+  const Time begin = clock_.now();
+  const bool last = step == replica_.last_step;
+  if (delay_ > 0 && step > 1) {
+    if (auto done = apply(step - 2); !done) return done;
+  }
+  send(step - 1, step, last ? *exact_ : *codec_);
+  if (delay_ == 0 || last) {
+    if (auto done = apply(step - 1); !done) return done;
+  }
+  if (last) replica_.values_P.copy_(reference_P_);  // Equal but for rounding: now to the bit.
+  stats_.stall_seconds += seconds(clock_.now() - begin);
+  return {};
+}
+
+void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec& codec) {
+  difference_P_.copy_(replica_.values_P);
+  const std::span<float> difference = span_of(difference_P_);
+  const std::span<const float> reference = span_of(reference_P_);
+  for (size_t i = 0; i < difference.size(); ++i) difference[i] -= reference[i];
+  averager_.begin(
+      {.round = round,
+       .fragment = 0,
+       .step = step,
+       .weight = weight(difference, replica_.tokens_per_step),
+       .values = difference,
+       .codec = &codec,
+       .topology = collective::Topology::kScatter,
+       .mean_residual = span_of(residual_P_),
+       .new_mean_residual = span_of(new_residual_P_),
+       .needs_own = true,
+       .prepare = [this, round](std::span<const float> mean, std::span<const float> own) {
+         return prepare(round, mean, own);
+       }});
+}
+
+Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
+                            std::span<const float> own_P) {
+  const std::span<const float> reference = span_of(reference_P_);
+  const std::span<float> new_reference = span_of(new_reference_P_);
+  const std::span<float> shift = span_of(shift_P_);
+  for (size_t i = 0; i < mean_P.size(); ++i) {
+    new_reference[i] = reference[i] + mean_P[i];
+    shift[i] = mean_P[i] - own_P[i];
+  }
+  return (round + 1) % kFullDigestEvery == 0 ? tree_digest(bytes_of(new_reference_P_))
+                                             : quick_digest(bytes_of(new_reference_P_));
+}
+
+Result<void> CocktailSgd::apply(int64_t round) {
+  const auto commit = averager_.wait(round);
+  if (!commit) return tl::unexpected(commit.error());
+  std::swap(reference_P_, new_reference_P_);
+  std::swap(residual_P_, new_residual_P_);
+  replica_.values_P.add_(shift_P_.to(replica_.values_P.device()));
+  stats_.rounds += 1;
+  stats_.digest = hex(commit->digest);
+  stats_.stop_requested = stats_.stop_requested || commit->stop;
+  return {};
+}
+
+at::Tensor CocktailSgd::global_parameters() const { return reference_P_; }
+
+std::vector<std::pair<std::string, at::Tensor>> CocktailSgd::state() {
+  return {{"outer.residual", residual_P_}};
+}
+
+void CocktailSgd::restore_global(const at::Tensor& global_P) { reference_P_.copy_(global_P); }
+
+void CocktailSgd::resumed(int64_t step) {
+  // A checkpoint follows after_step(): the round of this very step is in flight, and x - g is still
+  // what was sent.
+  if (delay_ > 0 && step > 0 && step < replica_.last_step) send(step - 1, step, *codec_);
+}
+
+}  // namespace atl::sync

@@ -1,0 +1,259 @@
+// The methods with error feedback, and eager updates, against their equations in FP64, all replicas
+// in one loop.
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/from_blob.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "atoll/codec/codec.h"
+#include "atoll/sync/strategy.h"
+#include "atoll/sync/toy_run.h"
+
+namespace atl::sync {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector to_vector(const at::Tensor& x_P) {
+  return {x_P.const_data_ptr<float>(), x_P.const_data_ptr<float>() + x_P.numel()};
+}
+
+/// C of the papers: what arrives of `x`. (Shares are cut at multiples of 1024: here there is one.)
+Vector through(const codec::Codec& codec, const Vector& x, uint32_t sequence) {
+  const std::vector<float> values(x.begin(), x.end());
+  Bytes bytes;
+  codec.encode(values, bytes, sequence);
+  std::vector<float> decoded(x.size());
+  codec.decode(bytes, decoded, sequence);
+  return {decoded.begin(), decoded.end()};
+}
+
+void train_one_step(Vector& x, const Vector& target) {
+  for (size_t i = 0; i < x.size(); ++i) x[i] -= toy::kLr * (x[i] - target[i]);
+}
+
+void expect_near(const at::Tensor& ours_P, const Vector& expected, double tolerance,
+                 const std::string& what) {
+  const Vector ours = to_vector(ours_P);
+  for (size_t i = 0; i < ours.size(); ++i)
+    ASSERT_NEAR(ours[i], expected[i], tolerance) << what << " element " << i;
+}
+
+struct World {  // Two replicas.
+  std::vector<Vector> x = {to_vector(toy::start_P()), to_vector(toy::start_P())};
+  Vector target[2] = {to_vector(toy::target_P(0)), to_vector(toy::target_P(1))};
+  size_t size = x[0].size();
+
+  void train() {
+    for (size_t m = 0; m < 2; ++m) train_one_step(x[m], target[m]);
+  }
+};
+
+TEST(CocktailSgdTest, FollowsItsEquations) {
+  for (const int64_t delay : {0, 1}) {
+    for (const std::string name : {"fp32", "bf16", "int4", "e3m0"}) {
+      const auto codec = codec::make_codec(name);
+      constexpr int64_t kSteps = 25;
+      const auto ours = toy::train_together(
+          {.method = "cocktail_sgd", .fragment_sync_delay = delay, .codec = name}, 2, kSteps);
+      World world;
+      Vector g = world.x[0];
+      Vector e(world.size);
+      std::vector<Vector> shift(2, Vector(world.size));
+      Vector update(world.size);
+      const auto exchange = [&](int64_t t) {
+        std::vector<Vector> sent;
+        for (size_t m = 0; m < 2; ++m) {
+          Vector difference(world.size);
+          for (size_t i = 0; i < world.size; ++i) difference[i] = world.x[m][i] - g[i];
+          sent.push_back(through(*codec, difference, static_cast<uint32_t>(t - 1)));
+        }
+        Vector wanted(world.size);
+        for (size_t i = 0; i < world.size; ++i) wanted[i] = (sent[0][i] + sent[1][i]) / 2 + e[i];
+        update = through(*codec, wanted, static_cast<uint32_t>(t - 1));
+        for (size_t i = 0; i < world.size; ++i) {
+          e[i] = wanted[i] - update[i];
+          for (size_t m = 0; m < 2; ++m) shift[m][i] = update[i] - sent[m][i];
+        }
+      };
+      const auto apply = [&] {
+        for (size_t i = 0; i < world.size; ++i) {
+          g[i] += update[i];
+          for (size_t m = 0; m < 2; ++m) world.x[m][i] += shift[m][i];
+        }
+      };
+      for (int64_t t = 1; t < kSteps; ++t) {  // The last step's exchange is uncompressed.
+        world.train();
+        if (delay == 1 && t > 1) apply();
+        exchange(t);
+        if (delay == 0) apply();
+        const std::string what =
+            name + " delay " + std::to_string(delay) + " step " + std::to_string(t);
+        for (size_t m = 0; m < 2; ++m) {
+          expect_near(ours[m].live_TP[static_cast<size_t>(t)], world.x[m], 1e-3, what);
+        }
+        expect_near(ours[0].global_TP[static_cast<size_t>(t)], g, 1e-3, what);
+      }
+      EXPECT_TRUE(ours[0].live_TP.back().equal(ours[1].live_TP.back()));
+      EXPECT_TRUE(ours[0].global_TP.back().equal(ours[0].live_TP.back()));
+    }
+  }
+}
+
+TEST(CocktailSgdTest, WithoutCompressionAndDelayItAveragesParameters) {
+  const auto ours = toy::train_together(
+      {.method = "cocktail_sgd", .fragment_sync_delay = 0, .codec = "fp32"}, 2, 12);
+  World world;
+  for (size_t t = 1; t <= 12; ++t) {
+    world.train();
+    for (size_t i = 0; i < world.size; ++i) {
+      world.x[0][i] = world.x[1][i] = (world.x[0][i] + world.x[1][i]) / 2;
+    }
+    for (size_t m = 0; m < 2; ++m) expect_near(ours[m].live_TP[t], world.x[m], 1e-5, "step");
+  }
+}
+
+TEST(SparseLoCoTest, FollowsItsEquations) {
+  constexpr int64_t kH = 3;
+  for (const std::string name : {"fp32", "int4", "e3m0"}) {
+    const auto codec = codec::make_codec(name);
+    const SyncOptions options{.method = "sparse_loco",
+                              .sync_every = kH,
+                              .outer_lr = 0.8,
+                              .error_feedback_decay = 0.9,
+                              .codec = name};
+    const auto ours = toy::train_together(options, 2, 6 * kH);
+    World world;
+    Vector theta = world.x[0];
+    std::vector<Vector> e(2, Vector(world.size));
+    for (int64_t round = 0; round < 6; ++round) {
+      for (int64_t step = 0; step < kH; ++step) world.train();
+      std::vector<Vector> sent;
+      for (size_t m = 0; m < 2; ++m) {
+        Vector corrected(world.size);
+        for (size_t i = 0; i < world.size; ++i) {
+          corrected[i] = 0.9 * e[m][i] + theta[i] - world.x[m][i];
+        }
+        sent.push_back(through(*codec, corrected, static_cast<uint32_t>(round)));
+        for (size_t i = 0; i < world.size; ++i) e[m][i] = corrected[i] - sent[m][i];
+      }
+      for (size_t i = 0; i < world.size; ++i) {
+        theta[i] -= 0.8 * (sent[0][i] + sent[1][i]) / 2;
+        world.x[0][i] = world.x[1][i] = theta[i];
+      }
+      const auto t = static_cast<size_t>((round + 1) * kH);
+      expect_near(ours[0].global_TP[t], theta, 1e-3, name);
+      expect_near(ours[1].live_TP[t], theta, 1e-3, name);
+    }
+  }
+}
+
+/// PyTorch's Nesterov SGD.
+struct Outer {
+  Vector buf;
+  void step(Vector& theta, const Vector& delta) {
+    buf.resize(theta.size());
+    for (size_t i = 0; i < theta.size(); ++i) {
+      buf[i] = 0.5 * buf[i] + delta[i];
+      theta[i] -= 0.6 * (delta[i] + 0.5 * buf[i]);
+    }
+  }
+};
+
+TEST(EagerDiLoCoTest, FollowsItsEquations) {
+  constexpr int64_t kH = 3;
+  constexpr int64_t kPeriods = 7;
+  for (const std::string method : {"eager_diloco", "delayed_diloco"}) {
+    const double share = method == "eager_diloco" ? 0.5 : 0.0;
+    const SyncOptions options{
+        .method = method, .sync_every = kH, .outer_lr = 0.6, .outer_momentum = 0.5};
+    const auto ours = toy::train_together(options, 2, kPeriods * kH);
+    World world;
+    std::vector<Vector> theta = world.x;
+    std::vector<Outer> outer(2);
+    std::vector<Vector> old(2, Vector(world.size));
+    Vector old_mean(world.size);
+    for (int64_t period = 1; period <= kPeriods; ++period) {
+      for (int64_t step = 0; step < kH; ++step) world.train();
+      std::vector<Vector> fresh(2, Vector(world.size));
+      for (size_t m = 0; m < 2; ++m) {
+        Vector direction(world.size);
+        for (size_t i = 0; i < world.size; ++i) {
+          fresh[m][i] = theta[m][i] - world.x[m][i];
+          direction[i] = old_mean[i] + share * (fresh[m][i] - old[m][i]);
+        }
+        outer[m].step(theta[m], direction);
+        world.x[m] = theta[m];
+        if (period < kPeriods) {
+          expect_near(ours[m].live_TP[static_cast<size_t>(period * kH)], theta[m], 1e-3, method);
+        }
+      }
+      for (size_t i = 0; i < world.size; ++i) old_mean[i] = (fresh[0][i] + fresh[1][i]) / 2;
+      old = fresh;
+    }
+    // What the replicas have not used yet of the last means is one more outer step.
+    Vector rest(world.size);
+    for (size_t i = 0; i < world.size; ++i) rest[i] = (1 - share) * old_mean[i];
+    for (size_t m = 0; m < 2; ++m) outer[m].step(theta[m], rest);
+    Vector published(world.size);
+    for (size_t i = 0; i < world.size; ++i) published[i] = (theta[0][i] + theta[1][i]) / 2;
+    expect_near(ours[0].global_TP.back(), published, 1e-3, method);
+    EXPECT_TRUE(ours[0].live_TP.back().equal(ours[1].live_TP.back()));
+  }
+}
+
+TEST(EagerDiLoCoTest, AloneItIsDiLoCo) {
+  collective::Alone first;
+  collective::Alone second;
+  const auto eager = toy::train({.method = "eager_diloco", .sync_every = 4}, first, 0, 16);
+  const auto plain = toy::train({.method = "diloco", .sync_every = 4}, second, 0, 16);
+  for (size_t t = 0; t < 17; ++t) {
+    EXPECT_TRUE(at::allclose(eager.live_TP[t], plain.live_TP[t], 1e-5, 1e-5)) << t;
+  }
+}
+
+TEST(CompressedMethodsTest, ResumeIsBitIdentical) {
+  const SystemClock clock;
+  const auto layout = toy::specs();
+  for (const std::string method :
+       {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco"}) {
+    const SyncOptions options{
+        .method = method, .sync_every = 4, .fragment_sync_delay = 1, .codec = "bf16"};
+    collective::Alone whole;
+    const auto expected = toy::train(options, whole, 0, 18);
+    const auto make = [&](const at::Tensor& values_P, collective::Averager& averager) {
+      return make_strategy(options,
+                           {.values_P = values_P,
+                            .gradients_P = at::zeros_like(values_P),
+                            .tokens_per_step = 8,
+                            .last_step = 18,
+                            .specs = layout},
+                           averager, clock);
+    };
+    const auto advance = [](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
+      values_P.sub_(values_P.sub(toy::target_P(0)), toy::kLr);
+      ASSERT_TRUE(strategy.after_step(step));
+    };
+    for (int64_t stop = 1; stop < 18; ++stop) {
+      collective::Alone first_group;
+      collective::Alone second_group;
+      const at::Tensor first_P = toy::start_P();
+      const auto first = make(first_P, first_group);
+      for (int64_t step = 1; step <= stop; ++step) advance(*first, first_P, step);
+      const at::Tensor second_P = toy::start_P();
+      const auto second = make(second_P, second_group);
+      second->restore_global(first->global_parameters());
+      second_P.copy_(first_P);
+      const auto saved = first->state();
+      const auto restored = second->state();
+      for (size_t i = 0; i < saved.size(); ++i) restored[i].second.copy_(saved[i].second);
+      second->resumed(stop);
+      for (int64_t step = stop + 1; step <= 18; ++step) advance(*second, second_P, step);
+      EXPECT_TRUE(second_P.equal(expected.live_TP.back())) << method << " stopped after " << stop;
+      EXPECT_TRUE(second->global_parameters().equal(expected.global_TP.back())) << method;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atl::sync

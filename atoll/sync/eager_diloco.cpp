@@ -1,0 +1,142 @@
+#include "atoll/sync/eager_diloco.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/check.h"
+#include "atoll/sync/host.h"
+
+namespace atl::sync {
+
+EagerDiLoCo::EagerDiLoCo(const SyncOptions& options, Replica replica,
+                         collective::Averager& averager, const Clock& clock)
+    : replica_(std::move(replica)),
+      averager_(averager),
+      clock_(clock),
+      sync_every_(options.sync_every),
+      fresh_share_(options.method == "eager_diloco"
+                       ? 1.0F / static_cast<float>(averager.num_members())
+                       : 0.0F),
+      outer_(make_outer_optimizer(options)),
+      codec_(codec::make_codec(options.codec)),
+      own_(outer_, replica_.values_P.numel()),
+      now_(outer_, replica_.values_P.numel()),
+      next_(outer_, replica_.values_P.numel()) {
+  ATOLL_CHECK(outer_.rule != OuterRule::kAdam, "the outer optimiser must be linear");
+  for (at::Tensor* buffer :
+       {&delta_P_, &old_delta_P_, &direction_P_, &mean_P_, &new_mean_P_, &mean_direction_P_}) {
+    *buffer = host_buffer(replica_.values_P);
+  }
+  own_.theta_P.copy_(replica_.values_P);
+  now_.theta_P.copy_(replica_.values_P);
+}
+
+/// direction = old mean + share * (fresh - old), one element after the other.
+void EagerDiLoCo::blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
+                        const at::Tensor& direction_P) const {
+  const std::span<const float> mean = span_of(mean_P_);
+  const std::span<const float> fresh = span_of(fresh_P);
+  const std::span<const float> old = span_of(old_P);
+  const std::span<float> direction = span_of(direction_P);
+  for (size_t i = 0; i < direction.size(); ++i) {
+    direction[i] = mean[i] + fresh_share_ * (fresh[i] - old[i]);
+  }
+}
+
+Result<void> EagerDiLoCo::reduce_gradients(int64_t) { return {}; }
+
+bool EagerDiLoCo::syncs_after(int64_t step) const { return step == replica_.last_step; }
+
+Result<void> EagerDiLoCo::after_step(int64_t step) {
+  const bool last = step == replica_.last_step;
+  if (step % sync_every_ != 0 && !last) return {};
+  const Time begin = clock_.now();
+  const int64_t round = (step - 1) / sync_every_;
+  if (round > 0) {
+    if (auto done = receive(round - 1); !done) return done;
+  }
+  std::swap(delta_P_, old_delta_P_);
+  delta_P_.copy_(replica_.values_P);
+  const std::span<float> delta = span_of(delta_P_);
+  const std::span<const float> own = span_of(own_.theta_P);
+  for (size_t i = 0; i < delta.size(); ++i) delta[i] = own[i] - delta[i];
+  send(round, step);
+  step_own(round);
+  if (last) {
+    if (auto done = finish(round); !done) return done;
+  }
+  stats_.stall_seconds += seconds(clock_.now() - begin);
+  return {};
+}
+
+void EagerDiLoCo::send(int64_t round, int64_t step) {
+  averager_.begin(
+      {.round = round,
+       .fragment = 0,
+       .step = step,
+       .weight = weight(span_of(delta_P_), (step - round * sync_every_) * replica_.tokens_per_step),
+       .values = span_of(delta_P_),
+       .codec = codec_.get(),
+       .topology = collective::Topology::kScatter,
+       .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
+         return prepare(round, mean);
+       }});
+}
+
+/// theta_m = OuterOpt(theta_m, D~_m), with the mean that has come. The live parameters follow.
+void EagerDiLoCo::step_own(int64_t round) {
+  blend(delta_P_, old_delta_P_, direction_P_);
+  outer_.step(round + 1, span_of(direction_P_), own_.read(), own_.write());
+  replica_.values_P.copy_(own_.theta_P);
+}
+
+/// The mean of all D~_m has the same form as each of them; from it the mean of all theta_m.
+Digest EagerDiLoCo::prepare(int64_t round, std::span<const float> mean_P) {
+  std::ranges::copy(mean_P, span_of(new_mean_P_).begin());
+  blend(new_mean_P_, mean_P_, mean_direction_P_);
+  outer_.step(round + 1, span_of(mean_direction_P_), now_.read(), next_.write());
+  return next_.digest();
+}
+
+Result<void> EagerDiLoCo::receive(int64_t round) {
+  const auto commit = averager_.wait(round);
+  if (!commit) return tl::unexpected(commit.error());
+  std::swap(now_, next_);
+  std::swap(mean_P_, new_mean_P_);
+  stats_.rounds += 1;
+  stats_.digest = hex(commit->digest);
+  stats_.stop_requested = stats_.stop_requested || commit->stop;
+  return {};
+}
+
+/// The last means have been used by a share only, or not at all: their rest is one more outer step.
+Result<void> EagerDiLoCo::finish(int64_t round) {
+  if (auto done = receive(round); !done) return done;
+  if (fresh_share_ < 1) {  // A replica that is alone has used it all.
+    mean_P_.mul_(1 - fresh_share_);
+    outer_.step(round + 2, span_of(mean_P_), now_.read(), now_.write());
+  }
+  replica_.values_P.copy_(now_.theta_P);
+  return {};
+}
+
+at::Tensor EagerDiLoCo::global_parameters() const { return now_.theta_P; }
+
+std::vector<std::pair<std::string, at::Tensor>> EagerDiLoCo::state() {
+  auto tensors = now_.buffers();
+  tensors.emplace_back("outer.mean", mean_P_);
+  tensors.emplace_back("outer.in_flight", delta_P_);
+  tensors.emplace_back("own.theta", own_.theta_P);
+  for (const auto& [name, buffer_P] : own_.buffers()) tensors.emplace_back("own." + name, buffer_P);
+  return tensors;
+}
+
+void EagerDiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
+
+void EagerDiLoCo::resumed(int64_t step) {
+  const int64_t periods = step / sync_every_;
+  if (periods == 0 || step == replica_.last_step) return;
+  send(periods - 1, periods * sync_every_);
+}
+
+}  // namespace atl::sync

@@ -1,0 +1,63 @@
+#pragma once
+// DiLoCo whose exchange overlaps a whole period (Eager updates, arXiv 2502.12996): at the end of
+// period k the mean of the period before has arrived, and this replica's own outer gradient D_m^k
+// has just begun to travel. With M replicas:
+//   delayed   D~_m = mean D^(k-1)
+//   eager     D~_m = mean D^(k-1) + (D_m^k - D_m^(k-1)) / M      its own part fresh, the others'
+//   old theta_m = OuterOpt(theta_m, D~_m)                            so replicas differ
+// What the run publishes is the mean of all theta_m. OuterOpt is linear in theta, momentum and
+// gradient, so that mean follows from the mean outer gradients alone: every replica computes the
+// same bits, one period late. After the last step the last means are waited for and all replicas
+// take the published model.
+#include <memory>
+#include <span>
+
+#include "atoll/codec/codec.h"
+#include "atoll/sync/outer_optimizer.h"
+#include "atoll/sync/outer_state.h"
+#include "atoll/sync/strategy.h"
+
+namespace atl::sync {
+
+class EagerDiLoCo final : public Strategy {
+ public:
+  EagerDiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+              const Clock& clock);
+  Result<void> reduce_gradients(int64_t step) override;
+  Result<void> after_step(int64_t step) override;
+  bool syncs_after(int64_t step) const override;
+  at::Tensor global_parameters() const override;
+  std::vector<std::pair<std::string, at::Tensor>> state() override;
+  void restore_global(const at::Tensor& global_P) override;
+  void resumed(int64_t step) override;
+
+ private:
+  void send(int64_t round, int64_t step);
+  Digest prepare(int64_t round, std::span<const float> mean_P);
+  Result<void> receive(int64_t round);
+  Result<void> finish(int64_t round);
+  void step_own(int64_t round);
+  void blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
+             const at::Tensor& direction_P) const;
+
+  Replica replica_;
+  collective::Averager& averager_;
+  const Clock& clock_;
+  int64_t sync_every_;
+  float fresh_share_;  // 1 / M, delayed: 0.
+  OuterOptimizer outer_;
+  std::unique_ptr<codec::Codec> codec_;
+  // All on the host. Of this replica:
+  OuterState own_;          // theta_m
+  at::Tensor delta_P_;      // D_m^k: in flight.
+  at::Tensor old_delta_P_;  // D_m^(k-1)
+  at::Tensor direction_P_;  // D~_m
+  // Of all:
+  OuterState now_;  // The mean of all theta_m, one period late.
+  OuterState next_;
+  at::Tensor mean_P_;  // Mean D^(k-1), the newest that has come.
+  at::Tensor new_mean_P_;
+  at::Tensor mean_direction_P_;
+};
+
+}  // namespace atl::sync

@@ -1,0 +1,44 @@
+#pragma once
+// SparseLoCo (arXiv 2508.15706): DiLoCo whose outer gradients are sparse and of few bits. Error
+// feedback takes the place of outer momentum:
+//   D   = theta - theta_m                  this replica's outer gradient
+//   D^  = C(beta * e + D)                  C: the largest of each chunk, 2 bits each
+//   e   = beta * e + D - D^
+//   theta = theta - outer_lr * mean_m(D^)
+// Every member sums the encodings of all (collective::Topology::kGather).
+#include <memory>
+
+#include "atoll/codec/codec.h"
+#include "atoll/sync/strategy.h"
+
+namespace atl::sync {
+
+class SparseLoCo final : public Strategy {
+ public:
+  SparseLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+             const Clock& clock);
+  Result<void> reduce_gradients(int64_t step) override;
+  Result<void> after_step(int64_t step) override;
+  bool syncs_after(int64_t step) const override;
+  at::Tensor global_parameters() const override;
+  std::vector<std::pair<std::string, at::Tensor>> state() override;
+  void restore_global(const at::Tensor& global_P) override;
+
+ private:
+  Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
+
+  Replica replica_;
+  collective::Averager& averager_;
+  const Clock& clock_;
+  int64_t sync_every_;
+  float lr_;
+  float decay_;
+  std::unique_ptr<codec::Codec> codec_;
+  at::Tensor global_P_;      // Host. theta
+  at::Tensor residual_P_;    // Host. e
+  at::Tensor corrected_P_;   // Host. beta * e + D while a round is in flight.
+  at::Tensor new_global_P_;  // Host. The round's results before its commit.
+  at::Tensor new_residual_P_;
+};
+
+}  // namespace atl::sync
