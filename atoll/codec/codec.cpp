@@ -1,31 +1,17 @@
 #include "atoll/codec/codec.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <limits>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
-#include "atoll/codec/e3m0.h"
-#include "atoll/codec/integer_codecs.h"
-#include "atoll/codec/plain_codecs.h"
 
 namespace atl::codec {
 namespace {
 
 constexpr uint16_t kMagic = 0xc0de;
-
-struct Entry {
-  std::string_view name;
-  std::unique_ptr<Codec> (*make)();
-};
-/// Sorted by name. A new codec is a new file and a line here.
-constexpr Entry kCodecs[] = {
-    {"bf16", make_bf16_codec}, {"e3m0", make_e3m0_codec}, {"fp16", make_fp16_codec},
-    {"fp32", make_fp32_codec}, {"int4", make_int4_codec}, {"int8", make_int8_codec},
-};
 
 uint32_t name_hash(std::string_view name) {
   return static_cast<uint32_t>(xxh3(name.data(), name.size()));
@@ -87,20 +73,6 @@ void Codec::require_size(std::span<const std::byte> body, size_t expected, size_
   if (body.size() == expected) return;
   throw InputError(fmt::format("{} bytes of {} for {} values, {} expected", body.size(), name(),
                                count, expected));
-}
-
-std::unique_ptr<Codec> make_codec(std::string_view name) {
-  for (const Entry& entry : kCodecs) {
-    if (entry.name == name) return entry.make();
-  }
-  throw UsageError(fmt::format("unknown codec '{}': known are {}", name.substr(0, 100),
-                               fmt::join(codec_names(), ", ")));
-}
-
-std::vector<std::string> codec_names() {
-  std::vector<std::string> names;
-  for (const Entry& entry : kCodecs) names.emplace_back(entry.name);
-  return names;
 }
 
 }  // namespace atl::codec

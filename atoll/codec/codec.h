@@ -10,7 +10,8 @@
 // reads or writes out of bounds and never allocates from a length it was told.
 //
 // `sequence` numbers what the members encode alike, say the rounds: masks that all share are drawn
-// from it, so they cost no bytes. Codecs without such a mask only carry it.
+// from it, so they cost no bytes. Codecs without such a mask only carry it. It has to go up by one
+// each time that the same values are sent (masks.h says why).
 //
 // Codecs hold no state between calls: any thread may use one at any time.
 #include <cstddef>
@@ -43,6 +44,9 @@ class Codec {
     size_t block_size = 0;
   };
   virtual ErrorBound error_bound() const = 0;
+  /// Whether every value travels. Codecs that leave some out (top-k, masks) decode those as zero:
+  /// whoever uses one must send later what was left out (error_feedback.h), or lose it.
+  virtual bool is_dense() const { return true; }
 
   /// The most bytes, header included, that encode() makes of `count` values (at most 2^32 - 1).
   size_t max_encoded_bytes(size_t count) const { return kHeaderBytes + max_body_bytes(count); }
@@ -73,14 +77,28 @@ class Codec {
   /// `body` is not exactly one body for values.size() values; any bytes may come.
   virtual size_t decode_body(std::span<const std::byte> body, uint32_t sequence,
                              std::span<float> values) const = 0;
+  /// For codecs made of codecs: these three of another one.
+  static size_t max_body_bytes_of(const Codec& codec, size_t count) {
+    return codec.max_body_bytes(count);
+  }
+  static Encoded encode_body_of(const Codec& codec, std::span<const float> values,
+                                uint32_t sequence, std::span<std::byte> body) {
+    return codec.encode_body(values, sequence, body.first(codec.max_body_bytes(values.size())));
+  }
+  static size_t decode_body_of(const Codec& codec, std::span<const std::byte> body,
+                               uint32_t sequence, std::span<float> values) {
+    return codec.decode_body(body, sequence, values);
+  }
   /// Throws InputError naming the codec unless body.size() == expected.
   void require_size(std::span<const std::byte> body, size_t expected, size_t count) const;
 };
 
-/// The codec of that name; throws UsageError naming those that exist.
+/// The codec of that name: one of codec_names() or a composition such as
+/// "rolling(0.1)+topk(0.2)+sign3"; registry.cpp has the grammar. Throws UsageError naming what is
+/// known, or the range of a setting.
 std::unique_ptr<Codec> make_codec(std::string_view name);
 
-/// All names, sorted.
+/// The names without settings, sorted; aliases of compositions are among them.
 std::vector<std::string> codec_names();
 
 }  // namespace atl::codec

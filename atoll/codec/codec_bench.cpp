@@ -133,6 +133,11 @@ ATOLL_BENCH_CODEC(fp16, "fp16");
 ATOLL_BENCH_CODEC(e3m0, "e3m0");
 ATOLL_BENCH_CODEC(int8, "int8");
 ATOLL_BENCH_CODEC(int4, "int4");
+ATOLL_BENCH_CODEC(sign3, "sign3");
+ATOLL_BENCH_CODEC(topk, "topk(0.2)+sign3");
+ATOLL_BENCH_CODEC(random, "random(0.1)+topk(0.2)+sign3");
+ATOLL_BENCH_CODEC(cocktail, "cocktail");
+ATOLL_BENCH_CODEC(sparse_loco, "sparse_loco");
 
 }  // namespace
 }  // namespace atl::codec

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "atoll/base/clones.h"
 
@@ -22,6 +23,9 @@ ATOLL_INLINE float float_of(uint32_t bits) { return std::bit_cast<float>(bits); 
 ATOLL_INLINE uint32_t magnitude_bits(float value) { return bits_of(value) & ~kSignBit; }
 
 ATOLL_INLINE bool is_finite(float value) { return magnitude_bits(value) < kInfinityBits; }
+
+/// The index of the first value that is infinite or NaN, or ~0 (Codec::kAllFinite).
+size_t first_not_finite(std::span<const float> values);
 
 /// The upper half of the nearest bfloat16, ties to even: adding just under half a unit, plus one
 /// when the kept part is odd, carries exactly when it must. Finite values only; may be infinite.
@@ -40,6 +44,10 @@ ATOLL_INLINE T load(const std::byte* from) {
   T value;
   std::memcpy(&value, from, sizeof(value));
   return value;
+}
+
+ATOLL_INLINE float load_bf16(const std::byte* from) {
+  return float_of(static_cast<uint32_t>(load<uint16_t>(from)) << 16);
 }
 
 template <typename T>

@@ -10,12 +10,6 @@ namespace {
 // The loops look at all values without branches, so that they vectorise; where the answer is that
 // something is wrong, a second one finds the first place.
 
-ATOLL_CLONES bool all_finite(const float* values, size_t count) {
-  uint32_t any_bad = 0;
-  for (size_t i = 0; i < count; ++i) any_bad |= static_cast<uint32_t>(!is_finite(values[i]));
-  return any_bad == 0;
-}
-
 /// The index of the first value that `is_bad`; there is one.
 template <typename IsBad>
 size_t first_index(std::span<const float> values, const IsBad& is_bad) {
@@ -46,12 +40,6 @@ class Fp32Codec final : public Codec {
     require_size(body, max_body_bytes(values.size()), values.size());
     if (!body.empty()) std::memcpy(values.data(), body.data(), body.size());
     return first_not_finite(values);
-  }
-
- private:
-  static size_t first_not_finite(std::span<const float> values) {
-    if (all_finite(values.data(), values.size())) return kAllFinite;
-    return first_index(values, [](float x) { return !is_finite(x); });
   }
 };
 
@@ -149,7 +137,7 @@ class HalfCodec final : public Codec {
                      std::span<float> values) const override {
     require_size(body, max_body_bytes(values.size()), values.size());
     if (format_.decode(body.data(), values.size(), values.data())) return kAllFinite;
-    return first_index(values, [](float x) { return !is_finite(x); });
+    return first_not_finite(values);
   }
 
  private:
