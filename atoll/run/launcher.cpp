@@ -235,7 +235,8 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   const Summary all = combine(islands, islands.front().run);
   add_row("global", all, all.val_loss);
   const auto count = static_cast<double>(islands.size());
-  const double value_bytes = config.sync.codec == "fp32" ? 4 : 2;
+  const bool exact = config.sync.codec == "fp32";
+  const double value_bytes = exact ? 4 : 2;
   // Reduce-scatter and all-gather: each island sends 2 (M-1)/M of the values at every step.
   const double data_parallel = 2 * (count - 1) * value_bytes *
                                static_cast<double>(all.num_parameters) *
@@ -243,7 +244,7 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   out += fmt::format(
       "\nOn the wire: {} sent in all; data-parallel in {} would have needed {} "
       "({:.1f} times as much).\n",
-      format_bytes(static_cast<double>(all.bytes_sent)), config.sync.codec,
+      format_bytes(static_cast<double>(all.bytes_sent)), exact ? "fp32" : "bf16",
       format_bytes(data_parallel),
       data_parallel / std::max(1.0, static_cast<double>(all.bytes_sent)));
   out += fmt::format("All islands hold the same global model: {}\n", all.digest);

@@ -1,0 +1,125 @@
+// What the loop does when an island's numbers are no longer numbers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <limits>
+
+#include "atoll/collective/thread_group.h"
+#include "atoll/data/corpus.h"
+#include "atoll/data/pack.h"
+#include "atoll/data/tokenizer_trainer.h"
+#include "atoll/run/training_run.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kPeriod = 4;
+
+class TrainingRunTest : public testing::Test {
+ protected:
+  TrainingRunTest() {
+    std::string name = testing::TempDir() + "atoll-training-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    data::WordCounts words;
+    words.add("one two three four one two three");
+    std::ofstream(folder_ / "tokenizer.json")
+        << train_tokenizer(words, {.vocab_size = 264, .min_frequency = 2}, [](int64_t) {});
+    fs::create_directory(folder_ / "text");
+    for (int i = 10; i < 60; ++i) {
+      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt"))
+          << "one two three four " << i << "\n";
+    }
+    const data::Corpus corpus({.inputs = {(folder_ / "text").string()}});
+    data::pack(corpus, data::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / "store",
+               {.validation_share = 0.3}, [](int64_t) {});
+  }
+  ~TrainingRunTest() override { fs::remove_all(folder_); }
+
+  /// Trains replica `rank`; after each step `meddle(step, parameters)` may touch them.
+  Result<Summary> train(
+      collective::Averager& averager, int rank, const std::string& method,
+      const std::function<void(int64_t, const at::Tensor&)>& meddle = [](int64_t, const auto&) {}) {
+    RunConfig config;
+    config.model = {.vocab_size = 264,
+                    .hidden_size = 16,
+                    .intermediate_size = 32,
+                    .num_layers = 1,
+                    .num_heads = 2,
+                    .num_kv_heads = 1,
+                    .max_positions = 16};
+    config.train.steps = 5 * kPeriod;
+    config.train.batch_rows = 4;
+    config.train.sequence_length = 8;
+    config.train.eval_rows = 2;
+    config.train.log_every = 1;
+    config.train.threads = 1;
+    config.sync.method = method;
+    config.sync.sync_every = kPeriod;
+    const data::TokenStore store = data::TokenStore::open(folder_ / "store");
+    const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
+    model::Llama model(config.model, at::kCPU, model::Purpose::kTraining);
+    model.initialise(1);
+    const SystemClock clock;
+    const fs::path folder = folder_ / method / std::to_string(rank);
+    fs::create_directories(folder);
+    return TrainingRun({.config = config,
+                        .folder = folder,
+                        .store = store,
+                        .tokenizer = tokenizer,
+                        .model = model,
+                        .averager = averager,
+                        .rank = rank,
+                        .clock = clock,
+                        .on_progress =
+                            [&](const Progress& progress) {
+                              meddle(progress.step, model.parameters().values_P());
+                            }})
+        .train();
+  }
+
+  fs::path folder_;
+};
+
+/// The parameters of `step` become NaN, as after an overflow.
+auto poison_after(int64_t step) {
+  return [step](int64_t now, const at::Tensor& parameters_P) {
+    if (now == step) parameters_P.fill_(std::numeric_limits<double>::quiet_NaN());
+  };
+}
+
+TEST_F(TrainingRunTest, AnIslandThatOverflowsTakesTheOthersModelAndGoesOn) {
+  for (const std::string method : {"diloco", "sparse_loco"}) {
+    collective::ThreadGroup group(2);
+    const auto second = group.member(1);
+    auto other = std::async(std::launch::async,
+                            [&] { return train(*second, 1, method, poison_after(kPeriod + 1)); });
+    const auto first = group.member(0);
+    const auto ours = train(*first, 0, method);
+    const auto theirs = other.get();
+    ASSERT_TRUE(ours && theirs) << method;
+    EXPECT_EQ(ours->digest, theirs->digest);
+    EXPECT_TRUE(std::isfinite(ours->val_loss));
+    EXPECT_TRUE(std::isfinite(theirs->train_loss));
+    EXPECT_LT(ours->val_loss, ours->val_loss_start);
+  }
+}
+
+TEST_F(TrainingRunTest, AloneItEndsAndSaysWhatToDo) {
+  collective::Alone alone;
+  try {
+    (void)train(alone, 0, "single", poison_after(6));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("gradient norm is nan at step 7"),
+                                             testing::HasSubstr("train.lr")));
+  }
+}
+
+}  // namespace
+}  // namespace atl::run
