@@ -226,7 +226,7 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
                  {"tokenizer", materials.tokenizer.sha256()},
                  {"model",
                   fmt::format("{} parameters", materials.model.parameters().values_P().numel())},
-                 {"sync.codec", config.sync.codec}},
+                 {"sync.codec", sync::codec_name(config.sync)}},
        .checkpoints = checkpoints,
        .silence_timeout = seconds_of(config.swarm.silence_timeout)});
   if (!start) throw InputError(start.error().message);

@@ -235,7 +235,7 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   const Summary all = combine(islands, islands.front().run);
   add_row("global", all, all.val_loss);
   const auto count = static_cast<double>(islands.size());
-  const bool exact = config.sync.codec == "fp32";
+  const bool exact = sync::codec_name(config.sync) == "fp32";
   const double value_bytes = exact ? 4 : 2;
   // Reduce-scatter and all-gather: each island sends 2 (M-1)/M of the values at every step.
   const double data_parallel = 2 * (count - 1) * value_bytes *

@@ -51,7 +51,8 @@ struct World {  // Two replicas.
 
 TEST(CocktailSgdTest, FollowsItsEquations) {
   for (const int64_t delay : {0, 1}) {
-    for (const std::string name : {"fp32", "bf16", "int4", "e3m0"}) {
+    for (const std::string name :
+         {"fp32", "bf16", "int4", "e3m0", "random(0.5)+fp32", "rolling(0.5)+topk(0.5)+bf16"}) {
       const auto codec = codec::make_codec(name);
       constexpr int64_t kSteps = 25;
       const auto ours = toy::train_together(
@@ -115,7 +116,8 @@ TEST(CocktailSgdTest, WithoutCompressionAndDelayItAveragesParameters) {
 
 TEST(SparseLoCoTest, FollowsItsEquations) {
   constexpr int64_t kH = 3;
-  for (const std::string name : {"fp32", "int4", "e3m0"}) {
+  for (const std::string name :
+       {"fp32", "int4", "e3m0", "topk(0.3)+bf16", "chunk_topk(4/16)+fp16"}) {
     const auto codec = codec::make_codec(name);
     const SyncOptions options{.method = "sparse_loco",
                               .sync_every = kH,

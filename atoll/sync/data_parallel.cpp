@@ -11,7 +11,7 @@ DataParallel::DataParallel(const SyncOptions& options, Replica replica,
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
-      codec_(codec::make_codec(options.codec)),
+      codec_(codec::make_codec(codec_name(options))),
       local_P_(host_buffer(replica_.values_P)),
       mean_P_(host_buffer(replica_.values_P)),
       live_P_(host_buffer(replica_.values_P)) {}

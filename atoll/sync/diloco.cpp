@@ -13,7 +13,7 @@ DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
-      codec_(codec::make_codec(options.codec)),
+      codec_(codec::make_codec(codec_name(options))),
       sync_every_(options.sync_every),
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),

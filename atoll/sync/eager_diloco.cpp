@@ -18,7 +18,7 @@ EagerDiLoCo::EagerDiLoCo(const SyncOptions& options, Replica replica,
                        ? 1.0F / static_cast<float>(averager.num_members())
                        : 0.0F),
       outer_(make_outer_optimizer(options)),
-      codec_(codec::make_codec(options.codec)),
+      codec_(codec::make_codec(codec_name(options))),
       own_(outer_, replica_.values_P.numel()),
       now_(outer_, replica_.values_P.numel()),
       next_(outer_, replica_.values_P.numel()) {

@@ -59,9 +59,9 @@ void SyncOptions::visit(SettingList& list) {
   list.add("error_feedback_decay", error_feedback_decay,
            "sparse_loco: share of what was not sent that is kept for the next period (beta)",
            {.min = 0, .max = 1});
-  list.add(
-      "codec", codec,
-      "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0 or int4 (an eighth of the bytes)");
+  list.add("codec", codec,
+           "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
+           "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own");
   list.add("exchange_share", exchange_share,
            "of one core, at most, for the exchange while this island trains; 1: as it needs",
            {.min = 0.01, .max = 1});
@@ -70,12 +70,27 @@ void SyncOptions::visit(SettingList& list) {
 
 namespace {
 
+bool has_error_feedback(const SyncOptions& options) {
+  return options.method == "cocktail_sgd" || options.method == "sparse_loco";
+}
+
+void check_codec(const SyncOptions& options) {
+  const auto codec = codec::make_codec(codec_name(options));  // Throws when there is none.
+  if (codec->is_dense() || has_error_feedback(options)) return;
+  throw UsageError(fmt::format(
+      "sync.codec = '{}' leaves values out, and sync.method = '{}' would lose them: it has no "
+      "error feedback; choose a codec that keeps all (int8, e3m0, ...), or sparse_loco or "
+      "cocktail_sgd",
+      options.codec, options.method));
+}
+
 void check_outer_gradient(const SyncOptions& options) {
-  if (options.outer_mean == "radial" && options.codec != "fp32" && options.codec != "bf16") {
+  const std::string codec = codec_name(options);
+  if (options.outer_mean == "radial" && codec != "fp32" && codec != "bf16") {
     throw UsageError(fmt::format(
         "sync.outer_mean = 'radial' sends lengths beside directions and cannot use sync.codec = "
         "'{}'; choose fp32 or bf16",
-        options.codec));
+        codec));
   }
   if (options.method == "diloco") return;
   const auto refuse = [&](const char* field, bool is_set) {
@@ -91,7 +106,7 @@ void check_outer_gradient(const SyncOptions& options) {
 }  // namespace
 
 void check(const SyncOptions& options) {
-  codec::make_codec(options.codec);  // Throws when there is none of that name.
+  check_codec(options);
   check_outer_gradient(options);
   if (options.method == "cocktail_sgd" && options.fragment_sync_delay > 1) {
     throw UsageError(
@@ -118,6 +133,13 @@ void check(const SyncOptions& options) {
         "sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
         options.num_fragments, options.sync_every));
   }
+}
+
+std::string codec_name(const SyncOptions& options) {
+  if (options.codec != "default") return options.codec;
+  if (options.method == "cocktail_sgd") return "cocktail";
+  if (options.method == "sparse_loco") return "sparse_loco";
+  return "fp32";
 }
 
 int64_t period(const SyncOptions& options) {

@@ -23,7 +23,7 @@ struct SyncOptions {
   int64_t fragment_sync_delay = 1;
   double fragment_update_alpha = 0;
   double error_feedback_decay = 0.95;
-  std::string codec = "fp32";
+  std::string codec = "default";
   double exchange_share = 1.0;
 
   void visit(SettingList& list);
@@ -31,6 +31,9 @@ struct SyncOptions {
 
 /// Throws UsageError when fields contradict each other, naming them.
 void check(const SyncOptions& options);
+
+/// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
+std::string codec_name(const SyncOptions& options);
 
 /// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
 int64_t period(const SyncOptions& options);

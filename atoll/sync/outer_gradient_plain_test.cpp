@@ -193,6 +193,15 @@ TEST(SyncOptionsTest, WhatAMethodCannotUseIsRefusedByName) {
   EXPECT_THAT(message({.method = "data_parallel", .outer_dropout = 0.5}),
               HasSubstr("sync.outer_dropout"));
   EXPECT_THAT(message({.outer_mean = "radial", .codec = "int4"}), HasSubstr("sync.codec"));
+  EXPECT_THAT(message({.codec = "topk(0.1)+fp32"}),
+              HasSubstr("sync.codec = 'topk(0.1)+fp32' leaves"));
+  EXPECT_THAT(message({.method = "streaming_diloco", .codec = "cocktail"}),
+              HasSubstr("sync.codec"));
+  EXPECT_THAT(message({.codec = "e4m3"}), HasSubstr("unknown codec 'e4m3'"));
+  for (const char* method : {"cocktail_sgd", "sparse_loco"}) {
+    EXPECT_EQ(message({.method = method}), "");
+    EXPECT_EQ(message({.method = method, .codec = "random(0.1)+sign3"}), "");
+  }
 }
 
 /// Six steps on a vector of outer gradients that a counter makes.

@@ -14,7 +14,7 @@ SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::
       sync_every_(options.sync_every),
       lr_(static_cast<float>(options.outer_lr)),
       decay_(static_cast<float>(options.error_feedback_decay)),
-      codec_(codec::make_codec(options.codec)),
+      codec_(codec::make_codec(codec_name(options))),
       global_P_(host_buffer(replica_.values_P)),
       residual_P_(host_buffer(replica_.values_P)),
       corrected_P_(host_buffer(replica_.values_P)),

@@ -44,7 +44,7 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
-      codec_(codec::make_codec(options.codec)),
+      codec_(codec::make_codec(codec_name(options))),
       topology_(codec_->bits_per_value() < 32 ? collective::Topology::kGather
                                               : topology_for(averager.num_members())),
       delay_(options.fragment_sync_delay),
