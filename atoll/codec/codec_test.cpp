@@ -271,6 +271,23 @@ TEST(CodecTest, DecodeRefusesEverythingButItsOwnEncoding) {
   }
 }
 
+TEST(CodecTest, DecodingFlippedBitsThrowsOrGivesFiniteValues) {
+  for (const std::string& name : some_names()) {
+    SCOPED_TRACE(name);
+    const auto codec = make_codec(name);
+    const Bytes good = encoded(*codec, draw_values(0, 300));
+    for (size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      Bytes bad = good;
+      bad[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+      std::vector<float> values(300);
+      const std::string message = message_of([&] { codec->decode(bad, values); });
+      if (message != "nothing was thrown") continue;
+      ASSERT_GE(bit, 8 * Codec::kHeaderBytes);
+      for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << bit;
+    }
+  }
+}
+
 TEST(CodecTest, DecodeRefusesBodiesThatAreNeverEncoded) {
   const auto message = [](const std::string& name, Bytes bytes, std::initializer_list<int> end) {
     const auto codec = make_codec(name);
