@@ -122,6 +122,11 @@ std::string Setting::text() const {
   return std::visit(Print{}, value);
 }
 
+std::string Setting::assignment() const {
+  const auto* const string = std::get_if<std::string*>(&value);
+  return name() + "=" + (string != nullptr ? **string : text());
+}
+
 void SettingList::section(std::string name, std::string help) {
   section_help_[name] = std::move(help);
   section_ = std::move(name);

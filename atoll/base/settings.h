@@ -34,6 +34,8 @@ struct Setting {
   std::string name() const { return section + "." + key; }
   /// As TOML writes it.
   std::string text() const;
+  /// "section.key=value", as apply_override() reads it.
+  std::string assignment() const;
 };
 
 /// The fields of one or more structs, in order. It points into them, so they must outlive it.

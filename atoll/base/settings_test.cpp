@@ -95,5 +95,28 @@ TEST(SettingsTest, OverridesTakeBareText) {
   EXPECT_THROW(list.apply_override("train.stepz=1"), UsageError);
 }
 
+TEST(SettingsTest, AnAssignmentReadsBackAsTheSame) {
+  std::string path = "a folder/with \"quotes\"";
+  double rate = 1e-9;
+  bool flag = true;
+  const auto list_of = [](std::string& text, double& real, bool& truth) {
+    SettingList out;
+    out.section("x", "");
+    out.add("path", text, "");
+    out.add("rate", real, "");
+    out.add("flag", truth, "");
+    return out;
+  };
+  const SettingList from = list_of(path, rate, flag);
+  std::string copied_path;
+  double copied_rate = 0;
+  bool copied_flag = false;
+  SettingList to = list_of(copied_path, copied_rate, copied_flag);
+  for (const Setting& setting : from.settings()) to.apply_override(setting.assignment());
+  EXPECT_EQ(copied_path, path);
+  EXPECT_EQ(copied_rate, rate);
+  EXPECT_EQ(copied_flag, flag);
+}
+
 }  // namespace
 }  // namespace atl

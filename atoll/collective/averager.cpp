@@ -35,6 +35,7 @@ Result<Commit> Alone::wait(int64_t round) {
   Commit commit{.round = round, .members = {"alone"}};
   commit.digest = contribution.prepare(exchange.mean(), exchange.own());
   if (contribution.weight == 0) commit.abstainers = commit.members;
+  commit.own_share = contribution.weight == 0 ? 0 : 1;
   return commit;
 }
 

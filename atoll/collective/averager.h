@@ -64,6 +64,7 @@ struct Commit {
   Digest digest{};
   std::vector<std::string> members;     // Names, sorted: the order of summation.
   std::vector<std::string> abstainers;  // Those of weight 0.
+  double own_share = 0;                 // This member's part of all weights, 0 to 1.
   bool stop = false;                    // All members checkpoint after this round and end (Ctrl-C).
   int64_t bytes_sent = 0;      // Of this round: messages between members, headers included, without
   int64_t bytes_received = 0;  // those of the transport below (which stats() counts).

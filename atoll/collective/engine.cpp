@@ -240,6 +240,7 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
                                                              .weights = attempt.weights,
                                                              .shares = attempt.shares},
                                               round.contribution);
+  round.own_share = coefficients(attempt.weights)[static_cast<size_t>(member_.rank())];
   for (size_t rank = 0; rank < names_.size(); ++rank) {
     if (attempt.weights[rank] == 0) round.abstainers.push_back(names_[rank]);
   }
@@ -260,6 +261,7 @@ void Engine::commit(const swarm::Commit& message, Time now) {
                        .digest = message.digest,
                        .members = names_,
                        .abstainers = round.abstainers,
+                       .own_share = round.own_share,
                        .stop = message.stop,
                        .bytes_sent = round.bytes_sent,
                        .bytes_received = round.bytes_received,

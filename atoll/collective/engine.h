@@ -90,6 +90,7 @@ class Engine {
     std::unique_ptr<Exchange> exchange;  // Between the attempt's opening and prepared.
     bool prepared = false;
     std::vector<std::string> abstainers;
+    double own_share = 0;
     int64_t bytes_sent = 0;
     int64_t bytes_received = 0;
     Time progressed{};               // When a part of it came last.

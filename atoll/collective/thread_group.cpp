@@ -90,7 +90,9 @@ Result<Commit> ThreadGroup::finish(int rank, Round& round) {
   if (!round.failure.empty()) return failure(round.failure);  // The round stays: all see it.
   const int64_t number = round.contributions.at(rank).round;
   Commit commit{.round = number, .digest = round.digests.at(rank)};
+  int64_t weights = 0;
   for (const auto& [other, digest] : round.digests) {
+    weights += round.contributions.at(other).weight;
     commit.members.push_back(fmt::format("thread-{}", other));
     if (round.contributions.at(other).weight == 0)
       commit.abstainers.push_back(commit.members.back());
@@ -99,6 +101,10 @@ Result<Commit> ThreadGroup::finish(int rank, Round& round) {
       changed_.notify_all();
       return failure(round.failure);
     }
+  }
+  if (weights > 0) {
+    commit.own_share =
+        static_cast<double>(round.contributions.at(rank).weight) / static_cast<double>(weights);
   }
   if (++round.num_done == num_members_) rounds_.erase(number);
   return commit;

@@ -77,18 +77,14 @@ class Launch {
     for (const std::string& name : island_names()) {
       const auto folder = options_.folder / name;
       std::filesystem::create_directories(folder);
-      const auto& local = options_.config.train;
-      std::vector<std::string> command = {options_.program.string(),
-                                          "join",
-                                          address_,
-                                          "--run",
-                                          folder.string(),
-                                          "--name",
-                                          name,
-                                          "--events",
-                                          "--data.path=" + options_.config.data.path,
-                                          fmt::format("--train.threads={}", local.threads),
-                                          "--train.device=" + local.device};
+      std::vector<std::string> command = {
+          options_.program.string(), "join",   address_, "--run",
+          folder.string(),           "--name", name,     "--events"};
+      RunConfig config = options_.config;
+      const SettingList list = config.settings();
+      for (const Setting& setting : list.settings()) {
+        if (setting.local) command.push_back("--" + setting.assignment());
+      }
       if (!options_.link_rate.empty()) {
         command.insert(command.end(), {"--link-rate", options_.link_rate});
       }

@@ -12,8 +12,7 @@
 namespace atl::run {
 namespace {
 
-std::filesystem::path open_up_to(const std::filesystem::path& folder, int64_t resumed_step) {
-  const auto path = folder / "metrics.jsonl";
+std::filesystem::path cut_after(const std::filesystem::path& path, int64_t resumed_step) {
   if (!std::filesystem::exists(path)) return path;
   std::istringstream old(read_file(path));
   std::string kept;
@@ -29,20 +28,28 @@ std::filesystem::path open_up_to(const std::filesystem::path& folder, int64_t re
 
 }  // namespace
 
-Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step)
-    : out_(open_up_to(folder, resumed_step), std::ios::app), events_(folder) {
-  if (!out_) throw InputError(fmt::format("cannot write '{}/metrics.jsonl'", folder.string()));
+JsonLines::JsonLines(const std::filesystem::path& folder, std::string name, int64_t resumed_step)
+    : name_(std::move(name)), out_(cut_after(folder / name_, resumed_step), std::ios::app) {
+  if (!out_) throw InputError(fmt::format("cannot write '{}'", (folder / name_).string()));
 }
+
+void JsonLines::add(const std::string& line) {
+  out_ << line << "\n" << std::flush;
+  if (out_ || warned_) return;
+  warned_ = true;
+  fmt::print(stderr, "atoll: warning: {} can no longer be written (disk full?)\n", name_);
+}
+
+Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step)
+    : steps_(folder, "metrics.jsonl", resumed_step),
+      rounds_(folder, "rounds.jsonl", resumed_step),
+      events_(folder) {}
 
 void Metrics::add(const Progress& progress) {
   auto record = nlohmann::json::parse(to_json(progress));
   record.erase("seconds_left");
   record["time"] = wall_time();
-  out_ << record.dump() << "\n" << std::flush;
-  if (!out_ && !warned_) {  // Training is worth more than its log.
-    warned_ = true;
-    fmt::print(stderr, "atoll: warning: metrics.jsonl can no longer be written (disk full?)\n");
-  }
+  steps_.add(record.dump());
 
   std::map<std::string, double> scalars = {{"train/loss", progress.loss},
                                            {"train/lr", progress.lr},

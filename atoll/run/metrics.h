@@ -1,23 +1,40 @@
 #pragma once
-// The records of a run: metrics.jsonl and TensorBoard events. LibTorch-free. One owner thread.
+// The records of a run: metrics.jsonl, rounds.jsonl and TensorBoard events. LibTorch-free. One
+// owner thread.
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "atoll/run/event_file.h"
 #include "atoll/run/progress.h"
 
 namespace atl::run {
 
-class Metrics {
+/// A file of JSON objects, one a line, each with its "step".
+class JsonLines {
  public:
-  /// Opens `folder`/metrics.jsonl. Lines of steps after `resumed_step` are cut off: the resumed run
-  /// writes them again.
-  Metrics(const std::filesystem::path& folder, int64_t resumed_step);
-  void add(const Progress& progress);
+  /// Opens `folder`/`name`. Lines of steps after `resumed_step` are cut off: the resumed run writes
+  /// them again.
+  JsonLines(const std::filesystem::path& folder, std::string name, int64_t resumed_step);
+  /// A failure is a warning, once: training is worth more than its log.
+  void add(const std::string& line);
 
  private:
+  std::string name_;
   std::ofstream out_;
-  bool warned_ = false;  // That a write failed.
+  bool warned_ = false;
+};
+
+class Metrics {
+ public:
+  Metrics(const std::filesystem::path& folder, int64_t resumed_step);
+  void add(const Progress& progress);
+  /// A line of rounds.jsonl.
+  void add_round(const std::string& line) { rounds_.add(line); }
+
+ private:
+  JsonLines steps_;
+  JsonLines rounds_;
   EventFile events_;
 };
 

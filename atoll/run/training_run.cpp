@@ -10,6 +10,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/run/round_json.h"
 #include "atoll/run/run_state.h"
 #include "atoll/train/evaluate.h"
 #include "atoll/train/loss.h"
@@ -149,6 +150,9 @@ Result<void> TrainingRun::train_step() {
   }
   auto done = strategy_->after_step(step_);
   train_seconds_ += seconds(parts_.clock.now() - begin) - pause;
+  for (const sync::RoundRecord& round : strategy_->take_rounds()) {
+    metrics_->add_round(to_json(round));
+  }
   return done;
 }
 

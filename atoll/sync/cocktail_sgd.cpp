@@ -8,9 +8,7 @@ namespace atl::sync {
 
 CocktailSgd::CocktailSgd(const SyncOptions& options, Replica replica,
                          collective::Averager& averager, const Clock& clock)
-    : replica_(std::move(replica)),
-      averager_(averager),
-      clock_(clock),
+    : Strategy(options, std::move(replica), averager, clock),
       delay_(options.fragment_sync_delay),
       codec_(codec::make_codec(codec_name(options))),
       exact_(codec::make_codec("fp32")),
@@ -23,13 +21,10 @@ CocktailSgd::CocktailSgd(const SyncOptions& options, Replica replica,
   reference_P_.copy_(replica_.values_P);
 }
 
-Result<void> CocktailSgd::reduce_gradients(int64_t) { return {}; }
-
 bool CocktailSgd::syncs_after(int64_t step) const { return step == replica_.last_step; }
 
 /// Round step - 1 is the one sent after `step`; the run's last is one more, uncompressed.
-Result<void> CocktailSgd::after_step(int64_t step) {
-  const Time begin = clock_.now();
+Result<void> CocktailSgd::do_after_step(int64_t step) {
   const bool last = step == replica_.last_step;
   if (delay_ > 0 && step > 1) {
     if (auto done = apply(step - 2); !done) return done;
@@ -39,7 +34,6 @@ Result<void> CocktailSgd::after_step(int64_t step) {
     if (auto done = apply(step - 1); !done) return done;
   }
   if (last) replica_.values_P.copy_(reference_P_);  // Equal but for rounding: now to the bit.
-  stats_.stall_seconds += seconds(clock_.now() - begin);
   return {};
 }
 
@@ -48,20 +42,19 @@ void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec& codec) {
   const std::span<float> difference = span_of(difference_P_);
   const std::span<const float> reference = span_of(reference_P_);
   for (size_t i = 0; i < difference.size(); ++i) difference[i] -= reference[i];
-  averager_.begin(
-      {.round = round,
-       .fragment = 0,
-       .step = step,
-       .weight = weight(difference, replica_.tokens_per_step),
-       .values = difference,
-       .codec = &codec,
-       .topology = collective::Topology::kScatter,
-       .mean_residual = span_of(residual_P_),
-       .new_mean_residual = span_of(new_residual_P_),
-       .needs_own = true,
-       .prepare = [this, round](std::span<const float> mean, std::span<const float> own) {
-         return prepare(round, mean, own);
-       }});
+  begin({.round = round,
+         .fragment = 0,
+         .step = step,
+         .weight = weight(difference, replica_.tokens_per_step),
+         .values = difference,
+         .codec = &codec,
+         .topology = collective::Topology::kScatter,
+         .mean_residual = span_of(residual_P_),
+         .new_mean_residual = span_of(new_residual_P_),
+         .needs_own = true,
+         .prepare = [this, round](std::span<const float> mean, std::span<const float> own) {
+           return prepare(round, mean, own);
+         }});
 }
 
 Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
@@ -78,14 +71,10 @@ Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
 }
 
 Result<void> CocktailSgd::apply(int64_t round) {
-  const auto commit = averager_.wait(round);
-  if (!commit) return tl::unexpected(commit.error());
+  if (auto done = wait(round); !done) return done;
   std::swap(reference_P_, new_reference_P_);
   std::swap(residual_P_, new_residual_P_);
   replica_.values_P.add_(shift_P_.to(replica_.values_P.device()));
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
   return {};
 }
 

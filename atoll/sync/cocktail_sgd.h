@@ -25,8 +25,6 @@ class CocktailSgd final : public Strategy {
 
   CocktailSgd(const SyncOptions& options, Replica replica, collective::Averager& averager,
               const Clock& clock);
-  Result<void> reduce_gradients(int64_t step) override;
-  Result<void> after_step(int64_t step) override;
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
@@ -34,13 +32,11 @@ class CocktailSgd final : public Strategy {
   void resumed(int64_t step) override;
 
  private:
+  Result<void> do_after_step(int64_t step) override;
   void send(int64_t round, int64_t step, const codec::Codec& codec);
   Digest prepare(int64_t round, std::span<const float> mean_P, std::span<const float> own_P);
   Result<void> apply(int64_t round);
 
-  Replica replica_;
-  collective::Averager& averager_;
-  const Clock& clock_;
   int64_t delay_;
   std::unique_ptr<codec::Codec> codec_;
   std::unique_ptr<codec::Codec> exact_;  // For the last round.

@@ -8,48 +8,38 @@ namespace atl::sync {
 
 DataParallel::DataParallel(const SyncOptions& options, Replica replica,
                            collective::Averager& averager, const Clock& clock)
-    : replica_(std::move(replica)),
-      averager_(averager),
-      clock_(clock),
+    : Strategy(options, std::move(replica), averager, clock),
       codec_(codec::make_codec(codec_name(options))),
       local_P_(host_buffer(replica_.values_P)),
       mean_P_(host_buffer(replica_.values_P)),
       live_P_(host_buffer(replica_.values_P)) {}
 
-Result<void> DataParallel::reduce_gradients(int64_t step) {
-  const Time begin = clock_.now();
+Result<void> DataParallel::do_reduce_gradients(int64_t step) {
   local_P_.copy_(replica_.gradients_P);
-  averager_.begin({.round = step - 1,
-                   .fragment = 0,
-                   .step = step,
-                   .weight = weight(span_of(local_P_), replica_.tokens_per_step),
-                   .values = span_of(local_P_),
-                   .codec = codec_.get(),
-                   .topology = topology_for(averager_.num_members()),
-                   .prepare = [this](std::span<const float> mean, std::span<const float>) {
-                     std::ranges::copy(mean, span_of(mean_P_).begin());
-                     // The mean is equal by construction; what each island makes of it (clip,
-                     // optimiser) is not. The parameters before this step show it.
-                     live_P_.copy_(replica_.values_P);
-                     return Sha256()
-                         .update(tree_digest(bytes_of(mean_P_)))
-                         .update(tree_digest(bytes_of(live_P_)))
-                         .finish();
-                   }});
-  const auto commit = averager_.wait(step - 1);
-  if (!commit) return tl::unexpected(commit.error());
+  begin({.round = step - 1,
+         .fragment = 0,
+         .step = step,
+         .weight = weight(span_of(local_P_), replica_.tokens_per_step),
+         .values = span_of(local_P_),
+         .codec = codec_.get(),
+         .topology = topology_for(averager_.num_members()),
+         .prepare = [this](std::span<const float> mean, std::span<const float>) {
+           std::ranges::copy(mean, span_of(mean_P_).begin());
+           // The mean is equal by construction; what each island makes of it (clip,
+           // optimiser) is not. The parameters before this step show it.
+           live_P_.copy_(replica_.values_P);
+           return Sha256()
+               .update(tree_digest(bytes_of(mean_P_)))
+               .update(tree_digest(bytes_of(live_P_)))
+               .finish();
+         }});
+  if (auto done = wait(step - 1); !done) return done;
   replica_.gradients_P.copy_(mean_P_);
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
-  stats_.stall_seconds += seconds(clock_.now() - begin);
   return {};
 }
 
-Result<void> DataParallel::after_step(int64_t) { return {}; }
 bool DataParallel::syncs_after(int64_t) const { return true; }
 at::Tensor DataParallel::global_parameters() const { return replica_.values_P; }
-std::vector<std::pair<std::string, at::Tensor>> DataParallel::state() { return {}; }
 void DataParallel::restore_global(const at::Tensor&) {}  // The live parameters are the global ones.
 
 }  // namespace atl::sync

@@ -10,9 +10,7 @@ namespace atl::sync {
 
 DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
                const Clock& clock)
-    : replica_(std::move(replica)),
-      averager_(averager),
-      clock_(clock),
+    : Strategy(options, std::move(replica), averager, clock),
       codec_(codec::make_codec(codec_name(options))),
       sync_every_(options.sync_every),
       sign_pruning_(options.sign_pruning),
@@ -30,41 +28,33 @@ DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager
   values_PG_ = at::zeros({num_values}, at::kFloat);
 }
 
-Result<void> DiLoCo::reduce_gradients(int64_t) { return {}; }
-
 bool DiLoCo::is_due(int64_t step) const {
   return step % sync_every_ == 0 || step == replica_.last_step;
 }
 
 bool DiLoCo::syncs_after(int64_t step) const { return is_due(step) && dropout_ == 0; }
 
-Result<void> DiLoCo::after_step(int64_t step) {
+Result<void> DiLoCo::do_after_step(int64_t step) {
   if (!is_due(step)) return {};
-  const Time begin = clock_.now();
   const int64_t round = (step - 1) / sync_every_;
   const int64_t period = step - round * sync_every_;
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   write_outer_gradient();
   const std::span<const float> values = span_of(values_PG_);
-  averager_.begin({.round = round,
-                   .fragment = 0,
-                   .step = step,
-                   .weight = dropped ? 0 : weight(values, period * replica_.tokens_per_step),
-                   .values = values,
-                   .codec = codec_.get(),
-                   .topology = topology_for(averager_.num_members()),
-                   .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
-                     return prepare(round, mean);
-                   }});
-  const auto commit = averager_.wait(round);
-  if (!commit) return tl::unexpected(commit.error());
+  begin({.round = round,
+         .fragment = 0,
+         .step = step,
+         .weight = dropped ? 0 : weight(values, period * replica_.tokens_per_step),
+         .values = values,
+         .codec = codec_.get(),
+         .topology = topology_for(averager_.num_members()),
+         .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
+           return prepare(round, mean);
+         }});
+  if (auto done = wait(round); !done) return done;
 
   std::swap(now_, next_);
   if (!dropped) replica_.values_P.copy_(now_.theta_P);
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
-  stats_.stall_seconds += seconds(clock_.now() - begin);
   return {};
 }
 

@@ -24,22 +24,18 @@ class DiLoCo final : public Strategy {
  public:
   DiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
          const Clock& clock);
-  Result<void> reduce_gradients(int64_t step) override;
-  Result<void> after_step(int64_t step) override;
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
+  Result<void> do_after_step(int64_t step) override;
   bool is_due(int64_t step) const;
   /// Fills values_PG_ with what this replica sends.
   void write_outer_gradient();
   Digest prepare(int64_t round, std::span<const float> mean_PG);
 
-  Replica replica_;
-  collective::Averager& averager_;
-  const Clock& clock_;
   std::unique_ptr<codec::Codec> codec_;
   int64_t sync_every_;
   double sign_pruning_;

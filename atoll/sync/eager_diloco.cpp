@@ -10,9 +10,7 @@ namespace atl::sync {
 
 EagerDiLoCo::EagerDiLoCo(const SyncOptions& options, Replica replica,
                          collective::Averager& averager, const Clock& clock)
-    : replica_(std::move(replica)),
-      averager_(averager),
-      clock_(clock),
+    : Strategy(options, std::move(replica), averager, clock),
       sync_every_(options.sync_every),
       fresh_share_(options.method == "eager_diloco"
                        ? 1.0F / static_cast<float>(averager.num_members())
@@ -43,14 +41,11 @@ void EagerDiLoCo::blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
   }
 }
 
-Result<void> EagerDiLoCo::reduce_gradients(int64_t) { return {}; }
-
 bool EagerDiLoCo::syncs_after(int64_t step) const { return step == replica_.last_step; }
 
-Result<void> EagerDiLoCo::after_step(int64_t step) {
+Result<void> EagerDiLoCo::do_after_step(int64_t step) {
   const bool last = step == replica_.last_step;
   if (step % sync_every_ != 0 && !last) return {};
-  const Time begin = clock_.now();
   const int64_t round = (step - 1) / sync_every_;
   if (round > 0) {
     if (auto done = receive(round - 1); !done) return done;
@@ -65,12 +60,11 @@ Result<void> EagerDiLoCo::after_step(int64_t step) {
   if (last) {
     if (auto done = finish(round); !done) return done;
   }
-  stats_.stall_seconds += seconds(clock_.now() - begin);
   return {};
 }
 
 void EagerDiLoCo::send(int64_t round, int64_t step) {
-  averager_.begin(
+  begin(
       {.round = round,
        .fragment = 0,
        .step = step,
@@ -99,13 +93,9 @@ Digest EagerDiLoCo::prepare(int64_t round, std::span<const float> mean_P) {
 }
 
 Result<void> EagerDiLoCo::receive(int64_t round) {
-  const auto commit = averager_.wait(round);
-  if (!commit) return tl::unexpected(commit.error());
+  if (auto done = wait(round); !done) return done;
   std::swap(now_, next_);
   std::swap(mean_P_, new_mean_P_);
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
   return {};
 }
 

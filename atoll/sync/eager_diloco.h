@@ -23,8 +23,6 @@ class EagerDiLoCo final : public Strategy {
  public:
   EagerDiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
               const Clock& clock);
-  Result<void> reduce_gradients(int64_t step) override;
-  Result<void> after_step(int64_t step) override;
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
@@ -32,6 +30,7 @@ class EagerDiLoCo final : public Strategy {
   void resumed(int64_t step) override;
 
  private:
+  Result<void> do_after_step(int64_t step) override;
   void send(int64_t round, int64_t step);
   Digest prepare(int64_t round, std::span<const float> mean_P);
   Result<void> receive(int64_t round);
@@ -40,9 +39,6 @@ class EagerDiLoCo final : public Strategy {
   void blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
              const at::Tensor& direction_P) const;
 
-  Replica replica_;
-  collective::Averager& averager_;
-  const Clock& clock_;
   int64_t sync_every_;
   float fresh_share_;  // 1 / M, delayed: 0.
   OuterOptimizer outer_;

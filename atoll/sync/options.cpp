@@ -66,6 +66,10 @@ void SyncOptions::visit(SettingList& list) {
            "of one core, at most, for the exchange while this island trains; 1: as it needs",
            {.min = 0.01, .max = 1});
   list.local();
+  list.add("layer_metrics", layer_metrics,
+           "write norms of the outer gradients and their cosine to the other islands', layer by "
+           "layer, into rounds.jsonl");
+  list.local();
 }
 
 namespace {

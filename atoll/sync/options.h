@@ -25,6 +25,7 @@ struct SyncOptions {
   double error_feedback_decay = 0.95;
   std::string codec = "default";
   double exchange_share = 1.0;
+  bool layer_metrics = false;
 
   void visit(SettingList& list);
 };

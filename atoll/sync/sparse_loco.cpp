@@ -8,9 +8,7 @@ namespace atl::sync {
 
 SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
                        const Clock& clock)
-    : replica_(std::move(replica)),
-      averager_(averager),
-      clock_(clock),
+    : Strategy(options, std::move(replica), averager, clock),
       sync_every_(options.sync_every),
       lr_(static_cast<float>(options.outer_lr)),
       decay_(static_cast<float>(options.error_feedback_decay)),
@@ -23,15 +21,12 @@ SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::
   global_P_.copy_(replica_.values_P);
 }
 
-Result<void> SparseLoCo::reduce_gradients(int64_t) { return {}; }
-
 bool SparseLoCo::syncs_after(int64_t step) const {
   return step % sync_every_ == 0 || step == replica_.last_step;
 }
 
-Result<void> SparseLoCo::after_step(int64_t step) {
+Result<void> SparseLoCo::do_after_step(int64_t step) {
   if (!syncs_after(step)) return {};
-  const Time begin = clock_.now();
   const int64_t round = (step - 1) / sync_every_;
   corrected_P_.copy_(replica_.values_P);
   const std::span<float> corrected = span_of(corrected_P_);
@@ -40,27 +35,21 @@ Result<void> SparseLoCo::after_step(int64_t step) {
   for (size_t i = 0; i < corrected.size(); ++i) {
     corrected[i] = decay_ * residual[i] + (global[i] - corrected[i]);
   }
-  averager_.begin(
-      {.round = round,
-       .fragment = 0,
-       .step = step,
-       .weight = weight(corrected, (step - round * sync_every_) * replica_.tokens_per_step),
-       .values = corrected,
-       .codec = codec_.get(),
-       .topology = collective::Topology::kGather,
-       .needs_own = true,
-       .prepare = [this](std::span<const float> mean, std::span<const float> own) {
-         return prepare(mean, own);
-       }});
-  const auto commit = averager_.wait(round);
-  if (!commit) return tl::unexpected(commit.error());
+  begin({.round = round,
+         .fragment = 0,
+         .step = step,
+         .weight = weight(corrected, (step - round * sync_every_) * replica_.tokens_per_step),
+         .values = corrected,
+         .codec = codec_.get(),
+         .topology = collective::Topology::kGather,
+         .needs_own = true,
+         .prepare = [this](std::span<const float> mean, std::span<const float> own) {
+           return prepare(mean, own);
+         }});
+  if (auto done = wait(round); !done) return done;
   std::swap(global_P_, new_global_P_);
   std::swap(residual_P_, new_residual_P_);
   replica_.values_P.copy_(global_P_);
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
-  stats_.stall_seconds += seconds(clock_.now() - begin);
   return {};
 }
 

@@ -17,19 +17,15 @@ class SparseLoCo final : public Strategy {
  public:
   SparseLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
              const Clock& clock);
-  Result<void> reduce_gradients(int64_t step) override;
-  Result<void> after_step(int64_t step) override;
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
+  Result<void> do_after_step(int64_t step) override;
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
 
-  Replica replica_;
-  collective::Averager& averager_;
-  const Clock& clock_;
   int64_t sync_every_;
   float lr_;
   float decay_;

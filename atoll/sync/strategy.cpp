@@ -1,48 +1,72 @@
 #include "atoll/sync/strategy.h"
 
-#include <fmt/format.h>
-
-#include "atoll/base/error.h"
-#include "atoll/sync/cocktail_sgd.h"
-#include "atoll/sync/data_parallel.h"
-#include "atoll/sync/diloco.h"
-#include "atoll/sync/eager_diloco.h"
-#include "atoll/sync/single.h"
-#include "atoll/sync/sparse_loco.h"
-#include "atoll/sync/streaming_diloco.h"
+#include <array>
 
 namespace atl::sync {
 
-std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,
-                                        collective::Averager& averager, const Clock& clock) {
-  if (options.method == "single") {
-    if (averager.num_members() > 1) {
-      throw UsageError(
-          fmt::format("sync.method = 'single' trains one island, and there are {}; "
-                      "choose diloco or data_parallel",
-                      averager.num_members()));
+Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Averager& averager,
+                   const Clock& clock)
+    : replica_(std::move(replica)),
+      averager_(averager),
+      clock_(clock),
+      measures_layers_(options.layer_metrics) {}
+
+Result<void> Strategy::reduce_gradients(int64_t step) {
+  return timed(step, &Strategy::do_reduce_gradients);
+}
+
+Result<void> Strategy::after_step(int64_t step) { return timed(step, &Strategy::do_after_step); }
+
+/// What the training thread does for the exchange, it does not do for training.
+Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t)) {
+  step_ = step;
+  const size_t num_records = records_.size();
+  const Time begin = clock_.now();
+  auto done = (this->*act)(step);
+  const double stall = seconds(clock_.now() - begin);
+  stats_.stall_seconds += stall;
+  unbooked_stall_ += stall;
+  if (const size_t fresh = records_.size() - num_records; fresh > 0) {
+    const double share = std::exchange(unbooked_stall_, 0.0) / static_cast<double>(fresh);
+    for (size_t i = num_records; i < records_.size(); ++i) records_[i].stall_seconds = share;
+  }
+  return done;
+}
+
+void Strategy::begin(collective::Contribution contribution, std::span<const Range> ranges) {
+  OpenRound& open = open_rounds_[contribution.round];
+  open.fragment = contribution.fragment;
+  if (measures_layers_) {
+    const auto [slices, is_new] = slices_.try_emplace(contribution.fragment);
+    if (is_new) {
+      const std::array whole = {Range{0, replica_.values_P.numel()}};
+      slices->second = layer_slices(replica_.specs, ranges.empty() ? whole : ranges);
     }
-    return std::make_unique<Single>(std::move(replica));
+    contribution.needs_own = true;
+    contribution.prepare = [&open, &slices = slices->second,
+                            prepare = std::move(contribution.prepare)](std::span<const float> mean,
+                                                                       std::span<const float> own) {
+      open.sums = measure_layers(slices, own, mean);
+      return prepare(mean, own);
+    };
   }
-  if (options.method == "data_parallel") {
-    return std::make_unique<DataParallel>(options, std::move(replica), averager, clock);
+  averager_.begin(std::move(contribution));
+}
+
+Result<void> Strategy::wait(int64_t round) {
+  auto commit = averager_.wait(round);
+  if (!commit) return tl::unexpected(commit.error());
+  stats_.rounds += 1;
+  stats_.digest = hex(commit->digest);
+  stats_.stop_requested = stats_.stop_requested || commit->stop;
+  const OpenRound open = std::move(open_rounds_.extract(round).mapped());
+  RoundRecord record{.step = step_, .fragment = open.fragment};
+  if (measures_layers_) {
+    record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
-  if (options.method == "diloco") {
-    return std::make_unique<DiLoCo>(options, std::move(replica), averager, clock);
-  }
-  if (options.method == "cocktail_sgd") {
-    return std::make_unique<CocktailSgd>(options, std::move(replica), averager, clock);
-  }
-  if (options.method == "sparse_loco") {
-    return std::make_unique<SparseLoCo>(options, std::move(replica), averager, clock);
-  }
-  if (options.method == "eager_diloco" || options.method == "delayed_diloco") {
-    return std::make_unique<EagerDiLoCo>(options, std::move(replica), averager, clock);
-  }
-  if (options.method == "streaming_diloco") {
-    return std::make_unique<StreamingDiLoCo>(options, std::move(replica), averager, clock);
-  }
-  throw UsageError(fmt::format("unknown sync.method '{}'", options.method));
+  record.commit = *std::move(commit);
+  records_.push_back(std::move(record));
+  return {};
 }
 
 }  // namespace atl::sync

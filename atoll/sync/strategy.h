@@ -7,6 +7,7 @@
 // A strategy is one file and one line in make_strategy().
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "atoll/collective/averager.h"
 #include "atoll/model/config.h"
 #include "atoll/sync/host.h"
+#include "atoll/sync/layer_metrics.h"
 #include "atoll/sync/options.h"
 
 namespace atl::sync {
@@ -40,13 +42,25 @@ struct SyncStats {
   bool stop_requested = false;  // Someone asked the whole run to end here (Ctrl-C).
 };
 
+/// A round as this replica saw it.
+struct RoundRecord {
+  int64_t step = 0;  // After which, or (data-parallel) within which, its result was used.
+  collective::Commit commit;
+  int32_t fragment = 0;
+  double stall_seconds = 0;         // Training stood still for it, before and after its journey.
+  std::vector<LayerRecord> layers;  // With sync.layer_metrics only.
+};
+
 class Strategy {
  public:
+  /// References outlive it.
+  Strategy(const SyncOptions& options, Replica replica, collective::Averager& averager,
+           const Clock& clock);
   virtual ~Strategy() = default;
   /// After backward, before the clip. `step` counts from 1 here and below.
-  [[nodiscard]] virtual Result<void> reduce_gradients(int64_t step) = 0;
+  [[nodiscard]] Result<void> reduce_gradients(int64_t step);
   /// After the optimiser's update.
-  [[nodiscard]] virtual Result<void> after_step(int64_t step) = 0;
+  [[nodiscard]] Result<void> after_step(int64_t step);
   /// True when after_step(step) ends with all replicas equal.
   virtual bool syncs_after(int64_t step) const = 0;
   /// The model that the run publishes: what is evaluated and saved. (P,) FP32 on the CPU or the
@@ -54,28 +68,52 @@ class Strategy {
   virtual at::Tensor global_parameters() const = 0;
   /// Tensors (P,) that a checkpoint must hold besides the live and the published parameters;
   /// resuming writes into them.
-  virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
+  virtual std::vector<std::pair<std::string, at::Tensor>> state() { return {}; }
   /// Resuming: the published parameters of the checkpoint.
   virtual void restore_global(const at::Tensor& global_P) = 0;
   /// Resuming, last: everything was restored as it was after `step`. What was on its way then is
   /// sent again.
   virtual void resumed(int64_t /*step*/) {}
   const SyncStats& stats() const { return stats_; }
+  /// The rounds committed since the last call.
+  std::vector<RoundRecord> take_rounds() { return std::exchange(records_, {}); }
   /// Something went wrong here that the others should not learn from (an infinite gradient): the
   /// next round counts this replica's part with weight 0.
   void abstain() { abstains_ = true; }
 
  protected:
+  virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
+  virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
   /// The weight of `values`, behind which `tokens` stand: 0 if this replica abstains, or if one of
   /// them is not finite.
   int64_t weight(std::span<const float> values, int64_t tokens) {
     return std::exchange(abstains_, false) ? 0 : weight_of(values, tokens);
   }
+  /// Starts a round. Its values begin with those of the `ranges` of P, one behind the other;
+  /// ranges are the same for all rounds of a fragment. Empty: all of P.
+  void begin(collective::Contribution contribution, std::span<const Range> ranges = {});
+  /// Waits for the round's commit and books it.
+  Result<void> wait(int64_t round);
 
-  SyncStats stats_;
+  Replica replica_;
+  collective::Averager& averager_;
 
  private:
+  struct OpenRound {
+    int32_t fragment = 0;
+    std::vector<LayerSums> sums;  // The exchange thread writes it before the commit.
+  };
+  Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
+
+  const Clock& clock_;
+  SyncStats stats_;
+  bool measures_layers_;
   bool abstains_ = false;
+  int64_t step_ = 0;
+  std::map<int64_t, OpenRound> open_rounds_;           // By round.
+  std::map<int32_t, std::vector<LayerSlice>> slices_;  // By fragment.
+  std::vector<RoundRecord> records_;
+  double unbooked_stall_ = 0;  // Of rounds that are still on their way.
 };
 
 /// Throws UsageError when the method does not fit the number of members.

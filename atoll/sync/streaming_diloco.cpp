@@ -41,9 +41,7 @@ void scatter(const Fragment& fragment, const at::Tensor& from_F, const at::Tenso
 
 StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
                                  collective::Averager& averager, const Clock& clock)
-    : replica_(std::move(replica)),
-      averager_(averager),
-      clock_(clock),
+    : Strategy(options, std::move(replica), averager, clock),
       codec_(codec::make_codec(codec_name(options))),
       topology_(codec_->bits_per_value() < 32 ? collective::Topology::kGather
                                               : topology_for(averager.num_members())),
@@ -56,8 +54,6 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
   now_.theta_P.copy_(replica_.values_P);
 }
 
-Result<void> StreamingDiLoCo::reduce_gradients(int64_t) { return {}; }
-
 /// In between, fragments are of different ages.
 bool StreamingDiLoCo::syncs_after(int64_t step) const {
   if (alpha_ != 0) return false;
@@ -65,12 +61,11 @@ bool StreamingDiLoCo::syncs_after(int64_t step) const {
          (delay_ == 0 && fragments_.size() == 1 && schedule_.due(step).has_value());
 }
 
-Result<void> StreamingDiLoCo::after_step(int64_t step) {
+Result<void> StreamingDiLoCo::do_after_step(int64_t step) {
   const bool last = step == schedule_.last_step();
   const auto is_due = [&] { return !flights_.empty() && (last || flights_.front().due <= step); };
   const auto fragment = schedule_.due(step);
   if (!fragment && !last && !is_due()) return {};
-  const Time begin = clock_.now();
   while (is_due()) {
     if (auto done = apply_front(); !done) return done;
   }
@@ -81,7 +76,6 @@ Result<void> StreamingDiLoCo::after_step(int64_t step) {
   while (is_due()) {
     if (auto done = apply_front(); !done) return done;
   }
-  stats_.stall_seconds += seconds(clock_.now() - begin);
   return {};
 }
 
@@ -110,17 +104,16 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .next_F = OuterState(outer_, part.size)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
-  averager_.begin(
-      {.round = flight.round,
-       .fragment = static_cast<int32_t>(fragment),
-       .step = step,
-       .weight = weight(span_of(flight.delta_F), period * replica_.tokens_per_step),
-       .values = span_of(flight.delta_F),
-       .codec = codec_.get(),
-       .topology = topology_,
-       .prepare = [this, &flight](std::span<const float> mean_F, std::span<const float>) {
-         return prepare(flight, mean_F);
-       }});
+  begin({.round = flight.round,
+         .fragment = static_cast<int32_t>(fragment),
+         .step = step,
+         .weight = weight(span_of(flight.delta_F), period * replica_.tokens_per_step),
+         .values = span_of(flight.delta_F),
+         .codec = codec_.get(),
+         .topology = topology_,
+         .prepare = [this, &flight](std::span<const float> mean_F,
+                                    std::span<const float>) { return prepare(flight, mean_F); }},
+        part.ranges);
 }
 
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
@@ -139,8 +132,7 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
 
 Result<void> StreamingDiLoCo::apply_front() {
   Flight& flight = flights_.front();
-  const auto commit = averager_.wait(flight.round);
-  if (!commit) return tl::unexpected(commit.error());
+  if (auto done = wait(flight.round); !done) return done;
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   for_each_range(part, [&](const Range& range, int64_t packed) {
     now_.slice(range.begin, range.end)
@@ -155,9 +147,6 @@ Result<void> StreamingDiLoCo::apply_front() {
       live.mul_(alpha_).add_(global.to(live.device()), 1 - alpha_);
     }
   }
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
   flights_.pop_front();
   return {};
 }

@@ -26,8 +26,6 @@ class StreamingDiLoCo final : public Strategy {
  public:
   StreamingDiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
                   const Clock& clock);
-  Result<void> reduce_gradients(int64_t step) override;
-  Result<void> after_step(int64_t step) override;
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
@@ -35,6 +33,7 @@ class StreamingDiLoCo final : public Strategy {
   void resumed(int64_t step) override;
 
  private:
+  Result<void> do_after_step(int64_t step) override;
   /// A fragment F on its way. Its spans live here until the round is over.
   struct Flight {
     int64_t fragment = 0;
@@ -52,9 +51,6 @@ class StreamingDiLoCo final : public Strategy {
   Digest prepare(Flight& flight, std::span<const float> mean_F);
   Result<void> apply_front();
 
-  Replica replica_;
-  collective::Averager& averager_;
-  const Clock& clock_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;
   int64_t delay_;

@@ -83,6 +83,13 @@ def tensors(folder, step):
     return manifest["tensors"]
 
 
+def rounds(folder):
+    """Step, fragment and layers of each line of rounds.jsonl: what does not depend on the clock."""
+    lines = [json.loads(line) for line in (pathlib.Path(folder) / "rounds.jsonl").read_text().splitlines()]
+    assert all(line["stall_ms"] >= 0 and line["bytes_sent"] > 0 for line in lines)
+    return [(line["step"], line["fragment"], line["layers"]) for line in lines]
+
+
 def child_pids(process, word):
     """Children of a launcher whose command line has `word`."""
     found = []
@@ -172,7 +179,7 @@ class RunTest(unittest.TestCase):
         # A fragment leaves after steps 6, 8, 10, ... and travels for 3: at the checkpoints of 9 and 18 one is on its way.
         settings = {"train__steps": 27, "train__checkpoint_every": 9, "train__keep_checkpoints": 0,
                     "sync__method": "streaming_diloco", "sync__sync_every": 6, "sync__num_fragments": 3,
-                    "sync__fragment_sync_delay": 3, "sync__fragment_update_alpha": 0.5}
+                    "sync__fragment_sync_delay": 3, "sync__fragment_update_alpha": 0.5, "sync__layer_metrics": "true"}
         straight, resumed = self.folder / "a", self.folder / "b"
         code, out, err = run(*train(straight, "--json", islands=2, **settings))
         self.assertEqual(code, 0, err)
@@ -185,6 +192,14 @@ class RunTest(unittest.TestCase):
         self.assertEqual(json.loads(out)["digest"], json.loads(out_resumed)["digest"])
         for island in ("island-0", "island-1"):
             self.assertEqual(tensors(straight / island, 27), tensors(resumed / island, 27))
+            self.assertEqual(rounds(straight / island), rounds(resumed / island))
+        # Every fragment after 6, 8, 10, ..., 26 and all three at the end; two islands have one cosine.
+        mine, theirs = rounds(straight / "island-0"), rounds(straight / "island-1")
+        self.assertEqual([fragment for _, fragment, _ in mine], [i % 3 for i in range(11)] + [0, 1, 2])
+        for (_, _, ours), (_, _, others) in zip(mine, theirs):
+            for one, other in zip(ours, others):
+                self.assertAlmostEqual(one["cosine"], other["cosine"], places=4)
+                self.assertEqual(one["mean_norm"], other["mean_norm"])
 
     # --- losses ---
 
