@@ -1,6 +1,7 @@
 // Encoding and decoding speed, in bytes of floats per second. `of_memcpy` is the time that memcpy
-// takes for the same floats over the time taken here: for `both`, an encoding and a decoding.
-// 256 MiB go through in segments, as the exchange cuts them; the encoded bytes of all are kept.
+// takes for the same floats, measured before each turn of the codec, over the time taken here: for
+// `both`, an encoding and a decoding. 256 MiB go through in segments, as the exchange cuts them;
+// the encoded bytes of all are kept.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -34,38 +35,37 @@ std::vector<float>& result() {
   return values;
 }
 
-void copy_once() {
+template <typename Work>
+double seconds_of(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void copy_values() {
   std::memcpy(result().data(), some_values().data(), kCount * sizeof(float));
   benchmark::DoNotOptimize(result().data());
 }
 
-/// The best of five.
-double copy_seconds() {
-  static const double seconds = [] {
-    double best = 1e9;
-    for (int i = 0; i < 5; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      copy_once();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      best = std::min(best, took.count());
-    }
-    return best;
-  }();
-  return seconds;
-}
-
-void report(benchmark::State& state) {
-  const auto iterations = static_cast<double>(state.iterations());
+/// Times `turn`, and before each memcpy.
+template <typename Turn>
+void measure(benchmark::State& state, const Turn& turn) {
+  double copying = 0;
+  double turning = 0;
+  for (auto iteration : state) {
+    copying += seconds_of(copy_values);
+    const double seconds = seconds_of(turn);
+    state.SetIterationTime(seconds);
+    turning += seconds;
+  }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * kCount * sizeof(float)));
-  state.counters["of_memcpy"] =
-      benchmark::Counter(iterations * copy_seconds(), benchmark::Counter::kIsRate);
+  state.counters["of_memcpy"] = copying / turning;
 }
 
 class Segments {
  public:
   explicit Segments(const char* name) : codec_(make_codec(name)) {
     encoded_.reserve(kCount / kSegment * codec_->max_encoded_bytes(kSegment));
-    copy_seconds();
     encode();
   }
   void encode() {
@@ -94,39 +94,32 @@ class Segments {
   std::vector<size_t> ends_;
 };
 
-void copy(benchmark::State& state) {
-  copy_seconds();
-  for (auto iteration : state) copy_once();
-  report(state);
-}
+void copy(benchmark::State& state) { measure(state, copy_values); }
 
 void encode(benchmark::State& state, const char* name) {
   Segments segments(name);
-  for (auto iteration : state) segments.encode();
-  report(state);
+  measure(state, [&] { segments.encode(); });
 }
 
 void decode(benchmark::State& state, const char* name) {
   Segments segments(name);
-  for (auto iteration : state) segments.decode();
-  report(state);
+  measure(state, [&] { segments.decode(); });
 }
 
 void both(benchmark::State& state, const char* name) {
   Segments segments(name);
-  for (auto iteration : state) {
+  measure(state, [&] {
     segments.encode();
     segments.decode();
-  }
-  report(state);
+  });
   state.counters["bits_per_value"] = segments.bits_per_value();
 }
 
-BENCHMARK(copy);
-#define ATOLL_BENCH_CODEC(label, name)    \
-  BENCHMARK_CAPTURE(encode, label, name); \
-  BENCHMARK_CAPTURE(decode, label, name); \
-  BENCHMARK_CAPTURE(both, label, name)
+BENCHMARK(copy)->UseManualTime();
+#define ATOLL_BENCH_CODEC(label, name)                     \
+  BENCHMARK_CAPTURE(encode, label, name)->UseManualTime(); \
+  BENCHMARK_CAPTURE(decode, label, name)->UseManualTime(); \
+  BENCHMARK_CAPTURE(both, label, name)->UseManualTime()
 ATOLL_BENCH_CODEC(fp32, "fp32");
 ATOLL_BENCH_CODEC(bf16, "bf16");
 ATOLL_BENCH_CODEC(fp16, "fp16");

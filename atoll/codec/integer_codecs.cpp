@@ -17,8 +17,18 @@ ATOLL_INLINE bool is_scale(float scale, float limit) {
 constexpr size_t kInt8Block = 256;
 constexpr size_t kInt8Bytes = 2 + kInt8Block;
 
+/// Asks for the values of a block to come. Where memory is read once, in order, the processor does
+/// so by itself; here each block is read twice, which makes it late by a fifth of the time.
+ATOLL_INLINE void prefetch_later_block(const float* values, size_t begin, size_t count) {
+  constexpr size_t kAhead = 2 * kInt8Block;
+  constexpr size_t kLine = 16;  // Floats in 64 bytes.
+  if (count - begin < kAhead + kInt8Block) return;
+  for (size_t i = 0; i < kInt8Block; i += kLine) __builtin_prefetch(values + begin + kAhead + i);
+}
+
 ATOLL_CLONES size_t encode_int8(const float* values, size_t count, std::byte* body) {
   return for_each_block<kInt8Block, kInt8Bytes>(count, [&](size_t begin, size_t size, size_t at) {
+    prefetch_later_block(values, begin, count);
     const float* const block = values + begin;
     const uint32_t largest = largest_magnitude(block, size);
     if (largest >= kTooLargeBits) return false;

@@ -27,15 +27,15 @@ struct Golomb {
 class BitWriter {
  public:
   explicit BitWriter(std::byte* out) : begin_(out), at_(out) {}
-  /// The low `count` bits, at most 32.
-  void put(uint32_t bits, uint32_t count) {
-    pending_ |= static_cast<uint64_t>(bits) << num_pending_;
+  /// The low `count` bits, at most 32; the others are zero.
+  void put(uint64_t bits, uint32_t count) {
+    pending_ |= bits << num_pending_;
     num_pending_ += count;
-    if (num_pending_ < 32) return;
-    store(static_cast<uint32_t>(pending_), at_);
-    at_ += 4;
-    pending_ >>= 32;
-    num_pending_ -= 32;
+    if (num_pending_ < 64) return;
+    store(pending_, at_);
+    at_ += 8;
+    num_pending_ -= 64;
+    pending_ = bits >> (count - num_pending_);  // What found no room: count is above 0 here.
   }
   /// Completes the last byte; returns the number of bytes.
   size_t finish() {
@@ -50,30 +50,39 @@ class BitWriter {
   std::byte* begin_;
   std::byte* at_;
   uint64_t pending_ = 0;
-  uint32_t num_pending_ = 0;
+  uint32_t num_pending_ = 0;  // Below 64.
 };
 
+/// As if zeros followed the end.
 class BitReader {
  public:
   explicit BitReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  /// The next bits, from the lowest on: at least 57; zeros after the end.
-  uint64_t peek() const {
-    const size_t byte = at_ / 8;
-    uint64_t window = 0;
-    if (byte + 8 <= bytes_.size()) {
-      window = load<uint64_t>(bytes_.data() + byte);
-    } else if (byte < bytes_.size()) {
-      std::memcpy(&window, bytes_.data() + byte, bytes_.size() - byte);
+  /// The next bits, from the lowest on: at least 56.
+  uint64_t peek() {
+    uint64_t more = 0;
+    if (next_ + 8 <= bytes_.size()) {
+      more = load<uint64_t>(bytes_.data() + next_);
+    } else if (next_ < bytes_.size()) {
+      std::memcpy(&more, bytes_.data() + next_, bytes_.size() - next_);
     }
-    return window >> (at_ % 8);
+    window_ |= more << num_bits_;  // Those of the last, broken byte come again.
+    next_ += (63 - num_bits_) / 8;
+    num_bits_ |= 56;
+    return window_;
   }
-  void skip(size_t count) { at_ += count; }
-  bool is_past_end() const { return at_ > 8 * bytes_.size(); }
-  size_t num_bytes() const { return (at_ + 7) / 8; }
+  /// At most 56, that were looked at.
+  void skip(uint32_t count) {
+    window_ >>= count;
+    num_bits_ -= count;
+  }
+  bool is_past_end() const { return 8 * next_ - num_bits_ > 8 * bytes_.size(); }
+  size_t num_bytes() const { return (8 * next_ - num_bits_ + 7) / 8; }
 
  private:
   std::span<const std::byte> bytes_;
-  size_t at_ = 0;  // In bits.
+  size_t next_ = 0;        // Byte.
+  uint64_t window_ = 0;    // The bits before it that were not skipped, and perhaps some of it.
+  uint32_t num_bits_ = 0;  // At most 63.
 };
 
 /// The number of zeros before the next one, which is read too; past the end there is none.
@@ -81,23 +90,43 @@ uint64_t read_unary(BitReader& reader) {
   uint64_t zeros = 0;
   while (!reader.is_past_end()) {
     const auto run = static_cast<uint32_t>(std::countr_zero(reader.peek()));
-    if (run < 57) {
+    if (run < 56) {
       reader.skip(run + 1);
       return zeros + run;
     }
-    reader.skip(57);
-    zeros += 57;
+    reader.skip(56);
+    zeros += 56;
   }
   return zeros;
 }
 
-uint32_t read_truncated_binary(BitReader& reader, const Golomb& golomb) {
-  const uint64_t window = reader.peek();
-  const auto first = static_cast<uint32_t>(window & ((uint64_t{1} << golomb.b) - 1));
-  const bool is_long = first >= golomb.u;
-  reader.skip(golomb.b + (is_long ? 1 : 0));
-  const auto last = static_cast<uint32_t>(window >> golomb.b & 1);
-  return is_long ? 2 * first + last - golomb.u : first;
+/// A number below golomb.m from the next bits, of which `length` are used.
+struct Remainder {
+  uint32_t value, length;
+
+  Remainder(uint64_t bits, const Golomb& golomb) {
+    const auto first = static_cast<uint32_t>(bits & ((uint64_t{1} << golomb.b) - 1));
+    const auto last = static_cast<uint32_t>(bits >> golomb.b & 1);
+    const uint32_t is_long = first >= golomb.u ? 1 : 0;
+    value =
+        first + ((0 - is_long) & (first + last - golomb.u));  // No branch: nobody can predict it.
+    length = golomb.b + is_long;
+  }
+};
+
+/// How many positions are skipped before the next one that is meant.
+uint64_t read_gap(BitReader& reader, const Golomb& golomb) {
+  const uint64_t bits = reader.peek();
+  const auto zeros = static_cast<uint32_t>(std::countr_zero(bits));
+  if (zeros < 56 - 33) {  // Nearly always: all of it has been looked at.
+    const Remainder rest(bits >> (zeros + 1), golomb);
+    reader.skip(zeros + 1 + rest.length);
+    return uint64_t{zeros} * golomb.m + rest.value;
+  }
+  const uint64_t quotient = read_unary(reader);
+  const Remainder rest(reader.peek(), golomb);
+  reader.skip(rest.length);
+  return quotient * golomb.m + rest.value;
 }
 
 }  // namespace
@@ -130,13 +159,10 @@ size_t write_positions(std::span<const uint32_t> positions, size_t num_positions
     const uint32_t rest = gap % golomb.m;
     for (; quotient >= 31; quotient -= 31) writer.put(0, 31);
     writer.put(uint32_t{1} << quotient, quotient + 1);
-    if (rest < golomb.u) {
-      writer.put(rest, golomb.b);
-    } else {
-      const uint32_t moved = rest + golomb.u;
-      writer.put(moved >> 1, golomb.b);
-      writer.put(moved & 1, 1);
-    }
+    const uint32_t is_long = rest >= golomb.u ? 1 : 0;
+    const uint64_t moved = rest + ((0 - is_long) & golomb.u);
+    const uint64_t last = moved & is_long;
+    writer.put(moved >> is_long | last << golomb.b, golomb.b + is_long);
   }
   return writer.finish();
 }
@@ -148,8 +174,7 @@ size_t read_positions(std::span<const std::byte> bytes, size_t num_positions,
   BitReader reader(bytes);
   uint64_t next = 0;
   for (uint32_t& position : positions) {
-    const uint64_t quotient = read_unary(reader);
-    next += quotient * golomb.m + read_truncated_binary(reader, golomb);
+    next += read_gap(reader, golomb);
     if (reader.is_past_end() || next >= num_positions) {
       throw InputError(fmt::format("the positions of {} kept values among {} end after {}",
                                    positions.size(), num_positions, &position - positions.data()));

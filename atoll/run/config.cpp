@@ -74,6 +74,12 @@ void check(const RunConfig& config) {
     throw UsageError(fmt::format("train.warmup_steps = {} is over train.steps = {}",
                                  train.warmup_steps, train.steps));
   }
+  if (config.sync.method == "demo" && (train.optimizer != "sgd" || train.grad_clip != 0)) {
+    throw UsageError(fmt::format(
+        "sync.method = 'demo' makes a sign of each gradient, for SGD without clipping: it needs "
+        "train.optimizer = 'sgd', not '{}', and train.grad_clip = 0, not {}",
+        train.optimizer, train.grad_clip));
+  }
   model::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
   model::check(model);

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
+
 #include "atoll/codec/codec.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/sync/toy_run.h"
@@ -214,36 +217,93 @@ TEST(EagerDiLoCoTest, AloneItIsDiLoCo) {
   }
 }
 
+/// Orthonormal DCT-II of each of the toy's vectors (they are shorter than 64), or its inverse.
+Vector dct(const Vector& x, bool inverse) {
+  Vector out(x.size());
+  for (const auto& spec : toy::specs()) {
+    for (int64_t k = 0; k < spec.size; ++k) {
+      for (int64_t n = 0; n < spec.size; ++n) {
+        const double cosine = std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(spec.size)) *
+                              std::cos(std::numbers::pi * (static_cast<double>(n) + 0.5) *
+                                       static_cast<double>(k) / static_cast<double>(spec.size));
+        const auto frequency = static_cast<size_t>(spec.offset + k);
+        const auto element = static_cast<size_t>(spec.offset + n);
+        if (inverse) {
+          out[element] += cosine * x[frequency];
+        } else {
+          out[frequency] += cosine * x[element];
+        }
+      }
+    }
+  }
+  return out;
+}
+
+TEST(DeMoTest, FollowsItsEquations) {
+  for (const std::string name : {"fp32", "chunk_topk(3/8)+fp32", "topk(0.2)+bf16"}) {
+    const auto codec = codec::make_codec(name);
+    const auto ours =
+        toy::train_together({.method = "demo", .momentum_decay = 0.9, .codec = name}, 2, 20);
+    World world;
+    std::vector<Vector> momentum(2, Vector(world.size));
+    for (int64_t t = 1; t <= 20; ++t) {
+      Vector mean(world.size);
+      for (size_t m = 0; m < 2; ++m) {
+        for (size_t i = 0; i < world.size; ++i) {
+          momentum[m][i] = 0.9 * momentum[m][i] + world.x[0][i] - world.target[m][i];
+        }
+        const Vector sent = through(*codec, dct(momentum[m], false), static_cast<uint32_t>(t - 1));
+        const Vector taken = dct(sent, true);
+        for (size_t i = 0; i < world.size; ++i) {
+          momentum[m][i] -= taken[i];
+          mean[i] += sent[i] / 2;
+        }
+      }
+      const Vector direction = dct(mean, true);
+      for (size_t i = 0; i < world.size; ++i) {
+        world.x[0][i] -= toy::kLr * ((direction[i] > 0) - (direction[i] < 0));
+      }
+      const auto step = static_cast<size_t>(t);
+      expect_near(ours[0].live_TP[step], world.x[0], 1e-4, name + " step " + std::to_string(t));
+      EXPECT_TRUE(ours[0].live_TP[step].equal(ours[1].live_TP[step]));
+    }
+  }
+}
+
 TEST(CompressedMethodsTest, ResumeIsBitIdentical) {
   const SystemClock clock;
   const auto layout = toy::specs();
   for (const std::string method :
-       {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco"}) {
+       {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco", "demo"}) {
     const SyncOptions options{
         .method = method, .sync_every = 4, .fragment_sync_delay = 1, .codec = "bf16"};
     collective::Alone whole;
     const auto expected = toy::train(options, whole, 0, 18);
-    const auto make = [&](const at::Tensor& values_P, collective::Averager& averager) {
+    const auto make = [&](const at::Tensor& values_P, const at::Tensor& gradients_P,
+                          collective::Averager& averager) {
       return make_strategy(options,
                            {.values_P = values_P,
-                            .gradients_P = at::zeros_like(values_P),
+                            .gradients_P = gradients_P,
                             .tokens_per_step = 8,
                             .last_step = 18,
                             .specs = layout},
                            averager, clock);
     };
-    const auto advance = [](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
-      values_P.sub_(values_P.sub(toy::target_P(0)), toy::kLr);
+    const at::Tensor gradients_P = at::zeros_like(toy::start_P());
+    const auto advance = [&](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
+      gradients_P.copy_(values_P.sub(toy::target_P(0)));
+      ASSERT_TRUE(strategy.reduce_gradients(step));
+      values_P.sub_(gradients_P, toy::kLr);
       ASSERT_TRUE(strategy.after_step(step));
     };
     for (int64_t stop = 1; stop < 18; ++stop) {
       collective::Alone first_group;
       collective::Alone second_group;
       const at::Tensor first_P = toy::start_P();
-      const auto first = make(first_P, first_group);
+      const auto first = make(first_P, gradients_P, first_group);
       for (int64_t step = 1; step <= stop; ++step) advance(*first, first_P, step);
       const at::Tensor second_P = toy::start_P();
-      const auto second = make(second_P, second_group);
+      const auto second = make(second_P, gradients_P, second_group);
       second->restore_global(first->global_parameters());
       second_P.copy_(first_P);
       const auto saved = first->state();

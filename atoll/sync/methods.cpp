@@ -4,6 +4,7 @@
 #include "atoll/base/error.h"
 #include "atoll/sync/cocktail_sgd.h"
 #include "atoll/sync/data_parallel.h"
+#include "atoll/sync/demo.h"
 #include "atoll/sync/diloco.h"
 #include "atoll/sync/eager_diloco.h"
 #include "atoll/sync/single.h"
@@ -35,6 +36,9 @@ std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica repl
   }
   if (options.method == "sparse_loco") {
     return std::make_unique<SparseLoCo>(options, std::move(replica), averager, clock);
+  }
+  if (options.method == "demo") {
+    return std::make_unique<DeMo>(options, std::move(replica), averager, clock);
   }
   if (options.method == "eager_diloco" || options.method == "delayed_diloco") {
     return std::make_unique<EagerDiLoCo>(options, std::move(replica), averager, clock);

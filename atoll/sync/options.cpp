@@ -14,9 +14,11 @@ void SyncOptions::visit(SettingList& list) {
       "single: one island; data_parallel: mean gradient every step; diloco: mean outer gradient "
       "every sync_every steps; streaming_diloco: the same fragment by fragment, beside training; "
       "eager_diloco, delayed_diloco: the mean is used one period late; sparse_loco: diloco with "
-      "error feedback for sparse codecs; cocktail_sgd: compressed differences every step",
+      "error feedback for sparse codecs; cocktail_sgd: compressed differences every step; demo: "
+      "the "
+      "largest cosine coefficients of each replica's momentum every step",
       {"single", "data_parallel", "diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
-       "sparse_loco", "cocktail_sgd"});
+       "sparse_loco", "cocktail_sgd", "demo"});
   list.add("sync_every", sync_every, "inner steps between two syncs of a parameter (H)",
            {.min = 1});
   list.add("outer_lr", outer_lr, "diloco: outer learning rate", {.min = 0, .max = 10});
@@ -59,6 +61,8 @@ void SyncOptions::visit(SettingList& list) {
   list.add("error_feedback_decay", error_feedback_decay,
            "sparse_loco: share of what was not sent that is kept for the next period (beta)",
            {.min = 0, .max = 1});
+  list.add("momentum_decay", momentum_decay,
+           "demo: share of the momentum that is kept at a step (beta)", {.min = 0, .max = 0.99999});
   list.add("codec", codec,
            "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
            "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own");
@@ -75,7 +79,8 @@ void SyncOptions::visit(SettingList& list) {
 namespace {
 
 bool has_error_feedback(const SyncOptions& options) {
-  return options.method == "cocktail_sgd" || options.method == "sparse_loco";
+  return options.method == "cocktail_sgd" || options.method == "sparse_loco" ||
+         options.method == "demo";
 }
 
 void check_codec(const SyncOptions& options) {
@@ -83,8 +88,8 @@ void check_codec(const SyncOptions& options) {
   if (codec->is_dense() || has_error_feedback(options)) return;
   throw UsageError(fmt::format(
       "sync.codec = '{}' leaves values out, and sync.method = '{}' would lose them: it has no "
-      "error feedback; choose a codec that keeps all (int8, e3m0, ...), or sparse_loco or "
-      "cocktail_sgd",
+      "error feedback; choose a codec that keeps all (int8, e3m0, ...), or sparse_loco, "
+      "cocktail_sgd or demo",
       options.codec, options.method));
 }
 
@@ -143,12 +148,13 @@ std::string codec_name(const SyncOptions& options) {
   if (options.codec != "default") return options.codec;
   if (options.method == "cocktail_sgd") return "cocktail";
   if (options.method == "sparse_loco") return "sparse_loco";
+  if (options.method == "demo") return "chunk_topk(32/4096)+bf16";
   return "fp32";
 }
 
 int64_t period(const SyncOptions& options) {
   const bool every_step = options.method == "single" || options.method == "data_parallel" ||
-                          options.method == "cocktail_sgd";
+                          options.method == "cocktail_sgd" || options.method == "demo";
   return every_step ? 1 : options.sync_every;
 }
 

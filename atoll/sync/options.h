@@ -23,6 +23,7 @@ struct SyncOptions {
   int64_t fragment_sync_delay = 1;
   double fragment_update_alpha = 0;
   double error_feedback_decay = 0.95;
+  double momentum_decay = 0.999;
   std::string codec = "default";
   double exchange_share = 1.0;
   bool layer_metrics = false;

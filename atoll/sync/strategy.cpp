@@ -37,13 +37,13 @@ void Strategy::begin(collective::Contribution contribution, std::span<const Rang
   OpenRound& open = open_rounds_[contribution.round];
   open.fragment = contribution.fragment;
   if (measures_layers_) {
-    const auto [slices, is_new] = slices_.try_emplace(contribution.fragment);
+    const auto [found, is_new] = slices_.try_emplace(contribution.fragment);
     if (is_new) {
       const std::array whole = {Range{0, replica_.values_P.numel()}};
-      slices->second = layer_slices(replica_.specs, ranges.empty() ? whole : ranges);
+      found->second = layer_slices(replica_.specs, ranges.empty() ? whole : ranges);
     }
     contribution.needs_own = true;
-    contribution.prepare = [&open, &slices = slices->second,
+    contribution.prepare = [&open, &slices = found->second,
                             prepare = std::move(contribution.prepare)](std::span<const float> mean,
                                                                        std::span<const float> own) {
       open.sums = measure_layers(slices, own, mean);

@@ -1,0 +1,68 @@
+#include "atoll/sync/demo.h"
+
+#include <utility>
+
+#include "atoll/sync/host.h"
+
+namespace atl::sync {
+
+DeMo::DeMo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+           const Clock& clock)
+    : Strategy(options, std::move(replica), averager, clock),
+      dct_(replica_.specs),
+      decay_(static_cast<float>(options.momentum_decay)),
+      codec_(codec::make_codec(codec_name(options))) {
+  for (at::Tensor* buffer : {&momentum_P_, &coefficients_P_, &sent_P_, &direction_P_, &live_P_}) {
+    *buffer = host_buffer(replica_.values_P);
+  }
+}
+
+Result<void> DeMo::do_reduce_gradients(int64_t step) {
+  live_P_.copy_(replica_.values_P);
+  direction_P_.copy_(replica_.gradients_P);
+  const std::span<const float> gradient = span_of(direction_P_);
+  const std::span<float> momentum = span_of(momentum_P_);
+  const int64_t tokens = weight(gradient, replica_.tokens_per_step);
+  for (size_t i = 0; i < momentum.size(); ++i) {
+    // A gradient that cannot be used must not stay in the momentum for ever.
+    momentum[i] = decay_ * momentum[i] + (tokens > 0 ? gradient[i] : 0.0F);
+  }
+  dct_.forward(momentum, span_of(coefficients_P_));
+  begin({.round = step - 1,
+         .fragment = 0,
+         .step = step,
+         .weight = tokens,
+         .values = span_of(coefficients_P_),
+         .codec = codec_.get(),
+         .topology = collective::Topology::kGather,
+         .needs_own = true,
+         .prepare = [this](std::span<const float> mean, std::span<const float> own) {
+           return prepare(mean, own);
+         }});
+  if (auto done = wait(step - 1); !done) return done;
+  momentum_P_.sub_(sent_P_);
+  replica_.gradients_P.copy_(direction_P_);
+  return {};
+}
+
+Digest DeMo::prepare(std::span<const float> mean_P, std::span<const float> own_P) {
+  dct_.inverse(own_P, span_of(sent_P_));
+  const std::span<float> direction = span_of(direction_P_);
+  dct_.inverse(mean_P, direction);
+  for (float& value : direction) value = static_cast<float>((value > 0) - (value < 0));
+  // The direction is equal by construction; what each island makes of it is not. The parameters
+  // before this step show it.
+  return Sha256()
+      .update(tree_digest(bytes_of(direction_P_)))
+      .update(tree_digest(bytes_of(live_P_)))
+      .finish();
+}
+
+bool DeMo::syncs_after(int64_t) const { return true; }
+at::Tensor DeMo::global_parameters() const { return replica_.values_P; }
+std::vector<std::pair<std::string, at::Tensor>> DeMo::state() {
+  return {{"outer.momentum", momentum_P_}};
+}
+void DeMo::restore_global(const at::Tensor&) {}  // The live parameters are the global ones.
+
+}  // namespace atl::sync
