@@ -5,6 +5,8 @@
 
 #include <charconv>
 
+#include "atoll/base/error.h"
+
 namespace atl::net {
 
 std::string Address::text() const {
@@ -18,6 +20,9 @@ Result<Address> parse_address(std::string_view text) {
         fmt::format("not an address: '{}' ({}; write HOST:PORT, e.g. 127.0.0.1:7777 or [::1]:7777)",
                     text.substr(0, 100), why));
   };
+  if (const size_t scheme = text.find("://"); scheme != std::string_view::npos) {
+    return bad(fmt::format("leave '{}' out", text.substr(0, scheme + 3).substr(0, 20)));
+  }
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad("no port");
   std::string_view host = text.substr(0, colon);
@@ -41,6 +46,12 @@ Result<Address> parse_address(std::string_view text) {
     return bad("the port is no number from 0 to 65535");
   }
   return address;
+}
+
+void require_address(std::string_view option, std::string_view text) {
+  if (const auto address = parse_address(text); !address) {
+    throw UsageError(fmt::format("{}: {}", option, address.error().message));
+  }
 }
 
 bool is_loopback(const Address& address) {

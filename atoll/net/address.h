@@ -19,6 +19,9 @@ struct Address {
 /// Reads "HOST:PORT" or "[IPV6]:PORT". The failure names the text and what is wrong with it.
 Result<Address> parse_address(std::string_view text);
 
+/// Throws UsageError naming the option when its text is no address.
+void require_address(std::string_view option, std::string_view text);
+
 /// True for 127.0.0.0/8, ::1 and "localhost": nobody outside this machine can listen in.
 bool is_loopback(const Address& address);
 

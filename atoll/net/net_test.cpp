@@ -41,6 +41,10 @@ TEST(AddressTest, ErrorsNameTheText) {
   }
 }
 
+TEST(AddressTest, ASchemeIsNamed) {
+  EXPECT_THAT(parse_address("http://127.0.0.1:80").error().message, HasSubstr("leave 'http://'"));
+}
+
 TEST(AddressTest, OnlyLoopbackMayBeUnencrypted) {
   for (const char* fine : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"}) {
     EXPECT_TRUE(check_address(fine, /*insecure=*/false)) << fine;
