@@ -17,6 +17,7 @@
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/run/config.h"
 #include "atoll/swarm/coordinator_server.h"
@@ -85,11 +86,20 @@ class ProgressLog {
   Time printed_{};
 };
 
+/// What islands are told to join: the address that was bound, but "any" is no place to go to.
+std::string address_for_islands(const std::string& bound) {
+  auto address = net::parse_address(bound);
+  if (!address || (address->host != "0.0.0.0" && address->host != "::")) return bound;
+  return fmt::format("THIS_MACHINE:{}", address->port);
+}
+
 void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
   }
+  net::require_address("--listen", arguments.listen);
   run::RunConfig config = run::load_config(arguments.config_file, overrides);
+  run::choose_method(config, /*alone=*/false);
   run::check(config);
   const auto shared = config.settings().shared();
   if (arguments.insecure) {
@@ -119,7 +129,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
   print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run,
-                        options.min_replicas, *address));
+                        options.min_replicas, address_for_islands(*address)));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);
   }

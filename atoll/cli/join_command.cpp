@@ -51,8 +51,7 @@ void join(JoinArguments& arguments) {
                "authenticated; anyone on the network can read and alter the run\n");
   }
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
-  arguments.options.folder = arguments.folder.empty() ? run::default_run_folder()
-                                                      : std::filesystem::path(arguments.folder);
+  arguments.options.folder = arguments.folder;
   arguments.options.init = arguments.init;
   const SystemClock clock;
   watch_interrupts();

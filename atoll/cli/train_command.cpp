@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <thread>
 
@@ -52,15 +53,6 @@ std::vector<std::string> all_overrides(const TrainArguments& arguments) {
   return overrides;
 }
 
-/// One replica has nobody to agree with: plain training unless a method was chosen.
-void choose_method(run::RunConfig& config, const TrainArguments& arguments) {
-  const bool chosen = !arguments.config_file.empty() ||
-                      std::ranges::any_of(arguments.overrides, [](const std::string& word) {
-                        return word.starts_with("sync.method=");
-                      });
-  if (config.swarm.min_replicas == 1 && !chosen) config.sync.method = "single";
-}
-
 /// The model's shape comes from --init; a shape that was asked for besides must be the same.
 void take_shape(run::RunConfig& config, const std::filesystem::path& init) {
   run::RunConfig loaded = config;
@@ -95,64 +87,58 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate) {
     fmt::print("{}\n", run::to_json(run::combine(islands, request.folder)));
   } else {
     if (islands.front().stopped) {
-      fmt::print("stopped at step {}; resume: atoll train --islands {} --run {}\n",
-                 islands.front().steps, islands.size(), request.folder.string());
+      fmt::print("stopped at step {}; resume: {}\n", islands.front().steps,
+                 run::resume_command(request.folder, std::ssize(islands)));
     }
     fmt::print("{}", run::result_table(config, islands));
   }
+}
+
+/// The settings of the run, complete but for the data. Writes nothing: everything that can be wrong
+/// is found before anything is created or started.
+run::RunConfig checked_config(const TrainArguments& arguments) {
+  run::RunConfig config =
+      run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
+  run::check(config);
+  if (!arguments.init.empty()) {
+    take_shape(config, model::resolve_model(arguments.init));
+    run::check(config);
+    run::require_same(arguments.run, config);
+  }
+  if (!arguments.link_rate.empty()) {
+    run::parse_link_rate(arguments.link_rate);
+    if (config.swarm.min_replicas == 1) {
+      throw UsageError(
+          "--link-rate holds islands' links, and one island has none; add --islands 2");
+    }
+  }
+  return config;
 }
 
 void train(const TrainArguments& arguments, char** argv,
            const std::function<void(const TrainRequest&)>& train_here) {
   if (arguments.dump_config) {
     run::RunConfig config = run::load_config(arguments.config_file, all_overrides(arguments));
-    choose_method(config, arguments);
     fmt::print("{}", config.settings().dump(/*with_help=*/true));
     return;
   }
-  if (!arguments.link_rate.empty()) run::parse_link_rate(arguments.link_rate);
-  TrainRequest request{.folder = arguments.run.empty() ? run::default_run_folder()
-                                                       : std::filesystem::path(arguments.run),
-                       .init = arguments.init,
-                       .json = arguments.json};
-  if (!std::filesystem::exists(request.folder / "config.toml")) {
-    // Everything that can be wrong is found before anything is written or started.
-    run::RunConfig first = run::load_config(arguments.config_file, all_overrides(arguments));
-    choose_method(first, arguments);
-    run::check(first);
-  }
-  auto folder = std::make_unique<run::RunFolder>(request.folder);
-  request.config = folder->configure(arguments.config_file, all_overrides(arguments));
-  if (!folder->was_started()) choose_method(request.config, arguments);
-  run::check(request.config);
-  if (request.config.swarm.min_replicas == 1) {
-    if (!arguments.link_rate.empty()) {
-      throw UsageError(
-          "--link-rate holds islands' links, and one island has none; add --islands 2");
-    }
-    if (!train_here) {
-      folder.reset();  // The other program takes the lock.
-      become_torch_program(argv, arguments.run.empty()
-                                     ? std::vector{std::string("--run"), request.folder.string()}
-                                     : std::vector<std::string>{});
-    }
-  }
+  TrainRequest request{
+      .init = arguments.init, .config = checked_config(arguments), .json = arguments.json};
+  const bool alone = request.config.swarm.min_replicas == 1;
+  if (alone && !train_here) become_torch_program(argv);
+  const run::RunFolder folder(arguments.run);
+  request.folder = folder.path();
   const SystemClock clock;
-  std::filesystem::path tokenizer;
-  if (!request.init.empty()) {
-    const auto model = model::resolve_model(request.init);
-    tokenizer = model / "tokenizer.json";
-    take_shape(request.config, model);
-    run::check(request.config);
-    folder->require_same(request.config);
-  }
+  const auto tokenizer = request.init.empty()
+                             ? std::filesystem::path()
+                             : model::resolve_model(request.init) / "tokenizer.json";
   request.config.data.path =
-      run::prepare_store(request.config.data, request.folder, tokenizer, clock).string();
-  folder->save(request.config);
-  if (request.config.swarm.min_replicas > 1) {
-    launch_islands(request, arguments.link_rate);
-  } else {
+      run::prepare_store(request.config, request.folder, tokenizer, clock).string();
+  folder.save(request.config);
+  if (alone) {
     train_here(request);
+  } else {
+    launch_islands(request, arguments.link_rate);
   }
 }
 
@@ -165,7 +151,12 @@ void add_train_command(CLI::App& app, char** argv,
   auto arguments = std::make_shared<TrainArguments>();
   command->add_option("config", arguments->config_file, "settings (TOML)")
       ->check(CLI::ExistingFile);
-  command->add_option("--run", arguments->run, "run directory (default: runs/<date>-<time>)");
+  command->add_option("--run", arguments->run, "run directory (default: runs/<date>-<time>)")
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            return name.empty() ? std::string("the name of a folder is missing") : std::string();
+          },
+          ""));
   command->add_option("--data", arguments->data,
                       "token store, or folder, text or jsonl file (default: Python's sources)");
   command->add_option("--init", arguments->init, "start from this Hugging Face model or run");

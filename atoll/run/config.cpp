@@ -51,6 +51,10 @@ RunConfig load_config(const std::filesystem::path& file,
   return config;
 }
 
+void choose_method(RunConfig& config, bool alone) {
+  if (config.sync.method == "default") config.sync.method = alone ? "single" : "diloco";
+}
+
 void check(const RunConfig& config) {
   const auto& train = config.train;
   const int64_t islands = config.swarm.min_replicas;

@@ -43,6 +43,10 @@ struct RunConfig {
 /// Defaults, then the file (if any), then the overrides ("section.key=value"). Throws UsageError.
 RunConfig load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
+/// Puts a method in the place of sync.method = "default": single for a replica that trains alone
+/// (it has nobody to agree with), else diloco.
+void choose_method(RunConfig& config, bool alone);
+
 /// Checks what involves several fields (batch and islands, row and context, ...). Throws UsageError
 /// naming the fields.
 void check(const RunConfig& config);

@@ -1,9 +1,12 @@
 #include "atoll/run/island.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +14,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/collective/session.h"
 #include "atoll/data/token_store.h"
@@ -49,6 +53,30 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
   return checkpoints.back().second;
 }
 
+/// Parameters and gradients are the least that training needs; without this the system would end
+/// the process with no word why.
+void require_memory(const model::ModelConfig& model, at::Device device) {
+  if (!device.is_cpu()) return;
+  const double bytes = 2 * sizeof(float) * static_cast<double>(model::num_parameters(model));
+  const double memory =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (bytes <= memory) return;
+  throw InputError(fmt::format(
+      "the model needs {} for its parameters and their gradients alone, and this machine has {}; "
+      "choose a smaller one (model.hidden_size, model.num_layers, ...)",
+      format_bytes(bytes), format_bytes(memory)));
+}
+
+/// LibTorch's errors (no memory left, mostly) without their page of stack.
+Summary without_backtrace(const std::function<Summary()>& train) {
+  try {
+    return train();
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    throw InputError("LibTorch: " + text.substr(0, text.find('\n')));
+  }
+}
+
 Materials gather(RunConfig& config, const std::filesystem::path& init) {
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
   data::TokenStore store = data::TokenStore::open(config.data.path);
@@ -70,8 +98,9 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
                     config.data.path, vocab_size, config.model.vocab_size));
   }
   check(config);
-  model::Llama model(config.model, model::usable_device(config.train.device, "train.device"),
-                     model::Purpose::kTraining);
+  const at::Device device = model::usable_device(config.train.device, "train.device");
+  require_memory(config.model, device);
+  model::Llama model(config.model, device, model::Purpose::kTraining);
   if (init.empty()) {
     model.initialise(static_cast<uint64_t>(config.train.seed));
   } else {
@@ -127,7 +156,8 @@ Duration seconds_of(double value) {
 /// An island keeps its name: ranks are by name, and a resumed island must get its own rows again.
 JoinOptions with_name(JoinOptions options, const std::filesystem::path& folder) {
   const auto file = folder / "name";
-  const std::string saved = std::filesystem::exists(file) ? read_file(file) : "";
+  const std::string saved =
+      was_started(folder) && std::filesystem::exists(file) ? read_file(file) : "";
   if (options.name.empty()) {
     options.name = saved.empty() ? "island-" + random_name().substr(0, 6) : saved;
   }
@@ -137,13 +167,14 @@ JoinOptions with_name(JoinOptions options, const std::filesystem::path& folder) 
                     "choose another --run",
                     folder.string(), saved, options.name));
   }
-  write_file_atomically(file, options.name);
   return options;
 }
 
 std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock) {
   RunConfig asked;
   const auto demands = demands_of(options, asked);
+  net::require_address("the coordinator", options.coordinator);
+  net::require_address("--listen", options.listen);
   const auto reachable = net::check_address(options.coordinator, options.insecure);
   if (!reachable) throw InputError(reachable.error().message);
   const auto listen = net::check_address(options.listen, options.insecure);
@@ -187,11 +218,9 @@ RunConfig config_of(const collective::Session& session, const JoinOptions& optio
   return config;
 }
 
-}  // namespace
-
-Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
-                    const std::filesystem::path& init, const Clock& clock,
-                    const ProgressCallback& on_progress) {
+Summary train_alone_here(const RunConfig& given, const std::filesystem::path& folder,
+                         const std::filesystem::path& init, const Clock& clock,
+                         const ProgressCallback& on_progress) {
   RunConfig config = given;
   const auto checkpoint = newest_checkpoint(folder, init);
   Materials materials = gather(config, init);
@@ -201,26 +230,30 @@ Summary train_alone(const RunConfig& given, const std::filesystem::path& folder,
   return value_of(run.train(), folder);
 }
 
-Summary join_run(const JoinOptions& options, const Clock& clock,
-                 const ProgressCallback& on_progress) {
-  RunFolder folder(options.folder);
-  newest_checkpoint(folder.path(), options.init);
-  const auto session_owner = connect(with_name(options, folder.path()), clock);
+Summary join_run_here(const JoinOptions& given, const Clock& clock,
+                      const ProgressCallback& on_progress) {
+  const RunFolder folder(given.folder);
+  newest_checkpoint(folder.path(), given.init);
+  const JoinOptions options = with_name(given, folder.path());
+  const auto session_owner = connect(options, clock);
   collective::Session& session = *session_owner;
   RunConfig config = config_of(session, options);
   const auto tokenizer = options.init.empty()
                              ? std::filesystem::path()
                              : model::resolve_model(options.init) / "tokenizer.json";
-  config.data.path = prepare_store(config.data, folder.path(), tokenizer, clock).string();
+  config.data.path = prepare_store(config, folder.path(), tokenizer, clock).string();
   Materials materials = gather(config, options.init);
-  folder.require_same(config);
-  folder.save(config);
+  require_same(folder.path(), config);
 
   std::map<int64_t, std::string> checkpoints;
   const auto found = train::list_checkpoints(folder.path() / "checkpoints");
   for (const auto& [step, path] : found) checkpoints[step] = read_run_state(path).digest;
   if (found.empty()) checkpoints[0] = parameter_digest(materials.model.parameters().values_P());
 
+  if (config.swarm.min_replicas > 1) {
+    fmt::print(stderr, "atoll: joined as '{}'; waiting until {} islands are ready\n", options.name,
+               config.swarm.min_replicas);
+  }
   const auto start = session.ready(
       {.facts = {{"data", materials.store.info().digest()},
                  {"tokenizer", materials.tokenizer.sha256()},
@@ -230,6 +263,8 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
        .checkpoints = checkpoints,
        .silence_timeout = seconds_of(config.swarm.silence_timeout)});
   if (!start) throw InputError(start.error().message);
+  write_file_atomically(folder.path() / "name", options.name);
+  folder.save(config);
 
   TrainingParts parts = parts_of(config, folder.path(), materials, session, clock, {});
   parts.rank = start->rank;
@@ -252,6 +287,20 @@ Summary join_run(const JoinOptions& options, const Clock& clock,
   const Summary summary = value_of(run.train(), folder.path());
   if (auto left = session.leave(); !left) throw InputError(left.error().message);
   return summary;
+}
+
+}  // namespace
+
+Summary train_alone(const RunConfig& config, const std::filesystem::path& folder,
+                    const std::filesystem::path& init, const Clock& clock,
+                    const ProgressCallback& on_progress) {
+  return without_backtrace(
+      [&] { return train_alone_here(config, folder, init, clock, on_progress); });
+}
+
+Summary join_run(const JoinOptions& options, const Clock& clock,
+                 const ProgressCallback& on_progress) {
+  return without_backtrace([&] { return join_run_here(options, clock, on_progress); });
 }
 
 }  // namespace atl::run

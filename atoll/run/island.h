@@ -24,7 +24,7 @@ struct JoinOptions {
   std::string coordinator;  // HOST:PORT
   std::string listen = "127.0.0.1:0";
   std::string name;
-  std::filesystem::path folder;
+  std::filesystem::path folder;  // Empty: a new one is made.
   std::filesystem::path init;
   std::vector<std::string> overrides;  // Local settings apply; shared ones must be the run's own.
   double link_rate_bits_per_s = 0;     // 0: unlimited.

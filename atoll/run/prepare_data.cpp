@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include <algorithm>
+#include <cstdio>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
@@ -12,6 +13,7 @@
 #include "atoll/data/token_store.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/tokenizer_trainer.h"
+#include "atoll/run/run_folder.h"
 
 namespace atl::run {
 namespace {
@@ -38,25 +40,79 @@ data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, c
   return data::Tokenizer::load(file);
 }
 
+/// What a store was made of, first line: the text; the others: how.
+std::string recipe_of(const RunConfig& config, const fs::path& tokenizer_file) {
+  const DataOptions& options = config.data;
+  const std::string tokenizer = tokenizer_file.empty()
+                                    ? fmt::format("vocab_size = {}", options.vocab_size)
+                                    : "tokenizer " + data::Tokenizer::load(tokenizer_file).sha256();
+  return fmt::format("{}\n{}\nvalidation_share = {}\nsequence_length = {}\n",
+                     options.path.empty() ? "" : fs::weakly_canonical(options.path).string(),
+                     tokenizer, options.validation_share, config.train.sequence_length);
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+data::StoreInfo pack_with(double share, const data::Corpus& corpus,
+                          const data::Tokenizer& tokenizer, const fs::path& store,
+                          const Clock& clock) {
+  ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
+  return data::pack(corpus, tokenizer, store, {.validation_share = share, .overwrite = true},
+                    [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); })
+      .info;
+}
+
+/// Packs with data.validation_share, or with the first of its doubles that validates on a row.
+void pack(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const fs::path& store,
+          const RunConfig& config, const Clock& clock) {
+  constexpr double kMaxShare = 0.5;
+  const double asked = config.data.validation_share;
+  const int64_t row = config.train.sequence_length;
+  data::StoreInfo info = pack_with(asked, corpus, tokenizer, store, clock);
+  const int64_t num_documents = info.train.num_documents + info.validation.num_documents;
+  double share = asked;
+  while (info.validation.num_tokens < row && num_documents > 1 && share > 0 && share < kMaxShare) {
+    share = std::min(kMaxShare, 2 * share);
+    info = pack_with(share, corpus, tokenizer, store, clock);
+  }
+  if (info.validation.num_tokens < row) {
+    fs::remove_all(store);
+    throw InputError(fmt::format(
+        "the text is too small to train and validate on: {} tokens in {} documents, of which {} "
+        "tokens validate with data.validation_share = {}, and a row needs {} "
+        "(train.sequence_length); give it more text or more documents, or choose shorter rows",
+        info.train.num_tokens + info.validation.num_tokens, num_documents,
+        info.validation.num_tokens, share, row));
+  }
+  if (share != asked) {
+    fmt::print(stderr,
+               "atoll: data.validation_share is {} and not {}: the documents are few, and "
+               "validation needs a row of {} tokens\n",
+               share, asked, row);
+  }
+}
+
 }  // namespace
 
-fs::path prepare_store(const DataOptions& options, const fs::path& folder,
+fs::path prepare_store(const RunConfig& config, const fs::path& folder,
                        const fs::path& tokenizer_file, const Clock& clock) {
+  const DataOptions& options = config.data;
   if (!options.path.empty() && is_store(options.path)) return options.path;
   const fs::path store = folder / "data";
-  const fs::path origin_file = folder / "data-origin";  // What the store was packed from.
-  const std::string origin =
-      options.path.empty() ? "" : fs::weakly_canonical(options.path).string();
+  const fs::path recipe_file = folder / "data-origin";
+  const std::string recipe = recipe_of(config, tokenizer_file);
   if (is_store(store)) {
-    const std::string before = fs::exists(origin_file) ? read_file(origin_file) : origin;
-    if (!options.path.empty() && before != origin) {
-      throw UsageError(
-          fmt::format("the run in '{}' was packed from {}, not from '{}'; leave --data "
-                      "out to go on, or choose another --run",
-                      folder.string(), before.empty() ? "the Python sources" : "'" + before + "'",
-                      options.path));
+    const std::string before = fs::exists(recipe_file) ? read_file(recipe_file) : recipe;
+    const std::string text_before = first_line(before);
+    if (before == recipe) return store;
+    if (was_started(folder)) {
+      if (options.path.empty() || text_before == first_line(recipe)) return store;
+      throw UsageError(fmt::format(
+          "the run in '{}' was packed from {}, not from '{}'; leave --data out to go on, or choose "
+          "another --run",
+          folder.string(), text_before.empty() ? "the Python sources" : "'" + text_before + "'",
+          options.path));
     }
-    return store;
   }
 
   data::CorpusOptions corpus_options;
@@ -66,10 +122,8 @@ fs::path prepare_store(const DataOptions& options, const fs::path& folder,
       tokenizer_file.empty()
           ? make_tokenizer(corpus, options.vocab_size, folder / "tokenizer.json", clock)
           : data::Tokenizer::load(tokenizer_file);
-  ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
-  data::pack(corpus, tokenizer, store, {.validation_share = options.validation_share},
-             [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); });
-  write_file_atomically(origin_file, origin);
+  pack(corpus, tokenizer, store, config, clock);
+  write_file_atomically(recipe_file, recipe);
   return store;
 }
 

@@ -9,8 +9,10 @@ namespace atl::run {
 
 /// The store to train on: data.path when it is one; else a tokenizer is trained (or
 /// `tokenizer_file` taken, if not empty) and data.path, or the default corpus, packed into
-/// `folder`/data; what is there from an earlier start is used again. Throws InputError.
-std::filesystem::path prepare_store(const DataOptions& options, const std::filesystem::path& folder,
+/// `folder`/data. A validation part of less than one row makes the share larger, as far as need be.
+/// What is there from an earlier start is used again: always if the run was started (then other
+/// text is refused), else if it was made of the same text in the same way. Throws InputError.
+std::filesystem::path prepare_store(const RunConfig& config, const std::filesystem::path& folder,
                                     const std::filesystem::path& tokenizer_file,
                                     const Clock& clock);
 

@@ -6,20 +6,76 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/train/checkpoint.h"
 
 namespace atl::run {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Creates "runs/<date>-<time>"; with -2, -3, ... when another run began in the same second.
+fs::path create_default_folder() {
+  std::error_code error;
+  fs::create_directories("runs", error);
+  const std::string name =
+      fmt::format("runs/{:%Y-%m-%d-%H%M%S}", fmt::localtime(static_cast<std::time_t>(wall_time())));
+  fs::path path = name;
+  for (int number = 2; !fs::create_directory(path, error) && !error; ++number) {
+    path = fmt::format("{}-{}", name, number);
+  }
+  return path;  // If it could not be created, opening the lock says why.
+}
+
+/// A run's directory has a lock; an island's may begin with the log of the launcher.
+void require_run_directory(const fs::path& folder) {
+  std::error_code missing;
+  if (fs::exists(folder / "lock")) return;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    if (entry.path().filename() == "log.txt") continue;
+    throw UsageError(
+        fmt::format("--run: '{}' is not empty and is no run directory (it holds '{}'); choose a "
+                    "new name or an empty folder",
+                    folder.string(), entry.path().filename().string()));
+  }
+}
+
+bool has_checkpoint(const fs::path& folder) {
+  return !train::list_checkpoints(folder / "checkpoints").empty();
+}
+
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   std::error_code error;
-  fs::create_directories(path_, error);
+  if (path_.empty()) {
+    path_ = create_default_folder();
+    created_ = true;
+  } else {
+    created_ = fs::create_directories(path_, error);
+    if (error) {
+      throw InputError(
+          fmt::format("cannot create the run directory '{}': {}", path_.string(), error.message()));
+    }
+    require_run_directory(path_);
+  }
   const fs::path lock_file = path_ / "lock";
   lock_ = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0) {
@@ -35,42 +91,58 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   }
 }
 
-RunFolder::~RunFolder() { ::close(lock_); }
-
-bool RunFolder::was_started() const { return fs::exists(path_ / "config.toml"); }
-
-RunConfig RunFolder::configure(const fs::path& file, const std::vector<std::string>& overrides) {
-  if (!was_started()) return load_config(file, overrides);
-  // What is not asked for stays as it was saved.
-  RunConfig asked = load_config(path_ / "config.toml", {});
-  SettingList list = asked.settings();
-  if (!file.empty()) list.apply_toml(read_file(file), file.string());
-  for (const std::string& assignment : overrides) list.apply_override(assignment);
-  require_same(asked);
-  return asked;
-}
-
-void RunFolder::require_same(RunConfig& config) const {
-  if (!was_started()) return;
-  RunConfig saved = load_config(path_ / "config.toml", {});
-  const auto before = saved.settings().shared();
-  for (const auto& [name, value] : config.settings().shared()) {
-    if (before.at(name) != value) {
-      throw UsageError(
-          fmt::format("the run in '{}' was started with {} = {}, now {} is asked for; "
-                      "resume it as it was or choose another --run",
-                      path_.string(), name, before.at(name), value));
-    }
-  }
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  const auto first = fs::directory_iterator(path_, ignored);
+  if (created_ && std::distance(first, {}) == 1) fs::remove_all(path_, ignored);  // The lock alone.
+  ::close(lock_);
 }
 
 void RunFolder::save(RunConfig& config) const {
   write_file_atomically(path_ / "config.toml", config.settings().dump(/*with_help=*/true));
 }
 
-fs::path default_run_folder() {
-  return fmt::format("runs/{:%Y-%m-%d-%H%M%S}",
-                     fmt::localtime(static_cast<std::time_t>(wall_time())));
+bool was_started(const fs::path& folder) {
+  if (folder.empty() || !fs::exists(folder / "config.toml")) return false;
+  if (has_checkpoint(folder)) return true;
+  std::error_code missing;
+  const fs::directory_iterator entries(folder, missing);
+  return std::ranges::any_of(entries, [](const fs::directory_entry& entry) {
+    return entry.path().filename().string().starts_with("island-") && has_checkpoint(entry.path());
+  });
+}
+
+RunConfig configure(const fs::path& folder, const fs::path& file,
+                    const std::vector<std::string>& overrides) {
+  const bool started = was_started(folder);
+  // What is not asked for stays as it was saved.
+  RunConfig asked = started ? load_config(folder / "config.toml", {}) : RunConfig();
+  SettingList list = asked.settings();
+  if (!file.empty()) list.apply_toml(read_file(file), file.string());
+  for (const std::string& assignment : overrides) list.apply_override(assignment);
+  choose_method(asked, asked.swarm.min_replicas == 1);
+  if (started) require_same(folder, asked);
+  return asked;
+}
+
+void require_same(const fs::path& folder, RunConfig& config) {
+  if (!was_started(folder)) return;
+  RunConfig saved = load_config(folder / "config.toml", {});
+  const auto before = saved.settings().shared();
+  for (const auto& [name, value] : config.settings().shared()) {
+    if (before.at(name) != value) {
+      throw UsageError(
+          fmt::format("the run in '{}' was started with {} = {}, now {} is asked for; "
+                      "resume it as it was or choose another --run",
+                      folder.string(), name, before.at(name), value));
+    }
+  }
+}
+
+std::string resume_command(const fs::path& folder, int64_t islands) {
+  return fmt::format("atoll train{} --run {}",
+                     islands > 1 ? fmt::format(" --islands {}", islands) : "",
+                     shell_quoted(folder.string()));
 }
 
 }  // namespace atl::run

@@ -8,33 +8,43 @@
 
 namespace atl::run {
 
-/// Holds the directory (created if need be) until destroyed; no other process may.
+/// Holds the directory until destroyed; no other process may. A new directory into which nothing
+/// was written goes again.
 class RunFolder {
  public:
-  /// Throws InputError when another process holds it or it cannot be written.
+  /// Creates the directory if need be; an empty path stands for a new "runs/<date>-<time>". Throws
+  /// InputError when another process holds it or it cannot be written, UsageError when it holds
+  /// something else than a run.
   explicit RunFolder(std::filesystem::path path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
-  /// The settings of the run in this directory: those of its config.toml if it was started before
-  /// (then `overrides` and `file` may only repeat them, local settings apart), else `file` and the
-  /// overrides. Throws UsageError naming the setting that differs.
-  RunConfig configure(const std::filesystem::path& file, const std::vector<std::string>& overrides);
-  /// Throws UsageError when the run was started with other settings (local ones apart), naming the
-  /// first that differs.
-  void require_same(RunConfig& config) const;
   /// Writes config.toml: all settings, with their help.
   void save(RunConfig& config) const;
-  bool was_started() const;
 
  private:
   std::filesystem::path path_;
   int lock_ = -1;
+  bool created_ = false;
 };
 
-/// "runs/2026-11-21-093015": the directory of a run that was given none.
-std::filesystem::path default_run_folder();
+/// Whether the run in `folder` has a checkpoint, of its own or of its islands. From then on it
+/// keeps its settings, its data and its islands' names; before, a mistake can be mended.
+bool was_started(const std::filesystem::path& folder);
+
+/// The settings of the run in `folder`: if it was started, those of its config.toml (`file` and
+/// `overrides` may only repeat them, local settings apart), else `file` and `overrides`;
+/// sync.method is chosen. Writes nothing. Throws UsageError naming the setting that differs.
+RunConfig configure(const std::filesystem::path& folder, const std::filesystem::path& file,
+                    const std::vector<std::string>& overrides);
+
+/// Throws UsageError when the run in `folder` was started with other settings (local ones apart),
+/// naming the first that differs.
+void require_same(const std::filesystem::path& folder, RunConfig& config);
+
+/// "atoll train --islands 2 --run 'runs/a b'": what resumes a run; quoted for a shell.
+std::string resume_command(const std::filesystem::path& folder, int64_t islands);
 
 }  // namespace atl::run

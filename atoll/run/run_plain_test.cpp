@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
@@ -116,21 +117,93 @@ TEST_F(RunTest, EventFilesAreTfRecords) {
   EXPECT_THAT(records[1], HasSubstr("train/loss"));
 }
 
-TEST_F(RunTest, FolderKeepsItsSettings) {
-  RunConfig config;
+TEST_F(RunTest, SettingsBindOnceThereIsACheckpoint) {
+  const fs::path run = folder_ / "run";
+  const auto steps = [&](const std::vector<std::string>& overrides) {
+    return configure(run, {}, overrides).train.steps;
+  };
   {
-    RunFolder folder(folder_ / "run");
-    EXPECT_FALSE(folder.was_started());
+    const RunFolder folder(run);
     EXPECT_THROW(RunFolder(folder_ / "run"), InputError) << "two owners";
-    config = folder.configure({}, {"train.steps=7"});
+    RunConfig config = configure(run, {}, {"train.steps=7"});
     folder.save(config);
   }
-  RunFolder folder(folder_ / "run");
-  EXPECT_TRUE(folder.was_started());
-  EXPECT_EQ(folder.configure({}, {}).train.steps, 7);
-  EXPECT_EQ(folder.configure({}, {"train.threads=3"}).train.threads, 3)
-      << "local settings may change";
-  EXPECT_THROW(folder.configure({}, {"train.steps=8"}), UsageError);
+  EXPECT_FALSE(was_started(run));
+  EXPECT_EQ(steps({"train.steps=8"}), 8);
+  fs::create_directories(run / "checkpoints" / "step-00000000");
+  EXPECT_TRUE(was_started(run));
+  EXPECT_EQ(steps({}), 7);
+  EXPECT_EQ(configure(run, {}, {"train.threads=3"}).train.threads, 3) << "local ones may change";
+  EXPECT_THROW(steps({"train.steps=8"}), UsageError);
+  fs::create_directories(run / "island-1");
+  fs::rename(run / "checkpoints", run / "island-1" / "checkpoints");
+  EXPECT_TRUE(was_started(run)) << "an island's checkpoint counts";
+}
+
+TEST_F(RunTest, AFolderOfSomethingElseIsNoRunDirectory) {
+  std::ofstream(folder_ / "notes.txt") << "mine";
+  EXPECT_THROW(RunFolder{folder_}, UsageError);
+  EXPECT_FALSE(fs::exists(folder_ / "lock"));
+}
+
+TEST_F(RunTest, ANewFolderThatStaysEmptyGoesAgain) {
+  {
+    const RunFolder folder(folder_ / "a");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
+  {
+    const RunFolder folder(folder_ / "b");
+    std::ofstream(folder_ / "b" / "log") << "something";
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "b" / "log"));
+  fs::create_directory(folder_ / "c");
+  {
+    const RunFolder folder(folder_ / "c");
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "c")) << "not ours to remove";
+}
+
+TEST_F(RunTest, RunsThatBeginTogetherGetFoldersOfTheirOwn) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  {
+    const RunFolder first("");
+    const RunFolder second("");
+    const RunFolder third("");
+    EXPECT_EQ(std::distance(fs::directory_iterator("runs"), {}), 3);
+  }
+  fs::current_path(before);
+}
+
+TEST(RunFolderTest, AFolderThatCannotBeMadeIsSaid) {
+  try {
+    const RunFolder folder("/proc/version/run");
+    FAIL() << "made a folder inside a file";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Not a directory"));
+  }
+}
+
+TEST(RunFolderTest, ResumeCommandsAreQuotedForAShell) {
+  EXPECT_EQ(resume_command("runs/a-1", 1), "atoll train --run runs/a-1");
+  EXPECT_EQ(resume_command("runs/a b", 2), "atoll train --islands 2 --run 'runs/a b'");
+  EXPECT_EQ(resume_command("it's", 1), "atoll train --run 'it'\\''s'");
+}
+
+/// A file changes only what it names, and what --dump-config prints suits any number of islands.
+TEST_F(RunTest, TheMethodFollowsTheNumberOfIslands) {
+  const fs::path file = folder_ / "c.toml";
+  const auto method = [&](const std::vector<std::string>& overrides) {
+    return configure("", file, overrides).sync.method;
+  };
+  for (const std::string& text : {std::string(), RunConfig().settings().dump(true)}) {
+    write_file_atomically(file, text);
+    EXPECT_EQ(method({}), "single");
+    EXPECT_EQ(method({"swarm.min_replicas=2"}), "diloco");
+    EXPECT_EQ(method({"sync.method=data_parallel"}), "data_parallel");
+  }
+  write_file_atomically(file, "[sync]\nmethod = 'diloco'\n");
+  EXPECT_EQ(method({}), "diloco");
 }
 
 TEST(ConfigTest, ChecksWhatInvolvesSeveralFields) {

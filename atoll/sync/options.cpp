@@ -11,14 +11,14 @@ void SyncOptions::visit(SettingList& list) {
   list.section("sync", "when and how the islands agree");
   list.add(
       "method", method,
-      "single: one island; data_parallel: mean gradient every step; diloco: mean outer gradient "
+      "default: single for one island, diloco for more; single: one island; data_parallel: mean "
+      "gradient every step; diloco: mean outer gradient "
       "every sync_every steps; streaming_diloco: the same fragment by fragment, beside training; "
       "eager_diloco, delayed_diloco: the mean is used one period late; sparse_loco: diloco with "
       "error feedback for sparse codecs; cocktail_sgd: compressed differences every step; demo: "
-      "the "
-      "largest cosine coefficients of each replica's momentum every step",
-      {"single", "data_parallel", "diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
-       "sparse_loco", "cocktail_sgd", "demo"});
+      "the largest cosine coefficients of each replica's momentum every step",
+      {"default", "single", "data_parallel", "diloco", "streaming_diloco", "eager_diloco",
+       "delayed_diloco", "sparse_loco", "cocktail_sgd", "demo"});
   list.add("sync_every", sync_every, "inner steps between two syncs of a parameter (H)",
            {.min = 1});
   list.add("outer_lr", outer_lr, "diloco: outer learning rate", {.min = 0, .max = 10});
@@ -101,7 +101,7 @@ void check_outer_gradient(const SyncOptions& options) {
         "'{}'; choose fp32 or bf16",
         codec));
   }
-  if (options.method == "diloco") return;
+  if (options.method == "diloco" || options.method == "default") return;
   const auto refuse = [&](const char* field, bool is_set) {
     if (!is_set) return;
     throw UsageError(fmt::format("sync.{} works with sync.method = 'diloco' only, not '{}'", field,

@@ -8,7 +8,7 @@
 namespace atl::sync {
 
 struct SyncOptions {
-  std::string method = "diloco";
+  std::string method = "default";  // Resolved before training: run/config.h.
   int64_t sync_every = 20;
   double outer_lr = 0.7;
   double outer_momentum = 0.9;
