@@ -8,6 +8,10 @@
 
 namespace atl::run {
 
+/// In the message of an island that gives up because its gradients are not finite: to go on from
+/// the last checkpoint would end the same way.
+inline constexpr const char* kDiverged = "training diverged";
+
 struct Progress {
   int64_t step = 0;
   int64_t steps = 0;

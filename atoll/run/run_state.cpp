@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kLive = "live";
+constexpr int64_t kFormat = 1;  // Of state.json and manifest.json.
 
 /// One view per parameter of a flat host tensor, named "prefix.parameter" (no prefix: "parameter").
 void add_views(const model::Parameters& parameters, const std::string& prefix,
@@ -55,7 +56,7 @@ at::Tensor on_host(const at::Tensor& flat_P) {
 }
 
 std::string to_json(const RunState& state) {
-  return json{{"format", 1},
+  return json{{"format", kFormat},
               {"step", state.step},
               {"num_updates", state.num_updates},
               {"train_loss", state.train_loss},
@@ -66,11 +67,77 @@ std::string to_json(const RunState& state) {
       .dump(1);
 }
 
+/// Every error of a checkpoint says how to go on.
+template <typename Function>
+auto with_advice(const Function& read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    constexpr const char* kAdvice = "remove this folder to go on from the one before";
+    const std::string message = error.what();
+    if (message.find(kAdvice) != std::string::npos) throw;
+    throw InputError(fmt::format("{}; {}", message, kAdvice));
+  }
+}
+
+/// The step in a checkpoint folder's name; -1: no such name.
+int64_t step_of(const std::filesystem::path& folder) {
+  for (const auto& [step, path] : train::list_checkpoints(folder.parent_path())) {
+    if (path.filename() == folder.filename()) return step;
+  }
+  return -1;
+}
+
+[[noreturn]] void fail(const std::filesystem::path& folder, const std::string& what) {
+  throw InputError(fmt::format("checkpoint '{}': {}", folder.string(), what));
+}
+
+json parse_json(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  json out = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!out.is_object()) fail(file.parent_path(), file.filename().string() + " is no JSON object");
+  return out;
+}
+
+void check_manifest(const std::filesystem::path& folder, int64_t step) {
+  const json manifest = parse_json(folder / "manifest.json");
+  const auto expect = [&](const char* key, int64_t wanted) {
+    const auto found = manifest.find(key);
+    if (found == manifest.end() || *found != wanted) {
+      fail(folder, fmt::format("manifest.json has {} = {} and not {}", key,
+                               found == manifest.end() ? "nothing" : found->dump(), wanted));
+    }
+  };
+  expect("format", kFormat);
+  expect("step", step);
+  const json files = manifest.value("files", json());
+  for (const char* name : {"state.json", "config.json", "tokenizer.json"}) {
+    if (!files.is_object() || !files.contains(name)) {
+      fail(folder, fmt::format("manifest.json does not list {}", name));
+    }
+  }
+}
+
+void check_state(const std::filesystem::path& folder, const RunState& state, int64_t last_step) {
+  if (state.step > last_step) {
+    fail(folder,
+         fmt::format("it is of step {} and the run has {} (train.steps)", state.step, last_step));
+  }
+  if (state.num_updates < 0 || state.num_updates > state.step) {
+    fail(folder,
+         fmt::format("state.json has {} updates in {} steps", state.num_updates, state.step));
+  }
+}
+
 }  // namespace
 
 RunState run_state_from_json(std::string_view text, const std::string& where) {
   try {
     const json in = json::parse(text);
+    if (in.at("format") != kFormat) {
+      fail(where,
+           fmt::format("state.json has format {} and not {}", in.at("format").dump(), kFormat));
+    }
     return {.step = in.at("step"),
             .num_updates = in.at("num_updates"),
             .train_loss = in.at("train_loss"),
@@ -78,14 +145,30 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .val_loss_island = in.at("val_loss_island"),
             .digest = in.at("digest"),
             .store = in.at("store")};
-  } catch (const json::exception& error) {
-    throw InputError(
-        fmt::format("checkpoint '{}': state.json is damaged: {}", where, error.what()));
+  } catch (const json::exception&) {
+    fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
   }
 }
 
 RunState read_run_state(const std::filesystem::path& folder) {
-  return run_state_from_json(read_file(folder / "state.json"), folder.string());
+  return with_advice([&] {
+    const RunState state = run_state_from_json(read_file(folder / "state.json"), folder.string());
+    if (state.step != step_of(folder)) {
+      fail(folder, fmt::format("state.json is of step {}, which the folder's name does not say",
+                               state.step));
+    }
+    return state;
+  });
+}
+
+std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
+                                                       int64_t last_step) {
+  const RunState state = read_run_state(folder);
+  return with_advice([&] {
+    check_manifest(folder, state.step);
+    check_state(folder, state, last_step);
+    return std::pair(train::Checkpoint(folder), state);
+  });
 }
 
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,

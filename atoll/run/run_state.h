@@ -30,8 +30,15 @@ struct RunState {
 /// Throws InputError naming `where`.
 RunState run_state_from_json(std::string_view text, const std::string& where);
 
-/// The state in `folder`/state.json.
+/// The state in `folder`/state.json, whose step must be the one in the folder's name. Throws
+/// InputError.
 RunState read_run_state(const std::filesystem::path& folder);
+
+/// A checkpoint of a run of `last_step` steps, verified: its tensors and files against its
+/// manifest, its manifest and its state against each other and the folder's name. Throws InputError
+/// saying what is wrong and how to go on.
+std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
+                                                       int64_t last_step);
 
 /// Views of everything a checkpoint needs; no tensor is copied (but from a device).
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,

@@ -58,8 +58,7 @@ TrainingRun::TrainingRun(TrainingParts parts)
 }
 
 void TrainingRun::resume(const std::filesystem::path& folder) {
-  const train::Checkpoint checkpoint(folder);
-  const RunState state = run_state_from_json(checkpoint.state(), folder.string());
+  const auto [checkpoint, state] = open_checkpoint(folder, options_.steps);
   if (state.store != parts_.store.info().digest()) {
     throw InputError(
         fmt::format("checkpoint '{}' was trained on another token store than '{}' (their "
@@ -67,6 +66,12 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
                     folder.string(), parts_.store.folder().string()));
   }
   restore_tensors(checkpoint, parts_.model.parameters(), *optimizer_, *strategy_);
+  if (parameter_digest(strategy_->global_parameters()) != state.digest) {
+    throw InputError(
+        fmt::format("checkpoint '{}': the digest in state.json is not that of its model; remove "
+                    "this folder to go on from the one before",
+                    folder.string()));
+  }
   strategy_->resumed(state.step);
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
@@ -162,10 +167,11 @@ void TrainingRun::leave_step_out(double grad_norm) {
   num_unusable_ += 1;
   if (parts_.averager.num_members() == 1 ||
       num_unusable_ > kPatienceInPeriods * sync::period(parts_.config.sync)) {
-    throw InputError(
-        fmt::format("the gradient norm is {} at step {}: training diverged; lower train.lr, "
-                    "lengthen train.warmup_steps or set train.grad_clip",
-                    grad_norm, step_ + 1));
+    throw InputError(fmt::format(
+        "the gradient norm is {} at step {}: {}; a run keeps its settings, so start a "
+        "new one with a lower train.lr, a longer train.warmup_steps or a train.grad_clip "
+        "(--init CHECKPOINT: from a checkpoint of this one)",
+        grad_norm, step_ + 1, kDiverged));
   }
   strategy_->abstain();
   fmt::print(stderr,
@@ -233,10 +239,10 @@ void TrainingRun::report(bool with_validation) {
 void TrainingRun::checkpoint() {
   const Time begin = parts_.clock.now();
   if (const auto error = writer_.finish()) {
-    throw InputError(
-        fmt::format("a checkpoint could not be written: {}; the ones before it are "
-                    "valid",
-                    *error));
+    const auto valid = train::list_checkpoints(parts_.folder / "checkpoints");
+    throw InputError(fmt::format(
+        "a checkpoint could not be written: {}; {}", *error,
+        valid.empty() ? "there is none yet" : "the last one is " + valid.back().second.string()));
   }
   const RunState state{.step = step_,
                        .num_updates = optimizer_->num_updates(),
