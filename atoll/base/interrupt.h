@@ -1,5 +1,6 @@
 #pragma once
-// Ctrl-C and SIGTERM: the first asks politely (the run checkpoints and ends), the second ends now.
+// Ctrl-C, SIGTERM and a closed terminal: the first asks politely (the run checkpoints and ends),
+// the second ends now.
 
 namespace atl {
 

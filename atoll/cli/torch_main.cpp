@@ -17,6 +17,7 @@
 #include "atoll/cli/version.h"
 #include "atoll/run/island.h"
 #include "atoll/run/live_view.h"
+#include "atoll/run/run_folder.h"
 
 namespace {
 
@@ -33,7 +34,12 @@ void train_here(const atl::cli::TrainRequest& request) {
   if (request.json) {
     fmt::print("{}\n", atl::run::to_json(summary));
   } else if (summary.stopped) {
-    fmt::print("stopped at step {}; resume: atoll train --run {}\n", summary.steps, summary.run);
+    fmt::print("stopped at step {}; resume: {}\n", summary.steps,
+               atl::run::resume_command(summary.run, 1));
+  } else if (summary.steps_now == 0) {
+    fmt::print("already complete: validation loss {:.4f} (start {:.4f}) after {} steps\n",
+               summary.val_loss, summary.val_loss_start, summary.steps);
+    fmt::print("run directory: {}\n", summary.run);
   } else {
     fmt::print(
         "validation loss {:.4f} (start {:.4f}) after {} steps and {} tokens, {:.0f} tokens/s\n",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "atoll/base/progress.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/live_view.h"
+#include "atoll/run/run_folder.h"
 
 namespace atl::run {
 namespace {
@@ -139,12 +141,18 @@ class Launch {
         failed(*coordinator_) ||
         std::ranges::any_of(islands_, [](const Island& island) { return failed(*island.process); });
     if (!any_failed) return;
-    if (!failed_at_) failed_at_ = clock_.now();
+    if (!failed_at_) {
+      failed_at_ = clock_.now();
+      fmt::print(stderr, "atoll: the run ended early:{}\n", causes());
+      // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
+      for (const Island& island : islands_) island.process->signal(SIGCONT);
+      coordinator_->signal(SIGCONT);
+    }
     if (all_ended() || clock_.now() - *failed_at_ > kOthersEnd) report_failure();
   }
 
   /// Who ended how: a killed process leaves no message of its own, but its peers know of it.
-  [[noreturn]] void report_failure() const {
+  std::string causes() const {
     std::string message;
     const auto add = [&](const std::string& name, ChildProcess& process) {
       if (!failed(process)) return;
@@ -154,10 +162,21 @@ class Launch {
     };
     add("coordinator", *coordinator_);
     for (const Island& island : islands_) add(island.name, *island.process);
-    throw InputError(
-        fmt::format("the run ended early:{}\nresume it from the last checkpoint that all "
-                    "islands have: atoll train --islands {} --run {}",
-                    message, islands_.size(), options_.folder.string()));
+    return message;
+  }
+
+  [[noreturn]] void report_failure() const {
+    const std::string message = causes();
+    std::string advice =
+        "nothing was saved yet: after mending the cause, start it again by the same command";
+    if (message.find(kDiverged) != std::string::npos) {
+      advice = fmt::format("the last checkpoints are in {}/island-0/checkpoints",
+                           options_.folder.string());
+    } else if (was_started(options_.folder)) {
+      advice = "resume it from the last checkpoint that all islands have: " +
+               resume_command(options_.folder, std::ssize(islands_));
+    }
+    throw InputError(fmt::format("the run ended early:{}\n{}", message, advice));
   }
 
   [[noreturn]] static void fail(const std::string& what, const ChildProcess& process) {
@@ -230,6 +249,12 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   }
   const Summary all = combine(islands, islands.front().run);
   add_row("global", all, all.val_loss);
+  if (all.steps_now == 0) {
+    return out + fmt::format(
+                     "\nThe run was complete already, {} steps. All islands hold the same "
+                     "global model: {}\n",
+                     all.steps, all.digest);
+  }
   const auto count = static_cast<double>(islands.size());
   const bool exact = sync::codec_name(config.sync) == "fp32";
   const double value_bytes = exact ? 4 : 2;

@@ -11,6 +11,7 @@ namespace atl::run {
 LiveView::LiveView(std::vector<std::string> names, const Clock& clock)
     : names_(std::move(names)),
       texts_(names_.size()),
+      shown_(names_.size()),
       printed_(names_.size()),
       clock_(clock),
       terminal_(::isatty(STDERR_FILENO) == 1) {}
@@ -18,7 +19,7 @@ LiveView::LiveView(std::vector<std::string> names, const Clock& clock)
 LiveView::~LiveView() {
   if (terminal_) return;
   for (size_t row = 0; row < names_.size(); ++row) {
-    if (!texts_[row].empty()) fmt::print(stderr, "{}  {}\n", names_[row], texts_[row]);
+    if (texts_[row] != shown_[row]) fmt::print(stderr, "{}  {}\n", names_[row], texts_[row]);
   }
 }
 
@@ -29,6 +30,7 @@ void LiveView::update(size_t row, const std::string& text) {
     draw();
   } else if (first || clock_.now() - printed_[row] >= std::chrono::seconds(10)) {
     printed_[row] = clock_.now();
+    shown_[row] = text;
     fmt::print(stderr, "{}  {}\n", names_[row], text);
   }
 }

@@ -21,7 +21,8 @@ class LiveView {
 
   std::vector<std::string> names_;
   std::vector<std::string> texts_;
-  std::vector<Time> printed_;  // Without a terminal: when each row was printed last.
+  std::vector<std::string> shown_;  // Without a terminal: what was printed last.
+  std::vector<Time> printed_;       // Without a terminal: when each row was printed last.
   const Clock& clock_;
   bool terminal_;
   bool drawn_ = false;

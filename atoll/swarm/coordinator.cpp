@@ -129,7 +129,7 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
   if (started_) {
     fail(what);
   } else {
-    log(what + "; its place is free again");
+    log(fmt::format("{}; {} of {} islands are here", what, islands_.size(), options_.min_replicas));
   }
   return take();
 }
@@ -290,8 +290,10 @@ void Coordinator::on(Connection from, Island& island, const Ready& ready) {
   if (island.ready) return violate(from, "was ready twice");
   const std::string objection = objection_to(ready);
   if (!objection.empty()) {
-    log(fmt::format("island '{}' was refused: {}", island.hello.name, objection));
-    return refuse(from, objection);
+    const std::string name = island.hello.name;
+    refuse(from, objection);
+    return log(fmt::format("island '{}' was refused: {}; {} of {} islands are here", name,
+                           objection, islands_.size(), options_.min_replicas));
   }
   island.ready = ready;
   log(fmt::format("island '{}' is ready", island.hello.name));

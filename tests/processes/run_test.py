@@ -5,6 +5,7 @@ usage: run_test.py ATOLL [unittest arguments]
 """
 import asyncio
 import glob
+import hashlib
 import json
 import os
 import pathlib
@@ -232,6 +233,25 @@ class RunTest(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         self.assertEqual(finish(process)[0], 0)
 
+    def test_a_frozen_island_is_woken_to_end(self):
+        folder = self.folder / "run"
+        process = start(*train(folder, islands=2, train__steps=100000, sync__sync_every=3, swarm__silence_timeout=1))
+        wait_for(lambda: last_step(folder / "island-1") >= 7, "a few steps")
+        frozen = child_pids(process, "island-1")[0]
+        os.kill(frozen, signal.SIGSTOP)
+        code, _, err = finish(process)
+        self.assertEqual(code, 1, err)
+        self.assertIn("island-1: ", err)  # Not killed: it woke up and said so itself.
+        self.assertNotIn("killed", err)
+
+    def test_a_closed_terminal_leaves_a_checkpoint(self):
+        folder = self.folder / "run"
+        process = start(*train(folder, train__steps=100000, train__checkpoint_every=0))
+        wait_for(lambda: last_step(folder) >= 5, "a few steps")
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(finish(process)[0], 0)
+        self.assertTrue((folder / "checkpoints" / f"step-{last_step(folder):08}").exists())
+
     def test_a_killed_coordinator_ends_the_run_at_once(self):
         self.check_loss("coordinate", "coordinator")
 
@@ -314,6 +334,11 @@ class RunTest(unittest.TestCase):
         self.assert_fails(run("coordinate", "--config", config, "--listen", "0.0.0.0:0"), 1, "--insecure")
         self.assert_fails(finish(self.join("192.0.2.1:7070", "a", "--swarm.join_patience=1")), 1, "--insecure")
 
+    def test_an_address_that_is_none(self):
+        for address, part in ("nowhere", "no port"), ("http://127.0.0.1:7812", "http://"):
+            self.assert_fails(run("coordinate", "--listen", address), 2, "--listen", part)
+            self.assert_fails(run("join", "127.0.0.1:1", "--run", self.folder / "x", "--listen", address), 2, "--listen")
+
     def test_an_address_that_others_cannot_reach_is_said(self):
         result = finish(self.join("192.0.2.1:7070", "a", "--insecure", "--swarm.join_patience=1"))
         self.assert_fails(result, 2, "--listen")
@@ -353,6 +378,74 @@ class RunTest(unittest.TestCase):
         (self.folder / "empty").mkdir()
         self.assert_fails(run("train", "--run", self.folder / "b", "--data", self.folder / "empty", *flags()), 1, "empty")
 
+    def test_a_config_file_changes_only_what_it_names(self):
+        file = self.folder / "c.toml"
+        file.write_text("")
+        for name, words in ("a", [file]), ("b", []):
+            self.assertEqual(run(*train(self.folder / name, *words, train__steps=2))[0], 0)
+            self.assertIn("method = 'single'", (self.folder / name / "config.toml").read_text())
+        file.write_text(run("train", "--dump-config", *flags(train__steps=2))[1])
+        code, _, err = run("train", file, "--run", self.folder / "c", "--data", STORE, "--islands", 2)
+        self.assertEqual(code, 0, err)
+        self.assertIn("method = 'diloco'", (self.folder / "c" / "config.toml").read_text())
+
+    def test_a_refused_start_leaves_nothing(self):
+        runs = self.folder / "runs"
+        for words, part in [(["--link-rate", "20mbit"], "--islands 2"), (["--islands", 3], "train.batch_rows"),
+                            (["--init", "nope"], "nope")]:
+            with self.subTest(words=words):
+                result = run(*train(runs / "x", *words))
+                self.assertNotEqual(result[0], 0)
+                self.assertIn(part, result[2])
+        self.assert_fails(run("train", "--run", "", "--data", STORE, *flags()), 2, "--run")
+        self.assert_fails(run("train", "--run", runs / "x", "--data", self.folder / "nowhere", *flags()), 1)
+        self.assert_fails(run("join", "127.0.0.1:1", "--run", runs / "x", "--swarm.join_patience=0"), 1)
+        self.assertFalse((runs / "x").exists())
+        (self.folder / "notes").write_text("mine")
+        self.assert_fails(run(*train(self.folder)), 2, "no run directory", "notes")
+        self.assertFalse((self.folder / "lock").exists())
+
+    def test_settings_bind_once_there_is_a_checkpoint(self):
+        folder = self.folder / "run"
+        texts = [self.folder / "small.txt", self.folder / "other.txt"]
+        texts[0].write_text("hello\n" * 10)
+        texts[1].write_text(pathlib.Path(asyncio.__file__).with_name("base_events.py").read_text())
+        words = flags(train__steps=2, data__vocab_size=300)
+        self.assert_fails(run("train", "--run", folder, "--data", texts[0], *words), 1, "data.validation_share")
+        code, _, err = run("train", "--run", folder, "--data", texts[1], *words)
+        self.assertEqual(code, 0, err)
+
+    def test_few_documents_validate_all_the_same(self):
+        text = self.folder / "text"
+        text.mkdir()
+        for i in range(8):
+            (text / f"{i}.txt").write_text(f"{i} " + "some words and some more\n" * 40)
+        result = run("train", "--run", self.folder / "run", "--data", text, "--data.validation_share=0.001",
+                     *flags(train__steps=2, data__vocab_size=300))
+        self.assertEqual(result[0], 0, result)
+        self.assertIn("data.validation_share", result[2])
+
+    def test_a_refused_join_can_be_mended(self):
+        other = self.folder / "other"
+        make_store(ATOLL, other, ["email"])
+        coordinator, address = self.coordinator(**{"train.steps": 4})
+        first = self.join(address, "a")
+        for line in coordinator.stderr:
+            if "'a' is ready" in line:
+                break
+        again = ["join", address, "--name", "b", "--run", self.folder / "b", "--train.threads=1", "--data"]
+        self.assert_fails(run(*again, other), 1, "data")
+        self.assertFalse((self.folder / "b").exists())
+        code, _, err = run(*again, STORE)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(finish(first)[0], 0)
+
+    def test_a_finished_run_is_complete(self):
+        folder = self.folder / "run"
+        self.assertEqual(run(*train(folder, train__steps=2))[0], 0)
+        code, out, _ = run(*train(folder, train__steps=2))
+        self.assertEqual((code, "already complete" in out), (0, True), out)
+
     def test_a_run_keeps_its_settings(self):
         folder = self.folder / "run"
         self.assertEqual(run(*train(folder, train__steps=2))[0], 0)
@@ -373,7 +466,7 @@ class RunTest(unittest.TestCase):
         text = self.folder / "tiny.txt"
         text.write_text("hello\n" * 10)
         result = run("train", "--run", self.folder / "run", "--data", text, *flags())
-        self.assert_fails(result, 1, "smaller than one row", "21 tokens")
+        self.assert_fails(result, 1, "too small", "21 tokens")
 
     def test_a_run_without_a_name_makes_one_folder(self):
         result = subprocess.run([ATOLL, "train", "--data", STORE, *flags(train__steps=2)], cwd=self.folder,
@@ -381,8 +474,13 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(len(list((self.folder / "runs").iterdir())), 1)
 
+    def test_a_model_that_no_machine_holds(self):
+        result = run(*train(self.folder / "run", model__hidden_size=1048576))
+        self.assert_fails(result, 1, "the model needs")
+        self.assertLess(len(result[2].splitlines()), 4)
+
     def test_a_device_that_is_not_there(self):
-        for device in ("cuda:77", "toaster"):
+        for device in ("cuda:77", "toaster", "meta"):
             self.assert_fails(run(*train(self.folder / "run", "--train.device=" + device)), 2, "train.device", device)
 
     def test_a_damaged_checkpoint_names_the_tensor(self):
@@ -395,6 +493,47 @@ class RunTest(unittest.TestCase):
         file.write_bytes(content)
         result = run(*train(folder, **settings))
         self.assert_fails(result, 1, "tensor 'model.", "model.safetensors")
+
+    def test_a_checkpoint_that_contradicts_itself_is_refused(self):
+        folder = self.folder / "run"
+        settings = {"train__steps": 4}
+        self.assertEqual(run(*train(folder, **settings))[0], 0)
+        checkpoint = folder / "checkpoints" / "step-00000004"
+        good = {name: (checkpoint / name).read_text() for name in ("state.json", "manifest.json")}
+
+        def refused(part, state=None, manifest=None):
+            """Writes changed fields, the manifest's hash of state.json made to fit."""
+            changed = json.dumps({**json.loads(good["state.json"]), **(state or {})})
+            (checkpoint / "state.json").write_text(changed)
+            listed = json.loads(good["manifest.json"])
+            listed["files"]["state.json"] = hashlib.sha256(changed.encode()).hexdigest()
+            (checkpoint / "manifest.json").write_text(json.dumps({**listed, **(manifest or {})}))
+            with self.subTest(part=part, state=state, manifest=manifest):
+                self.assert_fails(run(*train(folder, **settings)), 1, part, "remove this folder to go on")
+
+        refused("step", state={"step": -1})
+        refused("step", state={"step": 10**18})
+        refused("step", state={"step": 2})
+        refused("digest", state={"digest": "0" * 64})
+        refused("updates", state={"num_updates": -7})
+        refused("state.json", state={"step": "four"})
+        refused("state.json", manifest={"files": {}})
+        refused("format", manifest={"format": 99})
+        refused("step", manifest={"step": 7})
+        for name in ("state.json", "manifest.json", "model.safetensors", "optimizer.safetensors", "config.json"):
+            for name_again, text in good.items():
+                (checkpoint / name_again).write_text(text)
+            kept = (checkpoint / name).read_bytes()
+            for damaged in (b"", kept[:len(kept) // 2], None):
+                (checkpoint / name).unlink() if damaged is None else (checkpoint / name).write_bytes(damaged)
+                result = run(*train(folder, **settings))
+                with self.subTest(name=name, damaged=damaged):
+                    self.assert_fails(result, 1, str(checkpoint), "remove this folder to go on")
+                    self.assertNotIn("json.exception", result[2])
+            (checkpoint / name).write_bytes(kept)
+        renamed = checkpoint.with_name("step-00000003")
+        checkpoint.rename(renamed)
+        self.assert_fails(run(*train(folder, **settings)), 1, "step", "remove this folder to go on")
 
     def test_two_processes_cannot_use_one_run_directory(self):
         folder = self.folder / "run"
