@@ -143,7 +143,9 @@ class Launch {
     if (!any_failed) return;
     if (!failed_at_) {
       failed_at_ = clock_.now();
-      fmt::print(stderr, "atoll: the run ended early:{}\n", causes());
+      if (!all_ended()) {
+        fmt::print(stderr, "atoll: the run ends early, waiting for the others:{}\n", causes());
+      }
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
       coordinator_->signal(SIGCONT);
