@@ -94,6 +94,26 @@ TEST(FileTest, AtomicWriteFollowsLinksAndKeepsWhatIsNotAFile) {
   fs::remove_all(folder);
 }
 
+TEST(FileTest, WhatCannotBeWrittenIsFoundBeforeTheWork) {
+  const auto folder = std::filesystem::temp_directory_path() / ("atoll-writable-" + random_name());
+  std::filesystem::create_directories(folder);
+  require_writable(folder / "new");
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  write_file_atomically(folder / "old", "kept");
+  require_writable(folder / "old");
+  EXPECT_EQ(read_file(folder / "old"), "kept");
+  require_writable("/dev/null");
+  for (const auto& path : {folder, folder / "absent" / "new", folder / "old" / "new"}) {
+    try {
+      require_writable(path);
+      ADD_FAILURE() << path;
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("'" + path.string() + "'"));
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(RandomTest, IsAFunctionOfItsCoordinatesAlone) {
   EXPECT_EQ(random_bits(1, 2, 3), random_bits(1, 2, 3));
   EXPECT_NE(random_bits(1, 2, 3), random_bits(1, 2, 4));

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -54,10 +55,43 @@ size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   return static_cast<size_t>(status.st_size);
 }
 
+using Pieces = std::span<const std::span<const std::byte>>;
+
+/// `shown` appears in messages: a user knows nothing of temporary names.
+void write_synced(const std::filesystem::path& path, Pieces pieces,
+                  const std::filesystem::path& shown) {
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (file.get() < 0) fail("write", shown);
+  for (const std::span<const std::byte> piece : pieces) write_all(file, piece, shown);
+  if (::fsync(file.get()) != 0) fail("sync", shown);
+}
+
+/// Where a file that is replaced as a whole is written first, and what it then replaces.
+struct Replacement {
+  explicit Replacement(std::filesystem::path path) : target(std::move(path)), temporary(target) {
+    temporary += ".tmp";
+  }
+  std::filesystem::path target;
+  std::filesystem::path temporary;
+};
+
+/// Nothing where `path` is a device, a pipe or a link to nothing: renaming over it would destroy
+/// it. (A folder, too: opening it for writing is refused.)
+std::optional<Replacement> replacement_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code unresolved;
+  const bool is_link = fs::is_symlink(fs::symlink_status(path, unresolved));
+  const fs::file_type type = fs::status(path, unresolved).type();  // Of what a link leads to.
+  const bool is_new = type == fs::file_type::not_found && !is_link;
+  if (type != fs::file_type::regular && !is_new) return std::nullopt;
+  // Renaming over a link would replace the link: write what it leads to.
+  return Replacement(is_link ? fs::canonical(path) : path);
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);  // Opening a pipe must not wait for a writer.
   if (file.get() < 0) fail("read", path);
   std::string contents(regular_size(file, path), '\0');
   size_t done = 0;
@@ -72,41 +106,42 @@ std::string read_file(const std::filesystem::path& path) {
   return contents;
 }
 
-void write_file_synced(const std::filesystem::path& path,
-                       std::span<const std::span<const std::byte>> pieces) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (file.get() < 0) fail("write", path);
-  for (const std::span<const std::byte> piece : pieces) write_all(file, piece, path);
-  if (::fsync(file.get()) != 0) fail("sync", path);
+void write_file_synced(const std::filesystem::path& path, Pieces pieces) {
+  write_synced(path, pieces, path);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
-  namespace fs = std::filesystem;
   const std::span<const std::byte> piece =
       std::as_bytes(std::span(contents.data(), contents.size()));
-  std::error_code unresolved;
-  const bool is_link = fs::is_symlink(fs::symlink_status(path, unresolved));
-  const fs::file_type type = fs::status(path, unresolved).type();  // Of what a link leads to.
-  const bool is_new = type == fs::file_type::not_found && !is_link;
-  if (type != fs::file_type::regular && !is_new) {
-    // A device, a pipe or a link to nothing: renaming over it would destroy it. (A folder:
-    // refused.)
+  const auto file = replacement_of(path);
+  if (!file) {
     const Descriptor stream(path, O_WRONLY | O_CREAT);
     if (stream.get() < 0) fail("write", path);
     return write_all(stream, piece, path);
   }
-  // Renaming over a link would replace the link: write what it leads to.
-  const fs::path target = is_link ? fs::canonical(path) : path;
-  fs::path temporary = target;
-  temporary += ".tmp";
   try {
-    write_file_synced(temporary, {&piece, 1});
-    if (::rename(temporary.c_str(), target.c_str()) != 0) fail("write", path);
+    write_synced(file->temporary, {&piece, 1}, path);
+    if (::rename(file->temporary.c_str(), file->target.c_str()) != 0) fail("write", path);
   } catch (const InputError&) {
-    ::unlink(temporary.c_str());
+    ::unlink(file->temporary.c_str());
     throw;
   }
-  sync_folder(target.has_parent_path() ? target.parent_path() : fs::path("."));
+  sync_folder(file->target.has_parent_path() ? file->target.parent_path() : ".");
+}
+
+void require_writable(const std::filesystem::path& path) {
+  const auto file = replacement_of(path);
+  if (!file) {
+    // Not opened: a pipe would wait for its reader, or tell it that all is written.
+    if (std::filesystem::is_directory(path)) errno = EISDIR;
+    if (std::filesystem::is_directory(path) || ::access(path.c_str(), W_OK) != 0) {
+      fail("write", path);
+    }
+    return;
+  }
+  const Descriptor trial(file->temporary, O_WRONLY | O_CREAT);
+  if (trial.get() < 0) fail("write", path);
+  ::unlink(file->temporary.c_str());
 }
 
 void sync_folder(const std::filesystem::path& folder) {
@@ -115,7 +150,7 @@ void sync_folder(const std::filesystem::path& folder) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);
   if (file.get() < 0) fail("read", path);
   const size_t size = regular_size(file, path);
   if (size == 0) return;

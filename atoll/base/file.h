@@ -16,6 +16,9 @@ std::string read_file(const std::filesystem::path& path);
 /// pipe). Throws InputError (the old file stays) when the disk is full or not writable.
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
 
+/// Throws InputError as write_file_atomically() would, before the work that makes the contents.
+void require_writable(const std::filesystem::path& path);
+
 /// Writes and syncs a file that nobody reads yet (inside a folder that will be renamed).
 void write_file_synced(const std::filesystem::path& path,
                        std::span<const std::span<const std::byte>> pieces);

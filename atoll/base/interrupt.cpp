@@ -31,4 +31,8 @@ void watch_interrupts() {
 
 int num_interrupts() { return interrupts.load(); }
 
+void throw_if_interrupted() {
+  if (num_interrupts() > 0) throw Interrupted("interrupted");
+}
+
 }  // namespace atl

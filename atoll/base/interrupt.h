@@ -2,11 +2,21 @@
 // Ctrl-C, SIGTERM and a closed terminal: the first asks politely (the run checkpoints and ends),
 // the second ends now.
 
+#include "atoll/base/error.h"
+
 namespace atl {
+
+/// The user asked to stop in the middle of something that cannot be kept. Exit code 130.
+class Interrupted : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 /// Installs the handlers; call once, early in main's thread.
 void watch_interrupts();
 /// How often the user asked to stop.
 int num_interrupts();
+/// For work that leaves nothing behind when an exception ends it. Throws Interrupted.
+void throw_if_interrupted();
 
 }  // namespace atl

@@ -187,6 +187,12 @@ void SettingList::apply_toml(std::string_view text, const std::string& where) {
       throw UsageError(fmt::format("{}: '{}' must be inside a [section]", where, section.str()));
     }
     for (const auto& [key, value] : *table) {
+      if (value.is_table()) {
+        throw UsageError(
+            fmt::format("{}: '{}.{}' is a table, and sections do not nest; settings "
+                        "are [section] and key = value",
+                        where, section.str(), key.str()));
+      }
       assignments.emplace_back(&find(fmt::format("{}.{}", section.str(), key.str()), where),
                                &value);
     }

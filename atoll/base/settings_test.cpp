@@ -71,6 +71,7 @@ TEST(SettingsTest, WrongTypesAndRangesAreNamed) {
   EXPECT_THAT(message_of("[train]\nlr = nan"), HasSubstr("from 0 to 1"));
   EXPECT_THAT(message_of("[sync]\ntied = 1"), HasSubstr("true or false"));
   EXPECT_THAT(message_of("[sync]\nmethod = 'x'"), HasSubstr("one of single, diloco"));
+  EXPECT_THAT(message_of("[train.steps]\nx = 1"), HasSubstr("sections do not nest"));
   EXPECT_THAT(message_of("steps = 1"), HasSubstr("inside a [section]"));
   EXPECT_THAT(message_of("[train\n"), HasSubstr("run.toml: line"));
 }

@@ -1,0 +1,33 @@
+#include "atoll/base/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "atoll/base/error.h"
+
+namespace atl {
+
+void prepare_process() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    // The lowest free number is given: the closed stream's own.
+    if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != stream) std::abort();
+  }
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void flush_standard_output() {
+  errno = EIO;  // If only an earlier write failed: its own reason is no longer known.
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return;
+  const int reason = errno;
+  throw InputError(fmt::format("cannot write standard output: {}", std::strerror(reason)));
+}
+
+}  // namespace atl
