@@ -5,14 +5,16 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/data/json_text.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/utf8.h"
 
@@ -27,10 +29,14 @@ bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), subject.c_str(), 0) == 0;
 }
 
+[[noreturn]] void fail_to_read(const fs::path& path, const std::string& reason) {
+  throw InputError(fmt::format("cannot read '{}': {}", path.string(), reason));
+}
+
 /// No zero byte and valid UTF-8 at its start (a character may be cut where the look ends).
 bool looks_like_text(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw InputError(fmt::format("cannot read '{}'", path.string()));
+  if (!stream) fail_to_read(path, std::strerror(errno));
   std::string head(8192, '\0');
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(stream.gcount()));
@@ -81,7 +87,7 @@ struct CloseGzip {
 class LineReader {
  public:
   explicit LineReader(const fs::path& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
-    if (file_ == nullptr) throw InputError(fmt::format("cannot read '{}'", path.string()));
+    if (file_ == nullptr) fail_to_read(path, std::strerror(errno));
     gzbuffer(file_.get(), 1 << 18);
   }
   bool next(std::string& line) {
@@ -94,8 +100,7 @@ class LineReader {
     int code = Z_OK;
     const char* reason = gzerror(file_.get(), &code);
     if (code != Z_OK && code != Z_STREAM_END) {
-      throw InputError(fmt::format("cannot read '{}': {}", path_.string(),
-                                   code == Z_BUF_ERROR ? "the file is truncated" : reason));
+      fail_to_read(path_, code == Z_BUF_ERROR ? "the file is truncated" : reason);
     }
     return !line.empty();
   }
@@ -146,14 +151,12 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
     const fs::path path(input);
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) {
-      throw InputError(fmt::format("cannot read '{}': {}", input,
-                                   error ? error.message() : "no such file or folder"));
-    }
+    if (!fs::exists(status)) fail_to_read(path, error ? error.message() : "no such file or folder");
     if (fs::is_directory(status)) {
       add_folder(path);
       continue;
     }
+    if (!fs::is_regular_file(status)) fail_to_read(path, "neither a regular file nor a folder");
     if (input.ends_with(".zst") || (input.ends_with(".gz") && !is_json_lines(input))) {
       throw InputError(
           fmt::format("'{}': this compression is not read here (.jsonl.gz is); "
@@ -162,7 +165,7 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
     }
     files_.push_back({path, input, is_json_lines(input) ? Kind::kJsonLines : Kind::kText,
                       static_cast<int64_t>(fs::file_size(path, error))});
-    if (error) throw InputError(fmt::format("cannot read '{}': {}", input, error.message()));
+    if (error) fail_to_read(path, error.message());
   }
   if (files_.empty()) {
     throw InputError(fmt::format("no text files in '{}': check the folder and the include patterns",
@@ -182,26 +185,32 @@ bool Corpus::wants(const fs::path& path, const std::string& name) const {
 
 void Corpus::add_folder(const fs::path& folder) {
   const size_t first = files_.size();
-  try {
-    for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::end(entry); ++entry) {
-      const std::string file_name = entry->path().filename().string();
-      if (entry->is_directory()) {
-        if (is_skipped_folder(file_name)) entry.disable_recursion_pending();
-        continue;
-      }
-      if (!entry->is_regular_file() || file_name.starts_with(".")) continue;
-      std::string name = entry->path().lexically_relative(folder).generic_string();
-      if (!wants(entry->path(), name)) continue;
-      const Kind kind = is_json_lines(name) ? Kind::kJsonLines : Kind::kWhole;
-      files_.push_back(
-          {entry->path(), std::move(name), kind, static_cast<int64_t>(entry->file_size())});
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw InputError(
-        fmt::format("cannot read '{}': {}", error.path1().string(), error.code().message()));
-  }
+  list_folder(folder, folder);
   std::sort(files_.begin() + static_cast<ptrdiff_t>(first), files_.end(),
             [](const File& a, const File& b) { return a.name < b.name; });
+}
+
+// Not fs::recursive_directory_iterator: its errors do not name the folder.
+void Corpus::list_folder(const fs::path& folder, const fs::path& root) {
+  std::error_code error;
+  auto entry = fs::directory_iterator(folder, error);
+  for (; !error && entry != fs::end(entry); entry.increment(error)) {
+    const fs::path& path = entry->path();
+    const std::string file_name = path.filename().string();
+    const fs::file_status status = entry->status(error);
+    if (!fs::status_known(status)) fail_to_read(path, error.message());
+    error.clear();                   // A link to nothing is no failure; it is passed over below.
+    if (fs::is_directory(status)) {  // Not behind links: one may lead back here.
+      if (!is_skipped_folder(file_name) && !entry->is_symlink()) list_folder(path, root);
+      continue;
+    }
+    if (!fs::is_regular_file(status) || file_name.starts_with(".")) continue;
+    std::string name = path.lexically_relative(root).generic_string();
+    if (!wants(path, name)) continue;
+    const Kind kind = is_json_lines(name) ? Kind::kJsonLines : Kind::kWhole;
+    files_.push_back({path, std::move(name), kind, static_cast<int64_t>(entry->file_size())});
+  }
+  if (error) fail_to_read(folder, error.message());
 }
 
 void Corpus::for_each(const Visit& visit) const {
@@ -272,8 +281,7 @@ void Corpus::read_json_lines(const File& file, const Visit& visit) const {
     const auto fail = [&](const std::string& what) {
       return InputError(fmt::format("'{}' line {}: {}", file.path.string(), number, what));
     };
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_discarded()) throw fail("not valid JSON");
+    const auto json = parse_json(line, fmt::format("'{}' line {}", file.path.string(), number));
     const auto text = json.is_object() ? json.find(options_.text_field) : json.end();
     if (text == json.end() || !text->is_string()) {
       throw fail(fmt::format("no text in the field \"{}\"", options_.text_field));

@@ -66,6 +66,8 @@ class Corpus {
   using Visit = std::function<void(const CorpusDocument&)>;
 
   void add_folder(const std::filesystem::path& folder);
+  /// The files in `folder`, which is `root` or inside it, in no order.
+  void list_folder(const std::filesystem::path& folder, const std::filesystem::path& root);
   bool wants(const std::filesystem::path& path, const std::string& name) const;
   static void read_whole(const File& file, const Visit& visit);
   void read_text(const File& file, const Visit& visit) const;

@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <charconv>
-#include <memory>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
 
 namespace atl::data {
 namespace {
+
+constexpr int kGzipWindow = 15 + 16;  // zlib's way to say: gzip, its largest window.
 
 std::string quoted(const std::string& field) {
   if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
@@ -59,10 +62,13 @@ int64_t to_number(const std::string& field, const std::string& where) {
   return value;
 }
 
-struct CloseGzip {
-  void operator()(gzFile_s* file) const { gzclose(file); }
+struct Inflater {
+  Inflater() { ATOLL_CHECK(inflateInit2(&stream, kGzipWindow) == Z_OK); }
+  ~Inflater() { inflateEnd(&stream); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  z_stream stream{};
 };
-using GzipFile = std::unique_ptr<gzFile_s, CloseGzip>;
 
 }  // namespace
 
@@ -105,7 +111,6 @@ std::vector<Document> parse_documents(std::string_view text, int64_t num_documen
 
 void write_gzip(const std::filesystem::path& file, std::string_view text) {
   z_stream stream{};
-  constexpr int kGzipWindow = 15 + 16;
   ATOLL_CHECK(deflateInit2(&stream, 6, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   std::string packed;
   std::string buffer(size_t{1} << 18, '\0');
@@ -127,28 +132,37 @@ void write_gzip(const std::filesystem::path& file, std::string_view text) {
 }
 
 std::string read_gzip(const std::filesystem::path& file, size_t max_bytes) {
-  const GzipFile source(gzopen(file.c_str(), "rb"));
-  if (source == nullptr) throw InputError(fmt::format("cannot read '{}'", file.string()));
-  gzbuffer(source.get(), 1 << 18);
+  const MappedFile packed(file);
+  const auto fail = [&](const char* reason) {
+    return InputError(fmt::format("cannot unpack '{}': {}", file.string(), reason));
+  };
+  Inflater inflater;
+  z_stream& stream = inflater.stream;
+  std::span<const std::byte> rest = packed.bytes();
   std::string text;
   std::string buffer(size_t{1} << 18, '\0');
-  for (;;) {
-    const int got = gzread(source.get(), buffer.data(), static_cast<unsigned>(buffer.size()));
-    int code = Z_OK;
-    const char* reason = gzerror(source.get(), &code);
-    if (got < 0 || code != Z_OK) {
-      throw InputError(fmt::format("cannot unpack '{}': {}", file.string(),
-                                   code == Z_BUF_ERROR ? "the file is truncated" : reason));
+  for (int state = Z_OK; state != Z_STREAM_END;) {
+    const size_t take = std::min(rest.size(), size_t{1} << 30);  // zlib counts in 32 bits.
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(rest.data()));
+    stream.avail_in = static_cast<uInt>(take);
+    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_out = static_cast<uInt>(buffer.size());
+    state = inflate(&stream, Z_NO_FLUSH);
+    if (state == Z_BUF_ERROR) throw fail("the file is truncated");
+    if (state != Z_OK && state != Z_STREAM_END) {
+      throw fail(stream.msg == nullptr ? "not gzip" : stream.msg);
     }
-    text.append(buffer.data(), static_cast<size_t>(got));
+    rest = rest.subspan(take - stream.avail_in);
+    text.append(buffer.data(), buffer.size() - stream.avail_out);
     if (text.size() > max_bytes) {
       throw InputError(
           fmt::format("'{}' unpacks to more than {} bytes: it does not belong to this "
                       "store",
                       file.string(), max_bytes));
     }
-    if (static_cast<size_t>(got) < buffer.size()) return text;
   }
+  if (!rest.empty()) throw fail("something was written behind its end");
+  return text;
 }
 
 }  // namespace atl::data

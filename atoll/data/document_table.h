@@ -22,7 +22,7 @@ std::vector<Document> parse_documents(std::string_view text, int64_t num_documen
 
 /// Gzip with a fixed header, so equal tables are equal files; synced to disk.
 void write_gzip(const std::filesystem::path& file, std::string_view text);
-/// Throws InputError when damaged or over `max_bytes` when unpacked.
+/// Throws InputError when damaged, followed by anything, or over `max_bytes` when unpacked.
 std::string read_gzip(const std::filesystem::path& file, size_t max_bytes);
 
 }  // namespace atl::data

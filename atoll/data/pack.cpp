@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/data/document_table.h"
 #include "atoll/data/store_files.h"
 
@@ -157,6 +157,17 @@ fs::path checked_target(fs::path target, const PackOptions& options) {
         fmt::format("the validation share must be in [0, 1), not {}", options.validation_share));
   }
   if (!target.has_filename()) target = target.parent_path();  // "store/" means "store".
+  if (fs::is_symlink(target)) {  // The store is where the link leads; the link stays.
+    std::error_code error;
+    const fs::path real = fs::canonical(target, error);
+    if (error) {
+      throw UsageError(
+          fmt::format("'{}' is a link that leads nowhere: {}; remove it or choose "
+                      "another name",
+                      target.string(), error.message()));
+    }
+    target = real;
+  }
   if (!fs::exists(target)) return target;
   if (!options.overwrite) {
     throw UsageError(fmt::format("'{}' already exists; choose another name or pass --overwrite",
@@ -170,15 +181,6 @@ fs::path checked_target(fs::path target, const PackOptions& options) {
 }
 
 }  // namespace
-
-Split split_of(std::string_view text, double validation_share) {
-  uint64_t bits = 0;
-  const Digest digest = atl::sha256(as_byte_span(text));
-  std::memcpy(&bits, digest.data(), sizeof(bits));
-  // 53 bits, as many as a double holds: 1.0 is never reached.
-  const double share = std::ldexp(static_cast<double>(bits >> 11), -53);
-  return share < validation_share ? Split::kValidation : Split::kTrain;
-}
 
 PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& target_as_given,
                 const PackOptions& options,
@@ -206,6 +208,7 @@ PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path
       const bool trains = split_of(document.text, options.validation_share) == Split::kTrain;
       (trains ? train : validation).add(document, ids);
       progress(corpus.bytes_done());
+      throw_if_interrupted();  // The draft goes.
     });
     info.train = train.finish();
     info.validation = validation.finish();
@@ -218,6 +221,7 @@ PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path
     }
     write_file_atomically(draft.path() / "tokenizer.json", tokenizer.json());
     write_file_atomically(draft.path() / kStoreFileName, format_store_info(info));
+    throw_if_interrupted();
     draft.publish();
   } catch (const fs::filesystem_error& error) {
     throw InputError(fmt::format("cannot write '{}': {}", target.string(), error.code().message()));

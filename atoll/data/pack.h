@@ -24,14 +24,12 @@ struct PackReport {
   int64_t num_replaced = 0;  // Bad byte sequences that were read as U+FFFD.
 };
 
-/// Whether a document trains or validates: the first eight bytes of the SHA-256 of its text, as a
-/// little-endian share of 2^64, are compared with `validation_share`.
-Split split_of(std::string_view text, double validation_share);
-
 /// Packs all of `corpus` into the new folder `target`. Special tokens written out in a document are
 /// plain text there: only the packer ends a document. `progress` is told the bytes read so far.
+/// A `target` that is a link stands for the folder it leads to.
 /// Throws InputError when the corpus is empty, has no training document, cannot be read, or when
-/// the disk is full; UsageError when `target` exists.
+/// the disk is full; UsageError when `target` exists; Interrupted between two documents after
+/// Ctrl-C, if interrupts are watched.
 PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer,
                 const std::filesystem::path& target, const PackOptions& options,
                 const std::function<void(int64_t bytes_done)>& progress);

@@ -5,6 +5,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/data/json_text.h"
 #include "atoll/data/store_files.h"
 
 namespace atl::data {
@@ -73,12 +74,6 @@ SplitInfo split_from_json(const Json& object, const std::string& name) {
           .documents_sha256 = fields.text("documents_sha256")};
 }
 
-Json parse_object(std::string_view text, const std::string& name) {
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw InputError(fmt::format("'{}' is not valid JSON", name));
-  return json;
-}
-
 }  // namespace
 
 std::string split_name(Split split) { return split == Split::kTrain ? "train" : "validation"; }
@@ -108,7 +103,7 @@ std::string format_store_info(const StoreInfo& info) {
 }
 
 StoreInfo parse_store_info(std::string_view text, const std::string& name) {
-  const Json json = parse_object(text, name);
+  const Json json = parse_json<Json>(text, "'" + name + "'");
   const Fields fields(json, name);
   if (fields.text("format") != kFormat) fields.fail("format", kFormat);
   if (fields.count("version") != kVersion) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
@@ -58,6 +60,15 @@ void check_ids(const std::filesystem::path& folder, const StoreInfo& info, Split
 std::string tokens_file_name(Split split) { return "tokens-" + split_name(split) + ".npy"; }
 std::string documents_file_name(Split split) { return "tokens-" + split_name(split) + ".csv.gz"; }
 size_t token_bytes(TokenType type) { return type == TokenType::kU16 ? 2 : 4; }
+
+Split split_of(std::string_view text, double validation_share) {
+  uint64_t bits = 0;
+  const Digest digest = atl::sha256(as_byte_span(text));
+  std::memcpy(&bits, digest.data(), sizeof(bits));
+  // 53 bits, as many as a double holds: 1.0 is never reached.
+  const double share = std::ldexp(static_cast<double>(bits >> 11), -53);
+  return share < validation_share ? Split::kValidation : Split::kTrain;
+}
 
 TokenStore::TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile train,
                        MappedFile validation)
@@ -127,28 +138,71 @@ std::vector<Document> TokenStore::documents(Split split) const {
                          path.string());
 }
 
+/// What the tokens of a split say about the texts they were made from.
+struct TokenStore::Texts {
+  int64_t num_bytes = 0;
+  int64_t num_replacements = 0;  // U+FFFD: each may stand for one to three bytes of bad UTF-8.
+};
+
+TokenStore::Texts TokenStore::verify_documents(Split split, const Tokenizer& tokenizer) const {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  const std::string tokens = (folder_ / tokens_file_name(split)).string();
+  Texts texts;
+  Sha256 hash;
+  std::vector<int64_t> ids;
+  for (const Document& document : documents(split)) {
+    hash.update(format_document(document));
+    ids.resize(static_cast<size_t>(document.end - document.begin));
+    read(split, document.begin, ids);
+    if (ids.back() != info_.end_of_text) {
+      throw InputError(
+          fmt::format("'{}': document '{}' does not end with end-of-text", tokens, document.id));
+    }
+    ids.pop_back();
+    const std::string text = tokenizer.decode(std::span<const int64_t>(ids));
+    texts.num_bytes += std::ssize(text);
+    int64_t replacements = 0;
+    for (size_t at = text.find(kReplacement); at != std::string::npos;
+         at = text.find(kReplacement, at + kReplacement.size())) {
+      ++replacements;
+    }
+    texts.num_replacements += replacements;
+    // The split was chosen by the bytes as they were.
+    if (replacements == 0 && split_of(text, info_.validation_share) != split) {
+      throw InputError(fmt::format(
+          "'{}': document '{}' does not belong to this part at a validation share of {}", tokens,
+          document.id, info_.validation_share));
+    }
+  }
+  if (hex(hash.finish()) != info_.split(split).documents_sha256) {
+    throw InputError(fmt::format("'{}' is damaged: its SHA-256 is not store.json's",
+                                 (folder_ / documents_file_name(split)).string()));
+  }
+  return texts;
+}
+
 void TokenStore::verify() const {
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_file());
+  const std::string description = (folder_ / kStoreFileName).string();
+  if (tokenizer.end_of_text() != info_.end_of_text || tokenizer.vocab_size() != info_.vocab_size) {
+    throw InputError(fmt::format(
+        "'{}' was edited: its end_of_text is {} and its vocab_size {}, the tokenizer's {} and {}",
+        description, info_.end_of_text, info_.vocab_size, tokenizer.end_of_text(),
+        tokenizer.vocab_size()));
+  }
   for (const Split split : kSplits) {
-    const std::filesystem::path tokens = folder_ / tokens_file_name(split);
-    if (hex(sha256(bytes(split))) != info_.split(split).tokens_sha256) {
-      throw InputError(
-          fmt::format("'{}' is damaged: its SHA-256 is not store.json's", tokens.string()));
+    const SplitInfo& info = info_.split(split);
+    if (hex(sha256(bytes(split))) != info.tokens_sha256) {
+      throw InputError(fmt::format("'{}' is damaged: its SHA-256 is not store.json's",
+                                   (folder_ / tokens_file_name(split)).string()));
     }
-    check_ids(folder_, info_, split, bytes(split), 0, static_cast<size_t>(num_tokens(split)));
-    const std::filesystem::path table = folder_ / documents_file_name(split);
-    Sha256 hash;
-    for (const Document& document : documents(split)) {
-      hash.update(format_document(document));
-      int64_t last = 0;
-      read(split, document.end - 1, {&last, 1});
-      if (last != info_.end_of_text) {
-        throw InputError(fmt::format("'{}': document '{}' does not end with end-of-text",
-                                     tokens.string(), document.id));
-      }
-    }
-    if (hex(hash.finish()) != info_.split(split).documents_sha256) {
+    const Texts texts = verify_documents(split, tokenizer);
+    constexpr int64_t kMostAdded = 2;  // Three bytes of U+FFFD for one bad byte.
+    const int64_t least = texts.num_bytes - kMostAdded * texts.num_replacements;
+    if (info.text_bytes < least || info.text_bytes > texts.num_bytes) {
       throw InputError(
-          fmt::format("'{}' is damaged: its SHA-256 is not store.json's", table.string()));
+          fmt::format("'{}' was edited: {}.text_bytes is {}, and the documents have {}",
+                      description, split_name(split), info.text_bytes, texts.num_bytes));
     }
   }
 }

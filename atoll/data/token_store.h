@@ -24,6 +24,10 @@ std::string split_name(Split split);  // "train", "validation"
 
 enum class TokenType { kU16, kU32 };
 
+/// Whether a document trains or validates: the first eight bytes of the SHA-256 of its text, as a
+/// little-endian share of 2^64, are compared with `validation_share`.
+Split split_of(std::string_view text, double validation_share);
+
 /// One token file.
 struct SplitInfo {
   int64_t num_documents = 0;
@@ -78,13 +82,17 @@ class TokenStore {
   void read(Split split, int64_t begin, std::span<int64_t> ids) const;
   /// The document table (read from disk at each call).
   std::vector<Document> documents(Split split) const;
-  /// Reads everything: digests, ids below vocab_size, tables that tile the tokens. Throws
-  /// InputError naming the first fault.
+  /// Reads everything: digests, ids below vocab_size, tables that tile the tokens, documents that
+  /// end with end-of-text and lie in their part, bytes of text. `sources` alone cannot be checked,
+  /// and where texts held bad UTF-8, text_bytes only within bounds. Throws InputError naming the
+  /// first fault.
   void verify() const;
 
  private:
   TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile train, MappedFile validation);
   std::span<const std::byte> bytes(Split split) const;
+  struct Texts;
+  Texts verify_documents(Split split, const Tokenizer& tokenizer) const;
 
   std::filesystem::path folder_;
   StoreInfo info_;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -210,6 +211,12 @@ TEST_F(StoreTest, NamesWhatIsWrongWithTheInput) {
   EXPECT_THAT(failure("bare"), HasSubstr("no text files in"));
   write("broken.jsonl", "{\"text\": \"a\"}\n{\"text\": \n");
   EXPECT_THAT(failure("broken.jsonl"), HasSubstr("broken.jsonl' line 2: not valid JSON"));
+  write("half.jsonl", R"({"text": "\ud800 x"})");
+  EXPECT_THAT(failure("half.jsonl"), HasSubstr("surrogate"));
+  write("bytes.jsonl", "{\"text\": \"\xff\"}");
+  EXPECT_THAT(failure("bytes.jsonl"), HasSubstr("ill-formed UTF-8"));
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(failure("pipe"), HasSubstr("neither a regular file nor a folder"));
   write("field.jsonl", "{\"text\": \"a\"}\n\n{\"body\": \"b\"}\n");
   EXPECT_THAT(failure("field.jsonl"), HasSubstr("line 3: no text in the field \"text\""));
   write("list.jsonl", "[1]\n");
@@ -290,6 +297,47 @@ TEST_F(StoreTest, NamesWhatIsWrongWithAStore) {
               HasSubstr("not valid JSON"));
   EXPECT_THAT(damaged([](const fs::path& store) { fs::remove(store / "store.json"); }),
               HasSubstr("is not a token store"));
+}
+
+TEST_F(StoreTest, VerifyFindsEditsThatLeaveTheDigestAsItWas) {
+  write_sample();
+  pack_into("store", "tree", {.validation_share = 0.25});
+  const fs::path file = folder_ / "store" / "store.json";
+  const std::string good = read_file(file);
+  const auto fault_after = [&](const std::string& key, const std::string& value) {
+    std::string edited = good;
+    const size_t begin = edited.find("\"" + key + "\": ") + key.size() + 4;
+    edited.replace(begin, edited.find(',', begin) - begin, value);
+    std::ofstream(file) << edited;
+    return message_of([&] { TokenStore::open(folder_ / "store").verify(); });
+  };
+  EXPECT_EQ(fault_after("validation_share", "0.25"), "no error");
+  EXPECT_THAT(fault_after("text_bytes", "1"), HasSubstr("train.text_bytes is 1"));
+  EXPECT_THAT(fault_after("end_of_text", "5"), HasSubstr("end_of_text is 5"));
+  EXPECT_THAT(fault_after("validation_share", "0.9"), HasSubstr("validation share of 0.9"));
+  std::ofstream(file) << good;
+  std::ofstream(folder_ / "store" / "tokens-train.csv.gz", std::ios::app) << "garbage";
+  EXPECT_THAT(message_of([&] { TokenStore::open(folder_ / "store").verify(); }),
+              HasSubstr("behind its end"));
+}
+
+TEST_F(StoreTest, BadUtf8BoundsTheBytesOfText) {
+  write("a.txt", "the cat \xff\xe2\x82 sat");
+  pack_into("store", "a.txt", {.validation_share = 0});
+  const TokenStore store = TokenStore::open(folder_ / "store");
+  EXPECT_EQ(store.info().train.text_bytes, 15);
+  store.verify();
+}
+
+TEST_F(StoreTest, OverwritingALinkKeepsTheLink) {
+  write_sample();
+  pack_into("real/store", "tree", {});
+  fs::create_directory_symlink(folder_ / "real/store", folder_ / "link");
+  pack_into("link", "tree", {.validation_share = 0.5, .overwrite = true});
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(TokenStore::open(folder_ / "real/store").info().validation_share, 0.5);
+  fs::create_directory_symlink(folder_ / "nowhere", folder_ / "dangling");
+  EXPECT_THAT(message_of([&] { pack_into("dangling", "tree", {}); }), HasSubstr("leads nowhere"));
 }
 
 TEST_F(StoreTest, EditedDescriptionsAndForeignTokenizersAreRefused) {

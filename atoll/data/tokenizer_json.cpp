@@ -1,12 +1,14 @@
 // Reads tokenizer.json. What changes ids and is not supported is refused by name.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
 #include "atoll/data/byte_alphabet.h"
+#include "atoll/data/json_text.h"
 #include "atoll/data/tokenizer_tables.h"
 #include "atoll/data/utf8.h"
 
@@ -20,8 +22,7 @@ constexpr size_t kMaxIds = size_t{1} << 22;  // 4 M ids: several times today's l
 class Reader {
  public:
   Reader(std::string_view text, std::string name) : name_(std::move(name)) {
-    json_ = Json::parse(text, nullptr, false);
-    if (json_.is_discarded()) fail("not valid JSON");
+    json_ = parse_json(text, "'" + name_ + "'");
     if (!json_.is_object() || !json_.contains("model")) fail("not a tokenizer.json: no \"model\"");
   }
 
@@ -78,7 +79,10 @@ class Reader {
           unsupported(fmt::format("{} of the added token \"{}\"", key, token.content));
         }
       }
-      if (token.content.empty()) continue;
+      if (token.content.empty()) {
+        fail(fmt::format("added_tokens: the token with id {} has no content", token.id));
+      }
+      require_own_id(tables, token);
       set_bytes(tables, token.id, token.content);
       tables.added.push_back(std::move(token));
     }
@@ -177,6 +181,22 @@ class Reader {
     if (type_of(pre) != "ByteLevel") unsupported(fmt::format("pre_tokenizer {}", type_of(pre)));
     if (flag(pre, "add_prefix_space", true)) unsupported("pre_tokenizer.add_prefix_space = true");
     if (!flag(pre, "use_regex", true)) unsupported("pre_tokenizer.use_regex = false");
+  }
+
+  /// An added token may repeat its entry in the vocabulary, but not take another token's id: texts
+  /// with that token would decode to something else.
+  void require_own_id(const TokenizerTables& tables, const AddedToken& token) const {
+    const auto at = static_cast<size_t>(token.id);
+    if (at >= tables.bytes.size() || !tables.is_known[at]) return;
+    const Json& vocabulary = json_["model"]["vocab"];
+    const auto found = vocabulary.find(token.content);
+    const bool is_itself = found != vocabulary.end() && *found == token.id;
+    const bool is_repeated = std::ranges::any_of(tables.added, [&](const AddedToken& other) {
+      return other.id == token.id && other.content == token.content;
+    });
+    if (is_itself || is_repeated) return;
+    fail(fmt::format("added_tokens: \"{}\" has id {}, which is the id of another token",
+                     token.content, token.id));
   }
 
   static void set_bytes(TokenizerTables& tables, TokenId id, std::string bytes) {

@@ -224,6 +224,14 @@ TEST(TokenizerTest, NamesWhatIsBroken) {
   EXPECT_THAT(error_after("\"!\": 1,", "\"!\": -1,"), HasSubstr("-1 is not a token id"));
   EXPECT_THAT(error_after("\"!\": 1,", "\"!\": 99999999999,"), HasSubstr("is not a token id"));
   EXPECT_THAT(error_after("\"ab\": 257", "\"abc\": 257"), HasSubstr("\"ab\" is not in the vocab"));
+  EXPECT_THAT(error_after("\"version\"", "\"\\ud800\""), HasSubstr("surrogate"));
+  const std::string list = "\"added_tokens\": [";
+  EXPECT_THAT(error_after(list, list + R"({"id": 5, "content": "<x>"},)"),
+              HasSubstr("\"<x>\" has id 5, which is the id of another token"));
+  EXPECT_THAT(error_after(list, list + R"({"id": 900, "content": ""},)"),
+              HasSubstr("id 900 has no content"));
+  // Its own entry in the vocabulary may be repeated.
+  EXPECT_EQ(error_after(list, list + R"({"id": 257, "content": "ab"},)"), "");
   EXPECT_THROW(Tokenizer::load("/nowhere/tokenizer.json"), InputError);
 }
 

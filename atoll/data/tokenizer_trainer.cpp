@@ -17,8 +17,6 @@ namespace atl::data {
 namespace {
 
 constexpr size_t kMaxWordBytes = 4096;
-constexpr int64_t kMinVocabulary = 257;
-constexpr int64_t kMaxVocabulary = int64_t{1} << 20;
 
 uint64_t pair_key(TokenId left, TokenId right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
@@ -216,8 +214,7 @@ void WordCounts::add(std::string_view document) {
   const Gpt2Words splitter;
   std::string repaired;
   if (valid_utf8_prefix(document) != document.size()) {
-    int64_t ignored = 0;
-    repaired = repair_utf8(document, ignored);
+    repaired = repair_utf8(document, num_replaced_);
     document = repaired;
   }
   const char* const end = document.data() + document.size();

@@ -11,8 +11,11 @@
 
 namespace atl::data {
 
+inline constexpr int64_t kMinVocabulary = 257;
+inline constexpr int64_t kMaxVocabulary = int64_t{1} << 20;
+
 struct TrainerOptions {
-  /// Ids in all, <|endoftext|> and the 256 bytes included: 257 or more.
+  /// Ids in all, <|endoftext|> and the 256 bytes included: kMinVocabulary to kMaxVocabulary.
   int64_t vocab_size = 8192;
   /// A pair that occurs less often is not joined.
   int64_t min_frequency = 2;
@@ -25,6 +28,8 @@ class WordCounts {
   /// teach nothing and cost much.
   void add(std::string_view document);
   bool empty() const { return counts_.empty(); }
+  /// How many bad byte sequences were read as U+FFFD so far.
+  int64_t num_replaced() const { return num_replaced_; }
 
  private:
   friend std::string train_tokenizer(const WordCounts&, const TrainerOptions&,
@@ -34,6 +39,7 @@ class WordCounts {
     size_t operator()(std::string_view word) const;
   };
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> counts_;
+  int64_t num_replaced_ = 0;
 };
 
 /// The text of tokenizer.json. It has fewer ids than asked when no pair occurs often enough.
