@@ -307,8 +307,10 @@ TEST_F(ResolveModelTest, FindsTheNewestCompleteCheckpoint) {
   checkpoint("checkpoints/step-00000009");
   checkpoint("checkpoints/step-00000010");
   checkpoint("checkpoints/step-00000011.tmp");
-  fs::create_directories(folder_ / "checkpoints/step-00000012");  // Without config.json.
   EXPECT_EQ(resolve_model(folder_), folder_ / "checkpoints/step-00000010");
+  fs::create_directories(folder_ / "checkpoints/step-00000012");  // Damaged: it never was so.
+  EXPECT_THAT(message([&] { resolve_model(folder_); }),
+              AllOf(HasSubstr("step-00000012"), HasSubstr("config.json")));
   std::ofstream(folder_ / "config.json") << "{}";
   EXPECT_EQ(resolve_model(folder_), folder_);
 }

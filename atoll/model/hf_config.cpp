@@ -175,6 +175,21 @@ std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids) {
   return json.dump(2) + "\n";
 }
 
+std::string to_generation_config(const SpecialIds& ids) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (ids.begin_of_text) json["bos_token_id"] = *ids.begin_of_text;
+  if (ids.end_of_text) json["eos_token_id"] = *ids.end_of_text;
+  return json.dump(2) + "\n";
+}
+
+std::string to_tokenizer_config(const ModelConfig& config, std::string_view end_of_text) {
+  const nlohmann::ordered_json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                    {"eos_token", end_of_text},
+                                    {"model_max_length", config.max_positions},
+                                    {"clean_up_tokenization_spaces", false}};
+  return json.dump(2) + "\n";
+}
+
 HfConfig from_hf_config(std::string_view json, const std::string& name) {
   const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 16; };
   const Json document = Json::parse(json, shallow, /*allow_exceptions=*/false);

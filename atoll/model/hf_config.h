@@ -19,6 +19,12 @@ struct SpecialIds {
 /// both read.
 std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids);
 
+/// The generation_config.json of such a model.
+std::string to_generation_config(const SpecialIds& ids);
+
+/// A tokenizer_config.json: tokenizer.json does not say which of its tokens ends a text.
+std::string to_tokenizer_config(const ModelConfig& config, std::string_view end_of_text);
+
 struct HfConfig {
   ModelConfig config;
   SpecialIds ids;

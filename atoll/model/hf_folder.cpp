@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/model/manifest.h"
 #include "atoll/model/safetensors.h"
 
 namespace atl::model {
@@ -75,8 +77,15 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
     const bool named = name.size() == 13 && name.starts_with("step-") &&
                        std::all_of(name.begin() + 5, name.end(),
                                    [](char digit) { return digit >= '0' && digit <= '9'; });
-    if (!named || !fs::exists(entry.path() / "config.json")) continue;
+    if (!named) continue;
     if (!newest || newest->filename() < entry.path().filename()) newest = entry.path();
+  }
+  // Falling back to an older model without a word would answer for another one.
+  if (newest && !fs::exists(*newest / "config.json")) {
+    throw InputError(
+        fmt::format("checkpoint '{}' has no config.json: it is damaged; remove this "
+                    "folder to go on from the one before, or name a checkpoint",
+                    newest->string()));
   }
   return newest;
 }
@@ -97,22 +106,27 @@ void save_hf_model(const fs::path& folder, const ModelConfig& config, const Spec
   }
   write_safetensors(folder / kWeights, tensors, {{"format", "pt"}});
   write_text(folder / "config.json", to_hf_config(config, ids));
-  nlohmann::ordered_json generation = nlohmann::ordered_json::object();
-  if (ids.begin_of_text) generation["bos_token_id"] = *ids.begin_of_text;
-  if (ids.end_of_text) generation["eos_token_id"] = *ids.end_of_text;
-  write_text(folder / "generation_config.json", generation.dump(2) + "\n");
+  write_text(folder / "generation_config.json", to_generation_config(ids));
 }
 
 HfConfig load_hf_config(const fs::path& folder) {
   const fs::path file = folder / "config.json";
+  if (Manifest::exists(folder)) {
+    const Manifest manifest(folder);
+    manifest.check_file("config.json");
+    if (fs::exists(folder / "tokenizer.json")) manifest.check_file("tokenizer.json");
+  }
   return from_hf_config(read_file(file), file.string());
 }
 
 void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::span<float> values_P) {
   std::map<std::string, ParameterSpec> wanted;
   for (ParameterSpec& spec : parameter_specs(config)) wanted.emplace(spec.name, spec);
+  std::optional<Manifest> manifest;
+  if (Manifest::exists(folder)) manifest.emplace(folder);
   for (const fs::path& path : weight_files(folder)) {
     const SafetensorsFile file(path);
+    if (manifest) manifest->check_tensors(path.filename().string(), file);
     for (const TensorView& tensor : file.tensors()) {
       const auto found = wanted.find(tensor.name);
       if (found == wanted.end()) {

@@ -15,7 +15,8 @@ namespace atl::model {
 void save_hf_model(const std::filesystem::path& folder, const ModelConfig& config,
                    const SpecialIds& ids, std::span<const float> values_P);
 
-/// Throws InputError: see from_hf_config().
+/// Throws InputError: see from_hf_config(). Where there is a manifest.json (a run's checkpoint),
+/// this checks config.json and tokenizer.json against it, and load_hf_weights() every tensor.
 HfConfig load_hf_config(const std::filesystem::path& folder);
 
 /// Fills the flat buffer from FP32, BF16 or FP16 tensors. Throws InputError naming the tensor that
@@ -25,7 +26,8 @@ void load_hf_weights(const std::filesystem::path& folder, const ModelConfig& con
 
 /// The folder with the model that `path` means: itself when it holds a config.json, else the newest
 /// complete checkpoint of a run directory (checkpoints/step-NNNNNNNN, else those of island-*; names
-/// that end in .tmp are incomplete). Throws InputError when there is none.
+/// that end in .tmp are incomplete). Throws InputError when there is none, or when the newest has
+/// no config.json.
 std::filesystem::path resolve_model(const std::filesystem::path& path);
 
 }  // namespace atl::model

@@ -193,7 +193,10 @@ train::CheckpointContents checkpoint_contents(const RunState& state, const RunCo
 
   const model::SpecialIds ids{.end_of_text = store.info().end_of_text};
   contents.files["config.json"] = model::to_hf_config(model.config(), ids);
+  contents.files["generation_config.json"] = model::to_generation_config(ids);
   contents.files["tokenizer.json"] = tokenizer.json();
+  contents.files["tokenizer_config.json"] = model::to_tokenizer_config(
+      model.config(), tokenizer.token_bytes(static_cast<data::TokenId>(store.info().end_of_text)));
   contents.complete = [state](train::CheckpointContents& copied) {
     Sha256 hash;  // Here and not in the training thread: it takes a while.
     for (const auto& tensor : copied.model) hash.update(tensor.bytes);

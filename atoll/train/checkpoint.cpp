@@ -11,6 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
+#include "atoll/model/manifest.h"
 
 namespace atl::train {
 namespace {
@@ -64,30 +65,6 @@ void remove_leftovers(const fs::path& folder) {
     if (name.starts_with(kPrefix) && name.ends_with(kTemporary)) leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path);
-}
-
-void verify_file(const fs::path& folder, const char* name, const model::SafetensorsFile& file,
-                 const json& manifest) {
-  const json& expected = manifest.at("tensors").at(name);
-  for (const auto& [tensor_name, hash] : expected.items()) {
-    const model::TensorView* tensor = file.find(tensor_name);
-    if (tensor == nullptr) {
-      throw InputError(
-          fmt::format("checkpoint '{}': {} has no tensor '{}' though manifest.json "
-                      "lists it; remove this folder to go on from the one before",
-                      folder.string(), name, tensor_name));
-    }
-    if (hex(sha256(tensor->bytes)) != hash.get<std::string>()) {
-      throw InputError(fmt::format(
-          "checkpoint '{}': tensor '{}' of {} is not what was saved (its "
-          "SHA-256 differs from manifest.json); remove this folder to go on from the one before",
-          folder.string(), tensor_name, name));
-    }
-  }
-  if (file.tensors().size() != expected.size()) {
-    throw InputError(fmt::format("checkpoint '{}': {} holds {} tensors and manifest.json lists {}",
-                                 folder.string(), name, file.tensors().size(), expected.size()));
-  }
 }
 
 }  // namespace
@@ -155,7 +132,7 @@ void CheckpointWriter::write(const CheckpointContents& contents) {
       manifest["files"][name] = hex(sha256(as_byte_span(text)));
       write_text(temporary / name, text);
     }
-    write_text(temporary / "manifest.json", manifest.dump(1));
+    write_text(temporary / model::kManifestFile, manifest.dump(1));
     sync_folder(temporary);
     remove_checkpoint(final_path);  // The same step again, after a resume.
     fs::rename(temporary, final_path);
@@ -196,23 +173,10 @@ Checkpoint::Checkpoint(const fs::path& folder)
     : model_(folder / kModelFile),
       optimizer_(folder / kOptimizerFile),
       state_(read_file(folder / "state.json")) {
-  const std::string text = read_file(folder / "manifest.json");
-  try {
-    const json manifest = json::parse(text);
-    verify_file(folder, kModelFile, model_, manifest);
-    verify_file(folder, kOptimizerFile, optimizer_, manifest);
-    for (const auto& [name, hash] : manifest.at("files").items()) {
-      if (hex(sha256(as_byte_span(read_file(folder / name)))) != hash.get<std::string>()) {
-        throw InputError(
-            fmt::format("checkpoint '{}': {} is not what was saved (its SHA-256 differs "
-                        "from manifest.json); remove this folder to go on from the one before",
-                        folder.string(), name));
-      }
-    }
-  } catch (const json::exception& error) {
-    throw InputError(fmt::format("checkpoint '{}': manifest.json is damaged: {}", folder.string(),
-                                 error.what()));
-  }
+  const model::Manifest manifest(folder);
+  manifest.check_tensors(kModelFile, model_);
+  manifest.check_tensors(kOptimizerFile, optimizer_);
+  manifest.check_files();
 }
 
 }  // namespace atl::train
