@@ -15,6 +15,7 @@
 #include "atoll/base/random.h"
 #include "atoll/base/settings.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
 #include "atoll/model/llama.h"
 #include "atoll/train/inner_optimizer.h"
@@ -104,9 +105,9 @@ void add_bench_command(CLI::App& app) {
   auto* step = command->add_subcommand("train-step", "Tokens per second of whole training steps");
   auto arguments = std::make_shared<BenchArguments>();
   step->add_option("--steps", arguments->steps, "steps that are timed (default: 10)")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(whole_number<int64_t>(1, 1'000'000));
   step->add_option("--warmup", arguments->warmup, "steps before them (default: 3)")
-      ->check(CLI::Range(0, 1'000'000));
+      ->check(whole_number<int64_t>(0, 1'000'000));
   step->add_flag("--json", arguments->json, "print one JSON object");
   step->allow_extras();
   step->footer(kFooter);

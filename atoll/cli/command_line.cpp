@@ -1,33 +1,86 @@
 #include "atoll/cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <system_error>
 
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
+#include "atoll/base/settings.h"
 
 namespace atl::cli {
 
-int run_app(CLI::App& app, int argc, char** argv) {
+namespace {
+
+/// The subcommand of `app` that a word names and that does not exist, with the nearest that does.
+/// CLI11 would say only that a subcommand is required.
+void require_known_commands(const CLI::App& app, char** words) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (commands.empty() || *words == nullptr || **words == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) {
+    if (command->get_name() == *words) return require_known_commands(*command, words + 1);
+    names.push_back(command->get_name());
+  }
+  const std::string near = nearest(*words, names);
+  throw UsageError(fmt::format("unknown command '{}'; {}", *words,
+                               near.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                            : fmt::format("did you mean '{}'?", near)));
+}
+
+int fail(const std::string& message, int code) {
+  fmt::print(stderr, "atoll: {}\n", message);
+  return code;
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
+    require_known_commands(app, argv + 1);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::Success& done) {
-    return app.exit(done);  // --help, --version
+    std::ostringstream text;  // --help, --version; std::cout would keep no reason of a failure.
+    const int code = app.exit(done, text);
+    fmt::print("{}", text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "atoll: {}\n", error.what());
-    fmt::print(stderr, "atoll: `{} --help` shows how\n", app.get_name());
-    return 2;
+    return fail(fmt::format("{}\natoll: `{} --help` shows how", error.what(), app.get_name()), 2);
   } catch (const UsageError& error) {
-    fmt::print(stderr, "atoll: {}\n", error.what());
-    return 2;
+    return fail(error.what(), 2);
+  } catch (const Interrupted& error) {
+    return fail(error.what(), 130);
+  } catch (const std::system_error& error) {
+    // What fmt::print throws knows neither the stream nor that it was one.
+    const bool output = std::ferror(stdout) != 0;
+    return fail(output ? "cannot write standard output: " + error.code().message() : error.what(),
+                1);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "atoll: {}\n", error.what());
-    return 1;
+    return fail(error.what(), 1);
+  }
+}
+
+}  // namespace
+
+int run_app(CLI::App& app, int argc, char** argv) {
+  const int code = parse_and_run(app, argc, argv);
+  if (code != 0) return code;
+  try {
+    flush_standard_output();
+    return 0;
+  } catch (const InputError& error) {
+    return fail(error.what(), 1);
   }
 }
 
@@ -56,6 +109,32 @@ std::vector<std::string> overrides_from(const std::vector<std::string>& rest) {
     overrides.push_back(word.substr(2));
   }
   return overrides;
+}
+
+std::string read_text(const std::string& file) {
+  if (!file.empty() && file != "-") return read_file(file);
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::ferror(stdin) != 0) {
+    throw InputError(fmt::format("cannot read standard input: {}", std::strerror(errno)));
+  }
+  return text;
+}
+
+void require_output_file(const std::string& path, const std::string& option) {
+  if (path.empty()) throw UsageError(fmt::format("{} needs the name of a file", option));
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw InputError(fmt::format("cannot make folder '{}': {}", folder.string(), error.message()));
+  }
+  require_writable(path);
+}
+
+void warn_replaced(int64_t num_replaced) {
+  if (num_replaced == 0) return;
+  fmt::print(stderr, "atoll: {} byte sequences are not UTF-8 and were read as U+FFFD\n",
+             num_replaced);
 }
 
 }  // namespace atl::cli

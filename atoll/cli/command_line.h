@@ -1,6 +1,7 @@
 #pragma once
 // What the two programs share. `atoll` starts in milliseconds and has no LibTorch; subcommands that
 // need it live in `atoll-torch` beside it, which `atoll` becomes (same process).
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,8 @@ class App;
 
 namespace atl::cli {
 
-/// Parses and runs; turns exceptions into messages and exit codes (1 failed, 2 wrong usage).
+/// Parses and runs; turns exceptions into messages and exit codes (1 failed, 2 wrong usage, 130
+/// interrupted). Results that cannot be written to stdout are a failure.
 int run_app(CLI::App& app, int argc, char** argv);
 
 /// Replaces this process by atoll-torch with the same arguments and `more`. Does not return.
@@ -22,5 +24,15 @@ std::string sibling_program(const std::string& name);
 /// "--section.key=value" among the words CLI11 left over, as "section.key=value". Throws UsageError
 /// at any other word.
 std::vector<std::string> overrides_from(const std::vector<std::string>& rest);
+
+/// The whole of a file, or of standard input where `file` is empty or "-".
+std::string read_text(const std::string& file);
+
+/// Before long work whose result goes to `path` (folders above it are made): throws UsageError when
+/// it is empty, InputError when it could not be written. `option` appears in messages.
+void require_output_file(const std::string& path, const std::string& option);
+
+/// Tells on stderr how many byte sequences were read as U+FFFD, if any.
+void warn_replaced(int64_t num_replaced);
 
 }  // namespace atl::cli

@@ -3,6 +3,7 @@
 // outlive the parse.
 #include <CLI/CLI.hpp>
 
+#include "atoll/cli/whole_number.h"
 #include "atoll/data/corpus.h"
 
 namespace atl::cli {
@@ -24,7 +25,7 @@ inline void add_corpus_options(CLI::App& command, data::CorpusOptions& options) 
       .add_option("--document-bytes", options.document_bytes,
                   "Cut a text file without <|endoftext|> lines into documents of about this size")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
 }
 
 }  // namespace atl::cli

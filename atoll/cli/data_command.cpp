@@ -9,8 +9,11 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/utf8.h"
@@ -70,6 +73,7 @@ struct PackArguments {
 
 void pack(const PackArguments& arguments) {
   const SystemClock clock;
+  watch_interrupts();  // Ctrl-C removes the draft of the store.
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
   const data::Corpus corpus(arguments.corpus);
   data::PackReport report;
@@ -79,10 +83,7 @@ void pack(const PackArguments& arguments) {
                         [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); });
     bar.update(static_cast<double>(corpus.total_bytes()));
   }
-  if (report.num_replaced > 0) {
-    fmt::print(stderr, "atoll: {} byte sequences are not UTF-8 and were read as U+FFFD\n",
-               report.num_replaced);
-  }
+  warn_replaced(report.num_replaced);
   if (report.info.validation.num_documents == 0 && arguments.pack.validation_share > 0) {
     fmt::print(stderr,
                "atoll: no document fell to validation; raise --validation-share or, for one text "
@@ -211,13 +212,16 @@ void add_batch(CLI::App& data) {
   command->add_option("store", arguments->store, "The token store")->required();
   command->add_option("--step", arguments->step, "The step, from 0")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number<int64_t>(0));
   command->add_option("--batch-rows", arguments->batch.batch_rows, "Rows of the global batch")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
   command->add_option("--sequence-length", arguments->batch.sequence_length, "Tokens of a row")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number<int64_t>(2, int64_t{1} << 40));
   command->add_option("--seed", arguments->batch.seed, "The seed of the order")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number<uint64_t>(0));
   command->add_flag("--validation", arguments->validation, "Read the validation part");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer("Example: atoll data batch store --step 3 --batch-rows 4 --sequence-length 128");

@@ -12,7 +12,9 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli/model_arguments.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/data/utf8.h"
 #include "atoll/train/evaluate.h"
 
@@ -81,9 +83,11 @@ void write_per_token(const std::string& file, const data::Tokenizer& tokenizer,
 }
 
 Measured measure_text(const EvalArguments& arguments, const LoadedModel& loaded) {
-  const std::string text = read_file(arguments.text_file);
+  const std::string text = read_text(arguments.text_file);
   std::vector<data::TokenId> narrow;
-  data::Encoder(loaded.tokenizer).encode(text, data::SpecialText::kToken, narrow);
+  data::Encoder encoder(loaded.tokenizer);
+  encoder.encode(text, data::SpecialText::kToken, narrow);
+  warn_replaced(encoder.num_replaced());
   narrow = loaded.tokenizer.with_special_tokens(std::move(narrow));
   const std::vector<int64_t> ids(narrow.begin(), narrow.end());
   if (ids.size() < 2) {
@@ -108,9 +112,6 @@ Measured measure_text(const EvalArguments& arguments, const LoadedModel& loaded)
 }
 
 Measured measure_store(const EvalArguments& arguments, const LoadedModel& loaded) {
-  if (!arguments.per_token.empty()) {
-    throw UsageError("--per-token describes one text: give --text, not --store");
-  }
   const data::TokenStore store = data::TokenStore::open(arguments.store);
   store.require_tokenizer(loaded.tokenizer);
   const auto split = arguments.split == "train" ? data::Split::kTrain : data::Split::kValidation;
@@ -131,6 +132,11 @@ Measured measure_store(const EvalArguments& arguments, const LoadedModel& loaded
 void evaluate(const EvalArguments& arguments) {
   if (arguments.text_file.empty() == arguments.store.empty()) {
     throw UsageError("give either --text FILE or --store STORE");
+  }
+  std::error_code missing;
+  if (std::filesystem::equivalent(arguments.text_file, arguments.per_token, missing)) {
+    throw UsageError(fmt::format("--per-token would overwrite --text '{}'; choose another file",
+                                 arguments.text_file));
   }
   const LoadedModel loaded = load_model(arguments.model);
   const Measured found =
@@ -155,21 +161,31 @@ void add_eval_command(CLI::App& app) {
       app.add_subcommand("eval", "Measure a model on text: loss, perplexity, bits per byte");
   auto arguments = std::make_shared<EvalArguments>();
   add_model_arguments(*command, arguments->model);
-  command->add_option("--text", arguments->text_file, "a text file (UTF-8)");
-  command->add_option("--store", arguments->store, "a token store made by `atoll data pack`");
+  auto* text = command->add_option("--text", arguments->text_file,
+                                   "a text file (UTF-8); - is standard input");
+  auto* store =
+      command->add_option("--store", arguments->store, "a token store made by `atoll data pack`")
+          ->excludes(text);
   command->add_option("--split", arguments->split, "of the store (default: validation)")
+      ->needs(store)
       ->check(CLI::IsMember({"train", "validation"}));
   command
       ->add_option("--rows", arguments->rows, "of the store, spread evenly over it (default: all)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      ->needs(store)
+      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
   command
       ->add_option("--window", arguments->window,
                    "tokens read at a time (default: the model's context, at most 2048)")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 40));
-  command->add_option("--per-token", arguments->per_token, "write a JSON line per token (--text)");
+      ->check(whole_number<int64_t>(2, int64_t{1} << 40));
+  auto* per_token =
+      command->add_option("--per-token", arguments->per_token, "write a JSON line per token")
+          ->needs(text);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kFooter);
-  command->callback([arguments] { evaluate(*arguments); });
+  command->callback([arguments, per_token] {
+    if (per_token->count() > 0) require_output_file(arguments->per_token, "--per-token");
+    evaluate(*arguments);
+  });
 }
 
 }  // namespace atl::cli

@@ -8,7 +8,10 @@
 #include <optional>
 
 #include "atoll/base/error.h"
+#include "atoll/base/process.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli/model_arguments.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/data/utf8.h"
 #include "atoll/serve/generate.h"
 
@@ -42,8 +45,11 @@ std::optional<int64_t> end_of_text(const LoadedModel& loaded) {
 }
 
 std::vector<int64_t> prompt_ids(const LoadedModel& loaded, const std::string& prompt) {
-  const auto ids = loaded.tokenizer.with_special_tokens(
-      loaded.tokenizer.encode(prompt, data::SpecialText::kToken));
+  std::vector<data::TokenId> ids;
+  data::Encoder encoder(loaded.tokenizer);
+  encoder.encode(prompt, data::SpecialText::kToken, ids);
+  warn_replaced(encoder.num_replaced());
+  ids = loaded.tokenizer.with_special_tokens(std::move(ids));
   std::vector<int64_t> wide(ids.begin(), ids.end());
   if (wide.empty()) {  // What begins a document is the end of the one before.
     const auto end = end_of_text(loaded);
@@ -71,11 +77,19 @@ class Stream {
   void write(size_t size) {
     int64_t replaced = 0;
     fmt::print("{}", data::repair_utf8(std::string_view(pending_).substr(0, size), replaced));
-    std::fflush(stdout);
+    flush_standard_output();  // Nobody reads on: no reason to go on.
     pending_.erase(0, size);
   }
   std::string pending_;
 };
+
+/// The end that nobody asked for: the model can read no more.
+void note_full_context(const LoadedModel& loaded, const serve::Generation& found,
+                       int64_t max_tokens) {
+  if (found.reason != serve::FinishReason::kLength || std::ssize(found.ids) == max_tokens) return;
+  fmt::print(stderr, "atoll: stopped after {} of {} tokens: the model's context of {} is full\n",
+             found.ids.size(), max_tokens, loaded.model.config().max_positions);
+}
 
 void generate(GenerateArguments arguments) {
   if (arguments.greedy) arguments.options.sampler.temperature = 0;
@@ -88,11 +102,13 @@ void generate(GenerateArguments arguments) {
     const std::function<void(int64_t)> print = [&](int64_t id) {
       stream.add(loaded.tokenizer.decode(std::span<const int64_t>(&id, 1)));
     };
-    serve::generate(loaded.model, prompt, arguments.options, print);
+    const auto found = serve::generate(loaded.model, prompt, arguments.options, print);
     stream.finish();
+    note_full_context(loaded, found, arguments.options.max_tokens);
     return;
   }
   const serve::Generation found = serve::generate(loaded.model, prompt, arguments.options, {});
+  note_full_context(loaded, found, arguments.options.max_tokens);
   int64_t replaced = 0;
   const nlohmann::ordered_json json{
       {"text", data::repair_utf8(loaded.tokenizer.decode(found.ids), replaced)},
@@ -110,19 +126,22 @@ void add_generate_command(CLI::App& app) {
   add_model_arguments(*command, arguments->model);
   command->add_option("--prompt", arguments->prompt, "the text to continue")->required();
   command->add_option("--max-tokens", arguments->options.max_tokens, "tokens to add (default: 128)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
   auto* greedy = command->add_flag("--greedy", arguments->greedy, "always the likeliest token");
   command
       ->add_option("--temperature", sampler.temperature,
                    "divides the logits; 0 is --greedy (default: 1)")
       ->excludes(greedy);
   command->add_option("--top-k", sampler.top_k, "only the k likeliest tokens; 0: all (default: 0)")
+      ->check(whole_number<int64_t>(0))
       ->excludes(greedy);
   command
       ->add_option("--top-p", sampler.top_p,
                    "only the likeliest tokens that reach this probability (default: 1)")
       ->excludes(greedy);
-  command->add_option("--seed", sampler.seed, "of the random draws (default: 0)")->excludes(greedy);
+  command->add_option("--seed", sampler.seed, "of the random draws (default: 0)")
+      ->check(whole_number<uint64_t>(0))
+      ->excludes(greedy);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kFooter);
   command->callback([arguments] { generate(*arguments); });

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/coordinate_command.h"
 #include "atoll/cli/data_command.h"
@@ -27,6 +28,7 @@ constexpr std::array kTorchCommands = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  atl::prepare_process();
   CLI::App app("Atoll trains, studies and serves language models on machines that are far apart.",
                "atoll");
   app.set_version_flag("--version", atl::cli::version_text());

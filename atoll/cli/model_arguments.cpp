@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/model/device.h"
 #include "atoll/model/hf_folder.h"
 
@@ -19,7 +20,7 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
                      "tokenizer.json (default: the one in the model folder)");
   command.add_option("--device", arguments.device, "cpu, cuda, cuda:1, ... (default: cpu)");
   command.add_option("--threads", arguments.threads, "CPU threads (default: all cores)")
-      ->check(CLI::Range(1, 4096));
+      ->check(whole_number<int64_t>(1, 4096));
 }
 
 LoadedModel load_model(const ModelArguments& arguments) {

@@ -5,8 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,15 +12,15 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/tokenizer_trainer.h"
 #include "atoll/data/utf8.h"
 
 namespace atl::cli {
 namespace {
-
-std::string read_standard_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
 struct TrainArguments {
   data::CorpusOptions corpus;
@@ -34,6 +32,7 @@ struct TrainArguments {
 void train(const TrainArguments& arguments) {
   const SystemClock clock;
   const data::Corpus corpus(arguments.corpus);
+  require_output_file(arguments.out, "--out");
   data::WordCounts words;
   {
     ProgressBar bar("reading", static_cast<double>(corpus.total_bytes()), clock);
@@ -43,6 +42,7 @@ void train(const TrainArguments& arguments) {
     });
     bar.update(static_cast<double>(corpus.total_bytes()));
   }
+  warn_replaced(words.num_replaced());
   std::string text;
   {
     ProgressBar bar("learning", static_cast<double>(arguments.trainer.vocab_size), clock);
@@ -79,20 +79,12 @@ struct EncodeArguments {
 
 void encode(const EncodeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
-  std::string text;
-  if (arguments.text_file.empty() || arguments.text_file == "-") {
-    text = read_standard_input();
-  } else {
-    text = read_file(arguments.text_file);
-  }
+  const std::string text = read_text(arguments.text_file);
   std::vector<data::TokenId> ids;
   data::Encoder encoder(tokenizer);
   encoder.encode(text, data::SpecialText::kToken, ids);
   if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
-  if (encoder.num_replaced() > 0) {
-    fmt::print(stderr, "atoll: {} byte sequences are not UTF-8 and were read as U+FFFD\n",
-               encoder.num_replaced());
-  }
+  warn_replaced(encoder.num_replaced());
   if (arguments.json) {
     fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
   } else {
@@ -127,15 +119,14 @@ std::vector<data::TokenId> parse_ids(std::string_view text) {
 void decode(const DecodeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
   const std::vector<data::TokenId> ids =
-      parse_ids(arguments.ids == "-" ? read_standard_input() : arguments.ids);
+      parse_ids(arguments.ids == "-" ? read_text("-") : arguments.ids);
   const std::string text = tokenizer.decode(std::span<const data::TokenId>(ids));
   if (arguments.json) {
     int64_t num_replaced = 0;  // JSON is UTF-8; a cut character shows as U+FFFD.
     const nlohmann::json result = {{"text", data::repair_utf8(text, num_replaced)}};
     fmt::print("{}\n", result.dump());
   } else {
-    std::cout.write(text.data(), std::ssize(text));
-    std::cout.flush();
+    fmt::print("{}", text);
   }
 }
 
@@ -146,11 +137,13 @@ void add_train(CLI::App& tokenizer) {
   command
       ->add_option("--vocab-size", arguments->trainer.vocab_size,
                    "Ids, the 256 bytes and <|endoftext|> included")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(data::kMinVocabulary, data::kMaxVocabulary));
   command
       ->add_option("--min-frequency", arguments->trainer.min_frequency,
                    "Join only pairs that occur this often")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number<int64_t>(1));
   command->add_option("--out", arguments->out, "The file to write")->capture_default_str();
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
@@ -163,7 +156,8 @@ void add_encode(CLI::App& tokenizer) {
   CLI::App* command = tokenizer.add_subcommand("encode", "Text to token ids");
   const auto arguments = std::make_shared<EncodeArguments>();
   command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
-  command->add_option("--text", arguments->text_file, "The text file (default: standard input)");
+  command->add_option("--text", arguments->text_file,
+                      "The text file; - (the default) is standard input");
   command->add_flag("--special", arguments->special,
                     "Add the tokens around the text that the file's post-processor asks for");
   command->add_flag("--json", arguments->json, "Print {\"ids\":[...]}");

@@ -8,6 +8,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
 #include "atoll/cli/bench_command.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/eval_command.h"
@@ -52,6 +53,7 @@ void train_here(const atl::cli::TrainRequest& request) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  atl::prepare_process();
   // Denormal numbers cost the processor a hundred times a normal one's time and mean nothing here;
   // threads started later inherit this.
   at::globalContext().setFlushDenormal(true);

@@ -128,6 +128,8 @@ def check_own_checkpoint(name, folder, options):
     assert model.dtype == torch.float32
     tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
     assert model.config.eos_token_id == tokenizer.token_to_id(end_of_text)
+    assert transformers.AutoTokenizer.from_pretrained(checkpoint).eos_token == end_of_text
+    assert model.generation_config.eos_token_id == model.config.eos_token_id
     compare(name, checkpoint, model, tokenizer)
 
 

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""The edges of the command line: full disks, closed streams, numbers out of range, damaged checkpoints.
+
+usage: command_line_test.py ATOLL [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from small_store import make_store  # noqa: E402
+
+ATOLL = ""
+ROOT = None  # Removed at the end.
+DEADLINE_S = 120
+
+
+def run(*words, stdin="", **more):
+    more.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([ATOLL, *map(str, words)], input=stdin, stderr=subprocess.PIPE, text=True,
+                          timeout=DEADLINE_S, **more)
+
+
+class CommandLineTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.store = ROOT / "store"
+        cls.run_folder = ROOT / "run"
+        make_store(ATOLL, cls.store, ["json"])
+        shape = {"hidden_size": 32, "intermediate_size": 64, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1,
+                 "max_positions": 64}
+        made = run("train", "--run", cls.run_folder, "--data", cls.store, "--train.steps=2", "--train.threads=1",
+                   "--train.checkpoint_every=1", "--train.sequence_length=32", "--train.batch_rows=2",
+                   "--train.eval_rows=2", *(f"--model.{key}={value}" for key, value in shape.items()))
+        assert made.returncode == 0, made.stderr
+        cls.checkpoint = cls.run_folder / "checkpoints" / "step-00000002"
+        cls.text = ROOT / "text.txt"
+        cls.text.write_text("def loads(text):\n    return json.loads(text)\n")
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT))
+
+    def assert_fails(self, result, code, *parts):
+        self.assertEqual(result.returncode, code, result)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+    # --- standard streams ---
+
+    def test_results_lost_on_a_full_disk_are_a_failure(self):
+        tokenizer = self.store / "tokenizer.json"
+        for words in (["--version"], ["--help"], ["data", "pack", "--help"], ["train", "--dump-config"],
+                      ["data", "info", self.store], ["data", "batch", self.store, "--sequence-length", 32],
+                      ["tokenizer", "encode", "--tokenizer", tokenizer, "--text", self.text],
+                      ["tokenizer", "decode", "--tokenizer", tokenizer, "--ids", "40,41"],
+                      ["eval", self.run_folder, "--text", self.text],
+                      ["generate", self.run_folder, "--prompt", "def", "--max-tokens", 4],
+                      ["generate", self.run_folder, "--prompt", "def", "--max-tokens", 4, "--json"]):
+            with self.subTest(words[:2]), open("/dev/full", "w") as full:
+                self.assert_fails(run(*words, stdout=full), 1,
+                                  "cannot write standard output: No space left on device")
+
+    def test_closed_streams_are_not_given_to_files(self):
+        out = self.folder / "tokens.jsonl"
+        command = f"exec '{ATOLL}' eval '{self.run_folder}' --text '{self.text}' --per-token '{out}' <&- >&- 2>&-"
+        self.assertEqual(subprocess.run(["sh", "-c", command], timeout=DEADLINE_S).returncode, 0)
+        for line in out.read_text().splitlines():
+            self.assertIn("logprob", json.loads(line))
+
+    def test_the_limit_on_file_sizes_is_a_failure_with_a_reason(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and that is inherited.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+        result = run("tokenizer", "train", "--data", self.store.with_suffix(".corpus"), "--vocab-size", 300,
+                     "--out", self.folder / "t.json", preexec_fn=limit)
+        self.assert_fails(result, 1, "t.json': File too large")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_reader_that_leaves_ends_the_command(self):
+        result = subprocess.run(f"'{ATOLL}' data batch '{self.store}' --sequence-length 32 | head -n 1", shell=True,
+                                capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(result.returncode, 0)
+        self.assertTrue(result.stdout.startswith("step 0"))
+        self.assertNotIn("terminate", result.stderr)
+
+    def test_ctrl_c_while_packing_leaves_nothing(self):
+        corpus = self.folder / "corpus.jsonl"
+        corpus.write_text('{"text": "' + "one two three " * 300 + '"}\n')
+        with open(corpus, "a") as file:
+            for _ in range(20000):
+                file.write('{"text": "' + "one two three " * 300 + '"}\n')
+        process = subprocess.Popen([ATOLL, "data", "pack", corpus, "--out", self.folder / "spk", "--tokenizer",
+                                    self.store / "tokenizer.json"], stderr=subprocess.PIPE, text=True)
+        begin = time.monotonic()
+        while not (self.folder / "spk.tmp").exists() and time.monotonic() - begin < DEADLINE_S:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["corpus.jsonl"])
+
+    # --- words and numbers ---
+
+    def test_unknown_commands_name_the_nearest(self):
+        self.assert_fails(run("bogus"), 2, "unknown command 'bogus'")
+        self.assert_fails(run("tokeniser"), 2, "'tokeniser'", "did you mean 'tokenizer'")
+        self.assert_fails(run("data", "verfy", "x"), 2, "'verfy'", "did you mean 'verify'")
+
+    def test_numbers_out_of_range_name_option_and_range(self):
+        generate = ["generate", self.run_folder, "--prompt", "x"]
+        batch = ["data", "batch", self.store]
+        for words, option, bound in (([*generate, "--seed", "-1"], "--seed", "18446744073709551615"),
+                                     ([*generate, "--seed", 2**64], "--seed", "18446744073709551615"),
+                                     ([*generate, "--top-k", 10**23], "--top-k", "9223372036854775807"),
+                                     ([*generate, "--max-tokens", 0], "--max-tokens", "from 1"),
+                                     ([*batch, "--seed", 2**64], "--seed", "18446744073709551615"),
+                                     ([*batch, "--step", 10**23], "--step", "9223372036854775807"),
+                                     ([*batch, "--step", "-1"], "--step", "from 0"),
+                                     (["tokenizer", "train", "--vocab-size", 0], "--vocab-size", "from 257"),
+                                     (["tokenizer", "train", "--min-frequency", 0], "--min-frequency", "from 1")):
+            with self.subTest(words[-2:]):
+                result = run(*words)
+                self.assert_fails(result, 2, option, bound)
+                self.assertLess(len(result.stderr), 300)
+        largest = run(*batch, "--sequence-length", 32, "--seed", 2**64 - 1, "--json")
+        self.assertEqual(largest.returncode, 0, largest.stderr)
+
+    # --- checkpoints ---
+
+    def copy_of_checkpoint(self):
+        copy = self.folder / "checkpoints" / self.checkpoint.name
+        shutil.copytree(self.checkpoint, copy)
+        return copy
+
+    def test_a_flipped_bit_is_found_by_every_reader(self):
+        for name, named in (("model.safetensors", "tensor 'model."), ("config.json", "config.json"),
+                            ("tokenizer.json", "tokenizer.json")):
+            copy = self.copy_of_checkpoint()
+            content = bytearray((copy / name).read_bytes())
+            if name == "model.safetensors":
+                content[-1] ^= 1
+            else:
+                content += b"\n"  # Still valid JSON.
+            (copy / name).write_bytes(content)
+            for words in (["generate", self.folder, "--prompt", "x"], ["eval", copy, "--text", self.text],
+                          ["train", "--run", self.folder / f"from-{name}", "--data", self.store, "--init", copy,
+                           "--train.sequence_length=32"]):
+                with self.subTest(file=name, command=words[0]):
+                    self.assert_fails(run(*words), 1, named, "manifest.json", str(copy))
+            shutil.rmtree(copy)
+
+    def test_without_a_manifest_it_is_a_hugging_face_folder(self):
+        copy = self.copy_of_checkpoint()
+        (copy / "manifest.json").unlink()
+        with open(copy / "config.json", "a") as file:
+            file.write("\n")
+        self.assertEqual(run("generate", copy, "--prompt", "x", "--max-tokens", 1).returncode, 0)
+
+    def test_an_older_checkpoint_is_not_taken_silently(self):
+        copy = self.copy_of_checkpoint()
+        newer = copy.with_name("step-00000003")
+        newer.mkdir()
+        self.assert_fails(run("generate", self.folder, "--prompt", "x"), 1, str(newer), "config.json")
+
+    def test_a_full_context_is_noted(self):
+        result = run("generate", self.run_folder, "--prompt", "x", "--max-tokens", 1000, "--json", "--seed", 3)
+        found = json.loads(result.stdout)
+        if found["finish_reason"] == "length":
+            self.assertIn("context of 64", result.stderr)
+
+    # --- eval ---
+
+    def test_eval_refuses_options_that_it_would_not_use(self):
+        per_token = self.folder / "tokens.jsonl"
+        for words, option in ((["--text", self.text, "--rows", 1], "--rows"),
+                              (["--text", self.text, "--split", "train"], "--split"),
+                              (["--text", self.text, "--store", self.store], "--store"),
+                              (["--store", self.store, "--per-token", per_token], "--per-token"),
+                              (["--text", self.text, "--per-token", ""], "--per-token"),
+                              (["--text", self.text, "--per-token", self.text], "--per-token")):
+            with self.subTest(option):
+                self.assert_fails(run("eval", self.run_folder, *words), 2, option)
+        self.assertTrue(self.text.read_text().startswith("def"))
+
+    def test_eval_tries_the_output_before_the_work(self):
+        # The model does not exist: were it read first, that would be the message.
+        for path in ("/proc/nothing", self.text / "x", self.folder):
+            result = run("eval", "/nowhere", "--text", self.text, "--per-token", path)
+            self.assert_fails(result, 1, str(path) if path != self.text / "x" else str(self.text))
+            self.assertNotIn(".tmp", result.stderr)
+
+    def test_eval_reads_standard_input(self):
+        piped = run("eval", self.run_folder, "--text", "-", "--json", stdin=self.text.read_text())
+        named = run("eval", self.run_folder, "--text", self.text, "--json")
+        self.assertEqual(named.returncode, 0, named.stderr)
+        self.assertEqual(piped.stdout, named.stdout)
+
+    def test_bad_utf8_is_told(self):
+        bad = self.folder / "bad.txt"
+        bad.write_bytes(b"abc \xff abc abc\n")
+        for words in (["eval", self.run_folder, "--text", bad],
+                      ["generate", self.run_folder, "--prompt", os.fsdecode(b"ab\xff"), "--max-tokens", 1],
+                      ["tokenizer", "train", bad, "--vocab-size", 257, "--out", self.folder / "new" / "t.json"]):
+            with self.subTest(words[0]):
+                result = run(*words)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("1 byte sequences are not UTF-8", result.stderr)
+
+
+if __name__ == "__main__":
+    ATOLL = sys.argv.pop(1)
+    ROOT = pathlib.Path(tempfile.mkdtemp(prefix="atoll-command-line-test-"))
+    try:
+        unittest.main(verbosity=2)
+    finally:
+        shutil.rmtree(ROOT)
