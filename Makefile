@@ -11,7 +11,7 @@ TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan claims-main-job clean
+.PHONY: build tests demo test lint bench asan tsan claims-main-job claims-methods report-methods clean
 
 build:
 	@scripts/setup.sh build
@@ -52,6 +52,13 @@ bench: tests
 # Every figure that the docs publish, measured again: claim, figure, target, met or short.
 claims-main-job: tests
 	@$(PYTHON) bench/claims_main_job.py
+
+claims-methods: tests
+	@$(PYTHON) bench/claims_methods.py
+
+# Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
+report-methods: build
+	@$(PYTHON) bench/report_methods.py
 
 clean:
 	rm -rf build build-*

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""make claims-methods: every figure of the low-communication methods, measured again (about 25 minutes on 2 cores)."""
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from claims import ATOLL, ROOT, Claims, last_json, run
+
+PYTHON = sys.executable
+claims = Claims("methods")
+work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
+store = str(work / "store")
+run([PYTHON, str(ROOT / "tests" / "small_store.py"), ATOLL, store])
+
+# --- identities and goldens ---
+
+
+def failures(pattern):
+    """Of the tests whose name matches; none at all is a failure too."""
+    done = subprocess.run(["ctest", "--test-dir", "build", "-R", pattern, "--no-tests=error"], cwd=ROOT, capture_output=True)
+    return done.returncode
+
+
+claims.measured("identities of the methods and of fragments, failed tests",
+                lambda: failures("^sync[.]"), lambda n: n == 0, "0", "{}")
+claims.measured("six outer steps of every method against PyTorch, largest difference",
+                lambda: last_json(run([PYTHON, str(ROOT / "tests/oracle/methods_golden.py"), ATOLL, store]))["max_difference"],
+                lambda d: d <= 1e-5, "<= 1e-5")
+
+# --- bytes ---
+
+
+@functools.cache
+def bits():
+    return last_json(run([PYTHON, str(ROOT / "bench/bits_on_the_wire.py"), ATOLL, store]))
+
+
+for codec, limit in (("e3m0", 4.10), ("int8", 8.15), ("sparse_loco", 0.23), ("cocktail", 0.165)):
+    claims.measured(f"{codec}: bits per parameter and direction, 30 M model", lambda c=codec: bits()[c],
+                    lambda b, most=limit: b <= most, f"<= {limit}", "{:.4f}")
+
+# --- speed of codecs ---
+
+
+@functools.cache
+def of_memcpy():
+    text = run([str(ROOT / "build/bin/codec_codec_bench"), "--benchmark_filter=both/", "--benchmark_format=json",
+                "--benchmark_repetitions=3"])
+    rows = [row for row in json.loads(text)["benchmarks"] if row.get("aggregate_name") == "median"]
+    return {row["run_name"].split("/")[1]: row["of_memcpy"] for row in rows}
+
+
+for codec, least in (("e3m0", 0.6), ("int8", 0.6), ("topk", 0.1), ("cocktail", 0.1), ("sparse_loco", 0.1)):
+    claims.measured(f"{codec}: encode and decode 256 MiB, times the speed of memcpy", lambda c=codec: of_memcpy()[c],
+                    lambda r, target=least: r >= target, f">= {least}", "{:.3f}")
+
+# --- a slow line ---
+
+
+@functools.cache
+def line():
+    return last_json(run([PYTHON, str(ROOT / "bench/limited_link.py"), ATOLL, store]))
+
+
+claims.measured("diloco fp32 on the line for half its speed, utilisation (check)", lambda: line()["diloco"]["utilisation"],
+                lambda u: 0.4 <= u <= 0.6, "about 0.5", "{:.3f}")
+claims.measured("streaming e3m0 tau=1 on that line, utilisation", lambda: line()["streaming"]["utilisation"],
+                lambda u: u >= 0.95, ">= 0.95", "{:.3f}")
+claims.measured("streaming e3m0 tau=1 on that line, share of time stalled", lambda: line()["streaming"]["stall_share"],
+                lambda s: s < 0.01, "< 0.01", "{:.4f}")
+claims.measured("data_parallel fp32 on the line for a tenth, utilisation (check)",
+                lambda: line()["data_parallel"]["utilisation"], lambda u: 0.07 <= u <= 0.13, "about 0.1", "{:.3f}")
+claims.measured("cocktail_sgd on that line, utilisation", lambda: line()["cocktail"]["utilisation"],
+                lambda u: u >= 0.8, ">= 0.8", "{:.3f}")
+
+# --- loss: from the stored report ---
+
+
+@functools.cache
+def report():
+    file = ROOT / "bench/results/methods.json"
+    if not file.exists():
+        raise RuntimeError("bench/results/methods.json is missing: make report-methods writes it")
+    return json.loads(file.read_text())["comparisons"]
+
+
+for key, claim, limit in (
+        ("streaming_e3m0_tau1 / diloco", "streaming e3m0 tau=1 over diloco, validation loss", 0.005),
+        ("diloco / data_parallel", "diloco M=2 H=30 over data_parallel, validation loss", 0.015),
+        ("diloco_m1 / data_parallel", "diloco M=1 over data_parallel, validation loss", 0.002),
+        ("cocktail_pretrained / data_parallel_pretrained", "cocktail_sgd over data_parallel, pretrained start", 0.01)):
+    claims.measured(claim, lambda k=key: report()[k]["mean"], lambda r, most=limit: r <= most, f"<= {limit:+.1%}", "{:+.2%}")
+
+sys.exit(claims.end())

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""make report-methods: every method on real text with the same tokens, three seeds -> bench/results/methods.md.
+
+  report_methods.py [--only NAME,...] [--seeds 3] [--steps N] [--table]
+
+Real islands (processes, loopback) on the default corpus. Finished runs are kept in bench/results/methods.json and not
+repeated, so it can be stopped at any time; --table only writes the page again. Between methods only the synchronisation
+differs: initialisation, order of the data, batch, steps and schedule are those of the seed.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ATOLL = str(ROOT / "build" / "bin" / "atoll")
+RESULTS = ROOT / "bench" / "results" / "methods.json"
+PAGE = ROOT / "bench" / "results" / "methods.md"
+WORK = ROOT / "build" / "report-methods"
+VOCABULARY = 2000
+STEPS = 1000  # Of 64 rows of 128 tokens: 8.2 M tokens, over 20 for each of 0.38 M parameters.
+# 0.25 M parameters inside the layers, 0.13 M in the (tied) embedding.
+COMMON = {"model.hidden_size": 64, "model.intermediate_size": 192, "model.num_layers": 5, "model.num_heads": 4,
+          "model.num_kv_heads": 2, "model.max_positions": 128, "model.tie_embeddings": "true",
+          "train.sequence_length": 128, "train.batch_rows": 64, "train.lr": 4e-3, "train.warmup_steps": 50,
+          "train.eval_rows": 512, "train.eval_every": 0, "train.checkpoint_every": 0, "train.log_every": 50}
+OUTER = {"sync.method": "diloco", "sync.sync_every": 30, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.6}
+STREAMING = OUTER | {"sync.method": "streaming_diloco", "sync.num_fragments": 3, "sync.codec": "e3m0"}
+SGD_SIGN = {"train.optimizer": "sgd", "train.grad_clip": 0}
+
+# name: (islands, settings, starts from the pretrained model)
+METHODS = {
+    "data_parallel": (2, {"sync.method": "data_parallel"}, False),
+    "diloco_m1": (1, OUTER, False),
+    "diloco": (2, OUTER, False),
+    "diloco_m4": (4, OUTER, False),
+    "diloco_h10": (2, OUTER | {"sync.sync_every": 10}, False),
+    "diloco_h100": (2, OUTER | {"sync.sync_every": 100}, False),
+    "diloco_e3m0": (2, OUTER | {"sync.codec": "e3m0"}, False),
+    "diloco_pruned_50": (2, OUTER | {"sync.sign_pruning": 0.5}, False),
+    "diloco_m4_dropped_50": (4, OUTER | {"sync.outer_dropout": 0.5}, False),
+    "streaming_e3m0_tau0": (2, STREAMING | {"sync.fragment_sync_delay": 0}, False),
+    "streaming_e3m0_tau1": (2, STREAMING | {"sync.fragment_sync_delay": 1}, False),
+    "streaming_e3m0_tau5": (2, STREAMING | {"sync.fragment_sync_delay": 5}, False),
+    "eager_diloco": (2, OUTER | {"sync.method": "eager_diloco"}, False),
+    "delayed_diloco": (2, OUTER | {"sync.method": "delayed_diloco"}, False),
+    "sparse_loco": (2, OUTER | {"sync.method": "sparse_loco", "sync.outer_lr": 1.0}, False),
+    "cocktail_sgd": (2, {"sync.method": "cocktail_sgd"}, False),
+    "demo": (2, {"sync.method": "demo", "train.lr": 1e-3} | SGD_SIGN, False),
+    "muon_data_parallel": (2, {"sync.method": "data_parallel", "train.optimizer": "muon"}, False),
+    "muloco": (2, OUTER | {"train.optimizer": "muon"}, False),
+    "data_parallel_pretrained": (2, {"sync.method": "data_parallel", "train.lr": 1e-3}, True),
+    "cocktail_pretrained": (2, {"sync.method": "cocktail_sgd", "train.lr": 1e-3}, True),
+}
+# What the papers find, as paired relative differences of the loss, and the most that it should be.
+COMPARISONS = [
+    ("diloco / data_parallel", 0.015, "DiLoCo M=2 H=30 stays near data-parallel"),
+    ("diloco_m1 / data_parallel", 0.002, "M=1 beats data-parallel, or equals it"),
+    ("diloco_m4 / diloco", 0.03, "loss rises slowly with M"),
+    ("diloco / diloco_h10", 0.02, "loss rises slowly with H (30 over 10)"),
+    ("diloco_h100 / diloco", 0.03, "loss rises slowly with H (100 over 30)"),
+    ("diloco_e3m0 / diloco", 0.002, "E3M0 costs nothing"),
+    ("streaming_e3m0_tau1 / diloco", 0.005, "Streaming, E3M0, tau=1 costs nothing"),
+    ("streaming_e3m0_tau5 / streaming_e3m0_tau0", 0.005, "tau up to 5 costs under 0.5 %"),
+    ("diloco_m4_dropped_50 / diloco_m4", 0.021, "half the outer gradients dropped costs little"),
+    ("diloco_pruned_50 / diloco", 0.01, "sign pruning to 50 % is mild"),
+    ("eager_diloco / diloco", 0.01, "eager updates cost little"),
+    ("eager_diloco / delayed_diloco", 0.0, "eager beats delayed"),
+    ("muloco / muon_data_parallel", 0.015, "MuLoCo stays near data-parallel Muon"),
+    ("cocktail_pretrained / data_parallel_pretrained", 0.01, "CocktailSGD stays near data-parallel, pretrained start"),
+]
+
+
+def atoll(*words):
+    return subprocess.run([ATOLL, *map(str, words)], check=True, capture_output=True, text=True).stdout
+
+
+def prepare():
+    """The token store; made once."""
+    store = WORK / "data"
+    if not (store / "store.json").exists():
+        WORK.mkdir(parents=True, exist_ok=True)
+        corpus = pathlib.Path(os.__file__).parent
+        atoll("tokenizer", "train", corpus, "--vocab-size", VOCABULARY, "--out", WORK / "tokenizer.json")
+        atoll("data", "pack", corpus, "--tokenizer", WORK / "tokenizer.json", "--out", store)
+    return store
+
+
+def train(folder, store, islands, seed, steps, settings, init=None):
+    """One run; its summary with the peak memory of an island in MB."""
+    words = [ATOLL, "train", "--islands", str(islands), "--run", str(folder), "--data", str(store), "--json"]
+    if init:
+        words += ["--init", str(init)]
+    every = COMMON | {"train.steps": steps, "train.seed": seed, "train.threads": max(1, (os.cpu_count() or 1) // islands)}
+    words += [f"--{key}={value}" for key, value in (every | settings).items()]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(words, stdout=out, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), errors.seek(0)
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)} failed:\n{errors.read().decode()[-2000:]}")
+        summary = json.loads(out.read().decode().strip().split("\n")[-1])
+    return summary | {"peak_mb": usage.ru_maxrss / 1024}
+
+
+def pretrained(seed, store, steps):
+    """Half a run of data-parallel: where fine-tuning begins. Kept for all methods of the seed."""
+    folder = WORK / f"pretrained-{seed}-{steps}"
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=WORK) as work:
+            run = pathlib.Path(work) / "run"
+            train(run, store, 2, seed, steps // 2, {"sync.method": "data_parallel"})
+            newest = sorted(run.glob("island-0/checkpoints/step-*"))[-1]
+            os.rename(newest, folder)
+    return folder
+
+
+def measure(name, seed, steps, store):
+    islands, settings, from_pretrained = METHODS[name]
+    init = pretrained(seed, store, steps) if from_pretrained else None
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=WORK) as work:
+        # The pretrained start learns from other rows than its own training did.
+        summary = train(pathlib.Path(work) / "run", store, islands, seed + (1000 if init else 0), steps, settings, init)
+    per_token = summary["bytes_sent"] / islands / (summary["tokens"] / islands)
+    return {"val_loss": summary["val_loss"], "bytes_per_token": per_token, "peak_mb": summary["peak_mb"],
+            "stall_share": summary["stall_share"], "tokens": summary["tokens"], "parameters": summary["num_parameters"],
+            "seconds": time.monotonic() - begin}
+
+
+# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
+
+
+def compare(runs, pair):
+    """Mean and half-width of the 95 % interval of loss(a) / loss(b) - 1 over the seeds that both have."""
+    a, b = pair.split(" / ")
+    seeds = sorted(set(runs.get(a, {})) & set(runs.get(b, {})))
+    if not seeds:
+        return None
+    differences = [runs[a][seed]["val_loss"] / runs[b][seed]["val_loss"] - 1 for seed in seeds]
+    half = (STUDENT[len(seeds) - 2] * statistics.stdev(differences) / math.sqrt(len(seeds))
+            if 1 < len(seeds) <= len(STUDENT) + 1 else None)
+    return {"mean": statistics.mean(differences), "half_width": half, "seeds": len(seeds)}
+
+
+def write_page(state):
+    runs = state["runs"]
+    lines = ["# Every method with the same tokens", "",
+             f"Written by `make report-methods` from {state['steps']} steps of {COMMON['train.batch_rows']} rows of "
+             f"{COMMON['train.sequence_length']} tokens of the Python standard library, vocabulary {VOCABULARY}. Loss: cross entropy of "
+             "the validation part, mean and standard deviation over seeds. Bytes: sent by one island for each token that it "
+             "trains. Stall: share of the time in which training stood still, over loopback. Peak: memory of the largest "
+             "process. Same initialisation, data order, batch and schedule for all methods of a seed.", "",
+             "| method | islands | loss | sd | seeds | bytes/token | stall | peak MB |", "|---|---|---|---|---|---|---|---|"]
+    for name, (islands, _, _) in METHODS.items():
+        done = list(runs.get(name, {}).values())
+        if not done:
+            lines.append(f"| {name} | {islands} | not measured yet | | 0 | | | |")
+            continue
+        losses = [run["val_loss"] for run in done]
+        deviation = f"{statistics.stdev(losses):.4f}" if len(losses) > 1 else "-"
+        mean = {key: statistics.mean(run[key] for run in done) for key in ("bytes_per_token", "stall_share", "peak_mb")}
+        lines.append(f"| {name} | {islands} | {statistics.mean(losses):.4f} | {deviation} | {len(done)} | "
+                     f"{mean['bytes_per_token']:.4g} | {mean['stall_share']:.1%} | {mean['peak_mb']:.0f} |")
+    lines += ["", "## What the papers find", "", "Relative difference of the loss, paired by seed, with its 95 % interval.", "",
+              "| finding | comparison | difference | at most | |", "|---|---|---|---|---|"]
+    for pair, limit, finding in COMPARISONS:
+        result = compare(runs, pair)
+        if result is None:
+            lines.append(f"| {finding} | {pair} | not measured yet | {limit:+.1%} | |")
+            continue
+        interval = f" ± {result['half_width']:.2%}" if result["half_width"] is not None else ""
+        verdict = "confirmed" if result["mean"] <= limit else "not confirmed"
+        lines.append(f"| {finding} | {pair} | {result['mean']:+.2%}{interval} | {limit:+.1%} | {verdict} |")
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="names of methods, with commas between")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    names = [name for name in arguments.only.split(",") if name] or list(METHODS)
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        parser.error(f"unknown method {unknown[0]}; known are {', '.join(METHODS)}")
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    settings = {name: [islands, COMMON | chosen] for name, (islands, chosen, _) in METHODS.items()}
+    state = {"steps": arguments.steps, "settings": settings, "runs": {}}
+    if RESULTS.exists():
+        old = json.loads(RESULTS.read_text())
+        if old["steps"] == arguments.steps:  # Runs of other settings do not compare.
+            state["runs"] = {name: runs for name, runs in old["runs"].items() if old["settings"].get(name) == settings.get(name)}
+    wanted = [(name, str(seed)) for seed in range(arguments.seeds) for name in names]
+    missing = [] if arguments.table else [pair for pair in wanted if pair[1] not in state["runs"].get(pair[0], {})]
+    store = prepare() if missing else None
+    begin = time.monotonic()
+    for done, (name, seed) in enumerate(missing):
+        left = (time.monotonic() - begin) / done * (len(missing) - done) / 60 if done else None
+        print(f"{done}/{len(missing)} {name} seed {seed}" + (f", {left:.0f} min left" if left else ""), file=sys.stderr, flush=True)
+        state["runs"].setdefault(name, {})[seed] = measure(name, int(seed), arguments.steps, store)
+        state["comparisons"] = {pair: compare(state["runs"], pair) for pair, _, _ in COMPARISONS}
+        state["comparisons"] = {pair: result for pair, result in state["comparisons"].items() if result}
+        RESULTS.write_text(json.dumps(state, indent=1) + "\n")
+        write_page(state)
+    write_page(state)
+    print(PAGE.read_text())
+
+
+if __name__ == "__main__":
+    main()
