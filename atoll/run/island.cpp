@@ -24,6 +24,7 @@
 #include "atoll/model/llama.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
+#include "atoll/run/link_probe.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/run/run_state.h"
@@ -218,6 +219,37 @@ RunConfig config_of(const collective::Session& session, const JoinOptions& optio
   return config;
 }
 
+/// What "auto" stands for: before the first step the islands measure and choose, later the
+/// checkpoint says what they chose.
+sync::SyncOptions resolve_auto(const TrainingParts& parts, collective::Averager& averager,
+                               const std::filesystem::path& checkpoint, int64_t start_step) {
+  sync::SyncOptions options = parts.config.sync;
+  if (start_step > 0 && !checkpoint.empty()) {
+    const RunState state = read_run_state(checkpoint);
+    options.codec = state.codec;
+    options.fragment_sync_delay = state.fragment_sync_delay;
+    return options;
+  }
+  const int num_members = averager.num_members();
+  collective::Alone alone;
+  TrainingParts timing{.config = parts.config,
+                       .folder = parts.folder,
+                       .store = parts.store,
+                       .tokenizer = parts.tokenizer,
+                       .model = parts.model,
+                       .averager = alone,
+                       .clock = parts.clock};
+  timing.config.sync = {.method = "single"};
+  timing.config.train.batch_rows /= num_members;
+  const double step_seconds = TrainingRun(std::move(timing)).time_step();
+  const auto measured = probe_links(averager, parts.rank, step_seconds, parts.clock);
+  if (!measured) throw InputError(measured.error().message);
+  const sync::Load load = sync::load_of(options, parts.model.parameters().specs(), num_members);
+  const sync::Choice choice = sync::choose(options, load, *measured);
+  fmt::print(stderr, "atoll: sync.codec = auto: {}\n", sync::describe(choice, *measured));
+  return sync::with_choice(options, choice);
+}
+
 Summary train_alone_here(const RunConfig& given, const std::filesystem::path& folder,
                          const std::filesystem::path& init, const Clock& clock,
                          const ProgressCallback& on_progress) {
@@ -225,6 +257,7 @@ Summary train_alone_here(const RunConfig& given, const std::filesystem::path& fo
   const auto checkpoint = newest_checkpoint(folder, init);
   Materials materials = gather(config, init);
   collective::Alone alone;
+  if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
   TrainingRun run(parts_of(config, folder, materials, alone, clock, on_progress));
   if (checkpoint) run.resume(*checkpoint);
   return value_of(run.train(), folder);
@@ -266,7 +299,11 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
   write_file_atomically(folder.path() / "name", options.name);
   folder.save(config);
 
-  TrainingParts parts = parts_of(config, folder.path(), materials, session, clock, {});
+  const bool is_auto = config.sync.codec == "auto";
+  OffsetAverager after_probe(session, kProbeRounds);
+  collective::Averager* const averager =
+      is_auto ? &after_probe : static_cast<collective::Averager*>(&session);
+  TrainingParts parts = parts_of(config, folder.path(), materials, *averager, clock, {});
   parts.rank = start->rank;
   parts.request_stop = [&session] { session.request_stop(); };
   parts.on_progress = [&](const Progress& progress) {
@@ -274,9 +311,13 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
         {.step = progress.step, .loss = progress.loss, .tokens_per_s = progress.tokens_per_s});
     if (on_progress) on_progress(progress);
   };
-  TrainingRun run(std::move(parts));
   const auto held = std::ranges::find(found, start->start_step,
                                       [](const auto& checkpoint) { return checkpoint.first; });
+  if (is_auto) {
+    const auto checkpoint = held == found.end() ? std::filesystem::path() : held->second;
+    parts.config.sync = resolve_auto(parts, session, checkpoint, start->start_step);
+  }
+  TrainingRun run(std::move(parts));
   if (held != found.end()) {
     run.resume(held->second);
   } else if (start->start_step != 0 || !found.empty()) {

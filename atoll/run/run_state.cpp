@@ -63,7 +63,9 @@ std::string to_json(const RunState& state) {
               {"val_loss_start", state.val_loss_start},
               {"val_loss_island", state.val_loss_island},
               {"digest", state.digest},
-              {"store", state.store}}
+              {"store", state.store},
+              {"codec", state.codec},
+              {"fragment_sync_delay", state.fragment_sync_delay}}
       .dump(1);
 }
 
@@ -144,7 +146,9 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .val_loss_start = in.at("val_loss_start"),
             .val_loss_island = in.at("val_loss_island"),
             .digest = in.at("digest"),
-            .store = in.at("store")};
+            .store = in.at("store"),
+            .codec = in.at("codec"),
+            .fragment_sync_delay = in.at("fragment_sync_delay")};
   } catch (const json::exception&) {
     fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
   }

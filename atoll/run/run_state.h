@@ -25,6 +25,9 @@ struct RunState {
   /// the checkpoint writer.
   std::string digest;
   std::string store;  // Digest of the token store: other data would be another run.
+  // What the run uses, where its settings say "auto".
+  std::string codec;
+  int64_t fragment_sync_delay = 0;
 };
 
 /// Throws InputError naming `where`.

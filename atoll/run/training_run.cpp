@@ -80,6 +80,17 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
   validation_island_ = state.val_loss_island;
 }
 
+double TrainingRun::time_step() {
+  double spent = 0;
+  for (int turn = 0; turn < 2; ++turn) {  // The first also warms caches and allocators up.
+    const Time begin = parts_.clock.now();
+    forward_backward();
+    spent = seconds(parts_.clock.now() - begin);
+  }
+  parts_.model.parameters().gradients_P().zero_();
+  return spent;
+}
+
 Result<Summary> TrainingRun::train() {
   first_step_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
@@ -249,7 +260,9 @@ void TrainingRun::checkpoint() {
                        .train_loss = loss_,
                        .val_loss_start = validation_begin_,
                        .val_loss_island = validation_island_,
-                       .store = parts_.store.info().digest()};
+                       .store = parts_.store.info().digest(),
+                       .codec = parts_.config.sync.codec,
+                       .fragment_sync_delay = parts_.config.sync.fragment_sync_delay};
   writer_.begin(checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer,
                                     parts_.model, *optimizer_, *strategy_));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);

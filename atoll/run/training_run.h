@@ -46,6 +46,8 @@ class TrainingRun {
   /// Continues from a checkpoint of this run. Throws InputError when it is damaged or of another
   /// model.
   void resume(const std::filesystem::path& checkpoint);
+  /// Seconds that the gradient of one step takes here. Nothing is changed.
+  double time_step();
   /// Trains to the last step, or to the agreed stop. A failure means that a peer was lost; the
   /// checkpoints on disk stay valid.
   [[nodiscard]] Result<Summary> train();

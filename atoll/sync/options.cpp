@@ -63,9 +63,12 @@ void SyncOptions::visit(SettingList& list) {
            {.min = 0, .max = 1});
   list.add("momentum_decay", momentum_decay,
            "demo: share of the momentum that is kept at a step (beta)", {.min = 0, .max = 0.99999});
-  list.add("codec", codec,
-           "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
-           "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own");
+  list.add(
+      "codec", codec,
+      "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
+      "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own; auto: the "
+      "least compression that hides behind training, by measurement, with "
+      "fragment_sync_delay");
   list.add("exchange_share", exchange_share,
            "of one core, at most, for the exchange while this island trains; 1: as it needs",
            {.min = 0.01, .max = 1});
@@ -78,12 +81,8 @@ void SyncOptions::visit(SettingList& list) {
 
 namespace {
 
-bool has_error_feedback(const SyncOptions& options) {
-  return options.method == "cocktail_sgd" || options.method == "sparse_loco" ||
-         options.method == "demo";
-}
-
 void check_codec(const SyncOptions& options) {
+  if (options.codec == "auto") return;
   const auto codec = codec::make_codec(codec_name(options));  // Throws when there is none.
   if (codec->is_dense() || has_error_feedback(options)) return;
   throw UsageError(fmt::format(
@@ -142,6 +141,11 @@ void check(const SyncOptions& options) {
         "sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
         options.num_fragments, options.sync_every));
   }
+}
+
+bool has_error_feedback(const SyncOptions& options) {
+  return options.method == "cocktail_sgd" || options.method == "sparse_loco" ||
+         options.method == "demo";
 }
 
 std::string codec_name(const SyncOptions& options) {

@@ -37,6 +37,9 @@ void check(const SyncOptions& options);
 /// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
 std::string codec_name(const SyncOptions& options);
 
+/// Whether what a codec leaves out is sent later.
+bool has_error_feedback(const SyncOptions& options);
+
 /// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
 int64_t period(const SyncOptions& options);
 

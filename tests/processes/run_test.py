@@ -202,6 +202,25 @@ class RunTest(unittest.TestCase):
                 self.assertAlmostEqual(one["cosine"], other["cosine"], places=4)
                 self.assertEqual(one["mean_norm"], other["mean_norm"])
 
+    def test_the_codec_is_chosen_by_measurement_and_kept(self):
+        settings = {"train__steps": 24, "train__checkpoint_every": 8, "train__keep_checkpoints": 0, "sync__codec": "auto",
+                    "sync__method": "streaming_diloco", "sync__sync_every": 6, "sync__num_fragments": 2}
+        straight, resumed = self.folder / "a", self.folder / "b"
+        code, out, err = run(*train(straight, "--json", "--link-rate", "2mbit", islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        states = [json.loads(file.read_text()) for file in sorted(straight.glob("island-*/checkpoints/*/state.json"))]
+        self.assertEqual(len({(state["codec"], state["fragment_sync_delay"]) for state in states}), 1)
+        self.assertNotEqual(states[0]["codec"], "fp32")  # 0.7 Mbit in a few milliseconds a step do not hide.
+        self.assertIn(f"sync.codec = auto: {states[0]['codec']}", (straight / "island-0" / "log.txt").read_text())
+        # Resumed without the slow line, where another would be chosen.
+        shutil.copytree(straight, resumed)
+        for island in ("island-0", "island-1"):
+            for step in (16, 24):
+                shutil.rmtree(resumed / island / "checkpoints" / f"step-{step:08}")
+        code, out_resumed, err = run(*train(resumed, "--json", islands=2, **settings))
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["digest"], json.loads(out_resumed)["digest"])
+
     # --- losses ---
 
     def check_loss(self, victim_word, islands_say):

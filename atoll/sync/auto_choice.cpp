@@ -1,0 +1,132 @@
+#include "atoll/sync/auto_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "atoll/base/check.h"
+#include "atoll/codec/codec.h"
+#include "atoll/sync/fragments.h"
+
+namespace atl::sync {
+namespace {
+
+/// Methods that wait for their exchange may wait for this share of the time.
+constexpr double kStallShare = 0.05;
+/// Of the steps that an exchange may take; the rest is for jitter.
+constexpr double kHeadroom = 0.8;
+
+struct Candidate {
+  std::string codec;
+  int64_t max_delay = 0;  // Inner steps.
+};
+
+/// From the least compression to the most. Up to 5 steps cost under 0.5 % of the loss without
+/// compression (Streaming DiLoCo, section 4.3).
+std::vector<Candidate> candidates(const SyncOptions& options) {
+  std::vector<Candidate> out = {{"fp32", 5}, {"bf16", 5}, {"int8", 5}, {"int4", 4}, {"e3m0", 4}};
+  if (has_error_feedback(options)) {
+    SyncOptions own = options;
+    own.codec = "default";
+    out.push_back({codec_name(own), 1});
+  }
+  return out;
+}
+
+/// Delays to try, in steps; empty: the method waits for its exchange.
+std::vector<int64_t> delays(const SyncOptions& options, int64_t max_delay) {
+  if (options.method == "cocktail_sgd") return {1};
+  if (options.method != "streaming_diloco") return {};
+  std::vector<int64_t> out;
+  for (int64_t delay = 1; delay <= std::min(max_delay, options.sync_every - 1); ++delay) {
+    out.push_back(delay);
+  }
+  return out;
+}
+
+/// How many times its values' encoding a member sends in a round.
+double copies(const SyncOptions& options, const std::string& codec, int num_members) {
+  const double others = num_members - 1;
+  const bool gathers = num_members == 2 || options.method == "sparse_loco" ||
+                       options.method == "demo" ||
+                       (options.method == "streaming_diloco" && codec != "fp32");
+  return gathers ? others : 2 * others / num_members;
+}
+
+/// The slowest link, and the fastest step: it hides the least.
+Measured worst_of(std::span<const Measured> members) {
+  Measured worst = members.front();
+  for (const Measured& member : members) {
+    worst.step_seconds = std::min(worst.step_seconds, member.step_seconds);
+    worst.round_seconds = std::max(worst.round_seconds, member.round_seconds);
+    worst.bits_per_second = std::min(worst.bits_per_second, member.bits_per_second);
+  }
+  return worst;
+}
+
+}  // namespace
+
+Load load_of(const SyncOptions& options, std::span<const model::ParameterSpec> specs,
+             int num_members) {
+  const bool in_fragments = options.method == "streaming_diloco";
+  const int64_t num_fragments = in_fragments ? options.num_fragments : 1;
+  Load load{.num_rounds = num_fragments, .num_members = num_members};
+  for (const Fragment& fragment : make_fragments(specs, options.fragment_pattern, num_fragments)) {
+    load.largest_round = std::max(load.largest_round, fragment.size);
+  }
+  return load;
+}
+
+std::string describe(const Choice& choice, std::span<const Measured> members) {
+  const Measured worst = worst_of(members);
+  return fmt::format(
+      "{}{} (fastest step {:.3g} s; slowest line {:.3g} Mbit/s and {:.3g} ms a round; a round of "
+      "this will take {:.3g} s, and training wait {:.0f} % of the time)",
+      choice.codec, choice.delay > 0 ? fmt::format(", fragment_sync_delay = {}", choice.delay) : "",
+      worst.step_seconds, 1e-6 * worst.bits_per_second, 1e3 * worst.round_seconds,
+      choice.exchange_seconds, 100 * choice.stall_share);
+}
+
+SyncOptions with_choice(SyncOptions options, const Choice& choice) {
+  options.codec = choice.codec;
+  if (choice.delay > 0) options.fragment_sync_delay = choice.delay;
+  return options;
+}
+
+Choice choose(const SyncOptions& options, const Load& load, std::span<const Measured> members) {
+  ATOLL_CHECK(!members.empty(), "somebody measured");
+  const Measured worst = worst_of(members);
+  const double period_seconds = static_cast<double>(period(options)) * worst.step_seconds;
+  Choice choice;
+  for (const Candidate& candidate : candidates(options)) {
+    const double bits = codec::make_codec(candidate.codec)->bits_per_value() *
+                        static_cast<double>(load.largest_round) *
+                        copies(options, candidate.codec, load.num_members);
+    choice = {.codec = candidate.codec,
+              .exchange_seconds =
+                  load.num_members == 1 ? 0 : worst.round_seconds + bits / worst.bits_per_second};
+    const double per_period = choice.exchange_seconds * static_cast<double>(load.num_rounds);
+    const auto tries = delays(options, candidate.max_delay);
+    if (tries.empty()) {
+      const bool is_late = options.method == "eager_diloco" || options.method == "delayed_diloco";
+      const double waited = is_late ? std::max(0.0, per_period - period_seconds) : per_period;
+      choice.stall_share = waited / (period_seconds + waited);
+      if (choice.stall_share <= kStallShare) return choice;
+      continue;
+    }
+    for (const int64_t delay : tries) {
+      choice.delay = delay;
+      const double room = kHeadroom * static_cast<double>(delay) * worst.step_seconds;
+      // It has to fit between its sending and its use, and all rounds of a period into the period.
+      const double waited = std::max(
+          static_cast<double>(load.num_rounds) * std::max(0.0, choice.exchange_seconds - room),
+          per_period - kHeadroom * period_seconds);
+      choice.stall_share = std::max(0.0, waited) / (period_seconds + std::max(0.0, waited));
+      if (waited <= 0) return choice;
+    }
+  }
+  return choice;
+}
+
+}  // namespace atl::sync
