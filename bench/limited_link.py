@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much of their speed two islands keep on a slow line, method by method.
 
-  limited_link.py ATOLL STORE [--steps 120]
+  limited_link.py ATOLL STORE [--steps 121]
 
 Two islands of one thread train a model of 2.2 M parameters. First without a limit and without an exchange before the
 end: that is the compute speed. From it follows the rate at which plain DiLoCo (FP32, H = 30) would travel as long as it

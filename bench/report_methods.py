@@ -25,8 +25,8 @@ PAGE = ROOT / "bench" / "results" / "methods.md"
 WORK = ROOT / "build" / "report-methods"
 VOCABULARY = 2000
 STEPS = 1000  # Of 64 rows of 128 tokens: 8.2 M tokens, over 20 for each of 0.38 M parameters.
-# 0.25 M parameters inside the layers, 0.13 M in the (tied) embedding.
-COMMON = {"model.hidden_size": 64, "model.intermediate_size": 192, "model.num_layers": 5, "model.num_heads": 4,
+# 0.26 M parameters inside the layers, 0.13 M in the (tied) embedding.
+COMMON = {"model.hidden_size": 64, "model.intermediate_size": 208, "model.num_layers": 5, "model.num_heads": 4,
           "model.num_kv_heads": 2, "model.max_positions": 128, "model.tie_embeddings": "true",
           "train.sequence_length": 128, "train.batch_rows": 64, "train.lr": 4e-3, "train.warmup_steps": 50,
           "train.eval_rows": 512, "train.eval_every": 0, "train.checkpoint_every": 0, "train.log_every": 50}
@@ -81,6 +81,11 @@ def atoll(*words):
     return subprocess.run([ATOLL, *map(str, words)], check=True, capture_output=True, text=True).stdout
 
 
+def commit():
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
 def prepare():
     """The token store; made once."""
     store = WORK / "data"
@@ -127,7 +132,7 @@ def measure(name, seed, steps, store):
     init = pretrained(seed, store, steps) if from_pretrained else None
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(dir=WORK) as work:
-        # The pretrained start learns from other rows than its own training did.
+        # After the pretraining, the same rows in another order.
         summary = train(pathlib.Path(work) / "run", store, islands, seed + (1000 if init else 0), steps, settings, init)
     per_token = summary["bytes_sent"] / islands / (summary["tokens"] / islands)
     return {"val_loss": summary["val_loss"], "bytes_per_token": per_token, "peak_mb": summary["peak_mb"],
@@ -208,7 +213,7 @@ def main():
     for done, (name, seed) in enumerate(missing):
         left = (time.monotonic() - begin) / done * (len(missing) - done) / 60 if done else None
         print(f"{done}/{len(missing)} {name} seed {seed}" + (f", {left:.0f} min left" if left else ""), file=sys.stderr, flush=True)
-        state["runs"].setdefault(name, {})[seed] = measure(name, int(seed), arguments.steps, store)
+        state["runs"].setdefault(name, {})[seed] = measure(name, int(seed), arguments.steps, store) | {"commit": commit()}
         state["comparisons"] = {pair: compare(state["runs"], pair) for pair, _, _ in COMPARISONS}
         state["comparisons"] = {pair: result for pair, result in state["comparisons"].items() if result}
         RESULTS.write_text(json.dumps(state, indent=1) + "\n")

@@ -92,15 +92,14 @@ void check(const RunConfig& config) {
     sync::make_fragments(model::parameter_specs(model), config.sync.fragment_pattern,
                          config.sync.num_fragments);
   }
-  const int64_t period = sync::period(config.sync);
+  const int64_t apart = sync::max_steps_apart(config.sync);
   if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
-      (train.keep_checkpoints - 2) * train.checkpoint_every < period) {
+      (train.keep_checkpoints - 2) * train.checkpoint_every < apart) {
     throw UsageError(fmt::format(
         "train.keep_checkpoints = {} with train.checkpoint_every = {}: islands may be "
-        "sync.sync_every "
-        "= {} steps apart and would keep no checkpoint in common; keep at least {} (0: all)",
-        train.keep_checkpoints, train.checkpoint_every, period,
-        2 + (period + train.checkpoint_every - 1) / train.checkpoint_every));
+        "{} steps apart and would keep no checkpoint in common; keep at least {} (0: all)",
+        train.keep_checkpoints, train.checkpoint_every, apart,
+        2 + (apart + train.checkpoint_every - 1) / train.checkpoint_every));
   }
   if (config.sync.method == "single" && islands > 1) {
     throw UsageError(

@@ -268,6 +268,10 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
   const RunFolder folder(given.folder);
   newest_checkpoint(folder.path(), given.init);
   const JoinOptions options = with_name(given, folder.path());
+  // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
+  // writer the model's: so they are destroyed, even when training throws.
+  std::optional<Materials> materials_owner;
+  std::optional<TrainingRun> run;
   const auto session_owner = connect(options, clock);
   collective::Session& session = *session_owner;
   RunConfig config = config_of(session, options);
@@ -275,7 +279,7 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
                              ? std::filesystem::path()
                              : model::resolve_model(options.init) / "tokenizer.json";
   config.data.path = prepare_store(config, folder.path(), tokenizer, clock).string();
-  Materials materials = gather(config, options.init);
+  Materials& materials = materials_owner.emplace(gather(config, options.init));
   require_same(folder.path(), config);
 
   std::map<int64_t, std::string> checkpoints;
@@ -317,15 +321,15 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
     const auto checkpoint = held == found.end() ? std::filesystem::path() : held->second;
     parts.config.sync = resolve_auto(parts, session, checkpoint, start->start_step);
   }
-  TrainingRun run(std::move(parts));
+  run.emplace(std::move(parts));
   if (held != found.end()) {
-    run.resume(held->second);
+    run->resume(held->second);
   } else if (start->start_step != 0 || !found.empty()) {
     throw InputError(
         fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
                     start->start_step, folder.path().string()));
   }
-  const Summary summary = value_of(run.train(), folder.path());
+  const Summary summary = value_of(run->train(), folder.path());
   if (auto left = session.leave(); !left) throw InputError(left.error().message);
   return summary;
 }

@@ -8,7 +8,8 @@
 namespace atl::run {
 namespace {
 
-/// 256 KiB: two seconds on a line of 1 Mbit/s, and on a fast one longer than a round trip.
+/// 256 KiB: two seconds on a line of 1 Mbit/s to each other member, and on a fast one longer than a
+/// round trip.
 constexpr size_t kProbeValues = size_t{1} << 16;
 constexpr double kShortest = 1e-5;  // Seconds: shorter differences are noise.
 constexpr size_t kFields = 4;       // Of each member: 1, then what it measured.

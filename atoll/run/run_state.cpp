@@ -65,7 +65,8 @@ std::string to_json(const RunState& state) {
               {"digest", state.digest},
               {"store", state.store},
               {"codec", state.codec},
-              {"fragment_sync_delay", state.fragment_sync_delay}}
+              {"fragment_sync_delay", state.fragment_sync_delay},
+              {"abstains", state.abstains}}
       .dump(1);
 }
 
@@ -148,7 +149,8 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .digest = in.at("digest"),
             .store = in.at("store"),
             .codec = in.at("codec"),
-            .fragment_sync_delay = in.at("fragment_sync_delay")};
+            .fragment_sync_delay = in.at("fragment_sync_delay"),
+            .abstains = in.at("abstains")};
   } catch (const json::exception&) {
     fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
   }

@@ -28,6 +28,7 @@ struct RunState {
   // What the run uses, where its settings say "auto".
   std::string codec;
   int64_t fragment_sync_delay = 0;
+  bool abstains = false;  // From the next round: a step since the last one was not finite.
 };
 
 /// Throws InputError naming `where`.

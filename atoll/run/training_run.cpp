@@ -73,6 +73,7 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
                     folder.string()));
   }
   strategy_->resumed(state.step);
+  if (state.abstains) strategy_->abstain();
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
   loss_ = state.train_loss;
@@ -110,6 +111,12 @@ Result<Summary> TrainingRun::train() {
     const bool due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
     if (last || stopped || due) checkpoint();
   }
+  if (stopped) {
+    if (auto done = strategy_->drain(); !done) {
+      writer_.finish();
+      return tl::unexpected(done.error());
+    }
+  }
   if (!validation_) validation_ = validate(strategy_->global_parameters());
   if (const auto error = writer_.finish())
     throw InputError("the last checkpoint failed: " + *error);
@@ -144,14 +151,15 @@ Result<void> TrainingRun::train_step() {
   const double grad_norm = train::clip_gradient(gradients_P, options_.grad_clip);
   checkpoint_stall_ += writer_.release(parts_.clock);  // From here on parameters change.
   checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
-  if (std::isfinite(loss)) loss_ = loss;
-  if (std::isfinite(grad_norm)) {
+  if (std::isfinite(loss) && std::isfinite(grad_norm)) {
+    loss_ = loss;
     grad_norm_ = grad_norm;
     num_unusable_ = 0;
-    optimizer_->step(learning_rate, train::weight_decay(options_));
   } else {
-    leave_step_out(grad_norm);
+    leave_out(loss, grad_norm);
   }
+  // The others' mean gradient is taken even where this island's own cannot be used.
+  if (std::isfinite(grad_norm)) optimizer_->step(learning_rate, train::weight_decay(options_));
   gradients_P.zero_();
   ++step_;
   double pause = 0;
@@ -172,23 +180,24 @@ Result<void> TrainingRun::train_step() {
   return done;
 }
 
-/// The others can go on without this island's part of a round; alone, or again and again, training
-/// is over.
-void TrainingRun::leave_step_out(double grad_norm) {
+/// The others can go on without what this island learned in a step; alone, or again and again,
+/// training is over.
+void TrainingRun::leave_out(double loss, double grad_norm) {
   num_unusable_ += 1;
+  const std::string what = std::isfinite(loss) ? fmt::format("gradient norm is {}", grad_norm)
+                                               : fmt::format("loss is {}", loss);
   if (parts_.averager.num_members() == 1 ||
       num_unusable_ > kPatienceInPeriods * sync::period(parts_.config.sync)) {
     throw InputError(fmt::format(
-        "the gradient norm is {} at step {}: {}; a run keeps its settings, so start a "
+        "the {} at step {}: {}; a run keeps its settings, so start a "
         "new one with a lower train.lr, a longer train.warmup_steps or a train.grad_clip "
         "(--init CHECKPOINT: from a checkpoint of this one)",
-        grad_norm, step_ + 1, kDiverged));
+        what, step_ + 1, kDiverged));
   }
   strategy_->abstain();
   fmt::print(stderr,
-             "atoll: warning: the gradient norm is {} at step {}: this step is left out, and this "
-             "island's part of the next round has weight 0\n",
-             grad_norm, step_ + 1);
+             "atoll: warning: the {} at step {}: this island's part is left out, with weight 0\n",
+             what, step_ + 1);
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.
@@ -262,7 +271,8 @@ void TrainingRun::checkpoint() {
                        .val_loss_island = validation_island_,
                        .store = parts_.store.info().digest(),
                        .codec = parts_.config.sync.codec,
-                       .fragment_sync_delay = parts_.config.sync.fragment_sync_delay};
+                       .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
+                       .abstains = strategy_->abstains()};
   writer_.begin(checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer,
                                     parts_.model, *optimizer_, *strategy_));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);

@@ -56,7 +56,7 @@ class TrainingRun {
   Result<void> train_step();
   double forward_backward();
   double validate(const at::Tensor& parameters_P);
-  void leave_step_out(double grad_norm);
+  void leave_out(double loss, double grad_norm);
   void report(bool with_validation);
   void checkpoint();
   int64_t local_rows() const;
@@ -78,7 +78,7 @@ class TrainingRun {
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;
-  int64_t num_unusable_ = 0;  // Steps in a row whose gradient is not finite.
+  int64_t num_unusable_ = 0;  // Steps in a row that are not finite.
   double train_seconds_ = 0;
   double checkpoint_stall_ = 0;  // Of the checkpoint begun last, seconds.
   double checkpoint_stall_max_ = 0;

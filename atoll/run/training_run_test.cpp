@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "atoll/collective/thread_group.h"
 #include "atoll/data/corpus.h"
@@ -61,6 +62,8 @@ class TrainingRunTest : public testing::Test {
     config.train.threads = 1;
     config.sync.method = method;
     config.sync.sync_every = kPeriod;
+    config.sync.num_fragments = 2;
+    config.sync.fragment_update_alpha = 0.5;
     const data::TokenStore store = data::TokenStore::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
     model::Llama model(config.model, at::kCPU, model::Purpose::kTraining);
@@ -83,6 +86,16 @@ class TrainingRunTest : public testing::Test {
         .train();
   }
 
+  /// How many abstained, round by round.
+  std::vector<size_t> abstentions(const std::string& method) const {
+    std::ifstream lines(folder_ / method / "0" / "rounds.jsonl");
+    std::vector<size_t> out;
+    for (std::string line; std::getline(lines, line);) {
+      out.push_back(nlohmann::json::parse(line)["abstainers"].size());
+    }
+    return out;
+  }
+
   fs::path folder_;
 };
 
@@ -94,7 +107,8 @@ auto poison_after(int64_t step) {
 }
 
 TEST_F(TrainingRunTest, AnIslandThatOverflowsTakesTheOthersModelAndGoesOn) {
-  for (const std::string method : {"diloco", "sparse_loco"}) {
+  for (const std::string method : {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
+                                   "sparse_loco", "cocktail_sgd"}) {
     collective::ThreadGroup group(2);
     const auto second = group.member(1);
     auto other = std::async(std::launch::async,
@@ -107,17 +121,38 @@ TEST_F(TrainingRunTest, AnIslandThatOverflowsTakesTheOthersModelAndGoesOn) {
     EXPECT_TRUE(std::isfinite(ours->val_loss));
     EXPECT_TRUE(std::isfinite(theirs->train_loss));
     EXPECT_LT(ours->val_loss, ours->val_loss_start);
+    // It abstained, and counts again at the end.
+    EXPECT_THAT(abstentions(method), testing::AllOf(testing::Contains(1), testing::Contains(0)));
+    EXPECT_EQ(abstentions(method).back(), 0);
   }
 }
 
 TEST_F(TrainingRunTest, AloneItEndsAndSaysWhatToDo) {
-  collective::Alone alone;
-  try {
-    (void)train(alone, 0, "single", poison_after(6));
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("gradient norm is nan at step 7"),
-                                             testing::HasSubstr("train.lr")));
+  for (const std::string method : {"single", "data_parallel", "diloco"}) {
+    collective::Alone alone;
+    try {
+      (void)train(alone, 0, method, poison_after(6));
+      FAIL() << method;
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("loss is nan at step 7"),
+                                               testing::HasSubstr("train.lr")));
+    }
+  }
+}
+
+TEST_F(TrainingRunTest, WhenAllOverflowTheRunEnds) {
+  for (const std::string method : {"data_parallel", "diloco"}) {
+    collective::ThreadGroup group(2);
+    const auto train_poisoned = [&](int rank) {
+      const auto member = group.member(rank);
+      // From the start and again and again, so that no sync can mend it.
+      return train(*member, rank, method, [](int64_t, const at::Tensor& parameters_P) {
+        parameters_P.fill_(std::numeric_limits<double>::quiet_NaN());
+      });
+    };
+    auto other = std::async(std::launch::async, [&] { return train_poisoned(1); });
+    EXPECT_THROW((void)train_poisoned(0), InputError) << method;
+    EXPECT_THROW((void)other.get(), InputError) << method;
   }
 }
 

@@ -23,7 +23,7 @@ CocktailSgd::CocktailSgd(const SyncOptions& options, Replica replica,
 
 bool CocktailSgd::syncs_after(int64_t step) const { return step == replica_.last_step; }
 
-/// Round step - 1 is the one sent after `step`; the run's last is one more, uncompressed.
+/// Round step - 1 is the one sent after `step`; the run's last travels uncompressed.
 Result<void> CocktailSgd::do_after_step(int64_t step) {
   const bool last = step == replica_.last_step;
   if (delay_ > 0 && step > 1) {
@@ -42,10 +42,15 @@ void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec& codec) {
   const std::span<float> difference = span_of(difference_P_);
   const std::span<const float> reference = span_of(reference_P_);
   for (size_t i = 0; i < difference.size(); ++i) difference[i] -= reference[i];
+  const int64_t tokens = weight(difference, replica_.tokens_per_step);
+  if (!all_finite(difference)) {  // Parameters that overflowed begin again where all agree.
+    replica_.values_P.copy_(reference_P_);
+    difference_P_.zero_();
+  }
   begin({.round = round,
          .fragment = 0,
          .step = step,
-         .weight = weight(difference, replica_.tokens_per_step),
+         .weight = tokens,
          .values = difference,
          .codec = &codec,
          .topology = collective::Topology::kScatter,

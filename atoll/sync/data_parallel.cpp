@@ -19,7 +19,7 @@ Result<void> DataParallel::do_reduce_gradients(int64_t step) {
   begin({.round = step - 1,
          .fragment = 0,
          .step = step,
-         .weight = weight(span_of(local_P_), replica_.tokens_per_step),
+         .weight = all_finite(span_of(local_P_)) ? replica_.tokens_per_step : 0,
          .values = span_of(local_P_),
          .codec = codec_.get(),
          .topology = topology_for(averager_.num_members()),

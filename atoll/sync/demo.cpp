@@ -22,7 +22,7 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
   direction_P_.copy_(replica_.gradients_P);
   const std::span<const float> gradient = span_of(direction_P_);
   const std::span<float> momentum = span_of(momentum_P_);
-  const int64_t tokens = weight(gradient, replica_.tokens_per_step);
+  const int64_t tokens = all_finite(gradient) ? replica_.tokens_per_step : 0;
   for (size_t i = 0; i < momentum.size(); ++i) {
     // A gradient that cannot be used must not stay in the momentum for ever.
     momentum[i] = decay_ * momentum[i] + (tokens > 0 ? gradient[i] : 0.0F);

@@ -8,8 +8,8 @@
 // The inner optimiser must be SGD without clipping: theta = theta - lr (g + weight decay).
 //
 // Deviations: gradients enter m without the learning rate, which a sign does not see but for the
-// schedule's slow change; C keeps the largest K of every C coefficients one behind the other, tile
-// by tile, where tiles of 64 x 64 are exactly the paper's chunks and smaller ones share a chunk.
+// schedule's slow change; C chooses among consecutive coefficients of the flat buffer, so that its
+// chunks may begin inside a tile.
 #include <memory>
 
 #include "atoll/codec/codec.h"

@@ -41,10 +41,11 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   write_outer_gradient();
   const std::span<const float> values = span_of(values_PG_);
+  const int64_t tokens = weight(values, period * replica_.tokens_per_step);
   begin({.round = round,
          .fragment = 0,
          .step = step,
-         .weight = dropped ? 0 : weight(values, period * replica_.tokens_per_step),
+         .weight = dropped ? 0 : tokens,
          .values = values,
          .codec = codec_.get(),
          .topology = topology_for(averager_.num_members()),

@@ -55,6 +55,10 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
   const std::span<float> delta = span_of(delta_P_);
   const std::span<const float> own = span_of(own_.theta_P);
   for (size_t i = 0; i < delta.size(); ++i) delta[i] = own[i] - delta[i];
+  if (!all_finite(delta)) {  // Parameters that overflowed: as if the period had not been.
+    delta_P_.zero_();
+    abstain();
+  }
   send(round, step);
   step_own(round);
   if (last) {
@@ -71,7 +75,7 @@ void EagerDiLoCo::send(int64_t round, int64_t step) {
        .weight = weight(span_of(delta_P_), (step - round * sync_every_) * replica_.tokens_per_step),
        .values = span_of(delta_P_),
        .codec = codec_.get(),
-       .topology = collective::Topology::kScatter,
+       .topology = topology_for(averager_.num_members()),
        .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
          return prepare(round, mean);
        }});

@@ -23,14 +23,14 @@ std::span<const std::byte> bytes_of(const at::Tensor& host_P) {
   return std::as_bytes(span_of(host_P));
 }
 
-int64_t weight_of(std::span<const float> values, int64_t tokens) {
+bool all_finite(std::span<const float> values) {
   constexpr uint32_t kExponent = 0x7f80'0000;  // All bits set: infinite or not a number.
   uint32_t any_bad = 0;                        // No branches: the compiler vectorises it.
   for (const float value : values) {
     const auto exponent = std::bit_cast<uint32_t>(value) & kExponent;
     any_bad |= static_cast<uint32_t>(exponent == kExponent);
   }
-  return any_bad == 0 ? tokens : 0;
+  return any_bad == 0;
 }
 
 collective::Topology topology_for(int num_members) {

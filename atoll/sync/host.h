@@ -20,9 +20,8 @@ std::span<float> span_of(const at::Tensor& host_P);
 /// The same memory as bytes, for digests.
 std::span<const std::byte> bytes_of(const at::Tensor& host_P);
 
-/// The tokens that stand behind `values`: 0, so that this replica abstains from the round, if any
-/// value is infinite or not a number.
-int64_t weight_of(std::span<const float> values, int64_t tokens);
+/// Whether no value is infinite or not a number.
+bool all_finite(std::span<const float> values);
 
 /// For methods that send the mean without error feedback: between two members gathering costs no
 /// more bytes than scattering, quantises once instead of twice, and takes one trip.

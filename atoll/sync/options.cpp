@@ -6,6 +6,12 @@
 #include "atoll/codec/codec.h"
 
 namespace atl::sync {
+namespace {
+
+/// All are sent after the last step, and a coordinator holds 256 rounds.
+constexpr int64_t kMaxFragments = 128;
+
+}  // namespace
 
 void SyncOptions::visit(SettingList& list) {
   list.section("sync", "when and how the islands agree");
@@ -21,10 +27,10 @@ void SyncOptions::visit(SettingList& list) {
        "delayed_diloco", "sparse_loco", "cocktail_sgd", "demo"});
   list.add("sync_every", sync_every, "inner steps between two syncs of a parameter (H)",
            {.min = 1});
-  list.add("outer_lr", outer_lr, "diloco: outer learning rate", {.min = 0, .max = 10});
-  list.add("outer_momentum", outer_momentum, "diloco: outer momentum; Adam: beta 1",
+  list.add("outer_lr", outer_lr, "outer learning rate", {.min = 0, .max = 10});
+  list.add("outer_momentum", outer_momentum, "outer momentum; outer Adam: beta 1",
            {.min = 0, .max = 0.9999});
-  list.add("outer_optimizer", outer_optimizer, "diloco: what makes a step of the outer gradient",
+  list.add("outer_optimizer", outer_optimizer, "what makes a step of the outer gradient",
            {"nesterov", "heavy_ball", "sgd", "adam"});
   list.add("outer_beta2", outer_beta2, "outer Adam: decay of the mean square",
            {.min = 0, .max = 0.99999});
@@ -44,14 +50,15 @@ void SyncOptions::visit(SettingList& list) {
       {.min = 0, .max = 0.99});
   list.add("num_fragments", num_fragments,
            "streaming_diloco: fragments that are synchronised in turn (P); 1 = all at once",
-           {.min = 1, .max = 1'000'000});
+           {.min = 1, .max = kMaxFragments});
   list.add(
       "fragment_pattern", fragment_pattern,
       "streaming_diloco: strided or sequential layers (embedding and head apart), or balanced: "
       "equal sizes, cut anywhere",
       {"strided", "sequential", "balanced"});
   list.add("fragment_sync_delay", fragment_sync_delay,
-           "streaming_diloco: inner steps while a fragment travels (tau); below sync_every",
+           "streaming_diloco: inner steps while a fragment travels (tau), below sync_every; "
+           "cocktail_sgd: 1, or 0 to wait",
            {.min = 0});
   list.add(
       "fragment_update_alpha", fragment_update_alpha,
@@ -82,7 +89,13 @@ void SyncOptions::visit(SettingList& list) {
 namespace {
 
 void check_codec(const SyncOptions& options) {
-  if (options.codec == "auto") return;
+  if (options.codec == "auto") {
+    if (options.method != "demo" && options.method != "sparse_loco") return;
+    throw UsageError(fmt::format(
+        "sync.codec = 'auto' cannot be used with {}: what its codec leaves out is its momentum; "
+        "choose default, or a codec by name",
+        options.method));
+  }
   const auto codec = codec::make_codec(codec_name(options));  // Throws when there is none.
   if (codec->is_dense() || has_error_feedback(options)) return;
   throw UsageError(fmt::format(
@@ -160,6 +173,15 @@ int64_t period(const SyncOptions& options) {
   const bool every_step = options.method == "single" || options.method == "data_parallel" ||
                           options.method == "cocktail_sgd" || options.method == "demo";
   return every_step ? 1 : options.sync_every;
+}
+
+int64_t max_steps_apart(const SyncOptions& options) {
+  const int64_t steps = period(options);
+  if (options.method == "eager_diloco" || options.method == "delayed_diloco") return 2 * steps;
+  if (options.method == "streaming_diloco" || options.method == "cocktail_sgd") {
+    return steps + options.fragment_sync_delay;
+  }
+  return steps;
 }
 
 }  // namespace atl::sync

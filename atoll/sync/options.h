@@ -43,4 +43,7 @@ bool has_error_feedback(const SyncOptions& options);
 /// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
 int64_t period(const SyncOptions& options);
 
+/// How many steps two replicas can be apart at most, while they wait for each other's rounds.
+int64_t max_steps_apart(const SyncOptions& options);
+
 }  // namespace atl::sync

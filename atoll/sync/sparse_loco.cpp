@@ -1,5 +1,6 @@
 #include "atoll/sync/sparse_loco.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "atoll/sync/host.h"
@@ -35,10 +36,13 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
   for (size_t i = 0; i < corrected.size(); ++i) {
     corrected[i] = decay_ * residual[i] + (global[i] - corrected[i]);
   }
+  const int64_t tokens = weight(corrected, (step - round * sync_every_) * replica_.tokens_per_step);
+  // What cannot be used is not kept for later either.
+  if (tokens == 0) std::ranges::copy(residual, corrected.begin());
   begin({.round = round,
          .fragment = 0,
          .step = step,
-         .weight = weight(corrected, (step - round * sync_every_) * replica_.tokens_per_step),
+         .weight = tokens,
          .values = corrected,
          .codec = codec_.get(),
          .topology = collective::Topology::kGather,

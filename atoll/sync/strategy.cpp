@@ -53,6 +53,15 @@ void Strategy::begin(collective::Contribution contribution, std::span<const Rang
   averager_.begin(std::move(contribution));
 }
 
+Result<void> Strategy::drain() {
+  while (!open_rounds_.empty()) {
+    const int64_t round = open_rounds_.begin()->first;
+    if (auto commit = averager_.wait(round); !commit) return tl::unexpected(commit.error());
+    open_rounds_.erase(round);
+  }
+  return {};
+}
+
 Result<void> Strategy::wait(int64_t round) {
   auto commit = averager_.wait(round);
   if (!commit) return tl::unexpected(commit.error());

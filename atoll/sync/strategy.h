@@ -74,12 +74,16 @@ class Strategy {
   /// Resuming, last: everything was restored as it was after `step`. What was on its way then is
   /// sent again.
   virtual void resumed(int64_t /*step*/) {}
+  /// The run ends here, early: waits for what is on its way, and leaves it unused. The run that
+  /// resumes sends it again.
+  [[nodiscard]] Result<void> drain();
   const SyncStats& stats() const { return stats_; }
   /// The rounds committed since the last call.
   std::vector<RoundRecord> take_rounds() { return std::exchange(records_, {}); }
   /// Something went wrong here that the others should not learn from (an infinite gradient): the
   /// next round counts this replica's part with weight 0.
   void abstain() { abstains_ = true; }
+  bool abstains() const { return abstains_; }
 
  protected:
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
@@ -87,7 +91,7 @@ class Strategy {
   /// The weight of `values`, behind which `tokens` stand: 0 if this replica abstains, or if one of
   /// them is not finite.
   int64_t weight(std::span<const float> values, int64_t tokens) {
-    return std::exchange(abstains_, false) ? 0 : weight_of(values, tokens);
+    return std::exchange(abstains_, false) || !all_finite(values) ? 0 : tokens;
   }
   /// Starts a round. Its values begin with those of the `ranges` of P, one behind the other;
   /// ranges are the same for all rounds of a fragment. Empty: all of P.

@@ -104,10 +104,12 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .next_F = OuterState(outer_, part.size)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
+  const int64_t tokens = weight(span_of(flight.delta_F), period * replica_.tokens_per_step);
+  flight.counts = tokens > 0;
   begin({.round = flight.round,
          .fragment = static_cast<int32_t>(fragment),
          .step = step,
-         .weight = weight(span_of(flight.delta_F), period * replica_.tokens_per_step),
+         .weight = tokens,
          .values = span_of(flight.delta_F),
          .codec = codec_.get(),
          .topology = topology_,
@@ -141,7 +143,7 @@ Result<void> StreamingDiLoCo::apply_front() {
   for (const Range& range : part.ranges) {
     const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
     const at::Tensor global = now_.theta_P.slice(0, range.begin, range.end);
-    if (alpha_ == 0) {
+    if (alpha_ == 0 || !flight.counts) {  // What cannot be used is not mixed in either.
       live.copy_(global);
     } else if (alpha_ != 1) {
       live.mul_(alpha_).add_(global.to(live.device()), 1 - alpha_);

@@ -221,6 +221,21 @@ class RunTest(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertEqual(json.loads(out)["digest"], json.loads(out_resumed)["digest"])
 
+    def test_ctrl_c_waits_for_what_is_on_its_way(self):
+        for method, more in (("streaming_diloco", {"sync__num_fragments": 3, "sync__fragment_sync_delay": 4}),
+                             ("eager_diloco", {}), ("cocktail_sgd", {"sync__fragment_sync_delay": 1})):
+            with self.subTest(method=method):
+                settings = {"train__steps": 100000, "sync__sync_every": 6, "sync__method": method, **more}
+                folder = self.folder / method
+                for turn in (1, 2):  # The second resumes.
+                    process = start(*train(folder, "--json", "--link-rate", "3mbit", islands=2, **settings))
+                    wait_for(lambda: last_step(folder / "island-0") >= 15 * turn, "a few steps")
+                    process.send_signal(signal.SIGINT)
+                    code, out, err = finish(process)
+                    self.assertEqual(code, 0, err)
+                    self.assertTrue(json.loads(out)["stopped"])
+                    self.assertEqual(last_step(folder / "island-0"), last_step(folder / "island-1"))
+
     # --- losses ---
 
     def check_loss(self, victim_word, islands_say):
