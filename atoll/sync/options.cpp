@@ -11,6 +11,21 @@ namespace {
 /// All are sent after the last step, and a coordinator holds 256 rounds.
 constexpr int64_t kMaxFragments = 128;
 
+void visit_outer_gradient(SyncOptions& options, SettingList& list) {
+  list.add("outer_mean", options.outer_mean,
+           "diloco: how outer gradients are averaged; radial: lengths and directions apart, which "
+           "keeps the length",
+           {"mean", "radial"});
+  list.add("sign_pruning", options.sign_pruning,
+           "diloco: share of each neuron's outer gradient that is not sent, the smallest values",
+           {.min = 0, .max = 0.99});
+  list.add(
+      "outer_dropout", options.outer_dropout,
+      "diloco, for experiments: share of (round, island) whose outer gradient is left out; the "
+      "island goes on from its own parameters",
+      {.min = 0, .max = 0.99});
+}
+
 }  // namespace
 
 void SyncOptions::visit(SettingList& list) {
@@ -36,18 +51,7 @@ void SyncOptions::visit(SettingList& list) {
            {.min = 0, .max = 0.99999});
   list.add("outer_eps", outer_eps, "outer Adam: added to the root; small ones are unstable",
            {.min = 0, .max = 1});
-  list.add("outer_mean", outer_mean,
-           "diloco: how outer gradients are averaged; radial: lengths and directions apart, which "
-           "keeps the length",
-           {"mean", "radial"});
-  list.add("sign_pruning", sign_pruning,
-           "diloco: share of each neuron's outer gradient that is not sent, the smallest values",
-           {.min = 0, .max = 0.99});
-  list.add(
-      "outer_dropout", outer_dropout,
-      "diloco, for experiments: share of (round, island) whose outer gradient is left out; the "
-      "island goes on from its own parameters",
-      {.min = 0, .max = 0.99});
+  visit_outer_gradient(*this, list);
   list.add("num_fragments", num_fragments,
            "streaming_diloco: fragments that are synchronised in turn (P); 1 = all at once",
            {.min = 1, .max = kMaxFragments});
