@@ -31,10 +31,14 @@ def last_json(text):
     return json.loads(text.strip().split("\n")[-1])
 
 
-def code_hash():
-    """Of the sources that results depend on, as they are in the working tree."""
-    listed = subprocess.run(["git", "ls-files", "--", "atoll", "cmake", "CMakeLists.txt", "CMakePresets.json", "configs",
-                             "scripts", "Makefile"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+# What set-up and a build from nothing depend on: a few lines more or less of source do not change their time.
+SETUP = ("cmake", "CMakeLists.txt", "CMakePresets.json", "configs", "scripts", "Makefile")
+CODE = ("atoll", *SETUP)
+
+
+def code_hash(paths=CODE):
+    """Of the sources that a result depends on, as they are in the working tree."""
+    listed = subprocess.run(["git", "ls-files", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     everything = hashlib.sha256()
     for name in listed.splitlines():
         everything.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
@@ -62,7 +66,7 @@ class Claims:
         self.show(claim, shown.format(figure), target, "met" if met(figure) else "short")
         return figure
 
-    def stored(self, key, claim, measure, met, target, shown="{:.3g}", command=""):
+    def stored(self, key, claim, measure, met, target, shown="{:.3g}", command="", paths=CODE):
         """Measured only with LONG=1; else what was measured last."""
         file = RESULTS / f"{self.name}-{key}.json"
         if "1" in LONG or key in LONG:
@@ -71,7 +75,7 @@ class Claims:
                 commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()
                 RESULTS.mkdir(exist_ok=True)
                 file.write_text(json.dumps({"claim": claim, "figure": figure, "target": target, "met": met(figure),
-                                            "commit": commit, "command": command, "code": code_hash(),
+                                            "commit": commit, "command": command, "code": code_hash(paths),
                                             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
                                             "date": time.strftime("%Y-%m-%d")}, indent=1) + "\n")
             return
@@ -79,7 +83,7 @@ class Claims:
             self.show(claim, "never measured", target, "short")
             return
         result = json.loads(file.read_text())
-        state = "stored" if result["code"] == code_hash() else "stale"
+        state = "stored" if result["code"] == code_hash(paths) else "stale"
         if not result["met"]:
             state = "short"
         self.show(claim, shown.format(result["figure"]), target, state)
