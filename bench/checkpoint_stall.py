@@ -14,9 +14,9 @@ from claims import ATOLL
 def main():
     data = ["--data", sys.argv[1]] if len(sys.argv) > 1 else []
     settings = {"model.hidden_size": 512, "model.intermediate_size": 1536, "model.num_layers": 9,
-                "model.num_heads": 8, "model.num_kv_heads": 4, "train.steps": 31, "train.batch_rows": 4,
+                "model.num_heads": 8, "model.num_kv_heads": 4, "train.steps": 81, "train.batch_rows": 4,
                 "train.sequence_length": 128, "train.warmup_steps": 1, "train.eval_rows": 1,
-                "train.checkpoint_every": 15, "sync.method": "diloco"}
+                "train.checkpoint_every": 40, "sync.method": "diloco"}
     with tempfile.TemporaryDirectory() as folder:
         command = [ATOLL, "train", "--run", f"{folder}/run", "--json", *data]
         command += [f"--{name}={value}" for name, value in settings.items()]
