@@ -17,6 +17,7 @@
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/run/config.h"
@@ -145,7 +146,7 @@ void add_coordinate_command(CLI::App& app) {
   command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: the system chooses")
       ->capture_default_str();
   command->add_option("--min-replicas", arguments->min_replicas, "islands that take part")
-      ->check(CLI::Range(1, 1024));
+      ->check(whole_number<int>(1, 1024));
   command->add_flag("--insecure", arguments->insecure,
                     "allow addresses beyond this machine, unencrypted");
   command->allow_extras();

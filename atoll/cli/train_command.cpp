@@ -12,6 +12,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
@@ -161,7 +162,7 @@ void add_train_command(CLI::App& app, char** argv,
                       "token store, or folder, text or jsonl file (default: Python's sources)");
   command->add_option("--init", arguments->init, "start from this Hugging Face model or run");
   command->add_option("--islands", arguments->islands, "islands to start on this machine")
-      ->check(CLI::Range(1, 1024));
+      ->check(whole_number<int>(1, 1024));
   command->add_option("--link-rate", arguments->link_rate,
                       "hold each island's sending side to this rate, e.g. 20mbit");
   command->add_flag("--json", arguments->json, "print the result as one JSON object");

@@ -8,6 +8,7 @@
 #include "atoll/base/check.h"
 #include "atoll/codec/codec.h"
 #include "atoll/sync/fragments.h"
+#include "atoll/sync/topology.h"
 
 namespace atl::sync {
 namespace {
@@ -46,12 +47,9 @@ std::vector<int64_t> delays(const SyncOptions& options, int64_t max_delay) {
 }
 
 /// How many times its values' encoding a member sends in a round.
-double copies(const SyncOptions& options, const std::string& codec, int num_members) {
+double copies(collective::Topology topology, int num_members) {
   const double others = num_members - 1;
-  const bool gathers = num_members == 2 || options.method == "sparse_loco" ||
-                       options.method == "demo" ||
-                       (options.method == "streaming_diloco" && codec != "fp32");
-  return gathers ? others : 2 * others / num_members;
+  return topology == collective::Topology::kGather ? others : 2 * others / num_members;
 }
 
 /// The slowest link, and the fastest step: it hides the least.
@@ -100,9 +98,9 @@ Choice choose(const SyncOptions& options, const Load& load, std::span<const Meas
   const double period_seconds = static_cast<double>(period(options)) * worst.step_seconds;
   Choice choice;
   for (const Candidate& candidate : candidates(options)) {
-    const double bits = codec::make_codec(candidate.codec)->bits_per_value() *
-                        static_cast<double>(load.largest_round) *
-                        copies(options, candidate.codec, load.num_members);
+    const auto codec = codec::make_codec(candidate.codec);
+    const double bits = codec->bits_per_value() * static_cast<double>(load.largest_round) *
+                        copies(topology_of(options, *codec, load.num_members), load.num_members);
     choice = {.codec = candidate.codec,
               .exchange_seconds =
                   load.num_members == 1 ? 0 : worst.round_seconds + bits / worst.bits_per_second};

@@ -10,7 +10,6 @@ CocktailSgd::CocktailSgd(const SyncOptions& options, Replica replica,
                          collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       delay_(options.fragment_sync_delay),
-      codec_(codec::make_codec(codec_name(options))),
       exact_(codec::make_codec("fp32")),
       reference_P_(host_buffer(replica_.values_P)),
       residual_P_(host_buffer(replica_.values_P)),
@@ -29,7 +28,7 @@ Result<void> CocktailSgd::do_after_step(int64_t step) {
   if (delay_ > 0 && step > 1) {
     if (auto done = apply(step - 2); !done) return done;
   }
-  send(step - 1, step, last ? *exact_ : *codec_);
+  send(step - 1, step, last ? exact_.get() : nullptr);
   if (delay_ == 0 || last) {
     if (auto done = apply(step - 1); !done) return done;
   }
@@ -37,23 +36,20 @@ Result<void> CocktailSgd::do_after_step(int64_t step) {
   return {};
 }
 
-void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec& codec) {
-  difference_P_.copy_(replica_.values_P);
-  const std::span<float> difference = span_of(difference_P_);
-  const std::span<const float> reference = span_of(reference_P_);
-  for (size_t i = 0; i < difference.size(); ++i) difference[i] -= reference[i];
+void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec* codec) {
+  difference_P_.copy_(replica_.values_P).sub_(reference_P_);
+  const std::span<const float> difference = span_of(difference_P_);
   const int64_t tokens = weight(difference, replica_.tokens_per_step);
-  if (!all_finite(difference)) {  // Parameters that overflowed begin again where all agree.
+  if (tokens == 0 &&
+      !all_finite(difference)) {  // Parameters that overflowed begin again where all agree.
     replica_.values_P.copy_(reference_P_);
     difference_P_.zero_();
   }
   begin({.round = round,
-         .fragment = 0,
          .step = step,
          .weight = tokens,
          .values = difference,
-         .codec = &codec,
-         .topology = collective::Topology::kScatter,
+         .codec = codec,
          .mean_residual = span_of(residual_P_),
          .new_mean_residual = span_of(new_residual_P_),
          .needs_own = true,
@@ -94,7 +90,7 @@ void CocktailSgd::restore_global(const at::Tensor& global_P) { reference_P_.copy
 void CocktailSgd::resumed(int64_t step) {
   // A checkpoint follows after_step(): the round of this very step is in flight, and x - g is still
   // what was sent.
-  if (delay_ > 0 && step > 0 && step < replica_.last_step) send(step - 1, step, *codec_);
+  if (delay_ > 0 && step > 0 && step < replica_.last_step) send(step - 1, step);
 }
 
 }  // namespace atl::sync

@@ -33,12 +33,12 @@ class CocktailSgd final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
-  void send(int64_t round, int64_t step, const codec::Codec& codec);
+  /// `codec`: nullptr for the options' own.
+  void send(int64_t round, int64_t step, const codec::Codec* codec = nullptr);
   Digest prepare(int64_t round, std::span<const float> mean_P, std::span<const float> own_P);
   Result<void> apply(int64_t round);
 
   int64_t delay_;
-  std::unique_ptr<codec::Codec> codec_;
   std::unique_ptr<codec::Codec> exact_;  // For the last round.
   at::Tensor reference_P_;               // Host. g
   at::Tensor residual_P_;                // Host. e, of this member's share.

@@ -271,49 +271,10 @@ TEST(DeMoTest, FollowsItsEquations) {
 }
 
 TEST(CompressedMethodsTest, ResumeIsBitIdentical) {
-  const SystemClock clock;
-  const auto layout = toy::specs();
   for (const std::string method :
        {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco", "demo"}) {
-    const SyncOptions options{
-        .method = method, .sync_every = 4, .fragment_sync_delay = 1, .codec = "bf16"};
-    collective::Alone whole;
-    const auto expected = toy::train(options, whole, 0, 18);
-    const auto make = [&](const at::Tensor& values_P, const at::Tensor& gradients_P,
-                          collective::Averager& averager) {
-      return make_strategy(options,
-                           {.values_P = values_P,
-                            .gradients_P = gradients_P,
-                            .tokens_per_step = 8,
-                            .last_step = 18,
-                            .specs = layout},
-                           averager, clock);
-    };
-    const at::Tensor gradients_P = at::zeros_like(toy::start_P());
-    const auto advance = [&](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
-      gradients_P.copy_(values_P.sub(toy::target_P(0)));
-      ASSERT_TRUE(strategy.reduce_gradients(step));
-      values_P.sub_(gradients_P, toy::kLr);
-      ASSERT_TRUE(strategy.after_step(step));
-    };
-    for (int64_t stop = 1; stop < 18; ++stop) {
-      collective::Alone first_group;
-      collective::Alone second_group;
-      const at::Tensor first_P = toy::start_P();
-      const auto first = make(first_P, gradients_P, first_group);
-      for (int64_t step = 1; step <= stop; ++step) advance(*first, first_P, step);
-      const at::Tensor second_P = toy::start_P();
-      const auto second = make(second_P, gradients_P, second_group);
-      second->restore_global(first->global_parameters());
-      second_P.copy_(first_P);
-      const auto saved = first->state();
-      const auto restored = second->state();
-      for (size_t i = 0; i < saved.size(); ++i) restored[i].second.copy_(saved[i].second);
-      second->resumed(stop);
-      for (int64_t step = stop + 1; step <= 18; ++step) advance(*second, second_P, step);
-      EXPECT_TRUE(second_P.equal(expected.live_TP.back())) << method << " stopped after " << stop;
-      EXPECT_TRUE(second->global_parameters().equal(expected.global_TP.back())) << method;
-    }
+    toy::expect_exact_resume(
+        {.method = method, .sync_every = 4, .fragment_sync_delay = 1, .codec = "bf16"}, 18);
   }
 }
 

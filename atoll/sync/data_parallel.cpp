@@ -9,7 +9,6 @@ namespace atl::sync {
 DataParallel::DataParallel(const SyncOptions& options, Replica replica,
                            collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      codec_(codec::make_codec(codec_name(options))),
       local_P_(host_buffer(replica_.values_P)),
       mean_P_(host_buffer(replica_.values_P)),
       live_P_(host_buffer(replica_.values_P)) {}
@@ -17,21 +16,13 @@ DataParallel::DataParallel(const SyncOptions& options, Replica replica,
 Result<void> DataParallel::do_reduce_gradients(int64_t step) {
   local_P_.copy_(replica_.gradients_P);
   begin({.round = step - 1,
-         .fragment = 0,
          .step = step,
          .weight = all_finite(span_of(local_P_)) ? replica_.tokens_per_step : 0,
          .values = span_of(local_P_),
-         .codec = codec_.get(),
-         .topology = topology_for(averager_.num_members()),
          .prepare = [this](std::span<const float> mean, std::span<const float>) {
            std::ranges::copy(mean, span_of(mean_P_).begin());
-           // The mean is equal by construction; what each island makes of it (clip,
-           // optimiser) is not. The parameters before this step show it.
            live_P_.copy_(replica_.values_P);
-           return Sha256()
-               .update(tree_digest(bytes_of(mean_P_)))
-               .update(tree_digest(bytes_of(live_P_)))
-               .finish();
+           return step_digest(mean_P_, live_P_);
          }});
   if (auto done = wait(step - 1); !done) return done;
   replica_.gradients_P.copy_(mean_P_);

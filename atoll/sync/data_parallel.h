@@ -2,7 +2,6 @@
 // The mean gradient at every step: the method that low-communication methods are compared with.
 #include <memory>
 
-#include "atoll/codec/codec.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::sync {
@@ -17,7 +16,6 @@ class DataParallel final : public Strategy {
 
  private:
   Result<void> do_reduce_gradients(int64_t step) override;
-  std::unique_ptr<codec::Codec> codec_;
   at::Tensor local_P_;  // Host copy of this replica's gradient.
   at::Tensor mean_P_;   // Host copy of the agreed mean.
   at::Tensor live_P_;   // Host copy of the parameters, for the digest.

@@ -10,8 +10,7 @@ DeMo::DeMo(const SyncOptions& options, Replica replica, collective::Averager& av
            const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       dct_(replica_.specs),
-      decay_(static_cast<float>(options.momentum_decay)),
-      codec_(codec::make_codec(codec_name(options))) {
+      decay_(static_cast<float>(options.momentum_decay)) {
   for (at::Tensor* buffer : {&momentum_P_, &coefficients_P_, &sent_P_, &direction_P_, &live_P_}) {
     *buffer = host_buffer(replica_.values_P);
   }
@@ -29,12 +28,9 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
   }
   dct_.forward(momentum, span_of(coefficients_P_));
   begin({.round = step - 1,
-         .fragment = 0,
          .step = step,
          .weight = tokens,
          .values = span_of(coefficients_P_),
-         .codec = codec_.get(),
-         .topology = collective::Topology::kGather,
          .needs_own = true,
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);
@@ -50,12 +46,7 @@ Digest DeMo::prepare(std::span<const float> mean_P, std::span<const float> own_P
   const std::span<float> direction = span_of(direction_P_);
   dct_.inverse(mean_P, direction);
   for (float& value : direction) value = static_cast<float>((value > 0) - (value < 0));
-  // The direction is equal by construction; what each island makes of it is not. The parameters
-  // before this step show it.
-  return Sha256()
-      .update(tree_digest(bytes_of(direction_P_)))
-      .update(tree_digest(bytes_of(live_P_)))
-      .finish();
+  return step_digest(direction_P_, live_P_);
 }
 
 bool DeMo::syncs_after(int64_t) const { return true; }

@@ -12,7 +12,6 @@
 // chunks may begin inside a tile.
 #include <memory>
 
-#include "atoll/codec/codec.h"
 #include "atoll/sync/dct.h"
 #include "atoll/sync/strategy.h"
 
@@ -33,7 +32,6 @@ class DeMo final : public Strategy {
 
   TiledDct dct_;
   float decay_;
-  std::unique_ptr<codec::Codec> codec_;
   // All on the host.
   at::Tensor momentum_P_;
   at::Tensor coefficients_P_;  // DCT(m) while a round is in flight.

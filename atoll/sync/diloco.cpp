@@ -1,5 +1,6 @@
 #include "atoll/sync/diloco.h"
 
+#include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
@@ -11,7 +12,6 @@ namespace atl::sync {
 DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
                const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      codec_(codec::make_codec(codec_name(options))),
       sync_every_(options.sync_every),
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),
@@ -43,12 +43,9 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   const std::span<const float> values = span_of(values_PG_);
   const int64_t tokens = weight(values, period * replica_.tokens_per_step);
   begin({.round = round,
-         .fragment = 0,
          .step = step,
          .weight = dropped ? 0 : tokens,
          .values = values,
-         .codec = codec_.get(),
-         .topology = topology_for(averager_.num_members()),
          .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
            return prepare(round, mean);
          }});
@@ -62,12 +59,10 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
 void DiLoCo::write_outer_gradient() {
   // It points from where this replica is back to where all replicas started.
   const int64_t num_parameters = replica_.values_P.numel();
-  const at::Tensor delta_P = values_PG_.slice(0, 0, num_parameters);
+  at::Tensor delta_P = values_PG_.slice(0, 0, num_parameters);
   delta_P.copy_(replica_.values_P);
-  const std::span<float> delta = span_of(delta_P);
-  const std::span<const float> global = span_of(now_.theta_P);
-  for (size_t i = 0; i < delta.size(); ++i) delta[i] = global[i] - delta[i];
-  if (sign_pruning_ > 0) prune_neurons(replica_.specs, sign_pruning_, delta);
+  at::sub_out(delta_P, now_.theta_P, delta_P);
+  if (sign_pruning_ > 0) prune_neurons(replica_.specs, sign_pruning_, span_of(delta_P));
   if (radial_) radial_->split(span_of(values_PG_));
 }
 

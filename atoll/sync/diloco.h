@@ -12,7 +12,6 @@
 #include <memory>
 #include <optional>
 
-#include "atoll/codec/codec.h"
 #include "atoll/sync/outer_gradient.h"
 #include "atoll/sync/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
@@ -36,7 +35,6 @@ class DiLoCo final : public Strategy {
   void write_outer_gradient();
   Digest prepare(int64_t round, std::span<const float> mean_PG);
 
-  std::unique_ptr<codec::Codec> codec_;
   int64_t sync_every_;
   double sign_pruning_;
   double dropout_;

@@ -1,5 +1,7 @@
 #include "atoll/sync/eager_diloco.h"
 
+#include <ATen/ops/sub.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +18,6 @@ EagerDiLoCo::EagerDiLoCo(const SyncOptions& options, Replica replica,
                        ? 1.0F / static_cast<float>(averager.num_members())
                        : 0.0F),
       outer_(make_outer_optimizer(options)),
-      codec_(codec::make_codec(codec_name(options))),
       own_(outer_, replica_.values_P.numel()),
       now_(outer_, replica_.values_P.numel()),
       next_(outer_, replica_.values_P.numel()) {
@@ -52,10 +53,9 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
   }
   std::swap(delta_P_, old_delta_P_);
   delta_P_.copy_(replica_.values_P);
-  const std::span<float> delta = span_of(delta_P_);
-  const std::span<const float> own = span_of(own_.theta_P);
-  for (size_t i = 0; i < delta.size(); ++i) delta[i] = own[i] - delta[i];
-  if (!all_finite(delta)) {  // Parameters that overflowed: as if the period had not been.
+  at::sub_out(delta_P_, own_.theta_P, delta_P_);
+  if (!all_finite(
+          span_of(delta_P_))) {  // Parameters that overflowed: as if the period had not been.
     delta_P_.zero_();
     abstain();
   }
@@ -70,12 +70,9 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
 void EagerDiLoCo::send(int64_t round, int64_t step) {
   begin(
       {.round = round,
-       .fragment = 0,
        .step = step,
        .weight = weight(span_of(delta_P_), (step - round * sync_every_) * replica_.tokens_per_step),
        .values = span_of(delta_P_),
-       .codec = codec_.get(),
-       .topology = topology_for(averager_.num_members()),
        .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
          return prepare(round, mean);
        }});

@@ -12,7 +12,6 @@
 #include <memory>
 #include <span>
 
-#include "atoll/codec/codec.h"
 #include "atoll/sync/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
 #include "atoll/sync/strategy.h"
@@ -42,7 +41,6 @@ class EagerDiLoCo final : public Strategy {
   int64_t sync_every_;
   float fresh_share_;  // 1 / M, delayed: 0.
   OuterOptimizer outer_;
-  std::unique_ptr<codec::Codec> codec_;
   // All on the host. Of this replica:
   OuterState own_;          // theta_m
   at::Tensor delta_P_;      // D_m^k: in flight.

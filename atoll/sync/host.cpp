@@ -33,15 +33,18 @@ bool all_finite(std::span<const float> values) {
   return any_bad == 0;
 }
 
-collective::Topology topology_for(int num_members) {
-  return num_members <= 2 ? collective::Topology::kGather : collective::Topology::kScatter;
-}
-
 Digest quick_digest(std::span<const std::byte> bytes) {
   Digest digest{};
   const uint64_t hash = xxh3(bytes.data(), bytes.size());
   std::memcpy(digest.data(), &hash, sizeof(hash));
   return digest;
+}
+
+Digest step_digest(const at::Tensor& result_P, const at::Tensor& live_P) {
+  return Sha256()
+      .update(tree_digest(bytes_of(result_P)))
+      .update(tree_digest(bytes_of(live_P)))
+      .finish();
 }
 
 }  // namespace atl::sync

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "atoll/base/hash.h"
-#include "atoll/collective/averager.h"
 
 namespace atl::sync {
 
@@ -23,11 +22,11 @@ std::span<const std::byte> bytes_of(const at::Tensor& host_P);
 /// Whether no value is infinite or not a number.
 bool all_finite(std::span<const float> values);
 
-/// For methods that send the mean without error feedback: between two members gathering costs no
-/// more bytes than scattering, quantises once instead of twice, and takes one trip.
-collective::Topology topology_for(int num_members);
-
 /// A fast hash (xxHash, 64 bits) in the form of a digest: it finds mistakes, not malice.
 Digest quick_digest(std::span<const std::byte> bytes);
+
+/// Of methods that step at every round: the result is equal by construction, and what each replica
+/// makes of it (clip, optimiser) is not; the parameters before this step show it.
+Digest step_digest(const at::Tensor& result_P, const at::Tensor& live_P);
 
 }  // namespace atl::sync

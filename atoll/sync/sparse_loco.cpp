@@ -13,7 +13,6 @@ SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::
       sync_every_(options.sync_every),
       lr_(static_cast<float>(options.outer_lr)),
       decay_(static_cast<float>(options.error_feedback_decay)),
-      codec_(codec::make_codec(codec_name(options))),
       global_P_(host_buffer(replica_.values_P)),
       residual_P_(host_buffer(replica_.values_P)),
       corrected_P_(host_buffer(replica_.values_P)),
@@ -40,12 +39,9 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
   begin({.round = round,
-         .fragment = 0,
          .step = step,
          .weight = tokens,
          .values = corrected,
-         .codec = codec_.get(),
-         .topology = collective::Topology::kGather,
          .needs_own = true,
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);

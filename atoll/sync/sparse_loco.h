@@ -8,7 +8,6 @@
 // Every member sums the encodings of all (collective::Topology::kGather).
 #include <memory>
 
-#include "atoll/codec/codec.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::sync {
@@ -29,7 +28,6 @@ class SparseLoCo final : public Strategy {
   int64_t sync_every_;
   float lr_;
   float decay_;
-  std::unique_ptr<codec::Codec> codec_;
   at::Tensor global_P_;      // Host. theta
   at::Tensor residual_P_;    // Host. e
   at::Tensor corrected_P_;   // Host. beta * e + D while a round is in flight.

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "atoll/sync/topology.h"
+
 namespace atl::sync {
 
 Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Averager& averager,
@@ -9,6 +11,8 @@ Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Aver
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
+      codec_(codec::make_codec(codec_name(options))),
+      topology_(topology_of(options, *codec_, averager.num_members())),
       measures_layers_(options.layer_metrics) {}
 
 Result<void> Strategy::reduce_gradients(int64_t step) {
@@ -34,6 +38,8 @@ Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t
 }
 
 void Strategy::begin(collective::Contribution contribution, std::span<const Range> ranges) {
+  if (contribution.codec == nullptr) contribution.codec = codec_.get();
+  contribution.topology = topology_;
   OpenRound& open = open_rounds_[contribution.round];
   open.fragment = contribution.fragment;
   if (measures_layers_) {

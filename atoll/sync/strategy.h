@@ -16,6 +16,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
+#include "atoll/codec/codec.h"
 #include "atoll/collective/averager.h"
 #include "atoll/model/config.h"
 #include "atoll/sync/host.h"
@@ -93,8 +94,9 @@ class Strategy {
   int64_t weight(std::span<const float> values, int64_t tokens) {
     return std::exchange(abstains_, false) || !all_finite(values) ? 0 : tokens;
   }
-  /// Starts a round. Its values begin with those of the `ranges` of P, one behind the other;
-  /// ranges are the same for all rounds of a fragment. Empty: all of P.
+  /// Starts a round, with the options' codec unless it names one, and the method's topology. Its
+  /// values begin with those of the `ranges` of P, one behind the other; ranges are the same for
+  /// all rounds of a fragment. Empty: all of P.
   void begin(collective::Contribution contribution, std::span<const Range> ranges = {});
   /// Waits for the round's commit and books it.
   Result<void> wait(int64_t round);
@@ -110,6 +112,8 @@ class Strategy {
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
   const Clock& clock_;
+  std::unique_ptr<codec::Codec> codec_;
+  collective::Topology topology_;
   SyncStats stats_;
   bool measures_layers_;
   bool abstains_ = false;

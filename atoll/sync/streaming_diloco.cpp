@@ -1,5 +1,7 @@
 #include "atoll/sync/streaming_diloco.h"
 
+#include <ATen/ops/sub.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -42,9 +44,6 @@ void scatter(const Fragment& fragment, const at::Tensor& from_F, const at::Tenso
 StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
                                  collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      codec_(codec::make_codec(codec_name(options))),
-      topology_(codec_->bits_per_value() < 32 ? collective::Topology::kGather
-                                              : topology_for(averager.num_members())),
       delay_(options.fragment_sync_delay),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
       outer_(make_outer_optimizer(options)),
@@ -83,13 +82,9 @@ void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
   at::Tensor delta_F = empty_like_fragment(part, now_.theta_P);
   gather(part, replica_.values_P, delta_F);
-  const std::span<float> delta = span_of(delta_F);
-  const std::span<const float> global = span_of(now_.theta_P);
   for_each_range(part, [&](const Range& range, int64_t packed) {
-    for (int64_t i = range.begin; i < range.end; ++i) {
-      float& element = delta[static_cast<size_t>(packed + i - range.begin)];
-      element = global[static_cast<size_t>(i)] - element;
-    }
+    at::Tensor piece = delta_F.slice(0, packed, packed + range.end - range.begin);
+    at::sub_out(piece, now_.theta_P.slice(0, range.begin, range.end), piece);
   });
   launch(fragment, step, std::move(delta_F));
 }
@@ -111,8 +106,6 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
          .step = step,
          .weight = tokens,
          .values = span_of(flight.delta_F),
-         .codec = codec_.get(),
-         .topology = topology_,
          .prepare = [this, &flight](std::span<const float> mean_F,
                                     std::span<const float>) { return prepare(flight, mean_F); }},
         part.ranges);

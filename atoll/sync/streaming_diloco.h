@@ -14,7 +14,6 @@
 #include <memory>
 #include <vector>
 
-#include "atoll/codec/codec.h"
 #include "atoll/sync/fragments.h"
 #include "atoll/sync/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
@@ -52,8 +51,6 @@ class StreamingDiLoCo final : public Strategy {
   Digest prepare(Flight& flight, std::span<const float> mean_F);
   Result<void> apply_front();
 
-  std::unique_ptr<codec::Codec> codec_;
-  collective::Topology topology_;
   int64_t delay_;
   float alpha_;
   OuterOptimizer outer_;

@@ -142,42 +142,7 @@ TEST(StreamingDiLoCoTest, FollowsAlgorithm2) {
 }
 
 TEST(StreamingDiLoCoTest, ResumesWithFragmentsInFlight) {
-  const SystemClock clock;
-  const auto layout = toy::specs();
-  const SyncOptions options = streaming(6, 3, 4, 0.5);
-  collective::Alone whole;
-  const auto expected = toy::train(options, whole, 0, 30);
-  const auto make = [&](const at::Tensor& values_P, collective::Averager& averager) {
-    return make_strategy(options,
-                         {.values_P = values_P,
-                          .gradients_P = at::zeros_like(values_P),
-                          .tokens_per_step = 8,
-                          .last_step = 30,
-                          .specs = layout},
-                         averager, clock);
-  };
-  const auto advance = [](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
-    values_P.sub_(values_P.sub(toy::target_P(0)), toy::kLr);
-    ASSERT_TRUE(strategy.after_step(step));
-  };
-  for (int64_t stop = 1; stop < 30; ++stop) {
-    collective::Alone first_group;
-    collective::Alone second_group;
-    const at::Tensor first_P = toy::start_P();
-    const auto first = make(first_P, first_group);
-    for (int64_t step = 1; step <= stop; ++step) advance(*first, first_P, step);
-    const at::Tensor second_P = toy::start_P();
-    const auto second = make(second_P, second_group);
-    second->restore_global(first->global_parameters());
-    second_P.copy_(first_P);
-    const auto saved = first->state();
-    const auto restored = second->state();
-    for (size_t i = 0; i < saved.size(); ++i) restored[i].second.copy_(saved[i].second);
-    second->resumed(stop);
-    for (int64_t step = stop + 1; step <= 30; ++step) advance(*second, second_P, step);
-    EXPECT_TRUE(second_P.equal(expected.live_TP.back())) << "stopped after step " << stop;
-    EXPECT_TRUE(second->global_parameters().equal(expected.global_TP.back()));
-  }
+  toy::expect_exact_resume(streaming(6, 3, 4, 0.5), 30);
 }
 
 }  // namespace

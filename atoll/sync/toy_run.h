@@ -91,4 +91,48 @@ inline std::vector<Outcome> train_together(
   return outcomes;
 }
 
+/// A run that stops after any of its steps, and one that goes on from what a checkpoint holds, end
+/// as one that never stopped, to the bit.
+inline void expect_exact_resume(const SyncOptions& options, int64_t last_step) {
+  const SystemClock clock;
+  const auto layout = specs();
+  collective::Alone whole;
+  const Outcome expected = train(options, whole, 0, last_step);
+  const at::Tensor gradients_P = at::zeros_like(start_P());
+  const auto make = [&](const at::Tensor& values_P, collective::Averager& averager) {
+    return make_strategy(options,
+                         {.values_P = values_P,
+                          .gradients_P = gradients_P,
+                          .tokens_per_step = 8,
+                          .last_step = last_step,
+                          .specs = layout},
+                         averager, clock);
+  };
+  const auto advance = [&](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
+    gradients_P.copy_(values_P.sub(target_P(0)));
+    ASSERT_TRUE(strategy.reduce_gradients(step));
+    values_P.sub_(gradients_P, kLr);
+    ASSERT_TRUE(strategy.after_step(step));
+  };
+  for (int64_t stop = 1; stop < last_step; ++stop) {
+    collective::Alone first_group;
+    collective::Alone second_group;
+    const at::Tensor first_P = start_P();
+    const auto first = make(first_P, first_group);
+    for (int64_t step = 1; step <= stop; ++step) advance(*first, first_P, step);
+    const at::Tensor second_P = start_P();
+    const auto second = make(second_P, second_group);
+    second->restore_global(first->global_parameters());
+    second_P.copy_(first_P);
+    const auto saved = first->state();
+    const auto restored = second->state();
+    for (size_t i = 0; i < saved.size(); ++i) restored[i].second.copy_(saved[i].second);
+    second->resumed(stop);
+    for (int64_t step = stop + 1; step <= last_step; ++step) advance(*second, second_P, step);
+    EXPECT_TRUE(second_P.equal(expected.live_TP.back()))
+        << options.method << " stopped after step " << stop;
+    EXPECT_TRUE(second->global_parameters().equal(expected.global_TP.back())) << options.method;
+  }
+}
+
 }  // namespace atl::sync::toy
