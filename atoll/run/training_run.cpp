@@ -96,6 +96,7 @@ Result<Summary> TrainingRun::train() {
   first_step_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
   if (validation_begin_ < 0) validation_begin_ = validate(strategy_->global_parameters());
+  writer_.reserve(contents(next_checkpoint()));
   if (step_ == 0) checkpoint();
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
@@ -264,7 +265,14 @@ void TrainingRun::checkpoint() {
         "a checkpoint could not be written: {}; {}", *error,
         valid.empty() ? "there is none yet" : "the last one is " + valid.back().second.string()));
   }
-  const RunState state{.step = step_,
+  writer_.begin(contents(step_));
+  checkpoint_stall_ = seconds(parts_.clock.now() - begin);
+}
+
+/// As a checkpoint of `step` would have them, with the present values: the step decides whether
+/// live.* is among them.
+train::CheckpointContents TrainingRun::contents(int64_t step) {
+  const RunState state{.step = step,
                        .num_updates = optimizer_->num_updates(),
                        .train_loss = loss_,
                        .val_loss_start = validation_begin_,
@@ -273,9 +281,13 @@ void TrainingRun::checkpoint() {
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
                        .abstains = strategy_->abstains()};
-  writer_.begin(checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer,
-                                    parts_.model, *optimizer_, *strategy_));
-  checkpoint_stall_ = seconds(parts_.clock.now() - begin);
+  return checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer, parts_.model,
+                             *optimizer_, *strategy_);
+}
+
+int64_t TrainingRun::next_checkpoint() const {
+  const int64_t every = options_.checkpoint_every;
+  return every > 0 ? std::min(options_.steps, (step_ / every + 1) * every) : options_.steps;
 }
 
 int64_t TrainingRun::local_rows() const {

@@ -59,6 +59,8 @@ class TrainingRun {
   void leave_out(double loss, double grad_norm);
   void report(bool with_validation);
   void checkpoint();
+  train::CheckpointContents contents(int64_t step);
+  int64_t next_checkpoint() const;
   int64_t local_rows() const;
   bool ends_run() const;
 

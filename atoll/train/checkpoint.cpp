@@ -36,12 +36,14 @@ json tensor_hashes(const std::vector<model::TensorView>& tensors) {
   return hashes;
 }
 
-void copy_tensors(std::vector<model::TensorView>& tensors, std::vector<Bytes>& buffers,
-                  size_t& used) {
+void make_room(const std::vector<model::TensorView>& tensors, StagingBuffers& buffers) {
+  for (const auto& tensor : tensors) buffers[tensor.name].resize(tensor.bytes.size());
+}
+
+void copy_tensors(std::vector<model::TensorView>& tensors, StagingBuffers& buffers) {
+  make_room(tensors, buffers);
   for (auto& tensor : tensors) {
-    if (used == buffers.size()) buffers.emplace_back();
-    Bytes& buffer = buffers[used++];
-    buffer.resize(tensor.bytes.size());
+    Bytes& buffer = buffers.at(tensor.name);
     std::ranges::copy(tensor.bytes, buffer.begin());
     tensor.bytes = buffer;
   }
@@ -76,6 +78,11 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();  // It uses the other members.
 }
 
+void CheckpointWriter::reserve(const CheckpointContents& contents) {
+  make_room(contents.model, model_buffers_);
+  make_room(contents.optimizer, optimizer_buffers_);
+}
+
 void CheckpointWriter::begin(CheckpointContents contents) {
   if (thread_.joinable()) thread_.join();
   copied_ = false;
@@ -86,9 +93,8 @@ void CheckpointWriter::begin(CheckpointContents contents) {
       changed_.notify_all();
     };
     try {
-      size_t used = 0;
-      copy_tensors(contents.model, buffers_, used);
-      copy_tensors(contents.optimizer, buffers_, used);
+      copy_tensors(contents.model, model_buffers_);
+      copy_tensors(contents.optimizer, optimizer_buffers_);
       set_copied();
       if (contents.complete) contents.complete(contents);
       write(contents);

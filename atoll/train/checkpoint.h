@@ -1,5 +1,6 @@
 #pragma once
 // Checkpoints, written beside training. The order of events:
+//   reserve()    once, before training: the first touch of new memory can cost ten times a copy
 //   begin()      the trainer hands over views of live memory; nothing is copied yet
 //   (thread)     copies the tensors to buffers of its own while the next forward and backward run:
 //                parameters change only inside the optimiser's update
@@ -41,12 +42,17 @@ struct CheckpointContents {
   std::vector<std::shared_ptr<const void>> owners;  // Of memory that only this checkpoint uses.
 };
 
+using StagingBuffers = std::map<std::string, Bytes>;  // By tensor name.
+
 class CheckpointWriter {
  public:
   /// Checkpoints go to `folder`/step-NNNNNNNN. `keep` 0 keeps all.
   CheckpointWriter(std::filesystem::path folder, int64_t keep);
   ~CheckpointWriter();
 
+  /// Makes room for checkpoints of these tensors (names and sizes; values are not read), so that
+  /// the first one is as quick as the others. Not while one is being written.
+  void reserve(const CheckpointContents& contents);
   /// Starts one. Waits for the one before (its buffers are reused).
   void begin(CheckpointContents contents);
   /// Returns once the memory given to begin() may change. Seconds waited.
@@ -65,7 +71,8 @@ class CheckpointWriter {
   std::condition_variable changed_;
   bool copied_ = true;
   std::optional<std::string> error_;
-  std::vector<Bytes> buffers_;
+  StagingBuffers model_buffers_;
+  StagingBuffers optimizer_buffers_;
 };
 
 /// Complete checkpoints of a folder, oldest first: (step, path). Temporary names are passed over.

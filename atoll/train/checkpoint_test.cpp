@@ -76,6 +76,22 @@ TEST_F(CheckpointTest, HoldsWhatTheMemoryHeldBeforeRelease) {
   EXPECT_EQ(newest().filename(), "step-00000007");
 }
 
+TEST_F(CheckpointTest, WhatWasReservedNeedNotBeWhatIsWritten) {
+  CheckpointWriter writer(folder_, 0);
+  writer.reserve(contents(1));
+  moments_.resize(10);
+  CheckpointContents grown = contents(1);
+  grown.optimizer.push_back(grown.model.front());
+  grown.optimizer.back().name = "live";
+  writer.begin(std::move(grown));
+  ASSERT_FALSE(writer.finish());
+  const Checkpoint checkpoint(newest());
+  EXPECT_EQ(checkpoint.optimizer().at("moments").shape, std::vector<int64_t>{10});
+  std::vector<float> live(1000);
+  model::copy_as_f32(checkpoint.optimizer().at("live"), live, "x");
+  EXPECT_THAT(live, testing::Each(1.5F));
+}
+
 TEST_F(CheckpointTest, KeepsTheNewestAndPassesOverTemporaryNames) {
   CheckpointWriter writer(folder_, 2);
   for (const int64_t step : {10, 20, 30}) writer.begin(contents(step));
