@@ -21,10 +21,9 @@ size_t BlockCodec::max_body_bytes(size_t count) const {
 
 Codec::Encoded BlockCodec::encode_body(std::span<const float> values, uint32_t /*sequence*/,
                                        std::span<std::byte> body) const {
-  size_t index = format_.encode(values.data(), values.size(), body.data()) * format_.block_size;
-  if (index >= values.size()) return {body.size(), kAllFinite};
-  while (magnitude_bits(values[index]) < kTooLargeBits) ++index;  // The block has one.
-  return {0, index};
+  const size_t done = format_.encode(values.data(), values.size(), body.data());
+  if (done * format_.block_size >= values.size()) return {body.size(), kAllFinite};
+  return {0, first_beyond(largest(), values)};
 }
 
 size_t BlockCodec::decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,

@@ -35,6 +35,7 @@ class BlockCodec final : public Codec {
   std::string_view name() const override { return format_.name; }
   double bits_per_value() const override;
   ErrorBound error_bound() const override { return format_.error_bound; }
+  float largest() const override { return float_of(kTooLargeBits - 1); }
 
  protected:
   uint8_t kind() const override { return format_.kind; }

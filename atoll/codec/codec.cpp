@@ -7,6 +7,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/codec/float_bits.h"
 
 namespace atl::codec {
 namespace {
@@ -18,6 +19,10 @@ uint32_t name_hash(std::string_view name) {
 }
 
 }  // namespace
+
+bool Codec::accepts(std::span<const float> values) const {
+  return first_beyond(largest(), values) == kAllFinite;
+}
 
 void Codec::encode(std::span<const float> values, Bytes& out, uint32_t sequence) const {
   ATOLL_CHECK(values.size() <= std::numeric_limits<uint32_t>::max(), "too many values to encode");

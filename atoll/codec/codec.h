@@ -44,6 +44,10 @@ class Codec {
     size_t block_size = 0;
   };
   virtual ErrorBound error_bound() const = 0;
+  /// The largest magnitude that encode() accepts: what is above would round to infinity.
+  virtual float largest() const = 0;
+  /// Whether encode() does: no value is NaN or beyond largest().
+  bool accepts(std::span<const float> values) const;
   /// Whether every value travels. Codecs that leave some out (top-k, masks) decode those as zero:
   /// whoever uses one must send later what was left out (error_feedback.h), or lose it.
   virtual bool is_dense() const { return true; }
@@ -51,8 +55,8 @@ class Codec {
   /// The most bytes, header included, that encode() makes of `count` values (at most 2^32 - 1).
   size_t max_encoded_bytes(size_t count) const { return kHeaderBytes + max_body_bytes(count); }
 
-  /// Appends the encoding to `out`. Throws InputError naming the first index whose value is NaN,
-  /// infinite or rounds to infinity (low-bit codecs: from 1.5 * 2^127 on); `out` is then as it was.
+  /// Appends the encoding to `out`. Throws InputError naming the first index whose value is not
+  /// one that it accepts; `out` is then as it was.
   void encode(std::span<const float> values, Bytes& out, uint32_t sequence = 0) const;
 
   /// Throws InputError unless `bytes` is exactly one encoding, by this codec, of values.size()
@@ -64,7 +68,7 @@ class Codec {
   static constexpr size_t kAllFinite = ~size_t{0};
   struct Encoded {
     size_t bytes = 0;               // Of the body.
-    size_t first_bad = kAllFinite;  // Index of the first value that is not finite.
+    size_t first_bad = kAllFinite;  // Index of the first value that is not accepted.
   };
   /// Names the family of codecs on the wire. Never reused.
   virtual uint8_t kind() const = 0;

@@ -193,6 +193,22 @@ TEST(CodecTest, LowBitCodecsRefuseTheLargestFloats) {
   }
 }
 
+TEST(CodecTest, TheLargestThatIsAcceptedIsTheOneStated) {
+  for (const std::string& name : some_names()) {
+    const auto codec = make_codec(name);
+    std::vector<float> values(1000, 1.0F);
+    values[700] = codec->largest();
+    values[701] = -codec->largest();
+    Bytes bytes;
+    EXPECT_TRUE(codec->accepts(values)) << name;
+    EXPECT_NO_THROW(codec->encode(values, bytes)) << name;
+    values[701] = std::nextafter(-codec->largest(), -std::numeric_limits<float>::infinity());
+    EXPECT_FALSE(codec->accepts(values)) << name;
+    EXPECT_THAT(message_of([&] { codec->encode(values, bytes); }), HasSubstr("value 701 is -"))
+        << name;
+  }
+}
+
 TEST(CodecTest, DecodingDoesNotDependOnFlushingSubnormalNumbers) {
   for (const std::string& name : some_names()) {
     const auto codec = make_codec(name);

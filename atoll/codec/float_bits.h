@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include "atoll/base/clones.h"
@@ -24,8 +25,13 @@ ATOLL_INLINE uint32_t magnitude_bits(float value) { return bits_of(value) & ~kSi
 
 ATOLL_INLINE bool is_finite(float value) { return magnitude_bits(value) < kInfinityBits; }
 
-/// The index of the first value that is infinite or NaN, or ~0 (Codec::kAllFinite).
-size_t first_not_finite(std::span<const float> values);
+/// The index of the first value that is NaN or of a magnitude above `largest`, or ~0
+/// (Codec::kAllFinite).
+size_t first_beyond(float largest, std::span<const float> values);
+
+inline size_t first_not_finite(std::span<const float> values) {
+  return first_beyond(std::numeric_limits<float>::max(), values);
+}
 
 /// The upper half of the nearest bfloat16, ties to even: adding just under half a unit, plus one
 /// when the kept part is odd, carries exactly when it must. Finite values only; may be infinite.

@@ -1,6 +1,8 @@
 #include "atoll/codec/plain_codecs.h"
 
+#include <bit>
 #include <cstring>
+#include <limits>
 
 #include "atoll/codec/float_bits.h"
 
@@ -8,21 +10,14 @@ namespace atl::codec {
 namespace {
 
 // The loops look at all values without branches, so that they vectorise; where the answer is that
-// something is wrong, a second one finds the first place.
-
-/// The index of the first value that `is_bad`; there is one.
-template <typename IsBad>
-size_t first_index(std::span<const float> values, const IsBad& is_bad) {
-  size_t index = 0;
-  while (!is_bad(values[index])) ++index;
-  return index;
-}
+// something is wrong, another one finds the first place.
 
 class Fp32Codec final : public Codec {
  public:
   std::string_view name() const override { return "fp32"; }
   double bits_per_value() const override { return 32; }
   ErrorBound error_bound() const override { return {}; }
+  float largest() const override { return std::numeric_limits<float>::max(); }
 
  protected:
   uint8_t kind() const override { return 1; }
@@ -115,7 +110,7 @@ struct HalfFormat {
   Codec::ErrorBound error_bound;
   bool (*encode)(const float* values, size_t count, std::byte* body);
   bool (*decode)(const std::byte* body, size_t count, float* values);
-  bool (*fits)(float value);
+  float largest;  // That rounds to a finite number.
 };
 
 class HalfCodec final : public Codec {
@@ -124,6 +119,7 @@ class HalfCodec final : public Codec {
   std::string_view name() const override { return format_.name; }
   double bits_per_value() const override { return 16; }
   ErrorBound error_bound() const override { return format_.error_bound; }
+  float largest() const override { return format_.largest; }
 
  protected:
   uint8_t kind() const override { return format_.kind; }
@@ -131,7 +127,7 @@ class HalfCodec final : public Codec {
   Encoded encode_body(std::span<const float> values, uint32_t /*sequence*/,
                       std::span<std::byte> body) const override {
     if (format_.encode(values.data(), values.size(), body.data())) return {body.size(), kAllFinite};
-    return {0, first_index(values, [&](float x) { return !format_.fits(x); })};
+    return {0, first_beyond(format_.largest, values)};
   }
   size_t decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,
                      std::span<float> values) const override {
@@ -150,7 +146,7 @@ constexpr HalfFormat kBf16 = {
     .error_bound = {.relative = 0x1p-8, .absolute = 0x1p-134},
     .encode = encode_bf16,
     .decode = decode_bf16,
-    .fits = fits_bf16,
+    .largest = std::bit_cast<float>(0x7f7f'7fffU),
 };
 
 constexpr HalfFormat kFp16 = {
@@ -159,7 +155,7 @@ constexpr HalfFormat kFp16 = {
     .error_bound = {.relative = 0x1p-11, .absolute = 0x1p-25},
     .encode = encode_fp16,
     .decode = decode_fp16,
-    .fits = [](float value) { return half_magnitude(value) < kHalfInfinity; },
+    .largest = std::bit_cast<float>(0x477f'efffU),  // Just below 65520.
 };
 
 }  // namespace

@@ -60,14 +60,13 @@ size_t SubsetCodec::max_body_bytes(size_t count) const {
 Codec::Encoded SubsetCodec::encode_body(std::span<const float> values, uint32_t sequence,
                                         std::span<std::byte> body) const {
   // All are looked at, kept or not: a NaN must not hide until its turn comes.
-  const size_t bad = first_not_finite(values);
+  const size_t bad = first_beyond(largest(), values);
   if (bad != kAllFinite) return {0, bad};
   Scratch scratch(num_kept(values.size(), sequence));
   const std::vector<uint32_t>& positions = scratch.positions();
   const size_t told = choose(values, sequence, scratch.positions(), body);
   for (size_t i = 0; i < positions.size(); ++i) scratch.values()[i] = values[positions[i]];
-  Encoded inner = encode_body_of(*inner_, scratch.values(), sequence, body.subspan(told));
-  if (inner.first_bad != kAllFinite) return {0, positions[inner.first_bad]};
+  const Encoded inner = encode_body_of(*inner_, scratch.values(), sequence, body.subspan(told));
   return {told + inner.bytes, kAllFinite};
 }
 

@@ -17,6 +17,7 @@ class SubsetCodec : public Codec {
   /// A value left out is off by itself; a kept one by what the inner codec states, where a block
   /// holds other values than in this codec's order: its largest is at most the largest of all.
   ErrorBound error_bound() const final;
+  float largest() const final { return inner_->largest(); }
   bool is_dense() const final { return share_ == 1 && inner_->is_dense(); }
 
  protected:

@@ -64,6 +64,7 @@ class TrainingRunTest : public testing::Test {
     config.sync.sync_every = kPeriod;
     config.sync.num_fragments = 2;
     config.sync.fragment_update_alpha = 0.5;
+    config.sync.codec = codec_;
     const data::TokenStore store = data::TokenStore::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
     model::Llama model(config.model, at::kCPU, model::Purpose::kTraining);
@@ -97,12 +98,13 @@ class TrainingRunTest : public testing::Test {
   }
 
   fs::path folder_;
+  std::string codec_ = "default";
 };
 
-/// The parameters of `step` become NaN, as after an overflow.
-auto poison_after(int64_t step) {
-  return [step](int64_t now, const at::Tensor& parameters_P) {
-    if (now == step) parameters_P.fill_(std::numeric_limits<double>::quiet_NaN());
+/// The parameters of `step` become NaN, as after an overflow, or another value.
+auto poison_after(int64_t step, double value = std::numeric_limits<double>::quiet_NaN()) {
+  return [step, value](int64_t now, const at::Tensor& parameters_P) {
+    if (now == step) parameters_P.fill_(value);
   };
 }
 
@@ -125,6 +127,21 @@ TEST_F(TrainingRunTest, AnIslandThatOverflowsTakesTheOthersModelAndGoesOn) {
     EXPECT_THAT(abstentions(method), testing::AllOf(testing::Contains(1), testing::Contains(0)));
     EXPECT_EQ(abstentions(method).back(), 0);
   }
+}
+
+TEST_F(TrainingRunTest, WhatTheCodecCannotHoldIsAbstainedFromToo) {
+  codec_ = "fp16";  // Up to 65504.
+  collective::ThreadGroup group(2);
+  const auto second = group.member(1);
+  auto other = std::async(std::launch::async, [&] {
+    return train(*second, 1, "diloco", poison_after(2 * kPeriod - 1, 1e6));
+  });
+  const auto first = group.member(0);
+  const auto ours = train(*first, 0, "diloco");
+  const auto theirs = other.get();
+  ASSERT_TRUE(ours && theirs);
+  EXPECT_EQ(ours->digest, theirs->digest);
+  EXPECT_THAT(abstentions("diloco"), testing::ElementsAre(0, 1, 0, 0, 0));
 }
 
 TEST_F(TrainingRunTest, AloneItEndsAndSaysWhatToDo) {

@@ -17,7 +17,7 @@ Result<void> DataParallel::do_reduce_gradients(int64_t step) {
   local_P_.copy_(replica_.gradients_P);
   begin({.round = step - 1,
          .step = step,
-         .weight = all_finite(span_of(local_P_)) ? replica_.tokens_per_step : 0,
+         .weight = can_send(span_of(local_P_)) ? replica_.tokens_per_step : 0,
          .values = span_of(local_P_),
          .prepare = [this](std::span<const float> mean, std::span<const float>) {
            std::ranges::copy(mean, span_of(mean_P_).begin());

@@ -21,15 +21,19 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
   direction_P_.copy_(replica_.gradients_P);
   const std::span<const float> gradient = span_of(direction_P_);
   const std::span<float> momentum = span_of(momentum_P_);
-  const int64_t tokens = all_finite(gradient) ? replica_.tokens_per_step : 0;
+  // A gradient that cannot be used must not stay in the momentum for ever.
+  const bool is_usable = can_send(gradient);
   for (size_t i = 0; i < momentum.size(); ++i) {
-    // A gradient that cannot be used must not stay in the momentum for ever.
-    momentum[i] = decay_ * momentum[i] + (tokens > 0 ? gradient[i] : 0.0F);
+    momentum[i] = decay_ * momentum[i] + (is_usable ? gradient[i] : 0.0F);
   }
   dct_.forward(momentum, span_of(coefficients_P_));
+  if (!can_send(span_of(coefficients_P_))) {  // Nor a momentum that has grown too large.
+    momentum_P_.zero_();
+    coefficients_P_.zero_();
+  }
   begin({.round = step - 1,
          .step = step,
-         .weight = tokens,
+         .weight = is_usable ? replica_.tokens_per_step : 0,
          .values = span_of(coefficients_P_),
          .needs_own = true,
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {

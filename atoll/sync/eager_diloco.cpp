@@ -54,8 +54,7 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
   std::swap(delta_P_, old_delta_P_);
   delta_P_.copy_(replica_.values_P);
   at::sub_out(delta_P_, own_.theta_P, delta_P_);
-  if (!all_finite(
-          span_of(delta_P_))) {  // Parameters that overflowed: as if the period had not been.
+  if (!can_send(span_of(delta_P_))) {  // An overflow: as if the period had not been.
     delta_P_.zero_();
     abstain();
   }

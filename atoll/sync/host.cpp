@@ -2,7 +2,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <bit>
 #include <cstring>
 
 #include "atoll/base/check.h"
@@ -21,16 +20,6 @@ std::span<float> span_of(const at::Tensor& host_P) {
 
 std::span<const std::byte> bytes_of(const at::Tensor& host_P) {
   return std::as_bytes(span_of(host_P));
-}
-
-bool all_finite(std::span<const float> values) {
-  constexpr uint32_t kExponent = 0x7f80'0000;  // All bits set: infinite or not a number.
-  uint32_t any_bad = 0;                        // No branches: the compiler vectorises it.
-  for (const float value : values) {
-    const auto exponent = std::bit_cast<uint32_t>(value) & kExponent;
-    any_bad |= static_cast<uint32_t>(exponent == kExponent);
-  }
-  return any_bad == 0;
 }
 
 Digest quick_digest(std::span<const std::byte> bytes) {

@@ -19,9 +19,6 @@ std::span<float> span_of(const at::Tensor& host_P);
 /// The same memory as bytes, for digests.
 std::span<const std::byte> bytes_of(const at::Tensor& host_P);
 
-/// Whether no value is infinite or not a number.
-bool all_finite(std::span<const float> values);
-
 /// A fast hash (xxHash, 64 bits) in the form of a digest: it finds mistakes, not malice.
 Digest quick_digest(std::span<const std::byte> bytes);
 

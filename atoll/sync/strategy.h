@@ -89,10 +89,12 @@ class Strategy {
  protected:
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
-  /// The weight of `values`, behind which `tokens` stand: 0 if this replica abstains, or if one of
-  /// them is not finite.
+  /// Whether no value is infinite, NaN or too large for the options' codec.
+  bool can_send(std::span<const float> values) const { return codec_->accepts(values); }
+  /// The weight of `values`, behind which `tokens` stand: 0 if this replica abstains, or cannot
+  /// send them.
   int64_t weight(std::span<const float> values, int64_t tokens) {
-    return std::exchange(abstains_, false) || !all_finite(values) ? 0 : tokens;
+    return std::exchange(abstains_, false) || !can_send(values) ? 0 : tokens;
   }
   /// Starts a round, with the options' codec unless it names one, and the method's topology. Its
   /// values begin with those of the `ranges` of P, one behind the other; ranges are the same for
