@@ -66,7 +66,8 @@ std::string to_json(const RunState& state) {
               {"store", state.store},
               {"codec", state.codec},
               {"fragment_sync_delay", state.fragment_sync_delay},
-              {"abstains", state.abstains}}
+              {"abstains", state.abstains},
+              {"abstained_rounds", state.abstained_rounds}}
       .dump(1);
 }
 
@@ -150,7 +151,8 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .store = in.at("store"),
             .codec = in.at("codec"),
             .fragment_sync_delay = in.at("fragment_sync_delay"),
-            .abstains = in.at("abstains")};
+            .abstains = in.at("abstains"),
+            .abstained_rounds = in.at("abstained_rounds")};
   } catch (const json::exception&) {
     fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
   }

@@ -29,6 +29,7 @@ struct RunState {
   std::string codec;
   int64_t fragment_sync_delay = 0;
   bool abstains = false;  // From the next round: a step since the last one was not finite.
+  std::vector<int64_t> abstained_rounds;  // On their way, with weight 0.
 };
 
 /// Throws InputError naming `where`.

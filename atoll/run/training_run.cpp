@@ -72,6 +72,7 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
                     "this folder to go on from the one before",
                     folder.string()));
   }
+  strategy_->abstain_again(state.abstained_rounds);
   strategy_->resumed(state.step);
   if (state.abstains) strategy_->abstain();
   optimizer_->set_num_updates(state.num_updates);
@@ -280,7 +281,8 @@ train::CheckpointContents TrainingRun::contents(int64_t step) {
                        .store = parts_.store.info().digest(),
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
-                       .abstains = strategy_->abstains()};
+                       .abstains = strategy_->abstains(),
+                       .abstained_rounds = strategy_->abstained_rounds()};
   return checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer, parts_.model,
                              *optimizer_, *strategy_);
 }

@@ -39,7 +39,7 @@ Result<void> CocktailSgd::do_after_step(int64_t step) {
 void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec* codec) {
   difference_P_.copy_(replica_.values_P).sub_(reference_P_);
   const std::span<const float> difference = span_of(difference_P_);
-  const int64_t tokens = weight(difference, replica_.tokens_per_step);
+  const int64_t tokens = weight(round, difference, replica_.tokens_per_step);
   if (tokens == 0 && !can_send(difference)) {  // An overflow: begin again where all agree.
     replica_.values_P.copy_(reference_P_);
     difference_P_.zero_();

@@ -41,7 +41,7 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   write_outer_gradient();
   const std::span<const float> values = span_of(values_PG_);
-  const int64_t tokens = weight(values, period * replica_.tokens_per_step);
+  const int64_t tokens = weight(round, values, period * replica_.tokens_per_step);
   begin({.round = round,
          .step = step,
          .weight = dropped ? 0 : tokens,

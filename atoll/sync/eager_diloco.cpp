@@ -67,14 +67,14 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
 }
 
 void EagerDiLoCo::send(int64_t round, int64_t step) {
-  begin(
-      {.round = round,
-       .step = step,
-       .weight = weight(span_of(delta_P_), (step - round * sync_every_) * replica_.tokens_per_step),
-       .values = span_of(delta_P_),
-       .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
-         return prepare(round, mean);
-       }});
+  begin({.round = round,
+         .step = step,
+         .weight = weight(round, span_of(delta_P_),
+                          (step - round * sync_every_) * replica_.tokens_per_step),
+         .values = span_of(delta_P_),
+         .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
+           return prepare(round, mean);
+         }});
 }
 
 /// theta_m = OuterOpt(theta_m, D~_m), with the mean that has come. The live parameters follow.

@@ -35,7 +35,8 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
   for (size_t i = 0; i < corrected.size(); ++i) {
     corrected[i] = decay_ * residual[i] + (global[i] - corrected[i]);
   }
-  const int64_t tokens = weight(corrected, (step - round * sync_every_) * replica_.tokens_per_step);
+  const int64_t tokens =
+      weight(round, corrected, (step - round * sync_every_) * replica_.tokens_per_step);
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
   begin({.round = round,

@@ -42,6 +42,7 @@ void Strategy::begin(collective::Contribution contribution, std::span<const Rang
   contribution.topology = topology_;
   OpenRound& open = open_rounds_[contribution.round];
   open.fragment = contribution.fragment;
+  open.abstained = contribution.weight == 0;
   if (measures_layers_) {
     const auto [found, is_new] = slices_.try_emplace(contribution.fragment);
     if (is_new) {
@@ -57,6 +58,20 @@ void Strategy::begin(collective::Contribution contribution, std::span<const Rang
     };
   }
   averager_.begin(std::move(contribution));
+}
+
+int64_t Strategy::weight(int64_t round, std::span<const float> values, int64_t tokens) {
+  const bool abstains = std::exchange(abstains_, false);
+  const bool did = std::erase(abstains_again_, round) > 0;
+  return abstains || did || !can_send(values) ? 0 : tokens;
+}
+
+std::vector<int64_t> Strategy::abstained_rounds() const {
+  std::vector<int64_t> rounds;
+  for (const auto& [round, open] : open_rounds_) {
+    if (open.abstained) rounds.push_back(round);
+  }
+  return rounds;
 }
 
 Result<void> Strategy::drain() {

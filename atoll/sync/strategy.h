@@ -85,17 +85,18 @@ class Strategy {
   /// next round counts this replica's part with weight 0.
   void abstain() { abstains_ = true; }
   bool abstains() const { return abstains_; }
+  /// The rounds on their way that count with weight 0. After a resume they do so again.
+  std::vector<int64_t> abstained_rounds() const;
+  void abstain_again(std::vector<int64_t> rounds) { abstains_again_ = std::move(rounds); }
 
  protected:
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
   /// Whether no value is infinite, NaN or too large for the options' codec.
   bool can_send(std::span<const float> values) const { return codec_->accepts(values); }
-  /// The weight of `values`, behind which `tokens` stand: 0 if this replica abstains, or cannot
-  /// send them.
-  int64_t weight(std::span<const float> values, int64_t tokens) {
-    return std::exchange(abstains_, false) || !can_send(values) ? 0 : tokens;
-  }
+  /// The weight of a round's `values`, behind which `tokens` stand: 0 if this replica abstains, or
+  /// did when it first sent them, or cannot send them.
+  int64_t weight(int64_t round, std::span<const float> values, int64_t tokens);
   /// Starts a round, with the options' codec unless it names one, and the method's topology. Its
   /// values begin with those of the `ranges` of P, one behind the other; ranges are the same for
   /// all rounds of a fragment. Empty: all of P.
@@ -109,6 +110,7 @@ class Strategy {
  private:
   struct OpenRound {
     int32_t fragment = 0;
+    bool abstained = false;
     std::vector<LayerSums> sums;  // The exchange thread writes it before the commit.
   };
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
@@ -119,6 +121,7 @@ class Strategy {
   SyncStats stats_;
   bool measures_layers_;
   bool abstains_ = false;
+  std::vector<int64_t> abstains_again_;  // Rounds.
   int64_t step_ = 0;
   std::map<int64_t, OpenRound> open_rounds_;           // By round.
   std::map<int32_t, std::vector<LayerSlice>> slices_;  // By fragment.

@@ -99,7 +99,8 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .next_F = OuterState(outer_, part.size)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
-  const int64_t tokens = weight(span_of(flight.delta_F), period * replica_.tokens_per_step);
+  const int64_t tokens =
+      weight(flight.round, span_of(flight.delta_F), period * replica_.tokens_per_step);
   flight.counts = tokens > 0;
   begin({.round = flight.round,
          .fragment = static_cast<int32_t>(fragment),

@@ -143,6 +143,7 @@ TEST(StreamingDiLoCoTest, FollowsAlgorithm2) {
 
 TEST(StreamingDiLoCoTest, ResumesWithFragmentsInFlight) {
   toy::expect_exact_resume(streaming(6, 3, 4, 0.5), 30);
+  toy::expect_exact_resume(streaming(6, 3, 4, 0.5), 30, /*abstains_at=*/12);
 }
 
 }  // namespace

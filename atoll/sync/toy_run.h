@@ -91,47 +91,89 @@ inline std::vector<Outcome> train_together(
   return outcomes;
 }
 
-/// A run that stops after any of its steps, and one that goes on from what a checkpoint holds, end
-/// as one that never stopped, to the bit.
-inline void expect_exact_resume(const SyncOptions& options, int64_t last_step) {
+/// What a checkpoint holds of a replica.
+struct Saved {
+  at::Tensor live_P;
+  at::Tensor global_P;
+  std::vector<at::Tensor> state;
+  bool abstains = false;
+  std::vector<int64_t> abstained_rounds;
+};
+
+/// Steps `begin` + 1 to `end` of a run of `last_step`; what is on its way then is drained. At step
+/// `abstains_at` the second replica's part cannot be used.
+inline Saved advance(const SyncOptions& options, collective::Averager& averager, int rank,
+                     const Saved* from, int64_t begin, int64_t end, int64_t last_step,
+                     int64_t abstains_at) {
   const SystemClock clock;
   const auto layout = specs();
-  collective::Alone whole;
-  const Outcome expected = train(options, whole, 0, last_step);
-  const at::Tensor gradients_P = at::zeros_like(start_P());
-  const auto make = [&](const at::Tensor& values_P, collective::Averager& averager) {
-    return make_strategy(options,
-                         {.values_P = values_P,
-                          .gradients_P = gradients_P,
-                          .tokens_per_step = 8,
-                          .last_step = last_step,
-                          .specs = layout},
-                         averager, clock);
-  };
-  const auto advance = [&](Strategy& strategy, const at::Tensor& values_P, int64_t step) {
-    gradients_P.copy_(values_P.sub(target_P(0)));
-    ASSERT_TRUE(strategy.reduce_gradients(step));
+  const at::Tensor values_P = start_P();
+  const at::Tensor gradients_P = at::zeros_like(values_P);
+  const auto strategy = make_strategy(options,
+                                      {.values_P = values_P,
+                                       .gradients_P = gradients_P,
+                                       .tokens_per_step = 8,
+                                       .last_step = last_step,
+                                       .specs = layout,
+                                       .rank = rank},
+                                      averager, clock);
+  if (from != nullptr) {
+    strategy->restore_global(from->global_P);
+    values_P.copy_(from->live_P);
+    const auto state = strategy->state();
+    for (size_t i = 0; i < state.size(); ++i) state[i].second.copy_(from->state[i]);
+    strategy->abstain_again(from->abstained_rounds);
+    strategy->resumed(begin);
+    if (from->abstains) strategy->abstain();
+  }
+  for (int64_t step = begin + 1; step <= end; ++step) {
+    gradients_P.copy_(values_P.sub(target_P(rank)));
+    EXPECT_TRUE(strategy->reduce_gradients(step));
     values_P.sub_(gradients_P, kLr);
-    ASSERT_TRUE(strategy.after_step(step));
-  };
+    if (rank == 1 && step == abstains_at) strategy->abstain();
+    EXPECT_TRUE(strategy->after_step(step));
+  }
+  Saved saved{.live_P = values_P.clone(),
+              .global_P = strategy->global_parameters().clone(),
+              .abstains = strategy->abstains(),
+              .abstained_rounds = strategy->abstained_rounds()};
+  for (const auto& [name, tensor] : strategy->state()) saved.state.push_back(tensor.clone());
+  EXPECT_TRUE(strategy->drain());
+  return saved;
+}
+
+inline std::vector<Saved> advance_together(const SyncOptions& options,
+                                           const std::vector<Saved>& from, int64_t begin,
+                                           int64_t end, int64_t last_step, int64_t abstains_at) {
+  constexpr int kReplicas = 2;
+  collective::ThreadGroup group(kReplicas);
+  std::vector<Saved> out(kReplicas);
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < kReplicas; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto averager = group.member(rank);
+      const auto i = static_cast<size_t>(rank);
+      out[i] = advance(options, *averager, rank, from.empty() ? nullptr : &from[i], begin, end,
+                       last_step, abstains_at);
+    });
+  }
+  threads.clear();
+  return out;
+}
+
+/// Two replicas that stop after any of their steps and go on from what a checkpoint holds end as
+/// if they had never stopped, to the bit.
+inline void expect_exact_resume(const SyncOptions& options, int64_t last_step,
+                                int64_t abstains_at = 0) {
+  const auto expected = advance_together(options, {}, 0, last_step, last_step, abstains_at);
   for (int64_t stop = 1; stop < last_step; ++stop) {
-    collective::Alone first_group;
-    collective::Alone second_group;
-    const at::Tensor first_P = start_P();
-    const auto first = make(first_P, first_group);
-    for (int64_t step = 1; step <= stop; ++step) advance(*first, first_P, step);
-    const at::Tensor second_P = start_P();
-    const auto second = make(second_P, second_group);
-    second->restore_global(first->global_parameters());
-    second_P.copy_(first_P);
-    const auto saved = first->state();
-    const auto restored = second->state();
-    for (size_t i = 0; i < saved.size(); ++i) restored[i].second.copy_(saved[i].second);
-    second->resumed(stop);
-    for (int64_t step = stop + 1; step <= last_step; ++step) advance(*second, second_P, step);
-    EXPECT_TRUE(second_P.equal(expected.live_TP.back()))
-        << options.method << " stopped after step " << stop;
-    EXPECT_TRUE(second->global_parameters().equal(expected.global_TP.back())) << options.method;
+    const auto saved = advance_together(options, {}, 0, stop, last_step, abstains_at);
+    const auto out = advance_together(options, saved, stop, last_step, last_step, abstains_at);
+    for (size_t rank = 0; rank < out.size(); ++rank) {
+      EXPECT_TRUE(out[rank].live_P.equal(expected[rank].live_P))
+          << options.method << " stopped after step " << stop << ", replica " << rank;
+      EXPECT_TRUE(out[rank].global_P.equal(expected[rank].global_P)) << options.method;
+    }
   }
 }
 
