@@ -50,7 +50,7 @@ METHODS = {
     "streaming_e3m0_tau5": (2, STREAMING | {"sync.fragment_sync_delay": 5}, False),
     "eager_diloco": (2, OUTER | {"sync.method": "eager_diloco"}, False),
     "delayed_diloco": (2, OUTER | {"sync.method": "delayed_diloco"}, False),
-    "sparse_loco": (2, OUTER | {"sync.method": "sparse_loco", "sync.outer_lr": 1.0}, False),
+    "sparse_loco": (2, {"sync.method": "sparse_loco", "sync.sync_every": 30, "sync.outer_lr": 1.0}, False),
     "cocktail_sgd": (2, {"sync.method": "cocktail_sgd"}, False),
     "demo": (2, {"sync.method": "demo", "train.lr": 1e-3} | SGD_SIGN, False),
     "muon_data_parallel": (2, {"sync.method": "data_parallel", "train.optimizer": "muon"}, False),

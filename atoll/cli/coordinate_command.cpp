@@ -102,6 +102,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   run::RunConfig config = run::load_config(arguments.config_file, overrides);
   run::choose_method(config, /*alone=*/false);
   run::check(config);
+  run::check_used(config, overrides);
   const auto shared = config.settings().shared();
   if (arguments.insecure) {
     fmt::print(stderr,

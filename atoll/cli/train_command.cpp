@@ -101,6 +101,7 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
   run::RunConfig config =
       run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
   run::check(config);
+  run::check_used(config, all_overrides(arguments));
   if (!arguments.init.empty()) {
     take_shape(config, model::resolve_model(arguments.init));
     run::check(config);

@@ -20,7 +20,8 @@
 namespace atl::collective {
 namespace {
 
-constexpr size_t kMaxQueuedBytes = size_t{1} << 30;  // Received, not yet looked at.
+constexpr size_t kMaxQueuedBytes = size_t{1} << 30;         // Received, not yet looked at.
+constexpr Duration kLongestRest = std::chrono::seconds(5);  // Others wait for what is done here.
 constexpr Duration kLongestNap = std::chrono::seconds(1);
 constexpr Duration kCancelInterval = std::chrono::milliseconds(100);
 constexpr size_t kMaxCheckpoints = 4096;  // Older ones are not offered.
@@ -29,7 +30,7 @@ constexpr size_t kMaxCheckpoints = 4096;  // Older ones are not offered.
 
 Duration rest_after(Duration busy, double share) {
   ATOLL_CHECK(share > 0 && share <= 1, "a share of the time");
-  return std::chrono::duration_cast<Duration>(busy * (1 / share - 1));
+  return std::min(std::chrono::duration_cast<Duration>(busy * (1 / share - 1)), kLongestRest);
 }
 
 /// Callers' threads post commands; the session's thread runs them and the transport's events

@@ -52,7 +52,8 @@ struct ProgressReport {
   double tokens_per_s = 0;
 };
 
-/// How long to rest after a unit of work that took `busy`, so that work is `share` of the time.
+/// How long to rest after a unit of work that took `busy`, so that work is `share` of the time; at
+/// most 5 s, for the others wait for what is done here.
 Duration rest_after(Duration busy, double share);
 
 /// Thread rule: one thread calls it, but for request_stop() and report(), which any may call.

@@ -125,6 +125,7 @@ TEST(RestAfterTest, KeepsWorkToItsShareOfTheTime) {
   EXPECT_EQ(rest_after(std::chrono::milliseconds(6), 1.0), Duration{});
   EXPECT_EQ(rest_after(std::chrono::milliseconds(6), 0.5), std::chrono::milliseconds(6));
   EXPECT_EQ(rest_after(std::chrono::milliseconds(6), 0.25), std::chrono::milliseconds(18));
+  EXPECT_EQ(rest_after(std::chrono::seconds(3), 0.01), std::chrono::seconds(5)) << "the longest";
 }
 
 TEST_F(SessionTest, CoordinatorStopsAll) {

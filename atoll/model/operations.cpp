@@ -2,11 +2,11 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/linear.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
+#include "atoll/model/matmul.h"
 
 namespace atl::model {
 namespace {
@@ -58,15 +58,22 @@ struct Embed : Function<Embed> {
 struct Linear : Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Weight& weight) {
     save(context, weight, {x});
-    return at::linear(x, weight.value);
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.value.size(0);
+    const at::Tensor y = at::empty(shape, x.options());
+    matmul(y.view({-1, shape.back()}), x.reshape({-1, x.size(-1)}), weight.value.t());
+    return y;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor dy_MO = gradients[0].reshape({-1, weight.size(0)});
-    gradient_target(context).addmm_(dy_MO.t(), x.reshape({-1, weight.size(1)}));
-    return {dy_MO.mm(weight).view(x.sizes()), {}};
+    matmul(gradient_target(context), dy_MO.t(), x.reshape({-1, weight.size(1)}),
+           /*accumulates=*/true);
+    const at::Tensor dx = at::empty(x.sizes(), x.options());
+    matmul(dx.view({-1, weight.size(1)}), dy_MO, weight);
+    return {dx, {}};
   }
 };
 

@@ -109,6 +109,15 @@ void check(const RunConfig& config) {
   }
 }
 
+void check_used(const RunConfig& config, const std::vector<std::string>& overrides) {
+  constexpr std::string_view kSync = "sync.";
+  for (const std::string_view assignment : overrides) {
+    if (!assignment.starts_with(kSync)) continue;
+    const std::string_view name = assignment.substr(0, assignment.find('='));
+    sync::check_used(config.sync, name.substr(kSync.size()));
+  }
+}
+
 void check_config_text(std::string_view text, const std::string& where) {
   RunConfig config;
   config.settings().apply_toml(text, where);

@@ -235,5 +235,23 @@ TEST(ConfigTest, ChecksWhatInvolvesSeveralFields) {
   EXPECT_THAT(message({"sync.method=single", "swarm.min_replicas=2"}), HasSubstr("sync.method"));
 }
 
+TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
+  const auto message = [](const std::vector<std::string>& overrides) -> std::string {
+    try {
+      check_used(load_config({}, overrides), overrides);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(message({"sync.method=diloco", "sync.sync_every=3", "train.lr=1"}), "");
+  EXPECT_EQ(message({"sync.method=cocktail_sgd", "sync.fragment_sync_delay=0"}), "");
+  EXPECT_THAT(message({"sync.method=data_parallel", "sync.outer_lr=1"}),
+              HasSubstr("sync.outer_lr has no effect with sync.method = 'data_parallel'"));
+  EXPECT_THAT(message({"sync.method=diloco", "sync.num_fragments=2"}),
+              HasSubstr("streaming_diloco"));
+  EXPECT_THAT(message({"sync.method=diloco", "sync.outer_eps=1"}), HasSubstr("adam"));
+}
+
 }  // namespace
 }  // namespace atl::run

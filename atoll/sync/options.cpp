@@ -1,6 +1,11 @@
 #include "atoll/sync/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
 
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
@@ -139,6 +144,11 @@ void check(const SyncOptions& options) {
                     "way; choose 1 (beside the next step) or 0",
                     options.fragment_sync_delay));
   }
+  if (options.layer_metrics && options.method == "cocktail_sgd") {
+    throw UsageError(
+        "sync.layer_metrics cannot be used with cocktail_sgd: an island sees a compressed sum of "
+        "the others' differences and of older errors, whose angles say nothing");
+  }
   if (options.outer_optimizer == "adam" &&
       (options.method == "eager_diloco" || options.method == "delayed_diloco")) {
     throw UsageError(fmt::format(
@@ -158,6 +168,42 @@ void check(const SyncOptions& options) {
         "sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
         options.num_fragments, options.sync_every));
   }
+}
+
+void check_used(const SyncOptions& options, std::string_view field) {
+  using Methods = std::vector<std::string_view>;
+  const Methods outer = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco"};
+  const Methods periodic = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
+                            "sparse_loco"};
+  const Methods streaming = {"streaming_diloco"};
+  const std::map<std::string_view, Methods> users = {
+      {"sync_every", periodic},
+      {"outer_lr", periodic},
+      {"outer_momentum", outer},
+      {"outer_optimizer", outer},
+      {"outer_beta2", outer},
+      {"outer_eps", outer},
+      {"num_fragments", streaming},
+      {"fragment_pattern", streaming},
+      {"fragment_sync_delay", {"streaming_diloco", "cocktail_sgd"}},
+      {"fragment_update_alpha", streaming},
+      {"error_feedback_decay", {"sparse_loco"}},
+      {"momentum_decay", {"demo"}},
+  };
+  const auto found = users.find(field);  // The others: see check(), or all methods use them.
+  if (found == users.end()) return;
+  const bool is_adams = field == "outer_beta2" || field == "outer_eps";
+  if (is_adams && options.outer_optimizer != "adam") {
+    throw UsageError(
+        fmt::format("sync.{} has no effect with sync.outer_optimizer = '{}'; it is "
+                    "for adam",
+                    field, options.outer_optimizer));
+  }
+  if (std::ranges::count(found->second, options.method) > 0) return;
+  throw UsageError(
+      fmt::format("sync.{} has no effect with sync.method = '{}'; it is for {}; leave it out, or "
+                  "choose such a method",
+                  field, options.method, fmt::join(found->second, ", ")));
 }
 
 bool has_error_feedback(const SyncOptions& options) {

@@ -2,6 +2,7 @@
 // When and how replicas agree.
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "atoll/base/settings.h"
 
@@ -33,6 +34,10 @@ struct SyncOptions {
 
 /// Throws UsageError when fields contradict each other, naming them.
 void check(const SyncOptions& options);
+
+/// Throws UsageError when the method has no use for the field of that name, which the user gave:
+/// ignored, it would look as if it had none.
+void check_used(const SyncOptions& options, std::string_view field);
 
 /// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
 std::string codec_name(const SyncOptions& options);

@@ -197,6 +197,8 @@ TEST(SyncOptionsTest, WhatAMethodCannotUseIsRefusedByName) {
               HasSubstr("sync.codec = 'topk(0.1)+fp32' leaves"));
   EXPECT_THAT(message({.method = "streaming_diloco", .codec = "cocktail"}),
               HasSubstr("sync.codec"));
+  EXPECT_THAT(message({.method = "cocktail_sgd", .layer_metrics = true}),
+              HasSubstr("sync.layer_metrics"));
   EXPECT_THAT(message({.codec = "e4m3"}), HasSubstr("unknown codec 'e4m3'"));
   for (const char* method : {"cocktail_sgd", "sparse_loco"}) {
     EXPECT_EQ(message({.method = method}), "");

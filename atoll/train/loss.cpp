@@ -4,13 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 
 #include <algorithm>
 
 #include "atoll/base/check.h"
 #include "atoll/data/batches.h"
 #include "atoll/model/kernels.h"
+#include "atoll/model/matmul.h"
 
 namespace atl::train {
 namespace {
@@ -65,14 +65,12 @@ Sums head_loss(const model::Weight& head, const at::Tensor& hidden_MC, const at:
     const int64_t size = std::min(slice, positions - begin);
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
     at::Tensor part_MV = logits_MV.narrow(0, 0, size);
-    at::mm_out(part_MV, part_MC, weight_VC.t());
+    model::matmul(part_MV, part_MC, weight_VC.t());
     softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options,
                  sums.losses_M.narrow(0, begin, size), sums.squares_M.narrow(0, begin, size));
     if (!dhidden_MC.defined()) continue;
-    at::Tensor dpart_MC = dhidden_MC.narrow(0, begin, size);
-    at::mm_out(dpart_MC, part_MV, weight_VC);
-    at::Tensor target = head.grad;
-    target.addmm_(part_MV.t(), part_MC);
+    model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, weight_VC);
+    model::matmul(head.grad, part_MV.t(), part_MC, /*accumulates=*/true);
   }
   return sums;
 }

@@ -222,10 +222,11 @@ class RunTest(unittest.TestCase):
         self.assertEqual(json.loads(out)["digest"], json.loads(out_resumed)["digest"])
 
     def test_ctrl_c_waits_for_what_is_on_its_way(self):
-        for method, more in (("streaming_diloco", {"sync__num_fragments": 3, "sync__fragment_sync_delay": 4}),
-                             ("eager_diloco", {}), ("cocktail_sgd", {"sync__fragment_sync_delay": 1})):
+        for method, more in (("streaming_diloco", {"sync__sync_every": 6, "sync__num_fragments": 3,
+                                                   "sync__fragment_sync_delay": 4}),
+                             ("eager_diloco", {"sync__sync_every": 6}), ("cocktail_sgd", {"sync__fragment_sync_delay": 1})):
             with self.subTest(method=method):
-                settings = {"train__steps": 100000, "sync__sync_every": 6, "sync__method": method, **more}
+                settings = {"train__steps": 100000, "sync__method": method, **more}
                 folder = self.folder / method
                 for turn in (1, 2):  # The second resumes.
                     process = start(*train(folder, "--json", "--link-rate", "3mbit", islands=2, **settings))
@@ -396,7 +397,8 @@ class RunTest(unittest.TestCase):
                  (["--train.sequence_length=4096"], "max_positions"), (["oops"], "oops"),
                  (["--sync.method=streaming_diloco", "--sync.fragment_sync_delay=20"], "sync.fragment_sync_delay"),
                  (["--sync.method=streaming_diloco", "--sync.num_fragments=6"], "layers"),
-                 (["--sync.fragment_update_alpha=2"], "sync.fragment_update_alpha")]
+                 (["--sync.fragment_update_alpha=2"], "sync.fragment_update_alpha"),
+                 (["--sync.method=data_parallel", "--sync.sync_every=5"], "sync.sync_every has no effect")]
         for words, part in cases:
             with self.subTest(words=words):
                 self.assert_fails(run("train", "--run", folder, "--data", STORE, *words), 2, part)
