@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 
 namespace atl::codec {
@@ -23,7 +24,9 @@ Codec::Encoded BlockCodec::encode_body(std::span<const float> values, uint32_t /
                                        std::span<std::byte> body) const {
   const size_t done = format_.encode(values.data(), values.size(), body.data());
   if (done * format_.block_size >= values.size()) return {body.size(), kAllFinite};
-  return {0, first_beyond(largest(), values)};
+  const size_t first_bad = first_beyond(largest(), values);
+  ATOLL_CHECK(first_bad != kAllFinite, "encode() refuses only what is beyond largest()");
+  return {0, first_bad};
 }
 
 size_t BlockCodec::decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "atoll/base/check.h"
 #include "atoll/codec/float_bits.h"
 
 namespace atl::codec {
@@ -67,6 +68,7 @@ Codec::Encoded SubsetCodec::encode_body(std::span<const float> values, uint32_t 
   const size_t told = choose(values, sequence, scratch.positions(), body);
   for (size_t i = 0; i < positions.size(); ++i) scratch.values()[i] = values[positions[i]];
   const Encoded inner = encode_body_of(*inner_, scratch.values(), sequence, body.subspan(told));
+  ATOLL_CHECK(inner.first_bad == kAllFinite, "largest() is the inner codec's");
   return {told + inner.bytes, kAllFinite};
 }
 

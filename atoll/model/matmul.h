@@ -7,6 +7,9 @@
 
 namespace atl::model {
 
+/// Whether large products go to oneDNN here.
+bool uses_onednn();
+
 /// out_MN = a_MK b_KN, or out_MN += a_MK b_KN when it `accumulates`. On any device, of one type;
 /// out_MN is contiguous. Without autograd.
 void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,

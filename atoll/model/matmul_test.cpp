@@ -37,6 +37,17 @@ TEST(MatmulTest, EqualsTheProductInDoublePrecision) {
   }
 }
 
+TEST(MatmulTest, UsesOneDnnWhereItGains) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_is("amd") || !__builtin_cpu_supports("avx512dq")) {
+    GTEST_SKIP() << "not an AMD CPU with AVX-512: LibTorch's own choice is as good";
+  }
+  EXPECT_TRUE(uses_onednn()) << "products are half as fast as the docs say";
+#else
+  GTEST_SKIP() << "for x86 only";
+#endif
+}
+
 TEST(MatmulTest, GivesTheSameBitsEachTime) {
   const at::Tensor a = at::randn({600, 300});
   const at::Tensor b = at::randn({500, 300}).t();

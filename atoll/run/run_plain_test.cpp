@@ -251,6 +251,13 @@ TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
   EXPECT_THAT(message({"sync.method=diloco", "sync.num_fragments=2"}),
               HasSubstr("streaming_diloco"));
   EXPECT_THAT(message({"sync.method=diloco", "sync.outer_eps=1"}), HasSubstr("adam"));
+  EXPECT_THAT(message({"sync.method=data_parallel", "sync.outer_eps=1"}), HasSubstr("diloco"));
+  EXPECT_THAT(message({"sync.method=diloco", "sync.outer_optimizer=sgd", "sync.outer_momentum=0"}),
+              HasSubstr("nesterov"));
+  EXPECT_THAT(
+      message({"sync.method=cocktail_sgd", "sync.codec=auto", "sync.fragment_sync_delay=0"}),
+      HasSubstr("auto chooses"));
+  EXPECT_THAT(message({"sync.method=single", "sync.codec=bf16"}), HasSubstr("--islands 2"));
 }
 
 }  // namespace

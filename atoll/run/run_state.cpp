@@ -152,7 +152,7 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .codec = in.at("codec"),
             .fragment_sync_delay = in.at("fragment_sync_delay"),
             .abstains = in.at("abstains"),
-            .abstained_rounds = in.at("abstained_rounds")};
+            .abstained_rounds = in.value("abstained_rounds", std::vector<int64_t>{})};
   } catch (const json::exception&) {
     fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
   }

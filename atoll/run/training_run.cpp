@@ -97,7 +97,7 @@ Result<Summary> TrainingRun::train() {
   first_step_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
   if (validation_begin_ < 0) validation_begin_ = validate(strategy_->global_parameters());
-  writer_.reserve(contents(next_checkpoint()));
+  writer_.reserve(contents(fullest_checkpoint()));
   if (step_ == 0) checkpoint();
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
@@ -178,6 +178,7 @@ Result<void> TrainingRun::train_step() {
   train_seconds_ += seconds(parts_.clock.now() - begin) - pause;
   for (const sync::RoundRecord& round : strategy_->take_rounds()) {
     metrics_->add_round(to_json(round));
+    note_abstention(round);
   }
   return done;
 }
@@ -200,6 +201,28 @@ void TrainingRun::leave_out(double loss, double grad_norm) {
   fmt::print(stderr,
              "atoll: warning: the {} at step {}: this island's part is left out, with weight 0\n",
              what, step_ + 1);
+}
+
+/// A round without this island's part teaches it nothing: a run of them is no training.
+void TrainingRun::note_abstention(const sync::RoundRecord& round) {
+  const sync::SyncOptions& sync = parts_.config.sync;
+  if (sync.outer_dropout > 0) return;  // There it is meant.
+  num_abstained_ = round.abstained ? num_abstained_ + 1 : 0;
+  if (!round.abstained) return;
+  const std::string what = fmt::format(
+      "this island's part of round {} was left out, with weight 0: it was not finite, "
+      "or more than sync.codec = '{}' can hold",
+      round.commit.round, sync::codec_name(sync));
+  const int64_t rounds_in_period = sync.method == "streaming_diloco" ? sync.num_fragments : 1;
+  if (parts_.averager.num_members() > 1 &&
+      num_abstained_ <= kPatienceInPeriods * rounds_in_period) {
+    fmt::print(stderr, "atoll: warning: {}\n", what);
+    return;
+  }
+  throw InputError(fmt::format(
+      "{}, and so were {} before it; choose a codec for larger numbers (bf16, fp32) or settings "
+      "that keep them smaller (train.lr, train.grad_clip) for a new run",
+      what, num_abstained_ - 1));
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.
@@ -287,9 +310,13 @@ train::CheckpointContents TrainingRun::contents(int64_t step) {
                              *optimizer_, *strategy_);
 }
 
-int64_t TrainingRun::next_checkpoint() const {
+/// The step of a coming checkpoint that holds as much as any: live.* too, if one of them does.
+int64_t TrainingRun::fullest_checkpoint() const {
   const int64_t every = options_.checkpoint_every;
-  return every > 0 ? std::min(options_.steps, (step_ / every + 1) * every) : options_.steps;
+  for (int64_t step = every; every > 0 && step < options_.steps; step += every) {
+    if (step > step_ && !strategy_->syncs_after(step)) return step;
+  }
+  return options_.steps;
 }
 
 int64_t TrainingRun::local_rows() const {

@@ -57,10 +57,11 @@ class TrainingRun {
   double forward_backward();
   double validate(const at::Tensor& parameters_P);
   void leave_out(double loss, double grad_norm);
+  void note_abstention(const sync::RoundRecord& round);
   void report(bool with_validation);
   void checkpoint();
   train::CheckpointContents contents(int64_t step);
-  int64_t next_checkpoint() const;
+  int64_t fullest_checkpoint() const;
   int64_t local_rows() const;
   bool ends_run() const;
 
@@ -80,7 +81,8 @@ class TrainingRun {
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;
-  int64_t num_unusable_ = 0;  // Steps in a row that are not finite.
+  int64_t num_unusable_ = 0;   // Steps in a row that are not finite.
+  int64_t num_abstained_ = 0;  // Rounds in a row.
   double train_seconds_ = 0;
   double checkpoint_stall_ = 0;  // Of the checkpoint begun last, seconds.
   double checkpoint_stall_max_ = 0;

@@ -144,6 +144,18 @@ TEST_F(TrainingRunTest, WhatTheCodecCannotHoldIsAbstainedFromToo) {
   EXPECT_THAT(abstentions("diloco"), testing::ElementsAre(0, 1, 0, 0, 0));
 }
 
+TEST_F(TrainingRunTest, ARunThatTheCodecCannotServeEnds) {
+  codec_ = "fp16";
+  collective::Alone alone;
+  try {
+    (void)train(alone, 0, "diloco", poison_after(kPeriod - 1, 1e6));
+    FAIL() << "trained without learning";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("sync.codec = 'fp16'"),
+                                             testing::HasSubstr("bf16, fp32")));
+  }
+}
+
 TEST_F(TrainingRunTest, AloneItEndsAndSaysWhatToDo) {
   for (const std::string method : {"single", "data_parallel", "diloco"}) {
     collective::Alone alone;

@@ -85,9 +85,11 @@ void SyncOptions::visit(SettingList& list) {
       "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own; auto: the "
       "least compression that hides behind training, by measurement, with "
       "fragment_sync_delay");
-  list.add("exchange_share", exchange_share,
-           "of one core, at most, for the exchange while this island trains; 1: as it needs",
-           {.min = 0.01, .max = 1});
+  list.add(
+      "exchange_share", exchange_share,
+      "of one core, at most, for the exchange while this island trains (a rest lasts 5 s at most, "
+      "since the others wait); 1: as it needs",
+      {.min = 0.01, .max = 1});
   list.local();
   list.add("layer_metrics", layer_metrics,
            "write norms of the outer gradients and their cosine to the other islands', layer by "
@@ -190,20 +192,33 @@ void check_used(const SyncOptions& options, std::string_view field) {
       {"error_feedback_decay", {"sparse_loco"}},
       {"momentum_decay", {"demo"}},
   };
+  if (options.method == "single" && field != "method") {
+    throw UsageError(fmt::format(
+        "sync.{} has no effect on one island that trains alone; leave it out, or add --islands 2, "
+        "or choose a sync.method",
+        field));
+  }
   const auto found = users.find(field);  // The others: see check(), or all methods use them.
   if (found == users.end()) return;
-  const bool is_adams = field == "outer_beta2" || field == "outer_eps";
-  if (is_adams && options.outer_optimizer != "adam") {
+  if (std::ranges::count(found->second, options.method) == 0) {
     throw UsageError(
-        fmt::format("sync.{} has no effect with sync.outer_optimizer = '{}'; it is "
-                    "for adam",
-                    field, options.outer_optimizer));
+        fmt::format("sync.{} has no effect with sync.method = '{}'; it is for {}; leave it out, or "
+                    "choose such a method",
+                    field, options.method, fmt::join(found->second, ", ")));
   }
-  if (std::ranges::count(found->second, options.method) > 0) return;
-  throw UsageError(
-      fmt::format("sync.{} has no effect with sync.method = '{}'; it is for {}; leave it out, or "
-                  "choose such a method",
-                  field, options.method, fmt::join(found->second, ", ")));
+  const auto refuse = [&](const char* other, const std::string& value, const char* why) {
+    throw UsageError(
+        fmt::format("sync.{} has no effect with sync.{} = '{}'; {}", field, other, value, why));
+  };
+  const std::string& optimizer = options.outer_optimizer;
+  const bool is_adams = field == "outer_beta2" || field == "outer_eps";
+  if (is_adams && optimizer != "adam") refuse("outer_optimizer", optimizer, "it is for adam");
+  if (field == "outer_momentum" && optimizer == "sgd") {
+    refuse("outer_optimizer", optimizer, "it is for nesterov, heavy_ball and adam");
+  }
+  if (field == "fragment_sync_delay" && options.codec == "auto") {
+    refuse("codec", options.codec, "auto chooses it");
+  }
 }
 
 bool has_error_feedback(const SyncOptions& options) {

@@ -90,7 +90,7 @@ Result<void> Strategy::wait(int64_t round) {
   stats_.digest = hex(commit->digest);
   stats_.stop_requested = stats_.stop_requested || commit->stop;
   const OpenRound open = std::move(open_rounds_.extract(round).mapped());
-  RoundRecord record{.step = step_, .fragment = open.fragment};
+  RoundRecord record{.step = step_, .fragment = open.fragment, .abstained = open.abstained};
   if (measures_layers_) {
     record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }

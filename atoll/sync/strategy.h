@@ -48,6 +48,7 @@ struct RoundRecord {
   int64_t step = 0;  // After which, or (data-parallel) within which, its result was used.
   collective::Commit commit;
   int32_t fragment = 0;
+  bool abstained = false;           // This replica counted with weight 0.
   double stall_seconds = 0;         // Training stood still for it, before and after its journey.
   std::vector<LayerRecord> layers;  // With sync.layer_metrics only.
 };

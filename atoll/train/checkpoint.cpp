@@ -83,6 +83,14 @@ void CheckpointWriter::reserve(const CheckpointContents& contents) {
   make_room(contents.optimizer, optimizer_buffers_);
 }
 
+size_t CheckpointWriter::reserved_bytes() const {
+  size_t sum = 0;
+  for (const auto* buffers : {&model_buffers_, &optimizer_buffers_}) {
+    for (const auto& [name, buffer] : *buffers) sum += buffer.size();
+  }
+  return sum;
+}
+
 void CheckpointWriter::begin(CheckpointContents contents) {
   if (thread_.joinable()) thread_.join();
   copied_ = false;

@@ -53,6 +53,8 @@ class CheckpointWriter {
   /// Makes room for checkpoints of these tensors (names and sizes; values are not read), so that
   /// the first one is as quick as the others. Not while one is being written.
   void reserve(const CheckpointContents& contents);
+  /// Of its buffers.
+  size_t reserved_bytes() const;
   /// Starts one. Waits for the one before (its buffers are reused).
   void begin(CheckpointContents contents);
   /// Returns once the memory given to begin() may change. Seconds waited.

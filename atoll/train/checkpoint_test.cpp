@@ -78,7 +78,9 @@ TEST_F(CheckpointTest, HoldsWhatTheMemoryHeldBeforeRelease) {
 
 TEST_F(CheckpointTest, WhatWasReservedNeedNotBeWhatIsWritten) {
   CheckpointWriter writer(folder_, 0);
+  EXPECT_EQ(writer.reserved_bytes(), 0U);
   writer.reserve(contents(1));
+  EXPECT_EQ(writer.reserved_bytes(), 8000U);
   moments_.resize(10);
   CheckpointContents grown = contents(1);
   grown.optimizer.push_back(grown.model.front());

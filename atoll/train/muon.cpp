@@ -1,11 +1,12 @@
 #include "atoll/train/muon.h"
 
-#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "atoll/model/matmul.h"
 
 namespace atl::train {
 namespace {
@@ -17,6 +18,12 @@ constexpr int kSteps = 5;
 constexpr double kEps = 1e-7;
 constexpr double kUpdateRms = 0.2;
 
+at::Tensor product(const at::Tensor& a_MK, const at::Tensor& b_KN) {
+  const at::Tensor out_MN = at::empty({a_MK.size(0), b_KN.size(1)}, a_MK.options());
+  model::matmul(out_MN, a_MK, b_KN);
+  return out_MN;
+}
+
 }  // namespace
 
 at::Tensor orthogonalize(const at::Tensor& x_OI) {
@@ -24,9 +31,9 @@ at::Tensor orthogonalize(const at::Tensor& x_OI) {
   at::Tensor x_RC = is_tall ? x_OI.t() : x_OI;  // R <= C: the smaller products.
   x_RC = x_RC.div(at::linalg_vector_norm(x_RC).add(kEps));
   for (int i = 0; i < kSteps; ++i) {
-    const at::Tensor a_RR = at::mm(x_RC, x_RC.t());
-    const at::Tensor b_RR = at::addmm(a_RR, a_RR, a_RR, kB, kC);
-    x_RC = at::addmm(x_RC, b_RR, x_RC, kA, 1.0);
+    const at::Tensor a_RR = product(x_RC, x_RC.t());
+    const at::Tensor b_RR = product(a_RR, a_RR).mul_(kC).add_(a_RR, kB);
+    x_RC = product(b_RR, x_RC).add_(x_RC, kA);
   }
   return is_tall ? x_RC.t() : x_RC;
 }
