@@ -30,9 +30,9 @@ constexpr size_t kMaxCheckpoints = 4096;  // Older ones are not offered.
 
 Duration rest_after(Duration busy, double share) {
   ATOLL_CHECK(share > 0 && share <= 1, "a share of the time");
-  const double rest = seconds(busy) * (1 / share - 1);
-  return rest < seconds(kLongestRest) ? std::chrono::duration_cast<Duration>(busy * (1 / share - 1))
-                                      : kLongestRest;
+  using Exact = std::chrono::duration<double, Duration::period>;  // Does not overflow.
+  return std::chrono::duration_cast<Duration>(
+      std::min<Exact>(busy * (1 / share - 1), kLongestRest));
 }
 
 /// Callers' threads post commands; the session's thread runs them and the transport's events

@@ -3,6 +3,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/zeros_like.h>
@@ -65,6 +66,12 @@ void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& 
   } else {
     at::mm_out(out, a_MK, b_KN);
   }
+}
+
+at::Tensor product(const at::Tensor& a_MK, const at::Tensor& b_KN) {
+  const at::Tensor out_MN = at::empty({a_MK.size(0), b_KN.size(1)}, a_MK.options());
+  matmul(out_MN, a_MK, b_KN);
+  return out_MN;
 }
 
 }  // namespace atl::model

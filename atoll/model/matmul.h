@@ -15,4 +15,7 @@ bool uses_onednn();
 void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
             bool accumulates = false);
 
+/// The same in a new tensor.
+at::Tensor product(const at::Tensor& a_MK, const at::Tensor& b_KN);
+
 }  // namespace atl::model

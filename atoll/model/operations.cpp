@@ -60,9 +60,7 @@ struct Linear : Function<Linear> {
     save(context, weight, {x});
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.value.size(0);
-    const at::Tensor y = at::empty(shape, x.options());
-    matmul(y.view({-1, shape.back()}), x.reshape({-1, x.size(-1)}), weight.value.t());
-    return y;
+    return product(x.reshape({-1, x.size(-1)}), weight.value.t()).view(shape);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
@@ -71,9 +69,7 @@ struct Linear : Function<Linear> {
     const at::Tensor dy_MO = gradients[0].reshape({-1, weight.size(0)});
     matmul(gradient_target(context), dy_MO.t(), x.reshape({-1, weight.size(1)}),
            /*accumulates=*/true);
-    const at::Tensor dx = at::empty(x.sizes(), x.options());
-    matmul(dx.view({-1, weight.size(1)}), dy_MO, weight);
-    return {dx, {}};
+    return {product(dy_MO, weight).view(x.sizes()), {}};
   }
 };
 

@@ -47,6 +47,33 @@ struct Outcome {
   SyncStats stats;
 };
 
+/// One step of the replica, as the training loop makes it; with `abstains` its part cannot be used.
+inline void train_step(Strategy& strategy, const at::Tensor& values_P,
+                       const at::Tensor& gradients_P, int rank, int64_t step,
+                       bool abstains = false) {
+  gradients_P.copy_(values_P.sub(target_P(rank)));
+  EXPECT_TRUE(strategy.reduce_gradients(step));
+  values_P.sub_(gradients_P, kLr);
+  if (abstains) strategy.abstain();
+  EXPECT_TRUE(strategy.after_step(step));
+}
+
+/// work(rank, averager) of all replicas at once, each in a thread; what they return, by rank.
+template <typename Work>
+auto run_together(int replicas, const Work& work) {
+  collective::ThreadGroup group(replicas);
+  std::vector<decltype(work(0, *group.member(0)))> out(static_cast<size_t>(replicas));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < replicas; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto averager = group.member(rank);
+      out[static_cast<size_t>(rank)] = work(rank, *averager);
+    });
+  }
+  threads.clear();
+  return out;
+}
+
 /// Trains `steps` steps; the run is `last_step` long (default: `steps`).
 inline Outcome train(const SyncOptions& options, collective::Averager& averager, int rank,
                      int64_t steps, int64_t last_step = 0) {
@@ -63,10 +90,7 @@ inline Outcome train(const SyncOptions& options, collective::Averager& averager,
                                 averager, clock);
   Outcome out{.live_TP = {values_P.clone()}, .global_TP = {strategy->global_parameters().clone()}};
   for (int64_t step = 1; step <= steps; ++step) {
-    gradients_P.copy_(values_P.sub(target_P(rank)));
-    EXPECT_TRUE(strategy->reduce_gradients(step));
-    values_P.sub_(gradients_P, kLr);
-    EXPECT_TRUE(strategy->after_step(step));
+    train_step(*strategy, values_P, gradients_P, rank, step);
     out.live_TP.push_back(values_P.clone());
     out.global_TP.push_back(strategy->global_parameters().clone());
   }
@@ -78,17 +102,9 @@ inline Outcome train(const SyncOptions& options, collective::Averager& averager,
 inline std::vector<Outcome> train_together(
     const SyncOptions& options, int replicas, int64_t steps,
     const std::function<int(int)>& target_of = [](int rank) { return rank; }) {
-  collective::ThreadGroup group(replicas);
-  std::vector<Outcome> outcomes(static_cast<size_t>(replicas));
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < replicas; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto averager = group.member(rank);
-      outcomes[static_cast<size_t>(rank)] = train(options, *averager, target_of(rank), steps);
-    });
-  }
-  threads.clear();
-  return outcomes;
+  return run_together(replicas, [&](int rank, collective::Averager& averager) {
+    return train(options, averager, target_of(rank), steps);
+  });
 }
 
 /// What a checkpoint holds of a replica.
@@ -127,11 +143,7 @@ inline Saved advance(const SyncOptions& options, collective::Averager& averager,
     if (from->abstains) strategy->abstain();
   }
   for (int64_t step = begin + 1; step <= end; ++step) {
-    gradients_P.copy_(values_P.sub(target_P(rank)));
-    EXPECT_TRUE(strategy->reduce_gradients(step));
-    values_P.sub_(gradients_P, kLr);
-    if (rank == 1 && step == abstains_at) strategy->abstain();
-    EXPECT_TRUE(strategy->after_step(step));
+    train_step(*strategy, values_P, gradients_P, rank, step, rank == 1 && step == abstains_at);
   }
   Saved saved{.live_P = values_P.clone(),
               .global_P = strategy->global_parameters().clone(),
@@ -145,20 +157,10 @@ inline Saved advance(const SyncOptions& options, collective::Averager& averager,
 inline std::vector<Saved> advance_together(const SyncOptions& options,
                                            const std::vector<Saved>& from, int64_t begin,
                                            int64_t end, int64_t last_step, int64_t abstains_at) {
-  constexpr int kReplicas = 2;
-  collective::ThreadGroup group(kReplicas);
-  std::vector<Saved> out(kReplicas);
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < kReplicas; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto averager = group.member(rank);
-      const auto i = static_cast<size_t>(rank);
-      out[i] = advance(options, *averager, rank, from.empty() ? nullptr : &from[i], begin, end,
-                       last_step, abstains_at);
-    });
-  }
-  threads.clear();
-  return out;
+  return run_together(2, [&](int rank, collective::Averager& averager) {
+    const Saved* mine = from.empty() ? nullptr : &from[static_cast<size_t>(rank)];
+    return advance(options, averager, rank, mine, begin, end, last_step, abstains_at);
+  });
 }
 
 /// Two replicas that stop after any of their steps and go on from what a checkpoint holds end as

@@ -1,6 +1,5 @@
 #include "atoll/train/muon.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>
@@ -18,12 +17,6 @@ constexpr int kSteps = 5;
 constexpr double kEps = 1e-7;
 constexpr double kUpdateRms = 0.2;
 
-at::Tensor product(const at::Tensor& a_MK, const at::Tensor& b_KN) {
-  const at::Tensor out_MN = at::empty({a_MK.size(0), b_KN.size(1)}, a_MK.options());
-  model::matmul(out_MN, a_MK, b_KN);
-  return out_MN;
-}
-
 }  // namespace
 
 at::Tensor orthogonalize(const at::Tensor& x_OI) {
@@ -31,9 +24,9 @@ at::Tensor orthogonalize(const at::Tensor& x_OI) {
   at::Tensor x_RC = is_tall ? x_OI.t() : x_OI;  // R <= C: the smaller products.
   x_RC = x_RC.div(at::linalg_vector_norm(x_RC).add(kEps));
   for (int i = 0; i < kSteps; ++i) {
-    const at::Tensor a_RR = product(x_RC, x_RC.t());
-    const at::Tensor b_RR = product(a_RR, a_RR).mul_(kC).add_(a_RR, kB);
-    x_RC = product(b_RR, x_RC).add_(x_RC, kA);
+    const at::Tensor a_RR = model::product(x_RC, x_RC.t());
+    const at::Tensor b_RR = model::product(a_RR, a_RR).mul_(kC).add_(a_RR, kB);
+    x_RC = model::product(b_RR, x_RC).add_(x_RC, kA);
   }
   return is_tall ? x_RC.t() : x_RC;
 }
