@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 from claims import ATOLL, ROOT, Claims, last_json, run
-from report_methods import STEPS as FULL_STEPS
+from report_methods import METHODS, STEPS as FULL_STEPS
 
 PYTHON = sys.executable
 claims = Claims("methods")
@@ -106,4 +106,15 @@ for key, claim, limit in (
         ("cocktail_pretrained / data_parallel_pretrained", "cocktail_sgd over data_parallel, pretrained start", 0.01)):
     claims.measured(claim + " (stored)", lambda k=key: excess(k), lambda r, most=limit: r <= most, f"<= {limit:+.1%}", "{:+.2%}")
 
+
+
+def report_hours():
+    """Of all runs of the stored report."""
+    seconds = [run["seconds"] for runs in report()["runs"].values() for run in runs.values()]
+    if len(seconds) < 3 * len(METHODS):
+        raise RuntimeError(f"{len(seconds)} of {3 * len(METHODS)} runs are stored: make report-methods goes on with them")
+    return sum(seconds) / 3600
+
+
+claims.measured("the whole report, hours (stored)", report_hours, lambda hours: hours <= 3, "<= 3", "{:.2f}")
 sys.exit(claims.end())

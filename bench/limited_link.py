@@ -3,7 +3,7 @@
 
   limited_link.py ATOLL STORE [--steps 121]
 
-Two islands of one thread train a model of 2.2 M parameters. First without a limit and without an exchange before the
+Two islands of one thread train a model of about 2 M parameters. First without a limit and without an exchange before the
 end: that is the compute speed. From it follows the rate at which plain DiLoCo (FP32, H = 30) would travel as long as it
 computes, and the one at which FP32 data-parallel would travel nine times as long. Then each method trains at its rate
 (`--link-rate`, the sender's own pacing). The run's last sync, which nothing can hide, is left out: speed and stall are
