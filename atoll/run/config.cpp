@@ -110,11 +110,12 @@ void check(const RunConfig& config) {
 }
 
 void check_used(const RunConfig& config, const std::vector<std::string>& overrides) {
-  constexpr std::string_view kSync = "sync.";
   for (const std::string_view assignment : overrides) {
-    if (!assignment.starts_with(kSync)) continue;
     const std::string_view name = assignment.substr(0, assignment.find('='));
-    sync::check_used(config.sync, name.substr(kSync.size()));
+    const std::string_view section = name.substr(0, name.find('.'));
+    const std::string_view field = name.substr(std::min(name.size(), section.size() + 1));
+    if (section == "sync") sync::check_used(config.sync, field);
+    if (section == "train") train::check_used(config.train, field);
   }
 }
 

@@ -51,9 +51,9 @@ void choose_method(RunConfig& config, bool alone);
 /// naming the fields.
 void check(const RunConfig& config);
 
-/// Throws UsageError when the user gave a setting that the chosen method has no use for. A file may
-/// hold such settings, so that one file serves several methods; who writes one beside the method on
-/// the command line expects something of it.
+/// Throws UsageError when the user gave a setting that the chosen method, or inner optimiser, has
+/// no use for. A file may hold such settings, so that one file serves several methods; who writes
+/// one beside the method on the command line expects something of it.
 void check_used(const RunConfig& config, const std::vector<std::string>& overrides);
 
 /// Throws UsageError unless `text` is a valid configuration: for a coordinator, before islands

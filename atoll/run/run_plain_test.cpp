@@ -258,6 +258,10 @@ TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
       message({"sync.method=cocktail_sgd", "sync.codec=auto", "sync.fragment_sync_delay=0"}),
       HasSubstr("auto chooses"));
   EXPECT_THAT(message({"sync.method=single", "sync.codec=bf16"}), HasSubstr("--islands 2"));
+  EXPECT_THAT(message({"train.muon_momentum=0.9"}), HasSubstr("train.optimizer = 'adamw'"));
+  EXPECT_THAT(message({"train.optimizer=sgd", "train.beta2=0.9"}), HasSubstr("adamw, muon"));
+  EXPECT_THAT(message({"train.schedule=constant", "train.min_lr_ratio=0"}), HasSubstr("cosine"));
+  EXPECT_EQ(message({"train.optimizer=muon", "train.muon_lr_ratio=2", "train.beta2=0.9"}), "");
 }
 
 }  // namespace

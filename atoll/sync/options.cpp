@@ -16,19 +16,93 @@ namespace {
 /// All are sent after the last step, and a coordinator holds 256 rounds.
 constexpr int64_t kMaxFragments = 128;
 
+using Methods = std::vector<std::string_view>;
+
+/// The methods that use a field; the other fields are for all. Help and checks follow it.
+const std::map<std::string_view, Methods>& users() {
+  static const Methods outer = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco"};
+  static const Methods periodic = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
+                                   "sparse_loco"};
+  static const std::map<std::string_view, Methods> table = {
+      {"sync_every", periodic},
+      {"outer_lr", periodic},
+      {"outer_momentum", outer},
+      {"outer_optimizer", outer},
+      {"outer_beta2", outer},
+      {"outer_eps", outer},
+      {"outer_mean", {"diloco"}},
+      {"sign_pruning", {"diloco"}},
+      {"outer_dropout", {"diloco"}},
+      {"num_fragments", {"streaming_diloco"}},
+      {"fragment_pattern", {"streaming_diloco"}},
+      {"fragment_sync_delay", {"streaming_diloco", "cocktail_sgd"}},
+      {"fragment_update_alpha", {"streaming_diloco"}},
+      {"error_feedback_decay", {"sparse_loco"}},
+      {"momentum_decay", {"demo"}},
+  };
+  return table;
+}
+
+/// The field's help, behind the methods that it is for.
+std::string help_of(std::string_view field, std::string_view help) {
+  return fmt::format("{}: {}", fmt::join(users().at(field), ", "), help);
+}
+
 void visit_outer_gradient(SyncOptions& options, SettingList& list) {
-  list.add("outer_mean", options.outer_mean,
-           "diloco: how outer gradients are averaged; radial: lengths and directions apart, which "
-           "keeps the length",
-           {"mean", "radial"});
+  list.add("outer_lr", options.outer_lr, help_of("outer_lr", "outer learning rate"),
+           {.min = 0, .max = 10});
+  list.add("outer_momentum", options.outer_momentum,
+           help_of("outer_momentum", "outer momentum; outer Adam: beta 1"),
+           {.min = 0, .max = 0.9999});
+  list.add("outer_optimizer", options.outer_optimizer,
+           help_of("outer_optimizer", "what makes a step of the outer gradient"),
+           {"nesterov", "heavy_ball", "sgd", "adam"});
+  list.add("outer_beta2", options.outer_beta2,
+           help_of("outer_beta2", "outer Adam: decay of the mean square"),
+           {.min = 0, .max = 0.99999});
+  list.add("outer_eps", options.outer_eps,
+           help_of("outer_eps", "outer Adam: added to the root; small ones are unstable"),
+           {.min = 0, .max = 1});
+  list.add(
+      "outer_mean", options.outer_mean,
+      help_of("outer_mean",
+              "how outer gradients are averaged; radial: lengths and directions apart, which keeps "
+              "the length"),
+      {"mean", "radial"});
   list.add("sign_pruning", options.sign_pruning,
-           "diloco: share of each neuron's outer gradient that is not sent, the smallest values",
+           help_of("sign_pruning",
+                   "share of each neuron's outer gradient that is not sent, the smallest values"),
            {.min = 0, .max = 0.99});
   list.add(
       "outer_dropout", options.outer_dropout,
-      "diloco, for experiments: share of (round, island) whose outer gradient is left out; the "
-      "island goes on from its own parameters",
+      help_of("outer_dropout",
+              "for experiments: share of (round, island) whose outer gradient is left out; the "
+              "island goes on from its own parameters"),
       {.min = 0, .max = 0.99});
+}
+
+void visit_fragments(SyncOptions& options, SettingList& list) {
+  list.add("num_fragments", options.num_fragments,
+           help_of("num_fragments", "fragments that are synchronised in turn (P); 1 = all at once"),
+           {.min = 1, .max = kMaxFragments});
+  list.add(
+      "fragment_pattern", options.fragment_pattern,
+      help_of("fragment_pattern",
+              "strided or sequential layers (embedding and head apart), or balanced: equal sizes, "
+              "cut anywhere"),
+      {"strided", "sequential", "balanced"});
+  list.add(
+      "fragment_sync_delay", options.fragment_sync_delay,
+      help_of("fragment_sync_delay",
+              "inner steps while an exchange travels (tau), below sync_every; cocktail_sgd has 1, "
+              "or 0 to wait"),
+      {.min = 0});
+  list.add(
+      "fragment_update_alpha", options.fragment_update_alpha,
+      help_of("fragment_update_alpha",
+              "share of the local value that is kept at a sync (alpha); 0 = take the global one, "
+              "1 = no communication"),
+      {.min = 0, .max = 1});
 }
 
 }  // namespace
@@ -45,40 +119,17 @@ void SyncOptions::visit(SettingList& list) {
       "the largest cosine coefficients of each replica's momentum every step",
       {"default", "single", "data_parallel", "diloco", "streaming_diloco", "eager_diloco",
        "delayed_diloco", "sparse_loco", "cocktail_sgd", "demo"});
-  list.add("sync_every", sync_every, "inner steps between two syncs of a parameter (H)",
-           {.min = 1});
-  list.add("outer_lr", outer_lr, "outer learning rate", {.min = 0, .max = 10});
-  list.add("outer_momentum", outer_momentum, "outer momentum; outer Adam: beta 1",
-           {.min = 0, .max = 0.9999});
-  list.add("outer_optimizer", outer_optimizer, "what makes a step of the outer gradient",
-           {"nesterov", "heavy_ball", "sgd", "adam"});
-  list.add("outer_beta2", outer_beta2, "outer Adam: decay of the mean square",
-           {.min = 0, .max = 0.99999});
-  list.add("outer_eps", outer_eps, "outer Adam: added to the root; small ones are unstable",
-           {.min = 0, .max = 1});
+  list.add("sync_every", sync_every,
+           help_of("sync_every", "inner steps between two syncs of a parameter (H)"), {.min = 1});
   visit_outer_gradient(*this, list);
-  list.add("num_fragments", num_fragments,
-           "streaming_diloco: fragments that are synchronised in turn (P); 1 = all at once",
-           {.min = 1, .max = kMaxFragments});
-  list.add(
-      "fragment_pattern", fragment_pattern,
-      "streaming_diloco: strided or sequential layers (embedding and head apart), or balanced: "
-      "equal sizes, cut anywhere",
-      {"strided", "sequential", "balanced"});
-  list.add("fragment_sync_delay", fragment_sync_delay,
-           "streaming_diloco: inner steps while a fragment travels (tau), below sync_every; "
-           "cocktail_sgd: 1, or 0 to wait",
-           {.min = 0});
-  list.add(
-      "fragment_update_alpha", fragment_update_alpha,
-      "streaming_diloco: share of the local value that is kept at a sync (alpha); 0 = take the "
-      "global one, 1 = no communication",
-      {.min = 0, .max = 1});
+  visit_fragments(*this, list);
   list.add("error_feedback_decay", error_feedback_decay,
-           "sparse_loco: share of what was not sent that is kept for the next period (beta)",
+           help_of("error_feedback_decay",
+                   "share of what was not sent that is kept for the next period (beta)"),
            {.min = 0, .max = 1});
   list.add("momentum_decay", momentum_decay,
-           "demo: share of the momentum that is kept at a step (beta)", {.min = 0, .max = 0.99999});
+           help_of("momentum_decay", "share of the momentum that is kept at a step (beta)"),
+           {.min = 0, .max = 0.99999});
   list.add(
       "codec", codec,
       "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
@@ -116,6 +167,17 @@ void check_codec(const SyncOptions& options) {
       options.codec, options.method));
 }
 
+/// Throws unless the method uses the field.
+void require_user(const SyncOptions& options, std::string_view field) {
+  const auto found = users().find(field);
+  if (found == users().end() || options.method == "default") return;
+  if (std::ranges::count(found->second, options.method) > 0) return;
+  throw UsageError(
+      fmt::format("sync.{} has no effect with sync.method = '{}'; it is for {}; leave it out, or "
+                  "choose such a method",
+                  field, options.method, fmt::join(found->second, ", ")));
+}
+
 void check_outer_gradient(const SyncOptions& options) {
   const std::string codec = codec_name(options);
   if (options.outer_mean == "radial" && codec != "fp32" && codec != "bf16") {
@@ -124,15 +186,11 @@ void check_outer_gradient(const SyncOptions& options) {
         "'{}'; choose fp32 or bf16",
         codec));
   }
-  if (options.method == "diloco" || options.method == "default") return;
-  const auto refuse = [&](const char* field, bool is_set) {
-    if (!is_set) return;
-    throw UsageError(fmt::format("sync.{} works with sync.method = 'diloco' only, not '{}'", field,
-                                 options.method));
-  };
-  refuse("outer_mean", options.outer_mean != "mean");
-  refuse("sign_pruning", options.sign_pruning != 0);
-  refuse("outer_dropout", options.outer_dropout != 0);
+  // Others that the method does not use may stand in a file that several runs share. These three
+  // are meant for one experiment.
+  if (options.outer_mean != "mean") require_user(options, "outer_mean");
+  if (options.sign_pruning != 0) require_user(options, "sign_pruning");
+  if (options.outer_dropout != 0) require_user(options, "outer_dropout");
 }
 
 }  // namespace
@@ -173,39 +231,13 @@ void check(const SyncOptions& options) {
 }
 
 void check_used(const SyncOptions& options, std::string_view field) {
-  using Methods = std::vector<std::string_view>;
-  const Methods outer = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco"};
-  const Methods periodic = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
-                            "sparse_loco"};
-  const Methods streaming = {"streaming_diloco"};
-  const std::map<std::string_view, Methods> users = {
-      {"sync_every", periodic},
-      {"outer_lr", periodic},
-      {"outer_momentum", outer},
-      {"outer_optimizer", outer},
-      {"outer_beta2", outer},
-      {"outer_eps", outer},
-      {"num_fragments", streaming},
-      {"fragment_pattern", streaming},
-      {"fragment_sync_delay", {"streaming_diloco", "cocktail_sgd"}},
-      {"fragment_update_alpha", streaming},
-      {"error_feedback_decay", {"sparse_loco"}},
-      {"momentum_decay", {"demo"}},
-  };
   if (options.method == "single" && field != "method") {
     throw UsageError(fmt::format(
         "sync.{} has no effect on one island that trains alone; leave it out, or add --islands 2, "
         "or choose a sync.method",
         field));
   }
-  const auto found = users.find(field);  // The others: see check(), or all methods use them.
-  if (found == users.end()) return;
-  if (std::ranges::count(found->second, options.method) == 0) {
-    throw UsageError(
-        fmt::format("sync.{} has no effect with sync.method = '{}'; it is for {}; leave it out, or "
-                    "choose such a method",
-                    field, options.method, fmt::join(found->second, ", ")));
-  }
+  require_user(options, field);
   const auto refuse = [&](const char* other, const std::string& value, const char* why) {
     throw UsageError(
         fmt::format("sync.{} has no effect with sync.{} = '{}'; {}", field, other, value, why));

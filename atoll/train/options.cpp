@@ -1,8 +1,14 @@
 #include "atoll/train/options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
+
+#include "atoll/base/error.h"
 
 namespace atl::train {
 
@@ -52,6 +58,32 @@ void TrainOptions::visit(SettingList& list) {
   list.local();
   list.add("device", device, "where this island computes: cpu, cuda, cuda:1, ...");
   list.local();
+}
+
+void check_used(const TrainOptions& options, std::string_view field) {
+  struct Use {
+    std::string_view field;
+    std::string_view other;
+    const std::string& value;  // Of the other.
+    std::vector<std::string_view> wanted;
+  };
+  const std::string& optimizer = options.optimizer;
+  const Use uses[] = {
+      {"beta1", "optimizer", optimizer, {"adamw", "muon"}},
+      {"beta2", "optimizer", optimizer, {"adamw", "muon"}},
+      {"eps", "optimizer", optimizer, {"adamw", "muon"}},
+      {"muon_momentum", "optimizer", optimizer, {"muon"}},
+      {"muon_lr_ratio", "optimizer", optimizer, {"muon"}},
+      {"min_lr_ratio", "schedule", options.schedule, {"cosine"}},
+      {"weight_decay", "weight_decay_mode", options.weight_decay_mode, {"constant"}},
+  };
+  for (const Use& use : uses) {
+    if (use.field != field || std::ranges::count(use.wanted, use.value) > 0) continue;
+    throw UsageError(
+        fmt::format("train.{} has no effect with train.{} = '{}'; it is for {}; leave it out, or "
+                    "change train.{}",
+                    field, use.other, use.value, fmt::join(use.wanted, ", "), use.other));
+  }
 }
 
 int64_t warmup_steps(const TrainOptions& options) {

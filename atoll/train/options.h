@@ -2,6 +2,7 @@
 // What one replica does between two syncs: steps, batch, inner optimiser, schedule.
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "atoll/base/settings.h"
 
@@ -40,6 +41,10 @@ struct TrainOptions {
 
   void visit(SettingList& list);
 };
+
+/// Throws UsageError when another field's value leaves the field of that name, which the user gave,
+/// without a use.
+void check_used(const TrainOptions& options, std::string_view field);
 
 /// train.warmup_steps, or what it stands for when it is -1.
 int64_t warmup_steps(const TrainOptions& options);
