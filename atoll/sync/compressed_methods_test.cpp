@@ -277,6 +277,30 @@ TEST(DeMoTest, FollowsItsEquations) {
   }
 }
 
+TEST(DeMoTest, AMomentumThatOutgrewTheCodecAbstains) {
+  // Each value fits FP16, and so not the mean of a row times the root of its length.
+  collective::Alone alone;
+  const SystemClock clock;
+  const auto layout = toy::specs();
+  const at::Tensor values_P = toy::start_P();
+  const at::Tensor gradients_P = at::zeros_like(values_P);
+  const auto strategy = make_strategy({.method = "demo", .codec = "fp16"},
+                                      {.values_P = values_P,
+                                       .gradients_P = gradients_P,
+                                       .tokens_per_step = 8,
+                                       .last_step = 2,
+                                       .specs = layout},
+                                      alone, clock);
+  for (const float gradient : {6e4F, 1.0F}) {
+    gradients_P.fill_(gradient);
+    ASSERT_TRUE(strategy->reduce_gradients(gradient == 1 ? 2 : 1));
+  }
+  const auto rounds = strategy->take_rounds();
+  ASSERT_EQ(rounds.size(), 2U);
+  EXPECT_TRUE(rounds[0].abstained);
+  EXPECT_FALSE(rounds[1].abstained);  // The momentum began anew.
+}
+
 TEST(CompressedMethodsTest, ResumeIsBitIdentical) {
   for (const std::string method :
        {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco", "demo"}) {
