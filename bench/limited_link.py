@@ -35,6 +35,8 @@ def train(arguments, name, rate, **settings):
     last = [line for line in lines if line["step"] == arguments.steps - 1]
     return {"method": name, "rate_mbit": rate / 1e6 if rate else None, "parameters": summary["num_parameters"],
             "tokens_per_s": sum(line["tokens_per_s"] for line in last),
+            "island_tokens_per_s": [line["tokens_per_s"] for line in last],
+            "island_stall_share": [line["stall_share"] for line in last],
             "stall_share": max(line["stall_share"] for line in last)}
 
 
