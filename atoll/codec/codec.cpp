@@ -24,18 +24,22 @@ bool Codec::accepts(std::span<const float> values) const {
   return first_beyond(largest(), values) == kAllFinite;
 }
 
+Bytes Codec::header(size_t count, uint32_t sequence) const {
+  ATOLL_CHECK(count <= std::numeric_limits<uint32_t>::max(), "too many values to encode");
+  return ByteWriter()
+      .put(kMagic)
+      .put(kind())
+      .put(version())
+      .put(static_cast<uint32_t>(count))
+      .put(sequence)
+      .put(name_hash(name()))
+      .take();
+}
+
 void Codec::encode(std::span<const float> values, Bytes& out, uint32_t sequence) const {
-  ATOLL_CHECK(values.size() <= std::numeric_limits<uint32_t>::max(), "too many values to encode");
   const size_t begin = out.size();
-  const Bytes header = ByteWriter()
-                           .put(kMagic)
-                           .put(kind())
-                           .put(version())
-                           .put(static_cast<uint32_t>(values.size()))
-                           .put(sequence)
-                           .put(name_hash(name()))
-                           .take();
-  out.insert(out.end(), header.begin(), header.end());
+  const Bytes first = header(values.size(), sequence);
+  out.insert(out.end(), first.begin(), first.end());
   out.resize(begin + max_encoded_bytes(values.size()));
   const auto [bytes, first_bad] =
       encode_body(values, sequence, std::span(out).subspan(begin + kHeaderBytes));

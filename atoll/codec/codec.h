@@ -55,6 +55,9 @@ class Codec {
   /// The most bytes, header included, that encode() makes of `count` values (at most 2^32 - 1).
   size_t max_encoded_bytes(size_t count) const { return kHeaderBytes + max_body_bytes(count); }
 
+  /// The first kHeaderBytes of an encoding of `count` values.
+  Bytes header(size_t count, uint32_t sequence) const;
+
   /// Appends the encoding to `out`. Throws InputError naming the first index whose value is not
   /// one that it accepts; `out` is then as it was.
   void encode(std::span<const float> values, Bytes& out, uint32_t sequence = 0) const;

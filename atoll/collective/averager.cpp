@@ -17,6 +17,14 @@ std::string exchange_name(const Contribution& contribution) {
                      contribution.mean_residual.empty() ? "" : " with residual");
 }
 
+void Contribution::encode(size_t begin, size_t size, uint32_t sequence, Bytes& out) const {
+  if (device_values.encode) {
+    device_values.encode(begin, size, sequence, out);
+  } else {
+    codec->encode(values.subspan(begin, size), out, sequence);
+  }
+}
+
 void Alone::begin(Contribution contribution) { begun_.push_back(std::move(contribution)); }
 
 Result<Commit> Alone::wait(int64_t round) {
@@ -27,7 +35,7 @@ Result<Commit> Alone::wait(int64_t round) {
   Exchange exchange({.header = {.round = round},
                      .members = {"alone"},
                      .weights = {contribution.weight},
-                     .shares = {static_cast<int64_t>(contribution.values.size())}},
+                     .shares = {static_cast<int64_t>(contribution.num_values())}},
                     contribution);
   while (!exchange.complete()) {
     if (auto worked = exchange.work(); !worked) return tl::unexpected(worked.error());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "atoll/base/bytes.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/result.h"
 
@@ -25,7 +26,15 @@ enum class Topology : uint8_t {
              // each member sends M - 1 times the values. For two members no more than kScatter.
 };
 
-/// What this replica brings to one round. Spans, codec and prepare() are used on the exchange
+/// Values that are not in host memory: they are encoded where they lie, and only the bytes cross.
+struct DeviceValues {
+  size_t count = 0;
+  /// Appends what the contribution's codec makes of values [begin, begin + size) under `sequence`
+  /// to `out`. Throws InputError as Codec::encode.
+  std::function<void(size_t begin, size_t size, uint32_t sequence, Bytes& out)> encode;
+};
+
+/// What this replica brings to one round. Values, codec and prepare() are used on the exchange
 /// thread and must stay valid and unchanged until wait(round) has returned.
 struct Contribution {
   int64_t round = 0;     // Numbered for the whole run, from 0. Its low 32 bits are the sequence
@@ -36,11 +45,12 @@ struct Contribution {
   /// cannot be used); it takes part all the same and gets the mean of the others. If all abstain
   /// the mean is zero.
   int64_t weight = 0;
-  std::span<const float> values;  // The snapshot.
+  std::span<const float> values;  // The snapshot, in host memory
+  DeviceValues device_values;     // or elsewhere. One of the two is empty.
   /// How values travel; the same, by name, for all members.
   const codec::Codec* codec = nullptr;
   Topology topology = Topology::kScatter;
-  /// Error feedback for the means, with kScatter: both as long as `values`, or both empty. The
+  /// Error feedback for the means, with kScatter: both as long as the values, or both empty. The
   /// owner of a share sends `mean + mean_residual` encoded, and writes what the codec lost of it
   /// to `new_mean_residual`; other members' shares are copied there. It counts once the round is
   /// committed: the caller swaps the two then.
@@ -53,6 +63,11 @@ struct Contribution {
   /// all members; `own` is this member's contribution as the others decode it (zero if it
   /// abstains), for error feedback, and empty unless needs_own. Both are valid only inside.
   std::function<Digest(std::span<const float> mean, std::span<const float> own)> prepare;
+
+  size_t num_values() const { return values.size() + device_values.count; }
+  /// Appends the encoding of values [begin, begin + size), wherever they lie, to `out`. Throws
+  /// InputError as Codec::encode.
+  void encode(size_t begin, size_t size, uint32_t sequence, Bytes& out) const;
 };
 
 /// "bf16 gather": what all members of a round must have in common.

@@ -130,7 +130,7 @@ void Engine::begin(Contribution contribution, Time now) {
       .fragment = contribution.fragment,
       .step = contribution.step,
       .weight = contribution.weight,
-      .count = static_cast<int64_t>(contribution.values.size()),
+      .count = static_cast<int64_t>(contribution.num_values()),
       .snapshot = xxh3(contribution.values.data(), contribution.values.size_bytes()),
       .exchange = exchange_name(contribution)};
   Round& round = rounds_[number];
@@ -350,7 +350,7 @@ void Engine::receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time no
 size_t Engine::max_early_bytes(const Round& round) const {
   // Each other member sends at most its contribution and a mean.
   const size_t encoded =
-      round.contribution.codec->max_encoded_bytes(round.contribution.values.size());
+      round.contribution.codec->max_encoded_bytes(round.contribution.num_values());
   return names_.size() * (2 * encoded + kSlackPerMember);
 }
 

@@ -37,9 +37,10 @@ Exchange::Exchange(Plan plan, const Contribution& contribution)
       contribution_(contribution),
       coefficients_(coefficients(plan_.weights)) {
   const size_t num_members = plan_.members.size();
-  const size_t count = contribution_.values.size();
+  const size_t count = contribution_.num_values();
   const bool has_residual = !contribution_.mean_residual.empty();
   ATOLL_CHECK(contribution_.codec != nullptr && plan_.segment_values > 0);
+  ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(plan_.weights.size() == num_members && plan_.shares.size() == num_members);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count &&
@@ -68,7 +69,7 @@ Exchange::~Exchange() = default;
 void Exchange::cut_into_segments() {
   std::vector<int64_t> shares = plan_.shares;
   if (contribution_.topology == Topology::kGather) {
-    shares = {static_cast<int64_t>(contribution_.values.size())};
+    shares = {static_cast<int64_t>(contribution_.num_values())};
   }
   size_t begin = 0;
   for (size_t share = 0; share < shares.size(); ++share) {
@@ -82,7 +83,7 @@ void Exchange::cut_into_segments() {
     }
   }
   first_segments_.push_back(segments_.size());
-  ATOLL_CHECK(begin == contribution_.values.size());
+  ATOLL_CHECK(begin == contribution_.num_values());
 }
 
 void Exchange::plan_sends() {
@@ -121,13 +122,9 @@ std::span<float> Exchange::mean_of(const Segment& segment) {
   return {mean_.get() + segment.begin, segment.size};
 }
 
-std::span<const float> Exchange::values_of(const Segment& segment) const {
-  return contribution_.values.subspan(segment.begin, segment.size);
-}
-
 std::span<const float> Exchange::own() const {
   if (own_ == nullptr) return {};
-  return {own_.get(), contribution_.values.size()};
+  return {own_.get(), contribution_.num_values()};
 }
 
 const std::string& Exchange::name(int32_t rank) const {
@@ -336,8 +333,8 @@ Result<void> Exchange::take_mean(Segment& segment) {
 Result<void> Exchange::encode_own(const Segment& segment) {
   encoded_.clear();
   try {
-    contribution_.codec->encode(values_of(segment), encoded_,
-                                static_cast<uint32_t>(plan_.header.round));
+    contribution_.encode(segment.begin, segment.size, static_cast<uint32_t>(plan_.header.round),
+                         encoded_);
   } catch (const InputError& error) {
     return failure(
         fmt::format("the values of island '{}' for round {}, from value {}, cannot be sent: {}",

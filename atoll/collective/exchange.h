@@ -80,7 +80,7 @@ class Exchange {
   /// The mean is whole, and nothing is left to send.
   bool complete() const { return num_missing_ == 0 && !failed_; }
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
-  std::span<const float> mean() const { return {mean_.get(), contribution_.values.size()}; }
+  std::span<const float> mean() const { return {mean_.get(), contribution_.num_values()}; }
   std::span<const float> own() const;
   /// The members that still owe something, for messages: "'a', 'b'".
   std::string debtors() const;
@@ -116,7 +116,6 @@ class Exchange {
   bool encodes_when_added() const;
   bool abstains(int32_t rank) const { return plan_.weights[static_cast<size_t>(rank)] == 0; }
   std::span<float> mean_of(const Segment& segment);
-  std::span<const float> values_of(const Segment& segment) const;
   const std::string& name(int32_t rank) const;
 
   Result<Segment*> segment_of(const swarm::Part& part);

@@ -54,7 +54,16 @@ struct Group {
     new_residuals.assign(names.size(), std::vector<float>(in.values[0].size(), 77.0F));
     for (size_t rank = 0; rank < names.size(); ++rank) {
       Contribution& mine = contributions.emplace_back();
-      mine.values = in.values[rank];
+      if (on_device) {
+        mine.device_values = {
+            in.values[rank].size(),
+            [this, rank](size_t begin, size_t size, uint32_t sequence, Bytes& out) {
+              num_device_encodings += 1;
+              in.codec->encode(std::span(in.values[rank]).subspan(begin, size), out, sequence);
+            }};
+      } else {
+        mine.values = in.values[rank];
+      }
       mine.codec = in.codec;
       mine.topology = in.topology;
       mine.needs_own = true;
@@ -137,6 +146,8 @@ struct Group {
   std::vector<std::string> names;
   RoundInputs in;
   size_t chunk = 1000;
+  bool on_device = false;  // The values are behind a function.
+  size_t num_device_encodings = 0;
   std::vector<std::vector<float>> new_residuals;
   std::deque<Contribution> contributions;
   std::vector<std::unique_ptr<Exchange>> members;
@@ -155,6 +166,18 @@ TEST_P(ExchangeTest, EqualsTheDefinitionInAnyOrderOfArrival) {
     group.run(order);
     group.expect_as_defined();
   }
+}
+
+TEST_P(ExchangeTest, EqualsItWithValuesOnADeviceThatAreEncodedSegmentBySegment) {
+  const auto& [num_members, count, codec, topology, has_residual] = GetParam();
+  if (has_residual && topology == Topology::kGather) return;
+  Group group(num_members, count, codec, topology);
+  if (has_residual) group.add_residuals();
+  group.on_device = true;
+  group.run(1);
+  group.expect_as_defined();
+  const size_t least = (count + group.in.segment_values - 1) / group.in.segment_values;
+  EXPECT_GE(group.num_device_encodings, num_members * least);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeTest,
@@ -411,6 +434,17 @@ TEST(ExchangeRefusalTest, OwnNotANumber) {
   while (worked && *worked) worked = group.members[0]->work();
   ASSERT_FALSE(worked.has_value());
   EXPECT_THAT(worked.error().message, HasSubstr("the values of island 'a' for round 4294967300"));
+}
+
+TEST(ExchangeRefusalTest, WhatADeviceRefuses) {
+  Group group(2, 5000, "fp32", Topology::kGather);
+  group.in.values[0][100] = NAN;
+  group.on_device = true;
+  group.connect();
+  const auto worked = group.members[0]->work();
+  ASSERT_FALSE(worked.has_value());
+  EXPECT_THAT(worked.error().message,
+              HasSubstr("cannot be sent: cannot encode as fp32: value 100"));
 }
 
 TEST(ExchangeRefusalTest, DebtorsAreThoseWhoOwe) {

@@ -51,11 +51,12 @@ Result<Commit> ThreadGroup::wait(int rank, int64_t number) {
 
 std::unique_ptr<Exchange> ThreadGroup::open(int rank, const Round& round) const {
   const Contribution& mine = round.contributions.at(rank);
-  Exchange::Plan plan{.header = {.round = mine.round, .attempt = 0},
-                      .rank = rank,
-                      .shares = swarm::equal_shares(std::ssize(mine.values), num_members_)};
+  Exchange::Plan plan{
+      .header = {.round = mine.round, .attempt = 0},
+      .rank = rank,
+      .shares = swarm::equal_shares(static_cast<int64_t>(mine.num_values()), num_members_)};
   for (const auto& [other, contribution] : round.contributions) {
-    ATOLL_CHECK(contribution.values.size() == mine.values.size());
+    ATOLL_CHECK(contribution.num_values() == mine.num_values());
     ATOLL_CHECK(exchange_name(contribution) == exchange_name(mine));
     plan.members.push_back(fmt::format("thread-{}", other));
     plan.weights.push_back(contribution.weight);

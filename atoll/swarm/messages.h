@@ -81,7 +81,8 @@ struct Begin {
   int64_t step = 0;
   int64_t weight = 0;     // Tokens since the fragment's last round; 0: this island abstains.
   int64_t count = 0;      // Values in the fragment.
-  uint64_t snapshot = 0;  // xxHash of the values: names the part in logs and, later, reuses it.
+  uint64_t snapshot = 0;  // xxHash of the values in host memory: names the part in logs and, later,
+                          // reuses it. Of nothing where they lie on a device.
   std::string exchange;   // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
