@@ -5,9 +5,6 @@
 namespace atl::codec {
 namespace {
 
-/// From here on (2^-118) a scale is a normal number with room to spare.
-constexpr uint32_t kTinyBits = (127 - 118) << 23;
-
 /// Scales that give normal or zero multiples: zero, or normal and below `limit`.
 ATOLL_INLINE bool is_scale(float scale, float limit) {
   const uint32_t magnitude = magnitude_bits(scale);

@@ -1,10 +1,15 @@
 #pragma once
 // Whole numbers times a scale per block: int8 and int4.
+#include <cstdint>
 #include <memory>
 
 #include "atoll/codec/codec.h"
 
 namespace atl::codec {
+
+/// The bits of 2^-118. From this largest magnitude of a block on, its scale is a normal number with
+/// room to spare.
+constexpr uint32_t kTinyBits = (127 - 118) << 23;
 
 /// Blocks of 256 values; 8.0625 bits per value. With m the block's largest magnitude:
 ///
