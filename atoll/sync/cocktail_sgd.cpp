@@ -38,16 +38,15 @@ Result<void> CocktailSgd::do_after_step(int64_t step) {
 
 void CocktailSgd::send(int64_t round, int64_t step, const codec::Codec* codec) {
   difference_P_.copy_(replica_.values_P).sub_(reference_P_);
-  const std::span<const float> difference = span_of(difference_P_);
-  const int64_t tokens = weight(round, difference, replica_.tokens_per_step);
-  if (tokens == 0 && !can_send(difference)) {  // An overflow: begin again where all agree.
+  const int64_t tokens = weight(round, difference_P_, replica_.tokens_per_step);
+  if (tokens == 0 && !can_send(difference_P_)) {  // An overflow: begin again where all agree.
     replica_.values_P.copy_(reference_P_);
     difference_P_.zero_();
   }
-  begin({.round = round,
+  begin(difference_P_,
+        {.round = round,
          .step = step,
          .weight = tokens,
-         .values = difference,
          .codec = codec,
          .mean_residual = span_of(residual_P_),
          .new_mean_residual = span_of(new_residual_P_),

@@ -9,16 +9,14 @@ namespace atl::sync {
 DataParallel::DataParallel(const SyncOptions& options, Replica replica,
                            collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      local_P_(host_buffer(replica_.values_P)),
       mean_P_(host_buffer(replica_.values_P)),
       live_P_(host_buffer(replica_.values_P)) {}
 
 Result<void> DataParallel::do_reduce_gradients(int64_t step) {
-  local_P_.copy_(replica_.gradients_P);
-  begin({.round = step - 1,
+  begin(replica_.gradients_P,
+        {.round = step - 1,
          .step = step,
-         .weight = can_send(span_of(local_P_)) ? replica_.tokens_per_step : 0,
-         .values = span_of(local_P_),
+         .weight = can_send(replica_.gradients_P) ? replica_.tokens_per_step : 0,
          .prepare = [this](std::span<const float> mean, std::span<const float>) {
            std::ranges::copy(mean, span_of(mean_P_).begin());
            live_P_.copy_(replica_.values_P);

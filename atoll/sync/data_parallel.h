@@ -16,9 +16,8 @@ class DataParallel final : public Strategy {
 
  private:
   Result<void> do_reduce_gradients(int64_t step) override;
-  at::Tensor local_P_;  // Host copy of this replica's gradient.
-  at::Tensor mean_P_;   // Host copy of the agreed mean.
-  at::Tensor live_P_;   // Host copy of the parameters, for the digest.
+  at::Tensor mean_P_;  // Host copy of the agreed mean.
+  at::Tensor live_P_;  // Host copy of the parameters, for the digest.
 };
 
 }  // namespace atl::sync

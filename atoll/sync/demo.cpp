@@ -22,20 +22,20 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
   const std::span<const float> gradient = span_of(direction_P_);
   const std::span<float> momentum = span_of(momentum_P_);
   // A gradient that cannot be used must not stay in the momentum for ever.
-  bool is_usable = can_send(gradient);
+  bool is_usable = can_send(direction_P_);
   for (size_t i = 0; i < momentum.size(); ++i) {
     momentum[i] = decay_ * momentum[i] + (is_usable ? gradient[i] : 0.0F);
   }
   dct_.forward(momentum, span_of(coefficients_P_));
-  if (!can_send(span_of(coefficients_P_))) {  // Nor a momentum that has grown too large.
+  if (!can_send(coefficients_P_)) {  // Nor a momentum that has grown too large.
     momentum_P_.zero_();
     coefficients_P_.zero_();
     is_usable = false;
   }
-  begin({.round = step - 1,
+  begin(coefficients_P_,
+        {.round = step - 1,
          .step = step,
          .weight = is_usable ? replica_.tokens_per_step : 0,
-         .values = span_of(coefficients_P_),
          .needs_own = true,
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);

@@ -17,15 +17,17 @@ DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager
       dropout_(options.outer_dropout),
       outer_(make_outer_optimizer(options)),
       now_(outer_, replica_.values_P.numel()),
-      next_(outer_, replica_.values_P.numel()) {
+      next_(outer_, replica_.values_P.numel()),
+      sends_from_host_(sign_pruning_ > 0 || options.outer_mean == "radial") {
   now_.theta_P.copy_(replica_.values_P);
+  place_origin();
   int64_t num_values = replica_.values_P.numel();
   if (options.outer_mean == "radial") {
     radial_.emplace(replica_.specs);
     num_values = static_cast<int64_t>(radial_->num_values());
     mean_delta_P_ = host_buffer(replica_.values_P);
   }
-  values_PG_ = at::zeros({num_values}, at::kFloat);
+  values_PG_ = at::zeros({num_values}, origin_P_.options());
 }
 
 bool DiLoCo::is_due(int64_t step) const {
@@ -40,28 +42,34 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   const int64_t period = step - round * sync_every_;
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   write_outer_gradient();
-  const std::span<const float> values = span_of(values_PG_);
-  const int64_t tokens = weight(round, values, period * replica_.tokens_per_step);
-  begin({.round = round,
-         .step = step,
-         .weight = dropped ? 0 : tokens,
-         .values = values,
-         .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
-           return prepare(round, mean);
-         }});
+  const int64_t tokens = weight(round, values_PG_, period * replica_.tokens_per_step);
+  begin(values_PG_, {.round = round,
+                     .step = step,
+                     .weight = dropped ? 0 : tokens,
+                     .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
+                       return prepare(round, mean);
+                     }});
   if (auto done = wait(round); !done) return done;
 
   std::swap(now_, next_);
-  if (!dropped) replica_.values_P.copy_(now_.theta_P);
+  place_origin();
+  if (!dropped) replica_.values_P.copy_(origin_P_);
   return {};
+}
+
+void DiLoCo::place_origin() {
+  if (sends_from_host_) {
+    origin_P_ = now_.theta_P;
+  } else {
+    bring(now_.theta_P, origin_P_);
+  }
 }
 
 void DiLoCo::write_outer_gradient() {
   // It points from where this replica is back to where all replicas started.
   const int64_t num_parameters = replica_.values_P.numel();
   at::Tensor delta_P = values_PG_.slice(0, 0, num_parameters);
-  delta_P.copy_(replica_.values_P);
-  at::sub_out(delta_P, now_.theta_P, delta_P);
+  at::sub_out(delta_P, origin_P_, replica_.values_P.to(delta_P.device()));
   if (sign_pruning_ > 0) prune_neurons(replica_.specs, sign_pruning_, span_of(delta_P));
   if (radial_) radial_->split(span_of(values_PG_));
 }
@@ -80,6 +88,9 @@ at::Tensor DiLoCo::global_parameters() const { return now_.theta_P; }
 
 std::vector<std::pair<std::string, at::Tensor>> DiLoCo::state() { return now_.buffers(); }
 
-void DiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
+void DiLoCo::restore_global(const at::Tensor& global_P) {
+  now_.theta_P.copy_(global_P);
+  place_origin();
+}
 
 }  // namespace atl::sync

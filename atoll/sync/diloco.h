@@ -31,6 +31,8 @@ class DiLoCo final : public Strategy {
  private:
   Result<void> do_after_step(int64_t step) override;
   bool is_due(int64_t step) const;
+  /// To be called whenever now_ changes.
+  void place_origin();
   /// Fills values_PG_ with what this replica sends.
   void write_outer_gradient();
   Digest prepare(int64_t round, std::span<const float> mean_PG);
@@ -40,9 +42,12 @@ class DiLoCo final : public Strategy {
   double dropout_;
   OuterOptimizer outer_;
   std::optional<RadialMean> radial_;
-  OuterState now_;           // What the last committed round left.
-  OuterState next_;          // The round's result before its commit.
-  at::Tensor values_PG_;     // Host. What this replica sends; G = 0 without radial_.
+  OuterState now_;   // What the last committed round left.
+  OuterState next_;  // The round's result before its commit.
+  /// Pruning and the radial mean work on the host; all else where the parameters are.
+  bool sends_from_host_;
+  at::Tensor origin_P_;      // now_.theta_P, where outer gradients are made.
+  at::Tensor values_PG_;     // There too. What this replica sends; G = 0 without radial_.
   at::Tensor mean_delta_P_;  // Host. With radial_ only.
 };
 

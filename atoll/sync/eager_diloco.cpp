@@ -1,6 +1,7 @@
 #include "atoll/sync/eager_diloco.h"
 
 #include <ATen/ops/sub.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,15 +23,24 @@ EagerDiLoCo::EagerDiLoCo(const SyncOptions& options, Replica replica,
       now_(outer_, replica_.values_P.numel()),
       next_(outer_, replica_.values_P.numel()) {
   ATOLL_CHECK(outer_.rule != OuterRule::kAdam, "the outer optimiser must be linear");
-  for (at::Tensor* buffer :
-       {&delta_P_, &old_delta_P_, &direction_P_, &mean_P_, &new_mean_P_, &mean_direction_P_}) {
+  for (at::Tensor* buffer : {&direction_P_, &mean_P_, &new_mean_P_, &mean_direction_P_}) {
     *buffer = host_buffer(replica_.values_P);
   }
   own_.theta_P.copy_(replica_.values_P);
+  place_origin();
+  delta_P_ = at::zeros_like(origin_P_);
+  if (uses_fresh()) old_delta_P_ = at::zeros_like(origin_P_);
   now_.theta_P.copy_(replica_.values_P);
 }
 
-/// direction = old mean + share * (fresh - old), one element after the other.
+void EagerDiLoCo::place_origin() {
+  if (uses_fresh()) {
+    origin_P_ = own_.theta_P;
+  } else {
+    bring(own_.theta_P, origin_P_);
+  }
+}
+
 void EagerDiLoCo::blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
                         const at::Tensor& direction_P) const {
   const std::span<const float> mean = span_of(mean_P_);
@@ -51,10 +61,9 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
   if (round > 0) {
     if (auto done = receive(round - 1); !done) return done;
   }
-  std::swap(delta_P_, old_delta_P_);
-  delta_P_.copy_(replica_.values_P);
-  at::sub_out(delta_P_, own_.theta_P, delta_P_);
-  if (!can_send(span_of(delta_P_))) {  // An overflow: as if the period had not been.
+  if (uses_fresh()) std::swap(delta_P_, old_delta_P_);
+  at::sub_out(delta_P_, origin_P_, replica_.values_P.to(delta_P_.device()));
+  if (!can_send(delta_P_)) {  // An overflow: as if the period had not been.
     delta_P_.zero_();
     abstain();
   }
@@ -67,11 +76,10 @@ Result<void> EagerDiLoCo::do_after_step(int64_t step) {
 }
 
 void EagerDiLoCo::send(int64_t round, int64_t step) {
-  begin({.round = round,
+  begin(delta_P_,
+        {.round = round,
          .step = step,
-         .weight = weight(round, span_of(delta_P_),
-                          (step - round * sync_every_) * replica_.tokens_per_step),
-         .values = span_of(delta_P_),
+         .weight = weight(round, delta_P_, (step - round * sync_every_) * replica_.tokens_per_step),
          .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
            return prepare(round, mean);
          }});
@@ -79,9 +87,14 @@ void EagerDiLoCo::send(int64_t round, int64_t step) {
 
 /// theta_m = OuterOpt(theta_m, D~_m), with the mean that has come. The live parameters follow.
 void EagerDiLoCo::step_own(int64_t round) {
-  blend(delta_P_, old_delta_P_, direction_P_);
+  if (uses_fresh()) {
+    blend(delta_P_, old_delta_P_, direction_P_);
+  } else {
+    direction_P_.copy_(mean_P_);
+  }
   outer_.step(round + 1, span_of(direction_P_), own_.read(), own_.write());
-  replica_.values_P.copy_(own_.theta_P);
+  place_origin();
+  replica_.values_P.copy_(origin_P_);
 }
 
 /// The mean of all D~_m has the same form as each of them; from it the mean of all theta_m.
@@ -124,6 +137,7 @@ std::vector<std::pair<std::string, at::Tensor>> EagerDiLoCo::state() {
 void EagerDiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
 
 void EagerDiLoCo::resumed(int64_t step) {
+  place_origin();
   const int64_t periods = step / sync_every_;
   if (periods == 0 || step == replica_.last_step) return;
   send(periods - 1, periods * sync_every_);

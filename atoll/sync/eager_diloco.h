@@ -30,21 +30,27 @@ class EagerDiLoCo final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
+  bool uses_fresh() const { return fresh_share_ > 0; }
+  /// To be called whenever own_ changes.
+  void place_origin();
   void send(int64_t round, int64_t step);
   Digest prepare(int64_t round, std::span<const float> mean_P);
   Result<void> receive(int64_t round);
   Result<void> finish(int64_t round);
   void step_own(int64_t round);
+  /// direction = old mean + fresh_share * (fresh - old), one element after the other.
   void blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
              const at::Tensor& direction_P) const;
 
   int64_t sync_every_;
   float fresh_share_;  // 1 / M, delayed: 0.
   OuterOptimizer outer_;
-  // All on the host. Of this replica:
+  // Of this replica. Outer gradients are made and kept where its parameters are, or on the host if
+  // its own outer step, which is taken there, uses the fresh one. All else is on the host.
   OuterState own_;          // theta_m
+  at::Tensor origin_P_;     // The same, where outer gradients are made.
   at::Tensor delta_P_;      // D_m^k: in flight.
-  at::Tensor old_delta_P_;  // D_m^(k-1)
+  at::Tensor old_delta_P_;  // D_m^(k-1), if the fresh one is used.
   at::Tensor direction_P_;  // D~_m
   // Of all:
   OuterState now_;  // The mean of all theta_m, one period late.

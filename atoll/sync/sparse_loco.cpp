@@ -36,17 +36,16 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
     corrected[i] = decay_ * residual[i] + (global[i] - corrected[i]);
   }
   const int64_t tokens =
-      weight(round, corrected, (step - round * sync_every_) * replica_.tokens_per_step);
+      weight(round, corrected_P_, (step - round * sync_every_) * replica_.tokens_per_step);
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
-  begin({.round = round,
-         .step = step,
-         .weight = tokens,
-         .values = corrected,
-         .needs_own = true,
-         .prepare = [this](std::span<const float> mean, std::span<const float> own) {
-           return prepare(mean, own);
-         }});
+  begin(corrected_P_, {.round = round,
+                       .step = step,
+                       .weight = tokens,
+                       .needs_own = true,
+                       .prepare = [this](std::span<const float> mean, std::span<const float> own) {
+                         return prepare(mean, own);
+                       }});
   if (auto done = wait(round); !done) return done;
   std::swap(global_P_, new_global_P_);
   std::swap(residual_P_, new_residual_P_);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "atoll/sync/device_codec.h"
 #include "atoll/sync/topology.h"
 
 namespace atl::sync {
@@ -37,8 +38,32 @@ Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t
   return done;
 }
 
-void Strategy::begin(collective::Contribution contribution, std::span<const Range> ranges) {
+bool Strategy::is_on_device(const at::Tensor& values) const {
+  return replica_.as_if_on_device || !values.is_cpu();
+}
+
+void Strategy::bring(const at::Tensor& host_P, at::Tensor& copy_P) const {
+  if (!is_on_device(replica_.values_P)) {
+    copy_P = host_P;
+  } else if (copy_P.defined()) {
+    copy_P.copy_(host_P);
+  } else {
+    copy_P = host_P.to(replica_.values_P.options(), /*non_blocking=*/false, /*copy=*/true);
+  }
+}
+
+bool Strategy::can_send(const at::Tensor& values) const {
+  return is_on_device(values) ? accepts(*codec_, values) : codec_->accepts(span_of(values));
+}
+
+void Strategy::begin(const at::Tensor& values, collective::Contribution contribution,
+                     std::span<const Range> ranges) {
   if (contribution.codec == nullptr) contribution.codec = codec_.get();
+  if (is_on_device(values)) {
+    contribution.device_values = device_values(values, *contribution.codec);
+  } else {
+    contribution.values = span_of(values);
+  }
   contribution.topology = topology_;
   OpenRound& open = open_rounds_[contribution.round];
   open.fragment = contribution.fragment;
@@ -60,7 +85,7 @@ void Strategy::begin(collective::Contribution contribution, std::span<const Rang
   averager_.begin(std::move(contribution));
 }
 
-int64_t Strategy::weight(int64_t round, std::span<const float> values, int64_t tokens) {
+int64_t Strategy::weight(int64_t round, const at::Tensor& values, int64_t tokens) {
   const bool abstains = std::exchange(abstains_, false);
   const bool did = std::erase(abstains_again_, round) > 0;
   return abstains || did || !can_send(values) ? 0 : tokens;

@@ -34,6 +34,8 @@ struct Replica {
   std::span<const model::ParameterSpec> specs{};  // What lies where in P.
   int64_t rank = 0;                               // This member among the run's.
   uint64_t seed = 0;                              // The run's.
+  /// For tests: takes the ways of other devices on the CPU too, as far as they go.
+  bool as_if_on_device = false;
 };
 
 struct SyncStats {
@@ -93,15 +95,20 @@ class Strategy {
  protected:
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
+  /// Makes `copy_P` what `host_P` is, near the live parameters: on the CPU the tensor itself, on a
+  /// device a copy; one that is there already is written.
+  void bring(const at::Tensor& host_P, at::Tensor& copy_P) const;
   /// Whether no value is infinite, NaN or too large for the options' codec.
-  bool can_send(std::span<const float> values) const { return codec_->accepts(values); }
+  bool can_send(const at::Tensor& values) const;
   /// The weight of a round's `values`, behind which `tokens` stand: 0 if this replica abstains, or
   /// did when it first sent them, or cannot send them.
-  int64_t weight(int64_t round, std::span<const float> values, int64_t tokens);
-  /// Starts a round, with the options' codec unless it names one, and the method's topology. Its
-  /// values begin with those of the `ranges` of P, one behind the other; ranges are the same for
-  /// all rounds of a fragment. Empty: all of P.
-  void begin(collective::Contribution contribution, std::span<const Range> ranges = {});
+  int64_t weight(int64_t round, const at::Tensor& values, int64_t tokens);
+  /// Starts a round, with the options' codec unless it names one, and the method's topology. It is
+  /// about `values`, contiguous FP32, which must stay unchanged until wait() has returned; those on
+  /// a device are encoded there. They begin with the `ranges` of P, one behind the other; ranges
+  /// are the same for all rounds of a fragment. Empty: all of P.
+  void begin(const at::Tensor& values, collective::Contribution contribution,
+             std::span<const Range> ranges = {});
   /// Waits for the round's commit and books it.
   Result<void> wait(int64_t round);
 
@@ -114,6 +121,7 @@ class Strategy {
     bool abstained = false;
     std::vector<LayerSums> sums;  // The exchange thread writes it before the commit.
   };
+  bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
   const Clock& clock_;

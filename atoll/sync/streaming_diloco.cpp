@@ -1,5 +1,6 @@
 #include "atoll/sync/streaming_diloco.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/sub.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace atl::sync {
 namespace {
 
 at::Tensor empty_like_fragment(const Fragment& fragment, const at::Tensor& like_P) {
-  return host_buffer(like_P.slice(0, 0, fragment.size));
+  return at::empty({fragment.size}, like_P.options());
 }
 
 /// Calls use(range, begin of the range within the packed fragment).
@@ -51,6 +52,7 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
       schedule_(options.sync_every, options.num_fragments, replica_.last_step),
       now_(outer_, replica_.values_P.numel()) {
   now_.theta_P.copy_(replica_.values_P);
+  bring(now_.theta_P, origin_P_);
 }
 
 /// In between, fragments are of different ages.
@@ -80,11 +82,11 @@ Result<void> StreamingDiLoCo::do_after_step(int64_t step) {
 
 void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
-  at::Tensor delta_F = empty_like_fragment(part, now_.theta_P);
-  gather(part, replica_.values_P, delta_F);
+  at::Tensor delta_F = empty_like_fragment(part, origin_P_);
   for_each_range(part, [&](const Range& range, int64_t packed) {
     at::Tensor piece = delta_F.slice(0, packed, packed + range.end - range.begin);
-    at::sub_out(piece, now_.theta_P.slice(0, range.begin, range.end), piece);
+    at::sub_out(piece, origin_P_.slice(0, range.begin, range.end),
+                replica_.values_P.slice(0, range.begin, range.end));
   });
   launch(fragment, step, std::move(delta_F));
 }
@@ -99,14 +101,13 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .next_F = OuterState(outer_, part.size)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
-  const int64_t tokens =
-      weight(flight.round, span_of(flight.delta_F), period * replica_.tokens_per_step);
+  const int64_t tokens = weight(flight.round, flight.delta_F, period * replica_.tokens_per_step);
   flight.counts = tokens > 0;
-  begin({.round = flight.round,
+  begin(flight.delta_F,
+        {.round = flight.round,
          .fragment = static_cast<int32_t>(fragment),
          .step = step,
          .weight = tokens,
-         .values = span_of(flight.delta_F),
          .prepare = [this, &flight](std::span<const float> mean_F,
                                     std::span<const float>) { return prepare(flight, mean_F); }},
         part.ranges);
@@ -136,11 +137,12 @@ Result<void> StreamingDiLoCo::apply_front() {
   });
   for (const Range& range : part.ranges) {
     const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
-    const at::Tensor global = now_.theta_P.slice(0, range.begin, range.end);
+    at::Tensor global = origin_P_.slice(0, range.begin, range.end);
+    bring(now_.theta_P.slice(0, range.begin, range.end), global);
     if (alpha_ == 0 || !flight.counts) {  // What cannot be used is not mixed in either.
       live.copy_(global);
     } else if (alpha_ != 1) {
-      live.mul_(alpha_).add_(global.to(live.device()), 1 - alpha_);
+      live.mul_(alpha_).add_(global, 1 - alpha_);
     }
   }
   flights_.pop_front();
@@ -161,7 +163,10 @@ std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   return tensors;
 }
 
-void StreamingDiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
+void StreamingDiLoCo::restore_global(const at::Tensor& global_P) {
+  now_.theta_P.copy_(global_P);
+  bring(now_.theta_P, origin_P_);
+}
 
 void StreamingDiLoCo::resumed(int64_t step) {
   if (!in_flight_P_.defined()) return;
@@ -170,7 +175,7 @@ void StreamingDiLoCo::resumed(int64_t step) {
     const auto fragment = schedule_.due(sent);
     if (!fragment || step == schedule_.last_step()) continue;
     const Fragment& part = fragments_[static_cast<size_t>(*fragment)];
-    at::Tensor delta_F = empty_like_fragment(part, now_.theta_P);
+    at::Tensor delta_F = empty_like_fragment(part, origin_P_);
     gather(part, in_flight_P_, delta_F);
     launch(*fragment, sent, std::move(delta_F));
   }

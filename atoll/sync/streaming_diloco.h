@@ -33,7 +33,7 @@ class StreamingDiLoCo final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
-  /// A fragment F on its way. Its spans live here until the round is over.
+  /// A fragment F on its way. Its tensors live here until the round is over.
   struct Flight {
     int64_t fragment = 0;
     int64_t round = 0;
@@ -57,6 +57,7 @@ class StreamingDiLoCo final : public Strategy {
   std::vector<Fragment> fragments_;
   FragmentSchedule schedule_;
   OuterState now_;              // Fragment by fragment, what its last committed round left.
+  at::Tensor origin_P_;         // now_.theta_P, where outer gradients are made.
   at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.
   std::deque<Flight> flights_;  // Oldest first; a fragment is in it at most once.
 };

@@ -41,7 +41,13 @@ inline at::Tensor target_P(int rank) {
       .add(index_P.square().mul(1.7 + rank).sin());
 }
 
-struct Outcome {
+/// Where a replica's tensors lie; `as_if_on_device` as in Replica.
+struct Place {
+  at::Device device = at::kCPU;
+  bool as_if_on_device = false;
+};
+
+struct Outcome {                      // On the CPU.
   std::vector<at::Tensor> live_TP;    // After each step; 0: the start.
   std::vector<at::Tensor> global_TP;  // The same of the published model.
   SyncStats stats;
@@ -51,7 +57,7 @@ struct Outcome {
 inline void train_step(Strategy& strategy, const at::Tensor& values_P,
                        const at::Tensor& gradients_P, int rank, int64_t step,
                        bool abstains = false) {
-  gradients_P.copy_(values_P.sub(target_P(rank)));
+  gradients_P.copy_(values_P.sub(target_P(rank).to(values_P.device())));
   EXPECT_TRUE(strategy.reduce_gradients(step));
   values_P.sub_(gradients_P, kLr);
   if (abstains) strategy.abstain();
@@ -76,23 +82,25 @@ auto run_together(int replicas, const Work& work) {
 
 /// Trains `steps` steps; the run is `last_step` long (default: `steps`).
 inline Outcome train(const SyncOptions& options, collective::Averager& averager, int rank,
-                     int64_t steps, int64_t last_step = 0) {
+                     int64_t steps, int64_t last_step = 0, Place place = {}) {
   const SystemClock clock;
   const auto layout = specs();
-  const at::Tensor values_P = start_P();
+  const at::Tensor values_P = start_P().to(place.device);
   const at::Tensor gradients_P = at::zeros_like(values_P);
   auto strategy = make_strategy(options,
                                 {.values_P = values_P,
                                  .gradients_P = gradients_P,
                                  .tokens_per_step = 8,
                                  .last_step = last_step == 0 ? steps : last_step,
-                                 .specs = layout},
+                                 .specs = layout,
+                                 .as_if_on_device = place.as_if_on_device},
                                 averager, clock);
-  Outcome out{.live_TP = {values_P.clone()}, .global_TP = {strategy->global_parameters().clone()}};
+  const auto copy = [](const at::Tensor& x_P) { return x_P.cpu().clone(); };
+  Outcome out{.live_TP = {copy(values_P)}, .global_TP = {copy(strategy->global_parameters())}};
   for (int64_t step = 1; step <= steps; ++step) {
     train_step(*strategy, values_P, gradients_P, rank, step);
-    out.live_TP.push_back(values_P.clone());
-    out.global_TP.push_back(strategy->global_parameters().clone());
+    out.live_TP.push_back(copy(values_P));
+    out.global_TP.push_back(copy(strategy->global_parameters()));
   }
   out.stats = strategy->stats();
   return out;
@@ -120,7 +128,7 @@ struct Saved {
 /// `abstains_at` the second replica's part cannot be used.
 inline Saved advance(const SyncOptions& options, collective::Averager& averager, int rank,
                      const Saved* from, int64_t begin, int64_t end, int64_t last_step,
-                     int64_t abstains_at) {
+                     int64_t abstains_at, bool as_if_on_device) {
   const SystemClock clock;
   const auto layout = specs();
   const at::Tensor values_P = start_P();
@@ -131,7 +139,8 @@ inline Saved advance(const SyncOptions& options, collective::Averager& averager,
                                        .tokens_per_step = 8,
                                        .last_step = last_step,
                                        .specs = layout,
-                                       .rank = rank},
+                                       .rank = rank,
+                                       .as_if_on_device = as_if_on_device},
                                       averager, clock);
   if (from != nullptr) {
     strategy->restore_global(from->global_P);
@@ -156,21 +165,26 @@ inline Saved advance(const SyncOptions& options, collective::Averager& averager,
 
 inline std::vector<Saved> advance_together(const SyncOptions& options,
                                            const std::vector<Saved>& from, int64_t begin,
-                                           int64_t end, int64_t last_step, int64_t abstains_at) {
+                                           int64_t end, int64_t last_step, int64_t abstains_at,
+                                           bool as_if_on_device) {
   return run_together(2, [&](int rank, collective::Averager& averager) {
     const Saved* mine = from.empty() ? nullptr : &from[static_cast<size_t>(rank)];
-    return advance(options, averager, rank, mine, begin, end, last_step, abstains_at);
+    return advance(options, averager, rank, mine, begin, end, last_step, abstains_at,
+                   as_if_on_device);
   });
 }
 
 /// Two replicas that stop after any of their steps and go on from what a checkpoint holds end as
 /// if they had never stopped, to the bit.
 inline void expect_exact_resume(const SyncOptions& options, int64_t last_step,
-                                int64_t abstains_at = 0) {
-  const auto expected = advance_together(options, {}, 0, last_step, last_step, abstains_at);
+                                int64_t abstains_at = 0, bool as_if_on_device = false) {
+  const auto advance_all = [&](const std::vector<Saved>& from, int64_t begin, int64_t end) {
+    return advance_together(options, from, begin, end, last_step, abstains_at, as_if_on_device);
+  };
+  const auto expected = advance_all({}, 0, last_step);
   for (int64_t stop = 1; stop < last_step; ++stop) {
-    const auto saved = advance_together(options, {}, 0, stop, last_step, abstains_at);
-    const auto out = advance_together(options, saved, stop, last_step, last_step, abstains_at);
+    const auto saved = advance_all({}, 0, stop);
+    const auto out = advance_all(saved, stop, last_step);
     for (size_t rank = 0; rank < out.size(); ++rank) {
       EXPECT_TRUE(out[rank].live_P.equal(expected[rank].live_P))
           << options.method << " stopped after step " << stop << ", replica " << rank;
