@@ -148,11 +148,12 @@ Result<void> TrainingRun::train_step() {
   const Time begin = parts_.clock.now();
   const double learning_rate = train::learning_rate(options_, step_);
   const double loss = forward_backward();
+  // From here on change what methods keep (DeMo's momentum), and then the parameters.
+  checkpoint_stall_ += writer_.release(parts_.clock);
+  checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
   const at::Tensor& gradients_P = parts_.model.parameters().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
   const double grad_norm = train::clip_gradient(gradients_P, options_.grad_clip);
-  checkpoint_stall_ += writer_.release(parts_.clock);  // From here on parameters change.
-  checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
   if (std::isfinite(loss) && std::isfinite(grad_norm)) {
     loss_ = loss;
     grad_norm_ = grad_norm;

@@ -97,8 +97,7 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .round = schedule_.round(fragment, step),
                       .number = schedule_.number(fragment, step),
                       .due = step + delay_,
-                      .delta_F = std::move(delta_F),
-                      .next_F = OuterState(outer_, part.size)});
+                      .delta_F = std::move(delta_F)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t period = step - schedule_.last_sent(fragment, step - 1);
   const int64_t tokens = weight(flight.round, flight.delta_F, period * replica_.tokens_per_step);
@@ -117,14 +116,14 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
 /// writes.
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  OuterState& next_F = flight.next_F.emplace(outer_, part.size);
   for_each_range(part, [&](const Range& range, int64_t packed) {
     const int64_t size = range.end - range.begin;
-    outer_.step(flight.number,
-                mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)),
-                now_.slice(range.begin, range.end).read(),
-                flight.next_F.slice(packed, packed + size).write());
+    outer_.step(
+        flight.number, mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)),
+        now_.slice(range.begin, range.end).read(), next_F.slice(packed, packed + size).write());
   });
-  return flight.next_F.digest();
+  return next_F.digest();
 }
 
 Result<void> StreamingDiLoCo::apply_front() {
@@ -133,7 +132,7 @@ Result<void> StreamingDiLoCo::apply_front() {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   for_each_range(part, [&](const Range& range, int64_t packed) {
     now_.slice(range.begin, range.end)
-        .copy_(flight.next_F.slice(packed, packed + range.end - range.begin));
+        .copy_(flight.next_F->slice(packed, packed + range.end - range.begin));
   });
   for (const Range& range : part.ranges) {
     const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);

@@ -12,6 +12,7 @@
 // encoding (collective::Topology::kGather), so nothing is quantised twice.
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "atoll/sync/fragments.h"
@@ -41,7 +42,7 @@ class StreamingDiLoCo final : public Strategy {
     int64_t due = 0;     // The step after which it is applied.
     bool counts = true;  // Not when this replica abstains.
     at::Tensor delta_F;
-    OuterState next_F;  // The round's result before its commit.
+    std::optional<OuterState> next_F;  // The round's result before its commit: from prepare().
   };
 
   /// Sends the fragment as it is after `step`.
