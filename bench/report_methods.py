@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """make report-methods: every method on real text with the same tokens, three seeds -> bench/results/methods.md.
 
-  report_methods.py [--only NAME,...] [--seeds 3] [--steps N] [--table]
+  report_methods.py [--only NAME,...] [--seeds 3] [--steps N] [--results FILE] [--tune] [--table]
 
-Real islands (processes, loopback) on the default corpus. Finished runs are kept in bench/results/methods.json and not
-repeated, so it can be stopped at any time; --table only writes the page again. Between methods only the synchronisation
-differs: initialisation, order of the data, batch, steps and schedule are those of the seed.
+Real islands (processes, loopback) on the default corpus. Finished runs are kept in the results (default:
+bench/results/methods.json) and not repeated, so it can be stopped at any time; --table only writes the page beside them
+again. Results of another length are never overwritten: a trial with --steps needs --results. --tune fills the table from
+which the outer rate was chosen, with a seed that no other run has. Between methods only the synchronisation differs:
+initialisation, order of the data, batch, steps and schedule are those of the seed.
 """
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -21,7 +24,6 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ATOLL = str(ROOT / "build" / "bin" / "atoll")
 RESULTS = ROOT / "bench" / "results" / "methods.json"
-PAGE = ROOT / "bench" / "results" / "methods.md"
 WORK = ROOT / "build" / "report-methods"
 VOCABULARY = 2000
 STEPS = 3750  # Of 16 rows of 128 tokens: 7.7 M tokens, 20 for each of 0.38 M parameters; 125 periods of 30.
@@ -116,8 +118,9 @@ def train(folder, store, islands, seed, steps, settings, init=None):
 
 
 def pretrained(seed, store, steps):
-    """Half a run of data-parallel: where fine-tuning begins. Kept for all methods of the seed."""
-    folder = WORK / f"pretrained-{seed}-{steps}"
+    """Half a run of data-parallel: where fine-tuning begins. Kept for all methods of the seed and settings."""
+    settings = hashlib.sha256(json.dumps([COMMON, VOCABULARY]).encode()).hexdigest()[:8]
+    folder = WORK / f"pretrained-{seed}-{steps}-{settings}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=WORK) as work:
             run = pathlib.Path(work) / "run"
@@ -127,15 +130,16 @@ def pretrained(seed, store, steps):
     return folder
 
 
-def measure(name, seed, steps, store):
-    islands, settings, from_pretrained = METHODS[name]
+def measure(entry, seed, steps, store):
+    islands, settings, from_pretrained = entry
+    begin = time.monotonic()  # Of the pretraining too, for whoever comes first.
     init = pretrained(seed, store, steps) if from_pretrained else None
-    begin = time.monotonic()
     with tempfile.TemporaryDirectory(dir=WORK) as work:
         # After the pretraining, the same rows in another order.
         summary = train(pathlib.Path(work) / "run", store, islands, seed + (1000 if init else 0), steps, settings, init)
-    per_token = summary["bytes_sent"] / islands / (summary["tokens"] / islands)
-    return {"val_loss": summary["val_loss"], "bytes_per_token": per_token, "peak_mb": summary["peak_mb"],
+    # An island sends its part of the bytes and trains its part of the tokens.
+    return {"val_loss": summary["val_loss"], "bytes_per_token": summary["bytes_sent"] / summary["tokens"],
+            "bytes_received_per_token": summary["bytes_received"] / summary["tokens"], "peak_mb": summary["peak_mb"],
             "stall_share": summary["stall_share"], "tokens": summary["tokens"], "parameters": summary["num_parameters"],
             "seconds": time.monotonic() - begin}
 
@@ -156,36 +160,80 @@ def compare(runs, pair):
     return {"mean": statistics.mean(differences), "half_width": half, "seeds": len(seeds)}
 
 
-def write_page(state):
-    runs = state["runs"]
-    lines = ["# Every method with the same tokens", "",
-             f"Written by `make report-methods` from {state['steps']} steps of {COMMON['train.batch_rows']} rows of "
-             f"{COMMON['train.sequence_length']} tokens of the Python standard library, vocabulary {VOCABULARY}. Loss: cross entropy of "
-             "the validation part, mean and standard deviation over seeds. Bytes: sent by one island for each token that it "
-             "trains. Stall: share of the time in which training stood still, over loopback. Peak: memory of the largest "
-             "process. Same initialisation, data order, batch and schedule for all methods of a seed.", "",
-             "| method | islands | loss | sd | seeds | bytes/token | stall | peak MB |", "|---|---|---|---|---|---|---|---|"]
+def verdict(result, limit):
+    """In words. Three seeds leave wide intervals, so what is clear and what only holds on average are told apart."""
+    half = result["half_width"] if result["half_width"] is not None else math.inf
+    word = "confirmed" if result["mean"] <= limit else "not confirmed"
+    is_clear = abs(result["mean"] - limit) > half
+    return word if is_clear else word + ", on average"
+
+
+def method_rows(runs):
     for name, (islands, _, _) in METHODS.items():
         done = list(runs.get(name, {}).values())
         if not done:
-            lines.append(f"| {name} | {islands} | not measured yet | | 0 | | | |")
+            yield f"| {name} | {islands} | not measured yet | | 0 | | | |"
             continue
         losses = [run["val_loss"] for run in done]
         deviation = f"{statistics.stdev(losses):.4f}" if len(losses) > 1 else "-"
-        mean = {key: statistics.mean(run[key] for run in done) for key in ("bytes_per_token", "stall_share", "peak_mb")}
-        lines.append(f"| {name} | {islands} | {statistics.mean(losses):.4f} | {deviation} | {len(done)} | "
-                     f"{mean['bytes_per_token']:.4g} | {mean['stall_share']:.1%} | {mean['peak_mb']:.0f} |")
-    lines += ["", "## What the papers find", "", "Relative difference of the loss, paired by seed, with its 95 % interval.", "",
-              "| finding | comparison | difference | at most | |", "|---|---|---|---|---|"]
-    for pair, limit, finding in COMPARISONS:
+        mean = {key: statistics.mean(run[key] for run in done)
+                for key in ("bytes_per_token", "bytes_received_per_token", "stall_share", "peak_mb")}
+        yield (f"| {name} | {islands} | {statistics.mean(losses):.4f} | {deviation} | {len(done)} | "
+               f"{mean['bytes_per_token']:.4g} / {mean['bytes_received_per_token']:.4g} | {mean['stall_share']:.1%} | "
+               f"{mean['peak_mb']:.0f} |")
+
+
+def finding_rows(runs):
+    for pair, limit, finding, why in COMPARISONS:
         result = compare(runs, pair)
         if result is None:
-            lines.append(f"| {finding} | {pair} | not measured yet | {limit:+.1%} | |")
+            yield f"| {finding} | {pair} | not measured yet | {limit:+.1%} | |"
             continue
         interval = f" ± {result['half_width']:.2%}" if result["half_width"] is not None else ""
-        verdict = "confirmed" if result["mean"] <= limit else "not confirmed"
-        lines.append(f"| {finding} | {pair} | {result['mean']:+.2%}{interval} | {limit:+.1%} | {verdict} |")
-    PAGE.write_text("\n".join(lines) + "\n")
+        said = verdict(result, limit)
+        said += f": {why}" if result["mean"] > limit and why else ""
+        yield f"| {finding} | {pair} | {result['mean']:+.2%}{interval} | {limit:+.1%} | {said} |"
+
+
+def write_page(state, file):
+    tuning = state["tuning"]
+    lines = ["# Every method with the same tokens", "",
+             f"Written by `make report-methods` from {state['steps']} steps of {COMMON['train.batch_rows']} rows of "
+             f"{COMMON['train.sequence_length']} tokens of the Python standard library, vocabulary {VOCABULARY}. Loss: cross entropy of "
+             "the validation part, mean and standard deviation over seeds. Bytes: sent / received by one island for each token "
+             "that it trains. Stall: share of the time in which training stood still, over loopback. Peak: memory of the "
+             "largest process. Same initialisation, data order, batch and schedule for all methods of a seed.", "",
+             "| method | islands | loss | sd | seeds | bytes/token | stall | peak MB |", "|---|---|---|---|---|---|---|---|",
+             *method_rows(state["runs"]), "",
+             "## What the papers find", "", "Relative difference of the loss, paired by seed, with its 95 % interval.", "",
+             "| finding | comparison | difference | at most | |", "|---|---|---|---|---|", *finding_rows(state["runs"])]
+    if tuning:
+        lines += ["", "## How the rates were chosen", "", f"`report_methods.py --tune`, seed {TUNING_SEED}, which no run above has.", "",
+                  "| settings | loss |", "|---|---|", *(f"| {name} | {run['val_loss']:.4f} |" for name, run in tuning.items())]
+    file.with_suffix(".md").write_text("\n".join(lines) + "\n")
+
+
+def read_state(file, steps):
+    """What is stored for these steps and settings; runs of other settings do not compare, and are dropped."""
+    settings = {name: [islands, COMMON | chosen] for name, (islands, chosen, _) in METHODS.items()}
+    state = {"steps": steps, "settings": settings, "common": COMMON, "tuning": {}, "runs": {}}
+    if not file.exists():
+        return state
+    old = json.loads(file.read_text())
+    if old["steps"] != steps:
+        sys.exit(f"{file} is of {old['steps']} steps, not {steps}; choose another --results")
+    if old["common"] == COMMON:
+        state["tuning"] = old["tuning"]
+    state["runs"] = {name: runs for name, runs in old["runs"].items() if old["settings"].get(name) == settings.get(name)}
+    return state
+
+
+def write_state(state, file):
+    found = {pair: compare(state["runs"], pair) for pair, *_ in COMPARISONS}
+    state["comparisons"] = {pair: result for pair, result in found.items() if result}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(state, indent=1) + "\n")
+    write_page(state, file)
 
 
 def main():
@@ -193,33 +241,31 @@ def main():
     parser.add_argument("--only", default="", help="names of methods, with commas between")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS, help="a .json file; the page goes beside it")
+    parser.add_argument("--tune", action="store_true", help="measure the table of rates instead")
+    parser.add_argument("--table", action="store_true", help="measure nothing, write the page again")
     arguments = parser.parse_args()
     names = [name for name in arguments.only.split(",") if name] or list(METHODS)
     unknown = [name for name in names if name not in METHODS]
     if unknown:
         parser.error(f"unknown method {unknown[0]}; known are {', '.join(METHODS)}")
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    settings = {name: [islands, COMMON | chosen] for name, (islands, chosen, _) in METHODS.items()}
-    state = {"steps": arguments.steps, "settings": settings, "runs": {}}
-    if RESULTS.exists():
-        old = json.loads(RESULTS.read_text())
-        if old["steps"] == arguments.steps:  # Runs of other settings do not compare.
-            state["runs"] = {name: runs for name, runs in old["runs"].items() if old["settings"].get(name) == settings.get(name)}
-    wanted = [(name, str(seed)) for seed in range(arguments.seeds) for name in names]
-    missing = [] if arguments.table else [pair for pair in wanted if pair[1] not in state["runs"].get(pair[0], {})]
+    state = read_state(arguments.results, arguments.steps)
+    if arguments.tune:
+        wanted = [(state["tuning"], label, TUNING_SEED, entry) for label, entry in TUNING.items()]
+    else:
+        wanted = [(state["runs"].setdefault(name, {}), str(seed), seed, METHODS[name])
+                  for seed in range(arguments.seeds) for name in names]
+    missing = [] if arguments.table else [one for one in wanted if one[1] not in one[0]]
     store = prepare() if missing else None
     begin = time.monotonic()
-    for done, (name, seed) in enumerate(missing):
+    for done, (place, key, seed, entry) in enumerate(missing):
         left = (time.monotonic() - begin) / done * (len(missing) - done) / 60 if done else None
-        print(f"{done}/{len(missing)} {name} seed {seed}" + (f", {left:.0f} min left" if left else ""), file=sys.stderr, flush=True)
-        state["runs"].setdefault(name, {})[seed] = measure(name, int(seed), arguments.steps, store) | {"commit": commit()}
-        state["comparisons"] = {pair: compare(state["runs"], pair) for pair, _, _ in COMPARISONS}
-        state["comparisons"] = {pair: result for pair, result in state["comparisons"].items() if result}
-        RESULTS.write_text(json.dumps(state, indent=1) + "\n")
-        write_page(state)
-    write_page(state)
-    print(PAGE.read_text())
+        what = entry[1].get("sync.method") + f" {key}"
+        print(f"{done}/{len(missing)} {what}" + (f", {left:.0f} min left" if left else ""), file=sys.stderr, flush=True)
+        place[key] = measure(entry, seed, arguments.steps, store) | {"commit": commit()}
+        write_state(state, arguments.results)
+    write_state(state, arguments.results)
+    print(arguments.results.with_suffix(".md").read_text())
 
 
 if __name__ == "__main__":
