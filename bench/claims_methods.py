@@ -84,7 +84,10 @@ claims.measured("cocktail_sgd on that line, utilisation", lambda: line()["cockta
 def report():
     if not RESULTS.exists():
         raise RuntimeError(f"{RESULTS} is missing: make report-methods writes it")
-    return json.loads(RESULTS.read_text())
+    state = json.loads(RESULTS.read_text())
+    if state["steps"] != STEPS:
+        raise RuntimeError(f"{RESULTS} is of {state['steps']} steps, not {STEPS}")
+    return state
 
 
 def excess(pair):
@@ -111,8 +114,6 @@ for key, claim, limit in (
 
 def report_hours():
     """Of all runs of the stored report."""
-    if report()["steps"] != STEPS:
-        raise RuntimeError(f"the stored report is of {report()['steps']} steps, not {STEPS}")
     seconds = [run["seconds"] for runs in report()["runs"].values() for run in runs.values()]
     if len(seconds) < 3 * len(METHODS):
         raise RuntimeError(f"{len(seconds)} of {3 * len(METHODS)} runs are stored: make report-methods goes on with them")
