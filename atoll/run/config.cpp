@@ -5,6 +5,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/sync/fragments.h"
+#include "atoll/sync/method.h"
 
 namespace atl::run {
 
@@ -78,20 +79,20 @@ void check(const RunConfig& config) {
     throw UsageError(fmt::format("train.warmup_steps = {} is over train.steps = {}",
                                  train.warmup_steps, train.steps));
   }
-  if (config.sync.method == "demo" && (train.optimizer != "sgd" || train.grad_clip != 0)) {
+  if (sync::method_of(config.sync).makes_signs &&
+      (train.optimizer != "sgd" || train.grad_clip != 0)) {
     throw UsageError(fmt::format(
-        "sync.method = 'demo' makes a sign of each gradient, for SGD without clipping: it needs "
+        "sync.method = '{}' makes a sign of each gradient, for SGD without clipping: it needs "
         "train.optimizer = 'sgd', not '{}', and train.grad_clip = 0, not {}",
-        train.optimizer, train.grad_clip));
+        config.sync.method, train.optimizer, train.grad_clip));
   }
   model::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
   model::check(model);
   sync::check(config.sync);
-  if (config.sync.method == "streaming_diloco") {  // Refused here, before anything is started.
-    sync::make_fragments(model::parameter_specs(model), config.sync.fragment_pattern,
-                         config.sync.num_fragments);
-  }
+  // Refused here, before anything is started.
+  sync::make_fragments(model::parameter_specs(model), config.sync.fragment_pattern,
+                       sync::num_fragments(config.sync));
   const int64_t apart = sync::max_steps_apart(config.sync);
   if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
       (train.keep_checkpoints - 2) * train.checkpoint_every < apart) {
@@ -101,11 +102,11 @@ void check(const RunConfig& config) {
         train.keep_checkpoints, train.checkpoint_every, apart,
         2 + (apart + train.checkpoint_every - 1) / train.checkpoint_every));
   }
-  if (config.sync.method == "single" && islands > 1) {
+  if (sync::method_of(config.sync).is_for_one && islands > 1) {
     throw UsageError(
-        fmt::format("sync.method = 'single' trains one island, and swarm.min_replicas "
-                    "is {}; choose diloco or data_parallel",
-                    islands));
+        fmt::format("sync.method = '{}' trains one island, and swarm.min_replicas is {}; choose "
+                    "diloco or data_parallel",
+                    config.sync.method, islands));
   }
 }
 

@@ -214,9 +214,8 @@ void TrainingRun::note_abstention(const sync::RoundRecord& round) {
       "this island's part of round {} was left out, with weight 0: it was not finite, "
       "or more than sync.codec = '{}' can hold",
       round.commit.round, sync::codec_name(sync));
-  const int64_t rounds_in_period = sync.method == "streaming_diloco" ? sync.num_fragments : 1;
   if (parts_.averager.num_members() > 1 &&
-      num_abstained_ <= kPatienceInPeriods * rounds_in_period) {
+      num_abstained_ <= kPatienceInPeriods * sync::num_fragments(sync)) {
     fmt::print(stderr, "atoll: warning: {}\n", what);
     return;
   }

@@ -8,6 +8,7 @@
 #include "atoll/base/check.h"
 #include "atoll/codec/codec.h"
 #include "atoll/sync/fragments.h"
+#include "atoll/sync/method.h"
 #include "atoll/sync/topology.h"
 
 namespace atl::sync {
@@ -27,22 +28,7 @@ struct Candidate {
 /// compression (Streaming DiLoCo, section 4.3).
 std::vector<Candidate> candidates(const SyncOptions& options) {
   std::vector<Candidate> out = {{"fp32", 5}, {"bf16", 5}, {"int8", 5}, {"int4", 4}, {"e3m0", 4}};
-  if (has_error_feedback(options)) {
-    SyncOptions own = options;
-    own.codec = "default";
-    out.push_back({codec_name(own), 1});
-  }
-  return out;
-}
-
-/// Delays to try, in steps; empty: the method waits for its exchange.
-std::vector<int64_t> delays(const SyncOptions& options, int64_t max_delay) {
-  if (options.method == "cocktail_sgd") return {1};
-  if (options.method != "streaming_diloco") return {};
-  std::vector<int64_t> out;
-  for (int64_t delay = 1; delay <= std::min(max_delay, options.sync_every - 1); ++delay) {
-    out.push_back(delay);
-  }
+  if (has_error_feedback(options)) out.push_back({std::string(method_of(options).codec), 1});
   return out;
 }
 
@@ -67,10 +53,9 @@ Measured worst_of(std::span<const Measured> members) {
 
 Load load_of(const SyncOptions& options, std::span<const model::ParameterSpec> specs,
              int num_members) {
-  const bool in_fragments = options.method == "streaming_diloco";
-  const int64_t num_fragments = in_fragments ? options.num_fragments : 1;
-  Load load{.num_rounds = num_fragments, .num_members = num_members};
-  for (const Fragment& fragment : make_fragments(specs, options.fragment_pattern, num_fragments)) {
+  Load load{.num_rounds = num_fragments(options), .num_members = num_members};
+  for (const Fragment& fragment :
+       make_fragments(specs, options.fragment_pattern, num_fragments(options))) {
     load.largest_round = std::max(load.largest_round, fragment.size);
   }
   return load;
@@ -105,15 +90,15 @@ Choice choose(const SyncOptions& options, const Load& load, std::span<const Meas
               .exchange_seconds =
                   load.num_members == 1 ? 0 : worst.round_seconds + bits / worst.bits_per_second};
     const double per_period = choice.exchange_seconds * static_cast<double>(load.num_rounds);
-    const auto tries = delays(options, candidate.max_delay);
-    if (tries.empty()) {
-      const bool is_late = options.method == "eager_diloco" || options.method == "delayed_diloco";
+    const int64_t longest = std::min(candidate.max_delay, max_delay(options));
+    if (longest == 0) {
+      const bool is_late = method_of(options).is_late;
       const double waited = is_late ? std::max(0.0, per_period - period_seconds) : per_period;
       choice.stall_share = waited / (period_seconds + waited);
       if (choice.stall_share <= kStallShare) return choice;
       continue;
     }
-    for (const int64_t delay : tries) {
+    for (int64_t delay = 1; delay <= longest; ++delay) {
       choice.delay = delay;
       const double room = kHeadroom * static_cast<double>(delay) * worst.step_seconds;
       // It has to fit between its sending and its use, and all rounds of a period into the period.

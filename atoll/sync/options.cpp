@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <map>
 #include <vector>
 
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
+#include "atoll/sync/method.h"
 
 namespace atl::sync {
 namespace {
@@ -16,36 +15,30 @@ namespace {
 /// All are sent after the last step, and a coordinator holds 256 rounds.
 constexpr int64_t kMaxFragments = 128;
 
-using Methods = std::vector<std::string_view>;
+/// The names of the methods that use a field; of none: it is for all of them.
+std::vector<std::string_view> users(std::string_view field) {
+  std::vector<std::string_view> names;
+  for (const Method& method : methods()) {
+    if (method.uses(field)) names.push_back(method.name);
+  }
+  return names;
+}
 
-/// The methods that use a field; the other fields are for all. Help and checks follow it.
-const std::map<std::string_view, Methods>& users() {
-  static const Methods outer = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco"};
-  static const Methods periodic = {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
-                                   "sparse_loco"};
-  static const std::map<std::string_view, Methods> table = {
-      {"sync_every", periodic},
-      {"outer_lr", periodic},
-      {"outer_momentum", outer},
-      {"outer_optimizer", outer},
-      {"outer_beta2", outer},
-      {"outer_eps", outer},
-      {"outer_mean", {"diloco"}},
-      {"sign_pruning", {"diloco"}},
-      {"outer_dropout", {"diloco"}},
-      {"num_fragments", {"streaming_diloco"}},
-      {"fragment_pattern", {"streaming_diloco"}},
-      {"fragment_sync_delay", {"streaming_diloco", "cocktail_sgd"}},
-      {"fragment_update_alpha", {"streaming_diloco"}},
-      {"error_feedback_decay", {"sparse_loco"}},
-      {"momentum_decay", {"demo"}},
-  };
-  return table;
+std::string method_help() {
+  std::string help = "default: single for one island, diloco for more";
+  for (const Method& method : methods()) help += fmt::format("; {}: {}", method.name, method.what);
+  return help;
+}
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names = {"default"};
+  for (const Method& method : methods()) names.emplace_back(method.name);
+  return names;
 }
 
 /// The field's help, behind the methods that it is for.
 std::string help_of(std::string_view field, std::string_view help) {
-  return fmt::format("{}: {}", fmt::join(users().at(field), ", "), help);
+  return fmt::format("{}: {}", fmt::join(users(field), ", "), help);
 }
 
 void visit_outer_gradient(SyncOptions& options, SettingList& list) {
@@ -109,16 +102,7 @@ void visit_fragments(SyncOptions& options, SettingList& list) {
 
 void SyncOptions::visit(SettingList& list) {
   list.section("sync", "when and how the islands agree");
-  list.add(
-      "method", method,
-      "default: single for one island, diloco for more; single: one island; data_parallel: mean "
-      "gradient every step; diloco: mean outer gradient "
-      "every sync_every steps; streaming_diloco: the same fragment by fragment, beside training; "
-      "eager_diloco, delayed_diloco: the mean is used one period late; sparse_loco: diloco with "
-      "error feedback for sparse codecs; cocktail_sgd: compressed differences every step; demo: "
-      "the largest cosine coefficients of each replica's momentum every step",
-      {"default", "single", "data_parallel", "diloco", "streaming_diloco", "eager_diloco",
-       "delayed_diloco", "sparse_loco", "cocktail_sgd", "demo"});
+  list.add("method", method, method_help(), method_names());
   list.add("sync_every", sync_every,
            help_of("sync_every", "inner steps between two syncs of a parameter (H)"), {.min = 1});
   visit_outer_gradient(*this, list);
@@ -151,8 +135,9 @@ void SyncOptions::visit(SettingList& list) {
 namespace {
 
 void check_codec(const SyncOptions& options) {
+  const Method& method = method_of(options);
   if (options.codec == "auto") {
-    if (options.method != "demo" && options.method != "sparse_loco") return;
+    if (method.left_out != LeftOut::kMomentum) return;
     throw UsageError(fmt::format(
         "sync.codec = 'auto' cannot be used with {}: what its codec leaves out is its momentum; "
         "choose default, or a codec by name",
@@ -169,13 +154,12 @@ void check_codec(const SyncOptions& options) {
 
 /// Throws unless the method uses the field.
 void require_user(const SyncOptions& options, std::string_view field) {
-  const auto found = users().find(field);
-  if (found == users().end() || options.method == "default") return;
-  if (std::ranges::count(found->second, options.method) > 0) return;
+  const auto wanted = users(field);
+  if (wanted.empty() || options.method == "default" || method_of(options).uses(field)) return;
   throw UsageError(
       fmt::format("sync.{} has no effect with sync.method = '{}'; it is for {}; leave it out, or "
                   "choose such a method",
-                  field, options.method, fmt::join(found->second, ", ")));
+                  field, options.method, fmt::join(wanted, ", ")));
 }
 
 void check_outer_gradient(const SyncOptions& options) {
@@ -198,40 +182,11 @@ void check_outer_gradient(const SyncOptions& options) {
 void check(const SyncOptions& options) {
   check_codec(options);
   check_outer_gradient(options);
-  if (options.method == "cocktail_sgd" && options.fragment_sync_delay > 1) {
-    throw UsageError(
-        fmt::format("sync.fragment_sync_delay = {}: cocktail_sgd has at most one exchange on its "
-                    "way; choose 1 (beside the next step) or 0",
-                    options.fragment_sync_delay));
-  }
-  if (options.layer_metrics && options.method == "cocktail_sgd") {
-    throw UsageError(
-        "sync.layer_metrics cannot be used with cocktail_sgd: an island sees a compressed sum of "
-        "the others' differences and of older errors, whose angles say nothing");
-  }
-  if (options.outer_optimizer == "adam" &&
-      (options.method == "eager_diloco" || options.method == "delayed_diloco")) {
-    throw UsageError(fmt::format(
-        "sync.outer_optimizer = 'adam' cannot be used with {}: the mean of all replicas "
-        "would not follow from the mean outer gradient; choose nesterov",
-        options.method));
-  }
-  if (options.method != "streaming_diloco") return;
-  if (options.fragment_sync_delay >= options.sync_every) {
-    throw UsageError(
-        fmt::format("sync.fragment_sync_delay = {} must be below sync.sync_every = {}: a fragment "
-                    "arrives before it is sent again",
-                    options.fragment_sync_delay, options.sync_every));
-  }
-  if (options.num_fragments > options.sync_every) {
-    throw UsageError(fmt::format(
-        "sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
-        options.num_fragments, options.sync_every));
-  }
+  method_of(options).check(options);
 }
 
 void check_used(const SyncOptions& options, std::string_view field) {
-  if (options.method == "single" && field != "method") {
+  if (method_of(options).is_for_one && field != "method") {
     throw UsageError(fmt::format(
         "sync.{} has no effect on one island that trains alone; leave it out, or add --islands 2, "
         "or choose a sync.method",
@@ -254,31 +209,31 @@ void check_used(const SyncOptions& options, std::string_view field) {
 }
 
 bool has_error_feedback(const SyncOptions& options) {
-  return options.method == "cocktail_sgd" || options.method == "sparse_loco" ||
-         options.method == "demo";
+  return method_of(options).left_out != LeftOut::kLost;
 }
 
 std::string codec_name(const SyncOptions& options) {
-  if (options.codec != "default") return options.codec;
-  if (options.method == "cocktail_sgd") return "cocktail";
-  if (options.method == "sparse_loco") return "sparse_loco";
-  if (options.method == "demo") return "chunk_topk(32/4096)+bf16";
-  return "fp32";
+  return options.codec == "default" ? std::string(method_of(options).codec) : options.codec;
+}
+
+int64_t num_fragments(const SyncOptions& options) {
+  return method_of(options).has_fragments() ? options.num_fragments : 1;
 }
 
 int64_t period(const SyncOptions& options) {
-  const bool every_step = options.method == "single" || options.method == "data_parallel" ||
-                          options.method == "cocktail_sgd" || options.method == "demo";
-  return every_step ? 1 : options.sync_every;
+  return method_of(options).syncs_every_step() ? 1 : options.sync_every;
+}
+
+int64_t max_delay(const SyncOptions& options) {
+  const Method& method = method_of(options);
+  if (!method.has_delay()) return 0;
+  return method.has_fragments() ? options.sync_every - 1 : 1;
 }
 
 int64_t max_steps_apart(const SyncOptions& options) {
-  const int64_t steps = period(options);
-  if (options.method == "eager_diloco" || options.method == "delayed_diloco") return 2 * steps;
-  if (options.method == "streaming_diloco" || options.method == "cocktail_sgd") {
-    return steps + options.fragment_sync_delay;
-  }
-  return steps;
+  const Method& method = method_of(options);
+  if (method.is_late) return 2 * period(options);
+  return period(options) + (method.has_delay() ? options.fragment_sync_delay : 0);
 }
 
 }  // namespace atl::sync

@@ -45,8 +45,14 @@ std::string codec_name(const SyncOptions& options);
 /// Whether what a codec leaves out is sent later.
 bool has_error_feedback(const SyncOptions& options);
 
+/// Rounds in a period: one for each fragment.
+int64_t num_fragments(const SyncOptions& options);
+
 /// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
 int64_t period(const SyncOptions& options);
+
+/// Inner steps for which an exchange may travel; 0: the method has no fragment_sync_delay.
+int64_t max_delay(const SyncOptions& options);
 
 /// How many steps two replicas can be apart at most, while they wait for each other's rounds.
 int64_t max_steps_apart(const SyncOptions& options);

@@ -4,7 +4,7 @@
 //   strategy.reduce_gradients(step);   // data-parallel acts here
 //   optimiser.step();
 //   strategy.after_step(step);         // DiLoCo acts here
-// A strategy is one file and one line in make_strategy().
+// A strategy is one file, an entry in method.cpp and its constructor in methods.cpp.
 #include <ATen/core/Tensor.h>
 
 #include <map>

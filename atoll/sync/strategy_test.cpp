@@ -13,6 +13,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/collective/thread_group.h"
+#include "atoll/sync/method.h"
 #include "atoll/sync/outer_gradient.h"
 
 namespace atl::sync {
@@ -134,6 +135,17 @@ TEST(StrategyTest, SingleRefusesCompany) {
   const SystemClock clock;
   EXPECT_THROW(make_strategy({.method = "single"}, {.values_P = start()}, *averager, clock),
                UsageError);
+}
+
+TEST(StrategyTest, EveryMethodOfTheTableTrains) {
+  for (const Method& method : methods()) {
+    SCOPED_TRACE(method.name);
+    collective::Alone alone;
+    const SyncOptions options{
+        .method = std::string(method.name), .sync_every = 4, .num_fragments = 2};
+    const Outcome out = train(options, alone, 0, 8);
+    EXPECT_FALSE(out.live_P.equal(start()));
+  }
 }
 
 /// Two replicas for a few rounds with and without the settings of `change`.

@@ -1,13 +1,15 @@
 #include "atoll/sync/topology.h"
 
+#include "atoll/sync/method.h"
+
 namespace atl::sync {
 
 collective::Topology topology_of(const SyncOptions& options, const codec::Codec& codec,
                                  int num_members) {
   using enum collective::Topology;
-  if (options.method == "cocktail_sgd") return kScatter;
-  if (options.method == "sparse_loco" || options.method == "demo") return kGather;
-  if (options.method == "streaming_diloco" && codec.bits_per_value() < 32) return kGather;
+  const Method& method = method_of(options);
+  if (method.left_out == LeftOut::kKept) return kScatter;
+  if (!codec.is_dense() || (method.encodes_once && codec.bits_per_value() < 32)) return kGather;
   return num_members <= 2 ? kGather : kScatter;
 }
 

@@ -6,10 +6,10 @@
 
 namespace atl::sync {
 
-/// CocktailSGD scatters: the owners of shares keep residuals. What a sparse codec left out is kept
-/// by its sender, so SparseLoCo and DeMo gather; so does Streaming DiLoCo with a lossy codec, which
-/// then quantises once. The others gather between two members, where that costs no more bytes than
-/// scattering, quantises once instead of twice, and takes one trip.
+/// CocktailSGD scatters: the owners of shares keep residuals. What another sparse codec leaves out
+/// is kept by its sender alone, so its values are gathered; so are those of methods that quantise
+/// once, unless the codec is exact. The others gather between two members, where that costs no more
+/// bytes than scattering, quantises once instead of twice, and takes one trip.
 collective::Topology topology_of(const SyncOptions& options, const codec::Codec& codec,
                                  int num_members);
 

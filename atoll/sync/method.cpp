@@ -1,0 +1,118 @@
+#include "atoll/sync/method.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "atoll/base/error.h"
+#include "atoll/sync/options.h"
+
+namespace atl::sync {
+namespace {
+
+using Fields = std::vector<std::string_view>;
+
+/// What every method with an outer optimiser uses, and `more`.
+Fields outer_fields(const Fields& more = {}) {
+  Fields fields = {"sync_every",      "outer_lr",    "outer_momentum",
+                   "outer_optimizer", "outer_beta2", "outer_eps"};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return fields;
+}
+
+void check_streaming(const SyncOptions& options) {
+  if (options.fragment_sync_delay >= options.sync_every) {
+    throw UsageError(
+        fmt::format("sync.fragment_sync_delay = {} must be below sync.sync_every = {}: a fragment "
+                    "arrives before it is sent again",
+                    options.fragment_sync_delay, options.sync_every));
+  }
+  if (options.num_fragments > options.sync_every) {
+    throw UsageError(fmt::format(
+        "sync.num_fragments = {} is over sync.sync_every = {}: a step sends at most one",
+        options.num_fragments, options.sync_every));
+  }
+}
+
+void check_late(const SyncOptions& options) {
+  if (options.outer_optimizer != "adam") return;
+  throw UsageError(
+      fmt::format("sync.outer_optimizer = 'adam' cannot be used with {}: the mean of all replicas "
+                  "would not follow from the mean outer gradient; choose nesterov",
+                  options.method));
+}
+
+void check_cocktail(const SyncOptions& options) {
+  if (options.fragment_sync_delay > 1) {
+    throw UsageError(
+        fmt::format("sync.fragment_sync_delay = {}: cocktail_sgd has at most one exchange on its "
+                    "way; choose 1 (beside the next step) or 0",
+                    options.fragment_sync_delay));
+  }
+  if (options.layer_metrics) {
+    throw UsageError(
+        "sync.layer_metrics cannot be used with cocktail_sgd: an island sees a compressed sum of "
+        "the others' differences and of older errors, whose angles say nothing");
+  }
+}
+
+}  // namespace
+
+const std::vector<Method>& methods() {
+  static const std::vector<Method> table = {
+      {.name = "single", .what = "one island", .is_for_one = true},
+      {.name = "data_parallel", .what = "mean gradient every step"},
+      {.name = "diloco",
+       .what = "mean outer gradient every sync_every steps",
+       .settings = outer_fields({"outer_mean", "sign_pruning", "outer_dropout"})},
+      {.name = "streaming_diloco",
+       .what = "the same fragment by fragment, beside training",
+       .settings = outer_fields(
+           {"num_fragments", "fragment_pattern", "fragment_sync_delay", "fragment_update_alpha"}),
+       .encodes_once = true,
+       .check = check_streaming},
+      {.name = "eager_diloco",
+       .what = "the others' part is used one period late",
+       .settings = outer_fields(),
+       .is_late = true,
+       .check = check_late},
+      {.name = "delayed_diloco",
+       .what = "the mean is used one period late",
+       .settings = outer_fields(),
+       .is_late = true,
+       .check = check_late},
+      {.name = "sparse_loco",
+       .what = "diloco with error feedback for sparse codecs",
+       .settings = {"sync_every", "outer_lr", "error_feedback_decay"},
+       .codec = "sparse_loco",
+       .left_out = LeftOut::kMomentum,
+       .encodes_once = true},
+      {.name = "cocktail_sgd",
+       .what = "compressed differences every step",
+       .settings = {"fragment_sync_delay"},
+       .codec = "cocktail",
+       .left_out = LeftOut::kKept,
+       .check = check_cocktail},
+      {.name = "demo",
+       .what = "the largest cosine coefficients of each replica's momentum every "
+               "step",
+       .settings = {"momentum_decay"},
+       .codec = "chunk_topk(32/4096)+bf16",
+       .left_out = LeftOut::kMomentum,
+       .encodes_once = true,
+       .makes_signs = true},
+  };
+  return table;
+}
+
+bool Method::uses(std::string_view field) const { return std::ranges::count(settings, field) > 0; }
+
+const Method& method_of(const SyncOptions& options) {
+  std::string_view name = options.method;
+  if (name == "default") name = "diloco";
+  const auto found = std::ranges::find(methods(), name, &Method::name);
+  if (found == methods().end()) throw UsageError(fmt::format("unknown sync.method '{}'", name));
+  return *found;
+}
+
+}  // namespace atl::sync

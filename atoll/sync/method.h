@@ -1,0 +1,48 @@
+#pragma once
+// The methods in one table: which settings each has a use for, and what its rounds are like. Help,
+// checks and every rule that depends on the method read it. LibTorch-free. A method is one file, an
+// entry in this table and its constructor in methods.cpp.
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace atl::sync {
+
+struct SyncOptions;
+
+/// What becomes of the values that a codec leaves out.
+enum class LeftOut {
+  kLost,      // The codec has to be dense.
+  kMomentum,  // Each replica keeps its own, and they drive the method: its codec is a part of it.
+  kKept,      // Replicas keep theirs; the owner of each share keeps the mean's.
+};
+
+struct Method {
+  std::string_view name;
+  std::string_view what;  // For the help.
+  /// The fields of SyncOptions that it uses, besides those that are for all.
+  std::vector<std::string_view> settings{};
+  std::string_view codec = "fp32";  // sync.codec = "default" stands for it.
+  LeftOut left_out = LeftOut::kLost;
+  /// Codecs that are not exact are applied once, by the sender, whatever the number of members.
+  bool encodes_once = false;
+  bool is_late = false;      // A round's result is used one period after it was sent.
+  bool is_for_one = false;   // One island, which agrees with nobody.
+  bool makes_signs = false;  // Of gradients: for inner SGD without clipping.
+  /// Throws UsageError when its own settings contradict each other.
+  void (*check)(const SyncOptions&) = [](const SyncOptions&) {};
+
+  bool uses(std::string_view field) const;
+  bool syncs_every_step() const { return !uses("sync_every"); }
+  bool has_fragments() const { return uses("num_fragments"); }
+  bool has_delay() const { return uses("fragment_sync_delay"); }
+};
+
+/// In the order of the help.
+const std::vector<Method>& methods();
+
+/// The one that the options name; "default", which is not resolved yet, counts as diloco. Throws
+/// UsageError when there is none.
+const Method& method_of(const SyncOptions& options);
+
+}  // namespace atl::sync
