@@ -28,7 +28,8 @@ struct Candidate {
 /// compression (Streaming DiLoCo, section 4.3).
 std::vector<Candidate> candidates(const SyncOptions& options) {
   std::vector<Candidate> out = {{"fp32", 5}, {"bf16", 5}, {"int8", 5}, {"int4", 4}, {"e3m0", 4}};
-  if (has_error_feedback(options)) out.push_back({std::string(method_of(options).codec), 1});
+  const Method& method = method_of(options);
+  if (method.left_out == LeftOut::kBothSides) out.push_back({std::string(method.codec), 1});
   return out;
 }
 

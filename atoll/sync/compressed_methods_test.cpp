@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "atoll/codec/codec.h"
@@ -52,6 +53,67 @@ struct World {  // Two replicas.
     for (size_t m = 0; m < 2; ++m) train_one_step(x[m], target[m]);
   }
 };
+
+TEST(DataParallelTest, WithErrorFeedbackFollowsItsEquations) {
+  for (const std::string name : {"random(0.5)+fp32", "rolling(0.5)+topk(0.5)+bf16",
+                                 "topk(0.3)+int4", "chunk_topk(4/16)+fp16"}) {
+    const auto codec = codec::make_codec(name);
+    const auto ours = toy::train_together({.method = "data_parallel", .codec = name}, 2, 25);
+    World world;
+    Vector& x = world.x[0];
+    std::vector<Vector> e(2, Vector(world.size));
+    for (size_t t = 1; t <= 25; ++t) {
+      Vector mean(world.size);
+      for (size_t m = 0; m < 2; ++m) {
+        Vector corrected(world.size);
+        for (size_t i = 0; i < world.size; ++i) corrected[i] = x[i] - world.target[m][i] + e[m][i];
+        const Vector sent = through(*codec, corrected, static_cast<uint32_t>(t - 1));
+        for (size_t i = 0; i < world.size; ++i) {
+          e[m][i] = corrected[i] - sent[i];
+          mean[i] += sent[i] / 2;
+        }
+      }
+      for (size_t i = 0; i < world.size; ++i) x[i] -= toy::kLr * mean[i];
+      expect_near(ours[0].live_TP[t], x, 1e-3, name + " step " + std::to_string(t));
+      EXPECT_TRUE(ours[0].live_TP[t].equal(ours[1].live_TP[t]));
+    }
+  }
+}
+
+TEST(DataParallelTest, KeepsWhatWasLeftOutAndNothingThatCannotBeUsed) {
+  collective::Alone alone;
+  const SystemClock clock;
+  const auto layout = toy::specs();
+  const at::Tensor values_P = toy::start_P();
+  const at::Tensor gradients_P = at::zeros_like(values_P);
+  const Replica replica = {.values_P = values_P,
+                           .gradients_P = gradients_P,
+                           .tokens_per_step = 8,
+                           .last_step = 3,
+                           .specs = layout};
+  const auto dense =
+      make_strategy({.method = "data_parallel", .codec = "int8"}, replica, alone, clock);
+  EXPECT_TRUE(dense->state().empty());
+  const auto strategy = make_strategy({.method = "data_parallel", .codec = "rolling(0.5)+fp32"},
+                                      replica, alone, clock);
+  const auto reduce = [&](int64_t step, float gradient) {
+    gradients_P.fill_(gradient);
+    ASSERT_TRUE(strategy->reduce_gradients(step));
+  };
+  reduce(1, 1);
+  const at::Tensor kept_P = strategy->state().front().second.clone();
+  EXPECT_TRUE(kept_P.add(gradients_P).eq(1).all().item<bool>());  // Sent, or kept.
+  EXPECT_GT(kept_P.sum().item<float>(), 0);
+  reduce(2, std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(gradients_P.eq(0).all().item<bool>());
+  EXPECT_TRUE(strategy->state().front().second.equal(kept_P));
+  reduce(3, 1);
+  EXPECT_TRUE(strategy->state().front().second.add(gradients_P).equal(kept_P.add(1)));
+  EXPECT_THAT(strategy->take_rounds(),
+              testing::ElementsAre(testing::Field(&RoundRecord::abstained, false),
+                                   testing::Field(&RoundRecord::abstained, true),
+                                   testing::Field(&RoundRecord::abstained, false)));
+}
 
 TEST(CocktailSgdTest, FollowsItsEquations) {
   for (const int64_t delay : {0, 1}) {
@@ -302,6 +364,7 @@ TEST(DeMoTest, AMomentumThatOutgrewTheCodecAbstains) {
 }
 
 TEST(CompressedMethodsTest, ResumeIsBitIdentical) {
+  toy::expect_exact_resume({.method = "data_parallel", .codec = "rolling(0.5)+topk(0.5)+bf16"}, 9);
   for (const std::string method :
        {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco", "demo"}) {
     const SyncOptions options = {

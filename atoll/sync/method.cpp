@@ -61,7 +61,7 @@ void check_cocktail(const SyncOptions& options) {
 const std::vector<Method>& methods() {
   static const std::vector<Method> table = {
       {.name = "single", .what = "one island", .is_for_one = true},
-      {.name = "data_parallel", .what = "mean gradient every step"},
+      {.name = "data_parallel", .what = "mean gradient every step", .left_out = LeftOut::kKept},
       {.name = "diloco",
        .what = "mean outer gradient every sync_every steps",
        .settings = outer_fields({"outer_mean", "sign_pruning", "outer_dropout"})},
@@ -91,7 +91,7 @@ const std::vector<Method>& methods() {
        .what = "compressed differences every step",
        .settings = {"fragment_sync_delay"},
        .codec = "cocktail",
-       .left_out = LeftOut::kKept,
+       .left_out = LeftOut::kBothSides,
        .check = check_cocktail},
       {.name = "demo",
        .what = "the largest cosine coefficients of each replica's momentum every "

@@ -12,9 +12,10 @@ struct SyncOptions;
 
 /// What becomes of the values that a codec leaves out.
 enum class LeftOut {
-  kLost,      // The codec has to be dense.
-  kMomentum,  // Each replica keeps its own, and they drive the method: its codec is a part of it.
-  kKept,      // Replicas keep theirs; the owner of each share keeps the mean's.
+  kLost,       // The codec has to be dense.
+  kKept,       // Each replica adds its own to what it sends next.
+  kMomentum,   // The same, and they drive the method: its codec is a part of it.
+  kBothSides,  // Replicas keep theirs, and the owner of each share the mean's.
 };
 
 struct Method {

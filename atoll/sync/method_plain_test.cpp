@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "atoll/sync/options.h"
+#include "atoll/sync/topology.h"
 
 namespace atl::sync {
 namespace {
@@ -32,6 +32,21 @@ TEST(MethodTest, EachRunsWithItsDefaults) {
     EXPECT_NO_THROW(check(options));
   }
   EXPECT_EQ(method_of({}).name, "diloco");
+}
+
+/// What a sparse codec leaves out would be lost in a second encoding, where nobody keeps it.
+TEST(MethodTest, ValuesThatAreKeptByTheirSenderAreEncodedOnce) {
+  using enum collective::Topology;
+  const auto route = [](const std::string& method, const char* codec) {
+    return topology_of({.method = method}, *codec::make_codec(codec), 8);
+  };
+  for (const char* name : {"data_parallel", "sparse_loco", "demo"}) {
+    EXPECT_EQ(route(name, "topk(0.1)+fp32"), kGather) << name;
+    EXPECT_EQ(route(name, "fp32"), kScatter) << name;
+  }
+  EXPECT_EQ(route("data_parallel", "int8"), kScatter);
+  EXPECT_EQ(route("streaming_diloco", "int8"), kGather);
+  EXPECT_EQ(route("cocktail_sgd", "cocktail"), kScatter);  // Owners keep a residual of their own.
 }
 
 TEST(MethodTest, StepsApartFollowFromPeriodAndOverlap) {

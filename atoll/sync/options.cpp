@@ -144,12 +144,15 @@ void check_codec(const SyncOptions& options) {
         options.method));
   }
   const auto codec = codec::make_codec(codec_name(options));  // Throws when there is none.
-  if (codec->is_dense() || has_error_feedback(options)) return;
+  if (codec->is_dense() || method.left_out != LeftOut::kLost) return;
+  std::vector<std::string_view> others;
+  for (const Method& other : methods()) {
+    if (other.left_out != LeftOut::kLost) others.push_back(other.name);
+  }
   throw UsageError(fmt::format(
       "sync.codec = '{}' leaves values out, and sync.method = '{}' would lose them: it has no "
-      "error feedback; choose a codec that keeps all (int8, e3m0, ...), or sparse_loco, "
-      "cocktail_sgd or demo",
-      options.codec, options.method));
+      "error feedback; choose a codec that keeps all (int8, e3m0, ...), or one of {}",
+      options.codec, options.method, fmt::join(others, ", ")));
 }
 
 /// Throws unless the method uses the field.
@@ -206,10 +209,6 @@ void check_used(const SyncOptions& options, std::string_view field) {
   if (field == "fragment_sync_delay" && options.codec == "auto") {
     refuse("codec", options.codec, "auto chooses it");
   }
-}
-
-bool has_error_feedback(const SyncOptions& options) {
-  return method_of(options).left_out != LeftOut::kLost;
 }
 
 std::string codec_name(const SyncOptions& options) {

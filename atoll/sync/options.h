@@ -42,9 +42,6 @@ void check_used(const SyncOptions& options, std::string_view field);
 /// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
 std::string codec_name(const SyncOptions& options);
 
-/// Whether what a codec leaves out is sent later.
-bool has_error_feedback(const SyncOptions& options);
-
 /// Rounds in a period: one for each fragment.
 int64_t num_fragments(const SyncOptions& options);
 

@@ -200,7 +200,13 @@ TEST(SyncOptionsTest, WhatAMethodCannotUseIsRefusedByName) {
   EXPECT_THAT(message({.method = "cocktail_sgd", .layer_metrics = true}),
               HasSubstr("sync.layer_metrics"));
   EXPECT_THAT(message({.codec = "e4m3"}), HasSubstr("unknown codec 'e4m3'"));
-  for (const char* method : {"cocktail_sgd", "sparse_loco"}) {
+  for (const char* method : {"sparse_loco", "demo"}) {  // Their codec is their momentum.
+    EXPECT_THAT(message({.method = method, .codec = "auto"}), HasSubstr("sync.codec = 'auto'"));
+  }
+  for (const char* method : {"data_parallel", "diloco", "streaming_diloco", "cocktail_sgd"}) {
+    EXPECT_EQ(message({.method = method, .codec = "auto"}), "");
+  }
+  for (const char* method : {"cocktail_sgd", "sparse_loco", "data_parallel"}) {
     EXPECT_EQ(message({.method = method}), "");
     EXPECT_EQ(message({.method = method, .codec = "random(0.1)+sign3"}), "");
   }

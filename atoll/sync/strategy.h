@@ -98,6 +98,8 @@ class Strategy {
   /// Makes `copy_P` what `host_P` is, near the live parameters: on the CPU the tensor itself, on a
   /// device a copy; one that is there already is written.
   void bring(const at::Tensor& host_P, at::Tensor& copy_P) const;
+  /// Whether the options' codec leaves values out.
+  bool leaves_out() const { return !codec_->is_dense(); }
   /// Whether no value is infinite, NaN or too large for the options' codec.
   bool can_send(const at::Tensor& values) const;
   /// The weight of a round's `values`, behind which `tokens` stand: 0 if this replica abstains, or

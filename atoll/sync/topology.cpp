@@ -8,7 +8,7 @@ collective::Topology topology_of(const SyncOptions& options, const codec::Codec&
                                  int num_members) {
   using enum collective::Topology;
   const Method& method = method_of(options);
-  if (method.left_out == LeftOut::kKept) return kScatter;
+  if (method.left_out == LeftOut::kBothSides) return kScatter;
   if (!codec.is_dense() || (method.encodes_once && codec.bits_per_value() < 32)) return kGather;
   return num_members <= 2 ? kGather : kScatter;
 }

@@ -6,7 +6,7 @@
 
 namespace atl::sync {
 
-/// CocktailSGD scatters: the owners of shares keep residuals. What another sparse codec leaves out
+/// CocktailSGD scatters: the owners of shares keep residuals. What another codec leaves out
 /// is kept by its sender alone, so its values are gathered; so are those of methods that quantise
 /// once, unless the codec is exact. The others gather between two members, where that costs no more
 /// bytes than scattering, quantises once instead of twice, and takes one trip.

@@ -1,7 +1,7 @@
 """The synchronisation methods from their papers' equations (docs/algorithms.md), on the flat parameters of replicas.
 
 Nothing here knows islands, rounds on a network, or C++: a method sees the live parameters of all replicas after each
-inner step, sets them, and says what the run publishes. Codecs are functions (values, sequence) -> values as decoded.
+inner step (DataParallel the gradients before it), sets them, and says what the run publishes. Codecs are functions (values, sequence) -> values as decoded.
 """
 import torch
 
@@ -37,6 +37,14 @@ class FlatReplica:
         for p, part in zip(self.parameters, values.split([p.numel() for p in self.parameters])):
             p.copy_(part.view_as(p))
 
+    def gradient(self):
+        return torch.cat([p.grad.flatten() for p in self.parameters])
+
+    @torch.no_grad()
+    def set_gradient(self, values):
+        for p, part in zip(self.parameters, values.split([p.numel() for p in self.parameters])):
+            p.grad.copy_(part.view_as(p))
+
     def fragments(self, num_fragments, pattern):
         """Index vectors. 0: embedding, final norm and head; whole layers over the others."""
         layers = [layer_of(name) for name in self.names]
@@ -65,6 +73,26 @@ class Outer:
     def step(self, theta, delta):
         self.buffer = self.momentum * self.buffer + delta
         return theta - self.lr * (delta + self.momentum * self.buffer if self.nesterov else self.buffer)
+
+
+class DataParallel:
+    """sent_m = C(g_m + e_m);  e_m = g_m + e_m - sent_m;  g = mean_m sent_m, before the clip and the inner step"""
+
+    def __init__(self, replicas, steps, codec, feedback=True):
+        self.replicas, self.codec, self.feedback = replicas, codec, feedback
+        self.residuals = [torch.zeros_like(r.get()) for r in replicas]
+        self.published = replicas[0].get()
+
+    def reduce_gradients(self, step):
+        corrected = [r.gradient() + e for r, e in zip(self.replicas, self.residuals)]
+        sent = [self.codec(c, step - 1) for c in corrected]
+        if self.feedback:
+            self.residuals = [c - s for c, s in zip(corrected, sent)]
+        for r in self.replicas:
+            r.set_gradient(mean(sent))
+
+    def after_step(self, step):
+        self.published = self.replicas[0].get()
 
 
 class DiLoCo:

@@ -70,6 +70,11 @@ class Configuration:
     published: list = field(default_factory=list)  # After each step, as the equations say.
 
 
+def data_parallel(codec, feedback=True, note="", **rest):
+    return Configuration(f"data_parallel, {codec}{note}", {"method": "data_parallel", "codec": codec},
+                         lambda replicas, steps: methods.DataParallel(replicas, steps, CODECS[codec], feedback), **rest)
+
+
 def diloco(name, codec="fp32", mean_codec="fp32", nesterov=True, **rest):
     settings = {"method": "diloco", "sync_every": H, "outer_lr": ETA, "outer_momentum": MU, "codec": codec}
     return Configuration(name, settings, lambda replicas, steps: methods.DiLoCo(
@@ -110,6 +115,8 @@ def cocktail(codec, delay, owner_residual=True, note="", **rest):
 
 INT4, CHUNKS = "rolling(0.25)+chunk_topk(128/256)+int4", "chunk_topk(64/256)+bf16"
 CONFIGURATIONS = [
+    data_parallel("rolling(0.25)+fp32"),
+    data_parallel(CHUNKS, lr=QUANTISED_LR),
     diloco("diloco"),
     diloco("diloco, inner adamw", optimizer="adamw", lr=1e-3),
     diloco("diloco, inner muon", optimizer="muon", lr=1e-3),
@@ -126,6 +133,8 @@ CONFIGURATIONS = [
 ]
 # Equations with one mistake each; `atoll` does not run them.
 IMPOSTORS = [
+    data_parallel("rolling(0.25)+fp32", feedback=False, note=", e = 0"),
+    data_parallel(CHUNKS, feedback=False, note=", e = 0", lr=QUANTISED_LR),
     diloco("heavy ball", nesterov=False),
     diloco("no bf16", optimizer="adamw", lr=1e-4),
     diloco("bf16 twice", "bf16", "bf16", optimizer="adamw", lr=1e-4),
@@ -144,7 +153,11 @@ def follow_equations(configuration, start, rows):
     method = configuration.method(flat, configuration.steps)
     for step in range(1, configuration.steps + 1):
         for replica in replicas:
-            replica.train_step(rows, step - 1)
+            replica.compute_gradient(rows, step - 1)
+        if hasattr(method, "reduce_gradients"):
+            method.reduce_gradients(step)
+        for replica in replicas:
+            replica.update()
         method.after_step(step)
         configuration.published.append(method.published)
         yield step, method.published, [replica.get() for replica in flat]

@@ -130,9 +130,16 @@ class Replica:
         self.rank = rank
 
     def train_step(self, rows, step):
-        """Inner step `step`, from 0, with this replica's half of the global batch."""
+        """Inner step `step`, from 0."""
+        self.compute_gradient(rows, step)
+        self.update()
+
+    def compute_gradient(self, rows, step):
+        """Of this replica's half of the step's global batch."""
         begin = step * ROWS + self.rank * ROWS // 2
         self.model.zero_grad()
         loss_of(self.model, rows[begin : begin + ROWS // 2]).backward()
+
+    def update(self):
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()
