@@ -69,6 +69,7 @@ const std::vector<Method>& methods() {
        .what = "the same fragment by fragment, beside training",
        .settings = outer_fields(
            {"num_fragments", "fragment_pattern", "fragment_sync_delay", "fragment_update_alpha"}),
+       .codec = "e3m0",
        .encodes_once = true,
        .check = check_streaming},
       {.name = "eager_diloco",
@@ -85,6 +86,7 @@ const std::vector<Method>& methods() {
        .what = "diloco with error feedback for sparse codecs",
        .settings = {"sync_every", "outer_lr", "error_feedback_decay"},
        .codec = "sparse_loco",
+       .outer_lr = 1,
        .left_out = LeftOut::kMomentum,
        .encodes_once = true},
       {.name = "cocktail_sgd",

@@ -24,6 +24,7 @@ struct Method {
   /// The fields of SyncOptions that it uses, besides those that are for all.
   std::vector<std::string_view> settings{};
   std::string_view codec = "fp32";  // sync.codec = "default" stands for it.
+  double outer_lr = 0.7;            // A negative sync.outer_lr stands for it.
   LeftOut left_out = LeftOut::kLost;
   /// Codecs that are not exact are applied once, by the sender, whatever the number of members.
   bool encodes_once = false;

@@ -49,6 +49,23 @@ TEST(MethodTest, ValuesThatAreKeptByTheirSenderAreEncodedOnce) {
   EXPECT_EQ(route("cocktail_sgd", "cocktail"), kScatter);  // Owners keep a residual of their own.
 }
 
+TEST(MethodTest, AMethodGetsTheSettingsOfItsPaper) {
+  const auto codec = [](const std::string& method) { return codec_name({.method = method}); };
+  EXPECT_EQ(codec("streaming_diloco"), "e3m0");  // arXiv 2501.18512
+  EXPECT_EQ(codec("sparse_loco"), "sparse_loco");
+  EXPECT_EQ(codec("cocktail_sgd"), "cocktail");
+  for (const char* name : {"single", "data_parallel", "diloco", "eager_diloco", "delayed_diloco"}) {
+    EXPECT_EQ(codec(name), "fp32") << name;
+  }
+  EXPECT_EQ(codec_name({.method = "streaming_diloco", .codec = "int8"}), "int8");
+  EXPECT_EQ(outer_lr({.method = "sparse_loco"}), 1);  // arXiv 2508.15706
+  for (const char* name : {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco"}) {
+    EXPECT_EQ(outer_lr({.method = name}), 0.7) << name;
+  }
+  EXPECT_EQ(outer_lr({.method = "sparse_loco", .outer_lr = 0.7}), 0.7);
+  EXPECT_EQ(outer_lr({.method = "sparse_loco", .outer_lr = 0}), 0);
+}
+
 TEST(MethodTest, StepsApartFollowFromPeriodAndOverlap) {
   const auto apart = [](const std::string& method) {
     return max_steps_apart({.method = method, .sync_every = 20, .fragment_sync_delay = 1});

@@ -24,6 +24,17 @@ std::vector<std::string_view> users(std::string_view field) {
   return names;
 }
 
+/// "0.7 (sparse_loco: 1)": the usual value of a field of Method, and of those who have another.
+template <typename T>
+std::string own_values(T Method::* field) {
+  std::vector<std::string> others;
+  for (const Method& method : methods()) {
+    if (method.*field == Method{}.*field) continue;
+    others.push_back(fmt::format("{}: {}", method.name, method.*field));
+  }
+  return fmt::format("{} ({})", Method{}.*field, fmt::join(others, ", "));
+}
+
 std::string method_help() {
   std::string help = "default: single for one island, diloco for more";
   for (const Method& method : methods()) help += fmt::format("; {}: {}", method.name, method.what);
@@ -42,8 +53,10 @@ std::string help_of(std::string_view field, std::string_view help) {
 }
 
 void visit_outer_gradient(SyncOptions& options, SettingList& list) {
-  list.add("outer_lr", options.outer_lr, help_of("outer_lr", "outer learning rate"),
-           {.min = 0, .max = 10});
+  list.add("outer_lr", options.outer_lr,
+           help_of("outer_lr",
+                   "outer learning rate; -1 = the method's own, " + own_values(&Method::outer_lr)),
+           {.min = -1, .max = 10});
   list.add("outer_momentum", options.outer_momentum,
            help_of("outer_momentum", "outer momentum; outer Adam: beta 1"),
            {.min = 0, .max = 0.9999});
@@ -114,12 +127,12 @@ void SyncOptions::visit(SettingList& list) {
   list.add("momentum_decay", momentum_decay,
            help_of("momentum_decay", "share of the momentum that is kept at a step (beta)"),
            {.min = 0, .max = 0.99999});
-  list.add(
-      "codec", codec,
-      "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
-      "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own; auto: the "
-      "least compression that hides behind training, by measurement, with "
-      "fragment_sync_delay");
+  list.add("codec", codec,
+           "how numbers travel: fp32 (exact), bf16, fp16, int8, e3m0, int4, or, for methods with "
+           "error feedback, such as rolling(0.1)+topk(0.2)+int4; default: the method's own, " +
+               own_values(&Method::codec) +
+               "; auto: the least compression that hides behind training, by measurement, with "
+               "fragment_sync_delay");
   list.add(
       "exchange_share", exchange_share,
       "of one core, at most, for the exchange while this island trains (a rest lasts 5 s at most, "
@@ -173,6 +186,11 @@ void check_outer_gradient(const SyncOptions& options) {
         "'{}'; choose fp32 or bf16",
         codec));
   }
+  if (options.outer_lr < 0 && options.outer_lr != -1) {
+    throw UsageError(
+        fmt::format("sync.outer_lr = {} is negative; choose -1, the method's own, or at least 0",
+                    options.outer_lr));
+  }
   // Others that the method does not use may stand in a file that several runs share. These three
   // are meant for one experiment.
   if (options.outer_mean != "mean") require_user(options, "outer_mean");
@@ -213,6 +231,10 @@ void check_used(const SyncOptions& options, std::string_view field) {
 
 std::string codec_name(const SyncOptions& options) {
   return options.codec == "default" ? std::string(method_of(options).codec) : options.codec;
+}
+
+double outer_lr(const SyncOptions& options) {
+  return options.outer_lr < 0 ? method_of(options).outer_lr : options.outer_lr;
 }
 
 int64_t num_fragments(const SyncOptions& options) {

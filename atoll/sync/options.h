@@ -11,7 +11,7 @@ namespace atl::sync {
 struct SyncOptions {
   std::string method = "default";  // Resolved before training: run/config.h.
   int64_t sync_every = 20;
-  double outer_lr = 0.7;
+  double outer_lr = -1;  // Negative: the method's own.
   double outer_momentum = 0.9;
   std::string outer_optimizer = "nesterov";
   double outer_beta2 = 0.99;
@@ -41,6 +41,9 @@ void check_used(const SyncOptions& options, std::string_view field);
 
 /// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
 std::string codec_name(const SyncOptions& options);
+
+/// What `outer_lr` stands for: a negative one is the one that the method's paper uses.
+double outer_lr(const SyncOptions& options);
 
 /// Rounds in a period: one for each fragment.
 int64_t num_fragments(const SyncOptions& options);

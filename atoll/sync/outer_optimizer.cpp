@@ -69,7 +69,7 @@ void OuterOptimizer::adam_step(int64_t number, std::span<const float> delta_P,
 }
 
 OuterOptimizer make_outer_optimizer(const SyncOptions& options) {
-  OuterOptimizer optimizer{.lr = static_cast<float>(options.outer_lr),
+  OuterOptimizer optimizer{.lr = static_cast<float>(outer_lr(options)),
                            .momentum = static_cast<float>(options.outer_momentum),
                            .beta2 = static_cast<float>(options.outer_beta2),
                            .eps = static_cast<float>(options.outer_eps)};

@@ -11,7 +11,7 @@ SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::
                        const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       sync_every_(options.sync_every),
-      lr_(static_cast<float>(options.outer_lr)),
+      lr_(static_cast<float>(outer_lr(options))),
       decay_(static_cast<float>(options.error_feedback_decay)),
       global_P_(host_buffer(replica_.values_P)),
       residual_P_(host_buffer(replica_.values_P)),

@@ -18,7 +18,8 @@ SyncOptions streaming(int64_t sync_every, int64_t fragments, int64_t delay, doub
           .num_fragments = fragments,
           .fragment_pattern = pattern,
           .fragment_sync_delay = delay,
-          .fragment_update_alpha = alpha};
+          .fragment_update_alpha = alpha,
+          .codec = "fp32"};
 }
 
 TEST(StreamingDiLoCoTest, OneFragmentWithoutDelayIsDiLoCoBitForBit) {
@@ -97,7 +98,7 @@ Reference run_algorithm_2(const SyncOptions& options, int replicas, int64_t step
     };
     const auto apply = [&] {
       buf = options.outer_momentum * buf + delta;
-      g -= options.outer_lr * (delta + options.outer_momentum * buf);
+      g -= outer_lr(options) * (delta + options.outer_momentum * buf);
       for (double& x : theta) x = alpha * x + (1 - alpha) * g;
     };
     bool in_flight = false;
