@@ -17,6 +17,7 @@
 #include "atoll/run/child_process.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/sync/method.h"
 
 namespace atl::run {
 namespace {

@@ -3,12 +3,13 @@
 // checks and every rule that depends on the method read it. LibTorch-free. A method is one file, an
 // entry in this table and its constructor in methods.cpp.
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
-namespace atl::sync {
+#include "atoll/sync/options.h"
 
-struct SyncOptions;
+namespace atl::sync {
 
 /// What becomes of the values that a codec leaves out.
 enum class LeftOut {
@@ -28,9 +29,9 @@ struct Method {
   LeftOut left_out = LeftOut::kLost;
   /// Codecs that are not exact are applied once, by the sender, whatever the number of members.
   bool encodes_once = false;
-  bool is_late = false;      // A round's result is used one period after it was sent.
-  bool is_for_one = false;   // One island, which agrees with nobody.
-  bool makes_signs = false;  // Of gradients: for inner SGD without clipping.
+  bool is_late = false;     // A round's result is used one period after it was sent.
+  bool is_for_one = false;  // One island, which agrees with nobody.
+  bool makes_signs = false; // Of gradients: for inner SGD without clipping.
   /// Throws UsageError when its own settings contradict each other.
   void (*check)(const SyncOptions&) = [](const SyncOptions&) {};
 
@@ -46,5 +47,23 @@ const std::vector<Method>& methods();
 /// The one that the options name; "default", which is not resolved yet, counts as diloco. Throws
 /// UsageError when there is none.
 const Method& method_of(const SyncOptions& options);
+
+/// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
+std::string codec_name(const SyncOptions& options);
+
+/// What `outer_lr` stands for: a negative one is the one that the method's paper uses.
+double outer_lr(const SyncOptions& options);
+
+/// Rounds in a period: one for each fragment.
+int64_t num_fragments(const SyncOptions& options);
+
+/// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
+int64_t period(const SyncOptions& options);
+
+/// Inner steps for which an exchange may travel; 0: the method has no fragment_sync_delay.
+int64_t max_delay(const SyncOptions& options);
+
+/// How many steps two replicas can be apart at most, while they wait for each other's rounds.
+int64_t max_steps_apart(const SyncOptions& options);
 
 }  // namespace atl::sync

@@ -229,32 +229,4 @@ void check_used(const SyncOptions& options, std::string_view field) {
   }
 }
 
-std::string codec_name(const SyncOptions& options) {
-  return options.codec == "default" ? std::string(method_of(options).codec) : options.codec;
-}
-
-double outer_lr(const SyncOptions& options) {
-  return options.outer_lr < 0 ? method_of(options).outer_lr : options.outer_lr;
-}
-
-int64_t num_fragments(const SyncOptions& options) {
-  return method_of(options).has_fragments() ? options.num_fragments : 1;
-}
-
-int64_t period(const SyncOptions& options) {
-  return method_of(options).syncs_every_step() ? 1 : options.sync_every;
-}
-
-int64_t max_delay(const SyncOptions& options) {
-  const Method& method = method_of(options);
-  if (!method.has_delay()) return 0;
-  return method.has_fragments() ? options.sync_every - 1 : 1;
-}
-
-int64_t max_steps_apart(const SyncOptions& options) {
-  const Method& method = method_of(options);
-  if (method.is_late) return 2 * period(options);
-  return period(options) + (method.has_delay() ? options.fragment_sync_delay : 0);
-}
-
 }  // namespace atl::sync

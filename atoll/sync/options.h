@@ -39,22 +39,4 @@ void check(const SyncOptions& options);
 /// ignored, it would look as if it had none.
 void check_used(const SyncOptions& options, std::string_view field);
 
-/// What `codec` stands for: "default" is the one that the method's paper uses, or fp32.
-std::string codec_name(const SyncOptions& options);
-
-/// What `outer_lr` stands for: a negative one is the one that the method's paper uses.
-double outer_lr(const SyncOptions& options);
-
-/// Rounds in a period: one for each fragment.
-int64_t num_fragments(const SyncOptions& options);
-
-/// Steps between two syncs of a parameter: sync_every, or 1 for methods that agree at every step.
-int64_t period(const SyncOptions& options);
-
-/// Inner steps for which an exchange may travel; 0: the method has no fragment_sync_delay.
-int64_t max_delay(const SyncOptions& options);
-
-/// How many steps two replicas can be apart at most, while they wait for each other's rounds.
-int64_t max_steps_apart(const SyncOptions& options);
-
 }  // namespace atl::sync

@@ -6,6 +6,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/sync/method.h"
 
 namespace atl::sync {
 namespace {

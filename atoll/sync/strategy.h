@@ -21,6 +21,7 @@
 #include "atoll/model/config.h"
 #include "atoll/sync/host.h"
 #include "atoll/sync/layer_metrics.h"
+#include "atoll/sync/method.h"
 #include "atoll/sync/options.h"
 
 namespace atl::sync {
