@@ -18,12 +18,14 @@ namespace atl::sync::toy {
 constexpr double kLr = 0.1;
 constexpr int64_t kLayers = 4;
 
-/// An embedding of 3 elements, four layers of 2 + l, a norm of 2.
+/// An embedding of 3 elements, four layers of one neuron with 2 + l weights, a norm of 2.
 inline std::vector<model::ParameterSpec> specs() {
   std::vector<model::ParameterSpec> out;
   const auto add = [&](int64_t size, int64_t layer) {
     const int64_t offset = out.empty() ? 0 : out.back().offset + out.back().size;
-    out.push_back({"t" + std::to_string(out.size()), {size}, offset, size, layer});
+    const std::vector<int64_t> shape =
+        layer < 0 ? std::vector{size} : std::vector{int64_t{1}, size};
+    out.push_back({"t" + std::to_string(out.size()), shape, offset, size, layer});
   };
   add(3, -1);
   for (int64_t layer = 0; layer < kLayers; ++layer) add(2 + layer, layer);
@@ -93,6 +95,7 @@ inline Outcome train(const SyncOptions& options, collective::Averager& averager,
                                  .tokens_per_step = 8,
                                  .last_step = last_step == 0 ? steps : last_step,
                                  .specs = layout,
+                                 .rank = rank,
                                  .as_if_on_device = place.as_if_on_device},
                                 averager, clock);
   const auto copy = [](const at::Tensor& x_P) { return x_P.cpu().clone(); };
