@@ -14,6 +14,7 @@
 #include "atoll/data/pack.h"
 #include "atoll/data/tokenizer_trainer.h"
 #include "atoll/run/training_run.h"
+#include "atoll/sync/method.h"
 
 namespace atl::run {
 namespace {
@@ -42,10 +43,12 @@ class TrainingRunTest : public testing::Test {
   }
   ~TrainingRunTest() override { fs::remove_all(folder_); }
 
+  using Meddle = std::function<void(int64_t, const model::Parameters&)>;
+
   /// Trains replica `rank`; after each step `meddle(step, parameters)` may touch them.
   Result<Summary> train(
       collective::Averager& averager, int rank, const std::string& method,
-      const std::function<void(int64_t, const at::Tensor&)>& meddle = [](int64_t, const auto&) {}) {
+      const Meddle& meddle = [](int64_t, const auto&) {}) {
     RunConfig config;
     config.model = {.vocab_size = 264,
                     .hidden_size = 16,
@@ -65,6 +68,11 @@ class TrainingRunTest : public testing::Test {
     config.sync.num_fragments = 2;
     config.sync.fragment_update_alpha = 0.5;
     config.sync.codec = codec_;
+    if (sync::method_of(config.sync).makes_signs) {
+      config.train.optimizer = "sgd";
+      config.train.lr = 3e-3;
+      config.train.grad_clip = 0;
+    }
     const data::TokenStore store = data::TokenStore::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
     model::Llama model(config.model, at::kCPU, model::Purpose::kTraining);
@@ -72,18 +80,17 @@ class TrainingRunTest : public testing::Test {
     const SystemClock clock;
     const fs::path folder = folder_ / method / std::to_string(rank);
     fs::create_directories(folder);
-    return TrainingRun({.config = config,
-                        .folder = folder,
-                        .store = store,
-                        .tokenizer = tokenizer,
-                        .model = model,
-                        .averager = averager,
-                        .rank = rank,
-                        .clock = clock,
-                        .on_progress =
-                            [&](const Progress& progress) {
-                              meddle(progress.step, model.parameters().values_P());
-                            }})
+    return TrainingRun(
+               {.config = config,
+                .folder = folder,
+                .store = store,
+                .tokenizer = tokenizer,
+                .model = model,
+                .averager = averager,
+                .rank = rank,
+                .clock = clock,
+                .on_progress =
+                    [&](const Progress& progress) { meddle(progress.step, model.parameters()); }})
         .train();
   }
 
@@ -101,10 +108,18 @@ class TrainingRunTest : public testing::Test {
   std::string codec_ = "default";
 };
 
+/// The gradient of the step after `step` becomes NaN, and nothing else.
+auto poison_gradient_after(int64_t step) {
+  return [step](int64_t now, const model::Parameters& parameters) {
+    if (now != step) return;
+    parameters.gradients_P().fill_(std::numeric_limits<double>::quiet_NaN());
+  };
+}
+
 /// The parameters of `step` become NaN, as after an overflow, or another value.
 auto poison_after(int64_t step, double value = std::numeric_limits<double>::quiet_NaN()) {
-  return [step, value](int64_t now, const at::Tensor& parameters_P) {
-    if (now == step) parameters_P.fill_(value);
+  return [step, value](int64_t now, const model::Parameters& parameters) {
+    if (now == step) parameters.values_P().fill_(value);
   };
 }
 
@@ -126,6 +141,24 @@ TEST_F(TrainingRunTest, AnIslandThatOverflowsTakesTheOthersModelAndGoesOn) {
     // It abstained, and counts again at the end.
     EXPECT_THAT(abstentions(method), testing::AllOf(testing::Contains(1), testing::Contains(0)));
     EXPECT_EQ(abstentions(method).back(), 0);
+  }
+}
+
+TEST_F(TrainingRunTest, AGradientThatIsNoNumberCountsForNothing) {
+  for (const std::string method : {"data_parallel", "demo"}) {
+    collective::ThreadGroup group(2);
+    const auto second = group.member(1);
+    auto other = std::async(std::launch::async,
+                            [&] { return train(*second, 1, method, poison_gradient_after(5)); });
+    const auto first = group.member(0);
+    const auto ours = train(*first, 0, method);
+    const auto theirs = other.get();
+    ASSERT_TRUE(ours && theirs) << method;
+    EXPECT_EQ(ours->digest, theirs->digest);
+    EXPECT_LT(ours->val_loss, ours->val_loss_start);
+    std::vector<size_t> expected(5 * kPeriod);
+    expected[5] = 1;
+    EXPECT_EQ(abstentions(method), expected);
   }
 }
 
@@ -175,8 +208,8 @@ TEST_F(TrainingRunTest, WhenAllOverflowTheRunEnds) {
     const auto train_poisoned = [&](int rank) {
       const auto member = group.member(rank);
       // From the start and again and again, so that no sync can mend it.
-      return train(*member, rank, method, [](int64_t, const at::Tensor& parameters_P) {
-        parameters_P.fill_(std::numeric_limits<double>::quiet_NaN());
+      return train(*member, rank, method, [](int64_t, const model::Parameters& parameters) {
+        parameters.values_P().fill_(std::numeric_limits<double>::quiet_NaN());
       });
     };
     auto other = std::async(std::launch::async, [&] { return train_poisoned(1); });

@@ -60,7 +60,10 @@ void check_cocktail(const SyncOptions& options) {
 const std::vector<Method>& methods() {
   static const std::vector<Method> table = {
       {.name = "single", .what = "one island", .is_for_one = true},
-      {.name = "data_parallel", .what = "mean gradient every step", .left_out = LeftOut::kKept},
+      {.name = "data_parallel",
+       .what = "mean gradient every step",
+       .left_out = LeftOut::kKept,
+       .reduces_gradients = true},
       {.name = "diloco",
        .what = "mean outer gradient every sync_every steps",
        .settings = outer_fields({"outer_mean", "sign_pruning", "outer_dropout"})},
@@ -101,6 +104,7 @@ const std::vector<Method>& methods() {
        .codec = "chunk_topk(32/4096)+bf16",
        .left_out = LeftOut::kMomentum,
        .encodes_once = true,
+       .reduces_gradients = true,
        .makes_signs = true},
   };
   return table;

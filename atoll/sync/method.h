@@ -29,9 +29,10 @@ struct Method {
   LeftOut left_out = LeftOut::kLost;
   /// Codecs that are not exact are applied once, by the sender, whatever the number of members.
   bool encodes_once = false;
-  bool is_late = false;     // A round's result is used one period after it was sent.
-  bool is_for_one = false;  // One island, which agrees with nobody.
-  bool makes_signs = false; // Of gradients: for inner SGD without clipping.
+  bool reduces_gradients = false;  // Its rounds come before the inner step, not after it.
+  bool is_late = false;            // A round's result is used one period after it was sent.
+  bool is_for_one = false;         // One island, which agrees with nobody.
+  bool makes_signs = false;        // Of gradients: for inner SGD without clipping.
   /// Throws UsageError when its own settings contradict each other.
   void (*check)(const SyncOptions&) = [](const SyncOptions&) {};
 

@@ -12,6 +12,7 @@ Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Aver
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
+      method_(method_of(options)),
       codec_(codec::make_codec(codec_name(options))),
       topology_(topology_of(options, *codec_, averager.num_members())),
       measures_layers_(options.layer_metrics) {}

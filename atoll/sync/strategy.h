@@ -85,9 +85,10 @@ class Strategy {
   const SyncStats& stats() const { return stats_; }
   /// The rounds committed since the last call.
   std::vector<RoundRecord> take_rounds() { return std::exchange(records_, {}); }
-  /// Something went wrong here that the others should not learn from (an infinite gradient): the
-  /// next round counts this replica's part with weight 0.
-  void abstain() { abstains_ = true; }
+  /// This step's update went wrong here (an infinite gradient): the next round that follows an
+  /// update counts this replica's part with weight 0. Methods that reduce gradients have none, and
+  /// have judged this step's gradient before.
+  void abstain() { abstains_ = !method_.reduces_gradients; }
   bool abstains() const { return abstains_; }
   /// The rounds on their way that count with weight 0. After a resume they do so again.
   std::vector<int64_t> abstained_rounds() const;
@@ -128,6 +129,7 @@ class Strategy {
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
   const Clock& clock_;
+  const Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;
   SyncStats stats_;

@@ -84,6 +84,17 @@ TEST(StrategyTest, EveryMethodOfTheTableTrains) {
   }
 }
 
+TEST(StrategyTest, AbstainingEndsWithTheNextRound) {
+  for (const Method& method : methods()) {
+    if (method.is_for_one) continue;  // Has no rounds.
+    const SyncOptions options{
+        .method = std::string(method.name), .sync_every = 4, .fragment_sync_delay = 1};
+    const auto out = toy::advance_together(options, {}, 0, 8, /*last_step=*/8, /*abstains_at=*/3,
+                                           /*as_if_on_device=*/false);
+    EXPECT_FALSE(out[1].abstains) << method.name;
+  }
+}
+
 /// Two replicas for a few rounds with and without the settings of `change`.
 void expect_other_result(const std::function<void(SyncOptions&)>& change) {
   SyncOptions options{.method = "diloco", .sync_every = 2};
