@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -258,6 +259,16 @@ TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
       message({"sync.method=cocktail_sgd", "sync.codec=auto", "sync.fragment_sync_delay=0"}),
       HasSubstr("auto chooses"));
   EXPECT_THAT(message({"sync.method=single", "sync.codec=bf16"}), HasSubstr("--islands 2"));
+  const std::string share = "sync.exchange_share=0.5";
+  for (const char* method : {"diloco", "data_parallel", "sparse_loco", "demo"}) {
+    EXPECT_THAT(message({fmt::format("sync.method={}", method), share}),
+                HasSubstr("sync.exchange_share has no effect with sync.method"));
+  }
+  for (const char* method : {"streaming_diloco", "eager_diloco", "cocktail_sgd"}) {
+    EXPECT_EQ(message({fmt::format("sync.method={}", method), share}), "");
+  }
+  EXPECT_THAT(message({"sync.method=cocktail_sgd", "sync.fragment_sync_delay=0", share}),
+              HasSubstr("sync.exchange_share has no effect with sync.fragment_sync_delay = '0'"));
   EXPECT_THAT(message({"train.muon_momentum=0.9"}), HasSubstr("train.optimizer = 'adamw'"));
   EXPECT_THAT(message({"train.optimizer=sgd", "train.beta2=0.9"}), HasSubstr("adamw, muon"));
   EXPECT_THAT(message({"train.schedule=constant", "train.min_lr_ratio=0"}), HasSubstr("cosine"));

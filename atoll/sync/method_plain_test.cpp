@@ -15,7 +15,7 @@ TEST(MethodTest, TheTableAndTheSettingsNameTheSameFields) {
   SyncOptions options;
   SettingList list;
   options.visit(list);
-  std::set<std::string_view> used = {"method", "codec", "exchange_share", "layer_metrics"};
+  std::set<std::string_view> used = {"method", "codec", "layer_metrics"};
   for (const Method& method : methods()) {
     used.insert(method.settings.begin(), method.settings.end());
   }

@@ -135,8 +135,9 @@ void SyncOptions::visit(SettingList& list) {
                "fragment_sync_delay");
   list.add(
       "exchange_share", exchange_share,
-      "of one core, at most, for the exchange while this island trains (a rest lasts 5 s at most, "
-      "since the others wait); 1: as it needs",
+      help_of("exchange_share",
+              "of one core, at most, for the exchange while this island trains (a rest lasts 5 s "
+              "at most, since the others wait); 1: as it needs"),
       {.min = 0.01, .max = 1});
   list.local();
   list.add("layer_metrics", layer_metrics,
@@ -224,8 +225,11 @@ void check_used(const SyncOptions& options, std::string_view field) {
   if (field == "outer_momentum" && optimizer == "sgd") {
     refuse("outer_optimizer", optimizer, "it is for nesterov, heavy_ball and adam");
   }
-  if (field == "fragment_sync_delay" && options.codec == "auto") {
-    refuse("codec", options.codec, "auto chooses it");
+  const bool is_auto = options.codec == "auto";
+  if (field == "fragment_sync_delay" && is_auto) refuse("codec", options.codec, "auto chooses it");
+  const bool waits = method_of(options).has_delay() && options.fragment_sync_delay == 0;
+  if (field == "exchange_share" && waits && !is_auto) {
+    refuse("fragment_sync_delay", "0", "training waits for each exchange");
   }
 }
 
