@@ -192,6 +192,11 @@ void check_outer_gradient(const SyncOptions& options) {
         fmt::format("sync.outer_lr = {} is negative; choose -1, the method's own, or at least 0",
                     options.outer_lr));
   }
+  if (options.outer_mean == "radial" && options.layer_metrics) {
+    throw UsageError(
+        "sync.layer_metrics cannot be used with sync.outer_mean = 'radial': what travels is "
+        "directions without their lengths, whose norms say nothing; leave one of the two out");
+  }
   // Others that the method does not use may stand in a file that several runs share. These three
   // are meant for one experiment.
   if (options.outer_mean != "mean") require_user(options, "outer_mean");

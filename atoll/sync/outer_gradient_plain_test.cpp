@@ -199,6 +199,8 @@ TEST(SyncOptionsTest, WhatAMethodCannotUseIsRefusedByName) {
               HasSubstr("sync.codec"));
   EXPECT_THAT(message({.method = "cocktail_sgd", .layer_metrics = true}),
               HasSubstr("sync.layer_metrics"));
+  EXPECT_THAT(message({.outer_mean = "radial", .layer_metrics = true}),
+              HasSubstr("sync.layer_metrics cannot be used with sync.outer_mean"));
   EXPECT_EQ(message({.outer_lr = -1}), "");
   EXPECT_THAT(message({.outer_lr = -0.5}), HasSubstr("sync.outer_lr = -0.5"));
   EXPECT_THAT(message({.codec = "e4m3"}), HasSubstr("unknown codec 'e4m3'"));
