@@ -273,7 +273,9 @@ class World {
     });
     swarm::CoordinatorOptions options{.run = "r1",
                                       .config = "steps = 3",
-                                      .settings = {{"sync.sync_every", "20"}},
+                                      .settings = {{"sync.codec", "\"bf16\""},
+                                                   {"sync.method", "\"diloco\""},
+                                                   {"sync.sync_every", "20"}},
                                       .min_replicas = plan_.num_islands};
     service = std::make_unique<swarm::CoordinatorService>(
         options,

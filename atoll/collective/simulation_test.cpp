@@ -120,17 +120,24 @@ TEST(SimulationTest, LateCoordinatorIsFound) {
 }
 
 TEST(SimulationTest, OtherSettingIsRefusedByName) {
-  World world(1, {});
-  world.start_coordinator();
-  world.add("island-0", {{"sync.sync_every", "20"}});
-  Island& other = world.add("island-1", {{"sync.sync_every", "30"}});
-  world.network.queue().run_for(seconds(5));
-  EXPECT_THAT(other.failure,
-              HasSubstr("sync.sync_every: the coordinator has 20, this island asked for 30"));
-  EXPECT_FALSE(world.islands[0]->ended());
-  world.add("island-2", {{"sync.sync_every", "20"}});  // Its place is free.
-  ASSERT_TRUE(world.run(seconds(60)));
-  EXPECT_TRUE(world.islands[0]->done);
+  const std::array<std::array<std::string, 3>, 3> cases = {{
+      {"sync.sync_every", "20", "30"},
+      {"sync.method", "\"diloco\"", "\"sparse_loco\""},
+      {"sync.codec", "\"bf16\"", "\"int8\""},
+  }};
+  for (const auto& [name, ours, others] : cases) {
+    World world(1, {});
+    world.start_coordinator();
+    world.add("island-0", {{name, ours}});
+    Island& other = world.add("island-1", {{name, others}});
+    world.network.queue().run_for(seconds(5));
+    EXPECT_THAT(other.failure, HasSubstr(name + ": the coordinator has " + ours +
+                                         ", this island asked for " + others));
+    EXPECT_FALSE(world.islands[0]->ended());
+    world.add("island-2", {{name, ours}});  // Its place is free.
+    ASSERT_TRUE(world.run(seconds(60)));
+    EXPECT_TRUE(world.islands[0]->done);
+  }
 }
 
 TEST(SimulationTest, OtherDataIsRefusedByName) {

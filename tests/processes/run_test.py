@@ -321,6 +321,13 @@ class RunTest(unittest.TestCase):
         result = finish(self.join(address, "a", "--sync.sync_every=30"))
         self.assert_fails(result, 1, "sync.sync_every", "20", "30")
 
+    def test_another_method_or_codec_is_refused_by_name(self):
+        _, address = self.coordinator(**{"sync.method": "'diloco'", "sync.codec": "'bf16'"})
+        result = finish(self.join(address, "a", "--sync.method=sparse_loco"))
+        self.assert_fails(result, 1, "sync.method", "diloco", "sparse_loco")
+        result = finish(self.join(address, "b", "--sync.codec=int8"))
+        self.assert_fails(result, 1, "sync.codec", "bf16", "int8")
+
     def test_other_data_is_refused_by_name(self):
         other = self.folder / "other"
         make_store(ATOLL, other, ["email"])
