@@ -33,7 +33,7 @@ COMMON = {"model.hidden_size": 64, "model.intermediate_size": 200, "model.num_la
           "model.num_kv_heads": 1, "model.max_positions": 32, "model.tie_embeddings": "true",
           "train.sequence_length": 32, "train.batch_rows": 64, "train.lr": 2e-3, "train.warmup_steps": 100,
           "train.eval_rows": 2048, "train.eval_every": 0, "train.checkpoint_every": 0, "train.log_every": 50}
-OUTER = {"sync.method": "diloco", "sync.sync_every": 30, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.9}
+OUTER = {"sync.method": "diloco", "sync.sync_every": 30, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.8}
 STREAMING = OUTER | {"sync.method": "streaming_diloco", "sync.num_fragments": 3, "sync.codec": "e3m0"}
 SGD_SIGN = {"train.optimizer": "sgd", "train.grad_clip": 0}
 
