@@ -22,6 +22,9 @@ constexpr Duration kVisitorPatience = std::chrono::seconds(10);
 constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
 constexpr size_t kMaxVisitors = 1024;
 constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
+/// Counted for each of them beside its frame: the struct, and what two allocations take.
+constexpr size_t kPartOverhead = 256;
+static_assert(sizeof(swarm::Part) + 64 <= kPartOverhead);
 /// Encoded and waiting for one member, beyond which no more is encoded: enough that the line never
 /// runs dry, and little memory.
 constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
@@ -332,7 +335,12 @@ void Engine::receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time no
   round.bytes_received += static_cast<int64_t>(frame_bytes);
   member_.count_moved(frame_bytes);
   if (round.exchange == nullptr) {
-    round.early_bytes += part.data.size();
+    if (part.data.empty()) {
+      return trouble(fmt::format("island '{}' sent a part of round {} without data", name(rank),
+                                 part.header.round),
+                     now);
+    }
+    round.early_bytes += frame_bytes + kPartOverhead;
     if (round.early_bytes > max_early_bytes(round)) {
       return trouble(
           fmt::format("island '{}' sent more than round {} has", name(rank), part.header.round),
@@ -348,10 +356,12 @@ void Engine::receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time no
 }
 
 size_t Engine::max_early_bytes(const Round& round) const {
-  // Each other member sends at most its contribution and a mean.
-  const size_t encoded =
-      round.contribution.codec->max_encoded_bytes(round.contribution.num_values());
-  return names_.size() * (2 * encoded + kSlackPerMember);
+  // Each other member sends at most its contribution and a mean, in parts as large as they can be:
+  // only the last one of a segment is shorter. A frame's own header is less than kPartOverhead.
+  const size_t count = round.contribution.num_values();
+  const size_t encoded = round.contribution.codec->max_encoded_bytes(count);
+  const size_t num_parts = encoded / kChunkBytes + count / kSegmentValues + 1;
+  return names_.size() * (2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember);
 }
 
 bool Engine::work(Time now) {

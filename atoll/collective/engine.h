@@ -95,7 +95,7 @@ class Engine {
     int64_t bytes_received = 0;
     Time progressed{};               // When a part of it came last.
     std::vector<swarm::Part> early;  // Parts that came before this member heard of the attempt.
-    size_t early_bytes = 0;
+    size_t early_bytes = 0;          // What they take in memory, at most.
   };
   using Rounds = std::map<int64_t, Round>;
 

@@ -19,8 +19,9 @@ class Inbox {
  public:
   explicit Inbox(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// `bytes` is what the item holds beyond itself.
+  /// `bytes` is what the item holds beyond itself; both count, so that empty ones are bounded too.
   void push(Item item, size_t bytes = 0) {
+    bytes += sizeof(items_.front());
     const std::scoped_lock lock(mutex_);
     if (closed_ || overflowed_) return;
     if (num_bytes_ + bytes > max_bytes_) {
