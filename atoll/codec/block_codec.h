@@ -5,7 +5,7 @@
 //
 // Codes of less than a byte lie in planes, so that the loops need no shuffles: in a block of n
 // values, with p = 8 / bits codes per byte and h = ceil(n / p) bytes, byte j holds the codes of the
-// values j, j + h, ... from its low bits upwards. What exceeds n is zero, and ignored in decoding.
+// values j, j + h, ... from its low bits upwards. What exceeds n is zero; decoding checks that.
 #include "atoll/codec/codec.h"
 #include "atoll/codec/float_bits.h"
 
@@ -46,6 +46,9 @@ class BlockCodec final : public Codec {
                      std::span<float> values) const override;
 
  private:
+  /// Whether a body holds zeros where it has room for more than `count` codes.
+  bool is_padded(std::span<const std::byte> body, size_t count) const;
+
   const BlockFormat& format_;  // Static.
 };
 

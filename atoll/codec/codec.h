@@ -62,8 +62,11 @@ class Codec {
   /// one that it accepts; `out` is then as it was.
   void encode(std::span<const float> values, Bytes& out, uint32_t sequence = 0) const;
 
-  /// Throws InputError unless `bytes` is exactly one encoding, by this codec, of values.size()
-  /// finite values under `sequence`; `values` is then unspecified.
+  /// Throws InputError unless `bytes` is laid out exactly as an encoding by this codec of
+  /// values.size() values under `sequence` (header, length, scales, as many positions in each place
+  /// as are kept there, zeros wherever nothing is said) and means finite values; `values` is then
+  /// unspecified. It does not ask whether encode() would have chosen these scales, positions and
+  /// codes: other bytes can mean the same values, and some mean values that it never sends.
   void decode(std::span<const std::byte> bytes, std::span<float> values,
               uint32_t sequence = 0) const;
 
@@ -81,7 +84,7 @@ class Codec {
   virtual Encoded encode_body(std::span<const float> values, uint32_t sequence,
                               std::span<std::byte> body) const = 0;
   /// Returns the index of the first value that is not finite, or kAllFinite. Throws InputError when
-  /// `body` is not exactly one body for values.size() values; any bytes may come.
+  /// `body` is not laid out as one for values.size() values (see decode()); any bytes may come.
   virtual size_t decode_body(std::span<const std::byte> body, uint32_t sequence,
                              std::span<float> values) const = 0;
   /// For codecs made of codecs: these three of another one.

@@ -323,6 +323,28 @@ TEST(CodecTest, DecodeRefusesBodiesThatAreNeverEncoded) {
   EXPECT_THAT(message("int4", {}, {0x80, 0x7f, 1, 2}), HasSubstr("block 0"));     // Infinity.
 }
 
+TEST(CodecTest, DecodeRefusesCodesBehindTheLastValue) {
+  for (const auto& [name, bits] : std::vector<std::pair<std::string, size_t>>{
+           {"int4", 4}, {"e3m0", 4}, {"sign3", 4}, {"stat2", 2}}) {
+    const auto codec = make_codec(name);
+    for (const size_t count : {1, 2, 3, 5, 6, 7, 63, 127, 129, 131}) {
+      const Bytes good = encoded(*codec, std::vector<float>(count, 1.0F));
+      const size_t block = codec->error_bound().block_size;
+      const size_t rest = (count - 1) % block + 1;
+      const size_t height = (rest * bits + 7) / 8;
+      for (size_t code = rest; code < height * 8 / bits; ++code) {
+        Bytes bad = good;
+        bad[good.size() - height + code % height] ^=
+            static_cast<std::byte>(1 << bits * (code / height));
+        EXPECT_THAT(message_of([&] { decoded(*codec, bad, count); }),
+                    HasSubstr("codes for more values than there are"))
+            << name << ' ' << count;
+      }
+      EXPECT_NO_THROW(decoded(*codec, good, count));
+    }
+  }
+}
+
 TEST(CodecTest, UnknownNameListsTheKnownOnes) {
   EXPECT_THAT(message_of([] { make_codec("fp31"); }),
               HasSubstr("unknown codec 'fp31': known are bf16, cocktail, e3m0, fp16, fp32, int4, "

@@ -77,6 +77,11 @@ class BitReader {
   }
   bool is_past_end() const { return 8 * next_ - num_bits_ > 8 * bytes_.size(); }
   size_t num_bytes() const { return (8 * next_ - num_bits_ + 7) / 8; }
+  /// Whether the bits of the last byte that were not skipped are zero.
+  bool is_padded() const {
+    const size_t used = (8 * next_ - num_bits_) % 8;
+    return used == 0 || static_cast<uint32_t>(bytes_[num_bytes() - 1]) >> used == 0;
+  }
 
  private:
   std::span<const std::byte> bytes_;
@@ -180,6 +185,10 @@ size_t read_positions(std::span<const std::byte> bytes, size_t num_positions,
                                    positions.size(), num_positions, &position - positions.data()));
     }
     position = static_cast<uint32_t>(next++);
+  }
+  if (!reader.is_padded()) {
+    throw InputError(fmt::format("the last byte behind the positions of {} kept values is not zero",
+                                 positions.size()));
   }
   return reader.num_bytes();
 }

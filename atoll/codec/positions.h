@@ -7,7 +7,8 @@
 // With m = max(1, floor(ln 2 * n / k)), a gap g (the skipped positions before a kept one) is
 // g / m zeros and a one, then g mod m in truncated binary: with b = floor(log2 m) and
 // u = 2^(b+1) - m, r < u takes b bits, else b + 1 bits hold r + u, the last of which goes last.
-// Bits fill bytes from the lowest on. m follows from n and k, which both sides know.
+// Bits fill bytes from the lowest on; zeros complete the last one. m follows from n and k, which
+// both sides know.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,7 +27,7 @@ size_t write_positions(std::span<const uint32_t> positions, size_t num_positions
                        std::span<std::byte> out);
 
 /// Reads positions.size() of them, ascending and below num_positions; returns the number of bytes.
-/// Throws InputError when `bytes` does not begin with that.
+/// Throws InputError when `bytes` does not begin with what write_positions() makes of them.
 size_t read_positions(std::span<const std::byte> bytes, size_t num_positions,
                       std::span<uint32_t> positions);
 

@@ -83,6 +83,25 @@ TEST(PositionsTest, TakeNearlyTheEntropyAndWhatIsStated) {
   EXPECT_EQ(position_bits(1), 1);
 }
 
+TEST(PositionsTest, OnlyZerosFillTheLastByte) {
+  std::vector<uint32_t> read(2);
+  for (const int bit : {6, 7}) {  // GoldenBytes says what the others are.
+    const Bytes bad{static_cast<std::byte>(0b010110 | 1 << bit)};
+    EXPECT_THAT(message_of([&] { read_positions(bad, 10, read); }), HasSubstr("is not zero"));
+  }
+  for (size_t num_kept = 1; num_kept < 200; ++num_kept) {
+    const auto positions = draw_positions(1000, 1e-3 * static_cast<double>(num_kept), num_kept);
+    const Bytes good = written(positions, 1000);
+    read.resize(num_kept);
+    for (int bit = 0; bit < 8; ++bit) {
+      Bytes bad = good;
+      bad.back() ^= static_cast<std::byte>(1 << bit);
+      const std::string message = message_of([&] { read_positions(bad, 1000, read); });
+      ASSERT_TRUE(message != "nothing was thrown" || read != positions) << num_kept << ' ' << bit;
+    }
+  }
+}
+
 TEST(PositionsTest, WhatEndsTooEarlyOrLiesTooFarIsRefused) {
   const Bytes good = written(draw_positions(1000, 0.1, 3), 1000);
   std::vector<uint32_t> read(draw_positions(1000, 0.1, 3).size());
@@ -91,7 +110,8 @@ TEST(PositionsTest, WhatEndsTooEarlyOrLiesTooFarIsRefused) {
                 HasSubstr("among 1000 end after"));
   }
   EXPECT_THAT(message_of([&] { read_positions(Bytes(1000), 1000, read); }), HasSubstr("after 0"));
-  const Bytes ones(1000, std::byte{0xff});  // All gaps are small, until the last is too far.
+  Bytes ones(1000, std::byte{0xff});  // All gaps are small, until the last is too far.
+  ones[124] = std::byte{0x7f};        // 999 bits.
   read.resize(999);
   EXPECT_NO_THROW(read_positions(ones, 1000, read));
   // In each byte one is skipped and seven are kept: 125 bytes fill the thousand.

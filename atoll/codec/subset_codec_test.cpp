@@ -5,6 +5,7 @@
 #include <set>
 
 #include "atoll/codec/masks.h"
+#include "atoll/codec/positions.h"
 #include "atoll/codec/test_values.h"
 
 namespace atl::codec {
@@ -59,6 +60,29 @@ TEST(TopkTest, KeepsTheLargestOfEachChunk) {
       ASSERT_EQ(kept, expected);
     }
   }
+}
+
+TEST(TopkTest, OtherCountsPerChunkAreRefused) {
+  constexpr size_t kCount = 2 * 4096 + 100;  // 64 of each whole chunk, 2 of the rest.
+  const auto codec = make_codec("chunk_topk(64/4096)+fp32");
+  const auto message = [&](size_t of_first, size_t of_second, size_t of_rest) {
+    std::vector<uint32_t> positions;
+    const size_t kept[] = {of_first, of_second, of_rest};
+    for (uint32_t chunk = 0; chunk < 3; ++chunk) {
+      for (uint32_t i = 0; i < kept[chunk]; ++i) positions.push_back(4096 * chunk + i);
+    }
+    Bytes bytes = codec->header(kCount, 0);
+    Bytes told(max_position_bytes(kCount, positions.size()));
+    told.resize(write_positions(positions, kCount, told));
+    bytes.insert(bytes.end(), told.begin(), told.end());
+    bytes.resize(bytes.size() + 4 * positions.size());
+    return message_of([&] { decoded(*codec, bytes, kCount); });
+  };
+  EXPECT_EQ(message(64, 64, 2), "nothing was thrown");
+  EXPECT_THAT(message(65, 63, 2), HasSubstr("the 64 values kept of chunk 1 do not"));
+  EXPECT_THAT(message(63, 65, 2), HasSubstr("kept of chunk 0 do not"));
+  EXPECT_THAT(message(64, 65, 1), HasSubstr("the 2 values kept of chunk 2 do not"));
+  EXPECT_THAT(message(64, 63, 3), HasSubstr("kept of chunk 1 do not"));
 }
 
 TEST(RollingTest, SendsEachValueOnceInAsManyTurnsAsTheStride) {

@@ -1,8 +1,11 @@
 #include "atoll/codec/topk.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "atoll/base/error.h"
 #include "atoll/codec/positions.h"
 #include "atoll/codec/selection.h"
 #include "atoll/codec/subset_codec.h"
@@ -45,10 +48,23 @@ class TopkCodec final : public SubsetCodec {
   }
   size_t read(std::span<const std::byte> body, size_t count, uint32_t /*sequence*/,
               std::span<uint32_t> positions) const override {
-    return read_positions(body, count, positions);
+    const size_t told = read_positions(body, count, positions);
+    if (chunk_size_ != 0) check_chunks(count, positions);
+    return told;
   }
 
  private:
+  void check_chunks(size_t count, std::span<const uint32_t> positions) const {
+    size_t found = 0;
+    for (size_t begin = 0; begin < count; begin += chunk_size_) {
+      const size_t end = std::min(begin + chunk_size_, count);
+      const size_t num_kept = kept_of(end - begin);
+      found += num_kept;  // They ascend, and all chunks before this one have theirs.
+      if (positions[found - num_kept] >= begin && positions[found - 1] < end) continue;
+      throw InputError(fmt::format("the {} values kept of chunk {} do not all lie in it", num_kept,
+                                   begin / chunk_size_));
+    }
+  }
   /// Of one chunk of `size` values, at most chunk_size_ where there are chunks.
   size_t kept_of(size_t size) const {
     if (chunk_size_ != 0) return (kept_of_chunk_ * size + chunk_size_ - 1) / chunk_size_;
