@@ -292,9 +292,13 @@ Vector dct(const Vector& x, bool inverse) {
   for (const auto& spec : toy::specs()) {
     for (int64_t k = 0; k < spec.size; ++k) {
       for (int64_t n = 0; n < spec.size; ++n) {
-        const double cosine = std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(spec.size)) *
-                              std::cos(std::numbers::pi * (static_cast<double>(n) + 0.5) *
-                                       static_cast<double>(k) / static_cast<double>(spec.size));
+        // Where the cosine is zero std::cos gives 1e-16 or so, whose sign would count in DeMo.
+        const bool is_zero = (2 * n + 1) * k % (2 * spec.size) == spec.size;
+        const double cosine =
+            std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(spec.size)) *
+            (is_zero ? 0.0
+                     : std::cos(std::numbers::pi * (static_cast<double>(n) + 0.5) *
+                                static_cast<double>(k) / static_cast<double>(spec.size)));
         const auto frequency = static_cast<size_t>(spec.offset + k);
         const auto element = static_cast<size_t>(spec.offset + n);
         if (inverse) {

@@ -17,18 +17,31 @@ int64_t side_of(int64_t dimension) {
   return side;
 }
 
-std::vector<float> basis_of(int64_t size) {
-  std::vector<float> out;
-  out.reserve(static_cast<size_t>(size * size));
-  for (int64_t k = 0; k < size; ++k) {
-    const double scale = std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(size));
-    for (int64_t n = 0; n < size; ++n) {
-      const double angle = std::numbers::pi * (static_cast<double>(n) + 0.5) *
-                           static_cast<double>(k) / static_cast<double>(size);
-      out.push_back(static_cast<float>(scale * std::cos(angle)));
-    }
-  }
-  return out;
+/// cos(x) or sin(x) for 0 <= x <= pi / 4: Taylor's terms up to x^17, of which the rest is below
+/// 2^-55. libm rounds differently from one machine to the next; sums and products do not.
+double cosine_near_zero(double x) {
+  double sum = 1;
+  for (int i = 16; i > 0; i -= 2) sum = 1 - sum * (x * x / (i * (i - 1)));
+  return sum;
+}
+double sine_near_zero(double x) {
+  double sum = 1;
+  for (int i = 16; i > 0; i -= 2) sum = 1 - sum * (x * x / (i * (i + 1)));
+  return x * sum;
+}
+
+/// cos(pi / 2 * numerator / denominator), the numerator not negative. Whole numbers are brought
+/// into the first eighth of the circle, so nothing is lost there.
+double cosine(int64_t numerator, int64_t denominator) {
+  int64_t n = numerator % (4 * denominator);
+  n = std::min(n, 4 * denominator - n);
+  const bool is_negative = n > denominator;
+  if (is_negative) n = 2 * denominator - n;
+  const bool is_far = 2 * n > denominator;
+  if (is_far) n = denominator - n;
+  const double x = std::numbers::pi / 2 * static_cast<double>(n) / static_cast<double>(denominator);
+  const double magnitude = is_far ? sine_near_zero(x) : cosine_near_zero(x);
+  return is_negative ? -magnitude : magnitude;
 }
 
 std::vector<float> transposed(const std::vector<float>& matrix, int64_t size) {
@@ -56,6 +69,18 @@ void multiply(const float* a, const float* b, float* out, int64_t n, int64_t k, 
 
 }  // namespace
 
+std::vector<float> dct_basis(int64_t size) {
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(size * size));
+  for (int64_t k = 0; k < size; ++k) {
+    const double scale = std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(size));
+    for (int64_t n = 0; n < size; ++n) {
+      out.push_back(static_cast<float>(scale * cosine((2 * n + 1) * k, size)));
+    }
+  }
+  return out;
+}
+
 TiledDct::TiledDct(std::span<const model::ParameterSpec> specs) {
   for (const model::ParameterSpec& spec : specs) {
     const int64_t columns = spec.shape.back();
@@ -67,7 +92,7 @@ TiledDct::TiledDct(std::span<const model::ParameterSpec> specs) {
                          .tile_columns = side_of(columns)});
     for (const int64_t side : {side_of(rows), side_of(columns)}) {
       if (basis_.contains(side)) continue;
-      std::vector<float> basis = basis_of(side);
+      std::vector<float> basis = dct_basis(side);
       std::vector<float> inverse = transposed(basis, side);
       basis_[side] = {.rows = std::move(basis), .transposed = std::move(inverse)};
     }

@@ -1,6 +1,7 @@
 #pragma once
 // The discrete cosine transform of DeMo: matrices in tiles of up to 64 x 64, vectors in pieces of
-// up to 64. LibTorch-free; plain FP32 sums in a fixed order, so the same bits everywhere.
+// up to 64. LibTorch-free; plain FP32 sums in a fixed order of factors that no libm has rounded, so
+// the same bits everywhere.
 #include <cstdint>
 #include <map>
 #include <span>
@@ -9,6 +10,10 @@
 #include "atoll/model/config.h"
 
 namespace atl::sync {
+
+/// The (N, N) matrix of the DCT-II below: row k holds what c_k takes of each x_n. Nearest floats,
+/// for want of less than a billionth of their spacing: the same on every machine.
+std::vector<float> dct_basis(int64_t size);
 
 /// The orthonormal DCT-II of a flat parameter buffer, tile by tile:
 ///   c_k = sqrt((k = 0 ? 1 : 2) / N) sum_n x_n cos(pi (n + 1/2) k / N)
@@ -27,7 +32,7 @@ class TiledDct {
 
  private:
   struct Basis {
-    std::vector<float> rows;        // (N, N), row k holds the cosines of c_k.
+    std::vector<float> rows;        // dct_basis(N)
     std::vector<float> transposed;  // The inverse.
   };
   struct Matrix {

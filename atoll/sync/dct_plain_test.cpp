@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "atoll/base/hash.h"
 #include "atoll/base/random.h"
 
 namespace atl::sync {
@@ -52,6 +53,34 @@ TEST(TiledDctTest, EqualsTheDefinitionTileByTile) {
     }
     EXPECT_NEAR(c[static_cast<size_t>(96 * 64 + piece * 26 + 3)], expected, 1e-4);
   }
+}
+
+TEST(DctBasisTest, HoldsTheNearestFloats) {
+  for (int64_t size = 1; size <= TiledDct::kSide; ++size) {
+    const auto rows = dct_basis(size);
+    for (int64_t k = 0; k < size; ++k) {
+      const long double scale = std::sqrt((k == 0 ? 1.0L : 2.0L) / static_cast<long double>(size));
+      for (int64_t n = 0; n < size; ++n) {
+        // The angle's whole turns are taken off before anything is rounded.
+        const int64_t turn = (2 * n + 1) * k % (4 * size);
+        const long double exact =
+            scale * std::cos(std::numbers::pi_v<long double> * static_cast<long double>(turn) /
+                             static_cast<long double>(2 * size));
+        const float got = rows[static_cast<size_t>(k * size + n)];
+        const float ulp = std::nextafter(std::abs(got), 2.0F) - std::abs(got);
+        ASSERT_LE(std::abs(static_cast<long double>(got) - exact),
+                  0.5L * (1 + 1e-6L) * ulp + 1e-18L)
+            << size << ' ' << k << ' ' << n;
+      }
+    }
+  }
+}
+
+/// Of the nearest floats as 60 decimal digits give them.
+TEST(DctBasisTest, HasTheSameBitsEverywhere) {
+  const auto rows = dct_basis(64);
+  EXPECT_EQ(hex(sha256(std::as_bytes(std::span(rows)))),
+            "23ad299315db91c9add281483667443d43edf415e0aed3ff813870eb737b8a4b");
 }
 
 TEST(TiledDctTest, TheInverseGivesTheValuesBack) {
