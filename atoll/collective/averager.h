@@ -89,7 +89,6 @@ struct Commit {
 struct ExchangeStats {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  double exchange_seconds = 0;  // From begin() to the commit, summed over rounds.
 };
 
 /// Thread rule: begin() and wait() are called by the training thread.

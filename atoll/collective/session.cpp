@@ -108,10 +108,7 @@ class Session::Impl final : public EngineListener {
 
   ExchangeStats stats() const {
     const net::Traffic traffic = transport_->traffic();
-    const std::scoped_lock lock(mutex_);
-    return {.bytes_sent = traffic.bytes_sent,
-            .bytes_received = traffic.bytes_received,
-            .exchange_seconds = exchange_seconds_};
+    return {.bytes_sent = traffic.bytes_sent, .bytes_received = traffic.bytes_received};
   }
 
   const SessionOptions& options() const { return options_; }
@@ -174,10 +171,7 @@ class Session::Impl final : public EngineListener {
     publish([&] { start_ = info; });
   }
   void committed(const Commit& commit) override {
-    publish([&] {
-      commits_[commit.round] = commit;
-      exchange_seconds_ += commit.seconds;
-    });
+    publish([&] { commits_[commit.round] = commit; });
   }
   void left() override {
     publish([&] { left_ = true; });
@@ -199,7 +193,6 @@ class Session::Impl final : public EngineListener {
   std::optional<StartInfo> start_;
   std::map<int64_t, Commit> commits_;
   std::optional<Failure> failure_;
-  double exchange_seconds_ = 0;
 
   std::atomic<int> num_waiting_ = 0;  // In take_commit().
   Time rest_until_{};                 // Of the session's thread.
