@@ -34,8 +34,8 @@ struct DeviceValues {
   std::function<void(size_t begin, size_t size, uint32_t sequence, Bytes& out)> encode;
 };
 
-/// What this replica brings to one round. Values, codec and prepare() are used on the exchange
-/// thread and must stay valid and unchanged until wait(round) has returned.
+/// What this replica brings to one round. Values, codec and prepare() are used on the exchange's
+/// threads, by one at a time, and must stay valid and unchanged until wait(round) has returned.
 struct Contribution {
   int64_t round = 0;     // Numbered for the whole run, from 0. Its low 32 bits are the sequence
                          // number under which contributions and means are encoded.
@@ -58,10 +58,11 @@ struct Contribution {
   std::span<float> new_mean_residual;
   /// Whether prepare() wants `own`; it costs another buffer of the values' size.
   bool needs_own = false;
-  /// Runs on the exchange thread once the mean is known: computes the outer step into spare buffers
-  /// and returns the digest that all members compare before the commit. `mean` is the same bits on
-  /// all members; `own` is this member's contribution as the others decode it (zero if it
-  /// abstains), for error feedback, and empty unless needs_own. Both are valid only inside.
+  /// Runs on a thread of the exchange once the mean is known: computes the outer step into spare
+  /// buffers, however long that takes, and returns the digest that all members compare before the
+  /// commit. `mean` is the same bits on all members; `own` is this member's contribution as the
+  /// others decode it (zero if it abstains), for error feedback, and empty unless needs_own. Both
+  /// are valid only inside.
   std::function<Digest(std::span<const float> mean, std::span<const float> own)> prepare;
 
   size_t num_values() const { return values.size() + device_values.count; }

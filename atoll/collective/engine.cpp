@@ -7,7 +7,6 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
-#include "atoll/base/hash.h"
 #include "atoll/codec/codec.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
@@ -101,6 +100,7 @@ void Engine::handle(net::Event event, Time now) {
 
 void Engine::tick(Time now) {
   if (over_) return;
+  if (preparing_) member_.count_moved(1);  // The others may be waiting for what comes after it.
   act(member_.tick(now), now);
   if (over_) return;
   if (now >= next_dial_) dial(now);
@@ -129,15 +129,13 @@ void Engine::ready(ReadyReport report) {
 void Engine::begin(Contribution contribution, Time now) {
   if (over_) return;
   const int64_t number = contribution.round;
-  const swarm::Begin begin{
-      .fragment = contribution.fragment,
-      .step = contribution.step,
-      .weight = contribution.weight,
-      .count = static_cast<int64_t>(contribution.num_values()),
-      .snapshot = xxh3(contribution.values.data(), contribution.values.size_bytes()),
-      .exchange = exchange_name(contribution)};
+  const swarm::Begin begin{.fragment = contribution.fragment,
+                           .step = contribution.step,
+                           .weight = contribution.weight,
+                           .count = static_cast<int64_t>(contribution.num_values()),
+                           .exchange = exchange_name(contribution)};
   Round& round = rounds_[number];
-  round.contribution = std::move(contribution);
+  round.contribution = std::make_shared<const Contribution>(std::move(contribution));
   round.begun = now;
   act(member_.begin(number, begin), now);
 }
@@ -237,12 +235,12 @@ void Engine::start(const swarm::Start& start, int32_t rank, Time now) {
 
 void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   Round& round = rounds_.at(attempt.header.round);
-  round.exchange = std::make_unique<Exchange>(Exchange::Plan{.header = attempt.header,
+  round.exchange = std::make_shared<Exchange>(Exchange::Plan{.header = attempt.header,
                                                              .rank = member_.rank(),
                                                              .members = names_,
                                                              .weights = attempt.weights,
                                                              .shares = attempt.shares},
-                                              round.contribution);
+                                              *round.contribution);
   round.own_share = coefficients(attempt.weights)[static_cast<size_t>(member_.rank())];
   for (size_t rank = 0; rank < names_.size(); ++rank) {
     if (attempt.weights[rank] == 0) round.abstainers.push_back(names_[rank]);
@@ -358,18 +356,18 @@ void Engine::receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time no
 size_t Engine::max_early_bytes(const Round& round) const {
   // Each other member sends at most its contribution and a mean, in parts as large as they can be:
   // only the last one of a segment is shorter. A frame's own header is less than kPartOverhead.
-  const size_t count = round.contribution.num_values();
-  const size_t encoded = round.contribution.codec->max_encoded_bytes(count);
+  const size_t count = round.contribution->num_values();
+  const size_t encoded = round.contribution->codec->max_encoded_bytes(count);
   const size_t num_parts = encoded / kChunkBytes + count / kSegmentValues + 1;
   return names_.size() * (2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember);
 }
 
 bool Engine::work(Time now) {
-  if (over_) return false;
+  if (over_ || preparing_) return false;
   for (auto& [number, round] : rounds_) {
     if (round.exchange == nullptr) continue;
     if (round.exchange->complete()) {
-      prepare(round, now);
+      prepare(round);
       return true;
     }
     const auto worked = round.exchange->work(may_encode());
@@ -400,18 +398,29 @@ void Engine::post(Round& round, Time now) {
   }
 }
 
-void Engine::prepare(Round& round, Time now) {
-  const std::unique_ptr<Exchange> exchange = std::move(round.exchange);
-  const swarm::Header header = exchange->plan().header;
+void Engine::prepare(Round& round) {
+  preparing_ = round.exchange->plan().header;
   round.prepared = true;
-  Digest digest{};
-  try {
-    digest = round.contribution.prepare(exchange->mean(), exchange->own());
-  } catch (const std::exception& error) {
-    return trouble(fmt::format("the outer step of round {} failed: {}", header.round, error.what()),
-                   now);
+  listener_.prepare([contribution = std::move(round.contribution),
+                     exchange = std::move(round.exchange)]() -> Result<Digest> {
+    try {
+      return contribution->prepare(exchange->mean(), exchange->own());
+    } catch (const std::exception& error) {
+      return failure(error.what());
+    }
+  });
+}
+
+void Engine::prepared(const Result<Digest>& digest, Time now) {
+  ATOLL_CHECK(preparing_.has_value(), "a job is out");
+  const swarm::Header header = *std::exchange(preparing_, std::nullopt);
+  if (over_) return;
+  if (!digest) {
+    return trouble(
+        fmt::format("the outer step of round {} failed: {}", header.round, digest.error().message),
+        now);
   }
-  act(member_.prepared(header.round, header.attempt, digest), now);
+  act(member_.prepared(header.round, header.attempt, *digest), now);
 }
 
 void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {

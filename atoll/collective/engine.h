@@ -5,7 +5,8 @@
 // the tests with simulated time. Not thread-safe.
 //
 // Work on values comes in units of at most one segment, which the owner of the engine runs between
-// events: nothing that arrives waits for more than one.
+// events: nothing that arrives waits for more than one. The outer step cannot be cut: it is handed
+// to the owner, who runs it beside the events.
 //
 // Bulk connections: a member connects to those of lower rank, says PeerHello, and both send over
 // it. A stranger on a bulk connection is turned away; a member that sends what it must not is named
@@ -28,15 +29,22 @@
 
 namespace atl::collective {
 
+/// Computes the outer step of a round; owns what the engine had of it. Does not throw.
+using PrepareJob = std::function<Result<Digest>()>;
+
 /// What the engine tells its owner, from within the call that caused it.
 class EngineListener {
  public:
   virtual ~EngineListener() = default;
+  /// Run this, on any thread, drop it, and call Engine::prepared() with what came of it. It may
+  /// take long, for signs of life go on meanwhile. One is out at a time, and no other work is then.
+  virtual void prepare(PrepareJob job) = 0;
   virtual void welcomed(const std::string& run, const std::string& config) = 0;
   virtual void started(const StartInfo& info) = 0;
   virtual void committed(const Commit& commit) = 0;
   virtual void left() = 0;
-  /// Once, and last. The engine has let go of all values and prepare functions.
+  /// Once, and last. The engine has let go of all values and prepare functions; a job that is out
+  /// still uses its own.
   virtual void failed(const std::string& reason) = 0;
 };
 
@@ -55,6 +63,8 @@ class Engine {
   Time next_deadline() const;
   /// Does one unit of an exchange. False: nothing is to be done before the next event or tick.
   bool work(Time now);
+  /// What came of the job that was handed out.
+  void prepared(const Result<Digest>& digest, Time now);
 
   void ready(ReadyReport report);
   void begin(Contribution contribution, Time now);
@@ -85,10 +95,11 @@ class Engine {
     Time since{};
   };
   struct Round {
-    Contribution contribution;
+    // Both until the job has them; the exchange from the attempt's opening on.
+    std::shared_ptr<const Contribution> contribution;
+    std::shared_ptr<Exchange> exchange;
     Time begun{};
-    std::unique_ptr<Exchange> exchange;  // Between the attempt's opening and prepared.
-    bool prepared = false;
+    bool prepared = false;  // Or about to be.
     std::vector<std::string> abstainers;
     double own_share = 0;
     int64_t bytes_sent = 0;
@@ -115,7 +126,7 @@ class Engine {
   /// Queues what the exchange wants sent.
   void post(Round& round, Time now);
   bool may_encode() const;
-  void prepare(Round& round, Time now);
+  void prepare(Round& round);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t rank, Time now);
   /// Reports an exchange in which nothing comes any more though all connections stand.
@@ -141,6 +152,7 @@ class Engine {
   std::map<int32_t, Link> links_;  // By rank.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
+  std::optional<swarm::Header> preparing_;  // The round whose job is out.
   bool over_ = false;
 };
 

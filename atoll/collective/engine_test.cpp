@@ -77,6 +77,7 @@ class EngineTest : public testing::Test, public EngineListener {
     return {};
   }
 
+  void prepare(PrepareJob) override {}
   void welcomed(const std::string&, const std::string&) override {}
   void started(const StartInfo&) override {}
   void committed(const Commit&) override {}

@@ -14,6 +14,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/collective/engine.h"
+#include "atoll/collective/worker.h"
 #include "atoll/net/address.h"
 #include "atoll/swarm/inbox.h"
 
@@ -145,6 +146,19 @@ class Session::Impl final : public EngineListener {
     engine_->trouble("it ended before the run did; its own messages say why", clock_.now());
   }
 
+  void prepare(PrepareJob job) override {
+    worker_.start([this, job = std::move(job)]() mutable {
+      const Time begin = clock_.now();
+      const Result<Digest> digest = job();
+      job = nullptr;
+      const Duration busy = clock_.now() - begin;
+      post([this, digest, busy](Engine& engine, Time now) {
+        rest_until_ = now + rest_after(busy, options_.work_share);
+        engine.prepared(digest, now);
+      });
+    });
+  }
+
   /// One unit, and then a rest.
   bool work() {
     const Time begin = clock_.now();
@@ -177,6 +191,7 @@ class Session::Impl final : public EngineListener {
     publish([&] { left_ = true; });
   }
   void failed(const std::string& reason) override {
+    worker_.wait();  // The caller's memory is its own again once it hears of this.
     publish([&] { failure_ = Failure{reason}; });
   }
 
@@ -196,11 +211,12 @@ class Session::Impl final : public EngineListener {
 
   std::atomic<int> num_waiting_ = 0;  // In take_commit().
   Time rest_until_{};                 // Of the session's thread.
-  // In the order of need: the thread uses the engine, which uses the transport, whose sink uses the
-  // inbox.
+  // In the order of need: the thread uses the worker, which uses the inbox, and the engine, which
+  // uses the transport, whose sink uses the inbox.
   swarm::Inbox<std::variant<net::Event, Command>> inbox_;
   std::unique_ptr<net::Transport> transport_;
   std::optional<Engine> engine_;
+  Worker worker_;  // For outer steps.
   std::jthread thread_;
 };
 

@@ -57,8 +57,9 @@ struct ProgressReport {
 Duration rest_after(Duration busy, double share);
 
 /// Thread rule: one thread calls it, but for request_stop() and report(), which any may call.
-/// Values and prepare() of a contribution are used on the session's thread, and not any more when
-/// wait() has returned or the session is destroyed.
+/// Values and prepare() of a contribution are used on the session's two threads, by one at a time,
+/// and not any more when wait() has returned or the session is destroyed: both wait for a prepare()
+/// that runs.
 class Session final : public Averager {
  public:
   /// Joins the run of a coordinator: tries again with growing pauses while it cannot be reached,

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "atoll/base/random.h"
@@ -23,10 +25,14 @@ using testing::HasSubstr;
 /// A coordinator on a thread of its own.
 class Coordinating {
  public:
-  Coordinating(net::MemoryNetwork& network, const Clock& clock, int64_t min_replicas)
+  Coordinating(net::MemoryNetwork& network, const Clock& clock, int64_t min_replicas,
+               Duration silence_timeout = std::chrono::seconds(30))
       : server_(
-            {.run = "r1", .config = "text", .min_replicas = min_replicas}, {},
-            [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
+            {.run = "r1",
+             .config = "text",
+             .min_replicas = min_replicas,
+             .silence_timeout = silence_timeout},
+            {}, [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
             clock),
         address_(server_.listen("coordinator:0").value()),
         thread_([this] { result_ = server_.run([this] { return num_stops.load(); }); }) {}
@@ -163,6 +169,105 @@ TEST_F(SessionTest, LostIslandFailsTheOthersWait) {
   EXPECT_THAT(commit.error().message, AllOf(HasSubstr("'b' was lost"), HasSubstr("to resume")));
   EXPECT_FALSE(session->leave().has_value());
   EXPECT_FALSE(coordinator.result().has_value());
+}
+
+TEST_F(SessionTest, LongOuterStepIsNoSilence) {
+  constexpr Duration kSilence = std::chrono::seconds(3);  // Three signs of life.
+  Coordinating coordinator(network_, clock_, 2, kSilence);
+  const auto live = [&](const std::string& name) {
+    auto session = connect(coordinator.address(), name).value();
+    EXPECT_TRUE(session->ready({.checkpoints = {{0, "p0"}}, .silence_timeout = kSilence}));
+    const std::vector<float> values(1000, 1.0F);
+    session->begin({.round = 0,
+                    .step = 1,
+                    .weight = 1,
+                    .values = values,
+                    .codec = codec_.get(),
+                    .prepare = [=](auto, auto) {
+                      std::this_thread::sleep_for(1.5 * kSilence);
+                      return Digest{};
+                    }});
+    const auto commit = session->wait(0);
+    EXPECT_TRUE(commit.has_value()) << commit.error().message;
+    EXPECT_TRUE(session->leave().has_value());
+  };
+  std::jthread a([&] { live("a"); });
+  std::jthread b([&] { live("b"); });
+  a.join();
+  b.join();
+  EXPECT_TRUE(coordinator.result().has_value());
+}
+
+/// Two islands, of which "b" lives on another thread for as long as the test needs it.
+class OuterStepTest : public SessionTest {
+ protected:
+  OuterStepTest() {
+    std::jthread thread([this] { b_ = join("b", &b_transport_); });
+    a_ = join("a", nullptr);
+  }
+  std::unique_ptr<Session> join(const std::string& name, net::Transport** transport) {
+    auto session = connect(coordinator_.address(), name, transport).value();
+    EXPECT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}));
+    return session;
+  }
+  void begin(Session& session, std::function<Digest()> prepare) {
+    session.begin({.round = 0,
+                   .step = 1,
+                   .weight = 1,
+                   .values = values_,
+                   .codec = codec_.get(),
+                   .prepare = [prepare = std::move(prepare)](auto, auto) { return prepare(); }});
+  }
+
+  const std::vector<float> values_ = std::vector<float>(1000, 1.0F);
+  Coordinating coordinator_{network_, clock_, 2};
+  net::Transport* b_transport_ = nullptr;
+  std::unique_ptr<Session> a_;
+  std::unique_ptr<Session> b_;
+};
+
+TEST_F(OuterStepTest, WaitFailsOnlyOnceItIsOver) {
+  std::atomic<bool> begun = false;
+  std::atomic<bool> ended = false;
+  begin(*a_, [&] {
+    begun = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    ended = true;
+    return Digest{};
+  });
+  begin(*b_, [] { return Digest{}; });
+  while (!begun) std::this_thread::yield();
+  network_.crash(*b_transport_);
+  const auto commit = a_->wait(0);
+  EXPECT_TRUE(ended);
+  ASSERT_FALSE(commit.has_value());
+  EXPECT_THAT(commit.error().message, HasSubstr("'b' was lost"));
+}
+
+TEST_F(OuterStepTest, SessionIsGoneOnlyOnceItIsOver) {
+  std::atomic<bool> begun = false;
+  std::atomic<bool> ended = false;
+  begin(*a_, [&] {
+    begun = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ended = true;
+    return Digest{};
+  });
+  begin(*b_, [] { return Digest{}; });
+  while (!begun) std::this_thread::yield();
+  a_ = nullptr;
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(OuterStepTest, WhatItThrowsEndsTheRunForAll) {
+  begin(*a_, []() -> Digest { throw std::runtime_error("no memory left"); });
+  begin(*b_, [] { return Digest{}; });
+  for (Session* session : {a_.get(), b_.get()}) {
+    const auto commit = session->wait(0);
+    ASSERT_FALSE(commit.has_value());
+    EXPECT_THAT(commit.error().message,
+                HasSubstr("the outer step of round 0 failed: no memory left"));
+  }
 }
 
 TEST_F(SessionTest, SessionThatEndsEarlyEndsTheRun) {

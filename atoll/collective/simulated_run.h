@@ -46,7 +46,8 @@ struct Plan {
   bool has_residual = false;
   uint64_t abstain_one_in = 0;  // Of the islands in each round; 0: none.
   Duration step_time = std::chrono::milliseconds(50);
-  Duration unit_time{};  // That a unit of work takes.
+  Duration unit_time{};     // That a unit of work takes.
+  Duration prepare_time{};  // And an outer step.
 };
 
 inline std::vector<float> values_of(uint64_t seed, int64_t round, const std::string& name,
@@ -120,10 +121,15 @@ class Island final : public EngineListener {
     applied.push_back(commit.round);
     soon([this] { begin_due(); });
   }
+  void prepare(PrepareJob job) override {
+    job_ = std::move(job);
+    soon([this] { finish_job(); }, plan_.prepare_time);
+  }
   void left() override { done = true; }
   void failed(const std::string& reason) override {
     EXPECT_TRUE(failure.empty()) << "failed twice";
     failure = reason;
+    if (job_) std::exchange(job_, nullptr)();  // As a thread that cannot be stopped.
     new_residuals_.clear();
     values_.clear();  // As a caller may once wait() has failed: the engine must not touch them.
   }
@@ -170,6 +176,13 @@ class Island final : public EngineListener {
           work();
         },
         plan_.unit_time);
+  }
+
+  void finish_job() {
+    if (!job_) return;
+    const Result<Digest> digest = std::exchange(job_, nullptr)();
+    engine_->prepared(digest, now());
+    work();
   }
 
   void begin_due() {
@@ -258,6 +271,7 @@ class Island final : public EngineListener {
   bool stop_ = false;
   bool leaving_ = false;
   bool working_ = false;  // A unit, whose time is not over.
+  PrepareJob job_;        // Handed out and not done.
 };
 
 class World {

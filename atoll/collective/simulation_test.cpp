@@ -229,6 +229,37 @@ TEST(SimulationTest, SlowLineIsNoStallWhileBytesFlow) {
   }
 }
 
+/// One island's outer steps take longer than the silence that counts as a loss; the others, which
+/// have later rounds open with it, wait.
+TEST(SimulationTest, LongOuterStepIsNoSilence) {
+  for (const int in_flight : {1, 3}) {
+    Plan plan;
+    plan.num_islands = 3;
+    plan.in_flight = in_flight;
+    World world(1, plan);
+    world.start_coordinator();
+    world.add("island-0");
+    world.add("island-2");
+    plan.prepare_time = seconds(75);
+    world.islands.push_back(
+        std::make_unique<Island>(world.network, 1, "island-1", plan, world.ledger));
+    EXPECT_GT(seconds_until_end(world, seconds(600)), 3 * 75);
+    for (const auto& island : world.islands) EXPECT_TRUE(island->done) << island->failure;
+  }
+}
+
+TEST(SimulationTest, IslandLostDuringAnOuterStepEndsTheRun) {
+  Plan plan;
+  plan.prepare_time = seconds(75);
+  World world(1, plan);
+  world.start_coordinator();
+  world.add_all();
+  world.network.queue().run_for(seconds(40));
+  world.islands[0]->kill();
+  EXPECT_LT(seconds_until_end(world, seconds(60)), 0.5);
+  expect_all_failed(world, {"'island-0' was lost"});
+}
+
 TEST(SimulationTest, ExchangesByDifferentCodecsAreNamed) {
   Plan plan;
   World world(1, plan);
@@ -315,6 +346,7 @@ void run_seed(uint64_t seed) {
   plan.has_residual = plan.topology == Topology::kScatter && draw(2) == 0;
   plan.abstain_one_in = draw(3) == 0 ? 1 + draw(3) : 0;
   plan.unit_time = milliseconds(draw(2) == 0 ? 0 : draw(20));
+  plan.prepare_time = milliseconds(draw(2) == 0 ? 0 : draw(500));
   plan.step_time = milliseconds(draw(300));
   plan.rounds.clear();
   const int64_t first = static_cast<int64_t>(draw(100));

@@ -18,7 +18,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 2;
+constexpr uint16_t kProtocolVersion = 3;
 
 /// What a message is about. `round` and `attempt` are -1 where none is meant.
 struct Header {
@@ -79,11 +79,9 @@ struct Begin {
   Header header;
   int32_t fragment = 0;
   int64_t step = 0;
-  int64_t weight = 0;     // Tokens since the fragment's last round; 0: this island abstains.
-  int64_t count = 0;      // Values in the fragment.
-  uint64_t snapshot = 0;  // xxHash of the values in host memory: names the part in logs and, later,
-                          // reuses it. Of nothing where they lie on a device.
-  std::string exchange;   // How values travel ("bf16 gather"): must be equal on all islands.
+  int64_t weight = 0;    // Tokens since the fragment's last round; 0: this island abstains.
+  int64_t count = 0;     // Values in the fragment.
+  std::string exchange;  // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
 /// All members have begun: exchange. One weight and one share for each member, by rank.

@@ -86,8 +86,8 @@ class CoordinatorTest : public testing::Test {
 
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
-  other.protocol = 3;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 2, this island 3");
+  other.protocol = 4;
+  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 3, this island 4");
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");

@@ -38,7 +38,7 @@ void visit(auto& io, Is<Refused> auto& m) { io(m.header, m.reason); }
 void visit(auto& io, Is<Ready> auto& m) { io(m.header, m.facts, m.checkpoints); }
 void visit(auto& io, Is<Start> auto& m) { io(m.header, m.view, m.start_step, m.members); }
 void visit(auto& io, Is<Begin> auto& m) {
-  io(m.header, m.fragment, m.step, m.weight, m.count, m.snapshot, m.exchange);
+  io(m.header, m.fragment, m.step, m.weight, m.count, m.exchange);
 }
 void visit(auto& io, Is<OpenAttempt> auto& m) {
   io(m.header, m.view, m.fragment, m.count, m.weights, m.shares);
