@@ -7,11 +7,13 @@ Two islands of one thread train a model of about 2 M parameters. First without a
 end: that is the compute speed. From it follows the rate at which plain DiLoCo (FP32, H = 30) would travel as long as it
 computes, and the one at which FP32 data-parallel would travel nine times as long. Then each method trains at its rate
 (`--link-rate`, the sender's own pacing). The run's last sync, which nothing can hide, is left out: speed and stall are
-those of the step before it. Prints one JSON object; utilisation is tokens per second over the compute speed.
+those of the step before it. Stall is the mean of the two islands, as in a run's summary; it holds what the faster one waits
+for the slower (their speeds without an exchange are in the output). Prints one JSON object; utilisation is tokens per second over the compute speed.
 """
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import tempfile
 
@@ -37,7 +39,7 @@ def train(arguments, name, rate, **settings):
             "tokens_per_s": sum(line["tokens_per_s"] for line in last),
             "island_tokens_per_s": [line["tokens_per_s"] for line in last],
             "island_stall_share": [line["stall_share"] for line in last],
-            "stall_share": max(line["stall_share"] for line in last)}
+            "stall_share": statistics.mean(line["stall_share"] for line in last)}
 
 
 def main():
