@@ -8,7 +8,8 @@ end: that is the compute speed. From it follows the rate at which plain DiLoCo (
 computes, and the one at which FP32 data-parallel would travel nine times as long. Then each method trains at its rate
 (`--link-rate`, the sender's own pacing). The run's last sync, which nothing can hide, is left out: speed and stall are
 those of the step before it. Stall is the mean of the two islands, as in a run's summary; it holds what the faster one waits
-for the slower (their speeds without an exchange are in the output). Prints one JSON object; utilisation is tokens per second over the compute speed.
+for the slower (their speeds without an exchange are in the output). Prints one JSON object; utilisation is tokens per second
+over the compute speed.
 """
 import argparse
 import json

@@ -89,7 +89,7 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate) {
   } else {
     if (islands.front().stopped) {
       fmt::print("stopped at step {}; resume: {}\n", islands.front().steps,
-                 run::resume_command(request.folder, std::ssize(islands)));
+                 run::resume_command(request.folder, std::ssize(islands), link_rate));
     }
     fmt::print("{}", run::result_table(config, islands));
   }

@@ -177,7 +177,7 @@ class Launch {
                            options_.folder.string());
     } else if (was_started(options_.folder)) {
       advice = "resume it from the last checkpoint that all islands have: " +
-               resume_command(options_.folder, std::ssize(islands_));
+               resume_command(options_.folder, std::ssize(islands_), options_.link_rate);
     }
     throw InputError(fmt::format("the run ended early:{}\n{}", message, advice));
   }

@@ -139,10 +139,11 @@ void require_same(const fs::path& folder, RunConfig& config) {
   }
 }
 
-std::string resume_command(const fs::path& folder, int64_t islands) {
-  return fmt::format("atoll train{} --run {}",
-                     islands > 1 ? fmt::format(" --islands {}", islands) : "",
-                     shell_quoted(folder.string()));
+std::string resume_command(const fs::path& folder, int64_t islands, const std::string& link_rate) {
+  return fmt::format(
+      "atoll train{} --run {}{}", islands > 1 ? fmt::format(" --islands {}", islands) : "",
+      shell_quoted(folder.string()),
+      link_rate.empty() ? "" : fmt::format(" --link-rate {}", shell_quoted(link_rate)));
 }
 
 }  // namespace atl::run

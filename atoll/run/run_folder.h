@@ -44,7 +44,9 @@ RunConfig configure(const std::filesystem::path& folder, const std::filesystem::
 /// naming the first that differs.
 void require_same(const std::filesystem::path& folder, RunConfig& config);
 
-/// "atoll train --islands 2 --run 'runs/a b'": what resumes a run; quoted for a shell.
-std::string resume_command(const std::filesystem::path& folder, int64_t islands);
+/// "atoll train --islands 2 --run 'runs/a b'": what resumes a run; quoted for a shell. A run does
+/// not keep its link rate (empty: unlimited).
+std::string resume_command(const std::filesystem::path& folder, int64_t islands,
+                           const std::string& link_rate = {});
 
 }  // namespace atl::run

@@ -188,6 +188,7 @@ TEST(RunFolderTest, AFolderThatCannotBeMadeIsSaid) {
 TEST(RunFolderTest, ResumeCommandsAreQuotedForAShell) {
   EXPECT_EQ(resume_command("runs/a-1", 1), "atoll train --run runs/a-1");
   EXPECT_EQ(resume_command("runs/a b", 2), "atoll train --islands 2 --run 'runs/a b'");
+  EXPECT_EQ(resume_command("a", 2, "20mbit"), "atoll train --islands 2 --run a --link-rate 20mbit");
   EXPECT_EQ(resume_command("it's", 1), "atoll train --run 'it'\\''s'");
 }
 

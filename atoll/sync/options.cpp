@@ -107,7 +107,7 @@ void visit_fragments(SyncOptions& options, SettingList& list) {
       "fragment_update_alpha", options.fragment_update_alpha,
       help_of("fragment_update_alpha",
               "share of the local value that is kept at a sync (alpha); 0 = take the global one, "
-              "1 = no communication"),
+              "1 = islands keep their own, for comparisons: the exchange goes on"),
       {.min = 0, .max = 1});
 }
 
