@@ -172,7 +172,7 @@ class Launch {
     const std::string message = causes();
     std::string advice =
         "nothing was saved yet: after mending the cause, start it again by the same command";
-    if (message.find(kDiverged) != std::string::npos) {
+    if (message.find(kKeepsSettings) != std::string::npos) {
       advice = fmt::format("the last checkpoints are in {}/island-0/checkpoints",
                            options_.folder.string());
     } else if (was_started(options_.folder)) {

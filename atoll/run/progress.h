@@ -8,9 +8,9 @@
 
 namespace atl::run {
 
-/// In the message of an island that gives up because its gradients are not finite: to go on from
-/// the last checkpoint would end the same way.
-inline constexpr const char* kDiverged = "training diverged";
+/// In the message of an island that gives up for what only other settings change: to go on from the
+/// last checkpoint would end the same way.
+inline constexpr const char* kKeepsSettings = "a run keeps its settings";
 
 struct Progress {
   int64_t step = 0;

@@ -193,10 +193,10 @@ void TrainingRun::leave_out(double loss, double grad_norm) {
   if (parts_.averager.num_members() == 1 ||
       num_unusable_ > kPatienceInPeriods * sync::period(parts_.config.sync)) {
     throw InputError(fmt::format(
-        "the {} at step {}: {}; a run keeps its settings, so start a "
+        "the {} at step {}: training diverged; {}, so start a "
         "new one with a lower train.lr, a longer train.warmup_steps or a train.grad_clip "
         "(--init CHECKPOINT: from a checkpoint of this one)",
-        what, step_ + 1, kDiverged));
+        what, step_ + 1, kKeepsSettings));
   }
   strategy_->abstain();
   fmt::print(stderr,
@@ -220,9 +220,9 @@ void TrainingRun::note_abstention(const sync::RoundRecord& round) {
     return;
   }
   throw InputError(fmt::format(
-      "{}, and so were {} before it; choose a codec for larger numbers (bf16, fp32) or settings "
-      "that keep them smaller (train.lr, train.grad_clip) for a new run",
-      what, num_abstained_ - 1));
+      "{}, and so were {} before it; {}, so start a new one with a codec for larger numbers (bf16, "
+      "fp32) or settings that keep them smaller (train.lr, train.grad_clip)",
+      what, num_abstained_ - 1, kKeepsSettings));
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.
