@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/progress.h"
+#include "atoll/run/json_number.h"
 
 namespace atl::run {
 
@@ -29,13 +30,13 @@ Progress progress_from_json(std::string_view text) {
   Progress out{.step = in.at("step"),
                .steps = in.at("steps"),
                .tokens = in.at("tokens"),
-               .loss = in.at("loss"),
+               .loss = number(in.at("loss")),
                .lr = in.at("lr"),
-               .grad_norm = in.at("grad_norm"),
+               .grad_norm = number(in.at("grad_norm")),
                .tokens_per_s = in.at("tokens_per_s"),
                .seconds_left = in.at("seconds_left"),
                .stall_share = in.at("stall_share")};
-  if (in.contains("val_loss")) out.val_loss = in.at("val_loss").get<double>();
+  if (in.contains("val_loss")) out.val_loss = number(in.at("val_loss"));
   return out;
 }
 
@@ -64,10 +65,10 @@ Summary summary_from_json(std::string_view text) {
   return {.run = in.at("run"),
           .steps = in.at("steps"),
           .tokens = in.at("tokens"),
-          .train_loss = in.at("train_loss"),
-          .val_loss_start = in.at("val_loss_start"),
-          .val_loss_island = in.at("val_loss_island"),
-          .val_loss = in.at("val_loss"),
+          .train_loss = number(in.at("train_loss")),
+          .val_loss_start = number(in.at("val_loss_start")),
+          .val_loss_island = number(in.at("val_loss_island")),
+          .val_loss = number(in.at("val_loss")),
           .tokens_per_s = in.at("tokens_per_s"),
           .digest = in.at("digest"),
           .bytes_sent = in.at("bytes_sent"),

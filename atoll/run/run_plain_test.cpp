@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -60,6 +62,12 @@ TEST(ProgressTest, JsonKeepsEverything) {
                           .seconds_left = 3,
                           .stall_share = 0.25};
   EXPECT_EQ(to_json(progress_from_json(to_json(progress))), to_json(progress));
+  // A loss that is no number is null, and comes back as NaN.
+  const Progress lost{.loss = std::nan(""), .val_loss = std::nan(""), .grad_norm = HUGE_VAL};
+  EXPECT_THAT(to_json(lost), HasSubstr("\"loss\":null"));
+  EXPECT_EQ(to_json(progress_from_json(to_json(lost))), to_json(lost));
+  const Summary diverged{.train_loss = std::nan(""), .val_loss = std::nan("")};
+  EXPECT_EQ(to_json(summary_from_json(to_json(diverged))), to_json(diverged));
   const Summary summary{.run = "runs/\"a\"",
                         .steps = 3,
                         .val_loss = 2.25,

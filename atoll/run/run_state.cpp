@@ -11,6 +11,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/model/hf_config.h"
+#include "atoll/run/json_number.h"
 
 namespace atl::run {
 namespace {
@@ -144,9 +145,9 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
     }
     return {.step = in.at("step"),
             .num_updates = in.at("num_updates"),
-            .train_loss = in.at("train_loss"),
-            .val_loss_start = in.at("val_loss_start"),
-            .val_loss_island = in.at("val_loss_island"),
+            .train_loss = number(in.at("train_loss")),
+            .val_loss_start = number(in.at("val_loss_start")),
+            .val_loss_island = number(in.at("val_loss_island")),
             .digest = in.at("digest"),
             .store = in.at("store"),
             .codec = in.at("codec"),

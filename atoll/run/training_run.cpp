@@ -154,9 +154,9 @@ Result<void> TrainingRun::train_step() {
   const at::Tensor& gradients_P = parts_.model.parameters().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
   const double grad_norm = train::clip_gradient(gradients_P, options_.grad_clip);
+  loss_ = loss;
+  grad_norm_ = grad_norm;
   if (std::isfinite(loss) && std::isfinite(grad_norm)) {
-    loss_ = loss;
-    grad_norm_ = grad_norm;
     num_unusable_ = 0;
   } else {
     leave_out(loss, grad_norm);
