@@ -219,44 +219,40 @@ class OuterStepTest : public SessionTest {
                    .prepare = [prepare = std::move(prepare)](auto, auto) { return prepare(); }});
   }
 
+  /// Both begin a round. Returns while the outer step of "a" runs, which takes so long.
+  void begin_slowly(std::chrono::milliseconds duration) {
+    begin(*a_, [this, duration] {
+      begun_ = true;
+      std::this_thread::sleep_for(duration);
+      ended_ = true;
+      return Digest{};
+    });
+    begin(*b_, [] { return Digest{}; });
+    while (!begun_) std::this_thread::yield();
+  }
+
   const std::vector<float> values_ = std::vector<float>(1000, 1.0F);
   Coordinating coordinator_{network_, clock_, 2};
   net::Transport* b_transport_ = nullptr;
+  std::atomic<bool> begun_ = false;  // The outer step of "a".
+  std::atomic<bool> ended_ = false;
   std::unique_ptr<Session> a_;
   std::unique_ptr<Session> b_;
 };
 
 TEST_F(OuterStepTest, WaitFailsOnlyOnceItIsOver) {
-  std::atomic<bool> begun = false;
-  std::atomic<bool> ended = false;
-  begin(*a_, [&] {
-    begun = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    ended = true;
-    return Digest{};
-  });
-  begin(*b_, [] { return Digest{}; });
-  while (!begun) std::this_thread::yield();
+  begin_slowly(std::chrono::milliseconds(500));
   network_.crash(*b_transport_);
   const auto commit = a_->wait(0);
-  EXPECT_TRUE(ended);
+  EXPECT_TRUE(ended_);
   ASSERT_FALSE(commit.has_value());
   EXPECT_THAT(commit.error().message, HasSubstr("'b' was lost"));
 }
 
 TEST_F(OuterStepTest, SessionIsGoneOnlyOnceItIsOver) {
-  std::atomic<bool> begun = false;
-  std::atomic<bool> ended = false;
-  begin(*a_, [&] {
-    begun = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    ended = true;
-    return Digest{};
-  });
-  begin(*b_, [] { return Digest{}; });
-  while (!begun) std::this_thread::yield();
+  begin_slowly(std::chrono::milliseconds(200));
   a_ = nullptr;
-  EXPECT_TRUE(ended);
+  EXPECT_TRUE(ended_);
 }
 
 TEST_F(OuterStepTest, WhatItThrowsEndsTheRunForAll) {

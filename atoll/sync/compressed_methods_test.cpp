@@ -82,20 +82,11 @@ TEST(DataParallelTest, WithErrorFeedbackFollowsItsEquations) {
 
 TEST(DataParallelTest, KeepsWhatWasLeftOutAndNothingThatCannotBeUsed) {
   collective::Alone alone;
-  const SystemClock clock;
-  const auto layout = toy::specs();
-  const at::Tensor values_P = toy::start_P();
-  const at::Tensor gradients_P = at::zeros_like(values_P);
-  const Replica replica = {.values_P = values_P,
-                           .gradients_P = gradients_P,
-                           .tokens_per_step = 8,
-                           .last_step = 3,
-                           .specs = layout};
-  const auto dense =
-      make_strategy({.method = "data_parallel", .codec = "int8"}, replica, alone, clock);
-  EXPECT_TRUE(dense->state().empty());
-  const auto strategy = make_strategy({.method = "data_parallel", .codec = "rolling(0.5)+fp32"},
-                                      replica, alone, clock);
+  const toy::Trainee dense({.method = "data_parallel", .codec = "int8"}, alone, 3);
+  EXPECT_TRUE(dense.strategy->state().empty());
+  const toy::Trainee sparse({.method = "data_parallel", .codec = "rolling(0.5)+fp32"}, alone, 3);
+  const auto& strategy = sparse.strategy;
+  const at::Tensor& gradients_P = sparse.gradients_P;
   const auto reduce = [&](int64_t step, float gradient) {
     gradients_P.fill_(gradient);
     ASSERT_TRUE(strategy->reduce_gradients(step));
@@ -346,22 +337,12 @@ TEST(DeMoTest, FollowsItsEquations) {
 TEST(DeMoTest, AMomentumThatOutgrewTheCodecAbstains) {
   // Each value fits FP16, and so not the mean of a row times the root of its length.
   collective::Alone alone;
-  const SystemClock clock;
-  const auto layout = toy::specs();
-  const at::Tensor values_P = toy::start_P();
-  const at::Tensor gradients_P = at::zeros_like(values_P);
-  const auto strategy = make_strategy({.method = "demo", .codec = "fp16"},
-                                      {.values_P = values_P,
-                                       .gradients_P = gradients_P,
-                                       .tokens_per_step = 8,
-                                       .last_step = 2,
-                                       .specs = layout},
-                                      alone, clock);
-  for (const float gradient : {6e4F, 1.0F}) {
-    gradients_P.fill_(gradient);
-    ASSERT_TRUE(strategy->reduce_gradients(gradient == 1 ? 2 : 1));
+  const toy::Trainee trainee({.method = "demo", .codec = "fp16"}, alone, 2);
+  for (const int64_t step : {1, 2}) {
+    trainee.gradients_P.fill_(step == 1 ? 6e4F : 1.0F);
+    ASSERT_TRUE(trainee.strategy->reduce_gradients(step));
   }
-  const auto rounds = strategy->take_rounds();
+  const auto rounds = trainee.strategy->take_rounds();
   ASSERT_EQ(rounds.size(), 2U);
   EXPECT_TRUE(rounds[0].abstained);
   EXPECT_FALSE(rounds[1].abstained);  // The momentum began anew.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -55,16 +56,39 @@ struct Outcome {                      // On the CPU.
   SyncStats stats;
 };
 
-/// One step of the replica, as the training loop makes it; with `abstains` its part cannot be used.
-inline void train_step(Strategy& strategy, const at::Tensor& values_P,
-                       const at::Tensor& gradients_P, int rank, int64_t step,
-                       bool abstains = false) {
-  gradients_P.copy_(values_P.sub(target_P(rank).to(values_P.device())));
-  EXPECT_TRUE(strategy.reduce_gradients(step));
-  values_P.sub_(gradients_P, kLr);
-  if (abstains) strategy.abstain();
-  EXPECT_TRUE(strategy.after_step(step));
-}
+/// A replica of the toy problem in a run of `last_step` steps, and its strategy.
+struct Trainee {
+  Trainee(const SyncOptions& options, collective::Averager& averager, int64_t last_step,
+          int number = 0, Place place = {})
+      : rank(number),
+        values_P(start_P().to(place.device)),
+        gradients_P(at::zeros_like(values_P)),
+        strategy(make_strategy(options,
+                               {.values_P = values_P,
+                                .gradients_P = gradients_P,
+                                .tokens_per_step = 8,
+                                .last_step = last_step,
+                                .specs = layout,
+                                .rank = number,
+                                .as_if_on_device = place.as_if_on_device},
+                               averager, clock)) {}
+
+  /// One step, as the training loop makes it; with `abstains` its part cannot be used.
+  void train(int64_t step, bool abstains = false) const {
+    gradients_P.copy_(values_P.sub(target_P(rank).to(values_P.device())));
+    EXPECT_TRUE(strategy->reduce_gradients(step));
+    values_P.sub_(gradients_P, kLr);
+    if (abstains) strategy->abstain();
+    EXPECT_TRUE(strategy->after_step(step));
+  }
+
+  int rank;
+  SystemClock clock;
+  std::vector<model::ParameterSpec> layout = specs();
+  at::Tensor values_P;
+  at::Tensor gradients_P;
+  std::unique_ptr<Strategy> strategy;
+};
 
 /// work(rank, averager) of all replicas at once, each in a thread; what they return, by rank.
 template <typename Work>
@@ -85,24 +109,14 @@ auto run_together(int replicas, const Work& work) {
 /// Trains `steps` steps; the run is `last_step` long (default: `steps`).
 inline Outcome train(const SyncOptions& options, collective::Averager& averager, int rank,
                      int64_t steps, int64_t last_step = 0, Place place = {}) {
-  const SystemClock clock;
-  const auto layout = specs();
-  const at::Tensor values_P = start_P().to(place.device);
-  const at::Tensor gradients_P = at::zeros_like(values_P);
-  auto strategy = make_strategy(options,
-                                {.values_P = values_P,
-                                 .gradients_P = gradients_P,
-                                 .tokens_per_step = 8,
-                                 .last_step = last_step == 0 ? steps : last_step,
-                                 .specs = layout,
-                                 .rank = rank,
-                                 .as_if_on_device = place.as_if_on_device},
-                                averager, clock);
+  const Trainee trainee(options, averager, last_step == 0 ? steps : last_step, rank, place);
+  const auto& strategy = trainee.strategy;
   const auto copy = [](const at::Tensor& x_P) { return x_P.cpu().clone(); };
-  Outcome out{.live_TP = {copy(values_P)}, .global_TP = {copy(strategy->global_parameters())}};
+  Outcome out{.live_TP = {copy(trainee.values_P)},
+              .global_TP = {copy(strategy->global_parameters())}};
   for (int64_t step = 1; step <= steps; ++step) {
-    train_step(*strategy, values_P, gradients_P, rank, step);
-    out.live_TP.push_back(copy(values_P));
+    trainee.train(step);
+    out.live_TP.push_back(copy(trainee.values_P));
     out.global_TP.push_back(copy(strategy->global_parameters()));
   }
   out.stats = strategy->stats();
@@ -132,22 +146,11 @@ struct Saved {
 inline Saved advance(const SyncOptions& options, collective::Averager& averager, int rank,
                      const Saved* from, int64_t begin, int64_t end, int64_t last_step,
                      int64_t abstains_at, bool as_if_on_device) {
-  const SystemClock clock;
-  const auto layout = specs();
-  const at::Tensor values_P = start_P();
-  const at::Tensor gradients_P = at::zeros_like(values_P);
-  const auto strategy = make_strategy(options,
-                                      {.values_P = values_P,
-                                       .gradients_P = gradients_P,
-                                       .tokens_per_step = 8,
-                                       .last_step = last_step,
-                                       .specs = layout,
-                                       .rank = rank,
-                                       .as_if_on_device = as_if_on_device},
-                                      averager, clock);
+  const Trainee trainee(options, averager, last_step, rank, {.as_if_on_device = as_if_on_device});
+  const auto& strategy = trainee.strategy;
   if (from != nullptr) {
     strategy->restore_global(from->global_P);
-    values_P.copy_(from->live_P);
+    trainee.values_P.copy_(from->live_P);
     const auto state = strategy->state();
     for (size_t i = 0; i < state.size(); ++i) state[i].second.copy_(from->state[i]);
     strategy->abstain_again(from->abstained_rounds);
@@ -155,9 +158,9 @@ inline Saved advance(const SyncOptions& options, collective::Averager& averager,
     if (from->abstains) strategy->abstain();
   }
   for (int64_t step = begin + 1; step <= end; ++step) {
-    train_step(*strategy, values_P, gradients_P, rank, step, rank == 1 && step == abstains_at);
+    trainee.train(step, rank == 1 && step == abstains_at);
   }
-  Saved saved{.live_P = values_P.clone(),
+  Saved saved{.live_P = trainee.values_P.clone(),
               .global_P = strategy->global_parameters().clone(),
               .abstains = strategy->abstains(),
               .abstained_rounds = strategy->abstained_rounds()};
