@@ -18,6 +18,7 @@
 #include "atoll/run/link_rate.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/sync/method.h"
 
 namespace atl::cli {
 namespace {
@@ -76,6 +77,12 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate) {
   if (config.train.threads == 0) {
     config.train.threads =
         std::max<int64_t>(1, std::thread::hardware_concurrency() / config.swarm.min_replicas);
+  }
+  if (sync::period(config.sync) > config.train.steps) {
+    fmt::print(stderr,
+               "atoll: warning: sync.sync_every = {} is over train.steps = {}: the islands agree "
+               "once, after the last step\n",
+               config.sync.sync_every, config.train.steps);
   }
   watch_interrupts();
   const auto islands = run::launch({.program = sibling_program("atoll"),

@@ -347,7 +347,8 @@ TEST(CodecTest, DecodeRefusesCodesBehindTheLastValue) {
 
 TEST(CodecTest, UnknownNameListsTheKnownOnes) {
   EXPECT_THAT(message_of([] { make_codec("fp31"); }),
-              HasSubstr("unknown codec 'fp31': known are bf16, cocktail, e3m0, fp16, fp32, int4, "
+              HasSubstr("unknown codec 'fp31'; did you mean 'fp32'?; known are bf16, cocktail, "
+                        "e3m0, fp16, fp32, int4, "
                         "int8, sign3, sparse_loco, stat2; "));
 }
 

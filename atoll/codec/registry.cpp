@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "atoll/base/error.h"
+#include "atoll/base/settings.h"
 #include "atoll/codec/codec.h"
 #include "atoll/codec/e3m0.h"
 #include "atoll/codec/integer_codecs.h"
@@ -95,9 +96,11 @@ std::unique_ptr<Codec> make_chunk_topk(std::string_view argument, std::unique_pt
 }
 
 [[noreturn]] void refuse(std::string_view name) {
-  throw UsageError(fmt::format("unknown codec '{}': known are {}; {}",
-                               name.substr(0, kMaxNameLength), fmt::join(codec_names(), ", "),
-                               kGrammar));
+  const std::string near = nearest(name, codec_names());
+  throw UsageError(fmt::format("unknown codec '{}'{}; known are {}; {}",
+                               name.substr(0, kMaxNameLength),
+                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near),
+                               fmt::join(codec_names(), ", "), kGrammar));
 }
 
 enum class Place { kMask, kSelection, kForm };

@@ -186,6 +186,9 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
                     "say where they reach this one: --listen ADDRESS:0",
                     options.coordinator, options.listen));
   }
+  fmt::print(stderr,
+             "atoll: looking for the coordinator at {}, for {} at most (swarm.join_patience)\n",
+             options.coordinator, format_duration(asked.swarm.join_patience));
   auto session = collective::Session::connect(
       {.coordinator = options.coordinator,
        .listen = options.listen,
@@ -242,9 +245,10 @@ sync::SyncOptions resolve_auto(const TrainingParts& parts, collective::Averager&
   timing.config.sync = {.method = "single"};
   timing.config.train.batch_rows /= num_members;
   const double step_seconds = TrainingRun(std::move(timing)).time_step();
-  const auto measured = probe_links(averager, parts.rank, step_seconds, parts.clock);
-  if (!measured) throw InputError(measured.error().message);
   const sync::Load load = sync::load_of(options, parts.model.parameters().specs(), num_members);
+  const auto measured =
+      probe_links(averager, parts.rank, step_seconds, sync::most_bytes(options, load), parts.clock);
+  if (!measured) throw InputError(measured.error().message);
   const sync::Choice choice = sync::choose(options, load, *measured);
   fmt::print(stderr, "atoll: sync.codec = auto: {}\n", sync::describe(choice, *measured));
   return sync::with_choice(options, choice);

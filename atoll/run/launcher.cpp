@@ -17,7 +17,6 @@
 #include "atoll/run/child_process.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
-#include "atoll/sync/method.h"
 
 namespace atl::run {
 namespace {
@@ -43,7 +42,10 @@ class Launch {
     while (!all_ended()) {
       wait_for_output();
       forward_interrupts();
-      for (size_t i = 0; i < islands_.size(); ++i) read_island(i);
+      for (size_t i = 0; i < islands_.size(); ++i) {
+        read_island(i);
+        if (!islands_[i].summary) view_.remind(i);
+      }
       end_if_one_failed();
     }
     return summaries();
@@ -108,7 +110,9 @@ class Launch {
   void forward_interrupts() {
     if (num_interrupts() == 0 || forwarded_) return;
     forwarded_ = true;
-    fmt::print(stderr, "\nstopping after the next sync (Ctrl-C again: end now)\n");
+    fmt::print(stderr,
+               "\nstopping after the next sync (Ctrl-C again: end now); then resume with\n  {}\n",
+               resume_command(options_.folder, std::ssize(islands_), options_.link_rate));
     for (const Island& island : islands_) island.process->signal(SIGINT);
   }
 
@@ -226,6 +230,7 @@ Summary combine(const std::vector<Summary>& islands, const std::filesystem::path
     out.tokens_per_s += islands[i].tokens_per_s;
     out.bytes_sent += islands[i].bytes_sent;
     out.bytes_received += islands[i].bytes_received;
+    out.abstained_rounds += islands[i].abstained_rounds;
     out.stall_share += islands[i].stall_share;
     out.checkpoint_stall_ms = std::max(out.checkpoint_stall_ms, islands[i].checkpoint_stall_ms);
   }
@@ -259,14 +264,25 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
                      all.steps, all.digest);
   }
   const auto count = static_cast<double>(islands.size());
-  const bool exact = sync::codec_name(config.sync) == "fp32";
+  out += fmt::format("\nMethod: {}, codec {}{}{}.\n", all.method, all.codec,
+                     all.fragment_sync_delay > 0
+                         ? fmt::format(", fragment_sync_delay {}", all.fragment_sync_delay)
+                         : "",
+                     config.sync.codec == "auto" ? " (sync.codec = auto chose)" : "");
+  for (size_t i = 0; i < islands.size(); ++i) {
+    if (islands[i].abstained_rounds == 0) continue;
+    out += fmt::format("island-{} abstained from {} rounds, with weight 0; why is in {}\n", i,
+                       islands[i].abstained_rounds,
+                       (std::filesystem::path(islands[i].run) / "log.txt").string());
+  }
+  const bool exact = all.codec == "fp32";
   const double value_bytes = exact ? 4 : 2;
   // Reduce-scatter and all-gather: each island sends 2 (M-1)/M of the values at every step.
   const double data_parallel = 2 * (count - 1) * value_bytes *
                                static_cast<double>(all.num_parameters) *
                                static_cast<double>(all.steps_now);
   out += fmt::format(
-      "\nOn the wire: {} sent in all; data-parallel in {} would have needed {} "
+      "On the wire: {} sent in all; data-parallel in {} would have needed {} "
       "({:.1f} times as much).\n",
       format_bytes(static_cast<double>(all.bytes_sent)), exact ? "fp32" : "bf16",
       format_bytes(data_parallel),

@@ -97,13 +97,14 @@ struct Large {
 };
 
 /// Decides by the slowest member's times, which all know: all take the same rounds.
-Result<Large> take_large(Prober& prober, double small_seconds) {
+Result<Large> take_large(Prober& prober, double small_seconds, size_t most_bytes) {
   double before = 0;  // What the last size took beside the round trips.
-  for (size_t bytes = kFirstBytes;; bytes *= kGrowth) {
+  for (size_t bytes = std::min(kFirstBytes, most_bytes);;
+       bytes = std::min(bytes * kGrowth, most_bytes)) {
     const auto is_enough = [&](const PerMember& seconds) {
       const double travel = largest(seconds) - small_seconds;
       const double next = travel + kGrowth * std::max(0.0, travel - before);
-      return bytes >= kLargestBytes || largest(seconds) >= kClear * small_seconds ||
+      return bytes >= most_bytes || largest(seconds) >= kClear * small_seconds ||
              next > kLongestSeconds;
     };
     auto taken = prober.measure(bytes, 1);
@@ -121,7 +122,8 @@ Result<Large> take_large(Prober& prober, double small_seconds) {
 }  // namespace
 
 Result<std::vector<sync::Measured>> probe_links(collective::Averager& averager, int rank,
-                                                double step_seconds, const Clock& clock) {
+                                                double step_seconds, double most_bytes,
+                                                const Clock& clock) {
   if (averager.num_members() == 1) return std::vector{sync::Measured{.step_seconds = step_seconds}};
   Prober prober(averager, rank, clock);
   // The first round waits for whoever is last to start; from then on all begin together.
@@ -129,7 +131,9 @@ Result<std::vector<sync::Measured>> probe_links(collective::Averager& averager, 
   if (!steps) return tl::unexpected(steps.error());
   const auto small = prober.measure(0, kNumSmall);
   if (!small) return tl::unexpected(small.error());
-  const auto large = take_large(prober, largest(*small));
+  const auto large =
+      take_large(prober, largest(*small),
+                 static_cast<size_t>(std::min(most_bytes, static_cast<double>(kLargestBytes))));
   if (!large) return tl::unexpected(large.error());
 
   std::vector<sync::Measured> out;

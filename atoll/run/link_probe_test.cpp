@@ -70,8 +70,10 @@ class Timed final : public collective::Averager {
   double bytes_ = 0;
 };
 
-sync::Measured probe(FakeLine& line) {
-  const auto measured = probe_links(line, 0, 0.25, line.clock).value();
+constexpr double kMuch = 1e9;
+
+sync::Measured probe(FakeLine& line, double most_bytes = kMuch) {
+  const auto measured = probe_links(line, 0, 0.25, most_bytes, line.clock).value();
   EXPECT_EQ(measured.size(), 2U);
   EXPECT_EQ(measured[0].bits_per_second, measured[1].bits_per_second);
   EXPECT_NEAR(measured[0].step_seconds, 0.25, 1e-6);
@@ -112,6 +114,23 @@ TEST(LinkProbeTest, MeasuresTheLineAndNotHowTcpStarts) {
   }
 }
 
+/// Nor is a small model's line measured with more than it will ever carry.
+TEST(LinkProbeTest, CarriesNoMoreInARoundThanTrainingWill) {
+  for (const double most : {8.0, 1000.0, 100e3, 3e6}) {
+    for (const double rate : {1e6, 1e9}) {
+      SCOPED_TRACE(testing::Message() << rate << " bit/s, at most " << most << " bytes");
+      FakeLine line(slow_start(rate, 0.02));
+      const sync::Measured measured = probe(line, most);
+      EXPECT_LE(line.largest_bytes, most);
+      // What counts: how long such a round is thought to take.
+      const double predicted = measured.round_seconds + 8 * most / measured.bits_per_second;
+      const double real = slow_start(rate, 0.02)(0, most);
+      EXPECT_GT(predicted, 0.7 * real);
+      EXPECT_LT(predicted, 3 * real);
+    }
+  }
+}
+
 TEST(LinkProbeTest, ARoundThatIsHeldUpDoesNotCount) {
   for (const double rate : {100e3, 10e6, 1e9}) {
     const Line steady = slow_start(rate, 0.02);
@@ -140,7 +159,7 @@ TEST(LinkProbeTest, MembersWithOtherTimesTakeTheSameRounds) {
       const auto member = group.member(rank);
       ManualClock clock;
       Timed timed(*member, clock, slow_start(rank == 1 ? 300e3 : 100e6, 0.02 * (1 + rank)));
-      return probe_links(timed, rank, 0.5 + rank, clock).value();
+      return probe_links(timed, rank, 0.5 + rank, kMuch, clock).value();
     }));
   }
   const auto first = results[0].get();
@@ -164,7 +183,7 @@ TEST(LinkProbeTest, MembersWithOtherTimesTakeTheSameRounds) {
 
 TEST(LinkProbeTest, AMemberAloneTakesNoRounds) {
   collective::Alone alone;
-  const auto measured = probe_links(alone, 0, 0.25, ManualClock()).value();
+  const auto measured = probe_links(alone, 0, 0.25, kMuch, ManualClock()).value();
   ASSERT_EQ(measured.size(), 1U);
   EXPECT_EQ(measured[0].step_seconds, 0.25);
 }

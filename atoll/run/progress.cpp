@@ -22,6 +22,7 @@ std::string to_json(const Progress& progress) {
               {"seconds_left", progress.seconds_left},
               {"stall_share", progress.stall_share}};
   if (progress.val_loss) out["val_loss"] = *progress.val_loss;
+  if (progress.abstained_rounds > 0) out["abstained_rounds"] = progress.abstained_rounds;
   return out.dump();
 }
 
@@ -35,7 +36,8 @@ Progress progress_from_json(std::string_view text) {
                .grad_norm = number(in.at("grad_norm")),
                .tokens_per_s = in.at("tokens_per_s"),
                .seconds_left = in.at("seconds_left"),
-               .stall_share = in.at("stall_share")};
+               .stall_share = in.at("stall_share"),
+               .abstained_rounds = in.value("abstained_rounds", int64_t{0})};
   if (in.contains("val_loss")) out.val_loss = number(in.at("val_loss"));
   return out;
 }
@@ -55,6 +57,10 @@ std::string to_json(const Summary& s) {
               {"stall_share", s.stall_share},
               {"checkpoint_stall_ms", s.checkpoint_stall_ms},
               {"num_parameters", s.num_parameters},
+              {"abstained_rounds", s.abstained_rounds},
+              {"method", s.method},
+              {"codec", s.codec},
+              {"fragment_sync_delay", s.fragment_sync_delay},
               {"steps_now", s.steps_now},
               {"stopped", s.stopped}}
       .dump();
@@ -76,6 +82,10 @@ Summary summary_from_json(std::string_view text) {
           .stall_share = in.at("stall_share"),
           .checkpoint_stall_ms = in.at("checkpoint_stall_ms"),
           .num_parameters = in.at("num_parameters"),
+          .abstained_rounds = in.at("abstained_rounds"),
+          .method = in.at("method"),
+          .codec = in.at("codec"),
+          .fragment_sync_delay = in.at("fragment_sync_delay"),
           .steps_now = in.at("steps_now"),
           .stopped = in.at("stopped")};
 }
@@ -85,6 +95,7 @@ std::string progress_line(const Progress& p) {
   if (p.val_loss) line += fmt::format("  val {:.3f}", *p.val_loss);
   line += fmt::format("  {} tok/s", format_count(p.tokens_per_s));
   if (p.stall_share > 0) line += fmt::format("  wait {:.0f} %", 100 * p.stall_share);
+  if (p.abstained_rounds > 0) line += fmt::format("  {} rounds abstained", p.abstained_rounds);
   return line + "  left " + format_duration(p.seconds_left);
 }
 

@@ -23,6 +23,7 @@ struct Progress {
   double tokens_per_s = 0;  // Of this island.
   double seconds_left = 0;
   double stall_share = 0;
+  int64_t abstained_rounds = 0;  // This island's part of them had weight 0.
 };
 
 /// How it went. Fields as in `atoll train --json`.
@@ -41,8 +42,12 @@ struct Summary {
   double stall_share = 0;          // Of the training time.
   double checkpoint_stall_ms = 0;  // The longest that one checkpoint held training up.
   int64_t num_parameters = 0;
-  int64_t steps_now = 0;  // Taken by this process; a resumed run has more in all.
-  bool stopped = false;   // Ended early on request; resume by the same command.
+  int64_t abstained_rounds = 0;  // Of this process, as in Progress.
+  std::string method;            // sync.method, and what "default" and "auto" meant.
+  std::string codec;
+  int64_t fragment_sync_delay = 0;  // 0 where the method has none.
+  int64_t steps_now = 0;            // Taken by this process; a resumed run has more in all.
+  bool stopped = false;             // Ended early on request; resume by the same command.
 };
 
 std::string to_json(const Progress& progress);

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +12,6 @@
 #include "atoll/base/file.h"
 #include "atoll/run/config.h"
 #include "atoll/run/event_file.h"
-#include "atoll/run/link_rate.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
 #include "atoll/run/run_folder.h"
@@ -35,47 +32,6 @@ class RunTest : public testing::Test {
 
   fs::path folder_;
 };
-
-TEST(LinkRateTest, ReadsUnits) {
-  EXPECT_EQ(parse_link_rate("20mbit"), 20e6);
-  EXPECT_EQ(parse_link_rate("1.5gbit"), 1.5e9);
-  EXPECT_EQ(parse_link_rate("300kbit"), 300e3);
-  EXPECT_EQ(parse_link_rate("7bit"), 7);
-}
-
-TEST(LinkRateTest, RefusesWhatIsNoRate) {
-  for (const char* text : {"", "mbit", "20", "20 mbit", "0mbit", "-1mbit", "nanmbit", "infmbit",
-                           "1e999mbit", "20mbits", "fast"}) {
-    EXPECT_THROW(parse_link_rate(text), UsageError) << text;
-  }
-}
-
-TEST(ProgressTest, JsonKeepsEverything) {
-  const Progress progress{.step = 7,
-                          .steps = 9,
-                          .tokens = 100,
-                          .loss = 1.5,
-                          .val_loss = 2.5,
-                          .lr = 1e-3,
-                          .grad_norm = 0.5,
-                          .tokens_per_s = 10,
-                          .seconds_left = 3,
-                          .stall_share = 0.25};
-  EXPECT_EQ(to_json(progress_from_json(to_json(progress))), to_json(progress));
-  // A loss that is no number is null, and comes back as NaN.
-  const Progress lost{.loss = std::nan(""), .val_loss = std::nan(""), .grad_norm = HUGE_VAL};
-  EXPECT_THAT(to_json(lost), HasSubstr("\"loss\":null"));
-  EXPECT_EQ(to_json(progress_from_json(to_json(lost))), to_json(lost));
-  const Summary diverged{.train_loss = std::nan(""), .val_loss = std::nan("")};
-  EXPECT_EQ(to_json(summary_from_json(to_json(diverged))), to_json(diverged));
-  const Summary summary{.run = "runs/\"a\"",
-                        .steps = 3,
-                        .val_loss = 2.25,
-                        .digest = "ab",
-                        .bytes_sent = int64_t{1} << 40,
-                        .stopped = true};
-  EXPECT_EQ(to_json(summary_from_json(to_json(summary))), to_json(summary));
-}
 
 TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
   {

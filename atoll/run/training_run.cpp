@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kValidationBatchRows = 8;
 constexpr int64_t kPatienceInPeriods = 3;  // Of steps in a row that cannot be used.
+constexpr std::chrono::seconds kShowEvery{5};
 
 data::BatchOptions batch_options(const train::TrainOptions& options) {
   return {.sequence_length = options.sequence_length,
@@ -109,7 +110,11 @@ Result<Summary> TrainingRun::train() {
     const bool last = step_ == options_.steps;
     const bool evaluates = last || (options_.eval_every > 0 && step_ % options_.eval_every == 0);
     if (evaluates) validation_ = validate(strategy_->global_parameters());
-    if (evaluates || step_ % options_.log_every == 0) report(evaluates);
+    if (evaluates || step_ % options_.log_every == 0) {
+      report(evaluates);
+    } else if (parts_.clock.now() - shown_ >= kShowEvery) {  // Slow steps, or a slow line.
+      show(progress());
+    }
     const bool due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
     if (last || stopped || due) checkpoint();
   }
@@ -140,6 +145,10 @@ Result<Summary> TrainingRun::train() {
                  .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
                  .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
                  .num_parameters = parts_.model.parameters().values_P().numel(),
+                 .abstained_rounds = abstained_rounds_,
+                 .method = std::string(sync::method_of(parts_.config.sync).name),
+                 .codec = sync::codec_name(parts_.config.sync),
+                 .fragment_sync_delay = sync::fragment_sync_delay(parts_.config.sync),
                  .steps_now = step_ - first_step_,
                  .stopped = stopped};
 }
@@ -208,21 +217,22 @@ void TrainingRun::leave_out(double loss, double grad_norm) {
 void TrainingRun::note_abstention(const sync::RoundRecord& round) {
   const sync::SyncOptions& sync = parts_.config.sync;
   if (sync.outer_dropout > 0) return;  // There it is meant.
-  num_abstained_ = round.abstained ? num_abstained_ + 1 : 0;
+  abstained_in_a_row_ = round.abstained ? abstained_in_a_row_ + 1 : 0;
   if (!round.abstained) return;
+  abstained_rounds_ += 1;
   const std::string what = fmt::format(
       "this island's part of round {} was left out, with weight 0: it was not finite, "
       "or more than sync.codec = '{}' can hold",
       round.commit.round, sync::codec_name(sync));
   if (parts_.averager.num_members() > 1 &&
-      num_abstained_ <= kPatienceInPeriods * sync::num_fragments(sync)) {
+      abstained_in_a_row_ <= kPatienceInPeriods * sync::num_fragments(sync)) {
     fmt::print(stderr, "atoll: warning: {}\n", what);
     return;
   }
   throw InputError(fmt::format(
       "{}, and so were {} before it; {}, so start a new one with a codec for larger numbers (bf16, "
       "fp32) or settings that keep them smaller (train.lr, train.grad_clip)",
-      what, num_abstained_ - 1, kKeepsSettings));
+      what, abstained_in_a_row_ - 1, kKeepsSettings));
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.
@@ -262,22 +272,31 @@ double TrainingRun::validate(const at::Tensor& parameters_P) {
   return loss;
 }
 
-void TrainingRun::report(bool with_validation) {
+Progress TrainingRun::progress() const {
   const double done = static_cast<double>(step_ - first_step_);
   const double per_step = train_seconds_ / done;
-  Progress progress{
-      .step = step_,
-      .steps = options_.steps,
-      .tokens = step_ * options_.batch_rows * options_.sequence_length,
-      .loss = loss_,
-      .val_loss = with_validation ? validation_ : std::nullopt,
-      .lr = train::learning_rate(options_, step_ - 1),
-      .grad_norm = grad_norm_,
-      .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_step,
-      .seconds_left = per_step * static_cast<double>(options_.steps - step_),
-      .stall_share = strategy_->stats().stall_seconds / train_seconds_};
-  metrics_->add(progress);
+  return {.step = step_,
+          .steps = options_.steps,
+          .tokens = step_ * options_.batch_rows * options_.sequence_length,
+          .loss = loss_,
+          .lr = train::learning_rate(options_, step_ - 1),
+          .grad_norm = grad_norm_,
+          .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_step,
+          .seconds_left = per_step * static_cast<double>(options_.steps - step_),
+          .stall_share = strategy_->stats().stall_seconds / train_seconds_,
+          .abstained_rounds = abstained_rounds_};
+}
+
+void TrainingRun::report(bool with_validation) {
+  Progress now = progress();
+  if (with_validation) now.val_loss = validation_;
+  metrics_->add(now);
+  show(now);
+}
+
+void TrainingRun::show(Progress progress) {
   progress.val_loss = validation_;
+  shown_ = parts_.clock.now();
   if (parts_.on_progress) parts_.on_progress(progress);
 }
 

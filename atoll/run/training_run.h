@@ -58,7 +58,9 @@ class TrainingRun {
   double validate(const at::Tensor& parameters_P);
   void leave_out(double loss, double grad_norm);
   void note_abstention(const sync::RoundRecord& round);
+  Progress progress() const;
   void report(bool with_validation);
+  void show(Progress progress);
   void checkpoint();
   train::CheckpointContents contents(int64_t step);
   int64_t fullest_checkpoint() const;
@@ -81,9 +83,11 @@ class TrainingRun {
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;
-  int64_t num_unusable_ = 0;   // Steps in a row that are not finite.
-  int64_t num_abstained_ = 0;  // Rounds in a row.
+  int64_t num_unusable_ = 0;        // Steps in a row that are not finite.
+  int64_t abstained_in_a_row_ = 0;  // Rounds.
+  int64_t abstained_rounds_ = 0;    // In all.
   double train_seconds_ = 0;
+  Time shown_{};                 // When the last progress was.
   double checkpoint_stall_ = 0;  // Of the checkpoint begun last, seconds.
   double checkpoint_stall_max_ = 0;
   double validation_begin_ = -1;  // Validation loss before the first step; < 0: not measured.

@@ -62,6 +62,12 @@ Load load_of(const SyncOptions& options, std::span<const model::ParameterSpec> s
   return load;
 }
 
+double most_bytes(const SyncOptions& options, const Load& load) {
+  const auto exact = codec::make_codec("fp32");
+  return exact->bits_per_value() / 8 * static_cast<double>(load.largest_round) *
+         copies(topology_of(options, *exact, load.num_members), load.num_members);
+}
+
 std::string describe(const Choice& choice, std::span<const Measured> members) {
   const Measured worst = worst_of(members);
   return fmt::format(

@@ -32,6 +32,9 @@ struct Load {
 Load load_of(const SyncOptions& options, std::span<const model::ParameterSpec> specs,
              int num_members);
 
+/// The most that a member sends in a round, whatever is chosen: bytes of all values, exact.
+double most_bytes(const SyncOptions& options, const Load& load);
+
 struct Choice {
   std::string codec;
   int64_t delay = 0;            // Inner steps; for methods that send beside training.

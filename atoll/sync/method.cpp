@@ -142,10 +142,13 @@ int64_t max_delay(const SyncOptions& options) {
   return method.has_fragments() ? options.sync_every - 1 : 1;
 }
 
+int64_t fragment_sync_delay(const SyncOptions& options) {
+  return method_of(options).has_delay() ? options.fragment_sync_delay : 0;
+}
+
 int64_t max_steps_apart(const SyncOptions& options) {
-  const Method& method = method_of(options);
-  if (method.is_late) return 2 * period(options);
-  return period(options) + (method.has_delay() ? options.fragment_sync_delay : 0);
+  if (method_of(options).is_late) return 2 * period(options);
+  return period(options) + fragment_sync_delay(options);
 }
 
 }  // namespace atl::sync

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <memory>
 #include <vector>
 
 #include "atoll/base/error.h"
@@ -148,6 +149,14 @@ void SyncOptions::visit(SettingList& list) {
 
 namespace {
 
+std::unique_ptr<codec::Codec> codec_of(const SyncOptions& options) {
+  try {
+    return codec::make_codec(codec_name(options));
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("sync.codec: {}", error.what()));
+  }
+}
+
 void check_codec(const SyncOptions& options) {
   const Method& method = method_of(options);
   if (options.codec == "auto") {
@@ -157,7 +166,7 @@ void check_codec(const SyncOptions& options) {
         "choose default, or a codec by name",
         options.method));
   }
-  const auto codec = codec::make_codec(codec_name(options));  // Throws when there is none.
+  const auto codec = codec_of(options);
   if (codec->is_dense() || method.left_out != LeftOut::kLost) return;
   std::vector<std::string_view> others;
   for (const Method& other : methods()) {

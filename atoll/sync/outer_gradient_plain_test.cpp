@@ -203,7 +203,7 @@ TEST(SyncOptionsTest, WhatAMethodCannotUseIsRefusedByName) {
               HasSubstr("sync.layer_metrics cannot be used with sync.outer_mean"));
   EXPECT_EQ(message({.outer_lr = -1}), "");
   EXPECT_THAT(message({.outer_lr = -0.5}), HasSubstr("sync.outer_lr = -0.5"));
-  EXPECT_THAT(message({.codec = "e4m3"}), HasSubstr("unknown codec 'e4m3'"));
+  EXPECT_THAT(message({.codec = "e4m3"}), HasSubstr("sync.codec: unknown codec 'e4m3'"));
   for (const char* method : {"sparse_loco", "demo"}) {  // Their codec is their momentum.
     EXPECT_THAT(message({.method = method, .codec = "auto"}), HasSubstr("sync.codec = 'auto'"));
   }
