@@ -88,6 +88,17 @@ class Claims:
             state = "short"
         self.show(claim, shown.format(result["figure"]), target, state)
 
+    def kept(self, claim, measure, met, target, is_current, shown="{:.3g}"):
+        """Of a result that another command keeps; `is_current()` says whether the program still gives it."""
+        print(f"... {claim}", end="\r", file=sys.stderr, flush=True)
+        try:
+            figure = measure()
+            state = "short" if not met(figure) else "stored" if is_current() else "stale"
+        except Exception as error:
+            print(f"\n{error}", file=sys.stderr)
+            return self.show(claim, "failed", target, "short")
+        return self.show(claim, shown.format(figure), target, state)
+
     def end(self):
         print(f"\n{self.name}: {self.num_short} short")
         return 1 if self.num_short else 0

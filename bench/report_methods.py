@@ -4,8 +4,9 @@
   report_methods.py [--only NAME,...] [--seeds 3] [--steps N] [--results FILE] [--tune] [--table]
 
 Real islands (processes, loopback) on the default corpus. Finished runs are kept in the results (default:
-bench/results/methods.json) and not repeated, so it can be stopped at any time; --table only writes the page beside them
-again. Results of another length are never overwritten: a trial with --steps needs --results. --tune fills the table from
+bench/results/methods.json) and not repeated, so it can be stopped at any time; each method's fingerprint, the bits of
+a short run, tells whether they are of this program, data and machine. --table only writes the page beside them again.
+Results of another length are never overwritten: a trial with --steps needs --results. --tune fills the table from
 which the outer rate was chosen, with a seed that no other run has. Between methods only the synchronisation differs:
 initialisation, order of the data, batch, steps and schedule are those of the seed.
 """
@@ -15,17 +16,21 @@ import json
 import math
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+import scatter
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ATOLL = str(ROOT / "build" / "bin" / "atoll")
 RESULTS = ROOT / "bench" / "results" / "methods.json"
 WORK = ROOT / "build" / "report-methods"
 VOCABULARY = 2000
+FINGERPRINT_STEPS = 60  # Two periods.
 STEPS = 3750  # Of 64 rows of 32 tokens: 7.7 M tokens, 20 for each of 0.38 M parameters; 125 periods of 30.
 # 0.25 M parameters inside the layers, 0.13 M in the (tied) embedding. Short rows: their tokens depend less on each other,
 # and half a batch is then nearer to a whole one. The rate is DiLoCo's best (TUNING), the same for all but where it is said.
@@ -34,10 +39,11 @@ COMMON = {"model.hidden_size": 64, "model.intermediate_size": 200, "model.num_la
           "train.sequence_length": 32, "train.batch_rows": 64, "train.lr": 2e-3, "train.warmup_steps": 100,
           "train.eval_rows": 2048, "train.eval_every": 0, "train.checkpoint_every": 0, "train.log_every": 50}
 OUTER = {"sync.method": "diloco", "sync.sync_every": 30, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.8}
+LATE = OUTER | {"sync.outer_momentum": 0.5}  # What is late leaves less room for momentum.
 STREAMING = OUTER | {"sync.method": "streaming_diloco", "sync.num_fragments": 3, "sync.codec": "e3m0"}
 SGD_SIGN = {"train.optimizer": "sgd", "train.grad_clip": 0}
 
-# name: (islands, settings, starts from the pretrained model)
+# name: (islands, settings, whether it fine-tunes what data-parallel made of the same tokens, for half as many steps)
 METHODS = {
     "data_parallel": (2, {"sync.method": "data_parallel"}, False),
     "data_parallel_lr_4e-3": (2, {"sync.method": "data_parallel", "train.lr": 4e-3}, False),
@@ -52,31 +58,38 @@ METHODS = {
     "streaming_e3m0_tau0": (2, STREAMING | {"sync.fragment_sync_delay": 0}, False),
     "streaming_e3m0_tau1": (2, STREAMING | {"sync.fragment_sync_delay": 1}, False),
     "streaming_e3m0_tau5": (2, STREAMING | {"sync.fragment_sync_delay": 5}, False),
-    "eager_diloco": (2, OUTER | {"sync.method": "eager_diloco"}, False),
-    "delayed_diloco": (2, OUTER | {"sync.method": "delayed_diloco"}, False),
+    "eager_diloco": (2, LATE | {"sync.method": "eager_diloco"}, False),
+    "delayed_diloco": (2, LATE | {"sync.method": "delayed_diloco"}, False),
     "sparse_loco": (2, {"sync.method": "sparse_loco", "sync.sync_every": 30, "sync.outer_lr": 1.0}, False),
     "cocktail_sgd": (2, {"sync.method": "cocktail_sgd"}, False),
     "demo": (2, {"sync.method": "demo", "train.lr": 1e-3} | SGD_SIGN, False),
     "muon_data_parallel": (2, {"sync.method": "data_parallel", "train.optimizer": "muon"}, False),
     "muloco": (2, OUTER | {"train.optimizer": "muon"}, False),
-    "data_parallel_pretrained": (2, {"sync.method": "data_parallel", "train.lr": 1e-3}, True),
-    "cocktail_pretrained": (2, {"sync.method": "cocktail_sgd", "train.lr": 1e-3}, True),
+    "data_parallel_pretrained": (2, {"sync.method": "data_parallel", "train.lr": 3e-4}, True),
+    "data_parallel_pretrained_lr_1e-3": (2, {"sync.method": "data_parallel", "train.lr": 1e-3}, True),
+    "cocktail_pretrained": (2, {"sync.method": "cocktail_sgd", "train.lr": 3e-4}, True),
 }
 # Before anything else was measured: settings of one run each, from which the rates were chosen.
 TUNING_SEED = 100
 TUNING = {f"data_parallel, lr {lr:g}": (2, {"sync.method": "data_parallel", "train.lr": lr}, False)
-          for lr in (1e-3, 2e-3, 4e-3, 8e-3)}
+          for lr in (2e-3, 4e-3, 8e-3)}
 TUNING |= {f"diloco, lr {lr:g}, outer lr {eta}, momentum {mu}":
            (2, OUTER | {"train.lr": lr, "sync.outer_lr": eta, "sync.outer_momentum": mu}, False)
-           for lr, eta, mu in ((2e-3, 0.7, 0.6), (2e-3, 0.7, 0.8), (2e-3, 0.7, 0.9), (2e-3, 1.0, 0.8), (1e-3, 0.7, 0.9),
-                               (4e-3, 0.7, 0.9), (8e-3, 0.7, 0.6))}
+           for lr, eta, mu in ((2e-3, 0.7, 0.6), (2e-3, 0.7, 0.8), (2e-3, 0.7, 0.9), (1e-3, 0.7, 0.8), (4e-3, 0.7, 0.8))}
+TUNING |= {f"eager_diloco, lr 0.002, outer lr 0.7, momentum {mu}": (2, LATE | {"sync.method": "eager_diloco", "sync.outer_momentum": mu}, False)
+           for mu in (0.3, 0.5)}
+TUNING |= {f"{method}, pretrained, lr {lr:g}": (2, {"sync.method": method, "train.lr": lr}, True)
+           for method in ("data_parallel", "cocktail_sgd") for lr in (1e-4, 3e-4, 1e-3)}
+PLOTTED = ("data_parallel", "muon_data_parallel", "diloco", "muloco", "streaming_e3m0_tau1", "sparse_loco", "cocktail_sgd",
+           "demo")
 # What the papers find, as paired relative differences of the loss, the most that it should be, and why ours is above it.
 COMPARISONS = [
     ("diloco / data_parallel", 0.015, "DiLoCo M=2 H=30 stays near data-parallel", ""),
     ("diloco / data_parallel_lr_4e-3", 0.015, "the same, against data-parallel at its own best inner rate",
      "an island's batch is half as large, so its best inner rate is lower"),
     ("diloco_m1 / data_parallel", 0.002, "M=1 beats data-parallel, or equals it", ""),
-    ("diloco_m4 / diloco", 0.03, "loss rises slowly with M", ""),
+    ("diloco_m4 / diloco", 0.03, "loss rises slowly with M",
+     "the same batch is cut in four, and 16 rows of 32 tokens are too few for a step"),
     ("diloco / diloco_h10", 0.02, "loss rises slowly with H (30 over 10)", ""),
     ("diloco_h100 / diloco", 0.03, "loss rises slowly with H (100 over 30)", ""),
     ("diloco_e3m0 / diloco", 0.002, "E3M0 costs nothing", ""),
@@ -86,8 +99,12 @@ COMPARISONS = [
     ("diloco_pruned_50 / diloco", 0.01, "sign pruning to 50 % is mild", ""),
     ("eager_diloco / diloco", 0.01, "eager updates cost little", ""),
     ("eager_diloco / delayed_diloco", 0.0, "eager beats delayed", ""),
+    ("sparse_loco / diloco", 0.01, "SparseLoCo stays near DiLoCo",
+     "a round sends one value in 64, so each travels twice in these 125 rounds; the paper has thousands"),
     ("muloco / muon_data_parallel", 0.015, "MuLoCo stays near data-parallel Muon", ""),
     ("cocktail_pretrained / data_parallel_pretrained", 0.01, "CocktailSGD stays near data-parallel, pretrained start", ""),
+    ("cocktail_pretrained / data_parallel_pretrained_lr_1e-3", 0.01, "the same, against data-parallel at its own best inner rate",
+     "a value travels once in 50 steps on average, and a large rate makes it wait far from where the others are"),
 ]
 
 
@@ -130,16 +147,34 @@ def train(folder, store, islands, seed, steps, settings, init=None):
 
 
 def pretrained(seed, store, steps):
-    """Half a run of data-parallel: where fine-tuning begins. Kept for all methods of the seed and settings."""
+    """A run of data-parallel: where fine-tuning begins. Kept for all methods of the seed and settings."""
     settings = hashlib.sha256(json.dumps([COMMON, VOCABULARY]).encode()).hexdigest()[:8]
     folder = WORK / f"pretrained-{seed}-{steps}-{settings}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=WORK) as work:
             run = pathlib.Path(work) / "run"
-            train(run, store, 2, seed, steps // 2, {"sync.method": "data_parallel"})
+            train(run, store, 2, seed, steps, {"sync.method": "data_parallel"})
             newest = sorted(run.glob("island-0/checkpoints/step-*"))[-1]
             os.rename(newest, folder)
     return folder
+
+
+def fingerprint(name, store):
+    """The digest of a short run: while it stays the same, so does what this program, data and machine give."""
+    islands, settings, _ = METHODS[name]
+    short = {"train.warmup_steps": 10, "train.eval_rows": 64}
+    with tempfile.TemporaryDirectory(dir=WORK) as work:
+        return train(pathlib.Path(work) / "run", store, islands, 0, FINGERPRINT_STEPS, settings | short)["digest"]
+
+
+def drop_strangers(state, names, store):
+    """Stored runs of methods that would now end otherwise do not compare with what comes."""
+    for name in names:
+        now = fingerprint(name, store)
+        if state["runs"].get(name) and state["fingerprints"].get(name) != now:
+            print(f"{name}: the stored runs are of another program, data or machine; it is measured again", file=sys.stderr, flush=True)
+            del state["runs"][name]
+        state["fingerprints"][name] = now
 
 
 def measure(entry, seed, steps, store):
@@ -147,8 +182,11 @@ def measure(entry, seed, steps, store):
     begin = time.monotonic()  # Of the pretraining too, for whoever comes first.
     init = pretrained(seed, store, steps) if from_pretrained else None
     with tempfile.TemporaryDirectory(dir=WORK) as work:
-        # After the pretraining, the same rows in another order.
-        summary = train(pathlib.Path(work) / "run", store, islands, seed + (1000 if init else 0), steps, settings, init)
+        run = pathlib.Path(work) / "run"
+        if init:  # The same rows in another order.
+            summary = train(run, store, islands, seed + 1000, steps // 2, settings, init)
+        else:
+            summary = train(run, store, islands, seed, steps, settings)
     # An island sends its part of the bytes and trains its part of the tokens.
     return {"val_loss": summary["val_loss"], "bytes_per_token": summary["bytes_sent"] / summary["tokens"],
             "bytes_received_per_token": summary["bytes_received"] / summary["tokens"], "peak_mb": summary["peak_mb"],
@@ -207,6 +245,21 @@ def finding_rows(runs):
         yield f"| {finding} | {pair} | {result['mean']:+.2%}{interval} | {limit:+.1%} | {said} |"
 
 
+def write_plot(runs, file):
+    """What a method costs and what it reaches."""
+    points = {}
+    for name in PLOTTED:
+        done = list(runs.get(name, {}).values())
+        if done:
+            losses = [run["val_loss"] for run in done]
+            points[name] = (statistics.mean(run["bytes_per_token"] for run in done), statistics.mean(losses),
+                            statistics.stdev(losses) if len(losses) > 1 else 0)
+    if len(points) < 2:
+        return False
+    file.write_text(scatter.svg(points, "bytes that an island sends for each token that it trains", "validation loss"))
+    return True
+
+
 def write_page(state, file):
     tuning = state["tuning"]
     lines = ["# Every method with the same tokens", "",
@@ -217,6 +270,7 @@ def write_page(state, file):
              "largest process. Same initialisation, data order, batch and schedule for all methods of a seed.", "",
              "| method | islands | loss | sd | seeds | bytes/token | stall | peak MB |", "|---|---|---|---|---|---|---|---|",
              *method_rows(state["runs"]), "",
+             *([f"![Loss over bytes]({file.stem}.svg)", ""] if write_plot(state["runs"], file.with_suffix(".svg")) else []),
              "## What the papers find", "", "Relative difference of the loss, paired by seed, with its 95 % interval.", "",
              "| finding | comparison | difference | at most | |", "|---|---|---|---|---|", *finding_rows(state["runs"])]
     if tuning:
@@ -228,7 +282,7 @@ def write_page(state, file):
 def read_state(file, steps):
     """What is stored for these steps and settings; runs of other settings do not compare, and are dropped."""
     settings = {name: [islands, COMMON | chosen] for name, (islands, chosen, _) in METHODS.items()}
-    state = {"steps": steps, "settings": settings, "common": COMMON, "tuning": {}, "runs": {}}
+    state = {"steps": steps, "settings": settings, "common": COMMON, "tuning": {}, "runs": {}, "fingerprints": {}}
     if not file.exists():
         return state
     old = json.loads(file.read_text())
@@ -236,6 +290,7 @@ def read_state(file, steps):
         sys.exit(f"{file} is of {old['steps']} steps, not {steps}; choose another --results")
     if old["common"] == COMMON:
         state["tuning"] = old["tuning"]
+    state["fingerprints"] = old.get("fingerprints", {})
     state["runs"] = {name: runs for name, runs in old["runs"].items() if old["settings"].get(name) == settings.get(name)}
     return state
 
@@ -243,6 +298,7 @@ def read_state(file, steps):
 def write_state(state, file):
     found = {pair: compare(state["runs"], pair) for pair, *_ in COMPARISONS}
     state["comparisons"] = {pair: result for pair, result in found.items() if result}
+    state |= {"command": "make report-methods", "machine": f"{os.cpu_count()} cores, {platform.machine()}"}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(state, indent=1) + "\n")
     write_page(state, file)
@@ -262,13 +318,15 @@ def main():
     if unknown:
         parser.error(f"unknown method {unknown[0]}; known are {', '.join(METHODS)}")
     state = read_state(arguments.results, arguments.steps)
+    store = None if arguments.table else prepare()
+    if not arguments.table and not arguments.tune:
+        drop_strangers(state, names, store)
     if arguments.tune:
         wanted = [(state["tuning"], name, TUNING_SEED, entry, name) for name, entry in TUNING.items()]
     else:
         wanted = [(state["runs"].setdefault(name, {}), str(seed), seed, METHODS[name], f"{name}, seed {seed}")
                   for seed in range(arguments.seeds) for name in names]
     missing = [] if arguments.table else [one for one in wanted if one[1] not in one[0]]
-    store = prepare() if missing else None
     begin = time.monotonic()
     for done, (place, key, seed, entry, what) in enumerate(missing):
         left = (time.monotonic() - begin) / done * (len(missing) - done) / 60 if done else None
