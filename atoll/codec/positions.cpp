@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/codec/float_bits.h"
@@ -12,45 +14,64 @@
 namespace atl::codec {
 namespace {
 
+constexpr size_t kManyPositions = 2048;  // For which a table pays.
+
+__extension__ using Wide = unsigned __int128;
+
 /// How a gap is divided; see the header.
 struct Golomb {
   uint32_t m, b, u;
+  uint64_t inverse;  // Of m, in units of 2^-64, from above: multiplying is quicker than dividing.
 
   Golomb(size_t num_positions, size_t num_kept) {
     constexpr uint64_t kLn2 = 45426;  // Of 65536.
     m = static_cast<uint32_t>(std::max<uint64_t>(1, num_positions * kLn2 / (num_kept << 16)));
     b = static_cast<uint32_t>(std::bit_width(m)) - 1;
     u = static_cast<uint32_t>((uint64_t{2} << b) - m);
+    inverse = ~uint64_t{0} / m + 1;  // 0 where m is 1.
+  }
+  /// gap / m, exact for all gaps (Lemire, Kaser, Kurz 2019, theorem 1).
+  uint32_t quotient(uint32_t gap) const {
+    if (inverse == 0) return gap;
+    return static_cast<uint32_t>(static_cast<Wide>(inverse) * gap >> 64);
   }
 };
 
 class BitWriter {
  public:
-  explicit BitWriter(std::byte* out) : begin_(out), at_(out) {}
-  /// The low `count` bits, at most 32; the others are zero.
+  explicit BitWriter(std::span<std::byte> out)
+      : begin_(out.data()), at_(out.data()), end_(out.data() + out.size()) {}
+  /// The low `count` bits, at most 56; the others are zero.
   void put(uint64_t bits, uint32_t count) {
     pending_ |= bits << num_pending_;
     num_pending_ += count;
-    if (num_pending_ < 64) return;
-    store(pending_, at_);
-    at_ += 8;
-    num_pending_ -= 64;
-    pending_ = bits >> (count - num_pending_);  // What found no room: count is above 0 here.
+    if (end_ - at_ >=
+        8) {  // Whole words, of which the next ones overwrite what is not whole bytes.
+      store(pending_, at_);
+      at_ += num_pending_ / 8;
+      pending_ >>= num_pending_ & ~7U;
+      num_pending_ &= 7;
+    } else {
+      for (; num_pending_ >= 8; num_pending_ -= 8) put_byte();
+    }
   }
   /// Completes the last byte; returns the number of bytes.
   size_t finish() {
-    for (; num_pending_ > 0; num_pending_ -= std::min(num_pending_, 8U)) {
-      *at_++ = static_cast<std::byte>(pending_);
-      pending_ >>= 8;
-    }
+    if (std::exchange(num_pending_, 0) > 0) put_byte();
     return static_cast<size_t>(at_ - begin_);
   }
 
  private:
+  void put_byte() {
+    *at_++ = static_cast<std::byte>(pending_);
+    pending_ >>= 8;
+  }
+
   std::byte* begin_;
   std::byte* at_;
+  std::byte* end_;
   uint64_t pending_ = 0;
-  uint32_t num_pending_ = 0;  // Below 64.
+  uint32_t num_pending_ = 0;  // Below 8.
 };
 
 /// As if zeros followed the end.
@@ -75,6 +96,8 @@ class BitReader {
     window_ >>= count;
     num_bits_ -= count;
   }
+  /// The next look is at bits that are there.
+  bool has_a_word() const { return next_ + 8 <= bytes_.size(); }
   bool is_past_end() const { return 8 * next_ - num_bits_ > 8 * bytes_.size(); }
   size_t num_bytes() const { return (8 * next_ - num_bits_ + 7) / 8; }
   /// Whether the bits of the last byte that were not skipped are zero.
@@ -134,6 +157,101 @@ uint64_t read_gap(BitReader& reader, const Golomb& golomb) {
   return quotient * golomb.m + rest.value;
 }
 
+/// How a gap is written.
+struct Code {
+  static constexpr uint32_t kShort = 28;
+  uint64_t bits = 0;  // Where it is short.
+  uint32_t length = 0;
+  uint64_t tail = 0;  // Behind the unary quotient.
+  uint32_t tail_length = 0;
+  uint32_t quotient = 0;
+
+  bool is_short() const { return length <= kShort; }
+};
+
+Code code_of(uint32_t gap, const Golomb& golomb) {
+  Code code{.quotient = golomb.quotient(gap)};
+  const uint32_t rest = gap - code.quotient * golomb.m;
+  const uint32_t is_long = rest >= golomb.u ? 1 : 0;
+  const uint64_t moved = rest + ((0 - is_long) & golomb.u);
+  const uint64_t last = moved & is_long;
+  code.tail = moved >> is_long | last << golomb.b;
+  code.tail_length = golomb.b + is_long;
+  code.length = code.quotient + 1 + code.tail_length;
+  if (code.is_short()) code.bits = (uint64_t{1} | code.tail << 1) << code.quotient;
+  return code;
+}
+
+void put_gap(BitWriter& writer, uint32_t gap, const Golomb& golomb) {
+  Code code = code_of(gap, golomb);
+  if (code.is_short()) return writer.put(code.bits, code.length);
+  for (; code.quotient >= 31; code.quotient -= 31) writer.put(0, 31);
+  writer.put(uint64_t{1} << code.quotient, code.quotient + 1);
+  writer.put(code.tail, code.tail_length);
+}
+
+/// What the next bits say where gaps are short: two of them at one look.
+class PairTable {
+ public:
+  static constexpr uint32_t kBits = 11;
+  static constexpr uint32_t kLargestM = 8;
+  struct Pair {
+    uint8_t num_bits = 0;  // 0: they are longer than what is looked at.
+    uint8_t gaps[2] = {};
+  };
+
+  /// The thread's, made for `golomb`.
+  static const PairTable& of(const Golomb& golomb) {
+    thread_local PairTable table;
+    if (table.m_ != golomb.m) table.fill(golomb);
+    return table;
+  }
+  const Pair& at(uint64_t bits) const { return pairs_[bits & ((1U << kBits) - 1)]; }
+
+ private:
+  void fill(const Golomb& golomb) {
+    m_ = golomb.m;
+    for (uint32_t bits = 0; bits < pairs_.size(); ++bits) {
+      Pair pair;
+      uint32_t used = 0;
+      for (uint8_t& gap : pair.gaps) {
+        const auto zeros = static_cast<uint32_t>(std::countr_zero(uint64_t{bits} >> used));
+        if (used + zeros + golomb.b + 2 > kBits) {
+          used = 0;
+          break;
+        }
+        const Remainder rest(bits >> (used + zeros + 1), golomb);
+        gap = static_cast<uint8_t>(zeros * golomb.m + rest.value);
+        used += zeros + 1 + rest.length;
+      }
+      pair.num_bits = static_cast<uint8_t>(used);
+      pairs_[bits] = pair;
+    }
+  }
+
+  uint32_t m_ = 0;
+  std::array<Pair, size_t{1} << kBits> pairs_;
+};
+
+/// Reads pairs as long as they are short and lie within; returns how many positions those are.
+/// `next` is the one behind.
+size_t read_pairs(BitReader& reader, const Golomb& golomb, size_t num_positions,
+                  std::span<uint32_t> positions, uint64_t& next) {
+  const PairTable& table = PairTable::of(golomb);
+  size_t i = 0;
+  while (i + 1 < positions.size() && reader.has_a_word()) {
+    const PairTable::Pair pair = table.at(reader.peek());
+    const uint64_t first = next + pair.gaps[0];
+    const uint64_t second = first + 1 + pair.gaps[1];
+    if (pair.num_bits == 0 || second >= num_positions) break;
+    reader.skip(pair.num_bits);
+    positions[i++] = static_cast<uint32_t>(first);
+    positions[i++] = static_cast<uint32_t>(second);
+    next = second + 1;
+  }
+  return i;
+}
+
 }  // namespace
 
 size_t max_position_bytes(size_t num_positions, size_t num_kept) {
@@ -155,20 +273,31 @@ size_t write_positions(std::span<const uint32_t> positions, size_t num_positions
                        std::span<std::byte> out) {
   if (positions.empty()) return 0;
   const Golomb golomb(num_positions, positions.size());
-  BitWriter writer(out.data());
+  BitWriter writer(out);
   uint32_t next = 0;
-  for (const uint32_t position : positions) {
+  const auto gap_before = [&](uint32_t position) {
     const uint32_t gap = position - next;
     next = position + 1;
-    uint32_t quotient = gap / golomb.m;
-    const uint32_t rest = gap % golomb.m;
-    for (; quotient >= 31; quotient -= 31) writer.put(0, 31);
-    writer.put(uint32_t{1} << quotient, quotient + 1);
-    const uint32_t is_long = rest >= golomb.u ? 1 : 0;
-    const uint64_t moved = rest + ((0 - is_long) & golomb.u);
-    const uint64_t last = moved & is_long;
-    writer.put(moved >> is_long | last << golomb.b, golomb.b + is_long);
+    return gap;
+  };
+  size_t i = 0;
+  if (positions.size() >= kManyPositions) {
+    std::array<Code, 64> codes;
+    for (uint32_t gap = 0; gap < codes.size(); ++gap) codes[gap] = code_of(gap, golomb);
+    for (; i + 1 < positions.size(); i += 2) {
+      const uint32_t gaps[2] = {gap_before(positions[i]), gap_before(positions[i + 1])};
+      if (std::max(gaps[0], gaps[1]) < codes.size()) {
+        const Code& first = codes[gaps[0]];
+        const Code& second = codes[gaps[1]];
+        if (first.is_short() && second.is_short()) {
+          writer.put(first.bits | second.bits << first.length, first.length + second.length);
+          continue;
+        }
+      }
+      for (const uint32_t gap : gaps) put_gap(writer, gap, golomb);
+    }
   }
+  for (; i < positions.size(); ++i) put_gap(writer, gap_before(positions[i]), golomb);
   return writer.finish();
 }
 
@@ -178,13 +307,16 @@ size_t read_positions(std::span<const std::byte> bytes, size_t num_positions,
   const Golomb golomb(num_positions, positions.size());
   BitReader reader(bytes);
   uint64_t next = 0;
-  for (uint32_t& position : positions) {
+  const bool has_pairs = golomb.m <= PairTable::kLargestM && positions.size() >= kManyPositions;
+  for (size_t i = 0; i < positions.size();) {
+    if (has_pairs) i += read_pairs(reader, golomb, num_positions, positions.subspan(i), next);
+    if (i == positions.size()) break;
     next += read_gap(reader, golomb);
     if (reader.is_past_end() || next >= num_positions) {
       throw InputError(fmt::format("the positions of {} kept values among {} end after {}",
-                                   positions.size(), num_positions, &position - positions.data()));
+                                   positions.size(), num_positions, i));
     }
-    position = static_cast<uint32_t>(next++);
+    positions[i++] = static_cast<uint32_t>(next++);
   }
   if (!reader.is_padded()) {
     throw InputError(fmt::format("the last byte behind the positions of {} kept values is not zero",

@@ -102,6 +102,30 @@ TEST(PositionsTest, OnlyZerosFillTheLastByte) {
   }
 }
 
+/// Short gaps are read and written two at a time; among them stand long ones, at odd and even
+/// places, and one kind of table follows another.
+TEST(PositionsTest, LongGapsAmongManyShortOnesComeBack) {
+  constexpr size_t kCount = 60'000;
+  for (const double share : {0.05, 0.1, 0.2, 0.3, 0.6, 0.2}) {
+    for (const uint32_t hole : {30U, 63U, 64U, 65U, 300U, 20'000U}) {
+      std::vector<uint32_t> positions = draw_positions(kCount, share, hole);
+      std::erase_if(positions, [&](uint32_t position) {
+        const bool in_first = position > 1001 && position < 1001 + hole;
+        return in_first || (position > 30'000 && position < 30'001 + hole);
+      });
+      const Bytes bytes = written(positions, kCount);
+      std::vector<uint32_t> read(positions.size());
+      EXPECT_EQ(read_positions(bytes, kCount, read), bytes.size());
+      EXPECT_EQ(read, positions);
+      for (const size_t missing : {size_t{1}, size_t{5}, size_t{9}, bytes.size() / 2}) {
+        const auto some = std::span(bytes).first(bytes.size() - missing);
+        EXPECT_THAT(message_of([&] { read_positions(some, kCount, read); }),
+                    HasSubstr("among 60000 end after"));
+      }
+    }
+  }
+}
+
 TEST(PositionsTest, WhatEndsTooEarlyOrLiesTooFarIsRefused) {
   const Bytes good = written(draw_positions(1000, 0.1, 3), 1000);
   std::vector<uint32_t> read(draw_positions(1000, 0.1, 3).size());
