@@ -16,24 +16,15 @@ namespace {
 
 constexpr size_t kManyPositions = 2048;  // For which a table pays.
 
-__extension__ using Wide = unsigned __int128;
-
 /// How a gap is divided; see the header.
 struct Golomb {
   uint32_t m, b, u;
-  uint64_t inverse;  // Of m, in units of 2^-64, from above: multiplying is quicker than dividing.
 
   Golomb(size_t num_positions, size_t num_kept) {
     constexpr uint64_t kLn2 = 45426;  // Of 65536.
     m = static_cast<uint32_t>(std::max<uint64_t>(1, num_positions * kLn2 / (num_kept << 16)));
     b = static_cast<uint32_t>(std::bit_width(m)) - 1;
     u = static_cast<uint32_t>((uint64_t{2} << b) - m);
-    inverse = ~uint64_t{0} / m + 1;  // 0 where m is 1.
-  }
-  /// gap / m, exact for all gaps (Lemire, Kaser, Kurz 2019, theorem 1).
-  uint32_t quotient(uint32_t gap) const {
-    if (inverse == 0) return gap;
-    return static_cast<uint32_t>(static_cast<Wide>(inverse) * gap >> 64);
   }
 };
 
@@ -45,8 +36,8 @@ class BitWriter {
   void put(uint64_t bits, uint32_t count) {
     pending_ |= bits << num_pending_;
     num_pending_ += count;
-    if (end_ - at_ >=
-        8) {  // Whole words, of which the next ones overwrite what is not whole bytes.
+    // Whole words: what is not whole bytes of one is overwritten by the next.
+    if (end_ - at_ >= 8) {
       store(pending_, at_);
       at_ += num_pending_ / 8;
       pending_ >>= num_pending_ & ~7U;
@@ -157,38 +148,51 @@ uint64_t read_gap(BitReader& reader, const Golomb& golomb) {
   return quotient * golomb.m + rest.value;
 }
 
-/// How a gap is written.
 struct Code {
-  static constexpr uint32_t kShort = 28;
-  uint64_t bits = 0;  // Where it is short.
+  uint64_t bits = 0;
   uint32_t length = 0;
-  uint64_t tail = 0;  // Behind the unary quotient.
-  uint32_t tail_length = 0;
-  uint32_t quotient = 0;
-
-  bool is_short() const { return length <= kShort; }
 };
 
-Code code_of(uint32_t gap, const Golomb& golomb) {
-  Code code{.quotient = golomb.quotient(gap)};
-  const uint32_t rest = gap - code.quotient * golomb.m;
+/// A number below golomb.m, as Remainder reads it.
+Code code_of_rest(uint32_t rest, const Golomb& golomb) {
   const uint32_t is_long = rest >= golomb.u ? 1 : 0;
   const uint64_t moved = rest + ((0 - is_long) & golomb.u);
   const uint64_t last = moved & is_long;
-  code.tail = moved >> is_long | last << golomb.b;
-  code.tail_length = golomb.b + is_long;
-  code.length = code.quotient + 1 + code.tail_length;
-  if (code.is_short()) code.bits = (uint64_t{1} | code.tail << 1) << code.quotient;
-  return code;
+  return {moved >> is_long | last << golomb.b, golomb.b + is_long};
 }
 
 void put_gap(BitWriter& writer, uint32_t gap, const Golomb& golomb) {
-  Code code = code_of(gap, golomb);
-  if (code.is_short()) return writer.put(code.bits, code.length);
-  for (; code.quotient >= 31; code.quotient -= 31) writer.put(0, 31);
-  writer.put(uint64_t{1} << code.quotient, code.quotient + 1);
-  writer.put(code.tail, code.tail_length);
+  uint32_t quotient = gap / golomb.m;
+  for (; quotient >= 31; quotient -= 31) writer.put(0, 31);
+  writer.put(uint64_t{1} << quotient, quotient + 1);
+  const Code rest = code_of_rest(gap % golomb.m, golomb);
+  writer.put(rest.bits, rest.length);
 }
+
+/// The codes of short gaps, so that two are written at once.
+class CodeTable {
+ public:
+  explicit CodeTable(const Golomb& golomb) {
+    for (uint32_t gap = 0; gap < codes_.size(); ++gap) {
+      const uint32_t quotient = gap / golomb.m;
+      const Code rest = code_of_rest(gap % golomb.m, golomb);
+      if (quotient + 1 + rest.length > kLongest) continue;
+      codes_[gap] = {(uint64_t{1} | rest.bits << 1) << quotient, quotient + 1 + rest.length};
+    }
+  }
+  /// Of two gaps; of length 0 where one is not short.
+  Code pair(uint32_t first, uint32_t second) const {
+    if (std::max(first, second) >= codes_.size()) return {};
+    const Code& a = codes_[first];
+    const Code& b = codes_[second];
+    if (a.length == 0 || b.length == 0) return {};
+    return {a.bits | b.bits << a.length, a.length + b.length};
+  }
+
+ private:
+  static constexpr uint32_t kLongest = 28;  // Two of them in one put().
+  std::array<Code, 64> codes_;              // Of length 0: it is longer.
+};
 
 /// What the next bits say where gaps are short: two of them at one look.
 class PairTable {
@@ -282,19 +286,16 @@ size_t write_positions(std::span<const uint32_t> positions, size_t num_positions
   };
   size_t i = 0;
   if (positions.size() >= kManyPositions) {
-    std::array<Code, 64> codes;
-    for (uint32_t gap = 0; gap < codes.size(); ++gap) codes[gap] = code_of(gap, golomb);
+    const CodeTable table(golomb);
     for (; i + 1 < positions.size(); i += 2) {
-      const uint32_t gaps[2] = {gap_before(positions[i]), gap_before(positions[i + 1])};
-      if (std::max(gaps[0], gaps[1]) < codes.size()) {
-        const Code& first = codes[gaps[0]];
-        const Code& second = codes[gaps[1]];
-        if (first.is_short() && second.is_short()) {
-          writer.put(first.bits | second.bits << first.length, first.length + second.length);
-          continue;
-        }
+      const uint32_t first = gap_before(positions[i]);
+      const uint32_t second = gap_before(positions[i + 1]);
+      if (const Code code = table.pair(first, second); code.length > 0) {
+        writer.put(code.bits, code.length);
+      } else {
+        put_gap(writer, first, golomb);
+        put_gap(writer, second, golomb);
       }
-      for (const uint32_t gap : gaps) put_gap(writer, gap, golomb);
     }
   }
   for (; i < positions.size(); ++i) put_gap(writer, gap_before(positions[i]), golomb);
