@@ -6,10 +6,9 @@
 // A new connection begins slowly and doubles what it sends with each round trip: a round that is
 // over after a few of them says nothing of the line. So rounds grow, fourfold, until one takes much
 // longer than a small one, carries as much as training ever will in one (at most 32 MiB), or the
-// next might take more than 3 s. Something may hold
-// a round up for once: of small rounds the median counts, and what would be the last large one is
-// taken again. All this takes about 5 s on a line of 20 kbit/s, and at worst 15 s where a round
-// trip takes 150 ms.
+// next might take more than 3 s. Something may hold a round up for once: of small rounds the median
+// counts, and what would be the last large one is taken again. All this takes about 5 s on a line
+// of 20 kbit/s, and at worst 15 s where a round trip takes 150 ms.
 #include <vector>
 
 #include "atoll/base/clock.h"

@@ -16,48 +16,45 @@ constexpr std::chrono::seconds kPrintQuiet{60};  // and without a terminal no mo
 
 }  // namespace
 
-LiveView::LiveView(std::vector<std::string> names, const Clock& clock)
-    : names_(std::move(names)),
-      texts_(names_.size()),
-      shown_(names_.size()),
-      printed_(names_.size()),
-      updated_(names_.size()),
-      notes_(names_.size()),
-      clock_(clock),
-      terminal_(::isatty(STDERR_FILENO) == 1) {}
+LiveView::LiveView(const std::vector<std::string>& names, const Clock& clock)
+    : clock_(clock), terminal_(::isatty(STDERR_FILENO) == 1) {
+  for (const std::string& name : names) rows_.push_back({.name = name});
+}
 
 LiveView::~LiveView() {
   if (terminal_) return;
-  for (size_t row = 0; row < names_.size(); ++row) {
-    if (texts_[row] != shown_[row]) fmt::print(stderr, "{}  {}\n", names_[row], texts_[row]);
+  for (const Row& row : rows_) {
+    if (row.text != row.shown) fmt::print(stderr, "{}  {}\n", row.name, row.text);
   }
 }
 
-void LiveView::update(size_t row, const std::string& text) {
-  const bool first = texts_[row].empty();
-  texts_[row] = text;
-  updated_[row] = clock_.now();
-  notes_[row].clear();
+void LiveView::update(size_t index, const std::string& text) {
+  Row& row = rows_[index];
+  const bool first = row.text.empty();
+  row.text = text;
+  row.updated = clock_.now();
+  row.note.clear();
   if (terminal_) {
     draw();
-  } else if (first || clock_.now() - printed_[row] >= std::chrono::seconds(10)) {
-    printed_[row] = clock_.now();
-    shown_[row] = text;
-    fmt::print(stderr, "{}  {}\n", names_[row], text);
+  } else if (first || clock_.now() - row.printed >= std::chrono::seconds(10)) {
+    row.printed = clock_.now();
+    row.shown = text;
+    fmt::print(stderr, "{}  {}\n", row.name, text);
   }
 }
 
-void LiveView::remind(size_t row) {
-  const Duration quiet = clock_.now() - updated_[row];
+void LiveView::remind(size_t index) {
+  Row& row = rows_[index];
+  const Duration quiet = clock_.now() - row.updated;
   if (quiet < kQuiet) return;
   const std::string note = "  no news for " + format_duration(seconds(quiet));
   if (terminal_) {
-    if (note == notes_[row]) return;  // They count whole seconds.
-    notes_[row] = note;
+    if (note == row.note) return;  // They count whole seconds.
+    row.note = note;
     draw();
-  } else if (clock_.now() - printed_[row] >= kPrintQuiet) {
-    printed_[row] = clock_.now();
-    fmt::print(stderr, "{}  {}{}\n", names_[row], texts_[row], note);
+  } else if (clock_.now() - row.printed >= kPrintQuiet) {
+    row.printed = clock_.now();
+    fmt::print(stderr, "{}  {}{}\n", row.name, row.text, note);
   }
 }
 
@@ -65,9 +62,9 @@ void LiveView::draw() {
   winsize window{};
   const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
   const size_t width = known ? window.ws_col : 1000;  // A line that wraps would not be drawn over.
-  std::string out = drawn_ ? fmt::format("\x1b[{}A", names_.size()) : "";
-  for (size_t row = 0; row < names_.size(); ++row) {
-    const std::string line = fmt::format("{}  {}{}", names_[row], texts_[row], notes_[row]);
+  std::string out = drawn_ ? fmt::format("\x1b[{}A", rows_.size()) : "";
+  for (const Row& row : rows_) {
+    const std::string line = fmt::format("{}  {}{}", row.name, row.text, row.note);
     out += "\r\x1b[K" + line.substr(0, width - 1) + "\n";
   }
   drawn_ = true;

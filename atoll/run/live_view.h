@@ -10,7 +10,7 @@ namespace atl::run {
 
 class LiveView {
  public:
-  LiveView(std::vector<std::string> names, const Clock& clock);
+  LiveView(const std::vector<std::string>& names, const Clock& clock);
   ~LiveView();
   LiveView(const LiveView&) = delete;
   LiveView& operator=(const LiveView&) = delete;
@@ -19,14 +19,18 @@ class LiveView {
   void remind(size_t row);
 
  private:
+  struct Row {
+    std::string name;
+    std::string text;
+    Time updated{};
+    std::string note;  // What remind() adds to the text.
+    // Without a terminal: what was printed last, and when.
+    std::string shown;
+    Time printed{};
+  };
   void draw();
 
-  std::vector<std::string> names_;
-  std::vector<std::string> texts_;
-  std::vector<std::string> shown_;  // Without a terminal: what was printed last.
-  std::vector<Time> printed_;       // Without a terminal: when each row was printed last.
-  std::vector<Time> updated_;
-  std::vector<std::string> notes_;  // What remind() adds to a row's text.
+  std::vector<Row> rows_;
   const Clock& clock_;
   bool terminal_;
   bool drawn_ = false;
