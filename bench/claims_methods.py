@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make claims-methods: every figure of the low-communication methods, measured again (about 25 minutes on 2 cores)."""
+"""make claims-methods: every figure of the low-communication methods, measured again (about 12 minutes on 2 cores)."""
 import functools
 import json
 import pathlib

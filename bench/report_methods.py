@@ -173,6 +173,7 @@ def fingerprint(name, store):
 def drop_strangers(state, names, store):
     """Stored runs of methods that would now end otherwise do not compare with what comes."""
     for name in names:
+        print(f"looking whether {name} still gives the bits that are stored", file=sys.stderr, flush=True)
         now = fingerprint(name, store)
         if state["runs"].get(name) and state["fingerprints"].get(name) != now:
             print(f"{name}: the stored runs are of another program, data or machine; it is measured again", file=sys.stderr, flush=True)
@@ -221,17 +222,22 @@ def verdict(result, limit):
     return word if is_clear else word + ", on average"
 
 
+def loss_of(done):
+    """Mean and standard deviation (0 of one run)."""
+    losses = [run["val_loss"] for run in done]
+    return statistics.mean(losses), statistics.stdev(losses) if len(losses) > 1 else 0
+
+
 def method_rows(runs):
     for name, (islands, _, _) in METHODS.items():
         done = list(runs.get(name, {}).values())
         if not done:
             yield f"| {name} | {islands} | not measured yet | | 0 | | | |"
             continue
-        losses = [run["val_loss"] for run in done]
-        deviation = f"{statistics.stdev(losses):.4f}" if len(losses) > 1 else "-"
+        loss, deviation = loss_of(done)
         mean = {key: statistics.mean(run[key] for run in done)
                 for key in ("bytes_per_token", "bytes_received_per_token", "stall_share", "peak_mb")}
-        yield (f"| {name} | {islands} | {statistics.mean(losses):.4f} | {deviation} | {len(done)} | "
+        yield (f"| {name} | {islands} | {loss:.4f} | {f'{deviation:.4f}' if len(done) > 1 else '-'} | {len(done)} | "
                f"{mean['bytes_per_token']:.4g} / {mean['bytes_received_per_token']:.4g} | {mean['stall_share']:.1%} | "
                f"{mean['peak_mb']:.0f} |")
 
@@ -254,9 +260,7 @@ def write_plot(runs, file):
     for name in PLOTTED:
         done = list(runs.get(name, {}).values())
         if done:
-            losses = [run["val_loss"] for run in done]
-            points[name] = (statistics.mean(run["bytes_per_token"] for run in done), statistics.mean(losses),
-                            statistics.stdev(losses) if len(losses) > 1 else 0)
+            points[name] = (statistics.mean(run["bytes_per_token"] for run in done), *loss_of(done))
     if len(points) < 2:
         return False
     file.write_text(scatter.svg(points, "bytes that an island sends for each token that it trains", "validation loss"))
