@@ -11,44 +11,15 @@
 #include <optional>
 #include <utility>
 
+#include "atoll/base/descriptor.h"
 #include "atoll/base/error.h"
 
 namespace atl {
 namespace {
 
-[[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
-  throw InputError(fmt::format("cannot {} '{}': {}", what, path.string(), std::strerror(errno)));
-}
-
-/// An open file descriptor that closes itself.
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags)
-      : value_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
-void write_all(const Descriptor& file, std::span<const std::byte> rest,
-               const std::filesystem::path& path) {
-  while (!rest.empty()) {
-    const ssize_t put = ::write(file.get(), rest.data(), rest.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail("write", path);
-    rest = rest.subspan(static_cast<size_t>(put));
-  }
-}
-
 size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail("read", path);
+  if (::fstat(file.get(), &status) != 0) fail_at("read", path);
   if (!S_ISREG(status.st_mode)) {
     throw InputError(fmt::format("cannot read '{}': not a regular file", path.string()));
   }
@@ -61,9 +32,9 @@ using Pieces = std::span<const std::span<const std::byte>>;
 void write_synced(const std::filesystem::path& path, Pieces pieces,
                   const std::filesystem::path& shown) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (file.get() < 0) fail("write", shown);
+  if (file.get() < 0) fail_at("write", shown);
   for (const std::span<const std::byte> piece : pieces) write_all(file, piece, shown);
-  if (::fsync(file.get()) != 0) fail("sync", shown);
+  if (::fsync(file.get()) != 0) fail_at("sync", shown);
 }
 
 /// Where a file that is replaced as a whole is written first, and what it then replaces.
@@ -92,13 +63,13 @@ std::optional<Replacement> replacement_of(const std::filesystem::path& path) {
 
 std::string read_file(const std::filesystem::path& path) {
   const Descriptor file(path, O_RDONLY | O_NONBLOCK);  // Opening a pipe must not wait for a writer.
-  if (file.get() < 0) fail("read", path);
+  if (file.get() < 0) fail_at("read", path);
   std::string contents(regular_size(file, path), '\0');
   size_t done = 0;
   while (done < contents.size()) {
     const ssize_t got = ::read(file.get(), contents.data() + done, contents.size() - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("read", path);
+    if (got < 0) fail_at("read", path);
     if (got == 0) break;  // The file shrank while we read it: keep what there is.
     done += static_cast<size_t>(got);
   }
@@ -116,12 +87,12 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   const auto file = replacement_of(path);
   if (!file) {
     const Descriptor stream(path, O_WRONLY | O_CREAT);
-    if (stream.get() < 0) fail("write", path);
+    if (stream.get() < 0) fail_at("write", path);
     return write_all(stream, piece, path);
   }
   try {
     write_synced(file->temporary, {&piece, 1}, path);
-    if (::rename(file->temporary.c_str(), file->target.c_str()) != 0) fail("write", path);
+    if (::rename(file->temporary.c_str(), file->target.c_str()) != 0) fail_at("write", path);
   } catch (const InputError&) {
     ::unlink(file->temporary.c_str());
     throw;
@@ -135,27 +106,27 @@ void require_writable(const std::filesystem::path& path) {
     // Not opened: a pipe would wait for its reader, or tell it that all is written.
     if (std::filesystem::is_directory(path)) errno = EISDIR;
     if (std::filesystem::is_directory(path) || ::access(path.c_str(), W_OK) != 0) {
-      fail("write", path);
+      fail_at("write", path);
     }
     return;
   }
   const Descriptor trial(file->temporary, O_WRONLY | O_CREAT);
-  if (trial.get() < 0) fail("write", path);
+  if (trial.get() < 0) fail_at("write", path);
   ::unlink(file->temporary.c_str());
 }
 
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
-  if (directory.get() < 0 || ::fsync(directory.get()) != 0) fail("sync", folder);
+  if (directory.get() < 0 || ::fsync(directory.get()) != 0) fail_at("sync", folder);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor file(path, O_RDONLY | O_NONBLOCK);
-  if (file.get() < 0) fail("read", path);
+  if (file.get() < 0) fail_at("read", path);
   const size_t size = regular_size(file, path);
   if (size == 0) return;
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) fail("map", path);
+  if (address == MAP_FAILED) fail_at("map", path);
   bytes_ = {static_cast<const std::byte*>(address), size};
 }
 
