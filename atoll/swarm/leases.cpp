@@ -1,0 +1,87 @@
+#include "atoll/swarm/leases.h"
+
+#include <algorithm>
+
+#include "atoll/base/check.h"
+
+namespace atl::swarm {
+namespace {
+
+/// Cuts the first `count` units off `list`.
+std::vector<Units> cut(std::vector<Units>& list, int64_t count) {
+  std::vector<Units> out;
+  while (count > 0 && !list.empty()) {
+    Units& front = list.front();
+    const int64_t taken = std::min(count, front.count);
+    out.push_back({front.first, front.stride, taken});
+    front = {front.at(taken), front.stride, front.count - taken};
+    count -= taken;
+    if (front.count == 0) list.erase(list.begin());
+  }
+  return out;
+}
+
+int64_t size_of(std::span<const Units> list) {
+  int64_t size = 0;
+  for (const Units& units : list) size += units.count;
+  return size;
+}
+
+}  // namespace
+
+std::vector<Units> LeaseBook::draw(int64_t count) {
+  std::vector<Units> out = cut(returned_, count);
+  const int64_t missing = count - size_of(out);
+  if (missing > 0) out.push_back({next_, 1, missing});
+  next_ += missing;
+  return out;
+}
+
+std::vector<std::vector<Units>> LeaseBook::grant(std::span<const std::string> members,
+                                                 int64_t count) {
+  ATOLL_CHECK(count >= 0 && !members.empty(), "somebody gets something");
+  const auto num_members = static_cast<int64_t>(members.size());
+  std::vector<std::vector<Units>> out(members.size());
+  int64_t num_dealt = 0;
+  for (const Units& units : draw(count * num_members)) {
+    for (int64_t i = 0; i < num_members; ++i) {
+      // The first of these units that is this member's turn, and then every num_members-th.
+      const int64_t begin = (i - num_dealt % num_members + num_members) % num_members;
+      if (begin >= units.count) continue;
+      out[static_cast<size_t>(i)].push_back({units.at(begin), units.stride * num_members,
+                                             (units.count - begin - 1) / num_members + 1});
+    }
+    num_dealt += units.count;
+  }
+  for (size_t i = 0; i < members.size(); ++i) {
+    Leases& leases = members_[members[i]];
+    leases.num_granted += count;
+    leases.rest.insert(leases.rest.end(), out[i].begin(), out[i].end());
+  }
+  return out;
+}
+
+bool LeaseBook::is_possible(const std::string& member, int64_t num_trained) const {
+  const auto found = members_.find(member);
+  const int64_t granted = found == members_.end() ? 0 : found->second.num_granted;
+  return num_trained >= 0 && num_trained <= granted;
+}
+
+int64_t LeaseBook::consume(const std::string& member, int64_t num_trained) {
+  ATOLL_CHECK(is_possible(member, num_trained), "units that it has");
+  if (num_trained == 0) return 0;
+  Leases& leases = members_.at(member);
+  const int64_t consumed = std::max<int64_t>(0, num_trained - leases.num_consumed);
+  cut(leases.rest, consumed);
+  leases.num_consumed += consumed;
+  return consumed;
+}
+
+void LeaseBook::revoke(const std::string& member) {
+  const auto found = members_.find(member);
+  if (found == members_.end()) return;
+  returned_.insert(returned_.end(), found->second.rest.begin(), found->second.rest.end());
+  members_.erase(found);
+}
+
+}  // namespace atl::swarm

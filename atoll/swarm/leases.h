@@ -1,0 +1,64 @@
+#pragma once
+// Who trains on which rows. Pure: the coordinator owns one, its journal makes it again.
+//
+// The data is an endless row of *units*, each the rows of one inner step of one island; unit u is
+// place u mod R of step u / R of the global batches of R islands (data/batches.h). A lease gives a
+// member units to train on, in order. They are consumed when a commit counts a snapshot that
+// includes them, and never given out again; what a member held beyond that when it was removed is
+// given out before any new unit. Among members that stay, with grants in turn, island i of R trains
+// on exactly the rows that the global batches have for it.
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace atl::swarm {
+
+/// Units first, first + stride, ..., `count` of them.
+struct Units {
+  int64_t first = 0;
+  int64_t stride = 1;
+  int64_t count = 0;
+
+  int64_t at(int64_t i) const { return first + i * stride; }
+  bool operator==(const Units&) const = default;
+};
+
+/// What one member has: units in the order in which it trains on them.
+struct Leases {
+  int64_t num_granted = 0;   // Ever, to this member.
+  int64_t num_consumed = 0;  // Of them, the first ones.
+  std::vector<Units> rest;   // The others.
+
+  bool operator==(const Leases&) const = default;
+};
+
+class LeaseBook {
+ public:
+  /// `count` more units for each of `members`, dealt in turn in their order. By member.
+  std::vector<std::vector<Units>> grant(std::span<const std::string> members, int64_t count);
+  /// A commit counts a snapshot of `member` for which it had trained on `num_trained` of its units,
+  /// ever. Returns how many of them are consumed by this commit: 0 where another fragment's was
+  /// newer. False values cannot come from a member that keeps the protocol: see is_possible().
+  int64_t consume(const std::string& member, int64_t num_trained);
+  /// Whether a member may say that it has trained on so many units.
+  bool is_possible(const std::string& member, int64_t num_trained) const;
+  /// Takes back what the member has not consumed.
+  void revoke(const std::string& member);
+
+  const std::map<std::string, Leases>& members() const { return members_; }
+  const std::vector<Units>& returned() const { return returned_; }
+  /// The first unit that nobody was given yet.
+  int64_t next() const { return next_; }
+
+ private:
+  /// The next `count` units, those that came back first.
+  std::vector<Units> draw(int64_t count);
+
+  std::map<std::string, Leases> members_;
+  std::vector<Units> returned_;
+  int64_t next_ = 0;
+};
+
+}  // namespace atl::swarm

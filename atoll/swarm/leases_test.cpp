@@ -1,0 +1,114 @@
+#include "atoll/swarm/leases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace atl::swarm {
+namespace {
+
+using Names = std::vector<std::string>;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<int64_t> listed(std::span<const Units> list) {
+  std::vector<int64_t> out;
+  for (const Units& units : list) {
+    for (int64_t i = 0; i < units.count; ++i) out.push_back(units.at(i));
+  }
+  return out;
+}
+
+/// As the global batches have them: unit u is place u mod 3 of step u / 3.
+TEST(LeaseBookTest, WithoutFaultsEachIslandHasItsPlaceInEveryBatch) {
+  LeaseBook book;
+  const Names names = {"a", "b", "c"};
+  for (int period = 0; period < 4; ++period) {
+    const auto granted = book.grant(names, 5);
+    for (int rank = 0; rank < 3; ++rank) {
+      std::vector<int64_t> expected;
+      for (int step = 5 * period; step < 5 * (period + 1); ++step)
+        expected.push_back(3 * step + rank);
+      EXPECT_EQ(listed(granted[static_cast<size_t>(rank)]), expected);
+    }
+  }
+  EXPECT_EQ(book.next(), 60);
+}
+
+TEST(LeaseBookTest, WhatWasLostIsGivenOutFirst) {
+  LeaseBook book;
+  book.grant(Names{"a", "b"}, 4);  // b: 1, 3, 5, 7
+  EXPECT_EQ(book.consume("b", 1), 1);
+  book.revoke("b");
+  EXPECT_EQ(listed(book.returned()), (std::vector<int64_t>{3, 5, 7}));
+  const auto granted = book.grant(Names{"a", "c"}, 3);
+  EXPECT_THAT(listed(granted[0]), ElementsAre(3, 7, 9));
+  EXPECT_THAT(listed(granted[1]), ElementsAre(5, 8, 10));
+  EXPECT_THAT(book.returned(), IsEmpty());
+}
+
+TEST(LeaseBookTest, AnOlderSnapshotConsumesNothingMore) {
+  LeaseBook book;
+  book.grant(Names{"a"}, 10);
+  EXPECT_EQ(book.consume("a", 6), 6);
+  EXPECT_EQ(book.consume("a", 4), 0);
+  EXPECT_EQ(book.consume("a", 7), 1);
+  EXPECT_FALSE(book.is_possible("a", 11));
+  EXPECT_FALSE(book.is_possible("a", -1));
+  EXPECT_FALSE(book.is_possible("b", 1));
+  EXPECT_TRUE(book.is_possible("b", 0));
+}
+
+/// Whatever happens, each unit is consumed once, held by one member, returned, or still new.
+TEST(LeaseBookTest, NoUnitIsLostOrGivenTwice) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto draw = [&](int64_t below) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
+    };
+    LeaseBook book;
+    std::set<int64_t> consumed;
+    std::map<std::string, std::vector<int64_t>> given;  // To each member, since it came.
+    for (int turn = 0; turn < 60; ++turn) {
+      const std::string name(1, static_cast<char>('a' + draw(5)));
+      const int64_t what = draw(4);
+      if (what < 2) {
+        Names names;
+        for (char c = 'a'; c < 'f'; ++c) {
+          if (draw(2) == 0) names.emplace_back(1, c);
+        }
+        if (names.empty()) continue;
+        const auto granted = book.grant(names, draw(7));
+        for (size_t i = 0; i < names.size(); ++i) {
+          for (const int64_t unit : listed(granted[i])) given[names[i]].push_back(unit);
+        }
+      } else if (what == 2 && book.members().contains(name)) {
+        const Leases before = book.members().at(name);
+        const int64_t trained = draw(before.num_granted + 1);
+        book.consume(name, trained);
+        for (int64_t i = before.num_consumed; i < trained; ++i) {
+          EXPECT_TRUE(consumed.insert(given[name][static_cast<size_t>(i)]).second);
+        }
+      } else if (what == 3 && draw(3) == 0) {
+        book.revoke(name);
+        given.erase(name);
+      }
+      std::multiset<int64_t> all(consumed.begin(), consumed.end());
+      for (const int64_t unit : listed(book.returned())) all.insert(unit);
+      for (const auto& [member, leases] : book.members()) {
+        EXPECT_EQ(static_cast<int64_t>(listed(leases.rest).size()),
+                  leases.num_granted - leases.num_consumed);
+        for (const int64_t unit : listed(leases.rest)) all.insert(unit);
+      }
+      ASSERT_EQ(static_cast<int64_t>(all.size()), book.next());
+      int64_t expected = 0;
+      for (const int64_t unit : all) ASSERT_EQ(unit, expected++);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atl::swarm
