@@ -1,0 +1,30 @@
+#pragma once
+// When a silent peer counts as away: not after a constant, but by how regularly it was heard. As
+// TCP estimates its retransmission timeout (Jacobson 1988; RFC 6298): smoothed mean of the pauses
+// plus several times their smoothed deviation, which here falls more slowly than it rises. Pure.
+#include "atoll/base/clock.h"
+
+namespace atl::swarm {
+
+struct SuspicionOptions {
+  Duration expected = std::chrono::seconds(1);       // Between two signs of life.
+  Duration least = std::chrono::milliseconds(2500);  // However regular it was.
+  Duration most = std::chrono::seconds(30);          // However irregular.
+};
+
+class Suspicion {
+ public:
+  Suspicion(SuspicionOptions options, Time now);
+  void heard(Time now);
+  /// If nothing is heard until then, the peer is away.
+  Time away_at() const { return last_ + patience(); }
+  Duration patience() const;
+
+ private:
+  SuspicionOptions options_;
+  Time last_;
+  double mean_ = 0;       // Seconds.
+  double deviation_ = 0;  // Mean distance from the mean.
+};
+
+}  // namespace atl::swarm
