@@ -32,11 +32,14 @@ Result<Commit> Alone::wait(int64_t round) {
   ATOLL_CHECK(found != begun_.end());
   const Contribution contribution = std::move(*found);
   begun_.erase(found);
-  Exchange exchange({.header = {.round = round},
-                     .members = {"alone"},
-                     .weights = {contribution.weight},
-                     .shares = {static_cast<int64_t>(contribution.num_values())}},
-                    contribution);
+  Exchange exchange(
+      {.header = {.round = round},
+       .numbers = {0},
+       .members = {"alone"},
+       .weights = {contribution.weight},
+       .shares = equal_shares(contribution.num_values(), contribution.topology, 1),
+       .segment_values = segment_size(contribution.num_values(), contribution.topology)},
+      contribution);
   while (!exchange.complete()) {
     if (auto worked = exchange.work(); !worked) return tl::unexpected(worked.error());
   }

@@ -133,6 +133,8 @@ void Engine::begin(Contribution contribution, Time now) {
                            .step = contribution.step,
                            .weight = contribution.weight,
                            .count = static_cast<int64_t>(contribution.num_values()),
+                           .segment_values = static_cast<int64_t>(
+                               segment_size(contribution.num_values(), contribution.topology)),
                            .exchange = exchange_name(contribution)};
   Round& round = rounds_[number];
   round.contribution = std::make_shared<const Contribution>(std::move(contribution));
@@ -235,12 +237,14 @@ void Engine::start(const swarm::Start& start, int32_t rank, Time now) {
 
 void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   Round& round = rounds_.at(attempt.header.round);
-  round.exchange = std::make_shared<Exchange>(Exchange::Plan{.header = attempt.header,
-                                                             .rank = member_.rank(),
-                                                             .members = names_,
-                                                             .weights = attempt.weights,
-                                                             .shares = attempt.shares},
-                                              *round.contribution);
+  Exchange::Plan plan{.header = attempt.header,
+                      .rank = member_.rank(),
+                      .members = names_,
+                      .weights = attempt.weights,
+                      .shares = attempt.shares,
+                      .segment_values = static_cast<size_t>(attempt.segment_values)};
+  for (int32_t rank = 0; std::cmp_less(rank, names_.size()); ++rank) plan.numbers.push_back(rank);
+  round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution);
   round.own_share = coefficients(attempt.weights)[static_cast<size_t>(member_.rank())];
   for (size_t rank = 0; rank < names_.size(); ++rank) {
     if (attempt.weights[rank] == 0) round.abstainers.push_back(names_[rank]);
@@ -358,7 +362,8 @@ size_t Engine::max_early_bytes(const Round& round) const {
   // only the last one of a segment is shorter. A frame's own header is less than kPartOverhead.
   const size_t count = round.contribution->num_values();
   const size_t encoded = round.contribution->codec->max_encoded_bytes(count);
-  const size_t num_parts = encoded / kChunkBytes + count / kSegmentValues + 1;
+  const size_t num_parts =
+      encoded / kChunkBytes + count / segment_size(count, round.contribution->topology) + 1;
   return names_.size() * (2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember);
 }
 

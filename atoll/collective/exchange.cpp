@@ -9,6 +9,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
+#include "atoll/swarm/rules.h"
 
 namespace atl::collective {
 
@@ -32,90 +33,147 @@ std::vector<float> coefficients(std::span<const int64_t> weights) {
   return out;
 }
 
+size_t segment_size(size_t count, Topology topology) {
+  // Whole chunks of every codec, and where there are enough values 32 segments to share out.
+  constexpr size_t kLeast = size_t{1} << 12;
+  constexpr size_t kWanted = 32;
+  if (topology == Topology::kGather) return kSegmentValues;
+  const size_t even = count / kWanted / kLeast * kLeast;
+  return std::clamp(even, kLeast, kSegmentValues);
+}
+
+std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_members) {
+  const auto size = static_cast<int64_t>(segment_size(count, topology));
+  return swarm::equal_shares(swarm::num_segments(static_cast<int64_t>(count), size), num_members);
+}
+
 Exchange::Exchange(Plan plan, const Contribution& contribution)
-    : plan_(std::move(plan)),
-      contribution_(contribution),
-      coefficients_(coefficients(plan_.weights)) {
-  const size_t num_members = plan_.members.size();
+    : plan_(std::move(plan)), contribution_(contribution) {
   const size_t count = contribution_.num_values();
   const bool has_residual = !contribution_.mean_residual.empty();
   ATOLL_CHECK(contribution_.codec != nullptr && plan_.segment_values > 0);
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
-  ATOLL_CHECK(plan_.weights.size() == num_members && plan_.shares.size() == num_members);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
-  ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count &&
-                                contribution_.topology == Topology::kScatter));
+  ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
   mean_ = std::make_unique_for_overwrite<float[]>(count);
   if (contribution_.needs_own) own_ = std::make_unique_for_overwrite<float[]>(count);
-  if (contribution_.needs_own && abstains(plan_.rank)) std::fill_n(own_.get(), count, 0.0F);
+  decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
+  begin_attempt();
+}
+
+Exchange::~Exchange() = default;
+
+void Exchange::reopen(Plan plan) {
+  ATOLL_CHECK(plan.header.run == plan_.header.run && plan.header.round == plan_.header.round &&
+                  plan.segment_values == plan_.segment_values,
+              "another attempt of the same round");
+  plan_ = std::move(plan);
+  begin_attempt();
+}
+
+void Exchange::cut_into_segments() {
+  for (size_t begin = 0; begin < contribution_.num_values(); begin += plan_.segment_values) {
+    segments_.push_back(
+        {.begin = begin,
+         .size = std::min(plan_.segment_values, contribution_.num_values() - begin)});
+  }
+}
+
+void Exchange::begin_attempt() {
+  const size_t num_members = plan_.members.size();
+  ATOLL_CHECK(plan_.weights.size() == num_members && plan_.shares.size() == num_members &&
+              plan_.numbers.size() == num_members);
+  const size_t count = contribution_.num_values();
+  coefficients_ = coefficients(plan_.weights);
+  failed_ = false;
+  to_encode_.clear();
+  units_.clear();
+  std::erase_if(outgoing_, [&](const Outgoing& outgoing) {
+    return outgoing.part.kind == PartKind::kMean || !rank_of(outgoing.to);
+  });
+  num_missing_ = 0;
+  if (own_ != nullptr && abstains(plan_.rank)) std::fill_n(own_.get(), count, 0.0F);
+  assign_owners();
   if (std::ranges::all_of(plan_.weights, [](int64_t weight) { return weight == 0; })) {
     std::fill_n(mean_.get(), count, 0.0F);
     std::ranges::copy(contribution_.mean_residual, contribution_.new_mean_residual.begin());
     return;
   }
   num_missing_ = segments_.size();
-  decoded_.resize(std::min(count, plan_.segment_values));
   if (!abstains(plan_.rank)) plan_sends();
   for (size_t index = 0; index < segments_.size(); ++index) {
-    if (!is_summed_here(segments_[index])) continue;
-    segments_[index].contributions.resize(num_members);
-    schedule_sum(index);
+    if (is_summed_here(segments_[index])) schedule_sum(index);
   }
 }
 
-Exchange::~Exchange() = default;
-
-void Exchange::cut_into_segments() {
-  std::vector<int64_t> shares = plan_.shares;
-  if (contribution_.topology == Topology::kGather) {
-    shares = {static_cast<int64_t>(contribution_.num_values())};
-  }
-  size_t begin = 0;
-  for (size_t share = 0; share < shares.size(); ++share) {
-    first_segments_.push_back(segments_.size());
-    const size_t end = begin + static_cast<size_t>(shares[share]);
-    for (int32_t number = 0; begin < end; ++number) {
-      const size_t size = std::min(plan_.segment_values, end - begin);
-      segments_.push_back(
-          {.share = static_cast<int32_t>(share), .number = number, .begin = begin, .size = size});
-      begin += size;
+void Exchange::assign_owners() {
+  size_t index = 0;
+  for (size_t rank = 0; rank < plan_.shares.size(); ++rank) {
+    for (int64_t i = 0; i < plan_.shares[rank] && index < segments_.size(); ++i) {
+      segments_[index++].owner = static_cast<int32_t>(rank);
     }
   }
-  first_segments_.push_back(segments_.size());
-  ATOLL_CHECK(begin == contribution_.num_values());
+  ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
+  for (Segment& segment : segments_) {
+    segment.waits_to_be_sent = false;
+    segment.own = nullptr;
+    segment.mean = {};
+    segment.next = 0;
+    segment.begun = false;
+  }
 }
 
 void Exchange::plan_sends() {
-  const size_t num_members = plan_.members.size();
-  if (num_members == 1) return;
-  if (contribution_.topology == Topology::kGather) {
-    to_encode_.resize(segments_.size());
-    std::iota(to_encode_.begin(), to_encode_.end(), size_t{0});
-    return;
-  }
-  // In turns to all owners, so that all can begin; the next member first, so that not all members
-  // send to the same one at once.
-  const auto rank = static_cast<size_t>(plan_.rank);
-  bool any = true;
-  for (size_t number = 0; any; ++number) {
-    any = false;
-    for (size_t i = 1; i < num_members; ++i) {
-      const size_t owner = (rank + i) % num_members;
-      const size_t index = first_segments_[owner] + number;
-      if (index >= first_segments_[owner + 1]) continue;
-      to_encode_.push_back(index);
-      any = true;
+  if (gathers()) {
+    for (size_t index = 0; index < segments_.size(); ++index) {
+      if (!receivers(segments_[index]).empty()) to_encode_.push_back(index);
+    }
+  } else {
+    // In turns to all owners, so that all can begin; the next member first, so that not all members
+    // send to the same one at once.
+    const size_t num_members = plan_.members.size();
+    std::vector<std::deque<size_t>> by_owner(num_members);
+    for (size_t index = 0; index < segments_.size(); ++index) {
+      const Segment& segment = segments_[index];
+      if (receivers(segment).empty()) continue;
+      by_owner[static_cast<size_t>(segment.owner)].push_back(index);
+    }
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t i = 1; i < num_members; ++i) {
+        auto& queue = by_owner[(static_cast<size_t>(plan_.rank) + i) % num_members];
+        if (queue.empty()) continue;
+        to_encode_.push_back(queue.front());
+        queue.pop_front();
+        any = true;
+      }
     }
   }
+  for (const size_t index : to_encode_) segments_[index].waits_to_be_sent = true;
+}
+
+std::vector<int32_t> Exchange::receivers(const Segment& segment) const {
+  std::vector<int32_t> ranks;
+  const auto num_members = static_cast<int32_t>(plan_.members.size());
+  for (int32_t i = 1; i < num_members; ++i) {
+    const int32_t rank = (plan_.rank + i) % num_members;
+    const bool needs = gathers() || rank == segment.owner;
+    if (needs && !segment.sent_to.contains(plan_.numbers[static_cast<size_t>(rank)])) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
 }
 
 bool Exchange::is_summed_here(const Segment& segment) const {
-  return contribution_.topology == Topology::kGather || segment.share == plan_.rank;
+  return gathers() || segment.owner == plan_.rank;
 }
 
-bool Exchange::encodes_when_added() const {
-  return contribution_.topology == Topology::kScatter || plan_.members.size() == 1;
+std::optional<int32_t> Exchange::rank_of(int32_t number) const {
+  const auto found = std::ranges::find(plan_.numbers, number);
+  if (found == plan_.numbers.end()) return std::nullopt;
+  return static_cast<int32_t>(found - plan_.numbers.begin());
 }
 
 std::span<float> Exchange::mean_of(const Segment& segment) {
@@ -132,71 +190,60 @@ const std::string& Exchange::name(int32_t rank) const {
 }
 
 Result<void> Exchange::receive(Part part) {
-  auto found = segment_of(part);
-  if (!found) return tl::unexpected(found.error());
-  Segment& segment = **found;
-  const int32_t sender = part.sender;
   const bool is_mean = part.kind == PartKind::kMean;
-  Incoming& incoming = is_mean ? segment.mean : segment.contributions[static_cast<size_t>(sender)];
-  auto accepted = accept(incoming, std::move(part), segment);
+  if (part.header.run != plan_.header.run || part.header.round != plan_.header.round ||
+      part.header.attempt > plan_.header.attempt) {
+    return failure(fmt::format(
+        "a part of run '{}', round {}, attempt {} came for round {}, attempt {}", part.header.run,
+        part.header.round, part.header.attempt, plan_.header.round, plan_.header.attempt));
+  }
+  if (part.sender == plan_.numbers[static_cast<size_t>(plan_.rank)]) {
+    return failure(fmt::format("a part came in the name of this member, {}", part.sender));
+  }
+  const auto rank = rank_of(part.sender);
+  // Of an attempt that is over, or of a member that is out of this one.
+  const bool is_past = part.header.attempt < plan_.header.attempt;
+  if (is_past && (is_mean || !rank)) return {};
+  if (!rank) return failure(fmt::format("a part came from unknown member {}", part.sender));
+  if (part.segment < 0 || std::cmp_greater_equal(part.segment, segments_.size()) ||
+      (is_mean ? gathers() || segments_[static_cast<size_t>(part.segment)].owner != *rank
+               : abstains(*rank))) {
+    return failure(
+        fmt::format("island '{}' sent a part of segment {}, which is not its to send here",
+                    name(*rank), part.segment));
+  }
+  const auto index = static_cast<size_t>(part.segment);
+  Segment& segment = segments_[index];
+  Incoming& incoming = is_mean ? segment.mean : segment.contributions[part.sender];
+  auto accepted = accept(incoming, std::move(part), *rank, segment);
   if (!accepted || !incoming.done) return accepted;
-  const auto index = static_cast<size_t>(&segment - segments_.data());
   if (is_mean) {
     units_.push_back({UnitKind::kTakeMean, index});
-  } else if (sender == segment.next) {
+  } else if (is_summed_here(segment) && *rank == segment.next) {
     schedule_sum(index);
   }
   return {};
 }
 
-Result<Exchange::Segment*> Exchange::segment_of(const Part& part) {
-  if (part.header != plan_.header) {
-    return failure(
-        fmt::format("a part of run '{}', term {}, round {}, attempt {} came for round {}, "
-                    "attempt {}",
-                    part.header.run, part.header.term, part.header.round, part.header.attempt,
-                    plan_.header.round, plan_.header.attempt));
-  }
-  if (part.sender < 0 || std::cmp_greater_equal(part.sender, plan_.members.size()) ||
-      part.sender == plan_.rank) {
-    return failure(fmt::format("a part came from unknown member {}", part.sender));
-  }
-  const bool gathers = contribution_.topology == Topology::kGather;
-  const bool is_mean = part.kind == PartKind::kMean;
-  const int32_t share = gathers ? 0 : (is_mean ? part.sender : plan_.rank);
-  const size_t first = first_segments_[static_cast<size_t>(share)];
-  const size_t end = first_segments_[static_cast<size_t>(share) + 1];
-  if (part.share != share || (is_mean && gathers) || num_missing_ == 0 ||
-      (!is_mean && abstains(part.sender)) || part.segment < 0 ||
-      std::cmp_greater_equal(part.segment, end - first)) {
-    return failure(
-        fmt::format("island '{}' sent a part of segment {} of share {}, which is not its to send "
-                    "here",
-                    name(part.sender), part.segment, part.share));
-  }
-  return &segments_[first + static_cast<size_t>(part.segment)];
-}
-
-Result<void> Exchange::accept(Incoming& incoming, Part part, const Segment& segment) const {
-  const std::string& sender = name(part.sender);
+Result<void> Exchange::accept(Incoming& incoming, Part part, int32_t rank,
+                              const Segment& segment) const {
+  const std::string& sender = name(rank);
   const size_t most = contribution_.codec->max_encoded_bytes(segment.size);
   if (part.total == 0 || part.total > most) {
     return failure(fmt::format("island '{}' sent a part of {} bytes, where {} values have 1 to {}",
                                sender, part.total, segment.size, most));
   }
   if (incoming.done || part.offset < incoming.bytes.size()) {
-    return failure(fmt::format("island '{}' sent bytes {} to {} of segment {} of share {} twice",
-                               sender, part.offset, part.offset + part.data.size(), part.segment,
-                               part.share));
+    return failure(fmt::format("island '{}' sent bytes {} to {} of segment {} twice", sender,
+                               part.offset, part.offset + part.data.size(), part.segment));
   }
   if (incoming.total == 0) incoming.total = part.total;
   if (part.total != incoming.total || part.offset > incoming.bytes.size() || part.data.empty() ||
       part.data.size() > incoming.total - incoming.bytes.size()) {
     return failure(fmt::format(
-        "island '{}' sent {} bytes at {} of {} of segment {} of share {}, where byte {} of {} is "
-        "next",
-        sender, part.data.size(), part.offset, part.total, part.segment, part.share,
-        incoming.bytes.size(), incoming.total));
+        "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next", sender,
+        part.data.size(), part.offset, part.total, part.segment, incoming.bytes.size(),
+        incoming.total));
   }
   if (incoming.bytes.empty() && part.data.size() == incoming.total) {
     incoming.bytes = std::move(part.data);
@@ -213,23 +260,25 @@ void Exchange::schedule_sum(size_t index) {
   const auto num_members = static_cast<int32_t>(plan_.members.size());
   while (segment.next < num_members && abstains(segment.next)) ++segment.next;
   if (segment.next == num_members) {
-    if (contribution_.topology == Topology::kGather) {
+    if (gathers()) {
       num_missing_ -= 1;
     } else {
       units_.push_back({UnitKind::kMakeMean, index});
     }
     return;
   }
-  const bool is_own = segment.next == plan_.rank;
-  const bool is_here = is_own ? encodes_when_added() || segment.own != nullptr
-                              : segment.contributions[static_cast<size_t>(segment.next)].done;
+  bool is_here = !segment.waits_to_be_sent;  // Else it is encoded then, once for both.
+  if (segment.next != plan_.rank) {
+    const auto found = segment.contributions.find(plan_.numbers[static_cast<size_t>(segment.next)]);
+    is_here = found != segment.contributions.end() && found->second.done;
+  }
   if (is_here) units_.push_back({UnitKind::kAdd, index});
 }
 
 Result<bool> Exchange::work(bool may_encode) {
   if (failed_) return false;
   Result<void> done;
-  if (may_encode && num_encoded_ < to_encode_.size()) {
+  if (may_encode && !to_encode_.empty()) {
     done = do_next_send();
   } else if (!units_.empty()) {
     const Unit unit = units_.front();
@@ -250,12 +299,16 @@ Result<void> Exchange::do_unit(const Unit& unit) {
 }
 
 Result<void> Exchange::do_next_send() {
-  const size_t index = to_encode_[num_encoded_++];
+  const size_t index = to_encode_.front();
+  to_encode_.pop_front();
   Segment& segment = segments_[index];
   if (auto encoded = encode_own(segment); !encoded) return encoded;
   auto blob = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
-  send(segment, PartKind::kContribution, blob);
-  if (contribution_.topology == Topology::kGather) {
+  const auto ranks = receivers(segment);
+  send(segment, PartKind::kContribution, blob, ranks);
+  for (const int32_t rank : ranks) segment.sent_to.insert(plan_.numbers[static_cast<size_t>(rank)]);
+  segment.waits_to_be_sent = false;
+  if (is_summed_here(segment)) {
     segment.own = std::move(blob);
     if (segment.next == plan_.rank) schedule_sum(index);
   } else if (own_ != nullptr) {
@@ -271,9 +324,8 @@ Result<void> Exchange::add_next(size_t index) {
   std::span<float> values = std::span(decoded_).first(segment.size);
   Result<void> decoded;
   if (rank != plan_.rank) {
-    Incoming& incoming = segment.contributions[static_cast<size_t>(rank)];
-    decoded = decode(incoming.bytes, rank, values);
-    incoming.bytes = {};
+    const auto number = plan_.numbers[static_cast<size_t>(rank)];
+    decoded = decode(segment.contributions.at(number).bytes, rank, values);
   } else {
     if (own_ != nullptr) values = {own_.get() + segment.begin, segment.size};
     if (segment.own == nullptr) {
@@ -311,13 +363,17 @@ Result<void> Exchange::make_mean(Segment& segment) {
     for (size_t i = 0; i < segment.size; ++i) lost[i] = mean[i] - decoded[i];
   }
   std::ranges::copy(decoded, mean.begin());
-  send(segment, PartKind::kMean, std::make_shared<const Bytes>(encoded_.begin(), encoded_.end()));
+  std::vector<int32_t> others;
+  const auto num_members = static_cast<int32_t>(plan_.members.size());
+  for (int32_t i = 1; i < num_members; ++i) others.push_back((plan_.rank + i) % num_members);
+  send(segment, PartKind::kMean, std::make_shared<const Bytes>(encoded_.begin(), encoded_.end()),
+       others);
   num_missing_ -= 1;
   return {};
 }
 
 Result<void> Exchange::take_mean(Segment& segment) {
-  if (auto result = decode(segment.mean.bytes, segment.share, mean_of(segment)); !result) {
+  if (auto result = decode(segment.mean.bytes, segment.owner, mean_of(segment)); !result) {
     return result;
   }
   segment.mean.bytes = {};
@@ -354,18 +410,14 @@ Result<void> Exchange::decode(std::span<const std::byte> bytes, int32_t sender,
   return {};
 }
 
-void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const Bytes> blob) {
-  const bool to_owner = kind == PartKind::kContribution && !is_summed_here(segment);
-  const auto num_members = static_cast<int32_t>(plan_.members.size());
-  for (int32_t i = 1; i < num_members; ++i) {
-    const int32_t to = (plan_.rank + i) % num_members;
-    if (to_owner && to != segment.share) continue;
-    outgoing_.push_back({.to = to,
+void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const Bytes> blob,
+                    const std::vector<int32_t>& ranks) {
+  for (const int32_t rank : ranks) {
+    outgoing_.push_back({.to = plan_.numbers[static_cast<size_t>(rank)],
                          .part = {.header = plan_.header,
                                   .kind = kind,
-                                  .sender = plan_.rank,
-                                  .share = segment.share,
-                                  .segment = segment.number,
+                                  .sender = plan_.numbers[static_cast<size_t>(plan_.rank)],
+                                  .segment = static_cast<int32_t>(&segment - segments_.data()),
                                   .total = blob->size()},
                          .blob = blob});
   }
@@ -376,12 +428,14 @@ std::string Exchange::debtors() const {
   for (const Segment& segment : segments_) {
     if (num_missing_ == 0) break;
     if (!is_summed_here(segment)) {
-      if (!segment.mean.done) owes[static_cast<size_t>(segment.share)] = true;
+      if (!segment.mean.done) owes[static_cast<size_t>(segment.owner)] = true;
       continue;
     }
     for (int32_t rank = 0; std::cmp_less(rank, owes.size()); ++rank) {
       const auto i = static_cast<size_t>(rank);
-      if (rank != plan_.rank && !abstains(rank) && !segment.contributions[i].done) owes[i] = true;
+      if (rank == plan_.rank || abstains(rank)) continue;
+      const auto found = segment.contributions.find(plan_.numbers[i]);
+      if (found == segment.contributions.end() || !found->second.done) owes[i] = true;
     }
   }
   std::string out;

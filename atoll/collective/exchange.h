@@ -1,5 +1,5 @@
 #pragma once
-// One attempt of a round, seen by one member: who encodes, sends, decodes and sums what.
+// A round, seen by one member: who encodes, sends, decodes and sums what.
 //
 //   mean = sum over ranks, in their order, of (w_i / W) * decode(encode(values_i))      (FP32)
 //
@@ -9,19 +9,26 @@
 // same bits, whatever the order of arrival.
 //
 // Values travel and are summed in segments, each encoded on its own: what is encoded is sent while
-// the rest is not, and no unit of work() is larger than one segment. A Part names the segment by
-// share and number; with kGather all values are one share, number 0.
+// the rest is not, and no unit of work() is larger than one segment. How values are cut does not
+// depend on the members.
+//
+// A round may take several attempts, with fewer members each. A contribution is the same in all of
+// them: what has come stays, and what was sent is not sent again to whom it was sent. The means are
+// made anew. So a member that vanishes costs only what it owned.
 //
 // Memory beyond the caller's spans: the mean, `own` if wanted, two segments, and encoded bytes:
 // this member's until they are sent (the caller bounds them by holding work() back) and the others'
-// until their turn in the order of ranks, at most about (M - 1) / M of the encoded values with
-// kScatter and M - 1 times them with kGather, plus the encoded mean.
+// as long as there may be another attempt, about (M - 1) / M of the encoded values with kScatter
+// and M - 1 times them with kGather, plus the encoded mean.
 //
 // Pure: parts go in, blobs to send come out. It reads what strangers sent: every part is checked,
 // and a failure names the peer. Not thread-safe.
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +46,12 @@ constexpr size_t kChunkBytes = size_t{64} << 10;
 /// Largest segment: 1 MiB of floats.
 constexpr size_t kSegmentValues = size_t{1} << 18;
 
+/// How many of `count` values each segment has, but for the last. With kGather the most there can
+/// be; with kScatter fewer where values are few, for shares are whole segments.
+size_t segment_size(size_t count, Topology topology);
+/// Of those segments, for so many members.
+std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_members);
+
 /// mean[i] += coefficient * values[i], in FP32, never fused. The one loop of every mean.
 void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
 
@@ -47,19 +60,21 @@ std::vector<float> coefficients(std::span<const int64_t> weights);
 
 /// An encoded segment on its way to one member, to be cut into chunks by the sender.
 struct Outgoing {
-  int32_t to = 0;
+  int32_t to = 0;    // Number of the member.
   swarm::Part part;  // Without offset and data.
   std::shared_ptr<const Bytes> blob;
 };
 
 class Exchange {
  public:
+  /// Of one attempt; by rank, which is the order of summation.
   struct Plan {
     swarm::Header header;
-    int32_t rank = 0;
-    std::vector<std::string> members;  // Names by rank.
+    int32_t rank = 0;                  // This member's.
+    std::vector<int32_t> numbers;      // By which parts name members; for the whole round.
+    std::vector<std::string> members;  // Names, for messages.
     std::vector<int64_t> weights;      // >= 0
-    std::vector<int64_t> shares;       // >= 0; they add up to the values. kGather ignores them.
+    std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. kGather ignores them.
     size_t segment_values = kSegmentValues;
   };
 
@@ -68,8 +83,11 @@ class Exchange {
   Exchange(Plan plan, const Contribution& contribution);
   ~Exchange();
 
-  /// Takes a chunk in. Chunks of one segment come in order. Fails, naming the sender, when it does
-  /// not belong here: length, range, round, duplicate.
+  /// The next attempt: the same segments, and some of the members.
+  void reopen(Plan plan);
+  /// Takes a chunk in. Chunks of one segment come in order. What an earlier attempt left on its way
+  /// is dropped or kept, whichever is right. Fails, naming the sender, when it cannot belong here:
+  /// length, range, round, duplicate.
   [[nodiscard]] Result<void> receive(swarm::Part part);
   /// Does one bounded unit: encodes a segment, or decodes one and adds it, or makes the mean of
   /// one. False: nothing can be done until a part comes, or `may_encode` is true again, which holds
@@ -93,15 +111,17 @@ class Exchange {
     bool done = false;
   };
   struct Segment {
-    int32_t share = 0;
-    int32_t number = 0;  // Within the share.
-    size_t begin = 0;    // Within the values.
+    size_t begin = 0;  // Within the values.
     size_t size = 0;
-    std::vector<Incoming> contributions;  // By sender, where this member sums.
-    std::shared_ptr<const Bytes> own;     // kGather: this member's, until it is summed.
-    Incoming mean;                        // Where another member sums.
-    int32_t next = 0;                     // The rank whose contribution is added next.
-    bool begun = false;                   // The mean holds a sum.
+    std::map<int32_t, Incoming> contributions;  // By number.
+    std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
+    // Of this attempt:
+    int32_t owner = 0;  // Rank. Not with kGather.
+    bool waits_to_be_sent = false;
+    std::shared_ptr<const Bytes> own;  // kGather: this member's, sent and not yet summed.
+    Incoming mean;                     // Where another member sums.
+    int32_t next = 0;                  // The rank whose contribution is added next.
+    bool begun = false;                // The mean holds a sum.
   };
   enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
   struct Unit {
@@ -110,16 +130,20 @@ class Exchange {
   };
 
   void cut_into_segments();
+  void begin_attempt();
+  void assign_owners();
   void plan_sends();
+  /// Ranks that need this member's contribution to a segment and do not have it.
+  std::vector<int32_t> receivers(const Segment& segment) const;
   bool is_summed_here(const Segment& segment) const;
-  /// What this member adds itself it encodes only then, unless the others need it anyway.
-  bool encodes_when_added() const;
+  bool gathers() const { return contribution_.topology == Topology::kGather; }
   bool abstains(int32_t rank) const { return plan_.weights[static_cast<size_t>(rank)] == 0; }
   std::span<float> mean_of(const Segment& segment);
   const std::string& name(int32_t rank) const;
 
-  Result<Segment*> segment_of(const swarm::Part& part);
-  Result<void> accept(Incoming& incoming, swarm::Part part, const Segment& segment) const;
+  std::optional<int32_t> rank_of(int32_t number) const;
+  Result<void> accept(Incoming& incoming, swarm::Part part, int32_t rank,
+                      const Segment& segment) const;
   /// Adds the unit that the sum of a segment can do next, if there is one.
   void schedule_sum(size_t index);
   Result<void> do_next_send();
@@ -130,17 +154,16 @@ class Exchange {
   /// Into encoded_.
   Result<void> encode_own(const Segment& segment);
   Result<void> decode(std::span<const std::byte> bytes, int32_t sender, std::span<float> values);
-  void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob);
+  void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob,
+            const std::vector<int32_t>& ranks);
 
   Plan plan_;
   const Contribution& contribution_;
   std::vector<float> coefficients_;
-  std::vector<Segment> segments_;       // In the order of the values.
-  std::vector<size_t> first_segments_;  // Of each share, and the end.
-  std::vector<size_t> to_encode_;       // Segments to send, in their order.
-  size_t num_encoded_ = 0;              // Of them.
-  std::deque<Unit> units_;              // What can be done.
-  std::unique_ptr<float[]> mean_;       // Memory is touched segment by segment.
+  std::vector<Segment> segments_;  // In the order of the values.
+  std::deque<size_t> to_encode_;   // Segments to send, in their order.
+  std::deque<Unit> units_;         // What can be done.
+  std::unique_ptr<float[]> mean_;  // Memory is touched segment by segment.
   std::unique_ptr<float[]> own_;
   std::vector<float> decoded_;  // One segment.
   Bytes encoded_;               // One segment.

@@ -5,7 +5,6 @@
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/exchange.h"
-#include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
 namespace atl::collective {
@@ -42,9 +41,11 @@ void round_of_two(benchmark::State& state, const std::string& name, Topology top
       members.push_back(std::make_unique<Exchange>(
           Exchange::Plan{.header = {.round = 1, .attempt = 0},
                          .rank = rank,
+                         .numbers = {0, 1},
                          .members = {"a", "b"},
                          .weights = {1, 1},
-                         .shares = swarm::equal_shares(state.range(0), 2)},
+                         .shares = equal_shares(count, topology, 2),
+                         .segment_values = segment_size(count, topology)},
           contribution));
     }
     for (int32_t pass = 0; pass < 6; ++pass) {

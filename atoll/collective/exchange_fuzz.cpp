@@ -24,10 +24,8 @@ Part right_part(uint8_t bits, const atl::codec::Codec& codec, const atl::swarm::
             .kind = is_mean ? PartKind::kMean : PartKind::kContribution,
             .sender = 1 + (bits >> 1) % 2,
             .segment = (bits >> 2) % 3};
-  part.share = is_mean ? part.sender : 0;
-  // Shares of 5, 5 and 0 values, or one of 10, in segments of 4.
-  const size_t size =
-      topology == Topology::kScatter ? (part.segment == 0 ? 4 : 1) : (part.segment == 2 ? 2 : 4);
+  // 10 values in segments of 4.
+  const size_t size = part.segment == 2 ? 2 : 4;
   codec.encode(std::vector<float>(size, 0.25F), part.data, static_cast<uint32_t>(header.round));
   part.total = part.data.size();
   return part;
@@ -50,9 +48,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   atl::collective::Exchange exchange({.header = {.term = 1, .round = 2, .attempt = 0},
                                       .rank = 0,
+                                      .numbers = {0, 1, 2},
                                       .members = {"a", "b", "c"},
                                       .weights = {1, 2, (data[0] & 8) != 0 ? 0 : 3},
-                                      .shares = {5, 5, 0},
+                                      .shares = {1, 2, 0},
                                       .segment_values = kSegment},
                                      mine);
   atl::ByteReader reader(std::as_bytes(std::span(data + 1, size - 1)));
@@ -61,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Part part = right_part(reader.get<uint8_t>(), *bf16, exchange.plan().header, mine.topology);
       const auto wrong = reader.get<uint8_t>();  // Which fields are not as they should be.
       if ((wrong & 1) != 0) part.sender = reader.get<int32_t>();
-      if ((wrong & 2) != 0) part.share = reader.get<int32_t>();
+      if ((wrong & 2) != 0) part.header.attempt = reader.get<int8_t>();
       if ((wrong & 4) != 0) part.segment = reader.get<int32_t>();
       if ((wrong & 8) != 0) part.offset = reader.get<uint8_t>();
       if ((wrong & 16) != 0) part.total = reader.get<uint64_t>();

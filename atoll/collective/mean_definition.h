@@ -23,7 +23,7 @@ struct RoundInputs {
   uint32_t sequence = 0;
   std::vector<std::vector<float>> values;
   std::vector<int64_t> weights;
-  std::vector<int64_t> shares;
+  std::vector<int64_t> shares;                // Segments.
   std::vector<std::vector<float>> residuals;  // May be empty.
   size_t segment_values = 0;
 };
@@ -60,16 +60,12 @@ inline DefinedRound define_round(const RoundInputs& in) {
     if (in.residuals.empty()) return;
     for (size_t i = 0; i < size; ++i) out.new_residuals[owner][begin + i] = sent[i] - mean[i];
   };
-  std::vector<int64_t> shares = in.shares;
-  if (in.topology == Topology::kGather) shares = {static_cast<int64_t>(count)};
-  size_t begin = 0;
-  for (size_t owner = 0; owner < shares.size(); ++owner) {
-    for (auto left = static_cast<size_t>(shares[owner]); left > 0;) {
-      const size_t size = std::min(left, in.segment_values);
-      segment(owner, begin, size);
-      begin += size;
-      left -= size;
-    }
+  size_t owner = 0;
+  int64_t left = in.topology == Topology::kGather ? 0 : in.shares[0];
+  for (size_t begin = 0; begin < count; begin += in.segment_values) {
+    while (in.topology == Topology::kScatter && left == 0) left = in.shares[++owner];
+    segment(owner, begin, std::min(in.segment_values, count - begin));
+    left -= 1;
   }
   return out;
 }

@@ -242,9 +242,8 @@ class Island final : public EngineListener {
     RoundInputs in{.codec = codec_.get(),
                    .topology = plan_.topology,
                    .sequence = static_cast<uint32_t>(round),
-                   .shares = swarm::equal_shares(static_cast<int64_t>(plan_.count),
-                                                 std::ssize(start->members)),
-                   .segment_values = kSegmentValues};
+                   .shares = equal_shares(plan_.count, plan_.topology, std::ssize(start->members)),
+                   .segment_values = segment_size(plan_.count, plan_.topology)};
     for (const std::string& name : start->members) {
       in.values.push_back(values_of(seed_, round, name, plan_.count));
       in.weights.push_back(weight_of(plan_, seed_, round, name));

@@ -51,13 +51,14 @@ Result<Commit> ThreadGroup::wait(int rank, int64_t number) {
 
 std::unique_ptr<Exchange> ThreadGroup::open(int rank, const Round& round) const {
   const Contribution& mine = round.contributions.at(rank);
-  Exchange::Plan plan{
-      .header = {.round = mine.round, .attempt = 0},
-      .rank = rank,
-      .shares = swarm::equal_shares(static_cast<int64_t>(mine.num_values()), num_members_)};
+  Exchange::Plan plan{.header = {.round = mine.round, .attempt = 0},
+                      .rank = rank,
+                      .shares = equal_shares(mine.num_values(), mine.topology, num_members_),
+                      .segment_values = segment_size(mine.num_values(), mine.topology)};
   for (const auto& [other, contribution] : round.contributions) {
     ATOLL_CHECK(contribution.num_values() == mine.num_values());
     ATOLL_CHECK(exchange_name(contribution) == exchange_name(mine));
+    plan.numbers.push_back(other);
     plan.members.push_back(fmt::format("thread-{}", other));
     plan.weights.push_back(contribution.weight);
   }

@@ -19,12 +19,11 @@ using testing::HasSubstr;
 
 RoundInputs inputs_of(const codec::Codec& codec, Topology topology, bool has_residual,
                       size_t num_members, size_t count) {
-  RoundInputs in{
-      .codec = &codec,
-      .topology = topology,
-      .sequence = 6,
-      .shares = swarm::equal_shares(static_cast<int64_t>(count), static_cast<int64_t>(num_members)),
-      .segment_values = kSegmentValues};
+  RoundInputs in{.codec = &codec,
+                 .topology = topology,
+                 .sequence = 6,
+                 .shares = equal_shares(count, topology, static_cast<int64_t>(num_members)),
+                 .segment_values = segment_size(count, topology)};
   for (size_t rank = 0; rank < num_members; ++rank) {
     in.weights.push_back(static_cast<int64_t>(rank) * 3);  // The first abstains.
     in.values.emplace_back(count);

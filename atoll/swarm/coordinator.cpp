@@ -366,11 +366,13 @@ void Coordinator::on(Connection from, Island& island, const Begin& begin) {
 void Coordinator::open(int64_t number, Round& round) {
   round.open = true;
   const Begin& first = round.begun.begin()->second;
-  OpenAttempt attempt{.header = header(number, 0),
-                      .view = 1,
-                      .fragment = first.fragment,
-                      .count = first.count,
-                      .shares = equal_shares(first.count, std::ssize(names_))};
+  OpenAttempt attempt{
+      .header = header(number, 0),
+      .view = 1,
+      .fragment = first.fragment,
+      .count = first.count,
+      .segment_values = first.segment_values,
+      .shares = equal_shares(num_segments(first.count, first.segment_values), std::ssize(names_))};
   for (const auto& [name, begin] : round.begun) attempt.weights.push_back(begin.weight);
   broadcast(attempt);
 }

@@ -18,7 +18,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 3;
+constexpr uint16_t kProtocolVersion = 4;
 
 /// What a message is about. `round` and `attempt` are -1 where none is meant.
 struct Header {
@@ -79,9 +79,10 @@ struct Begin {
   Header header;
   int32_t fragment = 0;
   int64_t step = 0;
-  int64_t weight = 0;    // Tokens since the fragment's last round; 0: this island abstains.
-  int64_t count = 0;     // Values in the fragment.
-  std::string exchange;  // How values travel ("bf16 gather"): must be equal on all islands.
+  int64_t weight = 0;          // Tokens since the fragment's last round; 0: this island abstains.
+  int64_t count = 0;           // Values in the fragment,
+  int64_t segment_values = 0;  // exchanged and summed in segments of so many.
+  std::string exchange;        // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
 /// All members have begun: exchange. One weight and one share for each member, by rank.
@@ -90,8 +91,9 @@ struct OpenAttempt {
   uint64_t view = 0;
   int32_t fragment = 0;
   int64_t count = 0;
+  int64_t segment_values = 0;  // Of each segment but the last. The same in all attempts of a round.
   std::vector<int64_t> weights;
-  std::vector<int64_t> shares;  // Values that each member sums; they add up to `count`.
+  std::vector<int64_t> shares;  // Segments that each member sums, one member's after another's.
 };
 
 /// The member holds the result of the round in a spare buffer: it neither applies nor drops it
@@ -159,13 +161,13 @@ struct PeerHello {
 enum class PartKind : uint8_t { kContribution, kMean };
 
 /// A chunk of an encoded segment: a member's contribution on its way to those who sum it, or the
-/// mean on its way to everybody.
+/// mean on its way to everybody. A contribution is good for every attempt of its round, a mean for
+/// its own.
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
   int32_t sender = 0;   // Rank.
-  int32_t share = 0;    // Rank of its owner; 0 where everybody sums everything.
-  int32_t segment = 0;  // Within the share.
+  int32_t segment = 0;  // Within the fragment.
   uint64_t offset = 0;  // Bytes, within the encoded segment.
   uint64_t total = 0;   // Bytes of the encoded segment; the same in all its chunks.
   Bytes data;

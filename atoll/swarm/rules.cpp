@@ -11,7 +11,6 @@ namespace {
 // Far beyond any use, and small enough that no sum of them overflows.
 constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
-constexpr int64_t kShareBlock = 1024;
 constexpr size_t kMaxName = 64;
 constexpr size_t kMaxPrinted = 400;
 
@@ -31,16 +30,16 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-std::vector<int64_t> equal_shares(int64_t count, int64_t num_members) {
-  const int64_t num_blocks = (count + kShareBlock - 1) / kShareBlock;
+std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members) {
   std::vector<int64_t> shares;
-  int64_t begin = 0;
   for (int64_t i = 0; i < num_members; ++i) {
-    const int64_t end = std::min(count, num_blocks * (i + 1) / num_members * kShareBlock);
-    shares.push_back(end - begin);
-    begin = end;
+    shares.push_back(num_segments * (i + 1) / num_members - num_segments * i / num_members);
   }
   return shares;
+}
+
+int64_t num_segments(int64_t count, int64_t segment_values) {
+  return (count + segment_values - 1) / segment_values;
 }
 
 std::optional<int64_t> newest_common_checkpoint(
@@ -65,6 +64,10 @@ std::string fault_of(const Begin& begin) {
     return fmt::format("began round {} with {} values of fragment {}", begin.header.round,
                        begin.count, begin.fragment);
   }
+  if (begin.segment_values < 1 || begin.segment_values > kMaxCount) {
+    return fmt::format("began round {} in segments of {} values", begin.header.round,
+                       begin.segment_values);
+  }
   if (begin.exchange.size() > kMaxPrinted) {
     return fmt::format("began round {} with {} bytes of how to exchange it", begin.header.round,
                        begin.exchange.size());
@@ -78,6 +81,9 @@ std::string difference_of(const Begin& a, const Begin& b) {
   }
   if (a.step != b.step) return fmt::format("a snapshot of step {} against {}", a.step, b.step);
   if (a.count != b.count) return fmt::format("{} values against {}", a.count, b.count);
+  if (a.segment_values != b.segment_values) {
+    return fmt::format("segments of {} values against {}", a.segment_values, b.segment_values);
+  }
   if (a.exchange != b.exchange) {
     return fmt::format("an exchange by {} against {}", printable(a.exchange),
                        printable(b.exchange));
@@ -87,7 +93,8 @@ std::string difference_of(const Begin& a, const Begin& b) {
 
 std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
                      int32_t rank) {
-  if (attempt.count != begin.count || attempt.fragment != begin.fragment) {
+  if (attempt.count != begin.count || attempt.fragment != begin.fragment ||
+      attempt.segment_values != begin.segment_values) {
     return "the attempt is about other values than were begun";
   }
   if (attempt.weights.size() != num_members || attempt.shares.size() != num_members) {
@@ -96,13 +103,13 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_
   if (attempt.weights[static_cast<size_t>(rank)] != begin.weight) {
     return "the attempt has another weight than was begun";
   }
-  int64_t rest = attempt.count;
+  int64_t rest = num_segments(attempt.count, attempt.segment_values);
   for (size_t i = 0; i < num_members; ++i) {
     if (attempt.weights[i] < 0 || attempt.weights[i] > kMaxWeight) return "a weight is impossible";
     if (attempt.shares[i] < 0 || attempt.shares[i] > rest) return "a share is impossible";
     rest -= attempt.shares[i];
   }
-  return rest == 0 ? std::string() : std::string("the shares do not cover the values");
+  return rest == 0 ? std::string() : std::string("the shares do not cover the segments");
 }
 
 }  // namespace atl::swarm

@@ -18,9 +18,11 @@ bool is_valid_name(std::string_view name);
 /// A stranger's text, fit for a log: other than printable ASCII becomes '?', and it is cut at 400.
 std::string printable(std::string_view text);
 
-/// Equal shares of `count` values for `num_members` owners, in whole blocks of 1024 values. The
-/// sizes add up to `count`; where there are few blocks some are 0.
-std::vector<int64_t> equal_shares(int64_t count, int64_t num_members);
+/// Equal shares of the segments for `num_members` owners; where there are few some are 0.
+std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members);
+
+/// How many segments those values are.
+int64_t num_segments(int64_t count, int64_t segment_values);
 
 /// The highest step that all hold with the same digest.
 std::optional<int64_t> newest_common_checkpoint(

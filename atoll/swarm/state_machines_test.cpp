@@ -71,7 +71,11 @@ class CoordinatorTest : public testing::Test {
   Begin begin(int64_t round, int64_t weight = 10) {
     Header header = kRun;
     header.round = round;
-    return {.header = header, .step = round * 20, .weight = weight, .count = 5000};
+    return {.header = header,
+            .step = round * 20,
+            .weight = weight,
+            .count = 5000,
+            .segment_values = 1024};
   }
   Prepared prepared(int64_t round, std::byte mark = {}) {
     Prepared message{.header = {.run = "r1", .term = 1, .round = round, .attempt = 0}};
@@ -110,7 +114,7 @@ TEST_F(CoordinatorTest, MembersAreSortedAndRoundsGoTogether) {
   const auto opened = sent<OpenAttempt>(say(2, begin(7, 10)));
   ASSERT_EQ(opened.size(), 2U);
   EXPECT_THAT(opened[0].second.weights, ElementsAre(10, 30));
-  EXPECT_THAT(opened[0].second.shares, ElementsAre(2048, 2952));
+  EXPECT_THAT(opened[0].second.shares, ElementsAre(2, 3));
   // A second round may begin before the first is committed.
   say(1, begin(8));
   say(2, begin(8));
@@ -264,8 +268,8 @@ class MemberTest : public testing::Test {
   }
   static Start start() { return {kRun, 1, 0, {{"a", "a:1"}, {"b", "b:1"}}}; }
   static Header at(int64_t round) { return {.run = "r1", .term = 1, .round = round, .attempt = 0}; }
-  OpenAttempt attempt() { return {at(3), 1, 0, 10, {5, 6}, {4, 6}}; }
-  void begin() { member.begin(3, {.step = 1, .weight = 5, .count = 10}); }
+  OpenAttempt attempt() { return {at(3), 1, 0, 10, 1, {5, 6}, {4, 6}}; }
+  void begin() { member.begin(3, {.step = 1, .weight = 5, .count = 10, .segment_values = 1}); }
   std::string failure_of(const Member::Actions& actions) {
     if (actions.empty()) return "";
     const auto* failed = std::get_if<Member::Failed>(&actions.back());
@@ -302,7 +306,8 @@ TEST_F(MemberTest, RefusesImpossibleAttempts) {
            [](auto& m) { m.weights = {5}; }, [](auto& m) { m.weights = {4, 6}; },
            [](auto& m) { m.weights = {5, -6}; }, [](auto& m) { m.shares = {5, 6}; },
            [](auto& m) { m.shares = {11, -1}; }, [](auto& m) { m.count = 11; },
-           [](auto& m) { m.header.round = 4; }, [](auto& m) { m.header.run = "r2"; }}) {
+           [](auto& m) { m.segment_values = 2; }, [](auto& m) { m.header.round = 4; },
+           [](auto& m) { m.header.run = "r2"; }}) {
     MemberTest::member = Member({.name = "a", .version = "0.1.0"});
     member.connected("a:1", kStart);
     member.received(Welcome{kRun, "text"}, kStart);

@@ -38,10 +38,10 @@ void visit(auto& io, Is<Refused> auto& m) { io(m.header, m.reason); }
 void visit(auto& io, Is<Ready> auto& m) { io(m.header, m.facts, m.checkpoints); }
 void visit(auto& io, Is<Start> auto& m) { io(m.header, m.view, m.start_step, m.members); }
 void visit(auto& io, Is<Begin> auto& m) {
-  io(m.header, m.fragment, m.step, m.weight, m.count, m.exchange);
+  io(m.header, m.fragment, m.step, m.weight, m.count, m.segment_values, m.exchange);
 }
 void visit(auto& io, Is<OpenAttempt> auto& m) {
-  io(m.header, m.view, m.fragment, m.count, m.weights, m.shares);
+  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.weights, m.shares);
 }
 void visit(auto& io, Is<Prepared> auto& m) { io(m.header, m.digest); }
 void visit(auto& io, Is<Commit> auto& m) { io(m.header, m.digest, m.stop); }
@@ -56,7 +56,7 @@ void visit(auto& io, Is<Goodbye> auto& m) { io(m.header); }
 void visit(auto& io, Is<RunEnded> auto& m) { io(m.header, m.reason); }
 void visit(auto& io, Is<PeerHello> auto& m) { io(m.header, m.view, m.rank); }
 void visit(auto& io, Is<Part> auto& m) {
-  io(m.header, m.kind, m.sender, m.share, m.segment, m.offset, m.total, m.data);
+  io(m.header, m.kind, m.sender, m.segment, m.offset, m.total, m.data);
 }
 
 class Writer {

@@ -34,8 +34,8 @@ std::vector<Message> samples() {
           Refused{kHeader, "why"},
           Ready{kHeader, {{"data", "d"}}, {{0, "x"}, {20, "y"}}},
           Start{kHeader, 1, 20, {{"a", "h:1"}, {"b", "h:2"}}},
-          Begin{kHeader, 1, 20, 300, 4000, "fp32 scatter"},
-          OpenAttempt{kHeader, 1, 0, 10, {1, 2}, {5, 5}},
+          Begin{kHeader, 1, 20, 300, 4000, 4096, "fp32 scatter"},
+          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 2}, {3, 2}},
           Prepared{kHeader, sha256({})},
           Commit{kHeader, sha256({}), true},
           Heartbeat{kHeader, 20, 1.5, 1000, 7},
@@ -46,7 +46,7 @@ std::vector<Message> samples() {
           Goodbye{kHeader},
           RunEnded{kHeader, "why"},
           PeerHello{kHeader, 1, 2},
-          Part{kHeader, PartKind::kMean, 1, 1, 2, 6, 9, Bytes(3, std::byte{7})}};
+          Part{kHeader, PartKind::kMean, 1, 2, 6, 9, Bytes(3, std::byte{7})}};
 }
 
 TEST(WireTest, EveryKindComesBack) {
