@@ -64,8 +64,8 @@ void Engine::handle(net::Event event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (opened->connection == control_) {
       act(member_.connected(address_, now), now);
-    } else if (const auto rank = rank_of(opened->connection)) {
-      links_.at(*rank).opened = true;
+    } else if (const auto number = number_of(opened->connection)) {
+      links_.at(*number).opened = true;
     } else if (opened->inbound) {
       if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
         visitors_[opened->connection] = {.since = now};
@@ -85,9 +85,9 @@ void Engine::handle(net::Event event, Time now) {
     }
     act(std::move(actions), now);
   } else if (const auto* writable = std::get_if<net::Writable>(&event)) {
-    if (const auto rank = rank_of(writable->connection)) {
-      links_.at(*rank).full = false;
-      pump(*rank, now);
+    if (const auto number = number_of(writable->connection)) {
+      links_.at(*number).full = false;
+      pump(*number, now);
     }
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     if (lost->connection == control_) {
@@ -168,7 +168,7 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
     } else if (auto* welcomed = std::get_if<Member::Welcomed>(&action)) {
       listener_.welcomed(welcomed->run, welcomed->config);
     } else if (auto* started = std::get_if<Member::Started>(&action)) {
-      start(started->start, started->rank, now);
+      start(started->start, started->number, now);
     } else if (auto* exchange = std::get_if<Member::Exchange>(&action)) {
       open(exchange->attempt, now);
     } else if (auto* committed = std::get_if<Member::Committed>(&action)) {
@@ -210,21 +210,21 @@ void Engine::lose_control(const std::string& reason, Time now) {
   pause_ = std::min(pause_ * 2, kLongestPause);
 }
 
-void Engine::start(const swarm::Start& start, int32_t rank, Time now) {
-  StartInfo info{.rank = rank,
+void Engine::start(const swarm::Start& start, int32_t number, Time now) {
+  StartInfo info{.rank = number,
                  .num_members = static_cast<int>(start.members.size()),
                  .start_step = start.start_step};
   for (const swarm::Peer& peer : start.members) names_.push_back(peer.name);
   info.members = names_;
   for (int32_t other = 0; other < info.num_members; ++other) {
-    if (other == rank) continue;
+    if (other == number) continue;
     Link& link = links_[other];
-    if (other > rank) continue;  // It connects to us.
+    if (other > number) continue;  // It connects to us.
     link.connection =
         transport_.connect(start.members[static_cast<size_t>(other)].address, net::Plane::kBulk);
     const auto sent = transport_.send(
         link.connection, swarm::encode(swarm::PeerHello{
-                             .header = member_.header(), .view = start.view, .rank = rank}));
+                             .header = member_.header(), .view = start.view, .number = number}));
     if (sent != net::Sent::kAccepted) link.lost = "the connection was closed at once";
   }
   std::vector<std::pair<net::ConnectionId, swarm::PeerHello>> early;
@@ -235,36 +235,64 @@ void Engine::start(const swarm::Start& start, int32_t rank, Time now) {
   listener_.started(info);
 }
 
-void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
-  Round& round = rounds_.at(attempt.header.round);
+Exchange::Plan Engine::plan_of(const swarm::OpenAttempt& attempt) const {
   Exchange::Plan plan{.header = attempt.header,
-                      .rank = member_.rank(),
-                      .members = names_,
+                      .rank = *swarm::rank_in(attempt, member_.number()),
+                      .numbers = attempt.members,
                       .weights = attempt.weights,
                       .shares = attempt.shares,
                       .segment_values = static_cast<size_t>(attempt.segment_values)};
-  for (int32_t rank = 0; std::cmp_less(rank, names_.size()); ++rank) plan.numbers.push_back(rank);
-  round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution);
-  round.own_share = coefficients(attempt.weights)[static_cast<size_t>(member_.rank())];
-  for (size_t rank = 0; rank < names_.size(); ++rank) {
-    if (attempt.weights[rank] == 0) round.abstainers.push_back(names_[rank]);
+  for (const int32_t number : attempt.members) plan.members.push_back(name(number));
+  return plan;
+}
+
+void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
+  const int64_t number = attempt.header.round;
+  Round& round = rounds_.at(number);
+  if (preparing_ && preparing_->round == number) {
+    round.next = attempt;
+    return;
+  }
+  Exchange::Plan plan = plan_of(attempt);
+  round.prepared = false;
+  round.own_share = coefficients(attempt.weights)[static_cast<size_t>(plan.rank)];
+  round.abstainers.clear();
+  for (size_t rank = 0; rank < plan.members.size(); ++rank) {
+    if (attempt.weights[rank] == 0) round.abstainers.push_back(plan.members[rank]);
   }
   round.progressed = now;
-  for (swarm::Part& part : std::exchange(round.early, {})) {
-    if (auto result = round.exchange->receive(std::move(part)); !result) {
-      return trouble(result.error().message, now);
-    }
+  if (round.exchange == nullptr) {
+    round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution);
+  } else {
+    for (auto& [other, link] : links_) drop_means(link, number);
+    round.exchange->reopen(std::move(plan));
   }
+  round.early_bytes = 0;
+  for (swarm::Part& part : std::exchange(round.early, {})) {
+    if (!over_) receive(part.sender, std::move(part), 0, now);
+  }
+  if (over_) return;
   check_links(now);
+}
+
+void Engine::drop_means(Link& link, int64_t round) {
+  std::erase_if(link.transfers, [&](const Transfer& transfer) {
+    // One that has begun goes on: the other member drops it.
+    const bool is_void = transfer.part.header.round == round && transfer.sent == 0 &&
+                         transfer.part.kind == swarm::PartKind::kMean;
+    if (is_void) link.waiting_bytes -= transfer.blob->size();
+    return is_void;
+  });
 }
 
 void Engine::commit(const swarm::Commit& message, Time now) {
   const auto found = rounds_.find(message.header.round);
   const Round round = std::move(found->second);
   rounds_.erase(found);
+  last_committed_ = std::max(last_committed_, message.header.round);
   listener_.committed({.round = message.header.round,
                        .digest = message.digest,
-                       .members = names_,
+                       .members = round.exchange->plan().members,
                        .abstainers = round.abstainers,
                        .own_share = round.own_share,
                        .stop = message.stop,
@@ -274,17 +302,17 @@ void Engine::commit(const swarm::Commit& message, Time now) {
 }
 
 void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now) {
-  const auto rank = rank_of(connection);
+  const auto number = number_of(connection);
   const auto visitor = visitors_.find(connection);
-  if (!rank && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
+  if (!number && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
   try {
     swarm::Message message = swarm::decode(frame);
     auto* const part = std::get_if<swarm::Part>(&message);
     const auto* const hello = std::get_if<swarm::PeerHello>(&message);
-    if (rank && part != nullptr) {
-      receive(*rank, std::move(*part), frame.size(), now);
-    } else if (rank) {
-      trouble(fmt::format("island '{}' sent a {} between parts", name(*rank),
+    if (number && part != nullptr) {
+      receive(*number, std::move(*part), frame.size(), now);
+    } else if (number) {
+      trouble(fmt::format("island '{}' sent a {} between parts", name(*number),
                           swarm::kind_name(message)),
               now);
     } else if (hello != nullptr && !visitor->second.hello) {
@@ -294,8 +322,8 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
       transport_.close(connection);  // A stranger.
     }
   } catch (const InputError& error) {
-    if (rank) {
-      trouble(fmt::format("island '{}' sent what is no message: {}", name(*rank), error.what()),
+    if (number) {
+      trouble(fmt::format("island '{}' sent what is no message: {}", name(*number), error.what()),
               now);
     } else {
       transport_.close(connection);
@@ -304,9 +332,9 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
 }
 
 void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now) {
-  const auto link = links_.find(hello.rank);
+  const auto link = links_.find(hello.number);
   const bool ours = hello.header == member_.header() && hello.view == member_.start().view;
-  if (!ours || link == links_.end() || hello.rank < member_.rank() ||
+  if (!ours || link == links_.end() || hello.number < member_.number() ||
       link->second.connection != 0) {
     transport_.close(connection);
     return;
@@ -314,38 +342,39 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   visitors_.erase(connection);
   link->second.connection = connection;
   link->second.opened = true;
-  pump(hello.rank, now);
+  pump(hello.number, now);
   check_links(now);
 }
 
-void Engine::receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time now) {
+void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time now) {
   const auto found = rounds_.find(part.header.round);
   const swarm::Header expected = member_.header(part.header.round, part.header.attempt);
-  if (part.sender != rank || part.header != expected) {
+  if (part.sender != number || part.header != expected) {
     return trouble(
         fmt::format("island '{}' sent a part of run '{}', term {}, in the name of member "
                     "{}",
-                    name(rank), swarm::printable(part.header.run), part.header.term, part.sender),
+                    name(number), swarm::printable(part.header.run), part.header.term, part.sender),
         now);
   }
-  if (found == rounds_.end() || found->second.prepared) {
+  if (found == rounds_.end() && part.header.round <= last_committed_) return;  // It is over.
+  if (found == rounds_.end()) {
     return trouble(fmt::format("island '{}' sent a part of round {}, which is not open here",
-                               name(rank), part.header.round),
+                               name(number), part.header.round),
                    now);
   }
   Round& round = found->second;
   round.bytes_received += static_cast<int64_t>(frame_bytes);
   member_.count_moved(frame_bytes);
-  if (round.exchange == nullptr) {
+  if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
     if (part.data.empty()) {
-      return trouble(fmt::format("island '{}' sent a part of round {} without data", name(rank),
+      return trouble(fmt::format("island '{}' sent a part of round {} without data", name(number),
                                  part.header.round),
                      now);
     }
     round.early_bytes += frame_bytes + kPartOverhead;
     if (round.early_bytes > max_early_bytes(round)) {
       return trouble(
-          fmt::format("island '{}' sent more than round {} has", name(rank), part.header.round),
+          fmt::format("island '{}' sent more than round {} has", name(number), part.header.round),
           now);
     }
     round.early.push_back(std::move(part));
@@ -370,7 +399,7 @@ size_t Engine::max_early_bytes(const Round& round) const {
 bool Engine::work(Time now) {
   if (over_ || preparing_) return false;
   for (auto& [number, round] : rounds_) {
-    if (round.exchange == nullptr) continue;
+    if (round.exchange == nullptr || round.prepared) continue;
     if (round.exchange->complete()) {
       prepare(round);
       return true;
@@ -397,6 +426,7 @@ bool Engine::may_encode() const {
 void Engine::post(Round& round, Time now) {
   for (Outgoing& outgoing : round.exchange->take_outgoing()) {
     Link& link = links_.at(outgoing.to);
+    if (!link.lost.empty()) continue;  // check_links() sees to it.
     link.waiting_bytes += outgoing.blob->size();
     link.transfers.push_back({.part = std::move(outgoing.part), .blob = std::move(outgoing.blob)});
     pump(outgoing.to, now);
@@ -406,20 +436,23 @@ void Engine::post(Round& round, Time now) {
 void Engine::prepare(Round& round) {
   preparing_ = round.exchange->plan().header;
   round.prepared = true;
-  listener_.prepare([contribution = std::move(round.contribution),
-                     exchange = std::move(round.exchange)]() -> Result<Digest> {
-    try {
-      return contribution->prepare(exchange->mean(), exchange->own());
-    } catch (const std::exception& error) {
-      return failure(error.what());
-    }
-  });
+  listener_.prepare(
+      [contribution = round.contribution, exchange = round.exchange]() -> Result<Digest> {
+        try {
+          return contribution->prepare(exchange->mean(), exchange->own());
+        } catch (const std::exception& error) {
+          return failure(error.what());
+        }
+      });
 }
 
 void Engine::prepared(const Result<Digest>& digest, Time now) {
   ATOLL_CHECK(preparing_.has_value(), "a job is out");
   const swarm::Header header = *std::exchange(preparing_, std::nullopt);
   if (over_) return;
+  if (const auto next = std::exchange(rounds_.at(header.round).next, std::nullopt)) {
+    return open(*next, now);
+  }
   if (!digest) {
     return trouble(
         fmt::format("the outer step of round {} failed: {}", header.round, digest.error().message),
@@ -430,13 +463,13 @@ void Engine::prepared(const Result<Digest>& digest, Time now) {
 
 void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {
   visitors_.erase(connection);
-  if (const auto rank = rank_of(connection)) {
-    Link& link = links_.at(*rank);
+  if (const auto number = number_of(connection)) {
+    Link& link = links_.at(*number);
     link.lost = reason;
-    if (!link.opened) {  // Not a member that went, but one that cannot be reached: say so at once.
-      return trouble(fmt::format("island '{}' cannot be reached: {}", name(*rank), reason), now);
-    }
-    links_due_ = now + kVerdictGrace;
+    link.transfers.clear();
+    link.waiting_bytes = 0;
+    link.verdict_due = now + kVerdictGrace;
+    links_due_ = std::min(links_due_, link.verdict_due);
   }
 }
 
@@ -452,19 +485,26 @@ void Engine::check_stalls(Time now) {
 }
 
 void Engine::check_links(Time now) {
-  const bool exchanging = std::ranges::any_of(rounds_, [](const auto& entry) {
-    return entry.second.exchange != nullptr && !entry.second.prepared;
-  });
-  for (const auto& [rank, link] : links_) {
-    // A member that is done may go; only an unfinished exchange misses it.
-    if (link.lost.empty() || (!exchanging && link.transfers.empty())) continue;
-    return trouble(fmt::format("the connection to island '{}' was lost: {}", name(rank), link.lost),
-                   now);
+  for (const auto& [number, round] : rounds_) {
+    if (round.exchange == nullptr || round.prepared) continue;
+    for (const int32_t member : round.exchange->plan().numbers) {
+      const auto link = links_.find(member);
+      if (link == links_.end() || link->second.lost.empty()) continue;
+      if (now < link->second.verdict_due) {
+        links_due_ = std::min(links_due_, link->second.verdict_due);
+        continue;
+      }
+      const auto& [why, opened] = std::pair(link->second.lost, link->second.opened);
+      return trouble(
+          opened ? fmt::format("the connection to island '{}' was lost: {}", name(member), why)
+                 : fmt::format("island '{}' cannot be reached: {}", name(member), why),
+          now);
+    }
   }
 }
 
-void Engine::pump(int32_t rank, Time now) {
-  Link& link = links_.at(rank);
+void Engine::pump(int32_t number, Time now) {
+  Link& link = links_.at(number);
   if (link.connection == 0 || !link.lost.empty()) return;
   while (!link.full && !link.transfers.empty()) {
     Transfer& transfer = link.transfers.front();
@@ -490,11 +530,13 @@ void Engine::pump(int32_t rank, Time now) {
   }
 }
 
-const std::string& Engine::name(int32_t rank) const { return names_[static_cast<size_t>(rank)]; }
+const std::string& Engine::name(int32_t number) const {
+  return names_[static_cast<size_t>(number)];
+}
 
-std::optional<int32_t> Engine::rank_of(net::ConnectionId connection) const {
-  for (const auto& [rank, link] : links_) {
-    if (link.connection == connection) return rank;
+std::optional<int32_t> Engine::number_of(net::ConnectionId connection) const {
+  for (const auto& [number, link] : links_) {
+    if (link.connection == connection) return number;
   }
   return std::nullopt;
 }

@@ -8,7 +8,7 @@
 // events: nothing that arrives waits for more than one. The outer step cannot be cut: it is handed
 // to the owner, who runs it beside the events.
 //
-// Bulk connections: a member connects to those of lower rank, says PeerHello, and both send over
+// Bulk connections: a member connects to those of lower number, says PeerHello, and both send over
 // it. A stranger on a bulk connection is turned away; a member that sends what it must not is named
 // to the coordinator, which ends the run.
 #include <cstdint>
@@ -86,7 +86,8 @@ class Engine {
     net::ConnectionId connection = 0;  // 0: none yet.
     bool opened = false;
     bool full = false;
-    std::string lost;  // Why; empty while it stands.
+    std::string lost;    // Why; empty while it stands.
+    Time verdict_due{};  // When it is lost: the coordinator should have dropped the member by then.
     std::deque<Transfer> transfers;
     size_t waiting_bytes = 0;  // Of the transfers.
   };
@@ -95,17 +96,18 @@ class Engine {
     Time since{};
   };
   struct Round {
-    // Both until the job has them; the exchange from the attempt's opening on.
+    // The job has them too; the exchange is there from the first attempt on.
     std::shared_ptr<const Contribution> contribution;
     std::shared_ptr<Exchange> exchange;
     Time begun{};
-    bool prepared = false;  // Or about to be.
+    bool prepared = false;                   // Or about to be.
+    std::optional<swarm::OpenAttempt> next;  // Opened while the job of the one before is out.
     std::vector<std::string> abstainers;
     double own_share = 0;
     int64_t bytes_sent = 0;
     int64_t bytes_received = 0;
     Time progressed{};               // When a part of it came last.
-    std::vector<swarm::Part> early;  // Parts that came before this member heard of the attempt.
+    std::vector<swarm::Part> early;  // Parts of an attempt that this member has not heard of.
     size_t early_bytes = 0;          // What they take in memory, at most.
   };
   using Rounds = std::map<int64_t, Round>;
@@ -113,28 +115,30 @@ class Engine {
   void dial(Time now);
   void lose_control(const std::string& reason, Time now);
   void act(swarm::Member::Actions actions, Time now);
-  void start(const swarm::Start& start, int32_t rank, Time now);
+  void start(const swarm::Start& start, int32_t number, Time now);
   void open(const swarm::OpenAttempt& attempt, Time now);
+  Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
   void commit(const swarm::Commit& message, Time now);
   void give_up(const std::string& reason);
 
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
   void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
-  void receive(int32_t rank, swarm::Part part, size_t frame_bytes, Time now);
+  void receive(int32_t number, swarm::Part part, size_t frame_bytes, Time now);
   /// The most that the others may send of a round before this member hears of its attempt.
   size_t max_early_bytes(const Round& round) const;
   /// Queues what the exchange wants sent.
   void post(Round& round, Time now);
   bool may_encode() const;
   void prepare(Round& round);
+  static void drop_means(Link& link, int64_t round);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
-  void pump(int32_t rank, Time now);
+  void pump(int32_t number, Time now);
   /// Reports an exchange in which nothing comes any more though all connections stand.
   void check_stalls(Time now);
   /// Reports a lost link if a round needs it.
   void check_links(Time now);
-  const std::string& name(int32_t rank) const;
-  std::optional<int32_t> rank_of(net::ConnectionId connection) const;
+  const std::string& name(int32_t number) const;
+  std::optional<int32_t> number_of(net::ConnectionId connection) const;
 
   SessionOptions options_;
   std::string address_;
@@ -149,9 +153,10 @@ class Engine {
   Duration pause_{};
 
   std::vector<std::string> names_;
-  std::map<int32_t, Link> links_;  // By rank.
+  std::map<int32_t, Link> links_;  // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
+  int64_t last_committed_ = -1;             // Parts of rounds before may still be on their way.
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   bool over_ = false;
 };

@@ -49,7 +49,7 @@ class EngineTest : public testing::Test, public EngineListener {
     engine_.ready({.checkpoints = {{0, "p0"}}});
     from_coordinator(swarm::Start{.header = header(), .members = {{"a", "a:1"}, {"b", "b:1"}}});
     handle(net::Opened{.connection = kBulk, .inbound = true, .plane = net::Plane::kBulk});
-    from_b(swarm::PeerHello{.header = header(), .rank = 1});
+    from_b(swarm::PeerHello{.header = header(), .number = 1});
   }
 
   static swarm::Header header(int64_t round = -1, int32_t attempt = -1) {

@@ -31,13 +31,15 @@ constexpr Duration kTick = std::chrono::milliseconds(100);
 struct Ledger {
   std::map<int64_t, Digest> commits;
   std::map<int64_t, std::set<std::string>> prepared;
-  std::map<int64_t, DefinedRound> rounds;  // As they must be.
-  std::map<int64_t, int64_t> bytes_sent;   // By all islands that committed.
+  std::map<std::pair<int64_t, std::vector<std::string>>, DefinedRound> rounds;  // As they must be.
+  std::set<std::string> dead;
+  std::map<int64_t, int64_t> bytes_sent;  // By all islands that committed.
   std::map<int64_t, int64_t> bytes_received;
 };
 
 struct Plan {
   int num_islands = 2;
+  int min_replicas = 0;  // 0: all of them.
   std::vector<int64_t> rounds = {3, 4, 5};
   size_t count = 100;
   int in_flight = 1;
@@ -102,14 +104,17 @@ class Island final : public EngineListener {
     soon([this] { begin_due(); });
   }
   void committed(const Commit& commit) override {
-    EXPECT_TRUE(prepared_.contains(commit.round)) << name_;
-    EXPECT_EQ(prepared_[commit.round], commit.digest);
-    EXPECT_EQ(ledger_.prepared[commit.round].size(), commit.members.size())
-        << "applied before all had prepared";
+    ASSERT_TRUE(prepared_.contains(commit.round)) << name_;
+    expect_as_defined(commit, prepared_[commit.round]);
+    EXPECT_EQ(prepared_[commit.round].digest, commit.digest);
+    for (const std::string& name : commit.members) {
+      EXPECT_TRUE(ledger_.prepared[commit.round].contains(name) || ledger_.dead.contains(name))
+          << "applied before all had prepared";
+    }
     const auto [known, first] = ledger_.commits.emplace(commit.round, commit.digest);
     EXPECT_EQ(known->second, commit.digest) << "two commits of one round";
     std::vector<std::string> abstainers;
-    for (const std::string& name : start->members) {
+    for (const std::string& name : commit.members) {
       if (weight_of(plan_, seed_, commit.round, name) == 0) abstainers.push_back(name);
     }
     EXPECT_EQ(commit.abstainers, abstainers);
@@ -117,6 +122,7 @@ class Island final : public EngineListener {
     ledger_.bytes_received[commit.round] += commit.bytes_received;
     values_.erase(commit.round);
     new_residuals_.erase(commit.round);
+    prepared_.erase(commit.round);
     stop_ = stop_ || commit.stop;
     applied.push_back(commit.round);
     soon([this] { begin_due(); });
@@ -136,6 +142,7 @@ class Island final : public EngineListener {
 
   void kill() {
     dead = true;
+    ledger_.dead.insert(name_);
     network_.crash(name_);
   }
   bool ended() const { return done || dead || !failure.empty(); }
@@ -211,17 +218,9 @@ class Island final : public EngineListener {
   void begin(int64_t round) {
     if (ended()) return;
     const auto prepare = [this, round](std::span<const float> mean, std::span<const float> own) {
-      if (!ledger_.rounds.contains(round)) ledger_.rounds[round] = define(round);
-      const DefinedRound& expected = ledger_.rounds[round];
-      const auto rank = static_cast<size_t>(start->rank);
-      EXPECT_TRUE(std::ranges::equal(mean, expected.mean));
-      EXPECT_TRUE(std::ranges::equal(own, expected.own[rank]));
-      if (plan_.has_residual) {
-        EXPECT_EQ(new_residuals_.at(round), expected.new_residuals[rank]);
-      }
       Digest digest = tree_digest(std::as_bytes(mean));
       if (std::exchange(forge, false)) digest[0] ^= std::byte{1};
-      EXPECT_TRUE(prepared_.emplace(round, digest).second) << "prepared twice";
+      prepared_[round] = {digest, {mean.begin(), mean.end()}, {own.begin(), own.end()}};
       ledger_.prepared[round].insert(name_);
       return digest;
     };
@@ -238,13 +237,33 @@ class Island final : public EngineListener {
                    now());
   }
 
-  DefinedRound define(int64_t round) const {
+  struct Outcome {  // What prepare() was given.
+    Digest digest{};
+    std::vector<float> mean;
+    std::vector<float> own;
+  };
+
+  /// What was prepared last is what the members of the commit make together.
+  void expect_as_defined(const Commit& commit, const Outcome& prepared) {
+    const auto key = std::pair(commit.round, commit.members);
+    if (!ledger_.rounds.contains(key)) ledger_.rounds[key] = define(commit.round, commit.members);
+    const DefinedRound& expected = ledger_.rounds[key];
+    const auto rank =
+        static_cast<size_t>(std::ranges::find(commit.members, name_) - commit.members.begin());
+    EXPECT_TRUE(std::ranges::equal(prepared.mean, expected.mean));
+    EXPECT_TRUE(std::ranges::equal(prepared.own, expected.own[rank]));
+    if (plan_.has_residual) {
+      EXPECT_EQ(new_residuals_.at(commit.round), expected.new_residuals[rank]);
+    }
+  }
+
+  DefinedRound define(int64_t round, const std::vector<std::string>& members) const {
     RoundInputs in{.codec = codec_.get(),
                    .topology = plan_.topology,
                    .sequence = static_cast<uint32_t>(round),
-                   .shares = equal_shares(plan_.count, plan_.topology, std::ssize(start->members)),
+                   .shares = equal_shares(plan_.count, plan_.topology, std::ssize(members)),
                    .segment_values = segment_size(plan_.count, plan_.topology)};
-    for (const std::string& name : start->members) {
+    for (const std::string& name : members) {
       in.values.push_back(values_of(seed_, round, name, plan_.count));
       in.weights.push_back(weight_of(plan_, seed_, round, name));
       if (plan_.has_residual) in.residuals.push_back(residual_);
@@ -265,7 +284,7 @@ class Island final : public EngineListener {
   const std::vector<float> residual_ =
       plan_.has_residual ? values_of(7, 7, "residual", plan_.count) : std::vector<float>();
   std::map<int64_t, std::vector<float>> new_residuals_;
-  std::map<int64_t, Digest> prepared_;
+  std::map<int64_t, Outcome> prepared_;
   size_t next_ = 0;
   bool stop_ = false;
   bool leaving_ = false;
@@ -284,12 +303,14 @@ class World {
         if (!coordinator_dead) service->handle(event, network.queue().now());
       });
     });
-    swarm::CoordinatorOptions options{.run = "r1",
-                                      .config = "steps = 3",
-                                      .settings = {{"sync.codec", "\"bf16\""},
-                                                   {"sync.method", "\"diloco\""},
-                                                   {"sync.sync_every", "20"}},
-                                      .min_replicas = plan_.num_islands};
+    swarm::CoordinatorOptions options{
+        .run = "r1",
+        .config = "steps = 3",
+        .settings = {{"sync.codec", "\"bf16\""},
+                     {"sync.method", "\"diloco\""},
+                     {"sync.sync_every", "20"}},
+        .min_replicas = plan_.min_replicas > 0 ? plan_.min_replicas : plan_.num_islands,
+        .replicas = plan_.num_islands};
     service = std::make_unique<swarm::CoordinatorService>(
         options,
         swarm::CoordinatorCallbacks{.on_log =

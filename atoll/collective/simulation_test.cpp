@@ -78,6 +78,31 @@ TEST(SimulationTest, KilledIslandEndsTheRunAtOnceForAll) {
   EXPECT_FALSE(world.service->result()->has_value());
 }
 
+/// The rounds go on as if nothing had been, but for the time that a connection takes to break.
+TEST(SimulationTest, TheOthersGoOnWithoutAKilledIsland) {
+  Plan plan = endless();
+  plan.min_replicas = 1;
+  World world(1, plan);
+  world.start_coordinator();
+  world.add_all();
+  const auto run_for = [&](Duration time) { world.network.queue().run_for(time); };
+  run_for(seconds(3));
+  for (const size_t victim : {size_t{1}, size_t{0}}) {
+    const size_t before = world.ledger.commits.size();
+    run_for(seconds(1));
+    const size_t in_a_second = world.ledger.commits.size() - before;
+    world.islands[victim]->kill();
+    run_for(seconds(1));
+    EXPECT_GE(world.ledger.commits.size() - before, 2 * in_a_second - 3);
+  }
+  EXPECT_TRUE(world.islands[2]->failure.empty()) << world.islands[2]->failure;
+  EXPECT_THAT(world.log, AllOf(HasSubstr("'island-1' was lost"), HasSubstr("2 of 3 islands go on"),
+                               HasSubstr("1 of 3 islands go on")));
+  world.islands[2]->kill();
+  run_for(seconds(1));
+  EXPECT_FALSE(world.service->result()->has_value());
+}
+
 TEST(SimulationTest, KilledCoordinatorEndsTheRunAtOnceForAll) {
   Training world;
   world.kill_coordinator();
@@ -333,10 +358,9 @@ TEST(SimulationTest, StrangersDoNotDisturb) {
   EXPECT_GT(world.ledger.commits.size(), commits + 10);
 }
 
-/// A run made from a seed: sizes, links, and at most one fault at some moment.
-void run_seed(uint64_t seed) {
-  uint64_t draws = 0;
-  const auto draw = [&](uint64_t end) { return random_bits(seed, 77, draws++) % end; };
+/// Sizes, speeds and a method's ways, made from a seed.
+template <typename Draw>
+Plan draw_plan(const Draw& draw) {
   Plan plan;
   plan.num_islands = 1 + static_cast<int>(draw(5));
   plan.count = draw(16) == 0 ? draw(150'000) : draw(3'000);
@@ -351,10 +375,22 @@ void run_seed(uint64_t seed) {
   plan.rounds.clear();
   const int64_t first = static_cast<int64_t>(draw(100));
   for (int64_t i = 0; i < 6; ++i) plan.rounds.push_back(first + i);
-  World world(seed, plan,
-              {.latency = milliseconds(draw(100)),
-               .jitter = milliseconds(draw(50)),
-               .bits_per_second = draw(2) == 0 ? 0.0 : 2e6 + static_cast<double>(draw(50)) * 1e6});
+  return plan;
+}
+
+template <typename Draw>
+sim::LinkOptions draw_link(const Draw& draw) {
+  return {.latency = milliseconds(draw(100)),
+          .jitter = milliseconds(draw(50)),
+          .bits_per_second = draw(2) == 0 ? 0.0 : 2e6 + static_cast<double>(draw(50)) * 1e6};
+}
+
+/// A run with at most one fault at some moment.
+void run_seed(uint64_t seed) {
+  uint64_t draws = 0;
+  const auto draw = [&](uint64_t end) { return random_bits(seed, 77, draws++) % end; };
+  const Plan plan = draw_plan(draw);
+  World world(seed, plan, draw_link(draw));
   world.start_coordinator();
   world.add_all();
   const uint64_t fault = draw(8);
@@ -397,6 +433,43 @@ void run_seed(uint64_t seed) {
     EXPECT_TRUE(
         std::ranges::equal(island->applied, std::span(plan.rounds).first(island->applied.size())) ||
         plan.in_flight > 1);
+  }
+}
+
+/// A run in which islands are killed, any but one of them, at any moments: the rest trains to the
+/// end.
+void run_with_kills(uint64_t seed) {
+  uint64_t draws = 0;
+  const auto draw = [&](uint64_t end) { return random_bits(seed, 78, draws++) % end; };
+  Plan plan = draw_plan(draw);
+  plan.num_islands = 2 + static_cast<int>(draw(4));
+  plan.min_replicas = 1;
+  World world(seed, plan, draw_link(draw));
+  world.start_coordinator();
+  world.add_all();
+  const auto begun = [&] { return world.log.find("the run begins") != std::string::npos; };
+  ASSERT_TRUE(world.network.queue().run_until(begun, seconds(60))) << world.log;
+  const auto num_killed = 1 + draw(static_cast<uint64_t>(plan.num_islands - 1));
+  for (uint64_t i = 0; i < num_killed; ++i) {
+    world.network.queue().after(milliseconds(draw(6'000)), [&world, i] {
+      if (!world.islands[i]->ended()) world.islands[i]->kill();
+    });
+  }
+  ASSERT_TRUE(world.run(seconds(200))) << world.log;
+  for (const auto& island : world.islands) {
+    if (island->dead) continue;
+    EXPECT_TRUE(island->done) << island->name() << ": " << island->failure << "\n" << world.log;
+    EXPECT_EQ(island->applied.size(), plan.rounds.size());
+  }
+}
+
+TEST(SimulationTest, SeedsWithKills) {
+  const char* one = std::getenv("ATOLL_SIM_SEED");
+  const uint64_t first = one != nullptr ? std::strtoull(one, nullptr, 10) : 0;
+  const uint64_t end = one != nullptr ? first + 1 : 400;
+  for (uint64_t seed = first; seed < end; ++seed) {
+    run_with_kills(seed);
+    ASSERT_FALSE(HasFailure()) << "ATOLL_SIM_SEED=" << seed << " replays it";
   }
 }
 

@@ -125,13 +125,42 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
   if (finished_ || found == islands_.end() || found->second.left) return take();
   const std::string what =
       fmt::format("island '{}' was lost: {}", found->second.hello.name, reason);
+  const std::optional<int32_t> member =
+      started_ ? std::optional(number_of(found->second)) : std::nullopt;
   islands_.erase(found);
-  if (started_) {
-    fail(what);
+  if (member) {
+    lose(*member, what);
   } else {
-    log(fmt::format("{}; {} of {} islands are here", what, islands_.size(), options_.min_replicas));
+    log(fmt::format("{}; {} of {} islands are here", what, islands_.size(), num_replicas()));
   }
   return take();
+}
+
+void Coordinator::lose(int32_t member, const std::string& what) {
+  here_.erase(member);
+  if (std::cmp_less(here_.size(), options_.min_replicas)) return fail(what);
+  log(fmt::format("{}; {} of {} islands go on", what, here_.size(), names_.size()));
+  std::vector<int64_t> numbers;
+  for (const auto& [number, round] : rounds_) numbers.push_back(number);
+  for (const int64_t number : numbers) {
+    if (!finished_) advance(number);
+  }
+  if (!finished_) finish_if_all_left();
+}
+
+void Coordinator::finish_if_all_left() {
+  if (std::ranges::all_of(islands_, [](const auto& entry) { return entry.second.left; })) {
+    finish({});
+  }
+}
+
+int64_t Coordinator::num_replicas() const {
+  return options_.replicas == 0 ? options_.min_replicas : options_.replicas;
+}
+
+int32_t Coordinator::number_of(const Island& island) const {
+  const auto found = std::ranges::lower_bound(names_, island.hello.name);
+  return static_cast<int32_t>(found - names_.begin());
 }
 
 Coordinator::Actions Coordinator::tick(Time now) {
@@ -216,7 +245,7 @@ void Coordinator::admit(Connection connection, const Hello& hello, Time now) {
   strangers_.erase(connection);
   islands_[connection] = {.hello = hello, .heard = now};
   log(fmt::format("island '{}' joined from {} ({} of {})", hello.name, printable(hello.address),
-                  islands_.size(), options_.min_replicas));
+                  islands_.size(), num_replicas()));
   send(connection, Welcome{header(), options_.config});
 }
 
@@ -254,12 +283,12 @@ std::string Coordinator::objection_to(const Hello& hello) const {
     }
     names.push_back(island.hello.name);
   }
-  if (started_ || std::cmp_greater_equal(islands_.size(), options_.min_replicas)) {
+  if (started_ || std::cmp_greater_equal(islands_.size(), num_replicas())) {
     std::ranges::sort(names);
     return fmt::format(
         "the run has its {} islands ({}; swarm.min_replicas = {}); a run takes no "
         "more once they have come",
-        names.size(), fmt::join(names, ", "), options_.min_replicas);
+        names.size(), fmt::join(names, ", "), num_replicas());
   }
   return {};
 }
@@ -293,7 +322,7 @@ void Coordinator::on(Connection from, Island& island, const Ready& ready) {
     const std::string name = island.hello.name;
     refuse(from, objection);
     return log(fmt::format("island '{}' was refused: {}; {} of {} islands are here", name,
-                           objection, islands_.size(), options_.min_replicas));
+                           objection, islands_.size(), num_replicas()));
   }
   island.ready = ready;
   log(fmt::format("island '{}' is ready", island.hello.name));
@@ -305,12 +334,13 @@ void Coordinator::start_if_complete() {
   for (const auto& [connection, island] : islands_) {
     if (island.ready) by_name[island.hello.name] = &island;
   }
-  if (std::cmp_less(by_name.size(), options_.min_replicas)) return;
+  if (std::cmp_less(by_name.size(), num_replicas())) return;
   std::vector<std::map<int64_t, std::string>> checkpoints;
   Start start{.header = header(), .view = 1};
   for (const auto& [name, island] : by_name) {
     checkpoints.push_back(island->ready->checkpoints);
     start.members.push_back({name, island->hello.address});
+    here_.insert(static_cast<int32_t>(names_.size()));
     names_.push_back(name);
   }
   const auto step = newest_common_checkpoint(checkpoints);
@@ -348,72 +378,91 @@ void Coordinator::on(Connection from, Island& island, const Begin& begin) {
                    fmt::format("began round {} with {} open already", number, rounds_.size()));
   }
   Round& round = rounds_[number];
-  if (round.begun.contains(island.hello.name)) {
+  const int32_t member = number_of(island);
+  if (round.begun.contains(member)) {
     return violate(from, fmt::format("began round {} twice", number));
   }
   if (!round.begun.empty()) {
-    const auto& [name, first] = *round.begun.begin();
+    const auto& [other, first] = *round.begun.begin();
     const std::string difference = difference_of(first, begin);
     if (!difference.empty()) {
-      return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", number, name,
-                              island.hello.name, difference));
+      return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", number,
+                              names_[static_cast<size_t>(other)], island.hello.name, difference));
     }
   }
-  round.begun[island.hello.name] = begin;
-  if (round.begun.size() == names_.size()) open(number, round);
+  round.begun[member] = begin;
+  advance(number);
+}
+
+void Coordinator::advance(int64_t number) {
+  Round& round = rounds_.at(number);
+  const auto is_here = [&](int32_t member) { return here_.contains(member); };
+  const auto all_here = [&](const auto& map) {
+    return std::ranges::all_of(here_, [&](int32_t member) { return map.contains(member); });
+  };
+  // An attempt that all who are left have completed stands: who is lost since has sent its part.
+  if (round.attempt >= 0 && all_here(round.prepared)) return commit(number, round);
+  const bool waits_for_lost = !std::ranges::all_of(round.members, is_here);
+  if ((round.attempt < 0 || waits_for_lost) && all_here(round.begun)) open(number, round);
 }
 
 void Coordinator::open(int64_t number, Round& round) {
-  round.open = true;
   const Begin& first = round.begun.begin()->second;
+  round.attempt += 1;
+  round.members.assign(here_.begin(), here_.end());
+  round.prepared.clear();
   OpenAttempt attempt{
-      .header = header(number, 0),
+      .header = header(number, round.attempt),
       .view = 1,
       .fragment = first.fragment,
       .count = first.count,
       .segment_values = first.segment_values,
-      .shares = equal_shares(num_segments(first.count, first.segment_values), std::ssize(names_))};
-  for (const auto& [name, begin] : round.begun) attempt.weights.push_back(begin.weight);
+      .members = round.members,
+      .shares = equal_shares(num_segments(first.count, first.segment_values), std::ssize(here_))};
+  for (const int32_t member : round.members)
+    attempt.weights.push_back(round.begun.at(member).weight);
   broadcast(attempt);
 }
 
 void Coordinator::on(Connection from, Island& island, const Prepared& prepared) {
   const int64_t number = prepared.header.round;
   const auto found = rounds_.find(number);
-  if (found == rounds_.end() || !found->second.open || prepared.header.attempt != 0) {
+  if (found == rounds_.end() || found->second.attempt < prepared.header.attempt ||
+      prepared.header.attempt < 0) {
     return violate(from, fmt::format("prepared round {}, attempt {}, which is not open", number,
                                      prepared.header.attempt));
   }
   Round& round = found->second;
-  if (!round.prepared.emplace(island.hello.name, prepared.digest).second) {
+  if (prepared.header.attempt < round.attempt) return;  // It does not know of the next one yet.
+  if (!round.prepared.emplace(number_of(island), prepared.digest).second) {
     return violate(from, fmt::format("prepared round {} twice", number));
   }
-  if (round.prepared.size() < names_.size()) return;
-  const auto& [first_name, first] = *round.prepared.begin();
-  for (const auto& [name, digest] : round.prepared) {
-    if (digest != first) {
-      return fail(fmt::format("round {}: the results differ: '{}' has {}, '{}' has {}", number,
-                              first_name, hex(first).substr(0, 12), name,
-                              hex(digest).substr(0, 12)));
-    }
-  }
-  commit(number, round);
+  advance(number);
 }
 
 void Coordinator::commit(int64_t number, const Round& round) {
+  const auto name = [&](int32_t member) { return names_[static_cast<size_t>(member)]; };
+  const auto& [first_member, first] = *round.prepared.begin();
+  for (const auto& [member, digest] : round.prepared) {
+    if (digest != first) {
+      return fail(fmt::format("round {}: the results differ: '{}' has {}, '{}' has {}", number,
+                              name(first_member), hex(first).substr(0, 12), name(member),
+                              hex(digest).substr(0, 12)));
+    }
+  }
   last_round_ = std::max(last_round_, number);
   last_step_ = std::max(last_step_, round.begun.begin()->second.step);
-  broadcast(Commit{header(number, 0), round.prepared.begin()->second, stop_requested_});
+  broadcast(Commit{header(number, round.attempt), first, stop_requested_});
   std::vector<std::string> abstainers;
-  for (const auto& [name, begin] : round.begun) {
-    if (begin.weight == 0) abstainers.push_back(name);
+  for (const int32_t member : round.members) {
+    if (round.begun.at(member).weight == 0) abstainers.push_back(name(member));
   }
-  log(fmt::format(
-      "round {} committed: step {}, digest {}{}{}", number, round.begun.begin()->second.step,
-      hex(round.prepared.begin()->second).substr(0, 12),
-      abstainers.empty() ? std::string()
-                         : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-      stop_requested_ ? ", stopping" : ""));
+  log(fmt::format("round {} committed: step {}, digest {}{}{}", number,
+                  round.begun.begin()->second.step, hex(first).substr(0, 12),
+                  abstainers.empty()
+                      ? std::string()
+                      : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
+                  stop_requested_ ? ", stopping" : ""));
   rounds_.erase(number);
 }
 
@@ -457,9 +506,7 @@ void Coordinator::on(Connection from, Island& island, const Leave& /*leave*/) {
   island.left = true;
   send(from, Goodbye{header()});
   log(fmt::format("island '{}' is done", island.hello.name));
-  if (std::ranges::all_of(islands_, [](const auto& entry) { return entry.second.left; })) {
-    finish({});
-  }
+  finish_if_all_left();
 }
 
 template <typename Other>

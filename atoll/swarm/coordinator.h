@@ -3,8 +3,9 @@
 // when the run is over. A pure state machine: events and the time go in, actions come out; it owns
 // no socket, clock or thread. coordinator_server.h acts on what it decides.
 //
-// A run gathers exactly `min_replicas` islands, starts them from the newest checkpoint that all
-// hold, and ends when all have left, or at once for everybody when one is lost.
+// A run gathers `replicas` islands, starts them from the newest checkpoint that all hold, and ends
+// when all have left. When one is lost the others go on: a round that it was part of takes another
+// attempt. With less than `min_replicas` the run ends for everybody.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,7 +29,8 @@ struct CoordinatorOptions {
   std::string version = program_version();      // Islands must run the same.
   std::string config;                           // Handed to every island.
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
-  int64_t min_replicas = 2;                     // Islands that take part.
+  int64_t min_replicas = 2;                     // The least that go on.
+  int64_t replicas = 0;                         // That begin; 0: min_replicas.
   Duration silence_timeout = std::chrono::seconds(30);
   Duration alive_interval = std::chrono::seconds(1);
   Duration hello_timeout = std::chrono::seconds(10);  // A connection that says nothing is closed.
@@ -97,9 +99,10 @@ class Coordinator {
     Heartbeat progress;
   };
   struct Round {
-    std::map<std::string, Begin> begun;  // By name, so in the order of ranks.
-    bool open = false;
-    std::map<std::string, Digest> prepared;
+    std::map<int32_t, Begin> begun;      // By number.
+    int32_t attempt = -1;                // The one that is open.
+    std::vector<int32_t> members;        // Of that attempt.
+    std::map<int32_t, Digest> prepared;  // In it.
   };
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
@@ -126,6 +129,12 @@ class Coordinator {
   std::string objection_to(const Hello& hello) const;
   std::string objection_to(const Ready& ready) const;
   void start_if_complete();
+  int64_t num_replicas() const;
+  int32_t number_of(const Island& island) const;
+  void lose(int32_t member, const std::string& what);
+  void finish_if_all_left();
+  /// Opens or commits a round that waits for nobody who is here any more.
+  void advance(int64_t number);
   void open(int64_t number, Round& round);
   void commit(int64_t number, const Round& round);
 
@@ -133,7 +142,8 @@ class Coordinator {
   std::map<Connection, Time> strangers_;  // Connected, not admitted; when they came.
   std::map<Connection, Island> islands_;
   std::map<int64_t, Round> rounds_;  // Unresolved ones.
-  std::vector<std::string> names_;   // By rank, once started.
+  std::vector<std::string> names_;   // By number, once started.
+  std::set<int32_t> here_;           // Numbers of those who were not lost.
   bool started_ = false;
   bool stop_requested_ = false;
   bool finished_ = false;

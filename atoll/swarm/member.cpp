@@ -140,7 +140,8 @@ Member::Actions Member::begin(int64_t round, Begin begin) {
 Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& digest) {
   if (phase_ == Phase::kOver) return take();
   Round& state = rounds_.at(round);
-  ATOLL_CHECK(state.stage == Stage::kExchanging && state.attempt == attempt);
+  if (state.attempt != attempt) return take();  // Another has been opened meanwhile.
+  ATOLL_CHECK(state.stage == Stage::kExchanging);
   state.stage = Stage::kPrepared;
   state.digest = digest;
   send(Prepared{header(round, attempt), digest});
@@ -198,18 +199,19 @@ void Member::on(const Start& message) {
   if (own == message.members.end()) return protest("the member list lacks this island");
   phase_ = Phase::kTraining;
   start_ = message;
-  rank_ = static_cast<int32_t>(own - message.members.begin());
-  actions_.emplace_back(Started{message, rank_});
+  number_ = static_cast<int32_t>(own - message.members.begin());
+  actions_.emplace_back(Started{message, number_});
 }
 
 void Member::on(const OpenAttempt& message) {
   const auto found = rounds_.find(message.header.round);
-  if (found == rounds_.end() || found->second.stage != Stage::kBegun) {
-    return protest(fmt::format("an attempt of round {}, which this island has not just begun",
-                               message.header.round));
+  if (found == rounds_.end() || message.header.attempt <= found->second.attempt) {
+    return protest(
+        fmt::format("attempt {} of round {}, which is not the next of one that was begun",
+                    message.header.attempt, message.header.round));
   }
   Round& round = found->second;
-  const std::string fault = swarm::fault_of(message, round.begin, start_.members.size(), rank_);
+  const std::string fault = swarm::fault_of(message, round.begin, start_.members.size(), number_);
   if (!fault.empty()) return protest(fault);
   round.stage = Stage::kExchanging;
   round.attempt = message.header.attempt;

@@ -37,9 +37,9 @@ class Member {
   };
   struct Started {
     Start start;
-    int32_t rank = 0;
+    int32_t number = 0;  // This member's.
   };
-  /// Exchange the values of a round that was begun.
+  /// Exchange the values of a round that was begun; whatever came of earlier attempts is void.
   struct Exchange {
     OpenAttempt attempt;
   };
@@ -90,7 +90,7 @@ class Member {
   const std::string& run() const { return run_; }
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   const Start& start() const { return start_; }
-  int32_t rank() const { return rank_; }
+  int32_t number() const { return number_; }
 
  private:
   // kIdle -> kGreeting (Hello sent) -> kGathering (welcomed) -> kReady -> kTraining -> kLeaving,
@@ -125,7 +125,7 @@ class Member {
   std::string run_;
   uint64_t term_ = 0;
   Start start_;
-  int32_t rank_ = -1;
+  int32_t number_ = -1;
   std::map<int64_t, Round> rounds_;
   Heartbeat progress_;
   uint64_t moved_ = 0;

@@ -66,7 +66,7 @@ struct Peer {
   bool operator==(const Peer&) const = default;
 };
 
-/// The run begins. The place in `members`, sorted by name, is a member's rank.
+/// The run begins. The place in `members`, sorted by name, is a member's number.
 struct Start {
   Header header;
   uint64_t view = 0;
@@ -85,13 +85,16 @@ struct Begin {
   std::string exchange;        // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
-/// All members have begun: exchange. One weight and one share for each member, by rank.
+/// All members that are here have begun: exchange. An attempt may be followed by another, of fewer
+/// members. A member's number is its place in Start; in an attempt the members have one weight and
+/// one share each, by rank: their place in its list.
 struct OpenAttempt {
   Header header;
   uint64_t view = 0;
   int32_t fragment = 0;
   int64_t count = 0;
   int64_t segment_values = 0;  // Of each segment but the last. The same in all attempts of a round.
+  std::vector<int32_t> members;  // Numbers, rising.
   std::vector<int64_t> weights;
   std::vector<int64_t> shares;  // Segments that each member sums, one member's after another's.
 };
@@ -155,7 +158,7 @@ struct RunEnded {
 struct PeerHello {
   Header header;
   uint64_t view = 0;
-  int32_t rank = 0;
+  int32_t number = 0;  // Of the member that connects.
 };
 
 enum class PartKind : uint8_t { kContribution, kMean };
@@ -166,7 +169,7 @@ enum class PartKind : uint8_t { kContribution, kMean };
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
-  int32_t sender = 0;   // Rank.
+  int32_t sender = 0;   // Number.
   int32_t segment = 0;  // Within the fragment.
   uint64_t offset = 0;  // Bytes, within the encoded segment.
   uint64_t total = 0;   // Bytes of the encoded segment; the same in all its chunks.

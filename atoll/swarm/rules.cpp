@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <utility>
 
 namespace atl::swarm {
 namespace {
@@ -91,20 +93,35 @@ std::string difference_of(const Begin& a, const Begin& b) {
   return {};
 }
 
+std::optional<int32_t> rank_in(const OpenAttempt& attempt, int32_t number) {
+  const auto found = std::ranges::find(attempt.members, number);
+  if (found == attempt.members.end()) return std::nullopt;
+  return static_cast<int32_t>(found - attempt.members.begin());
+}
+
 std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
-                     int32_t rank) {
+                     int32_t number) {
   if (attempt.count != begin.count || attempt.fragment != begin.fragment ||
       attempt.segment_values != begin.segment_values) {
     return "the attempt is about other values than were begun";
   }
-  if (attempt.weights.size() != num_members || attempt.shares.size() != num_members) {
+  const size_t size = attempt.members.size();
+  if (attempt.weights.size() != size || attempt.shares.size() != size) {
+    return "the attempt has not one weight and one share for each member";
+  }
+  const bool rises =
+      std::ranges::adjacent_find(attempt.members, std::greater_equal<>()) == attempt.members.end();
+  if (size == 0 || !rises || attempt.members.front() < 0 ||
+      std::cmp_greater_equal(attempt.members.back(), num_members)) {
     return "the attempt has other members than the run";
   }
-  if (attempt.weights[static_cast<size_t>(rank)] != begin.weight) {
+  const auto rank = rank_in(attempt, number);
+  if (!rank) return "the attempt is without this member";
+  if (attempt.weights[static_cast<size_t>(*rank)] != begin.weight) {
     return "the attempt has another weight than was begun";
   }
   int64_t rest = num_segments(attempt.count, attempt.segment_values);
-  for (size_t i = 0; i < num_members; ++i) {
+  for (size_t i = 0; i < size; ++i) {
     if (attempt.weights[i] < 0 || attempt.weights[i] > kMaxWeight) return "a weight is impossible";
     if (attempt.shares[i] < 0 || attempt.shares[i] > rest) return "a share is impossible";
     rest -= attempt.shares[i];

@@ -34,9 +34,12 @@ std::string fault_of(const Begin& begin);
 /// How two members' Begin of one round contradict each other; empty if they do not.
 std::string difference_of(const Begin& a, const Begin& b);
 
-/// What is wrong with an attempt for a member that sent `begin` and has this rank; empty if
-/// nothing.
+/// The place of a member in an attempt.
+std::optional<int32_t> rank_in(const OpenAttempt& attempt, int32_t number);
+
+/// What is wrong with an attempt for the member of this number, of `num_members`, that sent
+/// `begin`; empty if nothing.
 std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
-                     int32_t rank);
+                     int32_t number);
 
 }  // namespace atl::swarm

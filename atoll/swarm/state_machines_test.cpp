@@ -90,8 +90,8 @@ class CoordinatorTest : public testing::Test {
 
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
-  other.protocol = 4;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 3, this island 4");
+  other.protocol = kProtocolVersion + 1;
+  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 4, this island 5");
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");
@@ -268,7 +268,7 @@ class MemberTest : public testing::Test {
   }
   static Start start() { return {kRun, 1, 0, {{"a", "a:1"}, {"b", "b:1"}}}; }
   static Header at(int64_t round) { return {.run = "r1", .term = 1, .round = round, .attempt = 0}; }
-  OpenAttempt attempt() { return {at(3), 1, 0, 10, 1, {5, 6}, {4, 6}}; }
+  OpenAttempt attempt() { return {at(3), 1, 0, 10, 1, {0, 1}, {5, 6}, {4, 6}}; }
   void begin() { member.begin(3, {.step = 1, .weight = 5, .count = 10, .segment_values = 1}); }
   std::string failure_of(const Member::Actions& actions) {
     if (actions.empty()) return "";

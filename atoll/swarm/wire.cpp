@@ -41,7 +41,7 @@ void visit(auto& io, Is<Begin> auto& m) {
   io(m.header, m.fragment, m.step, m.weight, m.count, m.segment_values, m.exchange);
 }
 void visit(auto& io, Is<OpenAttempt> auto& m) {
-  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.weights, m.shares);
+  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares);
 }
 void visit(auto& io, Is<Prepared> auto& m) { io(m.header, m.digest); }
 void visit(auto& io, Is<Commit> auto& m) { io(m.header, m.digest, m.stop); }
@@ -54,7 +54,7 @@ void visit(auto& io, Is<StopRequest> auto& m) { io(m.header); }
 void visit(auto& io, Is<Leave> auto& m) { io(m.header); }
 void visit(auto& io, Is<Goodbye> auto& m) { io(m.header); }
 void visit(auto& io, Is<RunEnded> auto& m) { io(m.header, m.reason); }
-void visit(auto& io, Is<PeerHello> auto& m) { io(m.header, m.view, m.rank); }
+void visit(auto& io, Is<PeerHello> auto& m) { io(m.header, m.view, m.number); }
 void visit(auto& io, Is<Part> auto& m) {
   io(m.header, m.kind, m.sender, m.segment, m.offset, m.total, m.data);
 }

@@ -65,7 +65,7 @@ TEST(WireTest, EveryKindComesBack) {
 TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(Commit{{.run = "r", .term = 1, .round = 2, .attempt = 0}, {}, true})),
             "41544c4c"  // magic
-            "0300"      // version
+            "0400"      // version
             "08"        // kind
             "0100000072"
             "0100000000000000"
@@ -76,13 +76,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0300"
+            "0400"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0300"
+            "0400"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -106,7 +106,7 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
   frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 3"));
+  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 4"));
   for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
     frame[4] = std::byte{9};
