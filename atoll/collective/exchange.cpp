@@ -118,6 +118,7 @@ void Exchange::assign_owners() {
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
+    segment.encoded = nullptr;
     segment.mean = {};
     segment.next = 0;
     segment.begun = false;
@@ -330,9 +331,12 @@ Result<void> Exchange::add_next(size_t index) {
     if (own_ != nullptr) values = {own_.get() + segment.begin, segment.size};
     if (segment.own == nullptr) {
       if (auto encoded = encode_own(segment); !encoded) return encoded;
+      if (gathers()) {
+        segment.own = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
+      }
     }
     decoded = decode(segment.own == nullptr ? encoded_ : *segment.own, rank, values);
-    segment.own = nullptr;
+    if (!gathers()) segment.own = nullptr;
   }
   if (!decoded) return decoded;
   if (!std::exchange(segment.begun, true)) std::ranges::fill(mean, 0.0F);
@@ -366,8 +370,8 @@ Result<void> Exchange::make_mean(Segment& segment) {
   std::vector<int32_t> others;
   const auto num_members = static_cast<int32_t>(plan_.members.size());
   for (int32_t i = 1; i < num_members; ++i) others.push_back((plan_.rank + i) % num_members);
-  send(segment, PartKind::kMean, std::make_shared<const Bytes>(encoded_.begin(), encoded_.end()),
-       others);
+  segment.encoded = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
+  send(segment, PartKind::kMean, segment.encoded, others);
   num_missing_ -= 1;
   return {};
 }
@@ -376,6 +380,7 @@ Result<void> Exchange::take_mean(Segment& segment) {
   if (auto result = decode(segment.mean.bytes, segment.owner, mean_of(segment)); !result) {
     return result;
   }
+  segment.encoded = std::make_shared<const Bytes>(std::move(segment.mean.bytes));
   segment.mean.bytes = {};
   if (!contribution_.mean_residual.empty()) {
     std::ranges::copy(
@@ -404,6 +409,7 @@ Result<void> Exchange::decode(std::span<const std::byte> bytes, int32_t sender,
   try {
     contribution_.codec->decode(bytes, values, static_cast<uint32_t>(plan_.header.round));
   } catch (const InputError& error) {
+    culprit_ = sender == plan_.rank ? -1 : plan_.numbers[static_cast<size_t>(sender)];
     return failure(fmt::format("island '{}' sent values that cannot be used in round {}: {}",
                                name(sender), plan_.header.round, error.what()));
   }
@@ -423,7 +429,7 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
   }
 }
 
-std::string Exchange::debtors() const {
+std::vector<int32_t> Exchange::debtors() const {
   std::vector<bool> owes(plan_.members.size(), false);
   for (const Segment& segment : segments_) {
     if (num_missing_ == 0) break;
@@ -438,11 +444,45 @@ std::string Exchange::debtors() const {
       if (found == segment.contributions.end() || !found->second.done) owes[i] = true;
     }
   }
-  std::string out;
+  std::vector<int32_t> numbers;
   for (size_t rank = 0; rank < owes.size(); ++rank) {
-    if (owes[rank]) out += fmt::format("{}'{}'", out.empty() ? "" : ", ", plan_.members[rank]);
+    if (owes[rank]) numbers.push_back(plan_.numbers[rank]);
   }
-  return out;
+  return numbers;
+}
+
+void Exchange::forget(int32_t number) {
+  for (Segment& segment : segments_) {
+    segment.sent_to.erase(number);
+    const auto found = segment.contributions.find(number);
+    if (found != segment.contributions.end() && !found->second.done) {
+      segment.contributions.erase(found);
+    }
+  }
+}
+
+RoundResult Exchange::take_result() {
+  ATOLL_CHECK(complete(), "the mean is whole");
+  RoundResult result{.topology = contribution_.topology};
+  const bool any_weight =
+      std::ranges::any_of(plan_.weights, [](int64_t weight) { return weight > 0; });
+  if (!any_weight) return result;
+  for (Segment& segment : segments_) {
+    auto& blobs = result.segments.emplace_back();
+    if (!gathers()) {
+      blobs[kMeanKey] = segment.encoded;
+      continue;
+    }
+    for (size_t rank = 0; rank < plan_.numbers.size(); ++rank) {
+      if (plan_.weights[rank] == 0) continue;
+      const int32_t number = plan_.numbers[rank];
+      const bool is_own = std::cmp_equal(rank, plan_.rank);
+      blobs[number] =
+          is_own ? segment.own
+                 : std::make_shared<const Bytes>(std::move(segment.contributions.at(number).bytes));
+    }
+  }
+  return result;
 }
 
 std::vector<Outgoing> Exchange::take_outgoing() { return std::exchange(outgoing_, {}); }

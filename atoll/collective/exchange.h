@@ -35,6 +35,7 @@
 
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/round_result.h"
 #include "atoll/swarm/messages.h"
 
 namespace atl::collective {
@@ -100,8 +101,14 @@ class Exchange {
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
   std::span<const float> mean() const { return {mean_.get(), contribution_.num_values()}; }
   std::span<const float> own() const;
-  /// The members that still owe something, for messages: "'a', 'b'".
-  std::string debtors() const;
+  /// The numbers of the members that still owe something.
+  std::vector<int32_t> debtors() const;
+  /// The connection to a member broke: what was on its way in either direction is lost.
+  void forget(int32_t number);
+  /// Whose values made work() fail; -1: this member's own.
+  int32_t culprit() const { return culprit_; }
+  /// What the round was made of, for those who had no part in it. Once complete; the last use.
+  RoundResult take_result();
   const Plan& plan() const { return plan_; }
 
  private:
@@ -118,10 +125,11 @@ class Exchange {
     // Of this attempt:
     int32_t owner = 0;  // Rank. Not with kGather.
     bool waits_to_be_sent = false;
-    std::shared_ptr<const Bytes> own;  // kGather: this member's, sent and not yet summed.
-    Incoming mean;                     // Where another member sums.
-    int32_t next = 0;                  // The rank whose contribution is added next.
-    bool begun = false;                // The mean holds a sum.
+    std::shared_ptr<const Bytes> own;      // kGather: this member's.
+    std::shared_ptr<const Bytes> encoded;  // kScatter: the mean, as it travels.
+    Incoming mean;                         // Where another member sums.
+    int32_t next = 0;                      // The rank whose contribution is added next.
+    bool begun = false;                    // The mean holds a sum.
   };
   enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
   struct Unit {
@@ -170,6 +178,7 @@ class Exchange {
   std::vector<Outgoing> outgoing_;
   size_t num_missing_ = 0;  // Segments of the mean.
   bool failed_ = false;
+  int32_t culprit_ = -1;
 };
 
 }  // namespace atl::collective

@@ -103,7 +103,15 @@ class Island final : public EngineListener {
     start = info;
     soon([this] { begin_due(); });
   }
-  void committed(const Commit& commit) override {
+  void leased(const std::vector<swarm::Units>& units) override {
+    num_units += swarm::num_units(units);
+  }
+  void reinstated(int64_t /*step*/) override {}
+  void fetched(int32_t /*fragment*/, Result<FetchedState> state) override {
+    fetched_state = std::move(state);
+  }
+  void committed(const Commit& commit, bool begun) override {
+    if (commit.missed != nullptr) return take_missed(commit, begun);
     ASSERT_TRUE(prepared_.contains(commit.round)) << name_;
     expect_as_defined(commit, prepared_[commit.round]);
     EXPECT_EQ(prepared_[commit.round].digest, commit.digest);
@@ -132,7 +140,7 @@ class Island final : public EngineListener {
     soon([this] { finish_job(); }, plan_.prepare_time);
   }
   void left() override { done = true; }
-  void failed(const std::string& reason) override {
+  void failed(const std::string& reason, bool /*may_join_again*/) override {
     EXPECT_TRUE(failure.empty()) << "failed twice";
     failure = reason;
     if (job_) std::exchange(job_, nullptr)();  // As a thread that cannot be stopped.
@@ -297,28 +305,32 @@ class World {
   World(uint64_t seed, Plan plan, sim::LinkOptions link = {})
       : network({.seed = seed, .link = link}), seed_(seed), plan_(std::move(plan)) {}
 
+  /// Again after kill_coordinator(): with what the journal has.
   void start_coordinator() {
+    coordinator_dead = false;
+    const swarm::Book book = swarm::read_book(journal);
     transport_ = network.make_transport("coordinator", [this](net::Event event) {
       network.queue().after({}, [this, event = std::move(event)] {
         if (!coordinator_dead) service->handle(event, network.queue().now());
       });
     });
-    swarm::CoordinatorOptions options{
-        .run = "r1",
-        .config = "steps = 3",
-        .settings = {{"sync.codec", "\"bf16\""},
-                     {"sync.method", "\"diloco\""},
-                     {"sync.sync_every", "20"}},
-        .min_replicas = plan_.min_replicas > 0 ? plan_.min_replicas : plan_.num_islands,
-        .replicas = plan_.num_islands};
+    swarm::CoordinatorOptions options{.run = "r1",
+                                      .config = "steps = 3",
+                                      .settings = {{"sync.codec", "\"bf16\""},
+                                                   {"sync.method", "\"diloco\""},
+                                                   {"sync.sync_every", "20"}},
+                                      .replicas = plan_.num_islands,
+                                      .min_replicas = std::max(plan_.min_replicas, 1)};
     service = std::make_unique<swarm::CoordinatorService>(
-        options,
-        swarm::CoordinatorCallbacks{.on_log =
-                                        [this](const std::string& line) {
-                                          log += fmt::format(
-                                              "{:.3f} {}\n",
-                                              atl::seconds(network.queue().now() - Time{}), line);
-                                        }},
+        options, book,
+        swarm::CoordinatorCallbacks{
+            .persist =
+                [this](const swarm::Record& record) { journal.push_back(swarm::encode(record)); },
+            .on_log =
+                [this](const std::string& line) {
+                  log += fmt::format("{:.3f} {}\n", atl::seconds(network.queue().now() - Time{}),
+                                     line);
+                }},
         *transport_, network.queue().now());
     EXPECT_TRUE(transport_->listen("any:7").has_value());
     tick();
@@ -346,6 +358,7 @@ class World {
   std::unique_ptr<swarm::CoordinatorService> service;
   std::vector<std::unique_ptr<Island>> islands;
   std::string log;
+  std::vector<Bytes> journal;  // Of the coordinator.
   bool coordinator_dead = false;
 
  private:

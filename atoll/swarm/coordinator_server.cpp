@@ -18,11 +18,14 @@ constexpr Duration kDrainPatience = std::chrono::seconds(3);
 
 }  // namespace
 
-CoordinatorService::CoordinatorService(CoordinatorOptions options, CoordinatorCallbacks callbacks,
-                                       net::Transport& transport, Time now)
-    : coordinator_(std::move(options), now),
+CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
+                                       CoordinatorCallbacks callbacks, net::Transport& transport,
+                                       Time now)
+    : coordinator_(std::move(options), std::move(book), now),
       callbacks_(std::move(callbacks)),
-      transport_(transport) {}
+      transport_(transport) {
+  act(coordinator_.begin());
+}
 
 void CoordinatorService::handle(net::Event event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
@@ -52,7 +55,9 @@ void CoordinatorService::end(const std::string& reason) { act(coordinator_.end(r
 
 void CoordinatorService::act(Coordinator::Actions actions) {
   for (auto& action : actions) {
-    if (auto* send = std::get_if<Coordinator::Send>(&action)) {
+    if (auto* persist = std::get_if<Coordinator::Persist>(&action)) {
+      if (callbacks_.persist) callbacks_.persist(persist->record);
+    } else if (auto* send = std::get_if<Coordinator::Send>(&action)) {
       // An island that reads nothing for so long that its queue is full is as good as gone.
       if (transport_.send(send->to, encode(send->message)) == net::Sent::kFull) {
         transport_.close(send->to);
@@ -68,7 +73,7 @@ void CoordinatorService::act(Coordinator::Actions actions) {
 }
 
 struct CoordinatorServer::State {
-  State(CoordinatorOptions options, const CoordinatorCallbacks& callbacks_in,
+  State(CoordinatorOptions options, Book book, const CoordinatorCallbacks& callbacks_in,
         const net::TransportFactory& make_transport, const Clock& clock_in)
       : clock(clock_in),
         callbacks(callbacks_in),
@@ -77,7 +82,7 @@ struct CoordinatorServer::State {
           const size_t size = received != nullptr ? received->frame.size() : 0;
           inbox.push(std::move(event), size);
         })),
-        service(std::move(options), callbacks, *transport, clock.now()) {}
+        service(std::move(options), std::move(book), callbacks, *transport, clock.now()) {}
 
   void serve_once(Time deadline) {
     const Time until = std::min(deadline, service.next_deadline());
@@ -94,10 +99,12 @@ struct CoordinatorServer::State {
   CoordinatorService service;
 };
 
-CoordinatorServer::CoordinatorServer(CoordinatorOptions options, CoordinatorCallbacks callbacks,
+CoordinatorServer::CoordinatorServer(CoordinatorOptions options, Book book,
+                                     CoordinatorCallbacks callbacks,
                                      const net::TransportFactory& make_transport,
                                      const Clock& clock)
-    : state_(std::make_unique<State>(std::move(options), callbacks, make_transport, clock)) {}
+    : state_(std::make_unique<State>(std::move(options), std::move(book), callbacks, make_transport,
+                                     clock)) {}
 
 CoordinatorServer::~CoordinatorServer() = default;
 
