@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/clock.h"
@@ -22,6 +25,8 @@
 #include "atoll/net/grpc_transport.h"
 #include "atoll/run/config.h"
 #include "atoll/swarm/coordinator_server.h"
+#include "atoll/swarm/journal.h"
+#include "atoll/sync/method.h"
 
 namespace atl::cli {
 namespace {
@@ -29,13 +34,17 @@ namespace {
 struct CoordinateArguments {
   std::filesystem::path config_file;
   std::string listen = "127.0.0.1:7070";
-  int64_t min_replicas = 0;  // 0: as the settings say.
+  int64_t min_replicas = 0;   // 0: as the settings say.
+  std::filesystem::path run;  // The run's folder; may be empty.
   bool insecure = false;
 };
 
+constexpr int64_t kLeastStepsAhead = 16;  // For which islands have rows.
+
 constexpr const char* kFooter = R"(
-Prints its address, then waits until swarm.min_replicas islands have joined and starts them. It ends
-when they are done, or when one is lost. Ctrl-C: the islands checkpoint after the next sync and end.
+Prints its address, then waits until swarm.replicas islands have joined and starts them. Islands may
+be lost, come back and join while the run goes on. With --run it keeps a journal: started again with
+the same one it goes on where it was. Ctrl-C: the islands checkpoint after the next sync and end.
 Any shared setting can be given as --section.key=value.
 
 Examples:
@@ -94,6 +103,18 @@ std::string address_for_islands(const std::string& bound) {
   return fmt::format("THIS_MACHINE:{}", address->port);
 }
 
+/// What the journal says of the run, whose settings must be the same still.
+swarm::Book book_of(const swarm::Journal* journal, const std::string& config) {
+  if (journal == nullptr) return {};
+  const swarm::Book& book = journal->book();
+  if (book.has_begun() && book.config() != config) {
+    throw UsageError(
+        "the run that this folder's journal is of was started with other settings; start its "
+        "coordinator with the same, or choose another --run");
+  }
+  return book;
+}
+
 void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
@@ -112,16 +133,31 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   watch_interrupts();
   const SystemClock clock;
   ProgressLog progress(clock);
+  std::optional<swarm::Journal> journal;
+  if (!arguments.run.empty()) {
+    std::filesystem::create_directories(arguments.run);
+    journal.emplace(arguments.run / "coordinator.journal");
+  }
+  const std::string settings = shared_toml(shared);
+  swarm::Book book = book_of(journal ? &*journal : nullptr, settings);
   const swarm::CoordinatorOptions options{
-      .run = random_name(),
-      .config = shared_toml(shared),
+      .run = book.has_begun() ? book.run() : random_name(),
+      .config = settings,
       .settings = shared,
+      .replicas = config.swarm.num_replicas(),
       .min_replicas = config.swarm.min_replicas,
+      .num_fragments = sync::num_fragments(config.sync),
+      .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
       .silence_timeout =
           std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
   swarm::CoordinatorServer server(
-      options,
-      {.on_log = print_log, .on_progress = [&](const auto& islands) { progress.update(islands); }},
+      options, std::move(book),
+      {.persist =
+           [&](const swarm::Record& record) {
+             if (journal) journal->append(record);
+           },
+       .on_log = print_log,
+       .on_progress = [&](const auto& islands) { progress.update(islands); }},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport({.insecure = arguments.insecure}, clock, std::move(sink));
       },
@@ -130,8 +166,8 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   if (!address) throw InputError(address.error().message);
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
-  print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run,
-                        options.min_replicas, address_for_islands(*address)));
+  print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run, options.replicas,
+                        address_for_islands(*address)));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);
   }
@@ -146,7 +182,9 @@ void add_coordinate_command(CLI::App& app) {
       ->check(CLI::ExistingFile);
   command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: the system chooses")
       ->capture_default_str();
-  command->add_option("--min-replicas", arguments->min_replicas, "islands that take part")
+  command->add_option("--run", arguments->run, "the run's folder, where the journal is");
+  command
+      ->add_option("--min-replicas", arguments->min_replicas, "islands without which rounds wait")
       ->check(whole_number<int>(1, 1024));
   command->add_flag("--insecure", arguments->insecure,
                     "allow addresses beyond this machine, unencrypted");

@@ -36,6 +36,9 @@ struct DeviceValues {
   std::function<void(size_t begin, size_t size, uint32_t sequence, Bytes& out)> encode;
 };
 
+/// Of rounds that are about no part of the model: measurements.
+constexpr int32_t kNoFragment = int32_t{1} << 20;
+
 /// What this replica brings to one round. Values, codec and prepare() are used on the exchange's
 /// threads, by one at a time, and must stay valid and unchanged until wait(round) has returned.
 struct Contribution {

@@ -14,6 +14,8 @@
 namespace atl::collective {
 namespace {
 
+static_assert(kNoFragment == swarm::kNoFragment);
+
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to join.
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr Duration kVisitorPatience = std::chrono::seconds(10);

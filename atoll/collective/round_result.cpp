@@ -97,13 +97,13 @@ Result<void> decode_mean(const MissedRound& missed, const codec::Codec& codec,
   return {};
 }
 
-std::vector<float> own_as_decoded(const Contribution& contribution, size_t segment_values) {
+std::vector<float> own_as_decoded(const Contribution& contribution, const MissedRound& missed) {
   std::vector<float> own(contribution.num_values());
   if (contribution.weight == 0) return own;
   Bytes encoded;
-  const auto sequence = static_cast<uint32_t>(contribution.round);
-  for (size_t begin = 0; begin < own.size(); begin += segment_values) {
-    const size_t size = std::min(segment_values, own.size() - begin);
+  const auto sequence = static_cast<uint32_t>(missed.round);
+  for (size_t begin = 0; begin < own.size(); begin += missed.segment_values) {
+    const size_t size = std::min(missed.segment_values, own.size() - begin);
     encoded.clear();
     contribution.encode(begin, size, sequence, encoded);
     contribution.codec->decode(encoded, std::span(own).subspan(begin, size), sequence);

@@ -49,6 +49,6 @@ struct MissedRound {
                                        std::span<float> mean);
 
 /// A contribution as the others decode it, where there is none from the exchange.
-std::vector<float> own_as_decoded(const Contribution& contribution, size_t segment_values);
+std::vector<float> own_as_decoded(const Contribution& contribution, const MissedRound& missed);
 
 }  // namespace atl::collective

@@ -120,7 +120,7 @@ RunConfig configure(const fs::path& folder, const fs::path& file,
   SettingList list = asked.settings();
   if (!file.empty()) list.apply_toml(read_file(file), file.string());
   for (const std::string& assignment : overrides) list.apply_override(assignment);
-  choose_method(asked, asked.swarm.min_replicas == 1);
+  choose_method(asked, asked.swarm.num_replicas() == 1);
   if (started) require_same(folder, asked);
   return asked;
 }

@@ -23,7 +23,9 @@ void require(bool ok, const char* what) {
 
 void visit(auto& io, Is<Leases> auto& m) { io(m.num_granted, m.num_consumed, m.rest); }
 void visit(auto& io, Is<TermBegan> auto& m) { io(m.term); }
-void visit(auto& io, Is<RunBegan> auto& m) { io(m.run, m.start_step, m.num_replicas, m.facts); }
+void visit(auto& io, Is<RunBegan> auto& m) {
+  io(m.run, m.start_step, m.num_replicas, m.facts, m.config);
+}
 void visit(auto& io, Is<Admitted> auto& m) { io(m.peer); }
 void visit(auto& io, Is<Removed> auto& m) { io(m.number); }
 void visit(auto& io, Is<Granted> auto& m) { io(m.numbers, m.count); }
@@ -48,6 +50,7 @@ Book::Grants Book::take(const RunBegan& record) {
   start_step_ = last_step_ = record.start_step;
   num_replicas_ = record.num_replicas;
   facts_ = record.facts;
+  config_ = record.config;
   members_.clear();
   held_.clear();
   history_.clear();

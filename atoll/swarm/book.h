@@ -29,6 +29,7 @@ struct RunBegan {
   int64_t start_step = 0;
   int64_t num_replicas = 0;                  // Units in a global batch.
   std::map<std::string, std::string> facts;  // Equal on all islands.
+  std::string config;                        // The run's settings.
 };
 
 struct Admitted {
@@ -75,6 +76,7 @@ class Book {
   int64_t start_step() const { return start_step_; }
   int64_t num_replicas() const { return num_replicas_; }
   const std::map<std::string, std::string>& facts() const { return facts_; }
+  const std::string& config() const { return config_; }
   /// Those who were not removed, by number.
   const std::map<int32_t, Peer>& members() const { return members_; }
   int32_t next_number() const { return next_number_; }
@@ -102,8 +104,8 @@ class Book {
   friend void visit(auto& io, auto& m)
     requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(m)>>, Book>
   {
-    io(m.run_, m.term_, m.start_step_, m.num_replicas_, m.facts_, m.members_, m.next_number_,
-       m.leases_, m.held_, m.num_commits_, m.history_, m.last_round_, m.last_step_);
+    io(m.run_, m.term_, m.start_step_, m.num_replicas_, m.facts_, m.config_, m.members_,
+       m.next_number_, m.leases_, m.held_, m.num_commits_, m.history_, m.last_round_, m.last_step_);
   }
 
   std::string run_;
@@ -111,6 +113,7 @@ class Book {
   int64_t start_step_ = 0;
   int64_t num_replicas_ = 0;
   std::map<std::string, std::string> facts_;
+  std::string config_;
   std::map<int32_t, Peer> members_;
   int32_t next_number_ = 0;
   LeaseBook leases_;

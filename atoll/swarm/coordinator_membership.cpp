@@ -181,7 +181,7 @@ void Coordinator::start_run(Time now) {
   seats_.clear();
   no_links_.clear();
   highest_begun_ = -1;
-  record(RunBegan{options_.run, *step, options_.replicas, facts_});
+  record(RunBegan{options_.run, *step, options_.replicas, facts_, options_.config});
   std::vector<int32_t> numbers;
   std::vector<std::string> names;
   for (const auto& [name, connection] : ready) {
