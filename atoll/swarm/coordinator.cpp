@@ -39,7 +39,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
 }
 
 Coordinator::Actions Coordinator::begin() {
-  record(TermBegan{book_.term() + 1});
+  record(TermBegan{std::max(book_.term() + 1, options_.least_term)});
   if (!seats_.empty()) {
     log(fmt::format(
         "back in run '{}', term {}: round {} was committed last; {} islands are awaited",

@@ -39,6 +39,7 @@ struct CoordinatorOptions {
   int64_t min_replicas = 1;                     // With fewer, rounds wait.
   int64_t num_fragments = 1;                    // Rounds in a period of the method.
   int64_t steps_ahead = 64;                     // For which each island has rows at least.
+  uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
   Duration alive_interval = std::chrono::milliseconds(500);
   Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
