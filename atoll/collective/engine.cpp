@@ -64,6 +64,7 @@ void Engine::handle(net::Event event, Time now) {
       act(member_.connected(address_, now), now);
     } else if (const auto number = number_of(opened->connection)) {
       links_.at(*number).opened = true;
+      ask_around();
     } else if (opened->inbound) {
       if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
         visitors_[opened->connection] = {.since = now};
@@ -134,7 +135,11 @@ void Engine::begin(Contribution contribution, Time now) {
   const bool is_committed = held != held_.end() && held->second.round >= number;
   const auto first = member_.first_round();
   if (!is_committed && first && number >= *first) announce(number, round, now);
-  hand_on_missed(now);  // It may have been waited for.
+  // A commit that was handed on already is waited for by nobody here.
+  const bool is_missing = std::ranges::any_of(missing_, [&](const auto& entry) {
+    return entry.second.commit.held.round == number;
+  });
+  if (is_committed && !is_missing) rounds_.erase(number);
 }
 
 void Engine::announce(int64_t number, Round& round, Time now) {
@@ -243,7 +248,10 @@ void Engine::start(const swarm::Start& start, Time now) {
                  .step = start.step,
                  .joins = start.joins};
   for (const swarm::Peer& peer : start.members) info.members.push_back(peer.name);
-  for (const swarm::Held& held : start.held) held_[held.fragment] = held;
+  for (const swarm::Held& held : start.held) {
+    held_[held.fragment] = held;
+    if (start.joins) state_fetches_[held.fragment].held = held;
+  }
   view(start.members, now);
   listener_.leased(start.units);
   listener_.started(info);

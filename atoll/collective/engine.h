@@ -112,6 +112,7 @@ class Engine {
   };
   struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
     std::optional<swarm::PeerHello> hello;
+    std::vector<swarm::Fetch> early;  // What it asked for behind it.
     Time since{};
   };
   struct Round {
@@ -137,7 +138,7 @@ class Engine {
     std::optional<RoundResult> result;
   };
   struct StateFetch {
-    size_t size = 0;
+    size_t size = 0;  // 0: it was not asked for yet.
     swarm::Held held;
   };
 

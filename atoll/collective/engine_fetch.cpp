@@ -135,11 +135,10 @@ void Engine::ask_again() {
 
 void Engine::fetch_state(int32_t fragment, size_t size) {
   if (over_) return;
-  state_fetches_[fragment].size = size;
   if (!held_.contains(fragment)) {
-    state_fetches_.erase(fragment);
     return listener_.fetched(fragment, failure("the run has no such fragment"));
   }
+  state_fetches_[fragment].size = size;
   fetch_held(fragment);
   ask_around();
 }

@@ -18,6 +18,7 @@ namespace {
 constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to connect.
 constexpr Duration kLongestPause = std::chrono::seconds(2);
+constexpr size_t kMaxEarlyFetches = 64;
 constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
 /// Counted for each of them beside its frame: the struct, and what two allocations take.
 constexpr size_t kPartOverhead = 256;
@@ -47,8 +48,13 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
     auto* const part = std::get_if<swarm::Part>(&message);
     const auto* const hello = std::get_if<swarm::PeerHello>(&message);
     if (!number) {
-      if (hello == nullptr || visitor->second.hello) return transport_.close(connection);
-      visitor->second.hello = *hello;
+      const auto* const fetch = std::get_if<swarm::Fetch>(&message);
+      Visitor& known = visitor->second;
+      if (known.hello && fetch != nullptr && known.early.size() < kMaxEarlyFetches) {
+        return known.early.push_back(*fetch);  // This member does not know of it yet.
+      }
+      if (hello == nullptr || known.hello) return transport_.close(connection);
+      known.hello = *hello;
       if (!names_.empty()) greet(connection, *hello, now);
     } else if (part != nullptr && part->kind > swarm::PartKind::kMean) {
       take_fetched(*number, *part, now);
@@ -89,12 +95,17 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   }
   if (link == links_.end()) return;  // Of a view that is not here yet, or long over.
   if (link->second.connection != 0) drop_link(hello.number, "it has connected anew", now);
-  visitors_.erase(connection);
+  const auto visitor = visitors_.extract(connection);
   link->second.connection = connection;
   link->second.opened = true;
   link->second.full = false;
   check_links(now);
   pump(hello.number, now);
+  if (!visitor.empty()) {
+    for (const swarm::Fetch& fetch : visitor.mapped().early) {
+      if (links_.contains(hello.number)) answer(hello.number, fetch, now);
+    }
+  }
   ask_around();
 }
 

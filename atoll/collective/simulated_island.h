@@ -55,6 +55,7 @@ class Life final : public EngineListener {
         transport_(in_.network.make_transport(in_.name, [this](net::Event event) {
           process_.soon([this, event = std::move(event)] {
             look_for_start(event);
+            if (std::getenv("ATOLL_SIM_TRACE") != nullptr) trace(event);
             engine_->handle(event, now());
             work();
           });
@@ -172,6 +173,28 @@ class Life final : public EngineListener {
     const Result<Digest> digest = std::exchange(job_, nullptr)();
     engine_->prepared(digest, now());
     work();
+  }
+
+  /// For a person who looks for a mistake: what this island hears.
+  void trace(const net::Event& event) const {
+    std::string what;
+    if (const auto* received = std::get_if<net::Received>(&event)) {
+      try {
+        const swarm::Message message = swarm::decode(received->frame);
+        const swarm::Header header = std::visit([](const auto& m) { return m.header; }, message);
+        what = fmt::format("{} of term {}, round {}, attempt {}", swarm::kind_name(message),
+                           header.term, header.round, header.attempt);
+        if (what.starts_with("Alive")) return;
+      } catch (const InputError& error) {
+        what = error.what();
+      }
+      what += fmt::format(" over {}", received->connection);
+    } else if (const auto* opened = std::get_if<net::Opened>(&event)) {
+      what = fmt::format("opened {} ({})", opened->connection, opened->inbound ? "in" : "out");
+    } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
+      what = fmt::format("lost {}: {}", lost->connection, lost->reason);
+    }
+    fmt::print("{:.3f} {} heard {}\n", seconds(in_.network.queue().now() - Time{}), in_.name, what);
   }
 
   /// The membership that the next Start is about, as the ledger knows it.

@@ -144,7 +144,8 @@ class World {
       Life* const life = machine->life.get();
       if (life == nullptr || life->failure.empty() || !machine->keeps_restarting) continue;
       const bool is_name_taken = life->failure.find("takes part already") != std::string::npos;
-      if (!life->may_join_again && !is_name_taken) continue;
+      const bool is_patience_over = life->failure.find("did not come back") != std::string::npos;
+      if (!life->may_join_again && !is_name_taken && !is_patience_over) continue;
       note(fmt::format("-- {} begins anew: {}", machine->name, life->failure));
       life->kill();
       machine->past.push_back(std::move(machine->life));

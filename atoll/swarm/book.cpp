@@ -47,6 +47,7 @@ Book::Grants Book::take(const RunBegan& record) {
   require(!record.run.empty() && (run_.empty() || run_ == record.run), "another run");
   require(record.num_replicas > 0 && record.start_step >= 0, "a run of nobody");
   run_ = record.run;
+  first_term_ = term_;
   start_step_ = last_step_ = record.start_step;
   num_replicas_ = record.num_replicas;
   facts_ = record.facts;

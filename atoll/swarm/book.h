@@ -73,6 +73,8 @@ class Book {
   bool has_begun() const { return !run_.empty(); }
   const std::string& run() const { return run_; }
   uint64_t term() const { return term_; }
+  /// In which the run began, or began anew.
+  uint64_t first_term() const { return first_term_; }
   int64_t start_step() const { return start_step_; }
   int64_t num_replicas() const { return num_replicas_; }
   const std::map<std::string, std::string>& facts() const { return facts_; }
@@ -104,12 +106,14 @@ class Book {
   friend void visit(auto& io, auto& m)
     requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(m)>>, Book>
   {
-    io(m.run_, m.term_, m.start_step_, m.num_replicas_, m.facts_, m.config_, m.members_,
-       m.next_number_, m.leases_, m.held_, m.num_commits_, m.history_, m.last_round_, m.last_step_);
+    io(m.run_, m.term_, m.first_term_, m.start_step_, m.num_replicas_, m.facts_, m.config_,
+       m.members_, m.next_number_, m.leases_, m.held_, m.num_commits_, m.history_, m.last_round_,
+       m.last_step_);
   }
 
   std::string run_;
   uint64_t term_ = 0;
+  uint64_t first_term_ = 0;
   int64_t start_step_ = 0;
   int64_t num_replicas_ = 0;
   std::map<std::string, std::string> facts_;

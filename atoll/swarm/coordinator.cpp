@@ -332,7 +332,10 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
     return violate(number, "trained on rows that it does not have");
   }
   seat.num_trained = std::max(seat.num_trained, heartbeat.num_trained);
-  if (seat.state == State::kBehind) grant_rows();
+  seat.caught_up = std::max(seat.caught_up, heartbeat.caught_up);
+  if (seat.state != State::kBehind) return;
+  grant_rows();
+  look_whether_level(number);
 }
 
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
@@ -346,6 +349,7 @@ void Coordinator::on(int32_t number, const Leave& /*leave*/) {
   send_to(seat, Goodbye{header()});
   seat.state = State::kLeft;
   log(fmt::format("island '{}' has left", name(number)));
+  note_membership();
   advance_all();
   if (!finished_) finish_if_all_left();
 }

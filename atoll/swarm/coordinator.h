@@ -128,6 +128,8 @@ class Coordinator {
     Time away_since{};
     Heartbeat progress;
   };
+  /// Among a round's members: its attempt cannot be completed any more.
+  static constexpr int32_t kNobody = -1;
   struct Round {
     std::map<int32_t, Begin> begun;      // By number.
     int32_t attempt = -1;                // The one that is open.
@@ -180,7 +182,10 @@ class Coordinator {
   /// For good.
   void remove(int32_t number, const std::string& why);
   void violate(int32_t number, const std::string& what);
+  /// Reinstates who is behind no more.
+  void look_whether_level(int32_t number);
   void reinstate(int32_t number);
+  void hurry_newcomers();
   void note_membership();
   void finish_if_all_left();
   const std::string& name(int32_t number) const;

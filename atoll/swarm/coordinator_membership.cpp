@@ -57,8 +57,9 @@ std::string Coordinator::objection_to(const Hello& hello) const {
   const bool is_guest = std::ranges::any_of(
       guests_, [&](const auto& entry) { return entry.second.hello.name == hello.name; });
   const bool is_member = std::ranges::any_of(seats_, [&](const auto& entry) {
-    return entry.second.connection && entry.second.state != State::kLeft &&
-           name(entry.first) == hello.name;
+    const Seat& seat = entry.second;
+    const bool is_heard = seat.state == State::kActive || seat.state == State::kBehind;
+    return seat.connection && is_heard && name(entry.first) == hello.name;
   });
   if (is_guest || is_member) {
     return fmt::format("name: an island named '{}' takes part already; choose another", hello.name);
@@ -88,8 +89,12 @@ std::string Coordinator::objection_to(const Ready& ready) const {
 
 std::string Coordinator::objection_to(const Resume& resume) const {
   const auto found = book_.members().find(resume.number);
-  const bool is_member = resume.header.run == options_.run && found != book_.members().end() &&
-                         found->second.name == resume.name;
+  // Numbers begin anew where a journal was lost; terms do not.
+  const bool is_of_this = resume.header.run == options_.run &&
+                          resume.header.term >= book_.first_term() &&
+                          resume.header.term <= book_.term();
+  const bool is_member =
+      is_of_this && found != book_.members().end() && found->second.name == resume.name;
   if (!is_member) return "this island is no member any more: it must join again";
   if (seats_.at(resume.number).state == State::kLeft) return "this island has left";
   if (resume.address.size() > kMaxAddressBytes) return "address: too long";
@@ -118,6 +123,11 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   }
   seat.connection = connection;
   numbers_[connection] = resume.number;
+  // It has let go of what it exchanged, but for what it had prepared.
+  for (auto& [round, state] : rounds_) {
+    const bool is_open = std::ranges::find(state.members, resume.number) != state.members.end();
+    if (is_open && !state.prepared.contains(resume.number)) state.members.push_back(kNobody);
+  }
   seat.suspicion.heard(now);
   const bool goes_on = seat.state == State::kReturning && resume.first_round >= 0;
   seat.state = goes_on ? State::kActive : State::kBehind;
@@ -177,6 +187,11 @@ void Coordinator::start_run(Time now) {
     log(fmt::format("nobody holds what was committed after step {}: steps {} to {} are void", *step,
                     *step + 1, book_.last_step()));
   }
+  for (const auto& [number, seat] : seats_) {  // They are away; what they hold is void.
+    if (!seat.connection) continue;
+    const Connection connection = *seat.connection;
+    refuse(connection, "the run has begun anew: join again");
+  }
   rounds_.clear();
   seats_.clear();
   no_links_.clear();
@@ -225,12 +240,15 @@ void Coordinator::seat_guests(Time now) {
   }
   if (ready.empty()) return;
   for (const Connection connection : ready) {
+    if (!guests_.contains(connection)) continue;  // A removal has let others in.
     const std::string name = guests_.at(connection).hello.name;
     std::vector<int32_t> before;  // What is left of its last time here.
     for (const auto& [number, peer] : book_.members()) {
       if (peer.name == name) before.push_back(number);
     }
     for (const int32_t number : before) remove(number, "it has come back without its state");
+    if (finished_) return;
+    if (!guests_.contains(connection)) continue;
     const int32_t number = seat(connection, now);
     const auto grants = record(Granted{{number}, 2 * options_.steps_ahead});
     Start start = start_of(number, /*joins=*/true);
@@ -295,7 +313,7 @@ void Coordinator::remove(int32_t number, const std::string& why) {
     state.begun.erase(number);  // Its rows are free: no commit may count them.
     if (std::erase(state.members, number) > 0) {
       state.prepared.clear();
-      state.members.push_back(-1);  // Nobody: another attempt is due.
+      state.members.push_back(kNobody);  // Another attempt is due.
     }
   }
   record(Removed{number});
@@ -330,11 +348,31 @@ void Coordinator::reinstate(int32_t number) {
 
 void Coordinator::on(int32_t number, const CaughtUp& caught_up) {
   Seat& seat = seats_.at(number);
-  seat.caught_up = caught_up.num_commits;
+  seat.caught_up = std::max(seat.caught_up, caught_up.num_commits);
+  look_whether_level(number);
+}
+
+void Coordinator::look_whether_level(int32_t number) {
+  const Seat& seat = seats_.at(number);
   if (seat.state == State::kBehind && seat.caught_up == book_.num_commits()) reinstate(number);
 }
 
+/// Newcomers are waited for at once where there are too few others.
+void Coordinator::hurry_newcomers() {
+  const int64_t next = book_.last_round() + 1;
+  const auto num_ready = std::ranges::count_if(seats_, [&](const auto& entry) {
+    return is_live(entry.second) && entry.second.first_round <= next;
+  });
+  if (num_ready >= std::max<int64_t>(options_.min_replicas, 1)) return;
+  for (auto& [number, seat] : seats_) {
+    if (seat.state != State::kActive || seat.first_round <= next) continue;
+    seat.first_round = 0;
+    send_to(seat, Reinstated{.header = header(), .first_round = 0});
+  }
+}
+
 void Coordinator::note_membership() {
+  hurry_newcomers();
   const bool few = num_live() < options_.min_replicas;
   if (few == waits_for_more_) return;
   waits_for_more_ = few;

@@ -96,7 +96,7 @@ void Coordinator::advance(int64_t number) {
     return !is_here(member) || round.prepared.contains(member);
   };
   // An attempt that all who are left have completed stands: who is lost since has sent its part.
-  const bool is_whole = std::ranges::find(round.members, -1) == round.members.end();
+  const bool is_whole = std::ranges::find(round.members, kNobody) == round.members.end();
   if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.members, is_here) &&
       std::ranges::all_of(round.members, has_prepared)) {
     return commit(number);

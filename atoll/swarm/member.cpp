@@ -131,6 +131,7 @@ Member::Actions Member::tick(Time now) {
       Heartbeat heartbeat = progress_;
       heartbeat.header = header();
       heartbeat.moved = moved_;
+      heartbeat.caught_up = num_caught_up_;
       send(heartbeat);
     }
   }
@@ -174,6 +175,7 @@ Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& d
 }
 
 Member::Actions Member::caught_up() {
+  if (num_caught_up_ == num_commits_) return take();  // Said, or known all along.
   num_caught_up_ = num_commits_;
   send(CaughtUp{header(), num_commits_});
   return take();
@@ -258,7 +260,8 @@ void Member::on(const Start& message) {
   phase_ = Phase::kTraining;
   start_ = message;
   view_ = message.view;
-  num_commits_ = num_caught_up_ = message.num_commits;
+  num_commits_ = message.num_commits;
+  num_caught_up_ = message.joins ? 0 : num_commits_;
   for (const Held& held : message.held) committed_[held.fragment] = held.round;
   if (!message.joins) first_round_ = 0;
   actions_.emplace_back(Started{message});

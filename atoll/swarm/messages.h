@@ -182,7 +182,7 @@ struct Lease {
 /// A member that is behind has fetched the results of all commits that it knows of.
 struct CaughtUp {
   Header header;
-  uint64_t num_commits = 0;  // That it has heard of.
+  uint64_t num_commits = 0;  // All that it has heard of.
 };
 
 /// From `first_round` on the rounds wait for this member again.
@@ -200,6 +200,7 @@ struct Heartbeat {
   double tokens_per_s = 0;
   int64_t num_trained = 0;  // Units of its leases, ever.
   uint64_t moved = 0;       // Bytes of parts sent and received, and units of work done, so far.
+  uint64_t caught_up = 0;   // Commits whose results it has, as CaughtUp says it.
 };
 
 /// The coordinator's sign of life.

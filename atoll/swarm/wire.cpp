@@ -46,7 +46,7 @@ void visit(auto& io, Is<Lease> auto& m) { io(m.header, m.units); }
 void visit(auto& io, Is<CaughtUp> auto& m) { io(m.header, m.num_commits); }
 void visit(auto& io, Is<Reinstated> auto& m) { io(m.header, m.first_round, m.step); }
 void visit(auto& io, Is<Heartbeat> auto& m) {
-  io(m.header, m.step, m.loss, m.tokens_per_s, m.num_trained, m.moved);
+  io(m.header, m.step, m.loss, m.tokens_per_s, m.num_trained, m.moved, m.caught_up);
 }
 void visit(auto& io, Is<Alive> auto& m) { io(m.header, m.quiet_ms); }
 void visit(auto& io, Is<LinkState> auto& m) { io(m.header, m.other, m.up, m.reason); }
