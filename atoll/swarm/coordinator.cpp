@@ -15,12 +15,17 @@ namespace {
 constexpr size_t kMaxAddressBytes = 256;
 constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
 constexpr size_t kMaxStrangers = 256;   // Each may hold one unfinished frame.
+constexpr size_t kMaxEvents = 100;      // In the status.
 }  // namespace
 
 std::string program_version() { return ATOLL_VERSION; }
 
 Coordinator::Coordinator(CoordinatorOptions options, Time now)
-    : options_(std::move(options)), last_moved_(now), next_alive_(now + options_.alive_interval) {}
+    : options_(std::move(options)),
+      last_moved_(now),
+      next_alive_(now + options_.alive_interval),
+      began_(now),
+      now_(now) {}
 
 Header Coordinator::header(int64_t round, int32_t attempt) const {
   return {.run = options_.run, .term = options_.term, .round = round, .attempt = attempt};
@@ -30,7 +35,11 @@ void Coordinator::send(Connection to, Message message) {
   actions_.emplace_back(Send{to, std::move(message)});
 }
 
-void Coordinator::log(std::string line) { actions_.emplace_back(Log{std::move(line)}); }
+void Coordinator::log(std::string line, bool event) {
+  if (event) events_.push_back({.time_s = seconds(now_ - began_), .line = line});
+  if (events_.size() > kMaxEvents) events_.pop_front();
+  actions_.emplace_back(Log{std::move(line)});
+}
 
 void Coordinator::broadcast(const Message& message) {
   for (const auto& [connection, island] : islands_) {
@@ -80,6 +89,7 @@ Coordinator::Actions Coordinator::opened(Connection connection, Time now) {
 
 Coordinator::Actions Coordinator::received(Connection connection, const Message& message,
                                            Time now) {
+  now_ = now;
   if (finished_) return take();
   if (strangers_.contains(connection)) {
     if (const auto* hello = std::get_if<Hello>(&message)) {
@@ -112,14 +122,14 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
   if (islands_.contains(connection)) {
     violate(connection, "sent what is no message: " + reason);
   } else if (strangers_.contains(connection)) {
-    log("a stranger was turned away: " + reason);
+    log("a stranger was turned away: " + reason, /*event=*/false);
     refuse(connection, reason);
   }
   return take();
 }
 
-Coordinator::Actions Coordinator::lost(Connection connection, const std::string& reason,
-                                       Time /*now*/) {
+Coordinator::Actions Coordinator::lost(Connection connection, const std::string& reason, Time now) {
+  now_ = now;
   strangers_.erase(connection);
   const auto found = islands_.find(connection);
   if (finished_ || found == islands_.end() || found->second.left) return take();
@@ -127,6 +137,10 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
       fmt::format("island '{}' was lost: {}", found->second.hello.name, reason);
   const std::optional<int32_t> member =
       started_ ? std::optional(number_of(found->second)) : std::nullopt;
+  if (member) {
+    found->second.reason = reason;
+    away_[*member] = std::move(found->second);
+  }
   islands_.erase(found);
   if (member) {
     lose(*member, what);
@@ -164,6 +178,7 @@ int32_t Coordinator::number_of(const Island& island) const {
 }
 
 Coordinator::Actions Coordinator::tick(Time now) {
+  now_ = now;
   if (finished_ || now < next_alive_) return take();
   next_alive_ = now + options_.alive_interval;
   std::vector<Connection> silent;
@@ -209,20 +224,6 @@ Coordinator::Actions Coordinator::end(const std::string& reason) {
 }
 
 Time Coordinator::next_deadline() const { return finished_ ? Time::max() : next_alive_; }
-
-std::vector<MemberStatus> Coordinator::status() const {
-  std::vector<MemberStatus> members;
-  for (const auto& [connection, island] : islands_) {
-    members.push_back({.name = island.hello.name,
-                       .ready = island.ready.has_value(),
-                       .left = island.left,
-                       .step = island.progress.step,
-                       .loss = island.progress.loss,
-                       .tokens_per_s = island.progress.tokens_per_s});
-  }
-  std::ranges::sort(members, {}, &MemberStatus::name);
-  return members;
-}
 
 void Coordinator::violate(Connection connection, const std::string& what) {
   const std::string reason = fmt::format("island '{}' broke the protocol: it {}",
@@ -454,15 +455,20 @@ void Coordinator::commit(int64_t number, const Round& round) {
   last_step_ = std::max(last_step_, round.begun.begin()->second.step);
   broadcast(Commit{header(number, round.attempt), first, stop_requested_});
   std::vector<std::string> abstainers;
+  const Begin& begin = round.begun.begin()->second;
+  Committed committed{.round = number, .fragment = begin.fragment, .step = begin.step};
   for (const int32_t member : round.members) {
+    committed.weights[member] = round.begun.at(member).weight;
     if (round.begun.at(member).weight == 0) abstainers.push_back(name(member));
   }
+  tally_.add(committed, here_, now_);
   log(fmt::format("round {} committed: step {}, digest {}{}{}", number,
                   round.begun.begin()->second.step, hex(first).substr(0, 12),
                   abstainers.empty()
                       ? std::string()
                       : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-                  stop_requested_ ? ", stopping" : ""));
+                  stop_requested_ ? ", stopping" : ""),
+      /*event=*/false);
   rounds_.erase(number);
 }
 

@@ -7,6 +7,7 @@
 // when all have left. When one is lost the others go on: a round that it was part of takes another
 // attempt. With less than `min_replicas` the run ends for everybody.
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,6 +18,8 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/status.h"
+#include "atoll/swarm/tally.h"
 
 namespace atl::swarm {
 
@@ -31,19 +34,10 @@ struct CoordinatorOptions {
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
   int64_t min_replicas = 2;                     // The least that go on.
   int64_t replicas = 0;                         // That begin; 0: min_replicas.
+  int64_t steps = 0;                            // Of the run, for its status; 0: not known.
   Duration silence_timeout = std::chrono::seconds(30);
   Duration alive_interval = std::chrono::seconds(1);
   Duration hello_timeout = std::chrono::seconds(10);  // A connection that says nothing is closed.
-};
-
-/// An island as the coordinator sees it.
-struct MemberStatus {
-  std::string name;
-  bool ready = false;
-  bool left = false;
-  int64_t step = 0;
-  double loss = 0;
-  double tokens_per_s = 0;
 };
 
 /// Not thread-safe. Every method may return actions; do them in order.
@@ -86,8 +80,8 @@ class Coordinator {
 
   Time next_deadline() const;
   bool finished() const { return finished_; }
-  /// Admitted islands, sorted by name.
-  std::vector<MemberStatus> status() const;
+  /// What is known now. Times in it end at `now`.
+  RunStatus status(Time now) const;
   int64_t last_round() const { return last_round_; }
 
  private:
@@ -97,6 +91,7 @@ class Coordinator {
     bool left = false;
     Time heard{};
     Heartbeat progress;
+    std::string reason;  // Why it was lost.
   };
   struct Round {
     std::map<int32_t, Begin> begun;      // By number.
@@ -107,7 +102,7 @@ class Coordinator {
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   void send(Connection to, Message message);
-  void log(std::string line);
+  void log(std::string line, bool event = true);  // An event of the membership.
   void broadcast(const Message& message);
   void refuse(Connection connection, const std::string& reason);
   void fail(const std::string& reason);
@@ -128,6 +123,7 @@ class Coordinator {
   void admit(Connection connection, const Hello& hello, Time now);
   std::string objection_to(const Hello& hello) const;
   std::string objection_to(const Ready& ready) const;
+  IslandStatus status_of(const Island& island, IslandState state, Time now) const;
   void start_if_complete();
   int64_t num_replicas() const;
   int32_t number_of(const Island& island) const;
@@ -151,6 +147,12 @@ class Coordinator {
   int64_t last_step_ = 0;
   Time last_moved_;  // When an island last said that it had moved something.
   Time next_alive_;
+  // For the status only.
+  Time began_;
+  Time now_;  // Of the last event that was handed in.
+  Tally tally_;
+  std::map<int32_t, Island> away_;      // Lost ones, by number.
+  std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;
 };
 
