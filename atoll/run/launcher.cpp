@@ -64,7 +64,7 @@ class Launch {
     coordinator_ = std::make_unique<ChildProcess>(
         std::vector<std::string>{options_.program.string(), "coordinate", "--config",
                                  (options_.folder / "config.toml").string(), "--listen",
-                                 "127.0.0.1:0"},
+                                 "127.0.0.1:0", "--run", options_.folder.string()},
         options_.folder / "coordinator.log");
     const Time begin = clock_.now();
     while (address_.empty()) {

@@ -70,6 +70,7 @@ void visit(Run& run, const Field& field) {
   field("committed_tokens", run.committed_tokens);
   field("uptime_s", run.uptime_s);
   field("started_at", run.started_at);
+  field("age_s", run.age_s);
   field("rounds_per_minute", run.rounds_per_minute);
   field("seconds_left", run.seconds_left);
   field("wanted", run.wanted);

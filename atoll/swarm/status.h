@@ -71,6 +71,7 @@ struct RunStatus {
   int64_t committed_tokens = 0;      // Since this coordinator's start.
   double uptime_s = 0;               // Since this coordinator's start.
   std::optional<double> started_at;  // That start, in seconds since 1970.
+  double age_s = 0;                  // Of what this says, when it was asked for.
   std::optional<double> rounds_per_minute;
   std::optional<double> seconds_left;
   int64_t wanted = 0;         // Islands that the run begins with.
@@ -96,5 +97,7 @@ inline constexpr const char* kPrometheusType = "text/plain; version=0.0.4; chars
 
 /// A table for people. Names and sentences come from islands: only printable ASCII is shown.
 std::string to_text(const RunStatus& status);
+/// The same on one line, for a log.
+std::string to_line(const RunStatus& status);
 
 }  // namespace atl::swarm

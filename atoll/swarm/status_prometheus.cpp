@@ -78,6 +78,7 @@ void write_run(Exposition& out, const RunStatus& run) {
              "Tokens in committed rounds since the coordinator's start.");
   out.sample(run.committed_tokens);
   gauge("uptime_seconds", "Seconds since the coordinator's start.", run.uptime_s);
+  gauge("age_seconds", "Seconds since the coordinator published all this.", run.age_s);
   gauge("rounds_per_minute", "Committed rounds per minute, lately.", run.rounds_per_minute);
   gauge("seconds_left", "Until the last step, at the pace of the last rounds.", run.seconds_left);
   gauge("islands_wanted", "Islands that the run begins with.", run.wanted);

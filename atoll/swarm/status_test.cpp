@@ -31,6 +31,7 @@ RunStatus full() {
           .committed_tokens = 12345,
           .uptime_s = 61.5,
           .started_at = 1.7e9,
+          .age_s = 0.25,
           .rounds_per_minute = 8.5,
           .seconds_left = 90,
           .wanted = 2,
@@ -59,11 +60,26 @@ TEST(StatusJsonTest, HasTheDocumentedFields) {
   const json object = json::parse(to_json(full()));
   std::set<std::string> fields;
   for (const auto& [name, value] : object.items()) fields.insert(name);
-  EXPECT_EQ(fields,
-            (std::set<std::string>{
-                "run", "term", "view", "state", "round", "step", "steps", "committed_tokens",
-                "uptime_s", "started_at", "rounds_per_minute", "seconds_left", "wanted", "live",
-                "participating", "averaged_share", "alarm", "islands", "events"}));
+  EXPECT_EQ(fields, (std::set<std::string>{"run",
+                                           "term",
+                                           "view",
+                                           "state",
+                                           "round",
+                                           "step",
+                                           "steps",
+                                           "committed_tokens",
+                                           "uptime_s",
+                                           "started_at",
+                                           "age_s",
+                                           "rounds_per_minute",
+                                           "seconds_left",
+                                           "wanted",
+                                           "live",
+                                           "participating",
+                                           "averaged_share",
+                                           "alarm",
+                                           "islands",
+                                           "events"}));
   EXPECT_EQ(object["state"], "training");
   EXPECT_EQ(object["averaged_share"], 0.25);
   EXPECT_EQ(object["islands"][0]["links"][0]["bytes_per_s"], 2.5e6);
@@ -192,6 +208,17 @@ TEST(StatusTextTest, ShowsRunIslandsLinksAndAlarm) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(to_text(RunStatus{.run = "x", .wanted = 3}), HasSubstr("0 of 3 islands are here"));
+  EXPECT_THAT(text, Not(HasSubstr("old")));
+  RunStatus old = full();
+  old.age_s = 40;
+  EXPECT_THAT(to_text(old), HasSubstr("ALARM: this is 40 s old"));
+}
+
+TEST(StatusTextTest, ALineHoldsAllInShort) {
+  EXPECT_EQ(to_line(full()),
+            "training, round 4, step 60 of 600, 2 live, 1 in the last commit, 8.5 rounds/min, "
+            "01:30 left | a step 61, loss 4.5000, 1.0k tokens/s | ALARM: island 'b' is live, but "
+            "took no part in the last 3 commits");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace atl::swarm {
 namespace {
 
 constexpr size_t kShownEvents = 5;
+constexpr double kOld = 10;  // Seconds; a status is published twice in each.
 
 template <typename T>
 std::string or_dash(const std::optional<T>& value, auto&& text) {
@@ -21,16 +22,27 @@ std::string or_dash(const std::optional<T>& value, auto&& text) {
 
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
-std::string head(const RunStatus& run) {
-  std::string text = fmt::format("run {}: {}", printable(run.run), name_of(run.state));
+std::string progress(const RunStatus& run) {
   if (run.state == RunState::kGathering) {
-    text += fmt::format(", {} of {} islands are here", run.live, run.wanted);
-  } else if (run.round) {
-    text += fmt::format(", round {}, step {}{}, {} tokens committed", *run.round, run.step,
-                        run.steps ? fmt::format(" of {}", *run.steps) : "",
+    return fmt::format("gathering, {} of {} islands are here", run.live, run.wanted);
+  }
+  if (!run.round) return fmt::format("{}, no round committed yet", name_of(run.state));
+  return fmt::format("{}, round {}, step {}{}", name_of(run.state), *run.round, run.step,
+                     run.steps ? fmt::format(" of {}", *run.steps) : "");
+}
+
+std::string alarm(const RunStatus& run) {
+  if (run.age_s > kOld) {
+    return fmt::format("this is {:.0f} s old: the coordinator does not move", run.age_s);
+  }
+  return printable(run.alarm);
+}
+
+std::string head(const RunStatus& run) {
+  std::string text = fmt::format("run {}: {}", printable(run.run), progress(run));
+  if (run.round) {
+    text += fmt::format(", {} tokens committed",
                         format_count(static_cast<double>(run.committed_tokens)));
-  } else {
-    text += ", no round committed yet";
   }
   text += fmt::format("\nup {}", format_duration(run.uptime_s));
   if (run.rounds_per_minute) text += fmt::format(", {:.1f} rounds/min", *run.rounds_per_minute);
@@ -99,9 +111,29 @@ std::string event_list(const RunStatus& run) {
 
 std::string to_text(const RunStatus& status) {
   std::string text = head(status);
-  if (!status.alarm.empty()) text += fmt::format("ALARM: {}\n", printable(status.alarm));
+  if (const std::string sentence = alarm(status); !sentence.empty()) {
+    text += fmt::format("ALARM: {}\n", sentence);
+  }
   if (!status.islands.empty()) text += island_table(status);
   return text + link_table(status) + event_list(status);
+}
+
+std::string to_line(const RunStatus& status) {
+  std::string text = progress(status);
+  if (status.round) {
+    text += fmt::format(", {} live, {} in the last commit", status.live, status.participating);
+  }
+  if (status.rounds_per_minute) {
+    text += fmt::format(", {:.1f} rounds/min", *status.rounds_per_minute);
+  }
+  if (status.seconds_left) text += fmt::format(", {} left", format_duration(*status.seconds_left));
+  for (const IslandStatus& island : status.islands) {
+    if (!island.loss || !island.tokens_per_s) continue;
+    text += fmt::format(" | {} step {}, loss {:.4f}, {} tokens/s", printable(island.name),
+                        island.step, *island.loss, format_count(*island.tokens_per_s));
+  }
+  const std::string sentence = alarm(status);
+  return sentence.empty() ? text : text + " | ALARM: " + sentence;
 }
 
 }  // namespace atl::swarm
