@@ -41,7 +41,7 @@ tokens averaged is of what they could have brought. An ALARM says who is live wi
 Examples:
   atoll status runs/two                       once
   atoll status runs/two --watch 2             until the run is over, or Ctrl-C
-  atoll status 127.0.0.1:41937 --json         for a program; the coordinator's log has the address)";
+  atoll status 127.0.0.1:41937 --json         for a program; the coordinator logs this address)";
 
 struct StatusArguments {
   std::string place;  // A folder or an address.

@@ -116,7 +116,7 @@ class LimitedServer final : public httplib::Server {
           HttpReply reply{.status = 405, .body = "only GET is answered here\n"};
           if (request.method == "GET" || request.method == "HEAD") reply = handler(request.path);
           out.status = reply.status;
-          out.set_content(std::move(reply.body), reply.type);
+          out.set_content(reply.body, reply.type);
           return HandlerResponse::Handled;
         });
     set_socket_options(
