@@ -115,7 +115,8 @@ TEST_F(HttpServerTest, MoreHangingClientsThanThreadsOnlyDelayTheOthers) {
 }
 
 TEST_F(HttpServerTest, ADeadlineEndsWhoTricklesAndWhoReadsNothing) {
-  const auto server = start({.deadline = std::chrono::milliseconds(200)});
+  const auto server =
+      start({.request_bytes = size_t{1} << 30, .deadline = std::chrono::milliseconds(200)});
   Client trickling(*server);
   const Time begin = clock.now();
   trickling.send("GET /here HTTP/1.1\r\nA: ");
