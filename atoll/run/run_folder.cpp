@@ -52,15 +52,6 @@ bool has_checkpoint(const fs::path& folder) {
   return !train::list_checkpoints(folder / "checkpoints").empty();
 }
 
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 }  // namespace
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
@@ -137,6 +128,15 @@ void require_same(const fs::path& folder, RunConfig& config) {
                       folder.string(), name, before.at(name), value));
     }
   }
+}
+
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 std::string resume_command(const fs::path& folder, int64_t islands, const std::string& link_rate) {

@@ -14,6 +14,7 @@ namespace atl::swarm {
 
 namespace {
 constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
+constexpr size_t kMaxEvents = 100;     // In the status.
 
 SuspicionOptions suspicion_options(const CoordinatorOptions& options) {
   SuspicionOptions out{.most = options.silence_timeout};
@@ -31,7 +32,8 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       returning_until_(now + options_.return_grace),
       now_(now),
       last_moved_(now),
-      next_alive_(now + options_.alive_interval) {
+      next_alive_(now + options_.alive_interval),
+      began_(now) {
   for (const auto& [number, peer] : book_.members()) {
     seats_.emplace(
         number, Seat{.state = State::kReturning, .suspicion = {suspicion_options(options_), now}});
@@ -66,7 +68,11 @@ void Coordinator::send_to(const Seat& seat, Message message) {
   if (seat.connection && seat.state != State::kLeft) send(*seat.connection, std::move(message));
 }
 
-void Coordinator::log(std::string line) { actions_.emplace_back(Log{std::move(line)}); }
+void Coordinator::log(std::string line, bool event) {
+  if (event) events_.push_back({.time_s = seconds(now_ - began_), .line = line});
+  if (events_.size() > kMaxEvents) events_.pop_front();
+  actions_.emplace_back(Log{std::move(line)});
+}
 
 void Coordinator::broadcast(const Message& message) {
   for (const auto& [number, seat] : seats_) send_to(seat, message);
@@ -137,7 +143,7 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
   if (const auto found = numbers_.find(connection); found != numbers_.end()) {
     violate(found->second, "sent what is no message: " + reason);
   } else if (strangers_.contains(connection) || guests_.contains(connection)) {
-    log("a stranger was turned away: " + reason);
+    log("a stranger was turned away: " + reason, /*event=*/false);
     refuse(connection, reason);
   }
   return take();
@@ -193,6 +199,7 @@ void Coordinator::on_member(int32_t number, const Message& message, Time now) {
   Seat& seat = seats_.at(number);
   if (seat.state == State::kLeft) return;
   seat.suspicion.heard(now);
+  seat.heard = now;
   if (seat.state == State::kAway) {
     log(fmt::format("island '{}' is back", name(number)));
     seat.state = State::kBehind;
@@ -293,24 +300,6 @@ void Coordinator::look_for_silence(Time now) {
 }
 
 Time Coordinator::next_deadline() const { return finished_ ? Time::max() : next_alive_; }
-
-std::vector<MemberStatus> Coordinator::status() const {
-  std::vector<MemberStatus> members;
-  for (const auto& [connection, guest] : guests_) {
-    members.push_back({.name = guest.hello.name, .ready = guest.ready.has_value()});
-  }
-  for (const auto& [number, seat] : seats_) {
-    if (!seat.connection && seat.state != State::kLeft) continue;
-    members.push_back({.name = name(number),
-                       .ready = true,
-                       .left = seat.state == State::kLeft,
-                       .step = seat.progress.step,
-                       .loss = seat.progress.loss,
-                       .tokens_per_s = seat.progress.tokens_per_s});
-  }
-  std::ranges::sort(members, {}, &MemberStatus::name);
-  return members;
-}
 
 const std::string& Coordinator::name(int32_t number) const {
   return book_.members().at(number).name;

@@ -10,6 +10,7 @@
 // must not be forgotten is in the book (book.h), which changes by records that are durable before
 // anybody hears of them.
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,7 +24,9 @@
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/status.h"
 #include "atoll/swarm/suspicion.h"
+#include "atoll/swarm/tally.h"
 
 namespace atl::swarm {
 
@@ -37,6 +40,7 @@ struct CoordinatorOptions {
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
   int64_t replicas = 2;                         // Islands that the run begins with.
   int64_t min_replicas = 1;                     // With fewer, rounds wait.
+  int64_t steps = 0;                            // Of the run, for its status; 0: not known.
   int64_t num_fragments = 1;                    // Rounds in a period of the method.
   int64_t steps_ahead = 64;                     // For which each island has rows at least.
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
@@ -45,16 +49,6 @@ struct CoordinatorOptions {
   Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
   Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
   Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
-};
-
-/// An island as the coordinator sees it.
-struct MemberStatus {
-  std::string name;
-  bool ready = false;
-  bool left = false;
-  int64_t step = 0;
-  double loss = 0;
-  double tokens_per_s = 0;
 };
 
 /// Not thread-safe. Every method may return actions; do them in order.
@@ -104,8 +98,8 @@ class Coordinator {
 
   Time next_deadline() const;
   bool finished() const { return finished_; }
-  /// Islands that are here, sorted by name.
-  std::vector<MemberStatus> status() const;
+  /// What is known now. Times in it end at `now`.
+  RunStatus status(Time now) const;
   const Book& book() const { return book_; }
 
  private:
@@ -126,7 +120,9 @@ class Coordinator {
     int64_t num_trained = 0;
     Suspicion suspicion;
     Time away_since{};
+    Time heard{};
     Heartbeat progress;
+    std::string reason;  // Why it is away.
   };
   /// Among a round's members: its attempt cannot be completed any more.
   static constexpr int32_t kNobody = -1;
@@ -141,7 +137,7 @@ class Coordinator {
   Book::Grants record(Record record);
   void send(Connection to, Message message);
   void send_to(const Seat& seat, Message message);
-  void log(std::string line);
+  void log(std::string line, bool event = true);  // An event of the membership.
   void broadcast(const Message& message);
   void refuse(Connection connection, const std::string& reason);
   void fail(const std::string& reason);
@@ -188,6 +184,8 @@ class Coordinator {
   void hurry_newcomers();
   void note_membership();
   void finish_if_all_left();
+  IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
+  void count(const Committed& committed);
   const std::string& name(int32_t number) const;
   bool is_live(const Seat& seat) const;
   int64_t num_live() const;
@@ -221,6 +219,10 @@ class Coordinator {
   Time now_;         // Of the event that is being handled.
   Time last_moved_;  // When an island last said that it had moved something.
   Time next_alive_;
+  // For the status only.
+  Time began_;
+  Tally tally_;
+  std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;
 };
 

@@ -222,7 +222,8 @@ int32_t Coordinator::seat(Connection connection, Time now) {
   record(Admitted{{number, hello.name, hello.address}});
   SuspicionOptions suspicion{.most = options_.silence_timeout};
   suspicion.least = std::min(suspicion.least, suspicion.most);
-  seats_.emplace(number, Seat{.connection = connection, .suspicion = {suspicion, now}});
+  seats_.emplace(number,
+                 Seat{.connection = connection, .suspicion = {suspicion, now}, .heard = now});
   numbers_[connection] = number;
   return number;
 }
@@ -292,6 +293,7 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   if (seat.state == State::kLeft || seat.state == State::kAway) return;
   seat.state = State::kAway;
   seat.away_since = now;
+  seat.reason = why;
   log(fmt::format("island '{}' was lost: {}; {} of {} islands go on", name(number), why, num_live(),
                   seats_.size()));
   note_membership();

@@ -178,12 +178,14 @@ void Coordinator::commit(int64_t number) {
     seats_.at(member).is_new = false;
   }
   record(committed);
+  count(committed);
   broadcast(message_of(committed));
   log(fmt::format(
       "round {} committed: step {}, digest {}{}{}", number, begin.step, hex(digest).substr(0, 12),
       abstainers.empty() ? std::string()
                          : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-      stop_requested_ ? ", stopping" : ""));
+      stop_requested_ ? ", stopping" : ""),
+      /*event=*/false);
   // Rounds of the fragment that were left behind will never be.
   std::erase_if(rounds_, [&](const auto& entry) {
     return entry.first == number ||

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 constexpr Duration kPollInterval = std::chrono::milliseconds(50);  // For Ctrl-C.
-constexpr Duration kProgressInterval = std::chrono::seconds(1);
+constexpr Duration kProgressInterval = std::chrono::milliseconds(500);
 constexpr Duration kDrainPatience = std::chrono::seconds(3);
 
 }  // namespace
@@ -115,6 +115,10 @@ Result<std::string> CoordinatorServer::listen(const std::string& address) {
 Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
   State& state = *state_;
   Time next_progress = state.clock.now();
+  const auto report = [&] {
+    if (!state.callbacks.on_progress) return;
+    state.callbacks.on_progress(state.service.coordinator().status(state.clock.now()));
+  };
   while (!state.service.result()) {
     state.serve_once(next_progress);
     const int stops = num_stops ? num_stops() : 0;
@@ -122,11 +126,10 @@ Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
     if (stops > 1) state.service.end("the coordinator was interrupted");
     if (state.clock.now() >= next_progress) {
       next_progress = state.clock.now() + kProgressInterval;
-      if (state.callbacks.on_progress) {
-        state.callbacks.on_progress(state.service.coordinator().status());
-      }
+      report();
     }
   }
+  report();
   const Time end = state.clock.now() + kDrainPatience;  // The last words are still on their way.
   while (!state.service.drained() && state.clock.now() < end) state.serve_once(end);
   return *state.service.result();

@@ -20,7 +20,8 @@ struct CoordinatorCallbacks {
   /// kept.
   std::function<void(const Record&)> persist;
   std::function<void(const std::string& line)> on_log;
-  std::function<void(const std::vector<MemberStatus>&)> on_progress;  // About once a second.
+  /// About twice a second, and when the run is over.
+  std::function<void(const RunStatus&)> on_progress;
 };
 
 /// Decodes frames, does the coordinator's actions. Not thread-safe.
