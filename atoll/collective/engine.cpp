@@ -274,6 +274,11 @@ void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
     names_[peer.number] = peer.name;
     if (peer.number == member_.number()) continue;
     const auto [link, is_new] = links_.try_emplace(peer.number);
+    if (link->second.was_reported) {  // To a coordinator that may not know it.
+      link->second.was_reported = false;
+      link->second.verdict_due = now;
+      links_due_ = now;
+    }
     link->second.address = peer.address;
     if (is_new) link->second.pause = kFirstPause;
     if (is_new && peer.number < member_.number()) dial_peer(peer.number, now);

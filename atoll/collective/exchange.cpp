@@ -216,6 +216,10 @@ Result<void> Exchange::receive(Part part) {
   const auto index = static_cast<size_t>(part.segment);
   Segment& segment = segments_[index];
   Incoming& incoming = is_mean ? segment.mean : segment.contributions[part.sender];
+  if (!is_mean && incoming.done && segment.may_repeat.contains(part.sender)) {
+    if (part.offset + part.data.size() >= part.total) segment.may_repeat.erase(part.sender);
+    return {};
+  }
   auto accepted = accept(incoming, std::move(part), *rank, segment);
   if (!accepted || !incoming.done) return accepted;
   if (is_mean) {
@@ -455,7 +459,10 @@ void Exchange::forget(int32_t number) {
   for (Segment& segment : segments_) {
     segment.sent_to.erase(number);
     const auto found = segment.contributions.find(number);
-    if (found != segment.contributions.end() && !found->second.done) {
+    if (found == segment.contributions.end()) continue;
+    if (found->second.done) {
+      segment.may_repeat.insert(number);
+    } else {
       segment.contributions.erase(found);
     }
   }

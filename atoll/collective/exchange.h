@@ -122,6 +122,7 @@ class Exchange {
     size_t size = 0;
     std::map<int32_t, Incoming> contributions;  // By number.
     std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
+    std::set<int32_t> may_repeat;               // Of those who cannot know that theirs has come.
     // Of this attempt:
     int32_t owner = 0;  // Rank. Not with kGather.
     bool waits_to_be_sent = false;

@@ -46,6 +46,7 @@ class Faults {
 
   /// So many in the first `span`. Call once all machines are there.
   void plan(uint64_t num, Duration span) {
+    damages_ = draw_(4) == 0;
     const auto most = static_cast<uint64_t>(span / std::chrono::milliseconds(1));
     for (uint64_t i = 0; i < num; ++i) {
       const Duration when = draw_.milliseconds(0, most);
@@ -54,6 +55,8 @@ class Faults {
     }
     at(span, [] {});
   }
+  /// Whether frames are damaged: else nobody breaks the protocol.
+  bool damages() const { return damages_; }
   /// When the last is repaired, as far as it has begun.
   Time over() const { return over_; }
 
@@ -98,7 +101,8 @@ class Faults {
       case 11:
         return slow(time);
       case 12:
-        return garble(machine.name);
+        if (damages_) garble(machine.name);
+        return;
       case 13:
         return join();
       default:
@@ -209,6 +213,7 @@ class Faults {
   World& world_;
   Draws& draw_;
   Time over_{};
+  bool damages_ = false;
 };
 
 }  // namespace atl::collective

@@ -138,14 +138,12 @@ class World {
     machine.past.push_back(std::move(machine.life));
   }
 
-  /// Islands whose membership ended join again, as new processes.
+  /// Islands whose membership ended join again, as new processes; others are started again.
   void supervise() {
     for (const auto& machine : machines) {
       Life* const life = machine->life.get();
       if (life == nullptr || life->failure.empty() || !machine->keeps_restarting) continue;
-      const bool is_name_taken = life->failure.find("takes part already") != std::string::npos;
-      const bool is_patience_over = life->failure.find("did not come back") != std::string::npos;
-      if (!life->may_join_again && !is_name_taken && !is_patience_over) continue;
+      if (result_) continue;
       note(fmt::format("-- {} begins anew: {}", machine->name, life->failure));
       life->kill();
       machine->past.push_back(std::move(machine->life));

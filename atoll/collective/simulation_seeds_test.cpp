@@ -50,6 +50,10 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   const bool reached = world.run_until(ended, kPatience);
   Outcome outcome{.num_commits = world.ledger.num_commits(),
                   .simulated_s = seconds(world.now() - Time{})};
+  const bool was_rude = world.log.find("broke the protocol") != std::string::npos;
+  if (was_rude && !faults.damages() && bug == Bug::kNone) {
+    world.ledger.violated("manners", "an honest process broke the protocol");
+  }
   if (!world.ledger.broken()) {
     if (!reached) {
       world.ledger.violated("progress", "somebody waits for ever");

@@ -203,7 +203,6 @@ void Coordinator::on_member(int32_t number, const Message& message, Time now) {
   if (seat.state == State::kAway) {
     log(fmt::format("island '{}' is back", name(number)));
     seat.state = State::kBehind;
-    no_links_.clear();  // They are reported again where they do not come back.
   }
   std::visit(
       [&](const auto& m) {
@@ -322,7 +321,6 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   }
   seat.num_trained = std::max(seat.num_trained, heartbeat.num_trained);
   seat.caught_up = std::max(seat.caught_up, heartbeat.caught_up);
-  if (seat.state != State::kBehind) return;
   grant_rows();
   look_whether_level(number);
 }

@@ -98,6 +98,9 @@ std::string Coordinator::objection_to(const Resume& resume) const {
   if (!is_member) return "this island is no member any more: it must join again";
   if (seats_.at(resume.number).state == State::kLeft) return "this island has left";
   if (resume.address.size() > kMaxAddressBytes) return "address: too long";
+  if (!book_.leases().is_possible(resume.number, resume.num_leased)) {
+    return "it has rows that were not leased to it: it must join again";
+  }
   const uint64_t num_commits = book_.num_commits();
   if (resume.num_commits > num_commits) {
     return fmt::format("it knows of {} commits, where this coordinator knows of {}",
@@ -123,6 +126,10 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   }
   seat.connection = connection;
   numbers_[connection] = resume.number;
+  // It says again whom it cannot reach.
+  std::erase_if(no_links_, [&](const auto& pair) {
+    return pair.first == resume.number || pair.second == resume.number;
+  });
   // It has let go of what it exchanged, but for what it had prepared.
   for (auto& [round, state] : rounds_) {
     const bool is_open = std::ranges::find(state.members, resume.number) != state.members.end();
@@ -134,7 +141,8 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   seat.is_new = resume.first_round < 0;
   seat.first_round = std::max<int64_t>(resume.first_round, 0);
   log(fmt::format("island '{}' is back", resume.name));
-  send(connection, Resumed{header(), view_, peers()});
+  send(connection, Resumed{header(), view_, peers(),
+                           book_.leases().behind(resume.number, resume.num_leased)});
   for (const Committed& committed : book_.history()) {
     if (committed.index >= resume.num_commits) send(connection, message_of(committed));
   }

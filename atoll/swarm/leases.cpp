@@ -76,6 +76,14 @@ int64_t LeaseBook::consume(int32_t member, int64_t num_trained) {
   return consumed;
 }
 
+std::vector<Units> LeaseBook::behind(int32_t member, int64_t num_known) const {
+  const auto found = members_.find(member);
+  if (found == members_.end()) return {};
+  std::vector<Units> rest = found->second.rest;
+  cut(rest, num_known - found->second.num_consumed);
+  return rest;
+}
+
 void LeaseBook::revoke(int32_t member) {
   const auto found = members_.find(member);
   if (found == members_.end()) return;

@@ -50,6 +50,8 @@ class LeaseBook {
   int64_t consume(int32_t member, int64_t num_trained);
   /// Whether a member may say that it has trained on so many units.
   bool is_possible(int32_t member, int64_t num_trained) const;
+  /// Of what the member has, all behind its first `num_known` units: what it has not heard of.
+  std::vector<Units> behind(int32_t member, int64_t num_known) const;
   /// Takes back what the member has not consumed.
   void revoke(int32_t member);
 

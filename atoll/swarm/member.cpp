@@ -62,7 +62,8 @@ Member::Actions Member::connected(const std::string& address, Time now) {
                 .name = options_.name,
                 .address = address,
                 .num_commits = num_commits_,
-                .first_round = first_round_.value_or(-1)});
+                .first_round = first_round_.value_or(-1),
+                .num_leased = num_leased_});
     is_resuming_ = true;
     return take();
   }
@@ -260,6 +261,7 @@ void Member::on(const Start& message) {
   phase_ = Phase::kTraining;
   start_ = message;
   view_ = message.view;
+  num_leased_ = num_units(message.units);
   num_commits_ = message.num_commits;
   num_caught_up_ = message.joins ? 0 : num_commits_;
   for (const Held& held : message.held) committed_[held.fragment] = held.round;
@@ -279,6 +281,7 @@ void Member::on(const Resumed& message) {
   is_resuming_ = false;
   lost_.clear();
   actions_.emplace_back(Viewed{message.members});
+  if (!message.units.empty()) on(Lease{message.header, message.units});
   say_again();
 }
 
@@ -340,7 +343,10 @@ void Member::on(const Commit& message) {
   }
 }
 
-void Member::on(const Lease& message) { actions_.emplace_back(Leased{message.units}); }
+void Member::on(const Lease& message) {
+  num_leased_ += num_units(message.units);
+  actions_.emplace_back(Leased{message.units});
+}
 
 void Member::on(const Reinstated& message) {
   first_round_ = message.first_round;

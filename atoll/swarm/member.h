@@ -170,6 +170,7 @@ class Member {
   uint64_t num_commits_ = 0;              // That this member has heard of,
   uint64_t num_caught_up_ = 0;            // and has the results of.
   std::optional<int64_t> first_round_;
+  int64_t num_leased_ = 0;  // Units, ever.
   bool wants_stop_ = false;
   std::string lost_;  // Why there is no connection,
   Time lost_at_{};    // and since when.

@@ -117,6 +117,7 @@ struct Resume {
   std::string address;
   uint64_t num_commits = 0;  // That it has heard of.
   int64_t first_round = -1;  // From which on the rounds wait for it; -1: it was behind.
+  int64_t num_leased = 0;    // Units that it was given, ever.
 };
 
 /// It is a member still. The commits that it has not heard of follow.
@@ -124,6 +125,7 @@ struct Resumed {
   Header header;
   uint64_t view = 0;
   std::vector<Peer> members;
+  std::vector<Units> units;  // Rows that it was given and has not heard of.
 };
 
 /// This member's snapshot for a round is taken. Said again to a coordinator that has come back;
