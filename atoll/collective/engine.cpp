@@ -64,6 +64,7 @@ void Engine::handle(net::Event event, Time now) {
       act(member_.connected(address_, now), now);
     } else if (const auto number = number_of(opened->connection)) {
       links_.at(*number).opened = true;
+      links_.at(*number).opened_at = now;
       ask_around();
     } else if (opened->inbound) {
       if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
@@ -429,6 +430,7 @@ void Engine::prepared(const Result<Digest>& digest, Time now) {
   if (found == rounds_.end()) return;
   hand_on_missed(now);  // A commit without this member may have waited for the job.
   if (!rounds_.contains(header.round)) return;
+  if (found->second.decided) return;
   if (const auto next = std::exchange(found->second.next, std::nullopt)) return open(*next, now);
   if (!digest) {
     return trouble(

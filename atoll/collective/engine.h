@@ -100,6 +100,7 @@ class Engine {
     std::string address;
     net::ConnectionId connection = 0;  // 0: none.
     bool opened = false;
+    Time opened_at{};
     bool full = false;
     std::string lost;    // Why there is none; empty while it stands or was not there yet.
     Time verdict_due{};  // When the coordinator hears of it, if it has not dropped the member.
@@ -129,6 +130,7 @@ class Engine {
     Time progressed{};               // When a part of it came last.
     std::vector<swarm::Part> early;  // Parts of an attempt that this member has not heard of.
     size_t early_bytes = 0;          // What they take in memory, at most.
+    bool decided = false;            // Without a result here, which is being fetched.
     bool was_announced = false;      // The coordinator waits for this member's part.
   };
   using Rounds = std::map<int64_t, Round>;
@@ -157,6 +159,8 @@ class Engine {
 
   // What was missed, and what others have (engine_fetch.cpp).
   void miss(const swarm::Commit& message, Time now);
+  /// The round is no longer exchanged here.
+  void let_go(Round& round, const swarm::Commit& message);
   void hand_on_missed(Time now);
   void ask_around();
   void ask_again();
@@ -180,6 +184,7 @@ class Engine {
   bool may_encode() const;
   void prepare(Round& round);
   static void drop_means(Link& link, int64_t round);
+  static void drop_transfers(Link& link, int64_t round);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t number, Time now);
   void drop_link(int32_t number, const std::string& reason, Time now);

@@ -33,6 +33,8 @@ void Engine::miss(const swarm::Commit& message, Time now) {
   held_[message.held.fragment] = message.held;
   Missing& missing = missing_[message.index];
   missing.commit = message;
+  const auto begun = rounds_.find(message.held.round);
+  if (begun != rounds_.end()) let_go(begun->second, message);
   const bool is_measurement =
       message.held.fragment == swarm::kNoFragment && !rounds_.contains(message.held.round);
   if (!has_weight(message) || is_measurement) {
@@ -43,6 +45,21 @@ void Engine::miss(const swarm::Commit& message, Time now) {
   }
   ask_around();
   hand_on_missed(now);
+}
+
+void Engine::let_go(Round& round, const swarm::Commit& message) {
+  // The new residual is of the attempt that was committed, or what this member summed is in none.
+  const bool is_of_it = round.exchange != nullptr &&
+                        round.exchange->plan().header.attempt == message.header.attempt;
+  if (!is_of_it) {
+    std::ranges::copy(round.contribution->mean_residual,
+                      round.contribution->new_mean_residual.begin());
+  }
+  round.decided = true;
+  round.exchange = nullptr;  // A job that is out has it too.
+  round.next.reset();
+  round.early.clear();
+  for (auto& [number, link] : links_) drop_transfers(link, message.held.round);
 }
 
 /// In the order of the commits, each once its result is here and no job works on its buffers.

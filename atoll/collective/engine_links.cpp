@@ -98,6 +98,7 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   const auto visitor = visitors_.extract(connection);
   link->second.connection = connection;
   link->second.opened = true;
+  link->second.opened_at = now;
   link->second.full = false;
   check_links(now);
   pump(hello.number, now);
@@ -119,7 +120,7 @@ void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time 
   const auto found = rounds_.find(part.header.round);
   member_.count_moved(frame_bytes);
   // It is over, or goes on without this member.
-  if (found == rounds_.end() || !found->second.was_announced) return;
+  if (found == rounds_.end() || !found->second.was_announced || found->second.decided) return;
   Round& round = found->second;
   round.bytes_received += static_cast<int64_t>(frame_bytes);
   if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
@@ -162,6 +163,14 @@ void Engine::drop_means(Link& link, int64_t round) {
     const bool is_void = transfer.part.header.round == round && transfer.sent == 0 &&
                          transfer.part.kind == swarm::PartKind::kMean;
     if (is_void) link.waiting_bytes -= transfer.blob->size();
+    return is_void;
+  });
+}
+
+void Engine::drop_transfers(Link& link, int64_t round) {
+  std::erase_if(link.transfers, [&](const Transfer& transfer) {
+    const bool is_void = transfer.part.header.round == round;
+    if (is_void) link.waiting_bytes -= transfer.end - transfer.sent;
     return is_void;
   });
 }
@@ -235,6 +244,7 @@ void Engine::check_stalls(Time now) {
   }
   for (const auto& [debtor, round] : silent) {
     if (!links_.contains(debtor) || !links_.at(debtor).lost.empty()) continue;
+    if (now - links_.at(debtor).opened_at <= options_.silence_timeout) continue;
     drop_link(debtor,
               fmt::format("in round {} nothing came for {:.0f} s", round,
                           seconds(options_.silence_timeout)),

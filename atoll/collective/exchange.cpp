@@ -93,11 +93,12 @@ void Exchange::begin_attempt() {
     return outgoing.part.kind == PartKind::kMean || !rank_of(outgoing.to);
   });
   num_missing_ = 0;
+  // Who sums a segment writes what the codec loses there; all else stays.
+  std::ranges::copy(contribution_.mean_residual, contribution_.new_mean_residual.begin());
   if (own_ != nullptr && abstains(plan_.rank)) std::fill_n(own_.get(), count, 0.0F);
   assign_owners();
   if (std::ranges::all_of(plan_.weights, [](int64_t weight) { return weight == 0; })) {
     std::fill_n(mean_.get(), count, 0.0F);
-    std::ranges::copy(contribution_.mean_residual, contribution_.new_mean_residual.begin());
     return;
   }
   num_missing_ = segments_.size();
@@ -386,11 +387,6 @@ Result<void> Exchange::take_mean(Segment& segment) {
   }
   segment.encoded = std::make_shared<const Bytes>(std::move(segment.mean.bytes));
   segment.mean.bytes = {};
-  if (!contribution_.mean_residual.empty()) {
-    std::ranges::copy(
-        contribution_.mean_residual.subspan(segment.begin, segment.size),
-        contribution_.new_mean_residual.begin() + static_cast<ptrdiff_t>(segment.begin));
-  }
   num_missing_ -= 1;
   return {};
 }

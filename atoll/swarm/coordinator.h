@@ -154,6 +154,7 @@ class Coordinator {
   std::string objection_to(const Ready& ready) const;
 
   void gather(Time now);
+  bool is_guest(const std::string& name) const;
   void start_run(Time now);
   void seat_guests(Time now);
   int32_t seat(Connection connection, Time now);

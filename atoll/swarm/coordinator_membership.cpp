@@ -54,14 +54,12 @@ std::string Coordinator::objection_to(const Hello& hello) const {
                          printable(text));
     }
   }
-  const bool is_guest = std::ranges::any_of(
-      guests_, [&](const auto& entry) { return entry.second.hello.name == hello.name; });
   const bool is_member = std::ranges::any_of(seats_, [&](const auto& entry) {
     const Seat& seat = entry.second;
     const bool is_heard = seat.state == State::kActive || seat.state == State::kBehind;
     return seat.connection && is_heard && name(entry.first) == hello.name;
   });
-  if (is_guest || is_member) {
+  if (is_guest(hello.name) || is_member) {
     return fmt::format("name: an island named '{}' takes part already; choose another", hello.name);
   }
   if (guests_.size() >= kMaxGuests) return "too many islands want to join at once";
@@ -151,24 +149,42 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   seat_guests(now);
 }
 
-/// Begins the run, or begins it again when nobody is left who holds its state: with `replicas`
-/// islands at first, later with those that are ready when the others had their time to come.
+/// Begins the run with `replicas` islands, or begins it again when nobody holds its state any more:
+/// then with those who are there when the others had their time to come back.
 void Coordinator::gather(Time now) {
   const auto num_ready = std::ranges::count_if(
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (num_ready < 1) {
-    gather_until_.reset();
-    return;
+  if (!book_.has_begun()) {
+    if (num_ready >= options_.replicas) return start_run(now);
+    return log(fmt::format("{} of {} islands are here", num_ready, options_.replicas));
   }
-  if (num_ready < options_.replicas) {
-    if (!book_.has_begun()) {
-      return log(fmt::format("{} of {} islands are here", num_ready, options_.replicas));
-    }
+  std::vector<int32_t> behind;
+  for (const auto& [number, seat] : seats_) {
+    if (seat.state == State::kBehind) behind.push_back(number);
+  }
+  if (num_live() > 0 || (num_ready == 0 && behind.empty())) return gather_until_.reset();
+  const bool any_may_return = std::ranges::any_of(seats_, [&](const auto& entry) {
+    return entry.second.state == State::kAway && !is_guest(name(entry.first));
+  });
+  const bool all_here = num_ready >= options_.replicas && behind.empty() && !any_may_return;
+  if (!all_here) {
     if (!gather_until_) gather_until_ = now + 2 * options_.return_grace;
-    if (now < *gather_until_ || num_ready < options_.min_replicas) return;
+    if (now < *gather_until_) return;
+    if (!behind.empty()) gather_until_ = now + 2 * options_.return_grace;
+    for (const int32_t number : behind) {
+      if (seats_.contains(number)) {
+        remove(number, "the islands that held the run's state are gone: join again");
+      }
+    }
+    if (!behind.empty() || num_ready < options_.min_replicas) return;
   }
   gather_until_.reset();
   start_run(now);
+}
+
+bool Coordinator::is_guest(const std::string& name) const {
+  return std::ranges::any_of(
+      guests_, [&](const auto& entry) { return entry.second.hello.name == name; });
 }
 
 void Coordinator::start_run(Time now) {
@@ -352,8 +368,10 @@ void Coordinator::reinstate(int32_t number) {
   log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
                   std::max(seat.first_round, book_.last_round() + 1)));
   send_to(seat, Reinstated{header(), seat.first_round, waits ? 0 : step});
+  gather_until_.reset();
   note_membership();
   advance_all();
+  seat_guests(now_);
 }
 
 void Coordinator::on(int32_t number, const CaughtUp& caught_up) {
@@ -409,9 +427,8 @@ void Coordinator::finish_if_all_left() {
   }
   // Nobody is left who holds the state, but who lost it only by being alone.
   for (const auto& [number, seat] : seats_) {
-    if (seat.state == State::kBehind) {
-      if (seat.caught_up == book_.num_commits()) return reinstate(number);
-      return remove(number, "the islands that held the run's state are gone: join again");
+    if (seat.state == State::kBehind && seat.caught_up == book_.num_commits()) {
+      return reinstate(number);
     }
   }
   if (!seats_.empty()) log("no island is left; waiting for islands to come back");
