@@ -208,6 +208,7 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
 
 void Engine::check_links(Time now) {
   links_due_ = Time::max();
+  bool any_is_back = false;
   std::vector<int32_t> numbers;
   for (const auto& [number, link] : links_) numbers.push_back(number);
   for (const int32_t number : numbers) {
@@ -223,12 +224,15 @@ void Engine::check_links(Time now) {
       act(member_.link_changed(number, true, ""), now);
       link.lost.clear();
       link.pause = kFirstPause;
+      any_is_back = true;
+      pump(number, now);
     }
     if (!link.lost.empty() && !link.was_reported) {
       links_due_ = std::min(links_due_, link.verdict_due);
     }
     links_due_ = std::min(links_due_, link.next_dial);
   }
+  if (any_is_back) ask_around();
 }
 
 void Engine::check_stalls(Time now) {

@@ -157,6 +157,7 @@ class Coordinator {
   bool is_guest(const std::string& name) const;
   void start_run(Time now);
   void seat_guests(Time now);
+  void begin_first_period_anew();
   int32_t seat(Connection connection, Time now);
   Start start_of(int32_t number, bool joins) const;
   std::vector<Peer> peers() const;

@@ -254,8 +254,8 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 
 /// Who is ready joins the run that is under way.
 void Coordinator::seat_guests(Time now) {
-  if (std::cmp_less(book_.held().size(), options_.num_fragments))
-    return;  // After the first period.
+  // After the first period; if that cannot be completed without them, all begin again.
+  if (std::cmp_less(book_.held().size(), options_.num_fragments)) return begin_first_period_anew();
   const bool any_active = std::ranges::any_of(
       seats_, [](const auto& entry) { return entry.second.state == State::kActive; });
   if (!any_active) return;  // Who could give them the state?
@@ -283,6 +283,18 @@ void Coordinator::seat_guests(Time now) {
     send(connection, std::move(start));
   }
   announce_view();
+}
+
+void Coordinator::begin_first_period_anew() {
+  const bool any_ready = std::ranges::any_of(
+      guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
+  if (!any_ready || num_live() >= options_.min_replicas) return;
+  std::vector<int32_t> numbers;
+  for (const auto& [number, seat] : seats_) numbers.push_back(number);
+  for (const int32_t number : numbers) {
+    if (finished_ || !seats_.contains(number)) return;
+    remove(number, "the run's first rounds had too few islands: join again");
+  }
 }
 
 Start Coordinator::start_of(int32_t number, bool joins) const {
