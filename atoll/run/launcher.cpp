@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
@@ -45,7 +46,7 @@ class Launch {
       forward_interrupts();
       for (size_t i = 0; i < islands_.size(); ++i) {
         read_island(i);
-        if (!islands_[i].summary) view_.remind(i);
+        if (!islands_[i].summary && !islands_[i].is_lost) view_.remind(i);
       }
       look_for_failures();
     }
@@ -65,12 +66,13 @@ class Launch {
     coordinator_ = std::make_unique<ChildProcess>(
         std::vector<std::string>{options_.program.string(), "coordinate", "--config",
                                  (options_.folder / "config.toml").string(), "--listen",
-                                 "127.0.0.1:0", "--run", options_.folder.string()},
+                                 address_.empty() ? "127.0.0.1:0" : address_, "--run",
+                                 options_.folder.string()},
         options_.folder / "coordinator.log");
     const Time begin = clock_.now();
-    while (address_.empty()) {
+    for (bool is_there = false; !is_there;) {
       for (const std::string& line : coordinator_->read_lines()) {
-        if (address_.empty()) address_ = line;
+        if (!std::exchange(is_there, true)) address_ = line;
       }
       if (coordinator_->poll_exit() || clock_.now() - begin > kCoordinatorStart) {
         fail("the coordinator did not start", *coordinator_);
@@ -152,6 +154,7 @@ class Launch {
       fmt::print(stderr, "atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",
                  island.name, cause_of(island.name, *island.process), rejoin_command(island));
     }
+    restart_coordinator();
     if (!failed(*coordinator_) && num_training() + num_done() > 0) return;
     if (!failed_at_) {
       failed_at_ = clock_.now();
@@ -164,6 +167,16 @@ class Launch {
       coordinator_->signal(SIGCONT);
     }
     if (all_ended() || clock_.now() - *failed_at_ > kOthersEnd) report_failure();
+  }
+
+  /// One that was killed goes on from its journal, at the same address, where the islands look for
+  /// it. One that ended by itself has said why.
+  void restart_coordinator() {
+    const auto status = coordinator_->poll_exit();
+    if (!status || *status <= 128 || num_training() == 0 || failed_at_ || forwarded_) return;
+    fmt::print(stderr, "atoll: the coordinator was lost and is started again:{}\n",
+               cause_of("coordinator", *coordinator_));
+    start_coordinator();
   }
 
   int64_t num_training() const {
