@@ -29,7 +29,7 @@ enum class Bug : uint8_t {
   kForgetsCommits,       // A coordinator's disk drops commits that it said were durable.
   kForgesDigest,         // An island's state is not what it says.
   kServesOldState,       // A donor gives away an older state; who joins does not look.
-  kGrantsTwice,          // A coordinator's disk drops grants of rows.
+  kTrainsTwice,          // An island takes the same leased rows again now and then.
   kTermFallsBack,        // A coordinator that has lost its disk counts its terms from 1.
   kSwapsResidualEarly,   // An island takes the new residual although its part did not count.
   kSitsStill,            // An island that has come back takes part no more.

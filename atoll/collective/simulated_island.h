@@ -316,6 +316,8 @@ class Life final : public EngineListener {
       return process_.soon([this] { step(); }, kTick);
     }
     in_.ledger.trained(epoch_, start->number, units_.front());
+    const bool again = in_.plan.bug == Bug::kTrainsTwice && units_.size() > 1 && *round % 5 == 0;
+    if (again) units_[1] = units_[0];
     units_.pop_front();
     num_trained_ += 1;
     engine_->report({.step = *round, .num_trained = num_trained_});

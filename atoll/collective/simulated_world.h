@@ -245,9 +245,9 @@ class World {
     const auto ends_with = [&](size_t kind) {
       return journal.size() > 1 && journal.back()[0] == static_cast<std::byte>(kind);
     };
-    const bool forgets = plan.bug == Bug::kForgetsCommits;
-    while ((forgets || plan.bug == Bug::kGrantsTwice) && ends_with(kGranted)) journal.pop_back();
-    if (forgets && ends_with(kCommitted)) journal.pop_back();
+    if (plan.bug != Bug::kForgetsCommits) return;
+    while (ends_with(kGranted)) journal.pop_back();
+    if (ends_with(kCommitted)) journal.pop_back();
   }
 
   static constexpr size_t kGranted = 4;  // Places in swarm::Record.

@@ -3,6 +3,7 @@
 // (invariants.h). A failing seed prints the line that replays it. ATOLL_SIM_SEEDS: how many;
 // ATOLL_SIM_MINUTES: for how long instead; ATOLL_SIM_FIRST: the first one; ATOLL_SIM_RESULT: a
 // file for what came of them, as JSON.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -100,6 +101,33 @@ TEST(SimulationTest, Seeds) {
   std::cout << result << "\n";
   if (const char* path = std::getenv("ATOLL_SIM_RESULT")) std::ofstream(path) << result << "\n";
 }
+
+/// Each invariant can fail: a process that makes this mistake is found out, by that invariant.
+struct Planted {
+  Bug bug;
+  std::string invariant;
+};
+
+class PlantedBugTest : public testing::TestWithParam<Planted> {};
+
+TEST_P(PlantedBugTest, IsFound) {
+  std::string found;
+  for (uint64_t seed = 0; seed < 300 && !found.starts_with(GetParam().invariant + ":"); ++seed) {
+    found = run_seed(seed, GetParam().bug).broken;
+  }
+  EXPECT_THAT(found, testing::StartsWith(GetParam().invariant + ":"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBugTest,
+                         testing::Values(Planted{Bug::kAppliesBeforeCommit, "durable"},
+                                         Planted{Bug::kForgetsCommits, "commits"},
+                                         Planted{Bug::kForgesDigest, "digests"},
+                                         Planted{Bug::kServesOldState, "donors"},
+                                         Planted{Bug::kTrainsTwice, "rows"},
+                                         Planted{Bug::kTermFallsBack, "terms"},
+                                         Planted{Bug::kSwapsResidualEarly, "residuals"},
+                                         Planted{Bug::kSitsStill, "progress"}),
+                         [](const auto& param) { return param.param.invariant; });
 
 }  // namespace
 }  // namespace atl::collective
