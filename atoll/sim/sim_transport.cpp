@@ -308,13 +308,16 @@ void SimNetwork::deliver(const Item& item) {
 
 void SimNetwork::release_held(const std::string& from, const std::string& to) {
   for (const auto& end : ends_between(to, from)) {
-    if (end->local != to) continue;
-    const std::deque<std::shared_ptr<Item>> items = std::exchange(end->held, {});
-    for (const auto& item : items) {
-      const Time arrival = queue_.now() + flight_time(link(from, to));
-      item->from->last_arrival = std::max(item->from->last_arrival, arrival);
-      queue_.at(item->from->last_arrival, [this, item] { arrive(item); });
-    }
+    if (end->local != to || end->held.empty()) continue;
+    // What arrives until then queues up behind them.
+    queue_.after(flight_time(link(from, to)), [this, end] {
+      while (!end->held.empty() && !is_cut(end->remote, end->local)) {
+        const std::shared_ptr<Item> item = end->held.front();
+        end->held.pop_front();
+        depart(item);
+        deliver(*item);
+      }
+    });
   }
 }
 
