@@ -57,6 +57,7 @@ class Faults {
   }
   /// Whether frames are damaged: else nobody breaks the protocol.
   bool damages() const { return damages_; }
+  bool lost_disk() const { return lost_disk_; }
   /// When the last is repaired, as far as it has begun.
   Time over() const { return over_; }
 
@@ -139,6 +140,7 @@ class Faults {
     if (!world_.coordinator_is_up()) return;
     world_.kill_coordinator();
     world_.lose_journal();
+    lost_disk_ = true;
     at(time, [this] { revive(); });
   }
   void stop(Machine& machine, Duration time) {
@@ -214,6 +216,7 @@ class Faults {
   Draws& draw_;
   Time over_{};
   bool damages_ = false;
+  bool lost_disk_ = false;
 };
 
 }  // namespace atl::collective
