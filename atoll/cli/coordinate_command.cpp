@@ -28,8 +28,8 @@
 #include "atoll/run/coordinator_file.h"
 #include "atoll/swarm/coordinator_server.h"
 #include "atoll/swarm/journal.h"
-#include "atoll/sync/method.h"
 #include "atoll/swarm/status_board.h"
+#include "atoll/sync/method.h"
 
 namespace atl::cli {
 namespace {
@@ -204,8 +204,8 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   }
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
-  print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run,
-                        options.replicas, address_for_islands(*address)));
+  print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run, options.replicas,
+                        address_for_islands(*address)));
   if (http) print_log(fmt::format("status at http://{}/status", http->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);

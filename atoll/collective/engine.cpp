@@ -137,9 +137,8 @@ void Engine::begin(Contribution contribution, Time now) {
   const auto first = member_.first_round();
   if (!is_committed && first && number >= *first) announce(number, round, now);
   // A commit that was handed on already is waited for by nobody here.
-  const bool is_missing = std::ranges::any_of(missing_, [&](const auto& entry) {
-    return entry.second.commit.held.round == number;
-  });
+  const bool is_missing = std::ranges::any_of(
+      missing_, [&](const auto& entry) { return entry.second.commit.held.round == number; });
   if (is_committed && !is_missing) rounds_.erase(number);
 }
 

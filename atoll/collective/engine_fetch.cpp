@@ -49,8 +49,8 @@ void Engine::miss(const swarm::Commit& message, Time now) {
 
 void Engine::let_go(Round& round, const swarm::Commit& message) {
   // The new residual is of the attempt that was committed, or what this member summed is in none.
-  const bool is_of_it = round.exchange != nullptr &&
-                        round.exchange->plan().header.attempt == message.header.attempt;
+  const bool is_of_it =
+      round.exchange != nullptr && round.exchange->plan().header.attempt == message.header.attempt;
   if (!is_of_it) {
     std::ranges::copy(round.contribution->mean_residual,
                       round.contribution->new_mean_residual.begin());

@@ -143,8 +143,8 @@ class Launch {
     return status && *status != 0;
   }
 
-  /// An island that ends badly is left behind by the others. Without the coordinator, or without any
-  /// island that trains, the matter is settled; the others get some time to say so too.
+  /// An island that ends badly is left behind by the others. Without the coordinator, or without
+  /// any island that trains, the matter is settled; the others get some time to say so too.
   void look_for_failures() {
     for (Island& island : islands_) {
       if (island.is_lost || !failed(*island.process)) continue;

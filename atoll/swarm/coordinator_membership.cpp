@@ -139,8 +139,8 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   seat.is_new = resume.first_round < 0;
   seat.first_round = std::max<int64_t>(resume.first_round, 0);
   log(fmt::format("island '{}' is back", resume.name));
-  send(connection, Resumed{header(), view_, peers(),
-                           book_.leases().behind(resume.number, resume.num_leased)});
+  send(connection,
+       Resumed{header(), view_, peers(), book_.leases().behind(resume.number, resume.num_leased)});
   for (const Committed& committed : book_.history()) {
     if (committed.index >= resume.num_commits) send(connection, message_of(committed));
   }
@@ -183,8 +183,8 @@ void Coordinator::gather(Time now) {
 }
 
 bool Coordinator::is_guest(const std::string& name) const {
-  return std::ranges::any_of(
-      guests_, [&](const auto& entry) { return entry.second.hello.name == name; });
+  return std::ranges::any_of(guests_,
+                             [&](const auto& entry) { return entry.second.hello.name == name; });
 }
 
 void Coordinator::start_run(Time now) {

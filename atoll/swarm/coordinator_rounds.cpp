@@ -180,11 +180,12 @@ void Coordinator::commit(int64_t number) {
   record(committed);
   count(committed);
   broadcast(message_of(committed));
-  log(fmt::format(
-      "round {} committed: step {}, digest {}{}{}", number, begin.step, hex(digest).substr(0, 12),
-      abstainers.empty() ? std::string()
-                         : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-      stop_requested_ ? ", stopping" : ""),
+  log(fmt::format("round {} committed: step {}, digest {}{}{}", number, begin.step,
+                  hex(digest).substr(0, 12),
+                  abstainers.empty()
+                      ? std::string()
+                      : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
+                  stop_requested_ ? ", stopping" : ""),
       /*event=*/false);
   // Rounds of the fragment that were left behind will never be.
   std::erase_if(rounds_, [&](const auto& entry) {

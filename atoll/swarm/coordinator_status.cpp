@@ -45,9 +45,15 @@ IslandStatus Coordinator::status_of(int32_t number, const Seat& seat, Time now) 
                       .step = seat.progress.step,
                       .heard_s = seconds(now - seat.heard)};
   switch (seat.state) {
-    case State::kBehind: status.state = IslandState::kFetching; break;
-    case State::kActive: status.state = IslandState::kTraining; break;
-    case State::kLeft: status.state = IslandState::kLeft; break;
+    case State::kBehind:
+      status.state = IslandState::kFetching;
+      break;
+    case State::kActive:
+      status.state = IslandState::kTraining;
+      break;
+    case State::kLeft:
+      status.state = IslandState::kLeft;
+      break;
     case State::kReturning:
       status.state = IslandState::kAway;
       status.reason = "it has not come back to this coordinator yet";

@@ -29,8 +29,7 @@ void visit(auto& io, Is<Start> auto& m) {
 }
 void visit(auto& io, Is<View> auto& m) { io(m.header, m.view, m.members); }
 void visit(auto& io, Is<Resume> auto& m) {
-  io(m.header, m.number, m.name, m.address, m.num_commits, m.first_round,
-     m.num_leased);
+  io(m.header, m.number, m.name, m.address, m.num_commits, m.first_round, m.num_leased);
 }
 void visit(auto& io, Is<Resumed> auto& m) { io(m.header, m.view, m.members, m.units); }
 void visit(auto& io, Is<Begin> auto& m) {
