@@ -197,7 +197,7 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
 
 void Coordinator::on_member(int32_t number, const Message& message, Time now) {
   Seat& seat = seats_.at(number);
-  if (seat.state == State::kLeft) return;
+  if (seat.state == State::kLeaving || seat.state == State::kLeft) return;
   seat.suspicion.heard(now);
   seat.heard = now;
   if (seat.state == State::kAway) {
@@ -268,6 +268,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   }
   for (const Connection connection : silent) refuse(connection, "nothing was heard for long");
   look_for_silence(now);
+  if (!finished_) say_goodbye();
   if (finished_) return take();
   if (gather_until_ && now >= *gather_until_) gather(now);
   const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_moved_);
@@ -333,12 +334,12 @@ void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
 
 void Coordinator::on(int32_t number, const Leave& /*leave*/) {
   Seat& seat = seats_.at(number);
-  send_to(seat, Goodbye{header()});
-  seat.state = State::kLeft;
+  seat.state = State::kLeaving;
+  seat.away_since = now_;
   log(fmt::format("island '{}' has left", name(number)));
   note_membership();
   advance_all();
-  if (!finished_) finish_if_all_left();
+  if (!finished_) say_goodbye();
 }
 
 void Coordinator::on(int32_t number, const Trouble& trouble) {

@@ -48,6 +48,7 @@ struct CoordinatorOptions {
   Duration alive_interval = std::chrono::milliseconds(500);
   Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
   Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
+  Duration leave_patience = std::chrono::seconds(30);  // With others that lack what a leaver has.
   Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
 };
 
@@ -103,9 +104,10 @@ class Coordinator {
   const Book& book() const { return book_; }
 
  private:
-  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeft. kReturning: this process
-  // has not heard of it yet; the rounds wait for a while.
-  enum class State : uint8_t { kBehind, kActive, kReturning, kAway, kLeft };
+  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeaving -> kLeft. kReturning: this
+  // process has not heard of it yet; the rounds wait for a while. kLeaving: no round waits for it,
+  // but it still has what others lack.
+  enum class State : uint8_t { kBehind, kActive, kReturning, kAway, kLeaving, kLeft };
   struct Guest {  // Has said Hello, is no member yet.
     Hello hello;
     std::optional<Ready> ready;
@@ -119,7 +121,7 @@ class Coordinator {
     int64_t first_round = 0;  // From which on it is waited for, where active.
     int64_t num_trained = 0;
     Suspicion suspicion;
-    Time away_since{};
+    Time away_since{};  // Or leaving.
     Time heard{};
     Heartbeat progress;
     std::string reason;  // Why it is away.
@@ -185,6 +187,7 @@ class Coordinator {
   void reinstate(int32_t number);
   void hurry_newcomers();
   void note_membership();
+  void say_goodbye();
   void finish_if_all_left();
   IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
   void count(const Committed& committed);

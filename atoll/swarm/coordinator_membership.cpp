@@ -94,7 +94,8 @@ std::string Coordinator::objection_to(const Resume& resume) const {
   const bool is_member =
       is_of_this && found != book_.members().end() && found->second.name == resume.name;
   if (!is_member) return "this island is no member any more: it must join again";
-  if (seats_.at(resume.number).state == State::kLeft) return "this island has left";
+  const State state = seats_.at(resume.number).state;
+  if (state == State::kLeaving || state == State::kLeft) return "this island has left";
   if (resume.address.size() > kMaxAddressBytes) return "address: too long";
   if (!book_.leases().is_possible(resume.number, resume.num_leased)) {
     return "it has rows that were not leased to it: it must join again";
@@ -225,6 +226,7 @@ void Coordinator::start_run(Time now) {
   std::vector<std::string> names;
   for (const auto& [name, connection] : ready) {
     numbers.push_back(seat(connection, now));
+    seats_.at(numbers.back()).caught_up = book_.num_commits();
     names.push_back(name);
   }
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
@@ -315,7 +317,10 @@ Start Coordinator::start_of(int32_t number, bool joins) const {
 
 std::vector<Peer> Coordinator::peers() const {
   std::vector<Peer> peers;
-  for (const auto& [number, peer] : book_.members()) peers.push_back(peer);
+  for (const auto& [number, peer] : book_.members()) {
+    const auto found = seats_.find(number);
+    if (found == seats_.end() || found->second.state != State::kLeft) peers.push_back(peer);
+  }
   return peers;
 }
 
@@ -327,6 +332,7 @@ void Coordinator::announce_view() {
 void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   Seat& seat = seats_.at(number);
   if (seat.state == State::kLeft || seat.state == State::kAway) return;
+  if (seat.state == State::kLeaving) return say_goodbye();
   seat.state = State::kAway;
   seat.away_since = now;
   seat.reason = why;
@@ -334,7 +340,7 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
                   seats_.size()));
   note_membership();
   advance_all();
-  if (!finished_) finish_if_all_left();
+  if (!finished_) say_goodbye();
 }
 
 void Coordinator::remove(int32_t number, const std::string& why) {
@@ -358,7 +364,7 @@ void Coordinator::remove(int32_t number, const std::string& why) {
   announce_view();
   note_membership();
   advance_all();
-  if (!finished_) finish_if_all_left();
+  if (!finished_) say_goodbye();
 }
 
 void Coordinator::violate(int32_t number, const std::string& what) {
@@ -390,6 +396,7 @@ void Coordinator::on(int32_t number, const CaughtUp& caught_up) {
   Seat& seat = seats_.at(number);
   seat.caught_up = std::max(seat.caught_up, caught_up.num_commits);
   look_whether_level(number);
+  if (!finished_) say_goodbye();
 }
 
 void Coordinator::look_whether_level(int32_t number) {
@@ -420,6 +427,29 @@ void Coordinator::note_membership() {
                         "until more have come",
                         num_live(), options_.min_replicas)
           : fmt::format("{} islands are here: rounds go on", num_live()));
+}
+
+/// Those who leave stay until nobody lacks what they hold, for a while.
+void Coordinator::say_goodbye() {
+  const bool any_lacks = std::ranges::any_of(seats_, [&](const auto& entry) {
+    const Seat& seat = entry.second;
+    const bool may_ask = is_live(seat) || seat.state == State::kBehind;
+    return may_ask && seat.caught_up < book_.num_commits();
+  });
+  bool any = false;
+  bool any_leaves = false;
+  for (auto& [number, seat] : seats_) {
+    if (seat.state != State::kLeaving) continue;
+    const bool waits = any_lacks && seat.connection &&
+                       now_ - seat.away_since < options_.leave_patience;
+    any_leaves = any_leaves || waits;
+    if (waits) continue;
+    send_to(seat, Goodbye{header()});
+    seat.state = State::kLeft;
+    any = true;
+  }
+  if (any) announce_view();
+  if (!any_leaves) finish_if_all_left();
 }
 
 void Coordinator::finish_if_all_left() {

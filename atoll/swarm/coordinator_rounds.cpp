@@ -179,6 +179,10 @@ void Coordinator::commit(int64_t number) {
   }
   record(committed);
   count(committed);
+  for (const auto& [member, prepared] : round.prepared) {
+    uint64_t& caught_up = seats_.at(member).caught_up;
+    if (caught_up == committed.index) caught_up += 1;
+  }
   broadcast(message_of(committed));
   log(fmt::format("round {} committed: step {}, digest {}{}{}", number, begin.step,
                   hex(digest).substr(0, 12),

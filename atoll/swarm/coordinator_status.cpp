@@ -30,7 +30,8 @@ RunStatus Coordinator::status(Time now) const {
   }
   for (const auto& [number, seat] : seats_) {
     run.islands.push_back(status_of(number, seat, now));
-    if (seat.connection && seat.state != State::kAway && seat.state != State::kLeft) run.live += 1;
+    const bool is_here = is_live(seat) || seat.state == State::kBehind;
+    if (seat.connection && is_here) run.live += 1;
   }
   std::ranges::sort(run.islands, {}, &IslandStatus::name);
   tally_.fill(run, now);
