@@ -62,7 +62,7 @@ class Faults {
   Time over() const { return over_; }
 
  private:
-  static constexpr uint64_t kNumKinds = 14;
+  static constexpr uint64_t kNumKinds = 16;
 
   void at(Duration delay, std::function<void()> action) {
     over_ = std::max(over_, world_.now() + delay);
@@ -106,6 +106,18 @@ class Faults {
         return;
       case 13:
         return join();
+      case 14:
+        if (draw_(3) == 0 && machine.life != nullptr && world_.plan.min_replicas == 1) {
+          world_.note("-- " + machine.name + " is asked to leave");
+          machine.life->leave();
+        }
+        return;
+      case 15:
+        if (draw_(8) == 0 && machine.life != nullptr) {
+          world_.note("-- " + machine.name + " asks all to stop");
+          machine.life->engine().request_stop();
+        }
+        return;
       default:
         return;
     }

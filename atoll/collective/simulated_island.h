@@ -88,6 +88,11 @@ class Life final : public EngineListener {
 
   Engine& engine() { return *engine_; }
   ProcessQueue& process() { return process_; }
+  void leave() {
+    if (ended() || leaving_ || !start) return;
+    leaving_ = true;
+    engine_->leave();
+  }
   void kill() {
     process_.die();
     in_.network.crash(in_.name);
@@ -298,7 +303,8 @@ class Life final : public EngineListener {
       leaving_ = true;
       return process_.soon(
           [this] {
-            if (!ended()) engine_->leave();
+            leaving_ = false;
+            leave();
           },
           in_.plan.step_time * (1 + in_.name.back() % 3));
     }
@@ -308,7 +314,7 @@ class Life final : public EngineListener {
   }
   void step() {
     training_ = false;
-    if (ended()) return;
+    if (ended() || leaving_) return;
     const auto round = due();
     if (!round) return train();
     if (units_.empty()) {  // next_unit() waits.

@@ -49,8 +49,10 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   world.run_until(over, std::chrono::hours(1));
   // Who had come to the end when the coordinator lost all it knew cannot begin again.
   const auto is_excused = [&] {
-    if (faults.damages() && world.all_ended()) return true;  // It was refused for it.
-    return faults.lost_disk() && std::ranges::any_of(world.machines, &Machine::done);
+    const auto is_done = [](const auto& machine) { return machine->done(); };
+    if (std::ranges::all_of(world.machines, is_done)) return true;  // Unknown to who removed them.
+    if (faults.damages() && world.all_ended()) return true;
+    return faults.lost_disk() && std::ranges::any_of(world.machines, is_done);
   };
   const bool reached = world.run_until([&] { return world.result().has_value(); }, kPatience) ||
                        is_excused();

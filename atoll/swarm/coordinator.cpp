@@ -268,7 +268,9 @@ Coordinator::Actions Coordinator::tick(Time now) {
   }
   for (const Connection connection : silent) refuse(connection, "nothing was heard for long");
   look_for_silence(now);
-  if (!finished_) say_goodbye();
+  const bool any_leaves = std::ranges::any_of(
+      seats_, [](const auto& entry) { return entry.second.state == State::kLeaving; });
+  if (!finished_ && any_leaves) say_goodbye();
   if (finished_) return take();
   if (gather_until_ && now >= *gather_until_) gather(now);
   const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_moved_);

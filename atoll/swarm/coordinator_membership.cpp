@@ -338,6 +338,7 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   seat.reason = why;
   log(fmt::format("island '{}' was lost: {}; {} of {} islands go on", name(number), why, num_live(),
                   seats_.size()));
+  if (num_live() == 0) log("no island is left; waiting for islands to come back");
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
@@ -473,7 +474,6 @@ void Coordinator::finish_if_all_left() {
       return reinstate(number);
     }
   }
-  if (!seats_.empty()) log("no island is left; waiting for islands to come back");
   gather(now_);
 }
 

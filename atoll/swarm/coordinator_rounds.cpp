@@ -102,7 +102,8 @@ void Coordinator::advance(int64_t number) {
     return commit(number);
   }
   const std::vector<int32_t> awaited = expected(number);
-  if (awaited.empty() || std::cmp_less(awaited.size(), options_.min_replicas)) return;
+  const int64_t least = stop_requested_ ? 1 : options_.min_replicas;
+  if (awaited.empty() || std::cmp_less(awaited.size(), least)) return;
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
   if (!all_begun) return;

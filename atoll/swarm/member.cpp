@@ -210,6 +210,7 @@ Member::Actions Member::request_stop() {
 Member::Actions Member::leave() {
   if (phase_ == Phase::kOver) return take();
   phase_ = Phase::kLeaving;
+  rounds_.clear();
   send(Leave{header()});
   return take();
 }
@@ -305,6 +306,7 @@ void Member::on(const View& message) {
 }
 
 void Member::on(const OpenAttempt& message) {
+  if (phase_ == Phase::kLeaving) return;
   const auto found = rounds_.find(message.header.round);
   if (found == rounds_.end() || message.header.attempt <= found->second.attempt) {
     return protest(
@@ -327,6 +329,7 @@ void Member::on(const Commit& message) {
   }
   if (const std::string fault = swarm::fault_of(message); !fault.empty()) return protest(fault);
   num_commits_ += 1;
+  if (phase_ == Phase::kLeaving) return;
   committed_[message.held.fragment] = message.held.round;
   // Its result is here if this member has prepared it, in whatever term that was.
   const auto found = rounds_.find(message.held.round);
