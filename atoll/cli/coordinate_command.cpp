@@ -1,11 +1,13 @@
 #include "atoll/cli/coordinate_command.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -72,8 +74,12 @@ std::string shared_toml(const std::map<std::string, std::string>& shared) {
   return text;
 }
 
+/// With the time of day, in ms: what happened is told apart from what the islands' logs say.
 void print_log(const std::string& line) {
-  fmt::print(stderr, "coordinator: {}\n", line);
+  const double now = wall_time();
+  const auto whole = static_cast<std::time_t>(now);
+  fmt::print(stderr, "coordinator: {:%H:%M:%S}.{:03} {}\n", fmt::localtime(whole),
+             static_cast<int>(1000 * (now - static_cast<double>(whole))), line);
   std::fflush(stderr);
 }
 

@@ -20,7 +20,10 @@ std::string to_json(const Progress& progress) {
               {"grad_norm", progress.grad_norm},
               {"tokens_per_s", progress.tokens_per_s},
               {"seconds_left", progress.seconds_left},
-              {"stall_share", progress.stall_share}};
+              {"stall_share", progress.stall_share},
+              {"member", progress.member},
+              {"trained", progress.trained},
+              {"unit", progress.unit}};
   if (progress.val_loss) out["val_loss"] = *progress.val_loss;
   if (progress.abstained_rounds > 0) out["abstained_rounds"] = progress.abstained_rounds;
   return out.dump();
@@ -37,7 +40,10 @@ Progress progress_from_json(std::string_view text) {
                .tokens_per_s = in.at("tokens_per_s"),
                .seconds_left = in.at("seconds_left"),
                .stall_share = in.at("stall_share"),
-               .abstained_rounds = in.value("abstained_rounds", int64_t{0})};
+               .abstained_rounds = in.value("abstained_rounds", int64_t{0}),
+               .member = in.at("member"),
+               .trained = in.at("trained"),
+               .unit = in.at("unit")};
   if (in.contains("val_loss")) out.val_loss = number(in.at("val_loss"));
   return out;
 }

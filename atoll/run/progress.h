@@ -24,6 +24,11 @@ struct Progress {
   double seconds_left = 0;
   double stall_share = 0;
   int64_t abstained_rounds = 0;  // This island's part of them had weight 0.
+  // Which rows: the member's number in the run, how many units of data (swarm/leases.h) it has
+  // trained on as that member, and the last of them.
+  int64_t member = 0;
+  int64_t trained = 0;
+  int64_t unit = 0;
 };
 
 /// How it went. Fields as in `atoll train --json`.

@@ -243,7 +243,9 @@ Result<void> TrainingRun::train_step() {
 Result<int64_t> TrainingRun::next_unit() {
   const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
   auto unit = parts_.next_unit ? parts_.next_unit() : Result<int64_t>(own);
-  if (unit) num_trained_ += 1;
+  if (!unit) return unit;
+  num_trained_ += 1;
+  unit_ = *unit;
   return unit;
 }
 
@@ -344,7 +346,10 @@ Progress TrainingRun::progress() const {
           .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_step,
           .seconds_left = per_step * static_cast<double>(options_.steps - step_),
           .stall_share = strategy_->stats().stall_seconds / train_seconds_,
-          .abstained_rounds = abstained_rounds_};
+          .abstained_rounds = abstained_rounds_,
+          .member = parts_.rank,
+          .trained = num_trained_,
+          .unit = unit_};
 }
 
 void TrainingRun::report(bool with_validation) {

@@ -103,6 +103,7 @@ class TrainingRun {
   int64_t step_ = 0;  // Optimiser steps done.
   int64_t first_step_ = 0;
   int64_t num_trained_ = 0;  // Units.
+  int64_t unit_ = 0;         // The last of them.
   bool has_joined_ = false;  // In the middle of the run.
   bool asked_to_stop_ = false;
   double loss_ = 0;

@@ -41,9 +41,10 @@ void apply_setting(HostOptions& host, const std::string& key, const std::string&
   } else if (key == "delay") {
     const Duration delay(static_cast<int64_t>(number(key, value, 1e5) * 1e6));
     both([&](PipeOptions& pipe) { pipe.delay = delay; });
-  } else if (key == "loss") {
+  } else if (key == "loss" || key == "loss_up" || key == "loss_down") {
     const double loss = number(key, value, 1);
-    both([&](PipeOptions& pipe) { pipe.loss = loss; });
+    if (key != "loss_down") host.up.loss = loss;
+    if (key != "loss_up") host.down.loss = loss;
   } else if (key == "queue") {
     const auto bytes = static_cast<int64_t>(number(key, value, 1e6) * 1024);
     both([&](PipeOptions& pipe) { pipe.queue_bytes = bytes; });
@@ -52,7 +53,7 @@ void apply_setting(HostOptions& host, const std::string& key, const std::string&
     both([&](PipeOptions& pipe) { pipe.burst_bytes = bytes; });
   } else {
     throw UsageError(fmt::format(
-        "unknown key '{}': a link has rate, up, down, delay, loss, queue and burst", key));
+        "unknown key '{}': a link has rate, up, down, delay, loss, loss_up, loss_down, queue and burst", key));
   }
 }
 

@@ -111,7 +111,7 @@ class Network:
         self._ask(" ".join(filter(None, ["restore", host, other])))
 
     def set(self, host, **settings):
-        """Changes rate, up, down, delay, loss, queue or burst of the host's link."""
+        """Changes rate, up, down, delay, loss, loss_up, loss_down, queue or burst of the host's link."""
         self._ask(f"set {host} " + ",".join(f"{key}={value}" for key, value in settings.items()))
 
     def stats(self):

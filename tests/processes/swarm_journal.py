@@ -1,0 +1,127 @@
+"""What a coordinator's journal says, read without Atoll: commits, members, and who was given which rows.
+
+The layout is that of atoll/base/record_log.h and atoll/swarm/book.cpp; the rules of the leases are those of
+atoll/swarm/leases.h, on plain lists, so that a mistake there is found here.
+"""
+import collections
+import dataclasses
+import pathlib
+import struct
+
+MAGIC = b"ATOLLOG1"
+TERM_BEGAN, RUN_BEGAN, ADMITTED, REMOVED, GRANTED, COMMITTED = range(6)
+NO_FRAGMENT = 1 << 20
+
+
+@dataclasses.dataclass
+class Commit:
+    index: int
+    attempt: int
+    fragment: int
+    round: int
+    step: int
+    digest: str
+    members: list
+    weights: list
+    trained: list
+
+
+class Fields:
+    def __init__(self, data):
+        self._data, self._at = data, 0
+
+    def get(self, code):
+        value = struct.unpack_from("<" + code, self._data, self._at)[0]
+        self._at += struct.calcsize("<" + code)
+        return value
+
+    def take(self, size):
+        self._at += size
+        return self._data[self._at - size:self._at]
+
+    def text(self):
+        return self.take(self.get("I")).decode()
+
+    def list(self, code):
+        return [self.get(code) for _ in range(self.get("I"))]
+
+    def commit(self):
+        index, attempt = self.get("Q"), self.get("i")
+        fragment, number, step, digest = self.get("i"), self.get("q"), self.get("q"), self.take(32).hex()
+        self.get("q"), self.get("q")  # Values, and those of a segment.
+        return Commit(index, attempt, fragment, number, step, digest, self.list("i"), self.list("q"), self.list("q"))
+
+
+def records(path):
+    data = pathlib.Path(path).read_bytes()
+    assert data[:8] == MAGIC, path
+    at, index = 8, 0
+    while at + 16 <= len(data):
+        length, number, _ = struct.unpack_from("<IIQ", data, at)
+        if number != index or at + 16 + length > len(data):
+            break  # Torn by a kill; Atoll checks the checksums.
+        yield data[at + 16:at + 16 + length]
+        at, index = at + 16 + length, index + 1
+
+
+class Journal:
+    """All that the records say, from the beginning. Fails on a journal that was made short: tests' never get so long."""
+
+    def __init__(self, path):
+        self.terms, self.starts, self.commits = [], [], []
+        self.names = {}  # Of all members that ever were.
+        self.granted = {}  # Number -> its units, in the order in which it trains on them.
+        self.removed = set()
+        self.counted = []  # (step, unit) of each commit that stands.
+        for data in records(path):
+            kind, fields = data[0], Fields(data[1:])
+            assert kind <= COMMITTED, f"{path} was made short"
+            (self._term, self._run, self._admitted, self._removed, self._granted, self._committed)[kind](fields)
+
+    def repeated_units(self):
+        counts = collections.Counter(unit for _, unit in self.counted)
+        return {unit: count for unit, count in counts.items() if count > 1}
+
+    def unit(self, number, trained):
+        """What member `number` trained on as its `trained`-th (from 1)."""
+        return self.granted[number][trained - 1]
+
+    def _term(self, fields):
+        self.terms.append(fields.get("Q"))
+
+    def _run(self, fields):
+        fields.text()
+        step, replicas = fields.get("q"), fields.get("q")
+        self.starts.append(step)
+        self._next, self._returned, self._consumed = step * replicas, [], {}
+        self.counted = [(at, unit) for at, unit in self.counted if at <= step]  # Later commits are void.
+
+    def _admitted(self, fields):
+        number, name = fields.get("i"), fields.text()
+        assert number not in self.names, "a number given twice"
+        self.names[number], self.granted[number], self._consumed[number] = name, [], 0
+
+    def _removed(self, fields):
+        number = fields.get("i")
+        self.removed.add(number)
+        self._returned += self.granted[number][self._consumed[number]:]
+
+    def _granted(self, fields):
+        numbers, count = fields.list("i"), fields.get("q")
+        needed = count * len(numbers)
+        drawn, self._returned = self._returned[:needed], self._returned[needed:]
+        drawn += range(self._next, self._next + needed - len(drawn))
+        self._next = max(self._next, drawn[-1] + 1)
+        for place, number in enumerate(numbers):
+            self.granted[number] += drawn[place::len(numbers)]
+
+    def _committed(self, fields):
+        commit = fields.commit()
+        self.commits.append(commit)
+        for number, weight, trained in zip(commit.members, commit.weights, commit.trained):
+            if weight == 0 or number in self.removed:
+                continue
+            assert trained <= len(self.granted[number]), f"member {number} was not given {trained} units"
+            for unit in self.granted[number][self._consumed[number]:trained]:
+                self.counted.append((commit.step, unit))
+            self._consumed[number] = max(self._consumed[number], trained)

@@ -1,0 +1,222 @@
+"""A run of real processes to which things happen: a coordinator with a journal, islands that are killed, stopped,
+started again. For fault tests and for claims; what it waits for are log lines, steps and rounds, never a length of time.
+
+    run = SwarmRun(atoll, store, folder, {"swarm.replicas": 3})
+    run.coordinate(); run.join("a"); run.join("b"); run.join("c")
+    run.wait_commits(3); run.kill("b"); run.wait_commits(2); run.join("b")
+    run.end()    # Ctrl-C; checks that all ended well, with the same digest
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+from swarm_journal import Journal
+
+DEADLINE_S = 120  # Generous: machines are slow and shared. Nothing waits for it when all is well.
+
+TINY = {
+    "model.hidden_size": 32, "model.intermediate_size": 64, "model.num_layers": 2, "model.num_heads": 2,
+    "model.num_kv_heads": 1, "model.max_positions": 64, "train.sequence_length": 32, "train.batch_rows": 12,
+    "train.warmup_steps": 2, "train.eval_rows": 2, "train.log_every": 5, "train.threads": 1, "train.steps": 1000000,
+    "train.checkpoint_every": 0, "sync.method": "diloco", "sync.sync_every": 20, "swarm.replicas": 2,
+}
+COMMITTED = re.compile(r"(?:(\d\d):(\d\d):(\d\d\.\d+) )?round (\d+) committed: step (\d+), digest ([0-9a-f]+)")
+
+
+def wait_for(condition, what, deadline=DEADLINE_S):
+    begin = time.monotonic()
+    while not (value := condition()):
+        if time.monotonic() - begin > deadline:
+            raise AssertionError(f"waited {deadline} s for {what}")
+        time.sleep(0.01)
+    return value
+
+
+class SwarmRun:
+    def __init__(self, atoll, store, folder, settings=None, net=None, hosts=None, around=None):
+        """With `net` (tests/wan) each process runs on hosts[name]; `around(name)` gives words before the command."""
+        self.atoll, self.store, self.folder = str(atoll), str(store), pathlib.Path(folder)
+        self.settings = {**TINY, **(settings or {})}
+        self.net, self.hosts, self.around = net, hosts or {}, around
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.processes = {}  # The newest of each name; "coordinator" is one.
+        self.address = None
+        self.texts = {}  # Of files that are read again and again.
+
+    # --- processes ---
+
+    def _start(self, name, words, **options):
+        """Output goes to files, so that nobody has to read it for a process to go on."""
+        command = [*(self.around(name) if self.around else []), self.atoll, *map(str, words)]
+        with open(self.folder / f"{name}.log", "ab") as log, open(self.folder / f"{name}.out", "wb") as out:
+            begin = {"stdout": out, "stderr": log, **options}
+            if self.net:
+                self.processes[name] = self.net.start(self.hosts[name], command, **begin)
+            else:
+                self.processes[name] = subprocess.Popen(command, **begin)
+        return self.processes[name]
+
+    def host(self, name):
+        return self.net.address(self.hosts[name]) if self.net else "127.0.0.1"
+
+    def coordinate(self, *words, **options):
+        """The first time on a port of the system's choice, then on the same one."""
+        insecure = ["--insecure"] if self.net else []
+        listen = self.address or f"{self.host('coordinator')}:0"
+        config = [f"--{name}={value}" for name, value in self.settings.items()]
+        process = self._start("coordinator", ["coordinate", "--listen", listen, "--run", self.folder / "coordinator",
+                                              *insecure, *config, *words], **options)
+        out = self.folder / "coordinator.out"
+        wait_for(lambda: out.read_text().endswith("\n") or process.poll() is not None, "the coordinator's address")
+        self.address = out.read_text().strip() or self.address
+        return process
+
+    def join(self, name, *words, address=None, folder=None, **options):
+        more = ["--insecure", "--listen", f"{self.host(name)}:0"] if self.net else []
+        return self._start(name, ["join", address or self.address, "--run", folder or self.folder / name, "--name", name,
+                                  "--data", self.store, "--json", "--train.threads=1", *more, *words], **options)
+
+    def signal(self, name, number):
+        os.kill(self.processes[name].pid, number)
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def kill_all(self):
+        """The end of a test: also those that are stopped."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def finish(self, name):
+        """Exit status and summary, if there is one."""
+        try:
+            code = self.processes[name].wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} did not end in {DEADLINE_S} s: {self.tail(name)}") from None
+        text = (self.folder / f"{name}.out").read_text()
+        return code, json.loads(text) if code == 0 and name != "coordinator" else None
+
+    # --- what they say ---
+
+    def log(self, name="coordinator"):
+        return self._read(self.folder / f"{name}.log")
+
+    def _read(self, path):
+        """What the file has; what was read before is not read again."""
+        try:
+            with open(path, "rb") as file:
+                number, known = os.fstat(file.fileno()).st_ino, self.texts.get(path, (0, b""))
+                if number != known[0] or os.fstat(file.fileno()).st_size < len(known[1]):
+                    known = (number, b"")
+                file.seek(len(known[1]))
+                self.texts[path] = (number, known[1] + file.read())
+        except OSError:
+            return ""
+        return self.texts[path][1].decode(errors="replace")
+
+    def tail(self, name="coordinator"):
+        return "\n".join(self.log(name).splitlines()[-5:])
+
+    def mark(self, name="coordinator"):
+        """For wait_log: lines that are there already do not count."""
+        return len(self.log(name))
+
+    def wait_log(self, text, name="coordinator", after=0):
+        """Until the log says it; `text` is a regular expression."""
+        def found():
+            ended = self.processes[name].poll() is not None
+            match = re.search(text, self.log(name)[after:])
+            assert match or not ended, f"{name} ended without '{text}'"
+            return match
+        return self._wait(found, f"'{text}' in the log of {name}")
+
+    def _wait(self, condition, what):
+        try:
+            return wait_for(condition, what)
+        except AssertionError as error:
+            tails = "".join(f"\n--- {each}:\n{self.tail(each)}" for each in self.processes)
+            raise AssertionError(f"{error}{tails}") from None
+
+    def commits(self, after=0):
+        """(round, step, digest) of those that the coordinator's log tells of."""
+        found = COMMITTED.findall(self.log()[after:])
+        return [(int(number), int(step), digest) for *_, number, step, digest in found]
+
+    def wait_commits(self, count, after=None):
+        after = self.mark() if after is None else after
+        self._wait(lambda: len(self.commits(after)) >= count, f"{count} more commits")
+
+    def wait_part(self, name, count=1):
+        """Until `count` rounds that come from now on are committed with this island's part in them."""
+        last = max((number for number, _, _ in self.commits()), default=-1)
+        def taken():
+            assert self.processes[name].poll() is None, f"{name} ended"
+            lines = self.rounds(name)[-200:]
+            return sum(line["round"] > last and name in line["members"] for line in lines) >= count
+        self._wait(taken, f"{count} more rounds of {name}")
+
+    def rounds(self, name):
+        return self._lines(self.folder / name / "rounds.jsonl")
+
+    def metrics(self, name):
+        return self._lines(self.folder / name / "metrics.jsonl")
+
+    @staticmethod
+    def _lines(path):
+        try:
+            lines = path.read_text().splitlines(keepends=True)
+        except OSError:
+            return []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def journal(self):
+        return Journal(self.folder / "coordinator" / "coordinator.journal")
+
+    # --- the end, and what must hold then ---
+
+    def end(self):
+        """Ctrl-C: all islands checkpoint after the next commit and end. Returns their summaries, checked."""
+        self.signal("coordinator", signal.SIGINT)
+        return self.finished()
+
+    def finished(self):
+        names = [name for name, process in self.processes.items()
+                 if name != "coordinator" and process.returncode != -signal.SIGKILL]
+        ended = {name: self.finish(name) for name in names}
+        for name, (code, _) in ended.items():
+            assert code == 0, f"{name} ended with {code}: {self.tail(name)}"
+        code, _ = self.finish("coordinator")
+        assert code == 0, f"the coordinator ended with {code}: {self.tail()}"
+        summaries = {name: summary for name, (_, summary) in ended.items()}
+        digests = {name: summary["digest"] for name, summary in summaries.items()}
+        assert len(set(digests.values())) == 1, f"the islands hold different models: {digests}"
+        self.check()
+        return summaries
+
+    def check(self):
+        """Of a run so far, by journal and by what the islands wrote: no commit twice, none that only some know,
+        no row that two commits count, nobody trained on rows that were another's."""
+        journal = self.journal()
+        assert journal.terms == sorted(set(journal.terms)), journal.terms
+        rounds = [(commit.fragment, commit.round) for commit in journal.commits]
+        if len(journal.starts) == 1:
+            assert len(set(rounds)) == len(rounds), "a round was committed twice"
+        digests = {(commit.round, commit.digest) for commit in journal.commits}
+        for name in set(journal.names.values()):
+            for line in self.rounds(name):
+                assert (line["round"], line["digest"]) in digests, f"{name} applied what the journal has not: {line}"
+            for line in self.metrics(name):
+                if line["trained"] > len(journal.granted.get(line["member"], [])):
+                    raise AssertionError(f"{name} trained on rows it was not given: {line}")
+                unit = journal.unit(line["member"], line["trained"]) if line["trained"] else None
+                assert line["trained"] == 0 or line["unit"] == unit, f"{name} should have trained on {unit}: {line}"
+        repeated = journal.repeated_units()
+        assert not repeated, f"units counted more than once: {dict(list(repeated.items())[:10])}"
+        return journal

@@ -1,0 +1,474 @@
+#!/usr/bin/env python3
+"""Faults that happen to real processes: islands and coordinators are killed, stopped, cut off, run out of disk.
+
+usage: swarm_test.py ATOLL_WAN_LINK ATOLL STORE [unittest arguments]
+LONG=1 adds what takes minutes. Every test ends with all islands holding the same model, no commit twice and no row
+counted twice (swarm_run.py); what it waits for is said by the processes themselves.
+"""
+import contextlib
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "wan"))
+import wan  # noqa: E402
+from swarm_run import SwarmRun, wait_for  # noqa: E402
+
+WAN = ATOLL = STORE = ""
+LONG = os.environ.get("LONG") == "1"
+SLOW = ("--link-rate", "400kbit")  # A round then travels for a second or so.
+# Links with room beside the rounds: newcomers get their state only where the line has nothing else to do.
+ROOM = {"words": ("--link-rate", "1mbit"), "sync__sync_every": 300, "sync__codec": "bf16"}
+GETTING = "getting its state from the other islands"
+GOT = "the state is here"
+
+
+class SwarmTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-swarm-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def new_run(self, name="run", net=None, hosts=None, **settings):
+        run = SwarmRun(ATOLL, STORE, self.folder / name,
+                       {key.replace("__", "."): value for key, value in settings.items()}, net, hosts)
+        self.addCleanup(run.kill_all)
+        return run
+
+    def begin(self, names, words=(), commits=2, **more):
+        """A run of these islands that has begun, with a few rounds behind it."""
+        run = self.new_run(swarm__replicas=len(names), **more)
+        run.coordinate()
+        for name in names:
+            run.join(name, *words)
+        run.wait_log("the run begins at step 0")
+        run.wait_commits(commits, after=0)
+        return run
+
+
+class IslandsTest(SwarmTest):
+    def test_killed_in_an_inner_step_and_back(self):
+        run = self.begin("abc", sync__sync_every=200)
+        run.kill("b")
+        run.wait_log("island 'b' was lost")
+        run.wait_commits(3)
+        run.join("b")
+        run.wait_log(GOT, "b")
+        run.wait_part("b")
+        run.end()
+
+    def test_killed_in_an_exchange(self):
+        # The steps between two exchanges take milliseconds, an exchange a second: that is where the kill falls.
+        run = self.begin("abc", SLOW)
+        run.kill("b")
+        run.wait_commits(2)
+        run.join("b", *SLOW)
+        run.wait_log(GOT, "b")
+        run.wait_part("b")
+        run.end()
+
+    def test_killed_at_any_moment(self):
+        # A sync after each step: most of the time an island sends, receives, prepares, or waits for the commit.
+        run = self.begin("abcd", sync__sync_every=1)
+        chance = random.Random(5)
+        for turn in range(30 if LONG else 4):
+            victim = "abcd"[turn % 4]
+            run.wait_commits(1 + chance.randrange(20))
+            wait_for(lambda until=time.monotonic() + chance.random() * 0.1: time.monotonic() >= until, "the moment")
+            after = run.mark()
+            run.kill(victim)
+            run.wait_log(f"island '{victim}' was lost", after=after)
+            run.join(victim)
+            run.wait_log(f"'{victim}' has caught up", after=after)
+        run.wait_part("a")
+        run.end()
+
+    def test_killed_while_it_joins(self):
+        run = self.begin("ab", **ROOM)
+        run.join("c")
+        run.wait_log(GETTING, "c")
+        run.kill("c")
+        run.wait_commits(1)
+        run.join("c")
+        run.wait_log(GOT, "c")
+        run.wait_part("c")
+        run.end()
+
+    def test_killed_while_it_gives_its_state_away(self):
+        run = self.begin("abd", **ROOM)
+        run.join("c")
+        run.wait_log(GETTING, "c")
+        run.kill("b")
+        run.wait_log(GOT, "c")
+        run.wait_part("c")
+        run.end()
+
+    def stop_for(self, seconds):
+        run = self.begin("abc")
+        after = run.mark()
+        run.signal("b", signal.SIGSTOP)
+        begin = time.monotonic()
+        run.wait_log("island 'b' was lost: no word from it", after=after)
+        run.wait_commits(3)
+        wait_for(lambda: time.monotonic() - begin >= seconds, "the end of the stop")
+        run.signal("b", signal.SIGCONT)
+        run.wait_log("'b' has caught up", after=after)
+        run.wait_part("b")
+        run.end()
+
+    def test_stopped(self):
+        self.stop_for(0)  # Until it is missed, at least.
+
+    @unittest.skipUnless(LONG, "takes a minute; LONG=1")
+    def test_stopped_for_10_and_60_seconds(self):
+        for seconds in (10, 60):
+            with self.subTest(seconds=seconds):
+                self.stop_for(seconds)
+
+    def test_one_leaves_and_the_others_go_on(self):
+        run = self.begin("abc")
+        run.signal("b", signal.SIGTERM)
+        self.assertEqual(run.finish("b")[0], 0)
+        del run.processes["b"]
+        run.wait_log("island 'b' has left")
+        run.wait_commits(3)
+        run.end()
+
+    def test_all_but_one_die_and_come_back(self):
+        run = self.begin("abc")
+        for name in "ab":
+            run.kill(name)
+        run.wait_log("island 'a' was lost")
+        run.wait_log("island 'b' was lost")
+        run.wait_commits(3)
+        for name in "ab":
+            run.join(name)
+        run.wait_part("a")
+        run.wait_part("b")
+        run.end()
+
+    def test_with_too_few_islands_rounds_wait(self):
+        run = self.begin("abc", swarm__min_replicas=2)
+        after = run.mark()
+        run.kill("a")
+        run.kill("b")
+        run.wait_log("WARNING: 1 islands are here and swarm.min_replicas is 2", after=after)
+        quiet = run.mark()
+        run.join("a")
+        run.wait_log("2 islands are here: rounds go on", after=quiet)
+        run.wait_part("c", 2)
+        run.end()
+
+    def test_a_run_ends_by_itself_although_an_island_was_lost(self):
+        run = self.begin("abc", train__steps=2000)
+        run.kill("b")
+        summaries = run.finished()
+        self.assertEqual({summary["steps"] for summary in summaries.values()}, {2000})
+
+
+class JoinTest(SwarmTest):
+    def test_a_joiner_while_the_run_gathers(self):
+        run = self.new_run(swarm__replicas=2)
+        run.coordinate()
+        run.join("a")
+        run.wait_log("'a' is ready")
+        run.kill("a")  # Back to waiting.
+        run.wait_log("'a' was lost before it was a member")
+        for name in "bcd":
+            run.join(name)
+        run.wait_log("the run begins at step 0 with ., .")  # Two of them; the third comes into it.
+        for name in "bcd":
+            run.wait_part(name)
+        run.end()
+
+    def test_joiners_into_inner_steps_and_into_exchanges(self):
+        for words, settings in (((), {"sync__sync_every": 200}), (SLOW, {})):
+            with self.subTest(words=words):
+                run = self.begin("ab", words, **settings)
+                run.join("c", *words)
+                run.join("d", *words)
+                for name in "cd":
+                    run.wait_log(GOT, name)
+                for name in "cd":
+                    run.wait_part(name)
+                run.end()
+                shutil.rmtree(run.folder)
+
+    def test_joiners_of_other_methods(self):
+        for settings in ({"sync__method": "streaming_diloco", "sync__sync_every": 6, "sync__num_fragments": 2,
+                          "sync__fragment_sync_delay": 1}, {"sync__method": "sparse_loco"}):
+            with self.subTest(**settings):
+                run = self.begin("ab", **settings)
+                run.kill("b")
+                run.join("c")
+                run.wait_part("c")
+                run.join("b")
+                run.wait_part("b")
+                run.end()
+                shutil.rmtree(run.folder)
+
+    def test_a_joiner_while_there_is_no_coordinator(self):
+        run = self.begin("ab")
+        run.kill("coordinator")
+        run.join("c")
+        run.wait_log("looking for the coordinator", "c")
+        run.coordinate()
+        run.wait_part("c")
+        run.end()
+
+    def test_a_fresh_island_does_not_begin_a_trained_run_anew(self):
+        run = self.begin("ab", train__checkpoint_every=40, commits=6)
+        for name in ("a", "b", "coordinator"):
+            run.kill(name)
+        trained = run.journal().commits[-1].step
+        run.coordinate()
+        run.join("new")  # First, and alone: its empty folder is no state to begin with.
+        run.wait_log("'new' is ready")
+        self.assertNotIn("begins at step 0", run.log()[run.log().rindex("back in run"):])
+        for name in "ab":
+            run.join(name)
+        again = run.wait_log(r"the run begins at step (\d+) with (a, b|a, b, new)", after=run.log().rindex("back in run"))
+        self.assertGreater(int(again.group(1)), 0)
+        self.assertLessEqual(int(again.group(1)), trained)
+        for name in ("a", "b", "new"):
+            run.wait_part(name)
+        run.end()
+
+
+class CoordinatorTest(SwarmTest):
+    def restart(self, run):
+        after = run.mark()
+        run.kill("coordinator")
+        run.coordinate()
+        return after
+
+    def test_killed_while_the_run_gathers(self):
+        run = self.new_run(swarm__replicas=2)
+        run.coordinate()
+        run.join("a")
+        run.wait_log("'a' is ready")
+        after = self.restart(run)
+        run.join("b")
+        if run.processes["a"].poll() is not None:  # It had nothing to keep, and may say so and end.
+            run.join("a")
+        run.wait_log("the run begins at step 0", after=after)
+        run.wait_commits(2)
+        run.end()
+
+    def test_killed_in_inner_steps_and_in_exchanges(self):
+        for words, settings in (((), {"sync__sync_every": 200}), (SLOW, {})):
+            with self.subTest(words=words):
+                run = self.begin("ab", words, **settings)
+                for _ in range(2):
+                    after = self.restart(run)
+                    run.wait_log("island 'a' is back", after=after)
+                    run.wait_log("island 'b' is back", after=after)
+                    run.wait_commits(2)
+                run.end()
+                self.assertEqual(len(run.journal().terms), 3)
+                shutil.rmtree(run.folder)
+
+    def test_killed_at_any_moment(self):
+        run = self.begin("abc", sync__sync_every=1)
+        chance = random.Random(6)
+        for _ in range(30 if LONG else 4):
+            run.wait_commits(1 + chance.randrange(20))
+            self.restart(run)
+        run.wait_commits(3)
+        run.end()
+
+    def test_killed_while_an_island_fetches(self):
+        run = self.begin("ab", **ROOM)
+        run.join("c")
+        run.wait_log(GETTING, "c")
+        self.restart(run)
+        run.wait_part("c")
+        run.end()
+
+    def test_an_island_dies_while_there_is_no_coordinator(self):
+        run = self.begin("abc")
+        run.kill("coordinator")
+        run.kill("b")
+        run.coordinate()
+        run.wait_commits(3)
+        run.join("b")
+        run.wait_part("b")
+        run.end()
+
+    def test_all_die_and_go_on_from_the_newest_common_checkpoint(self):
+        run = self.begin("abc", train__checkpoint_every=40, commits=6)
+        for name in ("a", "b", "c", "coordinator"):
+            run.kill(name)
+        run.coordinate()
+        for name in "abc":
+            run.join(name)
+        step = int(run.wait_log(r"the run begins at step ([1-9]\d*) with a, b, c").group(1))
+        self.assertEqual(step % 40, 0)
+        run.wait_commits(3)
+        run.end()
+
+    def test_two_runs_do_not_mix(self):
+        one, other = self.begin("ab", name="one", train__checkpoint_every=40), None
+        other = self.new_run("other", swarm__replicas=2)
+        other.coordinate()
+        for name in "xy":
+            other.join(name)
+        other.wait_commits(2, after=0)
+        one.kill("b")
+        before = sorted(path.name for path in (one.folder / "b" / "checkpoints").iterdir())
+        other.join("b", folder=one.folder / "b")  # The folder of one run, the coordinator of the other.
+        code, _ = other.finish("b")
+        self.assertNotEqual(code, 0, other.tail("b"))
+        del other.processes["b"]
+        after = sorted(path.name for path in (one.folder / "b" / "checkpoints").iterdir())
+        self.assertEqual(before, after, "the other run wrote into this one's folder")
+        one.join("b")
+        one.wait_part("b")
+        self.assertNotEqual(one.end()["a"]["digest"], other.end()["x"]["digest"])
+
+    def test_a_folder_has_one_coordinator(self):
+        run = self.begin("ab")
+        words = [f"--{name}={value}" for name, value in run.settings.items()]
+        second = subprocess.run([ATOLL, "coordinate", "--listen", "127.0.0.1:0", "--run", run.folder / "coordinator", *words],
+                                capture_output=True, text=True, timeout=60)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn("in use by another process", second.stderr)
+        run.wait_commits(1)
+        run.end()
+
+
+def limit_files(most_bytes):
+    """For a child: a disk that is full as soon as a file has so many bytes."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # An error instead of a signal, as a full disk gives.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    return {"preexec_fn": limit, "restore_signals": False}
+
+
+class DiskTest(SwarmTest):
+    def test_a_full_disk_ends_the_coordinator_and_loses_nothing(self):
+        run = self.new_run()
+        # Output goes to a pipe that nobody limits.
+        run.coordinate()
+        for name in "ab":
+            run.join(name)
+        run.wait_commits(3, after=0)
+        run.kill("coordinator")
+        journal = run.folder / "coordinator" / "coordinator.journal"
+        log = run.folder / "coordinator.log"
+        most = journal.stat().st_size + 1500
+        log.write_bytes(log.read_bytes()[-100:])  # The limit is for each file; this one is to stay below.
+        run.coordinate(**limit_files(most))
+        self.assertEqual(run.processes["coordinator"].wait(60), 1)
+        self.assertRegex(run.tail(), "coordinator.journal.*(large|space)")
+        run.coordinate()
+        run.wait_log("island 'a' is back")
+        run.wait_commits(3)
+        run.end()
+
+    def test_a_full_disk_ends_an_island_and_the_others_go_on(self):
+        run = self.begin("ab", train__checkpoint_every=40)
+        run.join("c", **limit_files(200_000))  # Less than a checkpoint's tensors.
+        self.assertEqual(run.processes["c"].wait(60), 1)
+        self.assertRegex(run.tail("c"), "checkpoint.*(large|space)")
+        run.wait_commits(3)
+        run.join("c")
+        run.wait_part("c")
+        run.end()
+
+
+class StrangerTest(SwarmTest):
+    def test_garbage_disturbs_neither_coordinator_nor_islands(self):
+        run = self.begin("ab")
+        peers = [line.split("came from ")[1] for line in run.log().splitlines() if "came from " in line]
+        self.assertEqual(len(peers), 2)
+        for address in [run.address, *peers]:
+            host, port = address.strip().rsplit(":", 1)
+            for noise in (b"\0" * 1000, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(4000), b"GET / HTTP/1.1\r\n\r\n",
+                          b"\x16\x03\x01" + os.urandom(500), b""):
+                with socket.create_connection((host, int(port))) as stranger, contextlib.suppress(OSError):
+                    stranger.sendall(noise)
+        run.wait_commits(5)
+        for name in ("a", "b"):
+            self.assertNotIn("lost", run.log(name))
+        run.end()
+
+
+class LinkTest(SwarmTest):
+    """Over the emulated network: coordinator at the hub's own host, one host for each island."""
+    HOSTS = {"coordinator": "hub", "a": "a", "b": "b", "c": "c"}
+
+    def setUp(self):
+        super().setUp()
+        if reason := wan.unavailable(WAN):
+            self.skipTest(f"no emulated network here: {reason}")
+
+    @contextlib.contextmanager
+    def network(self, **settings):
+        with wan.Network(WAN, {host: wan.Link(rate=50, delay=2) for host in self.HOSTS.values()}) as net:
+            run = self.begin("abc", net=net, hosts=self.HOSTS, swarm__silence_timeout=5, **settings)
+            yield net, run
+            run.kill_all()
+
+    def back(self, run, name, after):
+        run.wait_log(f"island '{name}' was lost", after=after)
+        run.wait_commits(3)
+
+    def test_a_link_that_is_cut_for_ten_seconds(self):
+        with self.network() as (net, run):
+            after = run.mark()
+            begin = time.monotonic()
+            net.cut("b")
+            self.back(run, "b", after)
+            wait_for(lambda: time.monotonic() - begin >= 10, "the end of the cut")
+            net.restore("b")
+            run.wait_log("'b' has caught up", after=after)
+            run.wait_part("b")
+            run.end()
+
+    def test_one_way_is_lost(self):
+        for direction in ("loss_up", "loss_down"):
+            with self.subTest(direction=direction), self.network() as (net, run):
+                after = run.mark()
+                net.set("b", **{direction: 1})
+                self.back(run, "b", after)
+                net.set("b", **{direction: 0})
+                run.wait_log("'b' has caught up", after=after)
+                run.wait_part("b")
+                run.end()
+            shutil.rmtree(run.folder)
+
+    def test_two_islands_that_cannot_reach_each_other(self):
+        with self.network() as (net, run):
+            after = run.mark()
+            net.cut("a", "b")
+            run.wait_log("islands '.' and '.' cannot reach each other", after=after)
+            run.wait_commits(3)  # Without one of them.
+            net.restore("a", "b")
+            run.wait_part("a")
+            run.wait_part("b")
+            run.end()
+
+    def test_a_coordinator_that_is_cut_off(self):
+        with self.network() as (net, run):
+            after = run.mark()
+            net.cut("hub")
+            run.wait_log("was lost: no word from it", after=after)
+            net.restore("hub")
+            for name in "abc":
+                run.wait_part(name)
+            run.end()
+
+
+if __name__ == "__main__":
+    WAN, ATOLL, STORE = (os.path.abspath(word) for word in (sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)))
+    unittest.main(verbosity=2)
