@@ -52,6 +52,7 @@ IslandStatus Coordinator::status_of(int32_t number, const Seat& seat, Time now) 
     case State::kActive:
       status.state = IslandState::kTraining;
       break;
+    case State::kLeaving:
     case State::kLeft:
       status.state = IslandState::kLeft;
       break;
