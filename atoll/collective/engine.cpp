@@ -8,6 +8,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
+#include "atoll/collective/part_frame.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -215,6 +216,7 @@ void Engine::start(const swarm::Start& start, int32_t number, Time now) {
                  .num_members = static_cast<int>(start.members.size()),
                  .start_step = start.start_step};
   for (const swarm::Peer& peer : start.members) names_.push_back(peer.name);
+  head_bytes_ = part_head_bytes(member_.header());
   info.members = names_;
   for (int32_t other = 0; other < info.num_members; ++other) {
     if (other == number) continue;
@@ -269,7 +271,9 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   }
   round.early_bytes = 0;
   for (swarm::Part& part : std::exchange(round.early, {})) {
-    if (!over_) receive(part.sender, std::move(part), 0, now);
+    if (over_) break;
+    const Bytes data = std::exchange(part.data, {});
+    receive(part.sender, std::move(part), data, 0, now);
   }
   if (over_) return;
   check_links(now);
@@ -305,12 +309,18 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
   const auto number = number_of(connection);
   const auto visitor = visitors_.find(connection);
   if (!number && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
+  if (number && head_bytes_ > 0) {
+    if (auto view = view_part(frame, head_bytes_)) {
+      return receive(*number, std::move(view->part), view->data, frame.size(), now);
+    }
+  }
   try {
     swarm::Message message = swarm::decode(frame);
     auto* const part = std::get_if<swarm::Part>(&message);
     const auto* const hello = std::get_if<swarm::PeerHello>(&message);
     if (number && part != nullptr) {
-      receive(*number, std::move(*part), frame.size(), now);
+      const Bytes data = std::exchange(part->data, {});
+      receive(*number, std::move(*part), data, frame.size(), now);
     } else if (number) {
       trouble(fmt::format("island '{}' sent a {} between parts", name(*number),
                           swarm::kind_name(message)),
@@ -346,7 +356,8 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   check_links(now);
 }
 
-void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time now) {
+void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
+                     size_t frame_bytes, Time now) {
   const auto found = rounds_.find(part.header.round);
   const swarm::Header expected = member_.header(part.header.round, part.header.attempt);
   if (part.sender != number || part.header != expected) {
@@ -366,7 +377,7 @@ void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time 
   round.bytes_received += static_cast<int64_t>(frame_bytes);
   member_.count_moved(frame_bytes);
   if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
-    if (part.data.empty()) {
+    if (data.empty()) {
       return trouble(fmt::format("island '{}' sent a part of round {} without data", name(number),
                                  part.header.round),
                      now);
@@ -377,11 +388,12 @@ void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time 
           fmt::format("island '{}' sent more than round {} has", name(number), part.header.round),
           now);
     }
+    part.data.assign(data.begin(), data.end());
     round.early.push_back(std::move(part));
     return;
   }
   round.progressed = now;
-  if (auto result = round.exchange->receive(std::move(part)); !result) {
+  if (auto result = round.exchange->receive(part, data); !result) {
     trouble(result.error().message, now);
   }
 }
@@ -509,13 +521,10 @@ void Engine::pump(int32_t number, Time now) {
   while (!link.full && !link.transfers.empty()) {
     Transfer& transfer = link.transfers.front();
     const size_t size = std::min(kChunkBytes, transfer.blob->size() - transfer.sent);
-    const auto chunk = std::span(*transfer.blob).subspan(transfer.sent, size);
-    swarm::Part part = transfer.part;
-    part.offset = transfer.sent;
-    part.data.assign(chunk.begin(), chunk.end());
-    Bytes frame = swarm::encode(std::move(part));
+    transfer.part.offset = transfer.sent;
+    net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
     const size_t frame_bytes = frame.size();
-    const auto sent = transport_.send(link.connection, std::move(frame));
+    const auto sent = transport_.send_shared(link.connection, std::move(frame));
     if (sent == net::Sent::kFull) link.full = true;
     if (sent != net::Sent::kAccepted) return;  // Writable or Lost follows.
     member_.count_moved(frame_bytes);

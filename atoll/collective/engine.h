@@ -123,7 +123,9 @@ class Engine {
 
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
   void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
-  void receive(int32_t number, swarm::Part part, size_t frame_bytes, Time now);
+  /// `part` has no data of its own.
+  void receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
+               size_t frame_bytes, Time now);
   /// The most that the others may send of a round before this member hears of its attempt.
   size_t max_early_bytes(const Round& round) const;
   /// Queues what the exchange wants sent.
@@ -153,6 +155,7 @@ class Engine {
   Duration pause_{};
 
   std::vector<std::string> names_;
+  size_t head_bytes_ = 0;          // Of a part's frame.
   std::map<int32_t, Link> links_;  // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;

@@ -189,7 +189,7 @@ const std::string& Exchange::name(int32_t rank) const {
   return plan_.members[static_cast<size_t>(rank)];
 }
 
-Result<void> Exchange::receive(Part part) {
+Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data) {
   const bool is_mean = part.kind == PartKind::kMean;
   if (part.header.run != plan_.header.run || part.header.round != plan_.header.round ||
       part.header.attempt > plan_.header.attempt) {
@@ -215,7 +215,7 @@ Result<void> Exchange::receive(Part part) {
   const auto index = static_cast<size_t>(part.segment);
   Segment& segment = segments_[index];
   Incoming& incoming = is_mean ? segment.mean : segment.contributions[part.sender];
-  auto accepted = accept(incoming, std::move(part), *rank, segment);
+  auto accepted = accept(incoming, part, data, *rank, segment);
   if (!accepted || !incoming.done) return accepted;
   if (is_mean) {
     units_.push_back({UnitKind::kTakeMean, index});
@@ -225,7 +225,8 @@ Result<void> Exchange::receive(Part part) {
   return {};
 }
 
-Result<void> Exchange::accept(Incoming& incoming, Part part, int32_t rank,
+Result<void> Exchange::accept(Incoming& incoming, const Part& part,
+                              std::span<const std::byte> data, int32_t rank,
                               const Segment& segment) const {
   const std::string& sender = name(rank);
   const size_t most = contribution_.codec->max_encoded_bytes(segment.size);
@@ -235,22 +236,18 @@ Result<void> Exchange::accept(Incoming& incoming, Part part, int32_t rank,
   }
   if (incoming.done || part.offset < incoming.bytes.size()) {
     return failure(fmt::format("island '{}' sent bytes {} to {} of segment {} twice", sender,
-                               part.offset, part.offset + part.data.size(), part.segment));
+                               part.offset, part.offset + data.size(), part.segment));
   }
   if (incoming.total == 0) incoming.total = part.total;
-  if (part.total != incoming.total || part.offset > incoming.bytes.size() || part.data.empty() ||
-      part.data.size() > incoming.total - incoming.bytes.size()) {
+  if (part.total != incoming.total || part.offset > incoming.bytes.size() || data.empty() ||
+      data.size() > incoming.total - incoming.bytes.size()) {
     return failure(fmt::format(
         "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next", sender,
-        part.data.size(), part.offset, part.total, part.segment, incoming.bytes.size(),
+        data.size(), part.offset, part.total, part.segment, incoming.bytes.size(),
         incoming.total));
   }
-  if (incoming.bytes.empty() && part.data.size() == incoming.total) {
-    incoming.bytes = std::move(part.data);
-  } else {
-    incoming.bytes.reserve(incoming.total);
-    incoming.bytes.insert(incoming.bytes.end(), part.data.begin(), part.data.end());
-  }
+  incoming.bytes.reserve(incoming.total);
+  incoming.bytes.insert(incoming.bytes.end(), data.begin(), data.end());
   incoming.done = incoming.bytes.size() == incoming.total;
   return {};
 }

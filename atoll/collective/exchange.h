@@ -88,7 +88,9 @@ class Exchange {
   /// Takes a chunk in. Chunks of one segment come in order. What an earlier attempt left on its way
   /// is dropped or kept, whichever is right. Fails, naming the sender, when it cannot belong here:
   /// length, range, round, duplicate.
-  [[nodiscard]] Result<void> receive(swarm::Part part);
+  [[nodiscard]] Result<void> receive(const swarm::Part& part) { return receive(part, part.data); }
+  /// With data that lies elsewhere.
+  [[nodiscard]] Result<void> receive(const swarm::Part& part, std::span<const std::byte> data);
   /// Does one bounded unit: encodes a segment, or decodes one and adds it, or makes the mean of
   /// one. False: nothing can be done until a part comes, or `may_encode` is true again, which holds
   /// back what would be sent. Fails, naming the peer, when values are not finite; then for good.
@@ -142,8 +144,8 @@ class Exchange {
   const std::string& name(int32_t rank) const;
 
   std::optional<int32_t> rank_of(int32_t number) const;
-  Result<void> accept(Incoming& incoming, swarm::Part part, int32_t rank,
-                      const Segment& segment) const;
+  Result<void> accept(Incoming& incoming, const swarm::Part& part, std::span<const std::byte> data,
+                      int32_t rank, const Segment& segment) const;
   /// Adds the unit that the sum of a segment can do next, if there is one.
   void schedule_sum(size_t index);
   Result<void> do_next_send();

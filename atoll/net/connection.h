@@ -33,11 +33,23 @@ struct ConnectionContext {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// Frames travel in pieces of at most this, so that pacing is fine.
-  static constexpr size_t kPieceBytes = size_t{64} << 10;
+  /// Frames travel in pieces of at most this where they are paced, so that pacing is fine,
+  static constexpr size_t kPacedPieceBytes = size_t{64} << 10;
+  /// and elsewhere of this, for each costs some time.
+  static constexpr size_t kMaxPieceBytes = size_t{512} << 10;
 
+  /// As it is received.
   struct Piece {
-    std::span<const std::byte> data;
+    Bytes data;
+    bool last = false;
+    uint64_t checksum = 0;
+    bool goodbye = false;
+  };
+  /// As it is sent: bytes [begin, begin + size) of the frame.
+  struct OutPiece {
+    std::shared_ptr<const SharedFrame> frame;  // Null in a goodbye.
+    size_t begin = 0;
+    size_t size = 0;
     bool last = false;
     uint64_t checksum = 0;
     bool goodbye = false;
@@ -52,7 +64,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConnectionId id() const { return id_; }
   const std::string& remote() const { return remote_; }
 
-  Sent send(Bytes frame);
+  Sent send(SharedFrame frame);
+  Sent send(Bytes frame) { return send(SharedFrame{.head = std::move(frame)}); }
   /// Sends what is queued, then says goodbye.
   void close();
   /// Ends it now, because of `reason`.
@@ -65,7 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  protected:
   /// From here on pieces may be written.
   void on_opened(bool inbound);
-  void on_piece(const Piece& piece);
+  void on_piece(Piece piece);
   /// The piece given to write() is on its way (or is not: then the call is about to end).
   void on_written(bool is_written);
   /// No more pieces can be written. True the first time.
@@ -80,7 +93,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class State : uint8_t { kOpening, kOpen, kOver };
 
   /// Starts to send the piece; on_written() follows. Called with mutex_ held.
-  virtual void write(const Piece& piece) = 0;
+  virtual void write(const OutPiece& piece) = 0;
   /// Ends the call after stop(): nothing more is read or written.
   virtual void end_call() = 0;
 
@@ -88,8 +101,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// With mutex_ held: writes the next piece or asks for its turn.
   void pump();
   void write_next_piece();
-  Piece next_piece() const;
-  std::string add_to_frame(const Piece& piece);
+  size_t max_piece_bytes() const;
+  OutPiece next_piece() const;
+  std::string add_to_frame(Piece piece);
 
   const ConnectionId id_;
   const Plane plane_;
@@ -98,7 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::mutex mutex_;
   State state_ = State::kOpening;
-  std::deque<Bytes> queue_;
+  std::deque<std::shared_ptr<const SharedFrame>> queue_;
   size_t queued_bytes_ = 0;
   size_t position_ = 0;  // In the first frame of the queue.
   size_t written_bytes_ = 0;

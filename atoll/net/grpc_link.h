@@ -54,11 +54,11 @@ std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
                                            std::shared_ptr<ConnectionTable> table);
 
 /// What a listening transport offers.
-class LinkService final : public wire::Link::CallbackService {
+class LinkService final : public wire::Link::WithRawCallbackMethod_Connect<wire::Link::Service> {
  public:
   LinkService(int max_inbound, std::shared_ptr<ConnectionContext> context,
               std::shared_ptr<ConnectionTable> table);
-  grpc::ServerBidiReactor<wire::Segment, wire::Segment>* Connect(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* call) override;
 
  private:

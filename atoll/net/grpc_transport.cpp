@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "atoll/net/grpc_link.h"
+#include "atoll/net/segment.h"
 
 namespace atl::net {
 namespace {
@@ -81,6 +82,10 @@ class GrpcTransport final : public Transport {
     const auto found = table_->find(connection);
     return found ? found->send(std::move(frame)) : Sent::kClosed;
   }
+  Sent send_shared(ConnectionId connection, SharedFrame frame) override {
+    const auto found = table_->find(connection);
+    return found ? found->send(std::move(frame)) : Sent::kClosed;
+  }
 
   void close(ConnectionId connection) override {
     if (const auto found = table_->find(connection)) close_in_time(found);
@@ -125,7 +130,8 @@ Result<std::string> GrpcTransport::listen(const std::string& text) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(Connection::kPieceBytes) + 64);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) +
+                                   kSegmentOverhead);
   listener.server = builder.BuildAndStart();
   if (listener.server == nullptr || port == 0) {
     return failure(

@@ -4,9 +4,11 @@
 // (net/memory_transport.h: real threads, no network; for ThreadSanitizer). Protocol code sees only
 // this interface, so it runs the same under all. Connections are two-way; each side may send at
 // once.
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 
@@ -56,6 +58,21 @@ struct Traffic {
   int64_t bytes_received = 0;
 };
 
+/// A frame whose body lies in memory that others use too: where a transport can, it sends it from
+/// there. It arrives as head, body and tail in one piece.
+struct SharedFrame {
+  Bytes head;
+  std::shared_ptr<const Bytes> blob;  // Never changes. May be null.
+  size_t begin = 0;                   // The body, within the blob.
+  size_t num_bytes = 0;
+  Bytes tail;
+
+  size_t size() const { return head.size() + num_bytes + tail.size(); }
+  std::span<const std::byte> body() const;
+  std::array<std::span<const std::byte>, 3> parts() const { return {head, body(), tail}; }
+  Bytes joined() const;
+};
+
 class Transport {
  public:
   /// Receives events one at a time per connection, on a thread of the transport: it must be quick
@@ -72,6 +89,8 @@ class Transport {
   /// Never blocks. Each connection queues a bounded number of bytes. Sending before Opened is
   /// allowed: the frame waits. `frame` has at most kMaxFrameBytes.
   [[nodiscard]] virtual Sent send(ConnectionId connection, Bytes frame) = 0;
+  /// The same; copies the frame unless the transport knows better.
+  [[nodiscard]] virtual Sent send_shared(ConnectionId connection, SharedFrame frame);
   /// What is queued is still sent (within a bounded time), then both sides see Lost. Frames that
   /// arrive meanwhile are dropped.
   virtual void close(ConnectionId connection) = 0;
