@@ -23,6 +23,13 @@ void add_scaled(std::span<float> mean, std::span<const float> values, float coef
   for (size_t i = 0; i < mean.size(); ++i) to[i] += coefficient * from[i];
 }
 
+void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient) {
+  ATOLL_CHECK(mean.size() == values.size());
+  float* const to = mean.data();
+  const float* const from = values.data();
+  for (size_t i = 0; i < mean.size(); ++i) to[i] = 0.0F + coefficient * from[i];
+}
+
 std::vector<float> coefficients(std::span<const int64_t> weights) {
   const int64_t sum = std::accumulate(weights.begin(), weights.end(), int64_t{0});
   std::vector<float> out(weights.size(), 0.0F);
@@ -55,8 +62,8 @@ Exchange::Exchange(Plan plan, const Contribution& contribution)
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
-  mean_ = std::make_unique_for_overwrite<float[]>(count);
-  if (contribution_.needs_own) own_ = std::make_unique_for_overwrite<float[]>(count);
+  mean_ = PageArray<float>(count);
+  if (contribution_.needs_own) own_ = PageArray<float>(count);
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
   begin_attempt();
@@ -93,10 +100,10 @@ void Exchange::begin_attempt() {
     return outgoing.part.kind == PartKind::kMean || !rank_of(outgoing.to);
   });
   num_missing_ = 0;
-  if (own_ != nullptr && abstains(plan_.rank)) std::fill_n(own_.get(), count, 0.0F);
+  if (abstains(plan_.rank)) std::ranges::fill(own_.span(), 0.0F);
   assign_owners();
   if (std::ranges::all_of(plan_.weights, [](int64_t weight) { return weight == 0; })) {
-    std::fill_n(mean_.get(), count, 0.0F);
+    std::fill_n(mean_.data(), count, 0.0F);
     std::ranges::copy(contribution_.mean_residual, contribution_.new_mean_residual.begin());
     return;
   }
@@ -177,12 +184,7 @@ std::optional<int32_t> Exchange::rank_of(int32_t number) const {
 }
 
 std::span<float> Exchange::mean_of(const Segment& segment) {
-  return {mean_.get() + segment.begin, segment.size};
-}
-
-std::span<const float> Exchange::own() const {
-  if (own_ == nullptr) return {};
-  return {own_.get(), contribution_.num_values()};
+  return {mean_.data() + segment.begin, segment.size};
 }
 
 const std::string& Exchange::name(int32_t rank) const {
@@ -308,8 +310,8 @@ Result<void> Exchange::do_next_send() {
   if (is_summed_here(segment)) {
     segment.own = std::move(blob);
     if (segment.next == plan_.rank) schedule_sum(index);
-  } else if (own_ != nullptr) {
-    return decode(encoded_, plan_.rank, {own_.get() + segment.begin, segment.size});
+  } else if (!own_.empty()) {
+    return decode(encoded_, plan_.rank, {own_.data() + segment.begin, segment.size});
   }
   return {};
 }
@@ -324,7 +326,7 @@ Result<void> Exchange::add_next(size_t index) {
     const auto number = plan_.numbers[static_cast<size_t>(rank)];
     decoded = decode(segment.contributions.at(number).bytes, rank, values);
   } else {
-    if (own_ != nullptr) values = {own_.get() + segment.begin, segment.size};
+    if (!own_.empty()) values = {own_.data() + segment.begin, segment.size};
     if (segment.own == nullptr) {
       if (auto encoded = encode_own(segment); !encoded) return encoded;
     }
@@ -332,8 +334,12 @@ Result<void> Exchange::add_next(size_t index) {
     segment.own = nullptr;
   }
   if (!decoded) return decoded;
-  if (!std::exchange(segment.begun, true)) std::ranges::fill(mean, 0.0F);
-  add_scaled(mean, values, coefficients_[static_cast<size_t>(rank)]);
+  const float coefficient = coefficients_[static_cast<size_t>(rank)];
+  if (std::exchange(segment.begun, true)) {
+    add_scaled(mean, values, coefficient);
+  } else {
+    set_scaled(mean, values, coefficient);
+  }
   segment.next += 1;
   schedule_sum(index);
   return {};

@@ -33,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "atoll/base/page_array.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/swarm/messages.h"
@@ -54,6 +55,9 @@ std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_m
 
 /// mean[i] += coefficient * values[i], in FP32, never fused. The one loop of every mean.
 void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
+
+/// The same for a mean that is zero, whatever it holds: bit for bit, the sign of a zero too.
+void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
 
 /// w_i / W rounded to FP32, by rank; all 0 when W is.
 std::vector<float> coefficients(std::span<const int64_t> weights);
@@ -100,8 +104,8 @@ class Exchange {
   /// The mean is whole, and nothing is left to send.
   bool complete() const { return num_missing_ == 0 && !failed_; }
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
-  std::span<const float> mean() const { return {mean_.get(), contribution_.num_values()}; }
-  std::span<const float> own() const;
+  std::span<const float> mean() const { return mean_.span(); }
+  std::span<const float> own() const { return own_.span(); }
   /// The members that still owe something, for messages: "'a', 'b'".
   std::string debtors() const;
   const Plan& plan() const { return plan_; }
@@ -165,8 +169,8 @@ class Exchange {
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
-  std::unique_ptr<float[]> mean_;  // Memory is touched segment by segment.
-  std::unique_ptr<float[]> own_;
+  PageArray<float> mean_;          // Memory is touched segment by segment.
+  PageArray<float> own_;           // Empty unless wanted.
   std::vector<float> decoded_;  // One segment.
   Bytes encoded_;               // One segment.
   std::vector<Outgoing> outgoing_;
