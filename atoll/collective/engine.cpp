@@ -520,7 +520,7 @@ void Engine::pump(int32_t number, Time now) {
   if (link.connection == 0 || !link.lost.empty()) return;
   while (!link.full && !link.transfers.empty()) {
     Transfer& transfer = link.transfers.front();
-    const size_t size = std::min(kChunkBytes, transfer.blob->size() - transfer.sent);
+    const size_t size = std::min(kChunkBytes * 4, transfer.blob->size() - transfer.sent);
     transfer.part.offset = transfer.sent;
     net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
     const size_t frame_bytes = frame.size();

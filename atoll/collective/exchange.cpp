@@ -229,29 +229,42 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
 
 Result<void> Exchange::accept(Incoming& incoming, const Part& part,
                               std::span<const std::byte> data, int32_t rank,
-                              const Segment& segment) const {
+                              const Segment& segment) {
   const std::string& sender = name(rank);
   const size_t most = contribution_.codec->max_encoded_bytes(segment.size);
   if (part.total == 0 || part.total > most) {
     return failure(fmt::format("island '{}' sent a part of {} bytes, where {} values have 1 to {}",
                                sender, part.total, segment.size, most));
   }
-  if (incoming.done || part.offset < incoming.bytes.size()) {
+  if (incoming.done || part.offset < incoming.received) {
     return failure(fmt::format("island '{}' sent bytes {} to {} of segment {} twice", sender,
                                part.offset, part.offset + data.size(), part.segment));
   }
-  if (incoming.total == 0) incoming.total = part.total;
-  if (part.total != incoming.total || part.offset > incoming.bytes.size() || data.empty() ||
-      data.size() > incoming.total - incoming.bytes.size()) {
+  const uint64_t total = incoming.place.empty() ? part.total : incoming.place.size();
+  if (part.total != total || part.offset > incoming.received || data.empty() ||
+      data.size() > total - incoming.received) {
     return failure(fmt::format(
         "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next", sender,
-        data.size(), part.offset, part.total, part.segment, incoming.bytes.size(),
-        incoming.total));
+        data.size(), part.offset, part.total, part.segment, incoming.received,
+        total));
   }
-  incoming.bytes.reserve(incoming.total);
-  incoming.bytes.insert(incoming.bytes.end(), data.begin(), data.end());
-  incoming.done = incoming.bytes.size() == incoming.total;
+  if (incoming.place.empty()) incoming.place = place_for(incoming, part);
+  std::ranges::copy(data, incoming.place.subspan(incoming.received).begin());
+  incoming.received += data.size();
+  incoming.done = incoming.received == total;
   return {};
+}
+
+std::span<std::byte> Exchange::place_for(Incoming& incoming, const Part& part) {
+  const auto total = static_cast<size_t>(part.total);
+  if (part.kind == PartKind::kMean) {
+    incoming.memory = PageArray<std::byte>(total);
+    return incoming.memory.span();
+  }
+  const size_t most = contribution_.codec->max_encoded_bytes(plan_.segment_values);
+  PageArray<std::byte>& memory = received_[part.sender];
+  if (memory.empty()) memory = PageArray<std::byte>(segments_.size() * most);
+  return memory.span().subspan(static_cast<size_t>(part.segment) * most, total);
 }
 
 void Exchange::schedule_sum(size_t index) {
@@ -301,8 +314,9 @@ Result<void> Exchange::do_next_send() {
   const size_t index = to_encode_.front();
   to_encode_.pop_front();
   Segment& segment = segments_[index];
-  if (auto encoded = encode_own(segment); !encoded) return encoded;
-  auto blob = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
+  auto encoded = encode_own(segment);
+  if (!encoded) return tl::unexpected(encoded.error());
+  auto blob = std::move(*encoded);
   const auto ranks = receivers(segment);
   send(segment, PartKind::kContribution, blob, ranks);
   for (const int32_t rank : ranks) segment.sent_to.insert(plan_.numbers[static_cast<size_t>(rank)]);
@@ -311,7 +325,7 @@ Result<void> Exchange::do_next_send() {
     segment.own = std::move(blob);
     if (segment.next == plan_.rank) schedule_sum(index);
   } else if (!own_.empty()) {
-    return decode(encoded_, plan_.rank, {own_.data() + segment.begin, segment.size});
+    return decode(*blob, plan_.rank, {own_.data() + segment.begin, segment.size});
   }
   return {};
 }
@@ -324,14 +338,16 @@ Result<void> Exchange::add_next(size_t index) {
   Result<void> decoded;
   if (rank != plan_.rank) {
     const auto number = plan_.numbers[static_cast<size_t>(rank)];
-    decoded = decode(segment.contributions.at(number).bytes, rank, values);
+    decoded = decode(segment.contributions.at(number).place, rank, values);
   } else {
     if (!own_.empty()) values = {own_.data() + segment.begin, segment.size};
-    if (segment.own == nullptr) {
-      if (auto encoded = encode_own(segment); !encoded) return encoded;
+    auto encoded = std::exchange(segment.own, nullptr);
+    if (encoded == nullptr) {
+      auto made = encode_own(segment);
+      if (!made) return tl::unexpected(made.error());
+      encoded = std::move(*made);
     }
-    decoded = decode(segment.own == nullptr ? encoded_ : *segment.own, rank, values);
-    segment.own = nullptr;
+    decoded = decode(*encoded, rank, values);
   }
   if (!decoded) return decoded;
   const float coefficient = coefficients_[static_cast<size_t>(rank)];
@@ -351,16 +367,16 @@ Result<void> Exchange::make_mean(Segment& segment) {
   for (size_t i = 0; has_residual && i < segment.size; ++i) {
     mean[i] += contribution_.mean_residual[segment.begin + i];
   }
-  encoded_.clear();
+  auto encoded = blobs_.take();
   try {
-    contribution_.codec->encode(mean, encoded_, static_cast<uint32_t>(plan_.header.round));
+    contribution_.codec->encode(mean, *encoded, static_cast<uint32_t>(plan_.header.round));
   } catch (const InputError& error) {
     return failure(
         fmt::format("the mean of round {} cannot be sent: {}", plan_.header.round, error.what()));
   }
   // What the others will decode, not what was summed: all hold the same bits.
   const std::span<float> decoded = std::span(decoded_).first(segment.size);
-  if (auto result = decode(encoded_, plan_.rank, decoded); !result) return result;
+  if (auto result = decode(*encoded, plan_.rank, decoded); !result) return result;
   if (has_residual) {
     float* const lost = contribution_.new_mean_residual.data() + segment.begin;
     for (size_t i = 0; i < segment.size; ++i) lost[i] = mean[i] - decoded[i];
@@ -369,17 +385,16 @@ Result<void> Exchange::make_mean(Segment& segment) {
   std::vector<int32_t> others;
   const auto num_members = static_cast<int32_t>(plan_.members.size());
   for (int32_t i = 1; i < num_members; ++i) others.push_back((plan_.rank + i) % num_members);
-  send(segment, PartKind::kMean, std::make_shared<const Bytes>(encoded_.begin(), encoded_.end()),
-       others);
+  send(segment, PartKind::kMean, std::move(encoded), others);
   num_missing_ -= 1;
   return {};
 }
 
 Result<void> Exchange::take_mean(Segment& segment) {
-  if (auto result = decode(segment.mean.bytes, segment.owner, mean_of(segment)); !result) {
+  if (auto result = decode(segment.mean.place, segment.owner, mean_of(segment)); !result) {
     return result;
   }
-  segment.mean.bytes = {};
+  segment.mean = {.done = true};
   if (!contribution_.mean_residual.empty()) {
     std::ranges::copy(
         contribution_.mean_residual.subspan(segment.begin, segment.size),
@@ -389,17 +404,17 @@ Result<void> Exchange::take_mean(Segment& segment) {
   return {};
 }
 
-Result<void> Exchange::encode_own(const Segment& segment) {
-  encoded_.clear();
+Result<std::shared_ptr<const Bytes>> Exchange::encode_own(const Segment& segment) {
+  auto encoded = blobs_.take();
   try {
     contribution_.encode(segment.begin, segment.size, static_cast<uint32_t>(plan_.header.round),
-                         encoded_);
+                         *encoded);
   } catch (const InputError& error) {
     return failure(
         fmt::format("the values of island '{}' for round {}, from value {}, cannot be sent: {}",
                     name(plan_.rank), plan_.header.round, segment.begin, error.what()));
   }
-  return {};
+  return encoded;
 }
 
 Result<void> Exchange::decode(std::span<const std::byte> bytes, int32_t sender,

@@ -36,6 +36,7 @@
 #include "atoll/base/page_array.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/blob_pool.h"
 #include "atoll/swarm/messages.h"
 
 namespace atl::collective {
@@ -112,8 +113,9 @@ class Exchange {
 
  private:
   struct Incoming {
-    Bytes bytes;
-    uint64_t total = 0;  // As the first chunk said; 0 before it.
+    PageArray<std::byte> memory;  // Of a mean. Contributions lie side by side, by sender.
+    std::span<std::byte> place;   // As long as the first chunk said; empty before it.
+    size_t received = 0;
     bool done = false;
   };
   struct Segment {
@@ -149,7 +151,9 @@ class Exchange {
 
   std::optional<int32_t> rank_of(int32_t number) const;
   Result<void> accept(Incoming& incoming, const swarm::Part& part, std::span<const std::byte> data,
-                      int32_t rank, const Segment& segment) const;
+                      int32_t rank, const Segment& segment);
+  /// Where it goes, before its first chunk is there.
+  std::span<std::byte> place_for(Incoming& incoming, const swarm::Part& part);
   /// Adds the unit that the sum of a segment can do next, if there is one.
   void schedule_sum(size_t index);
   Result<void> do_next_send();
@@ -157,8 +161,7 @@ class Exchange {
   Result<void> add_next(size_t index);
   Result<void> make_mean(Segment& segment);
   Result<void> take_mean(Segment& segment);
-  /// Into encoded_.
-  Result<void> encode_own(const Segment& segment);
+  Result<std::shared_ptr<const Bytes>> encode_own(const Segment& segment);
   Result<void> decode(std::span<const std::byte> bytes, int32_t sender, std::span<float> values);
   void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob,
             const std::vector<int32_t>& ranks);
@@ -172,7 +175,8 @@ class Exchange {
   PageArray<float> mean_;          // Memory is touched segment by segment.
   PageArray<float> own_;           // Empty unless wanted.
   std::vector<float> decoded_;  // One segment.
-  Bytes encoded_;               // One segment.
+  BlobPool blobs_;
+  std::map<int32_t, PageArray<std::byte>> received_;  // Contributions, by number of the sender.
   std::vector<Outgoing> outgoing_;
   size_t num_missing_ = 0;  // Segments of the mean.
   bool failed_ = false;
