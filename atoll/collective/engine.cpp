@@ -518,9 +518,10 @@ void Engine::check_links(Time now) {
 void Engine::pump(int32_t number, Time now) {
   Link& link = links_.at(number);
   if (link.connection == 0 || !link.lost.empty()) return;
+  const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
   while (!link.full && !link.transfers.empty()) {
     Transfer& transfer = link.transfers.front();
-    const size_t size = std::min(kChunkBytes * 4, transfer.blob->size() - transfer.sent);
+    const size_t size = std::min(chunk_bytes, transfer.blob->size() - transfer.sent);
     transfer.part.offset = transfer.sent;
     net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
     const size_t frame_bytes = frame.size();

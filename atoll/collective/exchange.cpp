@@ -49,6 +49,11 @@ size_t segment_size(size_t count, Topology topology) {
   return std::clamp(even, kLeast, kSegmentValues);
 }
 
+size_t chunk_size(double bytes_per_second) {
+  return static_cast<size_t>(std::clamp(bytes_per_second / 4, static_cast<double>(kChunkBytes),
+                                        static_cast<double>(kMaxChunkBytes)));
+}
+
 std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_members) {
   const auto size = static_cast<int64_t>(segment_size(count, topology));
   return swarm::equal_shares(swarm::num_segments(static_cast<int64_t>(count), size), num_members);

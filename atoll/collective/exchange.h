@@ -41,9 +41,14 @@
 
 namespace atl::collective {
 
-/// Largest payload of one Part: many rounds and the control messages of a transport interleave, and
-/// on a line of 20 kbit/s something still arrives every 30 seconds.
+/// Payload of one Part, but for the last of a segment: many rounds interleave, and on a line of 20
+/// kbit/s something still arrives every 30 seconds.
 constexpr size_t kChunkBytes = size_t{64} << 10;
+/// The same on a line that is known to be fast, where each part costs more time than its bytes.
+constexpr size_t kMaxChunkBytes = size_t{256} << 10;
+
+/// What a line carries in a quarter of a second, within those two. 0: nothing is known of it.
+size_t chunk_size(double bytes_per_second);
 
 /// Largest segment: 1 MiB of floats.
 constexpr size_t kSegmentValues = size_t{1} << 18;

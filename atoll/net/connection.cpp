@@ -18,13 +18,14 @@ int64_t wire_bytes(size_t data_bytes) {
 
 Connection::Connection(ConnectionId id, Plane plane, std::string remote,
                        std::shared_ptr<ConnectionContext> context)
-    : id_(id), plane_(plane), remote_(std::move(remote)), context_(std::move(context)) {}
+    : id_(id), plane_(plane), remote_(std::move(remote)), context_(std::move(context)),
+ max_queued_bytes_(plane == Plane::kControl ? context_->queue_bytes : context_->bulk_queue_bytes) {}
 
 Sent Connection::send(SharedFrame frame) {
-  ATOLL_CHECK(frame.size() <= kMaxFrameBytes, "the frame is too long");
+  ATOLL_CHECK(frame.size() <= kMaxLaneFrameBytes, "the frame is too long");
   const std::lock_guard lock(mutex_);
   if (state_ == State::kOver || is_closing_) return Sent::kClosed;
-  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > context_->queue_bytes) {
+  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > max_queued_bytes_) {
     is_refused_ = true;
     return Sent::kFull;
   }
@@ -41,9 +42,9 @@ void Connection::close() {
   pump();
 }
 
-void Connection::end(const std::string& reason) {
+void Connection::end(const std::string& reason, bool all_arrived) {
   if (!stop()) return;
-  emit_lost(reason);
+  emit_lost(reason, all_arrived);
   end_call();
 }
 
@@ -94,7 +95,9 @@ std::string Connection::reason_unless_closing(const std::string& reason) {
   return goodbye_sent_ ? "closed by this side" : "closed by this side, what was queued is lost";
 }
 
-void Connection::emit_lost(const std::string& reason) { emit(Lost{id_, reason}); }
+void Connection::emit_lost(const std::string& reason, bool all_arrived) {
+  emit(Lost{id_, reason, all_arrived});
+}
 
 void Connection::emit(Event event) {
   const std::lock_guard lock(emit_mutex_);
@@ -157,7 +160,7 @@ void Connection::on_written(bool is_written) {
       queue_.pop_front();
       position_ = 0;
     }
-    if (is_refused_ && !is_closing_ && queued_bytes_ <= context_->queue_bytes / 2) {
+    if (is_refused_ && !is_closing_ && queued_bytes_ <= max_queued_bytes_ / 2) {
       is_refused_ = false;
       is_writable = true;
     }
@@ -169,7 +172,7 @@ void Connection::on_written(bool is_written) {
 void Connection::on_piece(Piece piece) {
   context_->bytes_received += wire_bytes(piece.data.size());
   if (piece.goodbye) {
-    end(reason_unless_closing("closed by the other side"));
+    end(reason_unless_closing("closed by the other side"), /*all_arrived=*/true);
     return;
   }
   const bool is_last = piece.last;
@@ -189,8 +192,8 @@ void Connection::on_piece(Piece piece) {
 
 std::string Connection::add_to_frame(Piece piece) {
   if (piece.data.empty() && !piece.last) return "an empty piece of a frame";
-  if (incoming_.size() + piece.data.size() > kMaxFrameBytes) {
-    return fmt::format("a frame of more than {} bytes", kMaxFrameBytes);
+  if (incoming_.size() + piece.data.size() > kMaxLaneFrameBytes) {
+    return fmt::format("a frame of more than {} bytes", kMaxLaneFrameBytes);
   }
   if (incoming_.empty()) {
     incoming_ = std::move(piece.data);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "atoll/net/pacer.h"
+#include "atoll/net/stripe_frame.h"
 #include "atoll/net/transport.h"
 
 namespace atl::net {
@@ -20,16 +21,24 @@ namespace atl::net {
 /// What all connections of a transport share. It may outlive the transport: a call to a peer that
 /// no longer reads ends when gRPC's keepalive does.
 struct ConnectionContext {
-  ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue)
-      : sink(std::move(transport_sink)), queue_bytes(queue), pacer(rate, clock) {}
+  ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue,
+                    size_t bulk_queue)
+      : sink(std::move(transport_sink)),
+        queue_bytes(queue),
+        bulk_queue_bytes(bulk_queue),
+        pacer(rate, clock) {}
 
   const Transport::Sink sink;
   const size_t queue_bytes;
+  const size_t bulk_queue_bytes;  // Of each lane.
   std::atomic<bool> muted = false;  // The transport is being destroyed.
   std::atomic<int64_t> bytes_sent = 0;
   std::atomic<int64_t> bytes_received = 0;
   Pacer pacer;
 };
+
+/// Largest frame with what striping adds to it.
+constexpr size_t kMaxLaneFrameBytes = kMaxFrameBytes + kStripeTrailerBytes;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -69,7 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Sends what is queued, then says goodbye.
   void close();
   /// Ends it now, because of `reason`.
-  void end(const std::string& reason);
+  void end(const std::string& reason, bool all_arrived = false);
   /// No events from here on; waits for one that is being delivered.
   void silence();
   bool is_opening();
@@ -83,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_written(bool is_written);
   /// No more pieces can be written. True the first time.
   bool stop();
-  void emit_lost(const std::string& reason);
+  void emit_lost(const std::string& reason, bool all_arrived = false);
   /// "closed by this side" if that is why the call ended, else `reason`.
   std::string reason_unless_closing(const std::string& reason);
   bool is_writing();
@@ -109,6 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const Plane plane_;
   const std::string remote_;
   const std::shared_ptr<ConnectionContext> context_;
+  const size_t max_queued_bytes_;
 
   std::mutex mutex_;
   State state_ = State::kOpening;

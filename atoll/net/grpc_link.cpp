@@ -4,6 +4,7 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "atoll/net/segment.h"
@@ -13,6 +14,7 @@ namespace {
 
 using grpc::ByteBuffer;
 
+constexpr std::array kPlanes = {Plane::kControl, Plane::kBulk, Plane::kLane};
 constexpr const char* kMethod = "/atl.net.wire.Link/Connect";
 
 template <typename Metadata>
@@ -64,7 +66,7 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Byte
         channel_(make_channel(address, options)),
         stub_(channel_) {
     call_.AddMetadata(kProtocolKey, kProtocolVersion);
-    call_.AddMetadata(kPlaneKey, plane == Plane::kControl ? "control" : "bulk");
+    call_.AddMetadata(kPlaneKey, plane_name(plane));
   }
 
   void start() {
@@ -244,6 +246,18 @@ class Refusal final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
 
 }  // namespace
 
+const char* plane_name(Plane plane) {
+  switch (plane) {
+    case Plane::kControl:
+      return "control";
+    case Plane::kBulk:
+      return "bulk";
+    case Plane::kLane:
+      return "lane";
+  }
+  return "";
+}
+
 ConnectionId ConnectionTable::next_id() {
   const std::lock_guard lock(mutex_);
   return ++last_id_;
@@ -330,15 +344,16 @@ grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* LinkService::Connect(grpc::Call
                                    "version of Atoll",
                                    kProtocolVersion, version.substr(0, 20)));
   }
-  if (plane != "control" && plane != "bulk") {
+  const auto known = std::ranges::find(kPlanes, plane, plane_name);
+  if (known == kPlanes.end()) {
     return new Refusal(grpc::StatusCode::INVALID_ARGUMENT, "the caller names no plane");
   }
   if (*num_inbound_ >= max_inbound_) {
     return new Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED,
                        fmt::format("all {} connections are taken", max_inbound_));
   }
-  auto connection = std::make_shared<InboundConnection>(
-      plane == "control" ? Plane::kControl : Plane::kBulk, *call, context_, table_, num_inbound_);
+  auto connection =
+      std::make_shared<InboundConnection>(*known, *call, context_, table_, num_inbound_);
   if (!table_->add(connection)) {
     return new Refusal(grpc::StatusCode::UNAVAILABLE, "this peer is ending");
   }

@@ -16,8 +16,9 @@ namespace atl::net {
 
 constexpr const char* kProtocolKey = "atoll-protocol";
 constexpr const char* kPlaneKey = "atoll-plane";
+const char* plane_name(Plane plane);
 /// Raised with every change that older peers would misread.
-constexpr const char* kProtocolVersion = "1";
+constexpr const char* kProtocolVersion = "2";
 
 /// The live connections. Thread-safe.
 class ConnectionTable : public std::enable_shared_from_this<ConnectionTable> {

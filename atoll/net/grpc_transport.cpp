@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -60,7 +61,9 @@ class GrpcTransport final : public Transport {
   GrpcTransport(TransportOptions options, const Clock& clock, Sink sink)
       : options_(options),
         context_(std::make_shared<ConnectionContext>(std::move(sink), options.link_rate_bits_per_s,
-                                                     clock, options.queue_bytes)) {}
+                                                     clock, options.queue_bytes,
+                                                     std::min(options.queue_bytes,
+                                                              options.lane_queue_bytes))) {}
 
   ~GrpcTransport() override {
     context_->muted = true;
@@ -166,7 +169,12 @@ ConnectionId GrpcTransport::connect(const std::string& text, Plane plane) {
 std::unique_ptr<Transport> make_grpc_transport(TransportOptions options, const Clock& clock,
                                                Transport::Sink sink) {
   start_grpc_once();
-  return std::make_unique<GrpcTransport>(options, clock, std::move(sink));
+  return make_striped_transport(
+      {.num_lanes = options.num_lanes},
+      [&](Transport::Sink inner_sink) {
+        return std::make_unique<GrpcTransport>(options, clock, std::move(inner_sink));
+      },
+      clock, std::move(sink));
 }
 
 }  // namespace atl::net

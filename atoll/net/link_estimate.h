@@ -21,35 +21,35 @@ struct LinkEstimate {
 
 class LinkEstimator {
  public:
-  /// What the line had carried when some bytes were handed over; kept by the caller until they have
-  /// come.
+  /// Kept by the caller for bytes that are on their way.
   struct Mark {
     Time sent{};
-    int64_t bytes = 0;  // Of these.
-    int64_t delivered = 0;
-    Time delivered_at{};
+    int64_t bytes = 0;
   };
 
   /// `bytes` are handed over.
   Mark sent(Time now, int64_t bytes) {
-    if (in_flight_ == 0) delivered_at_ = now;  // The line was idle: that time does not count.
+    if (in_flight_ == 0) begin_stretch(now, /*is_full=*/false);
     in_flight_ += bytes;
-    return {now, bytes, delivered_, delivered_at_};
+    return {now, bytes};
   }
 
   /// They have come, as this side hears now. Marks come back in their order.
   void arrived(Time now, const Mark& mark) {
     in_flight_ -= mark.bytes;
-    delivered_ += mark.bytes;
-    delivered_at_ = now;
-    turn_over(now);
-    const int64_t moved = delivered_ - mark.delivered;
-    const double elapsed = seconds(now - mark.delivered_at);
-    if (elapsed > 0 && moved >= kLeastBytes) {
-      const double rate = static_cast<double>(moved) / elapsed;
+    stretch_bytes_ += mark.bytes;
+    trips_.turn_over(now);
+    if (rates_.turn_over(now)) line_rate_ = rates_.before;
+    // Confirmations come in bunches: a rate is one over a stretch of time, or over all there was.
+    const double elapsed = seconds(now - stretch_begin_);
+    const bool is_whole = now - stretch_begin_ >= kStretch;
+    const bool is_all = in_flight_ == 0 && !is_stretch_full_ && stretch_bytes_ >= kLeastBytes;
+    if (elapsed > 0 && (is_whole || is_all)) {
+      const double rate = static_cast<double>(stretch_bytes_) / elapsed;
       rates_.current = std::max(rates_.current, rate);
-      // Of a rate over few of its like the round trip itself is a large part.
-      if (moved >= kManyTimes * mark.bytes) line_rate_ = std::max(line_rate_, rate);
+      // A stretch that began on an idle line holds a round trip in which nothing came.
+      if (is_stretch_full_) line_rate_ = std::max(line_rate_, rate);
+      begin_stretch(now, /*is_full=*/true);
     }
     const double own = line_rate_ > 0 ? static_cast<double>(mark.bytes) / line_rate_ : 0;
     const double trip = std::max(seconds(now - mark.sent) - own, kLeastTrip);
@@ -64,8 +64,8 @@ class LinkEstimator {
   }
 
  private:
+  static constexpr Duration kStretch = std::chrono::seconds(1);
   static constexpr int64_t kLeastBytes = 16 << 10;  // Less says more of the round trip.
-  static constexpr int64_t kManyTimes = 8;
   static constexpr double kLeastTrip = 1e-6;
 
   /// What was best in a stretch of time, and in the one before: 0 where nothing came.
@@ -83,14 +83,16 @@ class LinkEstimator {
     }
   };
 
-  void turn_over(Time now) {
-    trips_.turn_over(now);
-    if (rates_.turn_over(now)) line_rate_ = rates_.before;
+  void begin_stretch(Time now, bool is_full) {
+    stretch_begin_ = now;
+    stretch_bytes_ = 0;
+    is_stretch_full_ = is_full;
   }
 
   int64_t in_flight_ = 0;
-  int64_t delivered_ = 0;
-  Time delivered_at_{};
+  Time stretch_begin_{};
+  int64_t stretch_bytes_ = 0;     // Arrived in it.
+  bool is_stretch_full_ = false;  // The line was busy before it too.
   double line_rate_ = 0;
   Best rates_{.window = std::chrono::seconds(30)};
   Best trips_{.window = std::chrono::minutes(5)};

@@ -142,7 +142,7 @@ class FakeConnection final : public Connection {
 
 struct ConnectionTest : testing::Test {
   explicit ConnectionTest(double rate = 0, size_t queue_bytes = 200'000)
-      : context(std::make_shared<ConnectionContext>(recorder.sink(), rate, clock, queue_bytes)) {
+      : context(std::make_shared<ConnectionContext>(recorder.sink(), rate, clock, queue_bytes, queue_bytes)) {
     connection->on_opened(/*inbound=*/false);
   }
   std::string lost() { return recorder.wait_lost(7); }
@@ -224,7 +224,7 @@ TEST_F(ConnectionTest, FramesBeyondTheLimitEndIt) {
   const Bytes data(65'536);
   for (size_t i = 0; i < kMaxFrameBytes / data.size(); ++i) connection->on_piece({.data = data});
   EXPECT_EQ(recorder.count<Lost>(7), 0U);
-  connection->on_piece(piece(std::span(data).first(1)));
+  connection->on_piece(piece(std::span(data).first(kStripeTrailerBytes + 1)));
   EXPECT_THAT(lost(), HasSubstr("a frame of more than"));
 }
 

@@ -14,6 +14,7 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/result.h"
+#include "atoll/net/link_estimate.h"
 
 namespace atl::net {
 
@@ -21,7 +22,9 @@ namespace atl::net {
 using ConnectionId = uint64_t;
 
 /// Control messages have a connection of their own and never queue behind bulk data.
-enum class Plane : uint8_t { kControl, kBulk };
+/// kLane: one more connection for a bulk connection that stands (net/striped_transport.h); only
+/// transports use it.
+enum class Plane : uint8_t { kControl, kBulk, kLane };
 
 /// A connection is usable from here on. `remote` is for messages to people.
 struct Opened {
@@ -44,6 +47,7 @@ struct Writable {
 struct Lost {
   ConnectionId connection = 0;
   std::string reason;
+  bool all_arrived = false;  // The other side closed it; all that it sent before has been received.
 };
 using Event = std::variant<Opened, Received, Writable, Lost>;
 
@@ -95,6 +99,8 @@ class Transport {
   /// arrive meanwhile are dropped.
   virtual void close(ConnectionId connection) = 0;
   virtual Traffic traffic() const = 0;
+  /// What a bulk connection carries, as known from what was sent over it; zeros where unknown.
+  virtual LinkEstimate estimate(ConnectionId /*connection*/) const { return {}; }
 };
 
 /// How a session gets its transport: the owner of the sink calls it.
