@@ -24,6 +24,9 @@ namespace {
 /// gRPC until its keepalive gives up; nobody waits for that.
 constexpr std::chrono::milliseconds kEndPatience{250};
 
+/// Beside the frames of others: for what striping says of its own.
+constexpr size_t kOwnQueueBytes = 4096;
+
 /// gRPC starts once and stays: shutting it down from one of its own threads is not safe. It logs to
 /// stderr what we report as events; GRPC_VERBOSITY brings that back.
 void start_grpc_once() {
@@ -60,10 +63,9 @@ class GrpcTransport final : public Transport {
  public:
   GrpcTransport(TransportOptions options, const Clock& clock, Sink sink)
       : options_(options),
-        context_(std::make_shared<ConnectionContext>(std::move(sink), options.link_rate_bits_per_s,
-                                                     clock, options.queue_bytes,
-                                                     std::min(options.queue_bytes,
-                                                              options.lane_queue_bytes))) {}
+        context_(std::make_shared<ConnectionContext>(
+            std::move(sink), options.link_rate_bits_per_s, clock, options.queue_bytes,
+            std::min(options.queue_bytes, options.lane_queue_bytes) + kOwnQueueBytes)) {}
 
   ~GrpcTransport() override {
     context_->muted = true;

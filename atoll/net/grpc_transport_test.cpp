@@ -305,7 +305,8 @@ TEST(GrpcTransportTest, FullQueueRefusesThenReportsWritable) {
 
 TEST(GrpcTransportTest, PacingHoldsTheRateAndControlGoesFirst) {
   Peer server;
-  Peer client({.link_rate_bits_per_s = 16e6});  // 2 MB a second.
+  // 2 MB a second; both frames have room at once.
+  Peer client({.link_rate_bits_per_s = 16e6, .lane_queue_bytes = 4'000'000});
   const std::string address = server.listen();
   const ConnectionId bulk = client.transport->connect(address, Plane::kBulk);
   const ConnectionId control = client.transport->connect(address, Plane::kControl);
