@@ -34,7 +34,7 @@ class BlobPool {
   }
 
  private:
-  static constexpr size_t kMaxSpare = 8;  // Of at most a segment each.
+  static constexpr size_t kMaxSpare = 16;  // Of at most a segment each.
 
   struct Spare {
     std::mutex mutex;

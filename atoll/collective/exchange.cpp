@@ -295,7 +295,10 @@ void Exchange::schedule_sum(size_t index) {
 Result<bool> Exchange::work(bool may_encode) {
   if (failed_) return false;
   Result<void> done;
-  if (may_encode && !to_encode_.empty()) {
+  // In turns: what is summed need not be kept, and is still in the cache.
+  const bool is_turn = units_.empty() || !std::exchange(has_encoded_, false);
+  if (may_encode && !to_encode_.empty() && is_turn) {
+    has_encoded_ = true;
     done = do_next_send();
   } else if (!units_.empty()) {
     const Unit unit = units_.front();

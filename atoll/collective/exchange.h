@@ -184,6 +184,7 @@ class Exchange {
   std::map<int32_t, PageArray<std::byte>> received_;  // Contributions, by number of the sender.
   std::vector<Outgoing> outgoing_;
   size_t num_missing_ = 0;  // Segments of the mean.
+  bool has_encoded_ = false;  // As the last unit of work.
   bool failed_ = false;
 };
 
