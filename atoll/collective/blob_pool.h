@@ -1,6 +1,6 @@
 #pragma once
-// Memory for encoded segments, used again once all who had a segment have let go of it: fresh memory
-// costs more time than encoding does.
+// Memory for encoded segments, used again once all who had a segment have let go of it: fresh
+// memory costs more time than encoding does.
 #include <memory>
 #include <mutex>
 #include <utility>

@@ -232,9 +232,8 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   return {};
 }
 
-Result<void> Exchange::accept(Incoming& incoming, const Part& part,
-                              std::span<const std::byte> data, int32_t rank,
-                              const Segment& segment) {
+Result<void> Exchange::accept(Incoming& incoming, const Part& part, std::span<const std::byte> data,
+                              int32_t rank, const Segment& segment) {
   const std::string& sender = name(rank);
   const size_t most = contribution_.codec->max_encoded_bytes(segment.size);
   if (part.total == 0 || part.total > most) {
@@ -250,8 +249,7 @@ Result<void> Exchange::accept(Incoming& incoming, const Part& part,
       data.size() > total - incoming.received) {
     return failure(fmt::format(
         "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next", sender,
-        data.size(), part.offset, part.total, part.segment, incoming.received,
-        total));
+        data.size(), part.offset, part.total, part.segment, incoming.received, total));
   }
   if (incoming.place.empty()) incoming.place = place_for(incoming, part);
   std::ranges::copy(data, incoming.place.subspan(incoming.received).begin());

@@ -179,11 +179,11 @@ class Exchange {
   std::deque<Unit> units_;         // What can be done.
   PageArray<float> mean_;          // Memory is touched segment by segment.
   PageArray<float> own_;           // Empty unless wanted.
-  std::vector<float> decoded_;  // One segment.
+  std::vector<float> decoded_;     // One segment.
   BlobPool blobs_;
   std::map<int32_t, PageArray<std::byte>> received_;  // Contributions, by number of the sender.
   std::vector<Outgoing> outgoing_;
-  size_t num_missing_ = 0;  // Segments of the mean.
+  size_t num_missing_ = 0;    // Segments of the mean.
   bool has_encoded_ = false;  // As the last unit of work.
   bool failed_ = false;
 };

@@ -72,12 +72,11 @@ bool do_round(Session& session, Contribution contribution, const Clock& clock) {
     fail(commit.error().message);
     return false;
   }
-  fmt::print(
-      R"({{"round": {}, "bytes_received": {}, "seconds": {:.6f}, "commit_seconds": {:.6f}, )"
-      R"("cpu_seconds": {:.6f}}})"
-      "\n",
-      round, commit->bytes_received, seconds(whole - begin), seconds(clock.now() - begin),
-      cpu_whole - cpu_begin);
+  fmt::print(R"({{"round": {}, "bytes_received": {}, "seconds": {:.6f}, "commit_seconds": {:.6f}, )"
+             R"("cpu_seconds": {:.6f}}})"
+             "\n",
+             round, commit->bytes_received, seconds(whole - begin), seconds(clock.now() - begin),
+             cpu_whole - cpu_begin);
   std::fflush(stdout);
   return true;
 }
@@ -89,8 +88,8 @@ int join(const std::vector<std::string>& words, const Clock& clock) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(random_uniform(1, words[2].size(), i) - 0.5);
   }
-  auto session = Session::connect(
-      {.coordinator = words[0], .listen = words[1], .name = words[2]}, transports(clock), clock);
+  auto session = Session::connect({.coordinator = words[0], .listen = words[1], .name = words[2]},
+                                  transports(clock), clock);
   if (!session) return fail(session.error().message);
   if (const auto ready = (*session)->ready({.checkpoints = {{0, "p"}}}); !ready) {
     return fail(ready.error().message);
@@ -124,6 +123,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return atl::collective::fail(error.what());
   }
-  return atl::collective::fail("usage: coordinate HOST:PORT NUM_ISLANDS | island COORDINATOR "
-                               "LISTEN NAME CODEC scatter|gather MILLION_VALUES ROUNDS");
+  return atl::collective::fail(
+      "usage: coordinate HOST:PORT NUM_ISLANDS | island COORDINATOR "
+      "LISTEN NAME CODEC scatter|gather MILLION_VALUES ROUNDS");
 }

@@ -18,8 +18,12 @@ int64_t wire_bytes(size_t data_bytes) {
 
 Connection::Connection(ConnectionId id, Plane plane, std::string remote,
                        std::shared_ptr<ConnectionContext> context)
-    : id_(id), plane_(plane), remote_(std::move(remote)), context_(std::move(context)),
- max_queued_bytes_(plane == Plane::kControl ? context_->queue_bytes : context_->bulk_queue_bytes) {}
+    : id_(id),
+      plane_(plane),
+      remote_(std::move(remote)),
+      context_(std::move(context)),
+      max_queued_bytes_(plane == Plane::kControl ? context_->queue_bytes
+                                                 : context_->bulk_queue_bytes) {}
 
 Sent Connection::send(SharedFrame frame) {
   ATOLL_CHECK(frame.size() <= kMaxLaneFrameBytes, "the frame is too long");

@@ -30,7 +30,7 @@ struct ConnectionContext {
 
   const Transport::Sink sink;
   const size_t queue_bytes;
-  const size_t bulk_queue_bytes;  // Of each lane.
+  const size_t bulk_queue_bytes;    // Of each lane.
   std::atomic<bool> muted = false;  // The transport is being destroyed.
   std::atomic<int64_t> bytes_sent = 0;
   std::atomic<int64_t> bytes_received = 0;

@@ -52,11 +52,13 @@ std::shared_ptr<grpc::Channel> make_channel(const Address& address,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) + kSegmentOverhead);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) +
+                                     kSegmentOverhead);
   return grpc::CreateCustomChannel(address.text(), channel_credentials(), arguments);
 }
 
-class OutboundConnection final : public Connection, grpc::ClientBidiReactor<ByteBuffer, ByteBuffer> {
+class OutboundConnection final : public Connection,
+                                 grpc::ClientBidiReactor<ByteBuffer, ByteBuffer> {
  public:
   OutboundConnection(Plane plane, const Address& address, const TransportOptions& options,
                      std::shared_ptr<ConnectionContext> context,
@@ -334,7 +336,8 @@ LinkService::LinkService(int max_inbound, std::shared_ptr<ConnectionContext> con
       context_(std::move(context)),
       table_(std::move(table)) {}
 
-grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* LinkService::Connect(grpc::CallbackServerContext* call) {
+grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* LinkService::Connect(
+    grpc::CallbackServerContext* call) {
   const auto& metadata = call->client_metadata();
   const std::string version = value_of(metadata, kProtocolKey);
   const std::string plane = value_of(metadata, kPlaneKey);

@@ -135,8 +135,7 @@ Result<std::string> GrpcTransport::listen(const std::string& text) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) +
-                                   kSegmentOverhead);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) + kSegmentOverhead);
   listener.server = builder.BuildAndStart();
   if (listener.server == nullptr || port == 0) {
     return failure(

@@ -58,8 +58,8 @@ class LinkEstimator {
 
   LinkEstimate estimate() const {
     const bool both = trips_.current > 0 && trips_.before > 0;
-    const double trip = both ? std::min(trips_.current, trips_.before)
-                             : std::max(trips_.current, trips_.before);
+    const double trip =
+        both ? std::min(trips_.current, trips_.before) : std::max(trips_.current, trips_.before);
     return {std::max(rates_.current, rates_.before), Duration(static_cast<int64_t>(trip * 1e9))};
   }
 

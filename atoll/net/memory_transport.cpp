@@ -170,7 +170,8 @@ void MemoryNetwork::Hub::remove(Mailbox& mailbox, bool flush) {
           return event.first == end.peer && std::holds_alternative<Received>(event.second);
         });
       }
-      push(end.peer, Lost{end.peer, flush ? "closed by the other side" : "connection reset", flush});
+      push(end.peer,
+           Lost{end.peer, flush ? "closed by the other side" : "connection reset", flush});
       peer->second.closing = true;
     }
     return true;

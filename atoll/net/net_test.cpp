@@ -142,12 +142,15 @@ class FakeConnection final : public Connection {
 
 struct ConnectionTest : testing::Test {
   explicit ConnectionTest(double rate = 0, size_t queue_bytes = 200'000)
-      : context(std::make_shared<ConnectionContext>(recorder.sink(), rate, clock, queue_bytes, queue_bytes)) {
+      : context(std::make_shared<ConnectionContext>(recorder.sink(), rate, clock, queue_bytes,
+                                                    queue_bytes)) {
     connection->on_opened(/*inbound=*/false);
   }
   std::string lost() { return recorder.wait_lost(7); }
   Connection::Piece piece(std::span<const std::byte> data) {
-    return {.data = Bytes(data.begin(), data.end()), .last = true, .checksum = xxh3(data.data(), data.size())};
+    return {.data = Bytes(data.begin(), data.end()),
+            .last = true,
+            .checksum = xxh3(data.data(), data.size())};
   }
 
   SystemClock clock;
@@ -202,9 +205,8 @@ TEST_F(ConnectionTest, JoinsPiecesAndChecksTheSum) {
   const auto whole = piece(frame);
   const auto middle = whole.data.begin() + 65'536;
   connection->on_piece({.data = Bytes(whole.data.begin(), middle)});
-  connection->on_piece({.data = Bytes(middle, whole.data.end()),
-                        .last = true,
-                        .checksum = whole.checksum});
+  connection->on_piece(
+      {.data = Bytes(middle, whole.data.end()), .last = true, .checksum = whole.checksum});
   connection->on_piece(piece({}));
   const auto frames = recorder.wait_frames(7, 2);
   ASSERT_EQ(frames.size(), 2U);

@@ -78,13 +78,23 @@ TEST(SegmentTest, WhatProtobufWritesIsRead) {
 }
 
 TEST(SegmentTest, UnknownFieldsAreSkippedAndNonsenseIsRefused) {
-  auto later = buffer_of("\x50\x05\x59" "12345678" "\x62\x02hi" "\x6d" "1234" "\x10\x01");
+  auto later = buffer_of(
+      "\x50\x05\x59"
+      "12345678"
+      "\x62\x02hi"
+      "\x6d"
+      "1234"
+      "\x10\x01");
   ASSERT_TRUE(to_piece(later));
   EXPECT_TRUE(to_piece(later)->last);
   const std::string too_long = std::string("\x0a") + "\xff\xff\xff\x7f";
-  for (const std::string& text : {std::string("\x0a\x05" "abc"), too_long, std::string("\x0b"),
-                                  std::string("\x19" "123"), std::string("\x10"),
-                                  std::string("\x62\x7fx"), std::string(20, '\xff')}) {
+  for (const std::string& text :
+       {std::string("\x0a\x05"
+                    "abc"),
+        too_long, std::string("\x0b"),
+        std::string("\x19"
+                    "123"),
+        std::string("\x10"), std::string("\x62\x7fx"), std::string(20, '\xff')}) {
     auto wrong = buffer_of(text);
     EXPECT_FALSE(to_piece(wrong)) << text;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What striped_transport adds to each frame of a bulk connection: a trailer, so that the frame's own
-// bytes stay where they are. Pure.
+// What striped_transport adds to each frame of a bulk connection: a trailer, so that the frame's
+// own bytes stay where they are. Pure.
 #include <array>
 #include <cstdint>
 #include <optional>

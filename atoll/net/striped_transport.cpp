@@ -1,13 +1,13 @@
 #include "atoll/net/striped_transport.h"
 
 #include <fmt/format.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -29,9 +29,8 @@ constexpr size_t kFrameOverhead = 256;
 constexpr Duration kMuteLanePatience = std::chrono::seconds(10);
 
 StripeToken make_token() {
-  std::random_device random;  // The system's, of the kind for keys.
   StripeToken token;
-  for (std::byte& byte : token) byte = static_cast<std::byte>(random());
+  ATOLL_CHECK(::getrandom(token.data(), token.size(), 0) == std::ssize(token));
   return token;
 }
 
@@ -68,7 +67,7 @@ struct Stripe {
   bool refused = false;  // A send was kFull: Writable is owed.
   LinkEstimator estimator;
 
-  uint64_t num_arrived = 0;         // Without a gap.
+  uint64_t num_arrived = 0;        // Without a gap.
   std::map<uint64_t, Bytes> held;  // Arrived before their turn.
   size_t held_bytes = 0;
   size_t unconfirmed_bytes = 0;
@@ -136,7 +135,7 @@ class StripedTransport final : public Transport {
   std::map<ConnectionId, StripePtr> by_lane_;
   std::map<StripeToken, std::weak_ptr<Stripe>> by_token_;
   std::map<ConnectionId, Time> mute_lanes_;  // Inbound; since when.
-  std::unique_ptr<Transport> inner_;  // Goes first: its last events need the rest.
+  std::unique_ptr<Transport> inner_;         // Goes first: its last events need the rest.
 };
 
 ConnectionId StripedTransport::connect(const std::string& address, Plane plane) {
@@ -429,8 +428,8 @@ std::string StripedTransport::take_data(Stripe& stripe, uint64_t number, Bytes f
     stripe.num_arrived += 1;
     stripe.events.emplace_back(Received{stripe.id, std::move(next)});
   }
-  const bool is_due = stripe.unconfirmed_bytes > ack_bytes() ||
-                      clock_.now() - stripe.confirmed_at > kAckInterval;
+  const bool is_due =
+      stripe.unconfirmed_bytes > ack_bytes() || clock_.now() - stripe.confirmed_at > kAckInterval;
   if (is_due && stripe.num_arrived > stripe.num_confirmed) say_what_arrived(stripe);
   return {};
 }
@@ -493,8 +492,7 @@ int num_lanes(const LinkEstimate& estimate) {
 std::unique_ptr<Transport> make_striped_transport(StripeOptions options,
                                                   const TransportFactory& make_inner,
                                                   const Clock& clock, Transport::Sink sink) {
-  return std::make_unique<StripedTransport>(std::move(options), make_inner, clock,
-                                            std::move(sink));
+  return std::make_unique<StripedTransport>(std::move(options), make_inner, clock, std::move(sink));
 }
 
 }  // namespace atl::net

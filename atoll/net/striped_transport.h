@@ -1,7 +1,7 @@
 #pragma once
 // Several connections of another transport as one: where one TCP connection cannot fill a line (its
-// buffers are short for the round trip, or it backs off with each loss), a bulk connection gets more
-// lanes. Control passes through untouched.
+// buffers are short for the round trip, or it backs off with each loss), a bulk connection gets
+// more lanes. Control passes through untouched.
 //
 // Frames are numbered and go to the lane that has least to carry; the receiver puts them in order
 // again, and says how far it has come, in what it sends anyway or in frames of their own. So a
@@ -10,9 +10,9 @@
 // the other side knows them by a token.
 //
 // Threads: as Transport says. The inner transport's sink calls back into it (send, connect, close),
-// which is more than Transport promises: gRPC's, memory's and the simulator's allow it. A connection
-// has a lock, under which the inner transport is called; `mutex_` is inside it, and no lock is held
-// when the sink is called.
+// which is more than Transport promises: gRPC's, memory's and the simulator's allow it. A
+// connection has a lock, under which the inner transport is called; `mutex_` is inside it, and no
+// lock is held when the sink is called.
 #include <functional>
 #include <memory>
 

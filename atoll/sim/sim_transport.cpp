@@ -36,7 +36,7 @@ struct SimNetwork::End {
   bool refused = false;  // A send was kFull: Writable is owed.
   bool died = false;     // Killed: what has not left never will.
   size_t queued_bytes = 0;
-  net::LinkEstimator estimator;  // Of what this end sent; bulk only.
+  net::LinkEstimator estimator;            // Of what this end sent; bulk only.
   Time last_arrival{};                     // Of what this end sent: order within the connection.
   std::deque<Bytes> unsent;                // Sent before Opened.
   std::deque<std::shared_ptr<Item>> held;  // For this end, waiting behind a cut.
