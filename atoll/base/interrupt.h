@@ -16,6 +16,10 @@ class Interrupted : public InputError {
 void watch_interrupts();
 /// How often the user asked to stop.
 int num_interrupts();
+/// From here on SIGTERM does not count as one: it asks this process alone to leave what it takes
+/// part in, in good order (has_to_leave()). Twice ends it.
+void leave_on_terminate();
+bool has_to_leave();
 /// For work that leaves nothing behind when an exception ends it. Throws Interrupted.
 void throw_if_interrupted();
 

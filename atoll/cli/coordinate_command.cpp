@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/clock.h"
@@ -20,8 +23,13 @@
 #include "atoll/cli/whole_number.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
+#include "atoll/net/http_server.h"
 #include "atoll/run/config.h"
+#include "atoll/run/coordinator_file.h"
 #include "atoll/swarm/coordinator_server.h"
+#include "atoll/swarm/journal.h"
+#include "atoll/sync/method.h"
+#include "atoll/swarm/status_board.h"
 
 namespace atl::cli {
 namespace {
@@ -29,18 +37,25 @@ namespace {
 struct CoordinateArguments {
   std::filesystem::path config_file;
   std::string listen = "127.0.0.1:7070";
-  int64_t min_replicas = 0;  // 0: as the settings say.
+  int64_t min_replicas = 0;   // 0: as the settings say.
+  std::filesystem::path run;  // The run's folder; may be empty.
+  std::string http = "127.0.0.1:0";
   bool insecure = false;
 };
 
+constexpr int64_t kLeastStepsAhead = 16;  // For which islands have rows.
+
 constexpr const char* kFooter = R"(
-Prints its address, then waits until swarm.min_replicas islands have joined and starts them. It ends
-when they are done, or when one is lost. Ctrl-C: the islands checkpoint after the next sync and end.
-Any shared setting can be given as --section.key=value.
+Prints its address, then waits until swarm.replicas islands have joined and starts them. Islands may
+be lost, come back and join while the run goes on. With --run it keeps a journal: started again with
+the same one it goes on where it was. Ctrl-C: the islands checkpoint after the next sync and end.
+Any shared setting can be given as --section.key=value. How it goes is told over HTTP, on this
+machine only: `atoll status` shows it, and Prometheus reads /metrics.
 
 Examples:
-  atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine
-  atoll join 127.0.0.1:7070 --run runs/here                      on each island)";
+  atoll coordinate --config run.toml --run runs/ours             on one machine
+  atoll join 127.0.0.1:7070 --run runs/here                      on each island
+  atoll status runs/ours                                         how it goes)";
 
 /// The settings that all islands share, as TOML: what belongs to one machine stays out.
 std::string shared_toml(const std::map<std::string, std::string>& shared) {
@@ -67,13 +82,14 @@ class ProgressLog {
  public:
   explicit ProgressLog(const Clock& clock) : clock_(clock) {}
 
-  void update(const std::vector<swarm::MemberStatus>& islands) {
+  void update(const std::vector<swarm::IslandStatus>& islands) {
     std::string line;
     for (const auto& island : islands) {
-      if (island.step == 0) continue;
-      line += fmt::format("{}{} step {}, loss {:.4f}, {} tokens/s{}", line.empty() ? "" : " | ",
-                          island.name, island.step, island.loss, format_count(island.tokens_per_s),
-                          island.left ? ", done" : "");
+      if (!island.loss || !island.tokens_per_s) continue;
+      line +=
+          fmt::format("{}{} step {}, loss {:.4f}, {} tokens/s{}", line.empty() ? "" : " | ",
+                      island.name, island.step, *island.loss, format_count(*island.tokens_per_s),
+                      island.state == swarm::IslandState::kLeft ? ", done" : "");
     }
     if (line.empty() || line == last_ || clock_.now() - printed_ < std::chrono::seconds(10)) return;
     print_log(line);
@@ -94,6 +110,35 @@ std::string address_for_islands(const std::string& bound) {
   return fmt::format("THIS_MACHINE:{}", address->port);
 }
 
+/// What the journal says of the run, whose settings must be the same still.
+swarm::Book book_of(const swarm::Journal* journal, const std::string& config) {
+  if (journal == nullptr) return {};
+  const swarm::Book& book = journal->book();
+  if (book.has_begun() && book.config() != config) {
+    throw UsageError(
+        "the run that this folder's journal is of was started with other settings; start its "
+        "coordinator with the same, or choose another --run");
+  }
+  return book;
+}
+
+/// Empty when the user wants none. Throws UsageError for an address that others could read.
+std::unique_ptr<net::HttpServer> serve_status(const std::string& where, swarm::StatusBoard& board,
+                                              const Clock& clock) {
+  if (where == "off") return nullptr;
+  net::require_address("--http", where);
+  if (!net::is_loopback(*net::parse_address(where))) {
+    throw UsageError(fmt::format(
+        "--http: {} is not on this machine; only loopback addresses are served for now (from "
+        "elsewhere: ssh -L PORT:127.0.0.1:PORT, then ask the near end)",
+        where));
+  }
+  auto server = net::HttpServer::start(
+      where, [&](const std::string& path) { return board.reply(path); }, clock);
+  if (!server) throw InputError("--http: " + server.error().message);
+  return std::move(*server);
+}
+
 void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
@@ -112,26 +157,56 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   watch_interrupts();
   const SystemClock clock;
   ProgressLog progress(clock);
+  std::optional<swarm::Journal> journal;
+  if (!arguments.run.empty()) {
+    std::filesystem::create_directories(arguments.run);
+    journal.emplace(arguments.run / "coordinator.journal");
+  }
+  const std::string settings = shared_toml(shared);
+  swarm::Book book = book_of(journal ? &*journal : nullptr, settings);
   const swarm::CoordinatorOptions options{
-      .run = random_name(),
-      .config = shared_toml(shared),
+      .run = book.has_begun() ? book.run() : random_name(),
+      .config = settings,
       .settings = shared,
+      .replicas = config.swarm.num_replicas(),
       .min_replicas = config.swarm.min_replicas,
+      .steps = config.train.steps,
+      .num_fragments = sync::num_fragments(config.sync),
+      .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
       .silence_timeout =
           std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
+  const double started_at = wall_time();
+  swarm::StatusBoard board({.run = options.run, .wanted = options.replicas}, clock);
+  const auto http = serve_status(arguments.http, board, clock);
+  const auto show = [&](swarm::RunStatus status) {
+    progress.update(status.islands);
+    status.started_at = started_at;
+    board.publish(std::move(status));
+  };
   swarm::CoordinatorServer server(
-      options,
-      {.on_log = print_log, .on_progress = [&](const auto& islands) { progress.update(islands); }},
+      options, std::move(book),
+      {.persist =
+           [&](const swarm::Record& record) {
+             if (journal) journal->append(record);
+           },
+       .on_log = print_log,
+       .on_progress = show},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport({.insecure = arguments.insecure}, clock, std::move(sink));
       },
       clock);
   const auto address = server.listen(arguments.listen);
   if (!address) throw InputError(address.error().message);
+  std::optional<run::CoordinatorFile> file;
+  if (!arguments.run.empty()) {
+    file.emplace(arguments.run,
+                 run::place_here(options.run, *address, http ? http->address() : ""));
+  }
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
   print_log(fmt::format("run {} waits for {} islands: atoll join {}", options.run,
-                        options.min_replicas, address_for_islands(*address)));
+                        options.replicas, address_for_islands(*address)));
+  if (http) print_log(fmt::format("status at http://{}/status", http->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);
   }
@@ -146,8 +221,15 @@ void add_coordinate_command(CLI::App& app) {
       ->check(CLI::ExistingFile);
   command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: the system chooses")
       ->capture_default_str();
-  command->add_option("--min-replicas", arguments->min_replicas, "islands that take part")
+  command
+      ->add_option("--min-replicas", arguments->min_replicas, "islands without which rounds wait")
       ->check(whole_number<int>(1, 1024));
+  command->add_option("--run", arguments->run,
+                      "the run's folder: for the journal, and for `atoll status`");
+  command
+      ->add_option("--http", arguments->http,
+                   "HOST:PORT on this machine for /status and /metrics, or \"off\"")
+      ->capture_default_str();
   command->add_flag("--insecure", arguments->insecure,
                     "allow addresses beyond this machine, unencrypted");
   command->allow_extras();

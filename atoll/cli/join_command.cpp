@@ -30,7 +30,9 @@ struct JoinArguments {
 
 constexpr const char* kFooter = R"(
 The run's settings come from the coordinator; settings given here must be the same, except those of
-this machine: --data, --train.threads, --train.device.
+this machine: --data, --train.threads, --train.device. A run that is under way takes new islands, and
+takes back those that were lost. SIGTERM: this island leaves after its next sync, the others go on;
+Ctrl-C: all islands checkpoint after the next sync and end.
 
 Examples:
   atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine
@@ -55,6 +57,7 @@ void join(JoinArguments& arguments) {
   arguments.options.init = arguments.init;
   const SystemClock clock;
   watch_interrupts();
+  leave_on_terminate();
   std::optional<run::LiveView> view;
   if (!arguments.events)
     view.emplace(std::vector<std::string>{arguments.options.name.empty() ? "island"

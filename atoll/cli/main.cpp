@@ -8,6 +8,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/coordinate_command.h"
 #include "atoll/cli/data_command.h"
+#include "atoll/cli/status_command.h"
 #include "atoll/cli/tokenizer_command.h"
 #include "atoll/cli/train_command.h"
 #include "atoll/cli/version.h"
@@ -47,6 +48,7 @@ int main(int argc, char** argv) {
   }
   atl::cli::add_train_command(app, argv, nullptr);
   atl::cli::add_coordinate_command(app);
+  atl::cli::add_status_command(app);
   atl::cli::add_data_command(app);
   atl::cli::add_tokenizer_command(app);
   return atl::cli::run_app(app, argc, argv);

@@ -48,7 +48,7 @@ Examples:
 std::vector<std::string> all_overrides(const TrainArguments& arguments) {
   std::vector<std::string> overrides;
   if (arguments.islands > 0) {
-    overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.islands));
+    overrides.push_back(fmt::format("swarm.replicas={}", arguments.islands));
   }
   if (!arguments.data.empty()) overrides.push_back("data.path=" + arguments.data);
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
@@ -76,7 +76,7 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate) {
   run::RunConfig config = request.config;
   if (config.train.threads == 0) {
     config.train.threads =
-        std::max<int64_t>(1, std::thread::hardware_concurrency() / config.swarm.min_replicas);
+        std::max<int64_t>(1, std::thread::hardware_concurrency() / config.swarm.num_replicas());
   }
   if (sync::period(config.sync) > config.train.steps) {
     fmt::print(stderr,
@@ -116,7 +116,7 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
   }
   if (!arguments.link_rate.empty()) {
     run::parse_link_rate(arguments.link_rate);
-    if (config.swarm.min_replicas == 1) {
+    if (config.swarm.num_replicas() == 1) {
       throw UsageError(
           "--link-rate holds islands' links, and one island has none; add --islands 2");
     }
@@ -133,7 +133,7 @@ void train(const TrainArguments& arguments, char** argv,
   }
   TrainRequest request{
       .init = arguments.init, .config = checked_config(arguments), .json = arguments.json};
-  const bool alone = request.config.swarm.min_replicas == 1;
+  const bool alone = request.config.swarm.num_replicas() == 1;
   if (alone && !train_here) become_torch_program(argv);
   const run::RunFolder folder(arguments.run);
   request.folder = folder.path();

@@ -4,6 +4,8 @@
 // of one process, Alone for one replica. All give the same bits for the same contributions.
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +36,9 @@ struct DeviceValues {
   std::function<void(size_t begin, size_t size, uint32_t sequence, Bytes& out)> encode;
 };
 
+/// Of rounds that are about no part of the model: measurements.
+constexpr int32_t kNoFragment = int32_t{1} << 20;
+
 /// What this replica brings to one round. Values, codec and prepare() are used on the exchange's
 /// threads, by one at a time, and must stay valid and unchanged until wait(round) has returned.
 struct Contribution {
@@ -45,6 +50,7 @@ struct Contribution {
   /// cannot be used); it takes part all the same and gets the mean of the others. If all abstain
   /// the mean is zero.
   int64_t weight = 0;
+  int64_t num_trained = 0;        // Units of data (next_unit()) that this replica had trained on.
   std::span<const float> values;  // The snapshot, in host memory
   DeviceValues device_values;     // or elsewhere. One of the two is empty.
   /// How values travel; the same, by name, for all members.
@@ -74,10 +80,20 @@ struct Contribution {
 /// "bf16 gather": what all members of a round must have in common.
 std::string exchange_name(const Contribution& contribution);
 
+struct MissedRound;
+
 /// A committed round: every member holds the same result.
 struct Commit {
   int64_t round = 0;
+  int32_t fragment = 0;
+  int64_t step = 0;  // Of the snapshots: where the run stands.
   Digest digest{};
+  /// This member's contribution is in the mean, or would be if it had not abstained. If not, what
+  /// it learned counts in a later round.
+  bool included = true;
+  /// Set where prepare() has not run, or not on this: the mean is to be made from it
+  /// (round_result.h) and the outer step taken.
+  std::shared_ptr<const MissedRound> missed;
   std::vector<std::string> members;     // Names, sorted: the order of summation.
   std::vector<std::string> abstainers;  // Those of weight 0.
   double own_share = 0;                 // This member's part of all weights, 0 to 1.
@@ -92,16 +108,28 @@ struct ExchangeStats {
   int64_t bytes_received = 0;
 };
 
-/// Thread rule: begin() and wait() are called by the training thread.
+/// Bytes of a fragment's state (parameters and what the outer optimiser keeps) after `round`, to
+/// give to a newcomer; nothing if this replica's is of another round. Called on a thread of the
+/// exchange.
+using StateProvider = std::function<std::shared_ptr<const Bytes>(int32_t fragment, int64_t round)>;
+
+/// Thread rule: all but stats() is called by the training thread.
 class Averager {
  public:
   virtual ~Averager() = default;
+  /// That the run began with: a global batch is cut into so many units. Others may take part.
   virtual int num_members() const = 0;
   /// Starts a round in the background. Several rounds may be in flight.
   virtual void begin(Contribution contribution) = 0;
-  /// Blocks until the round is committed. A failure means the run is over for this member: it names
-  /// who was lost and why.
+  /// Blocks until the round is committed, with or without this member. A failure means the run is
+  /// over for this member: it names who was lost and why.
   [[nodiscard]] virtual Result<Commit> wait(int64_t round) = 0;
+  /// The oldest round that was committed and that this replica has not begun, if there is one.
+  virtual std::optional<Commit> take_missed() { return std::nullopt; }
+  /// The step that the other members are at, once, when this one has caught up with them.
+  virtual std::optional<int64_t> take_position() { return std::nullopt; }
+  /// From here on newcomers may get their state from this replica.
+  virtual void serve_state(StateProvider /*provider*/) {}
   virtual ExchangeStats stats() const = 0;
 };
 

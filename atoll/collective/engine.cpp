@@ -15,16 +15,13 @@
 namespace atl::collective {
 namespace {
 
+static_assert(kNoFragment == swarm::kNoFragment);
+
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to join.
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr Duration kVisitorPatience = std::chrono::seconds(10);
-/// A member that dies is lost to the coordinator too, which can say so better: it gets this long.
-constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
 constexpr size_t kMaxVisitors = 1024;
-constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
-/// Counted for each of them beside its frame: the struct, and what two allocations take.
-constexpr size_t kPartOverhead = 256;
-static_assert(sizeof(swarm::Part) + 64 <= kPartOverhead);
+constexpr Duration kSnapshotPatience = std::chrono::seconds(30);  // Between two that ask for it.
 /// Encoded and waiting for one member, beyond which no more is encoded: enough that the line never
 /// runs dry, and little memory.
 constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
@@ -32,7 +29,8 @@ constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
 swarm::MemberOptions member_options(const SessionOptions& options) {
   swarm::MemberOptions out{.name = options.name,
                            .settings = options.settings,
-                           .silence_timeout = options.silence_timeout};
+                           .silence_timeout = options.silence_timeout,
+                           .return_patience = options.return_patience};
   if (!options.version.empty()) out.version = options.version;
   return out;
 }
@@ -67,6 +65,8 @@ void Engine::handle(net::Event event, Time now) {
       act(member_.connected(address_, now), now);
     } else if (const auto number = number_of(opened->connection)) {
       links_.at(*number).opened = true;
+      links_.at(*number).opened_at = now;
+      ask_around();
     } else if (opened->inbound) {
       if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
         visitors_[opened->connection] = {.since = now};
@@ -82,7 +82,7 @@ void Engine::handle(net::Event event, Time now) {
     try {
       actions = member_.received(swarm::decode(received->frame), now);
     } catch (const InputError& error) {
-      actions = member_.garbled(error.what());
+      actions = member_.garbled(error.what(), now);
     }
     act(std::move(actions), now);
   } else if (const auto* writable = std::get_if<net::Writable>(&event)) {
@@ -106,10 +106,10 @@ void Engine::tick(Time now) {
   if (over_) return;
   if (now >= next_dial_) dial(now);
   check_stalls(now);
-  if (now >= links_due_) {
-    links_due_ = Time::max();
-    check_links(now);
-  }
+  check_links(now);
+  ask_again();
+  std::erase_if(snapshots_,
+                [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
   for (const auto& [connection, visitor] : visitors_) {
     const bool mute = !visitor.hello && now - visitor.since > kVisitorPatience;
     if (mute) transport_.close(connection);
@@ -130,32 +130,46 @@ void Engine::ready(ReadyReport report) {
 void Engine::begin(Contribution contribution, Time now) {
   if (over_) return;
   const int64_t number = contribution.round;
-  const swarm::Begin begin{.fragment = contribution.fragment,
-                           .step = contribution.step,
-                           .weight = contribution.weight,
-                           .count = static_cast<int64_t>(contribution.num_values()),
-                           .segment_values = static_cast<int64_t>(
-                               segment_size(contribution.num_values(), contribution.topology)),
-                           .exchange = exchange_name(contribution)};
   Round& round = rounds_[number];
   round.contribution = std::make_shared<const Contribution>(std::move(contribution));
   round.begun = now;
-  act(member_.begin(number, begin), now);
+  const auto held = held_.find(round.contribution->fragment);
+  const bool is_committed = held != held_.end() && held->second.round >= number;
+  const auto first = member_.first_round();
+  if (!is_committed && first && number >= *first) announce(number, round, now);
+  // A commit that was handed on already is waited for by nobody here.
+  const bool is_missing = std::ranges::any_of(
+      missing_, [&](const auto& entry) { return entry.second.commit.held.round == number; });
+  if (is_committed && !is_missing) rounds_.erase(number);
+}
+
+void Engine::announce(int64_t number, Round& round, Time now) {
+  const Contribution& contribution = *round.contribution;
+  round.was_announced = true;
+  act(member_.begin(number, {.fragment = contribution.fragment,
+                             .step = contribution.step,
+                             .weight = contribution.weight,
+                             .count = static_cast<int64_t>(contribution.num_values()),
+                             .segment_values = static_cast<int64_t>(
+                                 segment_size(contribution.num_values(), contribution.topology)),
+                             .num_trained = contribution.num_trained,
+                             .exchange = exchange_name(contribution)}),
+      now);
 }
 
 void Engine::report(const ProgressReport& progress) {
-  member_.report(progress.step, progress.loss, progress.tokens_per_s);
+  member_.report(progress.step, progress.loss, progress.tokens_per_s, progress.num_trained);
 }
 
 void Engine::request_stop() { act(member_.request_stop(), Time{}); }
 
 void Engine::leave() {
-  ATOLL_CHECK(over_ || rounds_.empty());
+  rounds_.clear();
   act(member_.leave(), Time{});
 }
 
 void Engine::trouble(const std::string& reason, Time now) {
-  if (!over_ && !member_.run().empty()) act(member_.trouble(reason, now), now);
+  if (!over_ && !member_.run().empty()) act(member_.trouble(reason), now);
 }
 
 void Engine::act(swarm::Member::Actions actions, Time now) {
@@ -169,37 +183,47 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
     } else if (auto* welcomed = std::get_if<Member::Welcomed>(&action)) {
       listener_.welcomed(welcomed->run, welcomed->config);
     } else if (auto* started = std::get_if<Member::Started>(&action)) {
-      start(started->start, started->number, now);
+      start(started->start, now);
+    } else if (auto* viewed = std::get_if<Member::Viewed>(&action)) {
+      view(viewed->members, now);
     } else if (auto* exchange = std::get_if<Member::Exchange>(&action)) {
       open(exchange->attempt, now);
     } else if (auto* committed = std::get_if<Member::Committed>(&action)) {
       commit(committed->commit, now);
+    } else if (auto* missed = std::get_if<Member::Missed>(&action)) {
+      miss(missed->commit, now);
+    } else if (auto* leased = std::get_if<Member::Leased>(&action)) {
+      listener_.leased(leased->units);
+    } else if (auto* takes_part = std::get_if<Member::TakesPart>(&action)) {
+      take_part(takes_part->reinstated, now);
+    } else if (std::holds_alternative<Member::Reconnect>(action)) {
+      reconnect(now);
     } else if (std::holds_alternative<Member::Left>(action)) {
       over_ = true;
       listener_.left();
     } else if (auto* failed = std::get_if<Member::Failed>(&action)) {
-      give_up(failed->reason);
+      give_up(failed->reason, failed->may_join_again);
     }
   }
 }
 
-void Engine::give_up(const std::string& reason) {
+void Engine::give_up(const std::string& reason, bool may_join_again) {
   if (over_) return;
   over_ = true;
   rounds_.clear();
   for (const auto& [_, link] : links_) {
-    if (link.connection != 0 && link.lost.empty()) transport_.close(link.connection);
+    if (link.connection != 0) transport_.close(link.connection);
   }
   links_.clear();
   for (const auto& [connection, _] : visitors_) transport_.close(connection);
   visitors_.clear();
   if (control_ != 0) transport_.close(control_);
-  listener_.failed(reason);
+  listener_.failed(reason, may_join_again);
 }
 
 void Engine::lose_control(const std::string& reason, Time now) {
   control_ = 0;
-  if (!member_.run().empty()) return act(member_.coordinator_lost(reason), now);
+  if (!member_.run().empty()) return act(member_.coordinator_lost(reason, now), now);
   if (now >= give_up_at_) {
     return give_up(
         fmt::format("no coordinator answered at '{}' within {:.0f} s: {}; start it with "
@@ -207,34 +231,79 @@ void Engine::lose_control(const std::string& reason, Time now) {
                     options_.coordinator, seconds(options_.connect_patience), reason));
   }
   member_ = swarm::Member(member_options(options_));
-  next_dial_ = std::min(now + pause_, give_up_at_);
+  reconnect(now);
+  next_dial_ = std::min(next_dial_, give_up_at_);
+}
+
+/// After a pause that grows with each failure, and a first one that is short.
+void Engine::reconnect(Time now) {
+  if (control_ != 0) transport_.close(std::exchange(control_, 0));
+  next_dial_ = now + pause_;
   pause_ = std::min(pause_ * 2, kLongestPause);
 }
 
-void Engine::start(const swarm::Start& start, int32_t number, Time now) {
-  StartInfo info{.rank = number,
-                 .num_members = static_cast<int>(start.members.size()),
-                 .start_step = start.start_step};
-  for (const swarm::Peer& peer : start.members) names_.push_back(peer.name);
+void Engine::start(const swarm::Start& start, Time now) {
+  StartInfo info{.number = start.number,
+                 .num_members = static_cast<int>(start.num_replicas),
+                 .start_step = start.start_step,
+                 .step = start.step,
+                 .joins = start.joins};
+  for (const swarm::Peer& peer : start.members) info.members.push_back(peer.name);
+  for (const swarm::Held& held : start.held) {
+    held_[held.fragment] = held;
+    if (start.joins) state_fetches_[held.fragment].held = held;
+  }
   head_bytes_ = part_head_bytes(member_.header());
-  info.members = names_;
-  for (int32_t other = 0; other < info.num_members; ++other) {
-    if (other == number) continue;
-    Link& link = links_[other];
-    if (other > number) continue;  // It connects to us.
-    link.connection =
-        transport_.connect(start.members[static_cast<size_t>(other)].address, net::Plane::kBulk);
-    const auto sent = transport_.send(
-        link.connection, swarm::encode(swarm::PeerHello{
-                             .header = member_.header(), .view = start.view, .number = number}));
-    if (sent != net::Sent::kAccepted) link.lost = "the connection was closed at once";
+  view(start.members, now);
+  listener_.leased(start.units);
+  listener_.started(info);
+}
+
+void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
+  pause_ = kFirstPause;
+  std::vector<int32_t> gone;
+  for (const auto& [number, link] : links_) {
+    if (std::ranges::find(members, number, &swarm::Peer::number) == members.end()) {
+      gone.push_back(number);
+    }
+  }
+  for (const int32_t number : gone) {
+    if (links_.at(number).connection != 0) transport_.close(links_.at(number).connection);
+    links_.erase(number);
+    for (Retrieval& retrieval : retrievals_) retrieval.lost(number);
+  }
+  for (const swarm::Peer& peer : members) {
+    names_[peer.number] = peer.name;
+    if (peer.number == member_.number()) continue;
+    const auto [link, is_new] = links_.try_emplace(peer.number);
+    if (link->second.was_reported) {  // To a coordinator that may not know it.
+      link->second.was_reported = false;
+      link->second.verdict_due = now;
+      links_due_ = now;
+    }
+    link->second.address = peer.address;
+    if (is_new) link->second.pause = kFirstPause;
+    if (is_new && peer.number < member_.number()) dial_peer(peer.number, now);
   }
   std::vector<std::pair<net::ConnectionId, swarm::PeerHello>> early;
   for (const auto& [connection, visitor] : visitors_) {
     if (visitor.hello) early.emplace_back(connection, *visitor.hello);
   }
   for (const auto& [connection, hello] : early) greet(connection, hello, now);
-  listener_.started(info);
+  ask_around();
+}
+
+void Engine::take_part(const swarm::Reinstated& reinstated, Time now) {
+  listener_.reinstated(reinstated.step);
+  std::vector<int64_t> due;
+  for (const auto& [number, round] : rounds_) {
+    if (!round.was_announced && number >= reinstated.first_round) due.push_back(number);
+  }
+  for (const int64_t number : due) {
+    Round& round = rounds_.at(number);
+    const auto held = held_.find(round.contribution->fragment);
+    if (held == held_.end() || held->second.round < number) announce(number, round, now);
+  }
 }
 
 Exchange::Plan Engine::plan_of(const swarm::OpenAttempt& attempt) const {
@@ -271,7 +340,7 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   }
   round.early_bytes = 0;
   for (swarm::Part& part : std::exchange(round.early, {})) {
-    if (over_) break;
+    if (over_) return;
     const Bytes data = std::exchange(part.data, {});
     receive(part.sender, std::move(part), data, 0, now);
   }
@@ -279,133 +348,24 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   check_links(now);
 }
 
-void Engine::drop_means(Link& link, int64_t round) {
-  std::erase_if(link.transfers, [&](const Transfer& transfer) {
-    // One that has begun goes on: the other member drops it.
-    const bool is_void = transfer.part.header.round == round && transfer.sent == 0 &&
-                         transfer.part.kind == swarm::PartKind::kMean;
-    if (is_void) link.waiting_bytes -= transfer.blob->size();
-    return is_void;
-  });
-}
-
 void Engine::commit(const swarm::Commit& message, Time now) {
   const auto found = rounds_.find(message.header.round);
   const Round round = std::move(found->second);
   rounds_.erase(found);
-  last_committed_ = std::max(last_committed_, message.header.round);
+  held_[message.held.fragment] = message.held;
+  keep_result(message.header.round, round.exchange->take_result());
   listener_.committed({.round = message.header.round,
-                       .digest = message.digest,
+                       .fragment = message.held.fragment,
+                       .step = message.held.step,
+                       .digest = message.held.digest,
                        .members = round.exchange->plan().members,
                        .abstainers = round.abstainers,
                        .own_share = round.own_share,
                        .stop = message.stop,
                        .bytes_sent = round.bytes_sent,
                        .bytes_received = round.bytes_received,
-                       .seconds = seconds(now - round.begun)});
-}
-
-void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now) {
-  const auto number = number_of(connection);
-  const auto visitor = visitors_.find(connection);
-  if (!number && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
-  if (number && head_bytes_ > 0) {
-    if (auto view = view_part(frame, head_bytes_)) {
-      return receive(*number, std::move(view->part), view->data, frame.size(), now);
-    }
-  }
-  try {
-    swarm::Message message = swarm::decode(frame);
-    auto* const part = std::get_if<swarm::Part>(&message);
-    const auto* const hello = std::get_if<swarm::PeerHello>(&message);
-    if (number && part != nullptr) {
-      const Bytes data = std::exchange(part->data, {});
-      receive(*number, std::move(*part), data, frame.size(), now);
-    } else if (number) {
-      trouble(fmt::format("island '{}' sent a {} between parts", name(*number),
-                          swarm::kind_name(message)),
-              now);
-    } else if (hello != nullptr && !visitor->second.hello) {
-      visitor->second.hello = *hello;
-      if (!names_.empty()) greet(connection, *hello, now);
-    } else {
-      transport_.close(connection);  // A stranger.
-    }
-  } catch (const InputError& error) {
-    if (number) {
-      trouble(fmt::format("island '{}' sent what is no message: {}", name(*number), error.what()),
-              now);
-    } else {
-      transport_.close(connection);
-    }
-  }
-}
-
-void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now) {
-  const auto link = links_.find(hello.number);
-  const bool ours = hello.header == member_.header() && hello.view == member_.start().view;
-  if (!ours || link == links_.end() || hello.number < member_.number() ||
-      link->second.connection != 0) {
-    transport_.close(connection);
-    return;
-  }
-  visitors_.erase(connection);
-  link->second.connection = connection;
-  link->second.opened = true;
-  pump(hello.number, now);
-  check_links(now);
-}
-
-void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
-                     size_t frame_bytes, Time now) {
-  const auto found = rounds_.find(part.header.round);
-  const swarm::Header expected = member_.header(part.header.round, part.header.attempt);
-  if (part.sender != number || part.header != expected) {
-    return trouble(
-        fmt::format("island '{}' sent a part of run '{}', term {}, in the name of member "
-                    "{}",
-                    name(number), swarm::printable(part.header.run), part.header.term, part.sender),
-        now);
-  }
-  if (found == rounds_.end() && part.header.round <= last_committed_) return;  // It is over.
-  if (found == rounds_.end()) {
-    return trouble(fmt::format("island '{}' sent a part of round {}, which is not open here",
-                               name(number), part.header.round),
-                   now);
-  }
-  Round& round = found->second;
-  round.bytes_received += static_cast<int64_t>(frame_bytes);
-  member_.count_moved(frame_bytes);
-  if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
-    if (data.empty()) {
-      return trouble(fmt::format("island '{}' sent a part of round {} without data", name(number),
-                                 part.header.round),
-                     now);
-    }
-    round.early_bytes += frame_bytes + kPartOverhead;
-    if (round.early_bytes > max_early_bytes(round)) {
-      return trouble(
-          fmt::format("island '{}' sent more than round {} has", name(number), part.header.round),
-          now);
-    }
-    part.data.assign(data.begin(), data.end());
-    round.early.push_back(std::move(part));
-    return;
-  }
-  round.progressed = now;
-  if (auto result = round.exchange->receive(part, data); !result) {
-    trouble(result.error().message, now);
-  }
-}
-
-size_t Engine::max_early_bytes(const Round& round) const {
-  // Each other member sends at most its contribution and a mean, in parts as large as they can be:
-  // only the last one of a segment is shorter. A frame's own header is less than kPartOverhead.
-  const size_t count = round.contribution->num_values();
-  const size_t encoded = round.contribution->codec->max_encoded_bytes(count);
-  const size_t num_parts =
-      encoded / kChunkBytes + count / segment_size(count, round.contribution->topology) + 1;
-  return names_.size() * (2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember);
+                       .seconds = seconds(now - round.begun)},
+                      /*begun=*/true);
 }
 
 bool Engine::work(Time now) {
@@ -418,7 +378,7 @@ bool Engine::work(Time now) {
     }
     const auto worked = round.exchange->work(may_encode());
     if (!worked) {
-      trouble(worked.error().message, now);
+      accuse(round.exchange->culprit(), worked.error().message, now);
       return true;
     }
     if (!*worked) continue;
@@ -437,10 +397,17 @@ bool Engine::may_encode() const {
 
 void Engine::post(Round& round, Time now) {
   for (Outgoing& outgoing : round.exchange->take_outgoing()) {
-    Link& link = links_.at(outgoing.to);
-    if (!link.lost.empty()) continue;  // check_links() sees to it.
+    const auto found = links_.find(outgoing.to);
+    if (found == links_.end()) continue;  // A member no more: another attempt is coming.
+    Link& link = found->second;
+    if (!link.lost.empty()) {  // check_links() sees to it.
+      round.exchange->forget(outgoing.to);
+      continue;
+    }
     link.waiting_bytes += outgoing.blob->size();
-    link.transfers.push_back({.part = std::move(outgoing.part), .blob = std::move(outgoing.blob)});
+    const size_t size = outgoing.blob->size();
+    link.transfers.push_back(
+        {.part = std::move(outgoing.part), .blob = std::move(outgoing.blob), .end = size});
     pump(outgoing.to, now);
   }
 }
@@ -462,9 +429,12 @@ void Engine::prepared(const Result<Digest>& digest, Time now) {
   ATOLL_CHECK(preparing_.has_value(), "a job is out");
   const swarm::Header header = *std::exchange(preparing_, std::nullopt);
   if (over_) return;
-  if (const auto next = std::exchange(rounds_.at(header.round).next, std::nullopt)) {
-    return open(*next, now);
-  }
+  const auto found = rounds_.find(header.round);
+  if (found == rounds_.end()) return;
+  hand_on_missed(now);  // A commit without this member may have waited for the job.
+  if (!rounds_.contains(header.round)) return;
+  if (found->second.decided) return;
+  if (const auto next = std::exchange(found->second.next, std::nullopt)) return open(*next, now);
   if (!digest) {
     return trouble(
         fmt::format("the outer step of round {} failed: {}", header.round, digest.error().message),
@@ -473,76 +443,7 @@ void Engine::prepared(const Result<Digest>& digest, Time now) {
   act(member_.prepared(header.round, header.attempt, *digest), now);
 }
 
-void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {
-  visitors_.erase(connection);
-  if (const auto number = number_of(connection)) {
-    Link& link = links_.at(*number);
-    link.lost = reason;
-    link.transfers.clear();
-    link.waiting_bytes = 0;
-    link.verdict_due = now + kVerdictGrace;
-    links_due_ = std::min(links_due_, link.verdict_due);
-  }
-}
-
-void Engine::check_stalls(Time now) {
-  for (const auto& [number, round] : rounds_) {
-    // While others move something, what this member waits for may come yet.
-    const Time progressed = std::max(round.progressed, member_.last_moved());
-    if (round.exchange == nullptr || now - progressed <= options_.silence_timeout) continue;
-    return trouble(fmt::format("in round {} nothing came for {:.0f} s from island {}", number,
-                               seconds(options_.silence_timeout), round.exchange->debtors()),
-                   now);
-  }
-}
-
-void Engine::check_links(Time now) {
-  for (const auto& [number, round] : rounds_) {
-    if (round.exchange == nullptr || round.prepared) continue;
-    for (const int32_t member : round.exchange->plan().numbers) {
-      const auto link = links_.find(member);
-      if (link == links_.end() || link->second.lost.empty()) continue;
-      if (now < link->second.verdict_due) {
-        links_due_ = std::min(links_due_, link->second.verdict_due);
-        continue;
-      }
-      const auto& [why, opened] = std::pair(link->second.lost, link->second.opened);
-      return trouble(
-          opened ? fmt::format("the connection to island '{}' was lost: {}", name(member), why)
-                 : fmt::format("island '{}' cannot be reached: {}", name(member), why),
-          now);
-    }
-  }
-}
-
-void Engine::pump(int32_t number, Time now) {
-  Link& link = links_.at(number);
-  if (link.connection == 0 || !link.lost.empty()) return;
-  const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
-  while (!link.full && !link.transfers.empty()) {
-    Transfer& transfer = link.transfers.front();
-    const size_t size = std::min(chunk_bytes, transfer.blob->size() - transfer.sent);
-    transfer.part.offset = transfer.sent;
-    net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
-    const size_t frame_bytes = frame.size();
-    const auto sent = transport_.send_shared(link.connection, std::move(frame));
-    if (sent == net::Sent::kFull) link.full = true;
-    if (sent != net::Sent::kAccepted) return;  // Writable or Lost follows.
-    member_.count_moved(frame_bytes);
-    if (const auto round = rounds_.find(transfer.part.header.round); round != rounds_.end()) {
-      // What goes out is progress too: over a slow line a member hears nothing while it sends.
-      round->second.progressed = now;
-      round->second.bytes_sent += static_cast<int64_t>(frame_bytes);
-    }
-    transfer.sent += size;
-    link.waiting_bytes -= size;
-    if (transfer.sent == transfer.blob->size()) link.transfers.pop_front();
-  }
-}
-
-const std::string& Engine::name(int32_t number) const {
-  return names_[static_cast<size_t>(number)];
-}
+const std::string& Engine::name(int32_t number) const { return names_.at(number); }
 
 std::optional<int32_t> Engine::number_of(net::ConnectionId connection) const {
   for (const auto& [number, link] : links_) {

@@ -9,20 +9,25 @@
 // to the owner, who runs it beside the events.
 //
 // Bulk connections: a member connects to those of lower number, says PeerHello, and both send over
-// it. A stranger on a bulk connection is turned away; a member that sends what it must not is named
-// to the coordinator, which ends the run.
+// it; one that breaks is made again. A stranger on a bulk connection is turned away; a member that
+// sends what it must not is named to the coordinator, which puts it out.
+//
+// What a member has missed (a round without it, the state when it joins) it fetches from the others
+// over the same connections, behind the parts of rounds (retrieval.h).
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/exchange.h"
+#include "atoll/collective/retrieval.h"
 #include "atoll/collective/session.h"
 #include "atoll/net/transport.h"
 #include "atoll/swarm/member.h"
@@ -41,11 +46,17 @@ class EngineListener {
   virtual void prepare(PrepareJob job) = 0;
   virtual void welcomed(const std::string& run, const std::string& config) = 0;
   virtual void started(const StartInfo& info) = 0;
-  virtual void committed(const Commit& commit) = 0;
+  /// `begun`: begin() was called for its round.
+  virtual void committed(const Commit& commit, bool begun) = 0;
+  virtual void leased(const std::vector<swarm::Units>& units) = 0;
+  /// The other members are at this step, and the rounds wait for this one again.
+  virtual void reinstated(int64_t step) = 0;
+  /// What fetch_state() asked for.
+  virtual void fetched(int32_t fragment, Result<FetchedState> state) = 0;
   virtual void left() = 0;
   /// Once, and last. The engine has let go of all values and prepare functions; a job that is out
   /// still uses its own.
-  virtual void failed(const std::string& reason) = 0;
+  virtual void failed(const std::string& reason, bool may_join_again) = 0;
 };
 
 class Engine {
@@ -71,28 +82,39 @@ class Engine {
   void report(const ProgressReport& progress);
   void request_stop();
   void leave();
+  /// Of a run that this member joins.
+  void fetch_state(int32_t fragment, size_t size);
+  void serve_state(StateProvider provider) { provider_ = std::move(provider); }
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
 
   bool over() const { return over_; }
 
  private:
-  struct Transfer {  // A blob on its way to one member.
+  struct Transfer {  // A blob, or bytes [sent, end) of it, on its way to one member.
     swarm::Part part;
     std::shared_ptr<const Bytes> blob;
     size_t sent = 0;
+    size_t end = 0;
   };
-  struct Link {                        // To one other member.
-    net::ConnectionId connection = 0;  // 0: none yet.
+  struct Link {  // To one other member.
+    std::string address;
+    net::ConnectionId connection = 0;  // 0: none.
     bool opened = false;
+    Time opened_at{};
     bool full = false;
-    std::string lost;    // Why; empty while it stands.
-    Time verdict_due{};  // When it is lost: the coordinator should have dropped the member by then.
-    std::deque<Transfer> transfers;
-    size_t waiting_bytes = 0;  // Of the transfers.
+    std::string lost;    // Why there is none; empty while it stands or was not there yet.
+    Time verdict_due{};  // When the coordinator hears of it, if it has not dropped the member.
+    bool was_reported = false;
+    Time next_dial = Time::max();
+    Duration pause{};
+    std::deque<Transfer> transfers;  // Of rounds.
+    std::deque<Transfer> lent;  // What was fetched: only where the line has nothing else to do.
+    size_t waiting_bytes = 0;   // Of the transfers.
   };
   struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
     std::optional<swarm::PeerHello> hello;
+    std::vector<swarm::Fetch> early;  // What it asked for behind it.
     Time since{};
   };
   struct Round {
@@ -109,21 +131,56 @@ class Engine {
     Time progressed{};               // When a part of it came last.
     std::vector<swarm::Part> early;  // Parts of an attempt that this member has not heard of.
     size_t early_bytes = 0;          // What they take in memory, at most.
+    bool decided = false;            // Without a result here, which is being fetched.
+    bool was_announced = false;      // The coordinator waits for this member's part.
   };
   using Rounds = std::map<int64_t, Round>;
+  /// Committed without a result here: it is fetched, and handed on in the order of the commits.
+  struct Missing {
+    swarm::Commit commit;
+    std::optional<RoundResult> result;
+  };
+  struct StateFetch {
+    size_t size = 0;  // 0: it was not asked for yet.
+    swarm::Held held;
+  };
 
   void dial(Time now);
   void lose_control(const std::string& reason, Time now);
+  void reconnect(Time now);
   void act(swarm::Member::Actions actions, Time now);
-  void start(const swarm::Start& start, int32_t number, Time now);
+  void start(const swarm::Start& start, Time now);
+  void view(const std::vector<swarm::Peer>& members, Time now);
+  void take_part(const swarm::Reinstated& reinstated, Time now);
+  void announce(int64_t number, Round& round, Time now);
   void open(const swarm::OpenAttempt& attempt, Time now);
   Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
   void commit(const swarm::Commit& message, Time now);
-  void give_up(const std::string& reason);
+  void give_up(const std::string& reason, bool may_join_again = false);
 
+  // What was missed, and what others have (engine_fetch.cpp).
+  void miss(const swarm::Commit& message, Time now);
+  /// The round is no longer exchanged here.
+  void let_go(Round& round, const swarm::Commit& message);
+  void hand_on_missed(Time now);
+  void ask_around();
+  void ask_again();
+  void fetch_held(int32_t fragment);
+  void answer(int32_t number, const swarm::Fetch& fetch, Time now);
+  void take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,
+                    Time now);
+  void refused(int32_t number, const swarm::NotHeld& answer);
+  void finish(Retrieval& retrieval, Time now);
+  void keep_result(int64_t round, RoundResult result);
+  std::shared_ptr<const Bytes> snapshot(int32_t fragment, int64_t round, Time now);
+
+  // Connections between members (engine_links.cpp).
+  void dial_peer(int32_t number, Time now);
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
   void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
-  /// `part` has no data of its own.
+  /// A part and its data, which lies elsewhere.
+  void take(int32_t number, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
+            Time now);
   void receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
                size_t frame_bytes, Time now);
   /// The most that the others may send of a round before this member hears of its attempt.
@@ -133,12 +190,16 @@ class Engine {
   bool may_encode() const;
   void prepare(Round& round);
   static void drop_means(Link& link, int64_t round);
+  static void drop_transfers(Link& link, int64_t round);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t number, Time now);
-  /// Reports an exchange in which nothing comes any more though all connections stand.
+  void drop_link(int32_t number, const std::string& reason, Time now);
+  bool send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_bytes, Time now);
+  /// Breaks connections over which nothing comes any more though they stand.
   void check_stalls(Time now);
-  /// Reports a lost link if a round needs it.
+  /// Reports lost links, and tries again.
   void check_links(Time now);
+  void accuse(int32_t number, const std::string& reason, Time now);
   const std::string& name(int32_t number) const;
   std::optional<int32_t> number_of(net::ConnectionId connection) const;
 
@@ -149,18 +210,30 @@ class Engine {
   swarm::Member member_;
 
   net::ConnectionId control_ = 0;
-  Time links_due_ = Time::max();  // When lost links are to be looked at.
+  Time links_due_ = Time::max();  // When lost links are to be looked at next.
   Time give_up_at_{};
   Time next_dial_ = Time::max();
   Duration pause_{};
 
-  std::vector<std::string> names_;
-  size_t head_bytes_ = 0;          // Of a part's frame.
-  std::map<int32_t, Link> links_;  // By number.
+  std::map<int32_t, std::string> names_;  // Of all members that ever were, by number.
+  size_t head_bytes_ = 0;                 // Of a part's frame; 0 before the start.
+  std::map<int32_t, Link> links_;         // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
-  int64_t last_committed_ = -1;             // Parts of rounds before may still be on their way.
+  std::map<int32_t, swarm::Held> held_;     // The newest commit, by fragment.
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
+  std::map<uint64_t, Missing> missing_;     // By index.
+  std::vector<Retrieval> retrievals_;
+  std::map<int32_t, StateFetch> state_fetches_;  // By fragment.
+  std::map<int64_t, RoundResult> results_;       // Of past rounds, to lend.
+  size_t result_bytes_ = 0;
+  StateProvider provider_;
+  struct Snapshot {
+    int64_t round = 0;
+    std::shared_ptr<const Bytes> bytes;
+    Time used{};
+  };
+  std::map<int32_t, Snapshot> snapshots_;  // By fragment.
   bool over_ = false;
 };
 

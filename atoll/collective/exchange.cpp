@@ -71,6 +71,8 @@ Exchange::Exchange(Plan plan, const Contribution& contribution)
   if (contribution_.needs_own) own_ = PageArray<float>(count);
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
+  contributions_ = BlobArena(segments_.size() * plan_.members.size(),
+                             contribution_.codec->max_encoded_bytes(plan_.segment_values));
   begin_attempt();
 }
 
@@ -127,9 +129,12 @@ void Exchange::assign_owners() {
     }
   }
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
+  means_ = BlobArena(gathers() ? 0 : segments_.size(),
+                     contribution_.codec->max_encoded_bytes(plan_.segment_values));
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
+    if (!gathers()) segment.kept = {};
     segment.mean = {};
     segment.next = 0;
     segment.begun = false;
@@ -222,6 +227,10 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   const auto index = static_cast<size_t>(part.segment);
   Segment& segment = segments_[index];
   Incoming& incoming = is_mean ? segment.mean : segment.contributions[part.sender];
+  if (!is_mean && incoming.done && segment.may_repeat.contains(part.sender)) {
+    if (part.offset + data.size() >= part.total) segment.may_repeat.erase(part.sender);
+    return {};
+  }
   auto accepted = accept(incoming, part, data, *rank, segment);
   if (!accepted || !incoming.done) return accepted;
   if (is_mean) {
@@ -244,30 +253,22 @@ Result<void> Exchange::accept(Incoming& incoming, const Part& part, std::span<co
     return failure(fmt::format("island '{}' sent bytes {} to {} of segment {} twice", sender,
                                part.offset, part.offset + data.size(), part.segment));
   }
-  const uint64_t total = incoming.place.empty() ? part.total : incoming.place.size();
+  const std::span<std::byte> place = incoming.place.bytes;
+  const uint64_t total = place.empty() ? part.total : place.size();
   if (part.total != total || part.offset > incoming.received || data.empty() ||
       data.size() > total - incoming.received) {
     return failure(fmt::format(
         "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next", sender,
         data.size(), part.offset, part.total, part.segment, incoming.received, total));
   }
-  if (incoming.place.empty()) incoming.place = place_for(incoming, part);
-  std::ranges::copy(data, incoming.place.subspan(incoming.received).begin());
+  if (place.empty()) {
+    BlobArena& arena = part.kind == PartKind::kMean ? means_ : contributions_;
+    incoming.place = arena.take(total);
+  }
+  std::ranges::copy(data, incoming.place.bytes.subspan(incoming.received).begin());
   incoming.received += data.size();
   incoming.done = incoming.received == total;
   return {};
-}
-
-std::span<std::byte> Exchange::place_for(Incoming& incoming, const Part& part) {
-  const auto total = static_cast<size_t>(part.total);
-  if (part.kind == PartKind::kMean) {
-    incoming.memory = PageArray<std::byte>(total);
-    return incoming.memory.span();
-  }
-  const size_t most = contribution_.codec->max_encoded_bytes(plan_.segment_values);
-  PageArray<std::byte>& memory = received_[part.sender];
-  if (memory.empty()) memory = PageArray<std::byte>(segments_.size() * most);
-  return memory.span().subspan(static_cast<size_t>(part.segment) * most, total);
 }
 
 void Exchange::schedule_sum(size_t index) {
@@ -344,16 +345,17 @@ Result<void> Exchange::add_next(size_t index) {
   Result<void> decoded;
   if (rank != plan_.rank) {
     const auto number = plan_.numbers[static_cast<size_t>(rank)];
-    decoded = decode(segment.contributions.at(number).place, rank, values);
+    decoded = decode(segment.contributions.at(number).place.bytes, rank, values);
   } else {
     if (!own_.empty()) values = {own_.data() + segment.begin, segment.size};
     auto encoded = std::exchange(segment.own, nullptr);
-    if (encoded == nullptr) {
+    if (encoded == nullptr && segment.kept.bytes.empty()) {
       auto made = encode_own(segment);
       if (!made) return tl::unexpected(made.error());
       encoded = std::move(*made);
     }
-    decoded = decode(*encoded, rank, values);
+    if (gathers() && segment.kept.bytes.empty()) segment.kept = contributions_.keep(*encoded);
+    decoded = decode(encoded == nullptr ? segment.kept.bytes : *encoded, rank, values);
   }
   if (!decoded) return decoded;
   const float coefficient = coefficients_[static_cast<size_t>(rank)];
@@ -391,23 +393,37 @@ Result<void> Exchange::make_mean(Segment& segment) {
   std::vector<int32_t> others;
   const auto num_members = static_cast<int32_t>(plan_.members.size());
   for (int32_t i = 1; i < num_members; ++i) others.push_back((plan_.rank + i) % num_members);
+  segment.kept = means_.keep(*encoded);
   send(segment, PartKind::kMean, std::move(encoded), others);
   num_missing_ -= 1;
   return {};
 }
 
 Result<void> Exchange::take_mean(Segment& segment) {
-  if (auto result = decode(segment.mean.place, segment.owner, mean_of(segment)); !result) {
+  if (auto result = decode(segment.mean.place.bytes, segment.owner, mean_of(segment)); !result) {
     return result;
   }
+  segment.kept = segment.mean.place.shared();
   segment.mean = {.done = true};
-  if (!contribution_.mean_residual.empty()) {
-    std::ranges::copy(
-        contribution_.mean_residual.subspan(segment.begin, segment.size),
-        contribution_.new_mean_residual.begin() + static_cast<ptrdiff_t>(segment.begin));
-  }
+  keep_residual(segment);
   num_missing_ -= 1;
   return {};
+}
+
+/// Who sums a segment writes what the codec loses there; all else stays.
+void Exchange::keep_residual(const Segment& segment) {
+  if (contribution_.mean_residual.empty()) return;
+  std::ranges::copy(
+      contribution_.mean_residual.subspan(segment.begin, segment.size),
+      contribution_.new_mean_residual.begin() + static_cast<ptrdiff_t>(segment.begin));
+}
+
+void Exchange::settle_residual() {
+  if (complete()) return;
+  for (const Segment& segment : segments_) {
+    const bool is_made_here = is_summed_here(segment) && !segment.kept.bytes.empty();
+    if (!is_made_here) keep_residual(segment);
+  }
 }
 
 Result<std::shared_ptr<const Bytes>> Exchange::encode_own(const Segment& segment) {
@@ -428,6 +444,7 @@ Result<void> Exchange::decode(std::span<const std::byte> bytes, int32_t sender,
   try {
     contribution_.codec->decode(bytes, values, static_cast<uint32_t>(plan_.header.round));
   } catch (const InputError& error) {
+    culprit_ = sender == plan_.rank ? -1 : plan_.numbers[static_cast<size_t>(sender)];
     return failure(fmt::format("island '{}' sent values that cannot be used in round {}: {}",
                                name(sender), plan_.header.round, error.what()));
   }
@@ -447,7 +464,7 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
   }
 }
 
-std::string Exchange::debtors() const {
+std::vector<int32_t> Exchange::debtors() const {
   std::vector<bool> owes(plan_.members.size(), false);
   for (const Segment& segment : segments_) {
     if (num_missing_ == 0) break;
@@ -462,11 +479,47 @@ std::string Exchange::debtors() const {
       if (found == segment.contributions.end() || !found->second.done) owes[i] = true;
     }
   }
-  std::string out;
+  std::vector<int32_t> numbers;
   for (size_t rank = 0; rank < owes.size(); ++rank) {
-    if (owes[rank]) out += fmt::format("{}'{}'", out.empty() ? "" : ", ", plan_.members[rank]);
+    if (owes[rank]) numbers.push_back(plan_.numbers[rank]);
   }
-  return out;
+  return numbers;
+}
+
+void Exchange::forget(int32_t number) {
+  for (Segment& segment : segments_) {
+    segment.sent_to.erase(number);
+    const auto found = segment.contributions.find(number);
+    if (found == segment.contributions.end()) continue;
+    if (found->second.done) {
+      segment.may_repeat.insert(number);
+    } else {
+      segment.contributions.erase(found);
+    }
+  }
+}
+
+RoundResult Exchange::take_result() {
+  ATOLL_CHECK(complete(), "the mean is whole");
+  RoundResult result{.topology = contribution_.topology};
+  const bool any_weight =
+      std::ranges::any_of(plan_.weights, [](int64_t weight) { return weight > 0; });
+  if (!any_weight) return result;
+  for (const Segment& segment : segments_) {
+    auto& blobs = result.segments.emplace_back();
+    if (!gathers()) {
+      blobs[kMeanKey] = segment.kept;
+      continue;
+    }
+    for (size_t rank = 0; rank < plan_.numbers.size(); ++rank) {
+      if (plan_.weights[rank] == 0) continue;
+      const int32_t number = plan_.numbers[rank];
+      const bool is_own = std::cmp_equal(rank, plan_.rank);
+      blobs[number] = is_own ? segment.kept : segment.contributions.at(number).place.shared();
+    }
+  }
+  result.compact();
+  return result;
 }
 
 std::vector<Outgoing> Exchange::take_outgoing() { return std::exchange(outgoing_, {}); }

@@ -36,7 +36,9 @@
 #include "atoll/base/page_array.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/blob_arena.h"
 #include "atoll/collective/blob_pool.h"
+#include "atoll/collective/round_result.h"
 #include "atoll/swarm/messages.h"
 
 namespace atl::collective {
@@ -112,14 +114,22 @@ class Exchange {
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
   std::span<const float> mean() const { return mean_.span(); }
   std::span<const float> own() const { return own_.span(); }
-  /// The members that still owe something, for messages: "'a', 'b'".
-  std::string debtors() const;
+  /// The numbers of the members that still owe something.
+  std::vector<int32_t> debtors() const;
+  /// The connection to a member broke: what was on its way in either direction is lost.
+  void forget(int32_t number);
+  /// Whose values made work() fail; -1: this member's own.
+  int32_t culprit() const { return culprit_; }
+  /// What the round was made of, for those who had no part in it. Once complete.
+  RoundResult take_result();
+  /// The attempt counts, and this member goes no further with it: what is not summed here keeps its
+  /// residual. Where the mean is whole there is nothing to do.
+  void settle_residual();
   const Plan& plan() const { return plan_; }
 
  private:
   struct Incoming {
-    PageArray<std::byte> memory;  // Of a mean. Contributions lie side by side, by sender.
-    std::span<std::byte> place;   // As long as the first chunk said; empty before it.
+    BlobArena::Place place;  // As long as the first chunk said; empty before it.
     size_t received = 0;
     bool done = false;
   };
@@ -128,13 +138,15 @@ class Exchange {
     size_t size = 0;
     std::map<int32_t, Incoming> contributions;  // By number.
     std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
+    std::set<int32_t> may_repeat;               // Of those who cannot know that theirs has come.
     // Of this attempt:
     int32_t owner = 0;  // Rank. Not with kGather.
     bool waits_to_be_sent = false;
-    std::shared_ptr<const Bytes> own;  // kGather: this member's, sent and not yet summed.
-    Incoming mean;                     // Where another member sums.
-    int32_t next = 0;                  // The rank whose contribution is added next.
-    bool begun = false;                // The mean holds a sum.
+    std::shared_ptr<const Bytes> own;  // This member's, sent and not yet summed.
+    SharedBytes kept;    // As it travels, for the result: the mean, or with kGather this member's.
+    Incoming mean;       // Where another member sums.
+    int32_t next = 0;    // The rank whose contribution is added next.
+    bool begun = false;  // The mean holds a sum.
   };
   enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
   struct Unit {
@@ -157,8 +169,6 @@ class Exchange {
   std::optional<int32_t> rank_of(int32_t number) const;
   Result<void> accept(Incoming& incoming, const swarm::Part& part, std::span<const std::byte> data,
                       int32_t rank, const Segment& segment);
-  /// Where it goes, before its first chunk is there.
-  std::span<std::byte> place_for(Incoming& incoming, const swarm::Part& part);
   /// Adds the unit that the sum of a segment can do next, if there is one.
   void schedule_sum(size_t index);
   Result<void> do_next_send();
@@ -166,6 +176,7 @@ class Exchange {
   Result<void> add_next(size_t index);
   Result<void> make_mean(Segment& segment);
   Result<void> take_mean(Segment& segment);
+  void keep_residual(const Segment& segment);
   Result<std::shared_ptr<const Bytes>> encode_own(const Segment& segment);
   Result<void> decode(std::span<const std::byte> bytes, int32_t sender, std::span<float> values);
   void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob,
@@ -181,11 +192,13 @@ class Exchange {
   PageArray<float> own_;           // Empty unless wanted.
   std::vector<float> decoded_;     // One segment.
   BlobPool blobs_;
-  std::map<int32_t, PageArray<std::byte>> received_;  // Contributions, by number of the sender.
+  BlobArena contributions_;  // Of the others; with kGather this member's too.
+  BlobArena means_;          // Of this attempt, encoded.
   std::vector<Outgoing> outgoing_;
   size_t num_missing_ = 0;    // Segments of the mean.
   bool has_encoded_ = false;  // As the last unit of work.
   bool failed_ = false;
+  int32_t culprit_ = -1;
 };
 
 }  // namespace atl::collective

@@ -321,8 +321,8 @@ TEST(ExchangeRefusalTest, WhatADeviceRefuses) {
 
 TEST(ExchangeRefusalTest, DebtorsAreThoseWhoOwe) {
   Receiving a;
-  EXPECT_EQ(a.group.members[0]->debtors(), "'b'");
-  EXPECT_EQ(a.group.members[2]->debtors(), "'a', 'b'");
+  EXPECT_EQ(a.group.members[0]->debtors(), std::vector<int32_t>{1});
+  EXPECT_EQ(a.group.members[2]->debtors(), (std::vector<int32_t>{0, 1}));
 }
 
 TEST(EqualSharesTest, AddUpAndDifferByASegment) {

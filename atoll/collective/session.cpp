@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/collective/engine.h"
+#include "atoll/collective/round_result.h"
 #include "atoll/collective/worker.h"
 #include "atoll/net/address.h"
 #include "atoll/swarm/inbox.h"
@@ -98,13 +100,57 @@ class Session::Impl final : public EngineListener {
   }
 
   Result<Commit> take_commit(int64_t round) {
+    const auto is_missed = [&] {
+      return std::ranges::find(missed_, round, &Commit::round) != missed_.end();
+    };
     num_waiting_ += 1;
     post([](Engine&, Time) {});  // Ends a rest.
-    auto waited = wait_until([&] { return commits_.contains(round); });
+    auto waited = wait_until([&] { return commits_.contains(round) || is_missed(); });
     num_waiting_ -= 1;
     if (!waited) return tl::unexpected(waited.error());
     const std::scoped_lock lock(mutex_);
-    return std::move(commits_.extract(round).mapped());
+    if (commits_.contains(round)) return std::move(commits_.extract(round).mapped());
+    const auto found = std::ranges::find(missed_, round, &Commit::round);
+    Commit commit = std::move(*found);
+    missed_.erase(found);
+    return commit;
+  }
+
+  std::optional<Commit> take_missed() {
+    const std::scoped_lock lock(mutex_);
+    if (missed_.empty()) return std::nullopt;
+    Commit commit = std::move(missed_.front());
+    missed_.pop_front();
+    return commit;
+  }
+
+  std::optional<int64_t> take_position() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(position_, std::nullopt);
+  }
+
+  Result<FetchedState> fetch_state(int32_t fragment, size_t size) {
+    post([fragment, size](Engine& engine, Time) { engine.fetch_state(fragment, size); });
+    auto waited = wait_until([&] { return fetched_.contains(fragment); });
+    if (!waited) return tl::unexpected(waited.error());
+    const std::scoped_lock lock(mutex_);
+    return std::move(fetched_.extract(fragment).mapped());
+  }
+
+  Result<int64_t> next_unit() {
+    auto waited = wait_until([&] { return !units_.empty(); });
+    if (!waited) return tl::unexpected(waited.error());
+    const std::scoped_lock lock(mutex_);
+    swarm::Units& front = units_.front();
+    const int64_t unit = front.first;
+    front = {front.at(1), front.stride, front.count - 1};
+    if (front.count == 0) units_.pop_front();
+    return unit;
+  }
+
+  bool may_join_again() const {
+    const std::scoped_lock lock(mutex_);
+    return may_join_again_;
   }
 
   ExchangeStats stats() const {
@@ -184,15 +230,33 @@ class Session::Impl final : public EngineListener {
   void started(const StartInfo& info) override {
     publish([&] { start_ = info; });
   }
-  void committed(const Commit& commit) override {
-    publish([&] { commits_[commit.round] = commit; });
+  void committed(const Commit& commit, bool begun) override {
+    publish([&] {
+      if (begun) {
+        commits_[commit.round] = commit;
+      } else {
+        missed_.push_back(commit);
+      }
+    });
+  }
+  void leased(const std::vector<swarm::Units>& units) override {
+    publish([&] { units_.insert(units_.end(), units.begin(), units.end()); });
+  }
+  void reinstated(int64_t step) override {
+    publish([&] { position_ = step; });
+  }
+  void fetched(int32_t fragment, Result<FetchedState> state) override {
+    publish([&] { fetched_.emplace(fragment, std::move(state)); });
   }
   void left() override {
     publish([&] { left_ = true; });
   }
-  void failed(const std::string& reason) override {
+  void failed(const std::string& reason, bool may_join_again) override {
     worker_.wait();  // The caller's memory is its own again once it hears of this.
-    publish([&] { failure_ = Failure{reason}; });
+    publish([&] {
+      failure_ = Failure{reason};
+      may_join_again_ = may_join_again;
+    });
   }
 
   const SessionOptions options_;
@@ -206,7 +270,12 @@ class Session::Impl final : public EngineListener {
   bool welcome_ = false;
   bool left_ = false;
   std::optional<StartInfo> start_;
-  std::map<int64_t, Commit> commits_;
+  std::map<int64_t, Commit> commits_;  // Of rounds that the caller has begun.
+  std::deque<Commit> missed_;          // The others.
+  std::deque<swarm::Units> units_;
+  std::optional<int64_t> position_;
+  std::map<int32_t, Result<FetchedState>> fetched_;
+  bool may_join_again_ = false;
   std::optional<Failure> failure_;
 
   std::atomic<int> num_waiting_ = 0;  // In take_commit().
@@ -264,6 +333,19 @@ void Session::begin(Contribution contribution) {
 }
 
 Result<Commit> Session::wait(int64_t round) { return impl_->take_commit(round); }
+std::optional<Commit> Session::take_missed() { return impl_->take_missed(); }
+std::optional<int64_t> Session::take_position() { return impl_->take_position(); }
+Result<FetchedState> Session::fetch_state(int32_t fragment, size_t size) {
+  return impl_->fetch_state(fragment, size);
+}
+Result<int64_t> Session::next_unit() { return impl_->next_unit(); }
+bool Session::may_join_again() const { return impl_->may_join_again(); }
+
+void Session::serve_state(StateProvider provider) {
+  impl_->post([provider = std::move(provider)](Engine& engine, Time) mutable {
+    engine.serve_state(std::move(provider));
+  });
+}
 
 ExchangeStats Session::stats() const { return impl_->stats(); }
 

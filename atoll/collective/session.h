@@ -23,7 +23,9 @@ struct SessionOptions {
   std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.
   Duration connect_patience = std::chrono::seconds(60);  // For a coordinator that is absent.
   Duration silence_timeout = std::chrono::seconds(30);
-  std::string version;  // Empty: this program's.
+  Duration return_patience = std::chrono::minutes(10);  // For one that is lost later.
+  size_t result_log_bytes = size_t{256} << 20;  // Of past rounds, for members that are behind.
+  std::string version;                          // Empty: this program's.
   /// Of a core's time, at most, for the exchange thread beside the training threads, in (0, 1]:
   /// after each unit of work it rests in proportion. While wait() waits it does not rest.
   double work_share = 1.0;
@@ -40,16 +42,27 @@ struct ReadyReport {
 };
 
 struct StartInfo {
-  int32_t rank = 0;
-  int num_members = 0;
-  int64_t start_step = 0;            // The newest checkpoint that all hold.
-  std::vector<std::string> members;  // Names, by rank.
+  int32_t number = 0;      // This member's.
+  int num_members = 0;     // That the run began with.
+  int64_t start_step = 0;  // The newest checkpoint that all held then.
+  int64_t step = 0;        // Where the run stands.
+  bool joins = false;      // It is under way: the state is to be fetched, fragment by fragment.
+  std::vector<std::string> members;  // Names, by number.
+};
+
+/// A fragment's state as the others hold it.
+struct FetchedState {
+  int64_t round = 0;  // After which.
+  int64_t step = 0;
+  Digest digest{};  // By which the run knows it.
+  Bytes bytes;
 };
 
 struct ProgressReport {
   int64_t step = 0;
   double loss = 0;
   double tokens_per_s = 0;
+  int64_t num_trained = 0;  // Units.
 };
 
 /// How long to rest after a unit of work that took `busy`, so that work is `share` of the time; at
@@ -68,7 +81,7 @@ class Session final : public Averager {
   static Result<std::unique_ptr<Session>> connect(SessionOptions options,
                                                   const net::TransportFactory& make_transport,
                                                   const Clock& clock);
-  /// Without leave() before it, the run ends for the others too.
+  /// Without leave() before it, the others go on as after a loss.
   ~Session() override;
 
   /// The run's settings, as the coordinator has them.
@@ -80,17 +93,28 @@ class Session final : public Averager {
   /// run ends. Call once.
   [[nodiscard]] Result<StartInfo> ready(ReadyReport report);
 
+  /// After a start that `joins`: the newest committed state of a fragment, `size` bytes of it, from
+  /// the others. Fails when none of them can give it. The caller checks the digest.
+  [[nodiscard]] Result<FetchedState> fetch_state(int32_t fragment, size_t size);
+  /// The next unit of data to train on (swarm/leases.h). Waits when the coordinator has granted no
+  /// more.
+  [[nodiscard]] Result<int64_t> next_unit();
+  /// After a failure: it is this membership that ended, not the run. A new session may join again.
+  bool may_join_again() const;
+
   int num_members() const override;
   void begin(Contribution contribution) override;
   [[nodiscard]] Result<Commit> wait(int64_t round) override;
+  std::optional<Commit> take_missed() override;
+  std::optional<int64_t> take_position() override;
+  void serve_state(StateProvider provider) override;
   ExchangeStats stats() const override;
 
   /// For the live view; travels with the next heartbeat.
   void report(const ProgressReport& progress);
   /// Asks all members to stop after the next commit.
   void request_stop();
-  /// After the last round: from here on losing this island is no fault. Fails when the run had
-  /// ended before.
+  /// This island is done; the others go on without it. Fails when the run had ended before.
   [[nodiscard]] Result<void> leave();
 
  private:

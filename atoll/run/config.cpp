@@ -23,13 +23,23 @@ void DataOptions::visit(SettingList& list) {
 
 void SwarmOptions::visit(SettingList& list) {
   list.section("swarm", "who takes part");
-  list.add("min_replicas", min_replicas, "islands that the run begins with",
+  list.add("replicas", replicas,
+           "islands that the run begins with; each batch is cut into so many parts (0: as many as "
+           "min_replicas)",
+           {.min = 0, .max = 1024});
+  list.add("min_replicas", min_replicas,
+           "with fewer islands rounds wait, and it is said; others may come and go",
            {.min = 1, .max = 1024});
   list.add("silence_timeout", silence_timeout,
-           "seconds without a word after which a connected island counts as lost",
+           "seconds without a word after which an island counts as lost, however irregular its "
+           "signs of life were; regular ones are missed sooner",
            {.min = 1, .max = 1e6});
   list.add("join_patience", join_patience,
            "seconds an island keeps trying to reach the coordinator", {.min = 0, .max = 1e6});
+  list.local();
+  list.add("return_patience", return_patience,
+           "seconds an island waits for a coordinator that was lost while it trains",
+           {.min = 0, .max = 1e6});
   list.local();
 }
 
@@ -58,11 +68,17 @@ void choose_method(RunConfig& config, bool alone) {
 
 void check(const RunConfig& config) {
   const auto& train = config.train;
-  const int64_t islands = config.swarm.min_replicas;
+  const int64_t islands = config.swarm.num_replicas();
+  if (config.swarm.min_replicas > islands) {
+    throw UsageError(fmt::format(
+        "swarm.min_replicas = {}: the run begins with {} islands (swarm.replicas) and would wait "
+        "at once; give --swarm.replicas as many or more",
+        config.swarm.min_replicas, islands));
+  }
   if (train.batch_rows % islands != 0) {
     throw UsageError(
         fmt::format("train.batch_rows = {} cannot be dealt evenly to {} islands "
-                    "(swarm.min_replicas); make it a multiple",
+                    "(swarm.replicas); make it a multiple",
                     train.batch_rows, islands));
   }
   const int64_t rows = train.batch_rows / islands;
@@ -104,7 +120,7 @@ void check(const RunConfig& config) {
   }
   if (sync::method_of(config.sync).is_for_one && islands > 1) {
     throw UsageError(
-        fmt::format("sync.method = '{}' trains one island, and swarm.min_replicas is {}; choose "
+        fmt::format("sync.method = '{}' trains one island, and swarm.replicas is {}; choose "
                     "diloco or data_parallel",
                     config.sync.method, islands));
   }

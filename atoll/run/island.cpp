@@ -195,8 +195,9 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
        .name = options.name,
        .settings = demands,
        .connect_patience = seconds_of(asked.swarm.join_patience),
+       .return_patience = seconds_of(asked.swarm.return_patience),
        .work_share = asked.sync.exchange_share,
-       .cancelled = [] { return num_interrupts() > 0; }},
+       .cancelled = [] { return num_interrupts() > 0 || has_to_leave(); }},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport(
             {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
@@ -267,75 +268,147 @@ Summary train_alone_here(const RunConfig& given, const std::filesystem::path& fo
   return value_of(run.train(), folder);
 }
 
+/// One membership of a run, from Hello to the end of it.
+class Membership {
+ public:
+  Membership(const JoinOptions& options, const RunFolder& folder, const Clock& clock,
+             const ProgressCallback& on_progress)
+      : options_(options), folder_(folder), clock_(clock), on_progress_(on_progress) {}
+
+  /// Trains to the end of the run. A failure with may_join_again() ended the membership alone.
+  Result<Summary> train() {
+    session_ = connect(options_, clock_);
+    prepare();
+    const auto start = session_->ready(report());
+    if (!start) return tl::unexpected(start.error());
+    write_file_atomically(folder_.path() / "name", options_.name);
+    folder_.save(config_);
+    OffsetAverager after_probe(*session_, kProbeRounds);
+    const bool is_auto = config_.sync.codec == "auto";
+    TrainingParts parts =
+        parts_for(*start, is_auto ? static_cast<collective::Averager&>(after_probe) : *session_);
+    if (is_auto) parts.config.sync = resolve(parts, *start);
+    run_.emplace(std::move(parts));
+    if (auto placed = place(*start, is_auto ? kProbeRounds : 0); !placed) {
+      return tl::unexpected(placed.error());
+    }
+    auto summary = run_->train();
+    if (!summary) return summary;
+    if (auto left = session_->leave(); !left) return tl::unexpected(left.error());
+    return summary;
+  }
+  bool may_join_again() const { return session_ != nullptr && session_->may_join_again(); }
+
+ private:
+  void prepare() {
+    config_ = config_of(*session_, options_);
+    const auto tokenizer = options_.init.empty()
+                               ? std::filesystem::path()
+                               : model::resolve_model(options_.init) / "tokenizer.json";
+    config_.data.path = prepare_store(config_, folder_.path(), tokenizer, clock_).string();
+    materials_.emplace(gather(config_, options_.init));
+    require_same(folder_.path(), config_);
+    found_ = train::list_checkpoints(folder_.path() / "checkpoints");
+  }
+
+  collective::ReadyReport report() const {
+    const model::Parameters& parameters = materials_->model.parameters();
+    std::map<int64_t, std::string> checkpoints;
+    for (const auto& [step, path] : found_) checkpoints[step] = read_run_state(path).digest;
+    if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
+    fmt::print(stderr, "atoll: came as '{}'\n", options_.name);
+    return {.facts = {{"data", materials_->store.info().digest()},
+                      {"tokenizer", materials_->tokenizer.sha256()},
+                      {"model", fmt::format("{} parameters", parameters.values_P().numel())},
+                      {"sync.codec", sync::codec_name(config_.sync)}},
+            .checkpoints = checkpoints,
+            .silence_timeout = seconds_of(config_.swarm.silence_timeout)};
+  }
+
+  TrainingParts parts_for(const collective::StartInfo& start, collective::Averager& averager) {
+    TrainingParts parts =
+        parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_);
+    parts.rank = start.number;
+    parts.request_stop = [this] { session_->request_stop(); };
+    parts.next_unit = [this] { return session_->next_unit(); };
+    parts.on_step = [this](const StepReport& report) {
+      session_->report({.step = report.step,
+                        .loss = report.loss,
+                        .tokens_per_s = report.tokens_per_s,
+                        .num_trained = report.num_trained});
+    };
+    parts.leaves = has_to_leave;
+    return parts;
+  }
+
+  const std::filesystem::path* held_checkpoint(int64_t step) const {
+    const auto held =
+        std::ranges::find(found_, step, [](const auto& checkpoint) { return checkpoint.first; });
+    return held == found_.end() ? nullptr : &held->second;
+  }
+
+  sync::SyncOptions resolve(const TrainingParts& parts, const collective::StartInfo& start) {
+    if (start.joins) {
+      throw InputError(
+          "the run is under way, and what its islands measured to choose sync.codec = 'auto' is "
+          "not "
+          "known here; islands can join such a run only before it begins");
+    }
+    const auto* held = held_checkpoint(start.start_step);
+    return resolve_auto(parts, *session_, held == nullptr ? std::filesystem::path() : *held,
+                        start.start_step);
+  }
+
+  /// Puts the run where the others are: at a checkpoint, or in the middle. `offset`: of its rounds.
+  Result<void> place(const collective::StartInfo& start, int64_t offset) {
+    if (start.joins) {
+      fmt::print(stderr, "atoll: the run is at step {}: getting its state from the other islands\n",
+                 start.step);
+      auto joined = run_->join(start.step, [&](int32_t fragment, size_t size) {
+        auto state = session_->fetch_state(fragment, size);
+        if (state) state->round -= offset;
+        return state;
+      });
+      if (joined) fmt::print(stderr, "atoll: the state is here and is the committed one\n");
+      return joined;
+    }
+    const auto* held = held_checkpoint(start.start_step);
+    if (held != nullptr) {
+      run_->resume(*held);
+    } else if (start.start_step != 0 || !found_.empty()) {
+      throw InputError(
+          fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
+                      start.start_step, folder_.path().string()));
+    }
+    return {};
+  }
+
+  const JoinOptions& options_;
+  const RunFolder& folder_;
+  const Clock& clock_;
+  const ProgressCallback& on_progress_;
+  RunConfig config_;
+  std::vector<std::pair<int64_t, std::filesystem::path>> found_;  // Checkpoints.
+  // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
+  // writer the model's: so they are destroyed, even when training throws.
+  std::optional<Materials> materials_;
+  std::optional<TrainingRun> run_;
+  std::unique_ptr<collective::Session> session_;
+};
+
 Summary join_run_here(const JoinOptions& given, const Clock& clock,
                       const ProgressCallback& on_progress) {
   const RunFolder folder(given.folder);
   newest_checkpoint(folder.path(), given.init);
   const JoinOptions options = with_name(given, folder.path());
-  // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
-  // writer the model's: so they are destroyed, even when training throws.
-  std::optional<Materials> materials_owner;
-  std::optional<TrainingRun> run;
-  const auto session_owner = connect(options, clock);
-  collective::Session& session = *session_owner;
-  RunConfig config = config_of(session, options);
-  const auto tokenizer = options.init.empty()
-                             ? std::filesystem::path()
-                             : model::resolve_model(options.init) / "tokenizer.json";
-  config.data.path = prepare_store(config, folder.path(), tokenizer, clock).string();
-  Materials& materials = materials_owner.emplace(gather(config, options.init));
-  require_same(folder.path(), config);
-
-  std::map<int64_t, std::string> checkpoints;
-  const auto found = train::list_checkpoints(folder.path() / "checkpoints");
-  for (const auto& [step, path] : found) checkpoints[step] = read_run_state(path).digest;
-  if (found.empty()) checkpoints[0] = parameter_digest(materials.model.parameters().values_P());
-
-  if (config.swarm.min_replicas > 1) {
-    fmt::print(stderr, "atoll: joined as '{}'; waiting until {} islands are ready\n", options.name,
-               config.swarm.min_replicas);
+  while (true) {
+    Membership membership(options, folder, clock, on_progress);
+    auto summary = membership.train();
+    if (summary || !membership.may_join_again() || num_interrupts() > 0 || has_to_leave()) {
+      return value_of(std::move(summary), folder.path());
+    }
+    fmt::print(stderr, "atoll: {}; joining again\n", summary.error().message);
   }
-  const auto start = session.ready(
-      {.facts = {{"data", materials.store.info().digest()},
-                 {"tokenizer", materials.tokenizer.sha256()},
-                 {"model",
-                  fmt::format("{} parameters", materials.model.parameters().values_P().numel())},
-                 {"sync.codec", sync::codec_name(config.sync)}},
-       .checkpoints = checkpoints,
-       .silence_timeout = seconds_of(config.swarm.silence_timeout)});
-  if (!start) throw InputError(start.error().message);
-  write_file_atomically(folder.path() / "name", options.name);
-  folder.save(config);
-
-  const bool is_auto = config.sync.codec == "auto";
-  OffsetAverager after_probe(session, kProbeRounds);
-  collective::Averager* const averager =
-      is_auto ? &after_probe : static_cast<collective::Averager*>(&session);
-  TrainingParts parts = parts_of(config, folder.path(), materials, *averager, clock, {});
-  parts.rank = start->rank;
-  parts.request_stop = [&session] { session.request_stop(); };
-  parts.on_progress = [&](const Progress& progress) {
-    session.report(
-        {.step = progress.step, .loss = progress.loss, .tokens_per_s = progress.tokens_per_s});
-    if (on_progress) on_progress(progress);
-  };
-  const auto held = std::ranges::find(found, start->start_step,
-                                      [](const auto& checkpoint) { return checkpoint.first; });
-  if (is_auto) {
-    const auto checkpoint = held == found.end() ? std::filesystem::path() : held->second;
-    parts.config.sync = resolve_auto(parts, session, checkpoint, start->start_step);
-  }
-  run.emplace(std::move(parts));
-  if (held != found.end()) {
-    run->resume(held->second);
-  } else if (start->start_step != 0 || !found.empty()) {
-    throw InputError(
-        fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
-                    start->start_step, folder.path().string()));
-  }
-  const Summary summary = value_of(run->train(), folder.path());
-  if (auto left = session.leave(); !left) throw InputError(left.error().message);
-  return summary;
 }
 
 }  // namespace

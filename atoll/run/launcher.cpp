@@ -29,6 +29,7 @@ struct Island {
   std::string name;
   std::unique_ptr<ChildProcess> process;
   std::optional<Summary> summary;
+  bool is_lost = false;
 };
 
 class Launch {
@@ -46,7 +47,7 @@ class Launch {
         read_island(i);
         if (!islands_[i].summary) view_.remind(i);
       }
-      end_if_one_failed();
+      look_for_failures();
     }
     return summaries();
   }
@@ -54,7 +55,7 @@ class Launch {
  private:
   std::vector<std::string> island_names() const {
     std::vector<std::string> names;
-    for (int64_t i = 0; i < options_.config.swarm.min_replicas; ++i) {
+    for (int64_t i = 0; i < options_.config.swarm.num_replicas(); ++i) {
       names.push_back(fmt::format("island-{}", i));
     }
     return names;
@@ -64,7 +65,7 @@ class Launch {
     coordinator_ = std::make_unique<ChildProcess>(
         std::vector<std::string>{options_.program.string(), "coordinate", "--config",
                                  (options_.folder / "config.toml").string(), "--listen",
-                                 "127.0.0.1:0"},
+                                 "127.0.0.1:0", "--run", options_.folder.string()},
         options_.folder / "coordinator.log");
     const Time begin = clock_.now();
     while (address_.empty()) {
@@ -140,12 +141,18 @@ class Launch {
     return status && *status != 0;
   }
 
-  /// The first process that ends badly settles the matter; the others get some time to say so too.
-  void end_if_one_failed() {
-    const bool any_failed =
-        failed(*coordinator_) ||
-        std::ranges::any_of(islands_, [](const Island& island) { return failed(*island.process); });
-    if (!any_failed) return;
+  /// An island that ends badly is left behind by the others. Without the coordinator, or without any
+  /// island that trains, the matter is settled; the others get some time to say so too.
+  void look_for_failures() {
+    for (Island& island : islands_) {
+      if (island.is_lost || !failed(*island.process)) continue;
+      island.is_lost = true;
+      if (num_training() == 0) continue;
+      view_.update(static_cast<size_t>(&island - islands_.data()), "lost");
+      fmt::print(stderr, "atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",
+                 island.name, cause_of(island.name, *island.process), rejoin_command(island));
+    }
+    if (!failed(*coordinator_) && num_training() + num_done() > 0) return;
     if (!failed_at_) {
       failed_at_ = clock_.now();
       if (!all_ended()) {
@@ -153,23 +160,40 @@ class Launch {
       }
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
+      for (const Island& island : islands_) island.process->signal(SIGINT);
       coordinator_->signal(SIGCONT);
     }
     if (all_ended() || clock_.now() - *failed_at_ > kOthersEnd) report_failure();
   }
 
+  int64_t num_training() const {
+    return std::ranges::count_if(
+        islands_, [](const Island& island) { return !island.process->poll_exit().has_value(); });
+  }
+  int64_t num_done() const {
+    return std::ranges::count_if(islands_,
+                                 [](const Island& island) { return island.summary.has_value(); });
+  }
+
+  /// What brings a lost island back into the run while it lasts.
+  std::string rejoin_command(const Island& island) const {
+    return fmt::format("atoll join {} --run {} --name {} --data {}", address_,
+                       shell_quoted((options_.folder / island.name).string()), island.name,
+                       shell_quoted(options_.config.data.path));
+  }
+
   /// Who ended how: a killed process leaves no message of its own, but its peers know of it.
   std::string causes() const {
-    std::string message;
-    const auto add = [&](const std::string& name, ChildProcess& process) {
-      if (!failed(process)) return;
-      const int status = *process.poll_exit();
-      message += status > 128 ? fmt::format("\n  {}: killed by signal {}", name, status - 128)
-                              : fmt::format("\n  {}: {}", name, last_lines(process.log(), 1));
-    };
-    add("coordinator", *coordinator_);
-    for (const Island& island : islands_) add(island.name, *island.process);
+    std::string message = cause_of("coordinator", *coordinator_);
+    for (const Island& island : islands_) message += cause_of(island.name, *island.process);
     return message;
+  }
+
+  static std::string cause_of(const std::string& name, ChildProcess& process) {
+    if (!failed(process)) return {};
+    const int status = *process.poll_exit();
+    return status > 128 ? fmt::format("\n  {}: killed by signal {}", name, status - 128)
+                        : fmt::format("\n  {}: {}", name, last_lines(process.log(), 1));
   }
 
   [[noreturn]] void report_failure() const {
@@ -191,10 +215,11 @@ class Launch {
                                  last_lines(process.log(), 5)));
   }
 
+  /// Of the islands that were there to the end.
   std::vector<Summary> summaries() const {
     std::vector<Summary> out;
     for (const Island& island : islands_) {
-      if (island.process->poll_exit() != 0) report_failure();
+      if (island.is_lost) continue;
       if (!island.summary) fail(island.name + " ended without a result", *island.process);
       out.push_back(*island.summary);
       if (out.back().digest != out.front().digest) {
@@ -202,6 +227,7 @@ class Launch {
                                      out.front().digest, out.back().digest));
       }
     }
+    if (out.empty()) report_failure();
     return out;
   }
 

@@ -15,7 +15,7 @@ namespace atl::run {
 struct LaunchOptions {
   std::filesystem::path program;  // The `atoll` command.
   std::filesystem::path folder;   // The run directory; the islands use folder/island-0, ...
-  RunConfig config;               // swarm.min_replicas says how many islands; data.path is a store.
+  RunConfig config;               // swarm.replicas says how many islands; data.path is a store.
   std::string link_rate;          // Of each island's sending side, e.g. "20mbit"; empty: unlimited.
   std::filesystem::path init;     // A Hugging Face model to start from; may be empty.
 };

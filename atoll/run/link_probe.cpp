@@ -67,6 +67,7 @@ class Prober {
     ATOLL_CHECK(next_ < kProbeRounds, "the sizes are few");
     std::vector<float> mean(num_members_);
     averager_.begin({.round = next_,
+                     .fragment = collective::kNoFragment,
                      .weight = 1,
                      .values = values,
                      .codec = codec_.get(),
@@ -157,6 +158,19 @@ Result<collective::Commit> OffsetAverager::wait(int64_t round) {
   auto commit = inner_.wait(round + offset_);
   if (commit) commit->round -= offset_;
   return commit;
+}
+
+std::optional<collective::Commit> OffsetAverager::take_missed() {
+  auto commit = inner_.take_missed();
+  if (commit) commit->round -= offset_;
+  return commit;
+}
+
+void OffsetAverager::serve_state(collective::StateProvider provider) {
+  inner_.serve_state(
+      [provider = std::move(provider), offset = offset_](int32_t fragment, int64_t round) {
+        return provider(fragment, round - offset);
+      });
 }
 
 }  // namespace atl::run

@@ -36,6 +36,9 @@ class OffsetAverager final : public collective::Averager {
   int num_members() const override { return inner_.num_members(); }
   void begin(collective::Contribution contribution) override;
   Result<collective::Commit> wait(int64_t round) override;
+  std::optional<collective::Commit> take_missed() override;
+  std::optional<int64_t> take_position() override { return inner_.take_position(); }
+  void serve_state(collective::StateProvider provider) override;
   collective::ExchangeStats stats() const override { return inner_.stats(); }
 
  private:

@@ -52,15 +52,6 @@ bool has_checkpoint(const fs::path& folder) {
   return !train::list_checkpoints(folder / "checkpoints").empty();
 }
 
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 }  // namespace
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
@@ -120,7 +111,7 @@ RunConfig configure(const fs::path& folder, const fs::path& file,
   SettingList list = asked.settings();
   if (!file.empty()) list.apply_toml(read_file(file), file.string());
   for (const std::string& assignment : overrides) list.apply_override(assignment);
-  choose_method(asked, asked.swarm.min_replicas == 1);
+  choose_method(asked, asked.swarm.num_replicas() == 1);
   if (started) require_same(folder, asked);
   return asked;
 }
@@ -137,6 +128,15 @@ void require_same(const fs::path& folder, RunConfig& config) {
                       folder.string(), name, before.at(name), value));
     }
   }
+}
+
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 std::string resume_command(const fs::path& folder, int64_t islands, const std::string& link_rate) {

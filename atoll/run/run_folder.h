@@ -44,6 +44,9 @@ RunConfig configure(const std::filesystem::path& folder, const std::filesystem::
 /// naming the first that differs.
 void require_same(const std::filesystem::path& folder, RunConfig& config);
 
+/// The word as a shell takes it.
+std::string shell_quoted(const std::string& word);
+
 /// "atoll train --islands 2 --run 'runs/a b'": what resumes a run; quoted for a shell. A run does
 /// not keep its link rate (empty: unlimited).
 std::string resume_command(const std::filesystem::path& folder, int64_t islands,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -28,7 +29,7 @@ data::BatchOptions batch_options(const train::TrainOptions& options) {
           .seed = static_cast<uint64_t>(options.seed)};
 }
 
-sync::Replica replica_of(const TrainingParts& parts) {
+sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained) {
   const auto& train = parts.config.train;
   return {
       .values_P = parts.model.parameters().values_P(),
@@ -37,7 +38,8 @@ sync::Replica replica_of(const TrainingParts& parts) {
       .last_step = train.steps,
       .specs = parts.model.parameters().specs(),
       .rank = parts.rank,
-      .seed = static_cast<uint64_t>(train.seed)};
+      .seed = static_cast<uint64_t>(train.seed),
+      .num_trained = &num_trained};
 }
 
 }  // namespace
@@ -49,8 +51,8 @@ TrainingRun::TrainingRun(TrainingParts parts)
       validation_rows_(parts_.store, data::Split::kValidation, batch_options(options_)),
       optimizer_(
           train::make_inner_optimizer(options_, train::target_of(parts_.model.parameters()))),
-      strategy_(sync::make_strategy(parts_.config.sync, replica_of(parts_), parts_.averager,
-                                    parts_.clock)),
+      strategy_(sync::make_strategy(parts_.config.sync, replica_of(parts_, num_trained_),
+                                    parts_.averager, parts_.clock)),
       writer_(parts_.folder / "checkpoints", options_.keep_checkpoints) {
   train_rows_.require_whole_batch();
   const int64_t rows = options_.micro_batch_rows > 0 ? options_.micro_batch_rows : local_rows();
@@ -83,11 +85,36 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
   validation_island_ = state.val_loss_island;
 }
 
+Result<void> TrainingRun::join(
+    int64_t step,
+    const std::function<Result<collective::FetchedState>(int32_t fragment, size_t size)>& fetch) {
+  const sync::SyncOptions& sync = parts_.config.sync;
+  int64_t newest = step;
+  for (int32_t fragment = 0; fragment < sync::num_fragments(sync); ++fragment) {
+    const size_t size = strategy_->state_bytes(fragment);
+    if (size == 0) {
+      throw UsageError(fmt::format(
+          "the run is under way, and sync.method = '{}' takes no islands then; join before it "
+          "begins, or use diloco, streaming_diloco or sparse_loco",
+          sync.method));
+    }
+    const auto state = fetch(fragment, size);
+    if (!state) return tl::unexpected(state.error());
+    auto taken = strategy_->import_state(fragment, state->round, state->digest, state->bytes);
+    if (!taken) return taken;
+    newest = std::max(newest, state->step);
+  }
+  step_ = std::min(newest, options_.steps - 1);
+  strategy_->joined(step_);
+  has_joined_ = true;
+  return {};
+}
+
 double TrainingRun::time_step() {
   double spent = 0;
   for (int turn = 0; turn < 2; ++turn) {  // The first also warms caches and allocators up.
     const Time begin = parts_.clock.now();
-    forward_backward();
+    forward_backward(0);
     spent = seconds(parts_.clock.now() - begin);
   }
   parts_.model.parameters().gradients_P().zero_();
@@ -97,7 +124,12 @@ double TrainingRun::time_step() {
 Result<Summary> TrainingRun::train() {
   first_step_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
-  if (validation_begin_ < 0) validation_begin_ = validate(strategy_->global_parameters());
+  if (has_joined_) {
+    validation_begin_ = std::numeric_limits<double>::quiet_NaN();  // It was not there.
+  } else if (validation_begin_ < 0) {
+    validation_begin_ = validate(strategy_->global_parameters());
+  }
+  strategy_->serve();
   writer_.reserve(contents(fullest_checkpoint()));
   if (step_ == 0) checkpoint();
   bool stopped = false;
@@ -106,7 +138,7 @@ Result<Summary> TrainingRun::train() {
       writer_.finish();  // The checkpoint under way is still good: let it reach the disk.
       return tl::unexpected(done.error());
     }
-    stopped = ends_run() && step_ < options_.steps;
+    stopped = (ends_run() || leaves_now()) && step_ < options_.steps;
     const bool last = step_ == options_.steps;
     const bool evaluates = last || (options_.eval_every > 0 && step_ % options_.eval_every == 0);
     if (evaluates) validation_ = validate(strategy_->global_parameters());
@@ -155,8 +187,15 @@ Result<Summary> TrainingRun::train() {
 
 Result<void> TrainingRun::train_step() {
   const Time begin = parts_.clock.now();
+  const auto position = strategy_->catch_up(step_);
+  if (!position) return tl::unexpected(position.error());
+  first_step_ += *position - step_;  // Steps that others took are not this island's.
+  step_ = *position;
+  if (strategy_->stats().stop_requested) return {};
+  const auto unit = next_unit();
+  if (!unit) return tl::unexpected(unit.error());
   const double learning_rate = train::learning_rate(options_, step_);
-  const double loss = forward_backward();
+  const double loss = forward_backward(*unit);
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoint_stall_ += writer_.release(parts_.clock);
   checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
@@ -190,7 +229,27 @@ Result<void> TrainingRun::train_step() {
     metrics_->add_round(to_json(round));
     note_abstention(round);
   }
+  if (parts_.on_step) {
+    const double steps = static_cast<double>(step_ - first_step_);
+    parts_.on_step({.step = step_,
+                    .loss = loss_,
+                    .tokens_per_s = steps * static_cast<double>(local_rows()) *
+                                    static_cast<double>(options_.sequence_length) / train_seconds_,
+                    .num_trained = num_trained_});
+  }
   return done;
+}
+
+Result<int64_t> TrainingRun::next_unit() {
+  const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
+  auto unit = parts_.next_unit ? parts_.next_unit() : Result<int64_t>(own);
+  if (unit) num_trained_ += 1;
+  return unit;
+}
+
+/// This island alone is done: after a sync, so that what it learned is not lost.
+bool TrainingRun::leaves_now() const {
+  return parts_.leaves && parts_.leaves() && strategy_->syncs_after(step_);
 }
 
 /// The others can go on without what this island learned in a step; alone, or again and again,
@@ -216,7 +275,7 @@ void TrainingRun::leave_out(double loss, double grad_norm) {
 /// A round without this island's part teaches it nothing: a run of them is no training.
 void TrainingRun::note_abstention(const sync::RoundRecord& round) {
   const sync::SyncOptions& sync = parts_.config.sync;
-  if (sync.outer_dropout > 0) return;  // There it is meant.
+  if (sync.outer_dropout > 0 || !round.commit.included) return;  // There it is meant, or no fault.
   abstained_in_a_row_ = round.abstained ? abstained_in_a_row_ + 1 : 0;
   if (!round.abstained) return;
   abstained_rounds_ += 1;
@@ -236,14 +295,15 @@ void TrainingRun::note_abstention(const sync::RoundRecord& round) {
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.
-double TrainingRun::forward_backward() {
-  const std::vector<int64_t> rows = train_rows_.rows(step_);
+double TrainingRun::forward_backward(int64_t unit) {
+  const int64_t num_units = parts_.averager.num_members();  // In a global batch.
+  const std::vector<int64_t> rows = train_rows_.rows(unit / num_units);
   const int64_t micro_rows = inputs_BT_.size(0);
   const int64_t num_micro = local_rows() / micro_rows;
   const auto as_span = [](const at::Tensor& ids_BT) {
     return std::span(ids_BT.mutable_data_ptr<int64_t>(), static_cast<size_t>(ids_BT.numel()));
   };
-  const auto begin = static_cast<size_t>(parts_.rank * local_rows());
+  const auto begin = static_cast<size_t>(unit % num_units * local_rows());
   double sum = 0;
   for (int64_t micro = 0; micro < num_micro; ++micro) {
     const std::span<const int64_t> mine = std::span(rows).subspan(

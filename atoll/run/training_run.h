@@ -10,6 +10,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/session.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/token_store.h"
 #include "atoll/model/llama.h"
@@ -22,6 +23,13 @@
 
 namespace atl::run {
 
+struct StepReport {
+  int64_t step = 0;
+  double loss = 0;
+  double tokens_per_s = 0;
+  int64_t num_trained = 0;  // Units.
+};
+
 /// What a run is made of. References outlive it.
 struct TrainingParts {
   RunConfig config;
@@ -32,12 +40,19 @@ struct TrainingParts {
   collective::Averager& averager;
   int rank = 0;  // Of this replica among averager.num_members().
   const Clock& clock;
+  /// The unit of data to train on next: a global batch is cut into averager.num_members() of them.
+  /// Empty: this rank's of each step.
+  std::function<Result<int64_t>()> next_unit;
+  /// Called after each step, on the training thread. May be empty.
+  std::function<void(const StepReport&)> on_step;
   /// Called at each log line, on the training thread. May be empty.
   std::function<void(const Progress&)> on_progress;
   /// True once the user asked to stop. May be empty.
   std::function<bool()> interrupted;
   /// Asks all islands to stop together; empty: this replica is alone and stops after the step.
   std::function<void()> request_stop;
+  /// True once this island alone is to leave the run, after its next sync. May be empty.
+  std::function<bool()> leaves;
 };
 
 class TrainingRun {
@@ -46,6 +61,11 @@ class TrainingRun {
   /// Continues from a checkpoint of this run. Throws InputError when it is damaged or of another
   /// model.
   void resume(const std::filesystem::path& checkpoint);
+  /// Begins in the middle of a run, at `step`: `fetch` brings the state of a fragment, of so many
+  /// bytes. Throws UsageError if the method takes no newcomers.
+  [[nodiscard]] Result<void> join(
+      int64_t step,
+      const std::function<Result<collective::FetchedState>(int32_t fragment, size_t size)>& fetch);
   /// Seconds that the gradient of one step takes here. Nothing is changed.
   double time_step();
   /// Trains to the last step, or to the agreed stop. A failure means that a peer was lost; the
@@ -54,7 +74,8 @@ class TrainingRun {
 
  private:
   Result<void> train_step();
-  double forward_backward();
+  double forward_backward(int64_t unit);
+  Result<int64_t> next_unit();
   double validate(const at::Tensor& parameters_P);
   void leave_out(double loss, double grad_norm);
   void note_abstention(const sync::RoundRecord& round);
@@ -66,6 +87,7 @@ class TrainingRun {
   int64_t fullest_checkpoint() const;
   int64_t local_rows() const;
   bool ends_run() const;
+  bool leaves_now() const;
 
   TrainingParts parts_;
   train::TrainOptions options_;
@@ -80,6 +102,8 @@ class TrainingRun {
 
   int64_t step_ = 0;  // Optimiser steps done.
   int64_t first_step_ = 0;
+  int64_t num_trained_ = 0;  // Units.
+  bool has_joined_ = false;  // In the middle of the run.
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;

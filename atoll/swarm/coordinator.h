@@ -1,22 +1,32 @@
 #pragma once
 // The coordinator's decisions: who takes part, when a round is exchanged, whether it is committed,
 // when the run is over. A pure state machine: events and the time go in, actions come out; it owns
-// no socket, clock or thread. coordinator_server.h acts on what it decides.
+// no socket, clock, file or thread. coordinator_server.h acts on what it decides. docs/protocol.md
+// has the states and who may leave them.
 //
-// A run gathers `replicas` islands, starts them from the newest checkpoint that all hold, and ends
-// when all have left. When one is lost the others go on: a round that it was part of takes another
-// attempt. With less than `min_replicas` the run ends for everybody.
+// A run gathers `replicas` islands and starts them from the newest checkpoint that all hold. From
+// then on islands come and go: who is lost is left out of the rounds at once, who comes is told the
+// newest committed state, gets it from the others, and is waited for again once it has it. What
+// must not be forgotten is in the book (book.h), which changes by records that are durable before
+// anybody hears of them.
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
+#include "atoll/swarm/book.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/status.h"
+#include "atoll/swarm/suspicion.h"
+#include "atoll/swarm/tally.h"
 
 namespace atl::swarm {
 
@@ -25,25 +35,20 @@ std::string program_version();
 
 struct CoordinatorOptions {
   std::string run;                              // Names the run in every message.
-  uint64_t term = 1;                            // The coordinator's incarnation.
   std::string version = program_version();      // Islands must run the same.
   std::string config;                           // Handed to every island.
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
-  int64_t min_replicas = 2;                     // The least that go on.
-  int64_t replicas = 0;                         // That begin; 0: min_replicas.
-  Duration silence_timeout = std::chrono::seconds(30);
-  Duration alive_interval = std::chrono::seconds(1);
-  Duration hello_timeout = std::chrono::seconds(10);  // A connection that says nothing is closed.
-};
-
-/// An island as the coordinator sees it.
-struct MemberStatus {
-  std::string name;
-  bool ready = false;
-  bool left = false;
-  int64_t step = 0;
-  double loss = 0;
-  double tokens_per_s = 0;
+  int64_t replicas = 2;                         // Islands that the run begins with.
+  int64_t min_replicas = 1;                     // With fewer, rounds wait.
+  int64_t steps = 0;                            // Of the run, for its status; 0: not known.
+  int64_t num_fragments = 1;                    // Rounds in a period of the method.
+  int64_t steps_ahead = 64;                     // For which each island has rows at least.
+  uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
+  Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
+  Duration alive_interval = std::chrono::milliseconds(500);
+  Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
+  Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
+  Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
 };
 
 /// Not thread-safe. Every method may return actions; do them in order.
@@ -51,6 +56,10 @@ class Coordinator {
  public:
   using Connection = uint64_t;
 
+  /// Must be durable before the next action is done.
+  struct Persist {
+    Record record;
+  };
   struct Send {
     Connection to = 0;
     Message message;
@@ -67,11 +76,14 @@ class Coordinator {
   struct Finished {
     Result<void> result;
   };
-  using Action = std::variant<Send, Close, Log, Finished>;
+  using Action = std::variant<Persist, Send, Close, Log, Finished>;
   using Actions = std::vector<Action>;
 
-  Coordinator(CoordinatorOptions options, Time now);
+  /// `book` is what a journal has kept, or a new one.
+  Coordinator(CoordinatorOptions options, Book book, Time now);
 
+  /// First: the term begins.
+  Actions begin();
   Actions opened(Connection connection, Time now);
   Actions received(Connection connection, const Message& message, Time now);
   /// A frame that is no message: `reason` says why.
@@ -86,18 +98,34 @@ class Coordinator {
 
   Time next_deadline() const;
   bool finished() const { return finished_; }
-  /// Admitted islands, sorted by name.
-  std::vector<MemberStatus> status() const;
-  int64_t last_round() const { return last_round_; }
+  /// What is known now. Times in it end at `now`.
+  RunStatus status(Time now) const;
+  const Book& book() const { return book_; }
 
  private:
-  struct Island {  // An admitted one.
+  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeft. kReturning: this process
+  // has not heard of it yet; the rounds wait for a while.
+  enum class State : uint8_t { kBehind, kActive, kReturning, kAway, kLeft };
+  struct Guest {  // Has said Hello, is no member yet.
     Hello hello;
     std::optional<Ready> ready;
-    bool left = false;
+    Time heard{};
+  };
+  struct Seat {  // A member's.
+    State state = State::kBehind;
+    std::optional<Connection> connection;
+    bool is_new = true;       // Has contributed nothing yet.
+    uint64_t caught_up = 0;   // Commits whose results it has.
+    int64_t first_round = 0;  // From which on it is waited for, where active.
+    int64_t num_trained = 0;
+    Suspicion suspicion;
+    Time away_since{};
     Time heard{};
     Heartbeat progress;
+    std::string reason;  // Why it is away.
   };
+  /// Among a round's members: its attempt cannot be completed any more.
+  static constexpr int32_t kNobody = -1;
   struct Round {
     std::map<int32_t, Begin> begun;      // By number.
     int32_t attempt = -1;                // The one that is open.
@@ -106,51 +134,97 @@ class Coordinator {
   };
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
+  Book::Grants record(Record record);
   void send(Connection to, Message message);
-  void log(std::string line);
+  void send_to(const Seat& seat, Message message);
+  void log(std::string line, bool event = true);  // An event of the membership.
   void broadcast(const Message& message);
   void refuse(Connection connection, const std::string& reason);
   void fail(const std::string& reason);
-  /// An island said what it must not.
-  void violate(Connection connection, const std::string& what);
   void finish(Result<void> result);
   Actions take();
 
-  void on(Connection from, Island& island, const Ready& ready);
-  void on(Connection from, Island& island, const Begin& begin);
-  void on(Connection from, Island& island, const Prepared& prepared);
-  void on(Connection from, Island& island, const Heartbeat& heartbeat);
-  void on(Connection from, Island& island, const Trouble& trouble);
-  void on(Connection from, Island& island, const StopRequest& request);
-  void on(Connection from, Island& island, const Leave& leave);
-  template <typename Other>
-  void on(Connection from, Island& island, const Other& other);
+  void greet(Connection from, const Message& message, Time now);
+  void on_guest(Connection from, const Message& message, Time now);
+  void on_member(int32_t number, const Message& message, Time now);
   void admit(Connection connection, const Hello& hello, Time now);
+  void resume(Connection connection, const Resume& resume, Time now);
   std::string objection_to(const Hello& hello) const;
+  std::string objection_to(const Resume& resume) const;
   std::string objection_to(const Ready& ready) const;
-  void start_if_complete();
-  int64_t num_replicas() const;
-  int32_t number_of(const Island& island) const;
-  void lose(int32_t member, const std::string& what);
+
+  void gather(Time now);
+  bool is_guest(const std::string& name) const;
+  void start_run(Time now);
+  void seat_guests(Time now);
+  void begin_first_period_anew();
+  int32_t seat(Connection connection, Time now);
+  Start start_of(int32_t number, bool joins) const;
+  std::vector<Peer> peers() const;
+  void announce_view();
+
+  void on(int32_t number, const Begin& begin);
+  void on(int32_t number, const Prepared& prepared);
+  void on(int32_t number, const CaughtUp& caught_up);
+  void on(int32_t number, const Heartbeat& heartbeat);
+  void on(int32_t number, const LinkState& link);
+  void on(int32_t number, const Trouble& trouble);
+  void on(int32_t number, const StopRequest& request);
+  void on(int32_t number, const Leave& leave);
+  template <typename Other>
+  void on(int32_t number, const Other& other);
+
+  /// Is left out of rounds from here on; it may come back.
+  void put_away(int32_t number, const std::string& why, Time now);
+  void look_for_silence(Time now);
+  /// For good.
+  void remove(int32_t number, const std::string& why);
+  void violate(int32_t number, const std::string& what);
+  /// Reinstates who is behind no more.
+  void look_whether_level(int32_t number);
+  void reinstate(int32_t number);
+  void hurry_newcomers();
+  void note_membership();
   void finish_if_all_left();
-  /// Opens or commits a round that waits for nobody who is here any more.
+  IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
+  void count(const Committed& committed);
+  const std::string& name(int32_t number) const;
+  bool is_live(const Seat& seat) const;
+  int64_t num_live() const;
+
+  std::vector<int32_t> expected(int64_t round) const;
+  /// Of those who are expected, the ones that can all reach each other.
+  std::vector<int32_t> members_for(int64_t round) const;
+  void advance_all();
   void advance(int64_t number);
-  void open(int64_t number, Round& round);
-  void commit(int64_t number, const Round& round);
+  void open(int64_t number, Round& round, std::vector<int32_t> members);
+  void commit(int64_t number);
+  Commit message_of(const Committed& committed) const;
+  void grant_rows();
 
   CoordinatorOptions options_;
-  std::map<Connection, Time> strangers_;  // Connected, not admitted; when they came.
-  std::map<Connection, Island> islands_;
-  std::map<int64_t, Round> rounds_;  // Unresolved ones.
-  std::vector<std::string> names_;   // By number, once started.
-  std::set<int32_t> here_;           // Numbers of those who were not lost.
-  bool started_ = false;
+  Book book_;
+  std::map<Connection, Time> strangers_;  // Connected, have said nothing; when they came.
+  std::map<Connection, Guest> guests_;
+  std::map<Connection, int32_t> numbers_;  // Of members that are connected.
+  std::map<int32_t, Seat> seats_;
+  std::map<int64_t, Round> rounds_;                 // Unresolved ones.
+  std::set<std::pair<int32_t, int32_t>> no_links_;  // Pairs that cannot reach each other.
+  std::map<std::string, std::string> facts_;        // Equal on all islands.
+  uint64_t view_ = 0;
+  int64_t highest_begun_ = -1;
+  std::optional<Time> gather_until_;  // When those who are ready begin without the others.
+  Time returning_until_;
+  bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.
   bool stop_requested_ = false;
   bool finished_ = false;
-  int64_t last_round_ = -1;
-  int64_t last_step_ = 0;
+  Time now_;         // Of the event that is being handled.
   Time last_moved_;  // When an island last said that it had moved something.
   Time next_alive_;
+  // For the status only.
+  Time began_;
+  Tally tally_;
+  std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;
 };
 

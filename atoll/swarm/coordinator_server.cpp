@@ -13,16 +13,19 @@ namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 constexpr Duration kPollInterval = std::chrono::milliseconds(50);  // For Ctrl-C.
-constexpr Duration kProgressInterval = std::chrono::seconds(1);
+constexpr Duration kProgressInterval = std::chrono::milliseconds(500);
 constexpr Duration kDrainPatience = std::chrono::seconds(3);
 
 }  // namespace
 
-CoordinatorService::CoordinatorService(CoordinatorOptions options, CoordinatorCallbacks callbacks,
-                                       net::Transport& transport, Time now)
-    : coordinator_(std::move(options), now),
+CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
+                                       CoordinatorCallbacks callbacks, net::Transport& transport,
+                                       Time now)
+    : coordinator_(std::move(options), std::move(book), now),
       callbacks_(std::move(callbacks)),
-      transport_(transport) {}
+      transport_(transport) {
+  act(coordinator_.begin());
+}
 
 void CoordinatorService::handle(net::Event event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
@@ -52,7 +55,9 @@ void CoordinatorService::end(const std::string& reason) { act(coordinator_.end(r
 
 void CoordinatorService::act(Coordinator::Actions actions) {
   for (auto& action : actions) {
-    if (auto* send = std::get_if<Coordinator::Send>(&action)) {
+    if (auto* persist = std::get_if<Coordinator::Persist>(&action)) {
+      if (callbacks_.persist) callbacks_.persist(persist->record);
+    } else if (auto* send = std::get_if<Coordinator::Send>(&action)) {
       // An island that reads nothing for so long that its queue is full is as good as gone.
       if (transport_.send(send->to, encode(send->message)) == net::Sent::kFull) {
         transport_.close(send->to);
@@ -68,7 +73,7 @@ void CoordinatorService::act(Coordinator::Actions actions) {
 }
 
 struct CoordinatorServer::State {
-  State(CoordinatorOptions options, const CoordinatorCallbacks& callbacks_in,
+  State(CoordinatorOptions options, Book book, const CoordinatorCallbacks& callbacks_in,
         const net::TransportFactory& make_transport, const Clock& clock_in)
       : clock(clock_in),
         callbacks(callbacks_in),
@@ -77,7 +82,7 @@ struct CoordinatorServer::State {
           const size_t size = received != nullptr ? received->frame.size() : 0;
           inbox.push(std::move(event), size);
         })),
-        service(std::move(options), callbacks, *transport, clock.now()) {}
+        service(std::move(options), std::move(book), callbacks, *transport, clock.now()) {}
 
   void serve_once(Time deadline) {
     const Time until = std::min(deadline, service.next_deadline());
@@ -94,10 +99,12 @@ struct CoordinatorServer::State {
   CoordinatorService service;
 };
 
-CoordinatorServer::CoordinatorServer(CoordinatorOptions options, CoordinatorCallbacks callbacks,
+CoordinatorServer::CoordinatorServer(CoordinatorOptions options, Book book,
+                                     CoordinatorCallbacks callbacks,
                                      const net::TransportFactory& make_transport,
                                      const Clock& clock)
-    : state_(std::make_unique<State>(std::move(options), callbacks, make_transport, clock)) {}
+    : state_(std::make_unique<State>(std::move(options), std::move(book), callbacks, make_transport,
+                                     clock)) {}
 
 CoordinatorServer::~CoordinatorServer() = default;
 
@@ -108,6 +115,10 @@ Result<std::string> CoordinatorServer::listen(const std::string& address) {
 Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
   State& state = *state_;
   Time next_progress = state.clock.now();
+  const auto report = [&] {
+    if (!state.callbacks.on_progress) return;
+    state.callbacks.on_progress(state.service.coordinator().status(state.clock.now()));
+  };
   while (!state.service.result()) {
     state.serve_once(next_progress);
     const int stops = num_stops ? num_stops() : 0;
@@ -115,11 +126,10 @@ Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
     if (stops > 1) state.service.end("the coordinator was interrupted");
     if (state.clock.now() >= next_progress) {
       next_progress = state.clock.now() + kProgressInterval;
-      if (state.callbacks.on_progress) {
-        state.callbacks.on_progress(state.service.coordinator().status());
-      }
+      report();
     }
   }
+  report();
   const Time end = state.clock.now() + kDrainPatience;  // The last words are still on their way.
   while (!state.service.drained() && state.clock.now() < end) state.serve_once(end);
   return *state.service.result();

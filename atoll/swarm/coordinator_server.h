@@ -16,14 +16,19 @@
 namespace atl::swarm {
 
 struct CoordinatorCallbacks {
+  /// Returns once the record is durable; may throw, which ends the coordinator. Empty: nothing is
+  /// kept.
+  std::function<void(const Record&)> persist;
   std::function<void(const std::string& line)> on_log;
-  std::function<void(const std::vector<MemberStatus>&)> on_progress;  // About once a second.
+  /// About twice a second, and when the run is over.
+  std::function<void(const RunStatus&)> on_progress;
 };
 
 /// Decodes frames, does the coordinator's actions. Not thread-safe.
 class CoordinatorService {
  public:
-  CoordinatorService(CoordinatorOptions options, CoordinatorCallbacks callbacks,
+  /// `book` is what a journal has kept, or a new one.
+  CoordinatorService(CoordinatorOptions options, Book book, CoordinatorCallbacks callbacks,
                      net::Transport& transport, Time now);
 
   void handle(net::Event event, Time now);
@@ -51,7 +56,7 @@ class CoordinatorService {
 class CoordinatorServer {
  public:
   /// `clock` must outlive it. The callbacks run on the thread in run().
-  CoordinatorServer(CoordinatorOptions options, CoordinatorCallbacks callbacks,
+  CoordinatorServer(CoordinatorOptions options, Book book, CoordinatorCallbacks callbacks,
                     const net::TransportFactory& make_transport, const Clock& clock);
   ~CoordinatorServer();
 

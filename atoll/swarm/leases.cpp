@@ -21,24 +21,23 @@ std::vector<Units> cut(std::vector<Units>& list, int64_t count) {
   return out;
 }
 
-int64_t size_of(std::span<const Units> list) {
+}  // namespace
+
+int64_t num_units(std::span<const Units> list) {
   int64_t size = 0;
   for (const Units& units : list) size += units.count;
   return size;
 }
 
-}  // namespace
-
 std::vector<Units> LeaseBook::draw(int64_t count) {
   std::vector<Units> out = cut(returned_, count);
-  const int64_t missing = count - size_of(out);
+  const int64_t missing = count - num_units(out);
   if (missing > 0) out.push_back({next_, 1, missing});
   next_ += missing;
   return out;
 }
 
-std::vector<std::vector<Units>> LeaseBook::grant(std::span<const std::string> members,
-                                                 int64_t count) {
+std::vector<std::vector<Units>> LeaseBook::grant(std::span<const int32_t> members, int64_t count) {
   ATOLL_CHECK(count >= 0 && !members.empty(), "somebody gets something");
   const auto num_members = static_cast<int64_t>(members.size());
   std::vector<std::vector<Units>> out(members.size());
@@ -61,13 +60,13 @@ std::vector<std::vector<Units>> LeaseBook::grant(std::span<const std::string> me
   return out;
 }
 
-bool LeaseBook::is_possible(const std::string& member, int64_t num_trained) const {
+bool LeaseBook::is_possible(int32_t member, int64_t num_trained) const {
   const auto found = members_.find(member);
   const int64_t granted = found == members_.end() ? 0 : found->second.num_granted;
   return num_trained >= 0 && num_trained <= granted;
 }
 
-int64_t LeaseBook::consume(const std::string& member, int64_t num_trained) {
+int64_t LeaseBook::consume(int32_t member, int64_t num_trained) {
   ATOLL_CHECK(is_possible(member, num_trained), "units that it has");
   if (num_trained == 0) return 0;
   Leases& leases = members_.at(member);
@@ -77,7 +76,15 @@ int64_t LeaseBook::consume(const std::string& member, int64_t num_trained) {
   return consumed;
 }
 
-void LeaseBook::revoke(const std::string& member) {
+std::vector<Units> LeaseBook::behind(int32_t member, int64_t num_known) const {
+  const auto found = members_.find(member);
+  if (found == members_.end()) return {};
+  std::vector<Units> rest = found->second.rest;
+  cut(rest, num_known - found->second.num_consumed);
+  return rest;
+}
+
+void LeaseBook::revoke(int32_t member) {
   const auto found = members_.find(member);
   if (found == members_.end()) return;
   returned_.insert(returned_.end(), found->second.rest.begin(), found->second.rest.end());

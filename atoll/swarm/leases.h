@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace atl::swarm {
@@ -25,6 +24,9 @@ struct Units {
   bool operator==(const Units&) const = default;
 };
 
+/// How many there are in a list.
+int64_t num_units(std::span<const Units> list);
+
 /// What one member has: units in the order in which it trains on them.
 struct Leases {
   int64_t num_granted = 0;   // Ever, to this member.
@@ -36,27 +38,38 @@ struct Leases {
 
 class LeaseBook {
  public:
+  LeaseBook() = default;
+  /// Units before `first` are consumed.
+  explicit LeaseBook(int64_t first) : next_(first) {}
+
   /// `count` more units for each of `members`, dealt in turn in their order. By member.
-  std::vector<std::vector<Units>> grant(std::span<const std::string> members, int64_t count);
+  std::vector<std::vector<Units>> grant(std::span<const int32_t> members, int64_t count);
   /// A commit counts a snapshot of `member` for which it had trained on `num_trained` of its units,
   /// ever. Returns how many of them are consumed by this commit: 0 where another fragment's was
   /// newer. False values cannot come from a member that keeps the protocol: see is_possible().
-  int64_t consume(const std::string& member, int64_t num_trained);
+  int64_t consume(int32_t member, int64_t num_trained);
   /// Whether a member may say that it has trained on so many units.
-  bool is_possible(const std::string& member, int64_t num_trained) const;
+  bool is_possible(int32_t member, int64_t num_trained) const;
+  /// Of what the member has, all behind its first `num_known` units: what it has not heard of.
+  std::vector<Units> behind(int32_t member, int64_t num_known) const;
   /// Takes back what the member has not consumed.
-  void revoke(const std::string& member);
+  void revoke(int32_t member);
 
-  const std::map<std::string, Leases>& members() const { return members_; }
+  const std::map<int32_t, Leases>& members() const { return members_; }
   const std::vector<Units>& returned() const { return returned_; }
   /// The first unit that nobody was given yet.
   int64_t next() const { return next_; }
+  bool operator==(const LeaseBook&) const = default;
+
+  /// For a journal: names all that it is made of.
+  friend void visit(auto& io, LeaseBook& m) { io(m.members_, m.returned_, m.next_); }
+  friend void visit(auto& io, const LeaseBook& m) { io(m.members_, m.returned_, m.next_); }
 
  private:
   /// The next `count` units, those that came back first.
   std::vector<Units> draw(int64_t count);
 
-  std::map<std::string, Leases> members_;
+  std::map<int32_t, Leases> members_;
   std::vector<Units> returned_;
   int64_t next_ = 0;
 };

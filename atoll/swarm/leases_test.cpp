@@ -9,7 +9,7 @@
 namespace atl::swarm {
 namespace {
 
-using Names = std::vector<std::string>;
+using Names = std::vector<int32_t>;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -24,7 +24,7 @@ std::vector<int64_t> listed(std::span<const Units> list) {
 /// As the global batches have them: unit u is place u mod 3 of step u / 3.
 TEST(LeaseBookTest, WithoutFaultsEachIslandHasItsPlaceInEveryBatch) {
   LeaseBook book;
-  const Names names = {"a", "b", "c"};
+  const Names names = {0, 1, 2};
   for (int period = 0; period < 4; ++period) {
     const auto granted = book.grant(names, 5);
     for (int rank = 0; rank < 3; ++rank) {
@@ -39,11 +39,11 @@ TEST(LeaseBookTest, WithoutFaultsEachIslandHasItsPlaceInEveryBatch) {
 
 TEST(LeaseBookTest, WhatWasLostIsGivenOutFirst) {
   LeaseBook book;
-  book.grant(Names{"a", "b"}, 4);  // b: 1, 3, 5, 7
-  EXPECT_EQ(book.consume("b", 1), 1);
-  book.revoke("b");
+  book.grant(Names{0, 1}, 4);  // b: 1, 3, 5, 7
+  EXPECT_EQ(book.consume(1, 1), 1);
+  book.revoke(1);
   EXPECT_EQ(listed(book.returned()), (std::vector<int64_t>{3, 5, 7}));
-  const auto granted = book.grant(Names{"a", "c"}, 3);
+  const auto granted = book.grant(Names{0, 2}, 3);
   EXPECT_THAT(listed(granted[0]), ElementsAre(3, 7, 9));
   EXPECT_THAT(listed(granted[1]), ElementsAre(5, 8, 10));
   EXPECT_THAT(book.returned(), IsEmpty());
@@ -51,14 +51,14 @@ TEST(LeaseBookTest, WhatWasLostIsGivenOutFirst) {
 
 TEST(LeaseBookTest, AnOlderSnapshotConsumesNothingMore) {
   LeaseBook book;
-  book.grant(Names{"a"}, 10);
-  EXPECT_EQ(book.consume("a", 6), 6);
-  EXPECT_EQ(book.consume("a", 4), 0);
-  EXPECT_EQ(book.consume("a", 7), 1);
-  EXPECT_FALSE(book.is_possible("a", 11));
-  EXPECT_FALSE(book.is_possible("a", -1));
-  EXPECT_FALSE(book.is_possible("b", 1));
-  EXPECT_TRUE(book.is_possible("b", 0));
+  book.grant(Names{0}, 10);
+  EXPECT_EQ(book.consume(0, 6), 6);
+  EXPECT_EQ(book.consume(0, 4), 0);
+  EXPECT_EQ(book.consume(0, 7), 1);
+  EXPECT_FALSE(book.is_possible(0, 11));
+  EXPECT_FALSE(book.is_possible(0, -1));
+  EXPECT_FALSE(book.is_possible(1, 1));
+  EXPECT_TRUE(book.is_possible(1, 0));
 }
 
 /// Whatever happens, each unit is consumed once, held by one member, returned, or still new.
@@ -71,9 +71,9 @@ TEST(LeaseBookTest, NoUnitIsLostOrGivenTwice) {
     };
     LeaseBook book;
     std::set<int64_t> consumed;
-    std::map<std::string, std::vector<int64_t>> given;  // To each member, since it came.
+    std::map<int32_t, std::vector<int64_t>> given;  // To each member, since it came.
     for (int turn = 0; turn < 60; ++turn) {
-      const std::string name(1, static_cast<char>('a' + draw(5)));
+      const int32_t name(1, static_cast<char>('a' + draw(5)));
       const int64_t what = draw(4);
       if (what < 2) {
         Names names;

@@ -1,10 +1,14 @@
 #pragma once
 // A member's side of the protocol: how it is admitted, when its rounds are exchanged, when they may
-// be applied, when it must give up. A pure state machine as the coordinator's; it does not touch
-// the values. collective/engine.h acts on what it decides.
+// be applied, what it has missed, when it must give up. A pure state machine as the coordinator's;
+// it does not touch the values. collective/engine.h acts on what it decides.
+//
+// When the coordinator cannot be reached, a member keeps all that it has, exchanges go on, and it
+// comes back as itself (Resume). Only when it is told that it is no member any more, or after
+// `return_patience`, it gives up: then its process may join again, without its state.
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,8 +24,8 @@ struct MemberOptions {
   std::string version = program_version();
   std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.
   Duration silence_timeout = std::chrono::seconds(30);
-  Duration heartbeat_interval = std::chrono::seconds(1);
-  Duration verdict_timeout = std::chrono::seconds(2);  // For the coordinator's word after Trouble.
+  Duration heartbeat_interval = std::chrono::milliseconds(500);
+  Duration return_patience = std::chrono::minutes(10);  // With a coordinator that is away.
 };
 
 /// Not thread-safe. Every method returns actions; do them in order.
@@ -37,7 +41,10 @@ class Member {
   };
   struct Started {
     Start start;
-    int32_t number = 0;  // This member's.
+  };
+  /// Who the members are now.
+  struct Viewed {
+    std::vector<Peer> members;
   };
   /// Exchange the values of a round that was begun; whatever came of earlier attempts is void.
   struct Exchange {
@@ -47,13 +54,32 @@ class Member {
   struct Committed {
     Commit commit;
   };
-  /// The coordinator knows that this member is done.
-  struct Left {};
-  /// The run is over for this member. Last action, once.
-  struct Failed {
+  /// A round was committed whose result this member does not have: get it from one of the commit's
+  /// members. It may have been begun here; then the exchange is over.
+  struct Missed {
+    Commit commit;
+  };
+  struct Leased {
+    std::vector<Units> units;
+  };
+  /// The rounds wait for this member from here on.
+  struct TakesPart {
+    Reinstated reinstated;
+  };
+  /// The coordinator is not there; connect again, and then say connected().
+  struct Reconnect {
     std::string reason;
   };
-  using Action = std::variant<Send, Welcomed, Started, Exchange, Committed, Left, Failed>;
+  /// The coordinator knows that this member is done.
+  struct Left {};
+  /// The run is over for this member. Last action, once. `may_join_again`: it is the membership
+  /// that is over, not the run.
+  struct Failed {
+    std::string reason;
+    bool may_join_again = false;
+  };
+  using Action = std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased,
+                              TakesPart, Reconnect, Left, Failed>;
   using Actions = std::vector<Action>;
 
   explicit Member(MemberOptions options);
@@ -61,19 +87,21 @@ class Member {
   /// The control connection stands; `address` is where other members reach this one.
   Actions connected(const std::string& address, Time now);
   Actions received(const Message& message, Time now);
-  Actions garbled(const std::string& reason);
-  Actions coordinator_lost(const std::string& reason);
+  Actions garbled(const std::string& reason, Time now);
+  Actions coordinator_lost(const std::string& reason, Time now);
   Actions tick(Time now);
 
   Actions ready(std::map<std::string, std::string> facts,
                 std::map<int64_t, std::string> checkpoints);
-  /// `begin` without its header.
+  /// `begin` without its header. Said only if this member takes part in the round.
   Actions begin(int64_t round, Begin begin);
   Actions prepared(int64_t round, int32_t attempt, const Digest& digest);
-  /// This member cannot go on with a round. The coordinator has the last word for a while, so that
-  /// everybody hears the same reason.
-  Actions trouble(const std::string& reason, Time now);
-  void report(int64_t step, double loss, double tokens_per_s);
+  /// All that Missed named was fetched.
+  Actions caught_up();
+  Actions link_changed(int32_t other, bool up, const std::string& reason);
+  /// A member broke the protocol (`culprit`), or this one cannot go on (-1).
+  Actions trouble(const std::string& reason, int32_t culprit = -1);
+  void report(int64_t step, double loss, double tokens_per_s, int64_t num_trained);
   /// Counts what exchanges do, for the next heartbeat.
   void count_moved(uint64_t amount) { moved_ += amount; }
   void set_silence_timeout(Duration timeout) { options_.silence_timeout = timeout; }
@@ -84,13 +112,15 @@ class Member {
   /// When, by the coordinator's last word, some island last moved something: while others still
   /// work on what this one waits for, an exchange is slow, not stuck.
   Time last_moved() const { return last_moved_; }
-  /// Welcomed and not yet over.
-  bool joined() const { return phase_ != Phase::kIdle && phase_ != Phase::kOver; }
   bool over() const { return phase_ == Phase::kOver; }
+  bool is_member() const { return phase_ == Phase::kTraining || phase_ == Phase::kLeaving; }
+  /// The rounds wait for this member from this one on; none: it is behind.
+  std::optional<int64_t> first_round() const { return first_round_; }
   const std::string& run() const { return run_; }
   Header header(int64_t round = -1, int32_t attempt = -1) const;
-  const Start& start() const { return start_; }
-  int32_t number() const { return number_; }
+  uint64_t view() const { return view_; }
+  int32_t number() const { return start_.number; }
+  uint64_t num_commits() const { return num_commits_; }
 
  private:
   // kIdle -> kGreeting (Hello sent) -> kGathering (welcomed) -> kReady -> kTraining -> kLeaving,
@@ -105,15 +135,20 @@ class Member {
   };
 
   void send(Message message);
-  void fail(std::string reason);
+  void fail(std::string reason, bool may_join_again = false);
   /// Fails: the coordinator said something it must not.
   void protest(const std::string& what);
   Actions take();
+  void say_again();
   void on(const Welcome& message);
   void on(const Refused& message);
   void on(const Start& message);
+  void on(const Resumed& message);
+  void on(const View& message);
   void on(const OpenAttempt& message);
   void on(const Commit& message);
+  void on(const Lease& message);
+  void on(const Reinstated& message);
   void on(const Goodbye& message);
   void on(const RunEnded& message);
   void on(const Alive& message);
@@ -122,18 +157,28 @@ class Member {
 
   MemberOptions options_;
   Phase phase_ = Phase::kIdle;
+  bool is_connected_ = false;
+  bool is_resuming_ = false;  // Resume was said, Resumed has not come.
   std::string run_;
   uint64_t term_ = 0;
+  uint64_t view_ = 0;
   Start start_;
-  int32_t number_ = -1;
+  std::string address_;
+  Ready ready_;
   std::map<int64_t, Round> rounds_;
+  std::map<int32_t, int64_t> committed_;  // The newest round, by fragment.
+  uint64_t num_commits_ = 0;              // That this member has heard of,
+  uint64_t num_caught_up_ = 0;            // and has the results of.
+  std::optional<int64_t> first_round_;
+  int64_t num_leased_ = 0;  // Units, ever.
+  bool wants_stop_ = false;
+  std::string lost_;  // Why there is no connection,
+  Time lost_at_{};    // and since when.
   Heartbeat progress_;
   uint64_t moved_ = 0;
   Time last_moved_{};
   Time heard_{};
   Time next_heartbeat_{};
-  std::string trouble_;  // Reported; the coordinator's verdict is awaited until verdict_due_.
-  Time verdict_due_{};
   Actions actions_;
 };
 

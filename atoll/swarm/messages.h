@@ -2,9 +2,13 @@
 // Everything that coordinator and members say to each other, as plain structs. wire.h turns them
 // into bytes and back. Every message carries a Header; what does not fit it is refused as stale.
 //
-//   island -> coordinator  Hello, Ready, Begin, Prepared, Heartbeat, Trouble, StopRequest, Leave
-//   coordinator -> island  Welcome, Refused, Start, OpenAttempt, Commit, Alive, Goodbye, RunEnded
-//   island -> island       PeerHello, Part (bulk plane; no tensor passes through the coordinator)
+//   island -> coordinator  Hello, Ready, Resume, Begin, Prepared, CaughtUp, Heartbeat, LinkState,
+//                          Trouble, StopRequest, Leave
+//   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
+//                          Reinstated, Alive, Goodbye, RunEnded
+//   island -> island       PeerHello, Part, Fetch, NotHeld (bulk plane; no tensor passes through
+//   the
+//                          coordinator)
 #include <cstdint>
 #include <map>
 #include <string>
@@ -13,12 +17,16 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/hash.h"
+#include "atoll/swarm/leases.h"
 
 namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 4;
+constexpr uint16_t kProtocolVersion = 5;
+
+/// The fragment of rounds that are about no part of the model: measurements.
+constexpr int32_t kNoFragment = int32_t{1} << 20;
 
 /// What a message is about. `round` and `attempt` are -1 where none is meant.
 struct Header {
@@ -59,22 +67,69 @@ struct Ready {
   std::map<int64_t, std::string> checkpoints;  // Step -> digest of the global parameters.
 };
 
+/// A member. Whoever joins gets a number that nobody had before, also when it comes back without
+/// its state.
 struct Peer {
+  int32_t number = 0;
   std::string name;
   std::string address;
 
   bool operator==(const Peer&) const = default;
 };
 
-/// The run begins. The place in `members`, sorted by name, is a member's number.
+/// The newest committed state of a fragment.
+struct Held {
+  int32_t fragment = 0;
+  int64_t round = 0;
+  int64_t step = 0;
+  Digest digest{};
+
+  bool operator==(const Held&) const = default;
+};
+
+/// This island is a member from here on: the run begins, or it joins one that is under way.
 struct Start {
   Header header;
   uint64_t view = 0;
-  int64_t start_step = 0;  // The newest checkpoint that all hold; 0: from the beginning.
-  std::vector<Peer> members;
+  int32_t number = 0;         // This member's.
+  int64_t start_step = 0;     // The checkpoint that the run began with; 0: from the beginning.
+  int64_t step = 0;           // Where the run stands.
+  uint64_t num_commits = 0;   // That the run has had.
+  bool joins = false;         // The state comes from the others; rounds go on without this one.
+  std::vector<Peer> members;  // Numbers rise.
+  std::vector<Held> held;     // What to get before training, where `joins`.
+  std::vector<Units> units;   // The rows to train on first.
+  int64_t num_replicas = 0;   // That a global batch is cut into: a unit is one of the pieces.
 };
 
-/// This member's snapshot for a round is taken.
+/// Who is a member now.
+struct View {
+  Header header;
+  uint64_t view = 0;
+  std::vector<Peer> members;  // Numbers rise.
+};
+
+/// A member whose connection broke, or whose coordinator did, is back, with all that it had.
+struct Resume {
+  Header header;  // Of the term that it knows.
+  int32_t number = 0;
+  std::string name;
+  std::string address;
+  uint64_t num_commits = 0;  // That it has heard of.
+  int64_t first_round = -1;  // From which on the rounds wait for it; -1: it was behind.
+  int64_t num_leased = 0;    // Units that it was given, ever.
+};
+
+/// It is a member still. The commits that it has not heard of follow.
+struct Resumed {
+  Header header;
+  uint64_t view = 0;
+  std::vector<Peer> members;
+  std::vector<Units> units;  // Rows that it was given and has not heard of.
+};
+
+/// This member's snapshot for a round is taken. Said again to a coordinator that has come back;
+/// the header's attempt is the last that the member knows of.
 struct Begin {
   Header header;
   int32_t fragment = 0;
@@ -82,12 +137,13 @@ struct Begin {
   int64_t weight = 0;          // Tokens since the fragment's last round; 0: this island abstains.
   int64_t count = 0;           // Values in the fragment,
   int64_t segment_values = 0;  // exchanged and summed in segments of so many.
+  int64_t num_trained = 0;     // Units of its leases that the member had trained on, ever.
   std::string exchange;        // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
 /// All members that are here have begun: exchange. An attempt may be followed by another, of fewer
-/// members. A member's number is its place in Start; in an attempt the members have one weight and
-/// one share each, by rank: their place in its list.
+/// members. In an attempt the members have one weight and one share each, by rank: their place in
+/// its list.
 struct OpenAttempt {
   Header header;
   uint64_t view = 0;
@@ -106,11 +162,36 @@ struct Prepared {
   Digest digest{};
 };
 
-/// All digests are equal: apply. With `stop`, checkpoint and end after it.
+/// All digests are equal: apply. With `stop`, checkpoint and end after it. Everybody hears of every
+/// commit, in one order. A member that had no part in it, or no result yet, fetches the result.
 struct Commit {
   Header header;
-  Digest digest{};
+  uint64_t index = 0;  // The run's commits are numbered from 0 in the order of their decisions.
+  Held held;           // What the fragment is from here on.
+  int64_t count = 0;
+  int64_t segment_values = 0;
+  std::vector<int32_t> members;  // Numbers, rising.
+  std::vector<int64_t> weights;  // By rank.
   bool stop = false;
+};
+
+/// More rows to train on, behind those that the member has.
+struct Lease {
+  Header header;
+  std::vector<Units> units;
+};
+
+/// A member that is behind has fetched the results of all commits that it knows of.
+struct CaughtUp {
+  Header header;
+  uint64_t num_commits = 0;  // All that it has heard of.
+};
+
+/// From `first_round` on the rounds wait for this member again.
+struct Reinstated {
+  Header header;
+  int64_t first_round = 0;
+  int64_t step = 0;  // That the others are at: it goes on from there, so that nobody waits for it.
 };
 
 /// A sign of life with this island's progress.
@@ -119,7 +200,9 @@ struct Heartbeat {
   int64_t step = 0;
   double loss = 0;
   double tokens_per_s = 0;
-  uint64_t moved = 0;  // Bytes of parts sent and received, and units of work done, so far.
+  int64_t num_trained = 0;  // Units of its leases, ever.
+  uint64_t moved = 0;       // Bytes of parts sent and received, and units of work done, so far.
+  uint64_t caught_up = 0;   // Commits whose results it has, as CaughtUp says it.
 };
 
 /// The coordinator's sign of life.
@@ -128,9 +211,18 @@ struct Alive {
   uint64_t quiet_ms = 0;  // Since the coordinator last heard that any island had moved something.
 };
 
-/// An island cannot go on: an exchange failed, a snapshot is not finite. Names who and why.
+/// Whether a member can exchange parts with another.
+struct LinkState {
+  Header header;
+  int32_t other = 0;  // Number.
+  bool up = false;
+  std::string reason;
+};
+
+/// An exchange failed, a snapshot is not finite: names who and why.
 struct Trouble {
   Header header;
+  int32_t culprit = -1;  // The member that broke the protocol; -1: this island cannot go on.
   std::string reason;
 };
 
@@ -161,23 +253,40 @@ struct PeerHello {
   int32_t number = 0;  // Of the member that connects.
 };
 
-enum class PartKind : uint8_t { kContribution, kMean };
+enum class PartKind : uint8_t { kContribution, kMean, kState, kResult };
 
 /// A chunk of an encoded segment: a member's contribution on its way to those who sum it, or the
 /// mean on its way to everybody. A contribution is good for every attempt of its round, a mean for
-/// its own.
+/// its own. Or a chunk of what was asked for by Fetch.
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
   int32_t sender = 0;   // Number.
-  int32_t segment = 0;  // Within the fragment.
-  uint64_t offset = 0;  // Bytes, within the encoded segment.
+  int32_t segment = 0;  // Within the fragment; of what was fetched the fragment.
+  uint64_t offset = 0;  // Bytes, within the encoded segment; of a state within all of it.
   uint64_t total = 0;   // Bytes of the encoded segment; the same in all its chunks.
   Bytes data;
 };
 
+/// Asks for bytes [begin, end) of a fragment's state after the header's round (kState), or for the
+/// round's result (kResult; all of it). Answered by Parts, or by NotHeld.
+struct Fetch {
+  Header header;
+  PartKind kind = PartKind::kState;
+  int32_t fragment = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct NotHeld {
+  Header header;
+  PartKind kind = PartKind::kState;
+  int32_t fragment = 0;
+};
+
 using Message =
-    std::variant<Hello, Welcome, Refused, Ready, Start, Begin, OpenAttempt, Prepared, Commit,
-                 Heartbeat, Alive, Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part>;
+    std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
+                 Prepared, Commit, Lease, CaughtUp, Reinstated, Heartbeat, Alive, LinkState,
+                 Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld>;
 
 }  // namespace atl::swarm

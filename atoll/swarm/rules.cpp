@@ -15,6 +15,12 @@ constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
 constexpr size_t kMaxName = 64;
 constexpr size_t kMaxPrinted = 400;
+constexpr size_t kMaxMembers = 1024;
+
+bool are_members(const std::vector<int32_t>& numbers) {
+  return !numbers.empty() && numbers.front() >= 0 && numbers.size() <= kMaxMembers &&
+         std::ranges::adjacent_find(numbers, std::greater_equal<>()) == numbers.end();
+}
 
 }  // namespace
 
@@ -99,8 +105,7 @@ std::optional<int32_t> rank_in(const OpenAttempt& attempt, int32_t number) {
   return static_cast<int32_t>(found - attempt.members.begin());
 }
 
-std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
-                     int32_t number) {
+std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t number) {
   if (attempt.count != begin.count || attempt.fragment != begin.fragment ||
       attempt.segment_values != begin.segment_values) {
     return "the attempt is about other values than were begun";
@@ -109,12 +114,7 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_
   if (attempt.weights.size() != size || attempt.shares.size() != size) {
     return "the attempt has not one weight and one share for each member";
   }
-  const bool rises =
-      std::ranges::adjacent_find(attempt.members, std::greater_equal<>()) == attempt.members.end();
-  if (size == 0 || !rises || attempt.members.front() < 0 ||
-      std::cmp_greater_equal(attempt.members.back(), num_members)) {
-    return "the attempt has other members than the run";
-  }
+  if (!are_members(attempt.members)) return "the attempt has other members than the run";
   const auto rank = rank_in(attempt, number);
   if (!rank) return "the attempt is without this member";
   if (attempt.weights[static_cast<size_t>(*rank)] != begin.weight) {
@@ -127,6 +127,19 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_
     rest -= attempt.shares[i];
   }
   return rest == 0 ? std::string() : std::string("the shares do not cover the segments");
+}
+
+std::string fault_of(const Commit& commit) {
+  if (!are_members(commit.members)) return "the commit's members are no members";
+  if (commit.weights.size() != commit.members.size()) return "a commit without its weights";
+  const auto possible = [](int64_t weight) { return weight >= 0 && weight <= kMaxWeight; };
+  if (!std::ranges::all_of(commit.weights, possible)) return "a weight is impossible";
+  if (commit.held.round < 0 || commit.held.round != commit.header.round ||
+      commit.held.fragment < 0 || commit.held.step < 0 || commit.count < 0 ||
+      commit.count > kMaxCount || commit.segment_values < 1) {
+    return "a commit of impossible numbers";
+  }
+  return {};
 }
 
 }  // namespace atl::swarm

@@ -37,9 +37,10 @@ std::string difference_of(const Begin& a, const Begin& b);
 /// The place of a member in an attempt.
 std::optional<int32_t> rank_in(const OpenAttempt& attempt, int32_t number);
 
-/// What is wrong with an attempt for the member of this number, of `num_members`, that sent
-/// `begin`; empty if nothing.
-std::string fault_of(const OpenAttempt& attempt, const Begin& begin, size_t num_members,
-                     int32_t number);
+/// What is wrong with an attempt for the member of this number that sent `begin`; empty if nothing.
+std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t number);
+
+/// What is wrong with the numbers in one Commit; empty if nothing.
+std::string fault_of(const Commit& commit);
 
 }  // namespace atl::swarm

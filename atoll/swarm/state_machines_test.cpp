@@ -171,10 +171,51 @@ TEST_F(CoordinatorTest, SilenceIsALossAndHeartbeatsPreventIt) {
     say(1, Heartbeat{.header = kRun, .step = i});
     EXPECT_EQ(sent<Alive>(coordinator.tick(now)).size(), 2U);
   }
-  EXPECT_EQ(coordinator.status()[1].step, 28);
+  EXPECT_EQ(coordinator.status(now).islands[1].step, 28);
   now += seconds(3);
   EXPECT_THAT(sent<RunEnded>(coordinator.tick(now))[0].second.reason,
               HasSubstr("island 'a' was lost: no word from it for 30 s"));
+}
+
+TEST_F(CoordinatorTest, StatusTellsStatesCommitsAndEvents) {
+  coordinator.opened(1, now);
+  say(1, hello("b"));
+  now += seconds(5);
+  RunStatus run = coordinator.status(now);
+  EXPECT_EQ(run.state, RunState::kGathering);
+  EXPECT_EQ(std::pair(run.live, run.wanted), std::pair(int64_t{1}, int64_t{2}));
+  EXPECT_EQ(run.islands.at(0).state, IslandState::kJoining);
+  EXPECT_EQ(run.islands[0].heard_s, 5);
+  EXPECT_FALSE(run.islands[0].number || run.islands[0].loss || run.round);
+  coordinator.lost(1, "reset", now);
+  EXPECT_TRUE(coordinator.status(now).islands.empty());
+
+  start_two();
+  say(1, Heartbeat{.header = kRun, .step = 3, .loss = 2.5, .tokens_per_s = 100});
+  for (const uint64_t island : {1, 2}) say(island, begin(1, island == 1 ? 30 : 0));
+  for (const uint64_t island : {1, 2}) say(island, prepared(1));
+  run = coordinator.status(now);
+  EXPECT_EQ(run.state, RunState::kTraining);
+  EXPECT_EQ(std::tuple(run.round, run.step, run.live), std::tuple(1, 20, 2));
+  EXPECT_EQ(std::tuple(run.committed_tokens, run.participating), std::tuple(30, 2));
+  EXPECT_EQ(run.averaged_share, 0.5);
+  EXPECT_EQ(std::tuple(run.islands[0].name, run.islands[0].number), std::tuple("a", 0));
+  EXPECT_FALSE(run.islands[0].loss);
+  EXPECT_EQ(std::tuple(run.islands[1].loss, run.islands[1].tokens), std::tuple(2.5, 30));
+
+  now += seconds(2);
+  coordinator.lost(2, "reset", now);
+  run = coordinator.status(now);
+  EXPECT_EQ(run.state, RunState::kOver);
+  EXPECT_EQ(run.live, 1);
+  EXPECT_EQ(run.islands[0].state, IslandState::kAway);
+  EXPECT_EQ(run.islands[0].reason, "reset");
+  std::string events;
+  for (const auto& event : run.events) events += event.line + "\n";
+  EXPECT_THAT(events, AllOf(HasSubstr("'b' joined from b:1"), HasSubstr("'b' was lost: reset"),
+                            HasSubstr("the run begins"), HasSubstr("'a' was lost: reset"),
+                            testing::Not(HasSubstr("committed:"))));
+  EXPECT_EQ(run.events.back().time_s, 7);
 }
 
 TEST_F(CoordinatorTest, AliveSaysForHowLongNothingMoved) {

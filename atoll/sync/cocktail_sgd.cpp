@@ -70,7 +70,7 @@ Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
 }
 
 Result<void> CocktailSgd::apply(int64_t round) {
-  if (auto done = wait(round); !done) return done;
+  if (auto done = wait(round); !done) return tl::unexpected(done.error());
   std::swap(reference_P_, new_reference_P_);
   std::swap(residual_P_, new_residual_P_);
   replica_.values_P.add_(shift_P_.to(replica_.values_P.device()));
@@ -85,7 +85,7 @@ std::vector<std::pair<std::string, at::Tensor>> CocktailSgd::state() {
 
 void CocktailSgd::restore_global(const at::Tensor& global_P) { reference_P_.copy_(global_P); }
 
-void CocktailSgd::resumed(int64_t step) {
+void CocktailSgd::do_resume(int64_t step) {
   // A checkpoint follows after_step(): the round of this very step is in flight, and x - g is still
   // what was sent.
   if (delay_ > 0 && step > 0 && step < replica_.last_step) send(step - 1, step);

@@ -29,10 +29,10 @@ class CocktailSgd final : public Strategy {
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
-  void resumed(int64_t step) override;
 
  private:
   Result<void> do_after_step(int64_t step) override;
+  void do_resume(int64_t step) override;
   /// `codec`: nullptr for the options' own.
   void send(int64_t round, int64_t step, const codec::Codec* codec = nullptr);
   Digest prepare(int64_t round, std::span<const float> mean_P, std::span<const float> own_P);

@@ -40,7 +40,7 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);
          }});
-  if (auto done = wait(step - 1); !done) return done;
+  if (auto done = wait(step - 1); !done) return tl::unexpected(done.error());
   momentum_P_.sub_(sent_P_);
   replica_.gradients_P.copy_(direction_P_);
   return {};

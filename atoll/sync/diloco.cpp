@@ -3,6 +3,7 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "atoll/sync/host.h"
@@ -36,25 +37,57 @@ bool DiLoCo::is_due(int64_t step) const {
 
 bool DiLoCo::syncs_after(int64_t step) const { return is_due(step) && dropout_ == 0; }
 
+int64_t DiLoCo::next_due(int64_t step) const {
+  return std::min((step / sync_every_ + 1) * sync_every_, replica_.last_step);
+}
+
 Result<void> DiLoCo::do_after_step(int64_t step) {
   if (!is_due(step)) return {};
   const int64_t round = (step - 1) / sync_every_;
-  const int64_t period = step - round * sync_every_;
+  if (is_applied(0, round)) return {};
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   write_outer_gradient();
-  const int64_t tokens = weight(round, values_PG_, period * replica_.tokens_per_step);
+  const int64_t tokens = weight(round, values_PG_, tokens_since(0));
   begin(values_PG_, {.round = round,
                      .step = step,
                      .weight = dropped ? 0 : tokens,
                      .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
                        return prepare(round, mean);
                      }});
-  if (auto done = wait(round); !done) return done;
-
-  std::swap(now_, next_);
-  place_origin();
-  if (!dropped) replica_.values_P.copy_(origin_P_);
+  const auto included = wait(round);
+  if (!included) return tl::unexpected(included.error());
+  adopt(round);
+  if (!*included) {
+    follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
+  } else if (!dropped) {
+    replica_.values_P.copy_(origin_P_);
+  }
   return {};
+}
+
+void DiLoCo::adopt(int64_t round) {
+  publish(0, round, [&] { std::swap(now_, next_); });
+  place_origin();
+}
+
+Digest DiLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_PG) {
+  const Digest digest = prepare(commit.round, mean_PG);
+  adopt(commit.round);
+  follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
+  return digest;
+}
+
+std::vector<std::vector<at::Tensor>> DiLoCo::state_of(int64_t /*fragment*/) const {
+  return now_.tensors();
+}
+
+void DiLoCo::do_join(int64_t /*step*/) {
+  place_origin();
+  replica_.values_P.copy_(origin_P_);
+}
+
+void DiLoCo::do_resume(int64_t step) {
+  if (dropout_ == 0) set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);
 }
 
 void DiLoCo::place_origin() {

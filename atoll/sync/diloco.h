@@ -30,6 +30,13 @@ class DiLoCo final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
+  void do_resume(int64_t step) override;
+  int64_t next_due(int64_t step) const override;
+  std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
+  Digest absorb(const collective::Commit& commit, std::span<const float> mean_PG) override;
+  void do_join(int64_t step) override;
+  /// The round's result is the state from here on.
+  void adopt(int64_t round);
   bool is_due(int64_t step) const;
   /// To be called whenever now_ changes.
   void place_origin();

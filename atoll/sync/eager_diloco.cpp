@@ -106,7 +106,7 @@ Digest EagerDiLoCo::prepare(int64_t round, std::span<const float> mean_P) {
 }
 
 Result<void> EagerDiLoCo::receive(int64_t round) {
-  if (auto done = wait(round); !done) return done;
+  if (auto done = wait(round); !done) return tl::unexpected(done.error());
   std::swap(now_, next_);
   std::swap(mean_P_, new_mean_P_);
   return {};
@@ -136,7 +136,7 @@ std::vector<std::pair<std::string, at::Tensor>> EagerDiLoCo::state() {
 
 void EagerDiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
 
-void EagerDiLoCo::resumed(int64_t step) {
+void EagerDiLoCo::do_resume(int64_t step) {
   place_origin();
   const int64_t periods = step / sync_every_;
   if (periods == 0 || step == replica_.last_step) return;

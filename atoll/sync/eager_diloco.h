@@ -26,10 +26,10 @@ class EagerDiLoCo final : public Strategy {
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
-  void resumed(int64_t step) override;
 
  private:
   Result<void> do_after_step(int64_t step) override;
+  void do_resume(int64_t step) override;
   bool uses_fresh() const { return fresh_share_ > 0; }
   /// To be called whenever own_ changes.
   void place_origin();

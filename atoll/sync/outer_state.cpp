@@ -56,6 +56,14 @@ Digest OuterState::digest() const {
   return hash.finish();
 }
 
+std::vector<std::vector<at::Tensor>> OuterState::tensors() const {
+  std::vector<std::vector<at::Tensor>> tensors;
+  for (const at::Tensor& x_P : {theta_P, momentum_P, square_P}) {
+    if (x_P.defined()) tensors.push_back({x_P});
+  }
+  return tensors;
+}
+
 std::vector<std::pair<std::string, at::Tensor>> OuterState::buffers() const {
   std::vector<std::pair<std::string, at::Tensor>> buffers;
   if (momentum_P.defined()) buffers.emplace_back("outer.momentum", momentum_P);

@@ -27,6 +27,8 @@ struct OuterState {
   OuterSpans<float> write() const;
   /// Of all tensors: what members compare before a round is committed.
   Digest digest() const;
+  /// All tensors, in the order of the digest, each in one piece.
+  std::vector<std::vector<at::Tensor>> tensors() const;
   /// What a checkpoint must hold besides theta.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
 

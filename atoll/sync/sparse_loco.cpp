@@ -1,6 +1,8 @@
 #include "atoll/sync/sparse_loco.h"
 
 #include <algorithm>
+
+#include <algorithm>
 #include <utility>
 
 #include "atoll/sync/host.h"
@@ -28,6 +30,7 @@ bool SparseLoCo::syncs_after(int64_t step) const {
 Result<void> SparseLoCo::do_after_step(int64_t step) {
   if (!syncs_after(step)) return {};
   const int64_t round = (step - 1) / sync_every_;
+  if (is_applied(0, round)) return {};
   corrected_P_.copy_(replica_.values_P);
   const std::span<float> corrected = span_of(corrected_P_);
   const std::span<const float> global = span_of(global_P_);
@@ -35,8 +38,7 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
   for (size_t i = 0; i < corrected.size(); ++i) {
     corrected[i] = decay_ * residual[i] + (global[i] - corrected[i]);
   }
-  const int64_t tokens =
-      weight(round, corrected_P_, (step - round * sync_every_) * replica_.tokens_per_step);
+  const int64_t tokens = weight(round, corrected_P_, tokens_since(0));
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
   begin(corrected_P_, {.round = round,
@@ -46,23 +48,55 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
                        .prepare = [this](std::span<const float> mean, std::span<const float> own) {
                          return prepare(mean, own);
                        }});
-  if (auto done = wait(round); !done) return done;
-  std::swap(global_P_, new_global_P_);
-  std::swap(residual_P_, new_residual_P_);
-  replica_.values_P.copy_(global_P_);
+  const auto included = wait(round);
+  if (!included) return tl::unexpected(included.error());
+  adopt(round);
+  if (*included) {
+    std::swap(residual_P_, new_residual_P_);
+    replica_.values_P.copy_(global_P_);
+  } else {
+    follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
+  }
   return {};
 }
 
+void SparseLoCo::adopt(int64_t round) {
+  publish(0, round, [&] { std::swap(global_P_, new_global_P_); });
+}
+
 Digest SparseLoCo::prepare(std::span<const float> mean_P, std::span<const float> own_P) {
-  const std::span<const float> global = span_of(global_P_);
   const std::span<const float> corrected = span_of(corrected_P_);
-  const std::span<float> new_global = span_of(new_global_P_);
   const std::span<float> new_residual = span_of(new_residual_P_);
-  for (size_t i = 0; i < mean_P.size(); ++i) {
-    new_global[i] = global[i] - lr_ * mean_P[i];
-    new_residual[i] = corrected[i] - own_P[i];
-  }
-  return tree_digest(bytes_of(new_global_P_));
+  for (size_t i = 0; i < mean_P.size(); ++i) new_residual[i] = corrected[i] - own_P[i];
+  return step_global(mean_P);
+}
+
+Digest SparseLoCo::step_global(std::span<const float> mean_P) {
+  const std::span<const float> global = span_of(global_P_);
+  const std::span<float> new_global = span_of(new_global_P_);
+  for (size_t i = 0; i < mean_P.size(); ++i) new_global[i] = global[i] - lr_ * mean_P[i];
+  return state_digest({{new_global_P_}});
+}
+
+Digest SparseLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_P) {
+  const Digest digest = step_global(mean_P);
+  adopt(commit.round);
+  follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
+  return digest;
+}
+
+int64_t SparseLoCo::next_due(int64_t step) const {
+  return std::min((step / sync_every_ + 1) * sync_every_, replica_.last_step);
+}
+
+std::vector<std::vector<at::Tensor>> SparseLoCo::state_of(int64_t /*fragment*/) const {
+  return {{global_P_}};
+}
+
+void SparseLoCo::do_join(int64_t /*step*/) { replica_.values_P.copy_(global_P_); }
+
+void SparseLoCo::do_resume(int64_t step) {
+  set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);
 }
 
 at::Tensor SparseLoCo::global_parameters() const { return global_P_; }

@@ -23,6 +23,13 @@ class SparseLoCo final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
+  void do_resume(int64_t step) override;
+  int64_t next_due(int64_t step) const override;
+  std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
+  Digest absorb(const collective::Commit& commit, std::span<const float> mean_P) override;
+  void do_join(int64_t step) override;
+  Digest step_global(std::span<const float> mean_P);
+  void adopt(int64_t round);
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
 
   int64_t sync_every_;

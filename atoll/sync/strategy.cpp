@@ -1,8 +1,16 @@
 #include "atoll/sync/strategy.h"
 
-#include <array>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <ATen/ops/sub.h>
+
+#include "atoll/base/hash.h"
 #include "atoll/sync/device_codec.h"
+#include "atoll/sync/host.h"
 #include "atoll/sync/topology.h"
 
 namespace atl::sync {
@@ -15,13 +23,18 @@ Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Aver
       method_(method_of(options)),
       codec_(codec::make_codec(codec_name(options))),
       topology_(topology_of(options, *codec_, averager.num_members())),
-      measures_layers_(options.layer_metrics) {}
+      measures_layers_(options.layer_metrics),
+      steps_since_(static_cast<size_t>(num_fragments(options))),
+      applied_(steps_since_.size(), -1) {}
 
 Result<void> Strategy::reduce_gradients(int64_t step) {
   return timed(step, &Strategy::do_reduce_gradients);
 }
 
-Result<void> Strategy::after_step(int64_t step) { return timed(step, &Strategy::do_after_step); }
+Result<void> Strategy::after_step(int64_t step) {
+  for (int64_t& steps : steps_since_) steps += 1;
+  return timed(step, &Strategy::do_after_step);
+}
 
 /// What the training thread does for the exchange, it does not do for training.
 Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t)) {
@@ -58,7 +71,7 @@ bool Strategy::can_send(const at::Tensor& values) const {
 }
 
 void Strategy::begin(const at::Tensor& values, collective::Contribution contribution,
-                     std::span<const Range> ranges) {
+                     std::span<const Range> ranges, int64_t num_steps) {
   if (contribution.codec == nullptr) contribution.codec = codec_.get();
   if (is_on_device(values)) {
     contribution.device_values = device_values(values, *contribution.codec);
@@ -66,8 +79,10 @@ void Strategy::begin(const at::Tensor& values, collective::Contribution contribu
     contribution.values = span_of(values);
   }
   contribution.topology = topology_;
+  if (replica_.num_trained != nullptr) contribution.num_trained = *replica_.num_trained;
   OpenRound& open = open_rounds_[contribution.round];
   open.fragment = contribution.fragment;
+  open.num_steps = num_steps < 0 ? steps_since(contribution.fragment) : num_steps;
   open.abstained = contribution.weight == 0;
   if (measures_layers_) {
     const auto [found, is_new] = slices_.try_emplace(contribution.fragment);
@@ -83,6 +98,7 @@ void Strategy::begin(const at::Tensor& values, collective::Contribution contribu
       return prepare(mean, own);
     };
   }
+  open.contribution = contribution;
   averager_.begin(std::move(contribution));
 }
 
@@ -109,20 +125,173 @@ Result<void> Strategy::drain() {
   return {};
 }
 
-Result<void> Strategy::wait(int64_t round) {
+void Strategy::note(const collective::Commit& commit) {
+  stats_.rounds += 1;
+  stats_.digest = hex(commit.digest);
+  stats_.stop_requested = stats_.stop_requested || commit.stop;
+}
+
+Result<bool> Strategy::wait(int64_t round) {
   auto commit = averager_.wait(round);
   if (!commit) return tl::unexpected(commit.error());
-  stats_.rounds += 1;
-  stats_.digest = hex(commit->digest);
-  stats_.stop_requested = stats_.stop_requested || commit->stop;
+  if (commit->missed != nullptr) {
+    if (auto taken = take_result(open_rounds_.at(round), *commit); !taken) {
+      return tl::unexpected(taken.error());
+    }
+  }
   const OpenRound open = std::move(open_rounds_.extract(round).mapped());
-  RoundRecord record{.step = step_, .fragment = open.fragment, .abstained = open.abstained};
+  note(*commit);
+  const bool included = commit->included;
+  if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
+  RoundRecord record{
+      .step = step_, .fragment = open.fragment, .abstained = open.abstained || !included};
   if (measures_layers_) {
     record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
   record.commit = *std::move(commit);
   records_.push_back(std::move(record));
+  return included;
+}
+
+/// The exchange went on without this replica: it makes the mean from what the others sent.
+Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& commit) {
+  const collective::MissedRound& missed = *commit.missed;
+  std::vector<float> mean(missed.count);
+  if (auto made = decode_mean(missed, *open.contribution.codec, mean); !made) return made;
+  std::vector<float> own;
+  if (open.contribution.needs_own) own = own_as_decoded(open.contribution, missed);
+  if (open.contribution.prepare(mean, own) == commit.digest) return {};
+  return failure(
+      fmt::format("round {}: the result that the others sent makes another state than "
+                  "theirs",
+                  commit.round));
+}
+
+Result<int64_t> Strategy::catch_up(int64_t step) {
+  while (auto commit = averager_.take_missed()) {
+    if (auto taken = take_missed(*commit); !taken) return tl::unexpected(taken.error());
+    // The last step is everybody's own: there all fragments come together.
+    step = std::max(step, std::min(commit->step, replica_.last_step - 1));
+  }
+  if (const auto position = averager_.take_position()) {
+    step = std::max(step, std::min(*position, next_due(step) - 1));
+  }
+  return step;
+}
+
+Result<void> Strategy::take_missed(const collective::Commit& commit) {
+  note(commit);
+  const auto fragment = static_cast<size_t>(commit.fragment);
+  if (fragment >= applied_.size() || is_applied(commit.fragment, commit.round)) return {};
+  if (state_bytes(commit.fragment) == 0) {
+    return failure(
+        fmt::format("round {} was committed without this island, which sync.method = '{}' "
+                    "cannot make up for",
+                    commit.round, method_.name));
+  }
+  std::vector<float> mean(commit.missed->count);
+  if (auto made = decode_mean(*commit.missed, *codec_, mean); !made) return made;
+  if (absorb(commit, mean) != commit.digest) {
+    return failure(
+        fmt::format("round {}: the result that the others sent makes another state than "
+                    "theirs",
+                    commit.round));
+  }
+  records_.push_back(
+      {.step = step_, .commit = commit, .fragment = commit.fragment, .abstained = true});
   return {};
+}
+
+void Strategy::follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before) {
+  at::Tensor live = replica_.values_P.slice(0, begin, end);
+  live.add_(at::sub(now, before).to(live.device()));
+}
+
+bool Strategy::is_applied(int64_t fragment, int64_t round) const {
+  const std::scoped_lock lock(state_mutex_);
+  return applied_[static_cast<size_t>(fragment)] >= round;
+}
+
+void Strategy::serve() {
+  if (state_bytes(0) == 0) return;
+  averager_.serve_state(
+      [this](int32_t fragment, int64_t round) { return export_state(fragment, round); });
+}
+
+size_t Strategy::state_bytes(int64_t fragment) const {
+  size_t size = 0;
+  for (const auto& tensor : state_of(fragment)) {
+    for (const at::Tensor& piece : tensor) size += static_cast<size_t>(piece.nbytes());
+  }
+  return size;
+}
+
+std::shared_ptr<const Bytes> Strategy::export_state(int64_t fragment, int64_t round) const {
+  const std::scoped_lock lock(state_mutex_);
+  if (fragment < 0 || static_cast<size_t>(fragment) >= applied_.size() ||
+      applied_[static_cast<size_t>(fragment)] != round) {
+    return nullptr;
+  }
+  auto bytes = std::make_shared<Bytes>();
+  for (const auto& tensor : state_of(fragment)) {
+    for (const at::Tensor& piece : tensor) {
+      const auto part = bytes_of(piece);
+      bytes->insert(bytes->end(), part.begin(), part.end());
+    }
+  }
+  return bytes;
+}
+
+Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Digest& digest,
+                                    std::span<const std::byte> bytes) {
+  const auto tensors = state_of(fragment);
+  if (bytes.size() != state_bytes(fragment)) {
+    return failure(fmt::format("a state of {} bytes, where fragment {} has {}", bytes.size(),
+                               fragment, state_bytes(fragment)));
+  }
+  publish(fragment, round, [&] {
+    size_t begin = 0;
+    for (const auto& tensor : tensors) {
+      for (const at::Tensor& piece : tensor) {
+        const auto size = static_cast<size_t>(piece.nbytes());
+        std::memcpy(piece.mutable_data_ptr<float>(), bytes.data() + begin, size);
+        begin += size;
+      }
+    }
+  });
+  if (state_digest(tensors) == digest) return {};
+  return failure(
+      fmt::format("the state of fragment {} after round {} that came from the other "
+                  "islands is not the committed one",
+                  fragment, round));
+}
+
+void Strategy::joined(int64_t step) {
+  step_ = step;
+  std::ranges::fill(steps_since_, 0);
+  do_join(step);
+}
+
+void Strategy::resumed(int64_t step) {
+  step_ = step;
+  do_resume(step);
+}
+
+Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors) {
+  Sha256 hash;
+  for (const auto& tensor : tensors) {
+    if (tensor.size() == 1) {
+      hash.update(tree_digest(bytes_of(tensor.front())));
+      continue;
+    }
+    Bytes whole;
+    for (const at::Tensor& piece : tensor) {
+      const auto part = bytes_of(piece);
+      whole.insert(whole.end(), part.begin(), part.end());
+    }
+    hash.update(tree_digest(whole));
+  }
+  return hash.finish();
 }
 
 }  // namespace atl::sync

@@ -7,8 +7,11 @@
 // A strategy is one file, an entry in method.cpp and its constructor in methods.cpp.
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +21,7 @@
 #include "atoll/base/result.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/round_result.h"
 #include "atoll/model/config.h"
 #include "atoll/sync/host.h"
 #include "atoll/sync/layer_metrics.h"
@@ -35,6 +39,7 @@ struct Replica {
   std::span<const model::ParameterSpec> specs{};  // What lies where in P.
   int64_t rank = 0;                               // This member among the run's.
   uint64_t seed = 0;                              // The run's.
+  const int64_t* num_trained = nullptr;           // Units of data so far, for the data leases.
   /// For tests: takes the ways of other devices on the CPU too, as far as they go.
   bool as_if_on_device = false;
 };
@@ -66,6 +71,19 @@ class Strategy {
   [[nodiscard]] Result<void> reduce_gradients(int64_t step);
   /// After the optimiser's update.
   [[nodiscard]] Result<void> after_step(int64_t step);
+  /// Before a step, `step` of them done: takes in what was committed without this replica. Returns
+  /// the step to go on from, which is later than `step` if the others have gone on.
+  [[nodiscard]] Result<int64_t> catch_up(int64_t step);
+  /// Gives newcomers the state from here on; this object must outlive the averager's threads.
+  void serve();
+  /// Bytes of a fragment's state, which newcomers get. 0: the method takes none.
+  size_t state_bytes(int64_t fragment) const;
+  /// A newcomer: takes the state of a fragment after `round`. Fails when it is not the one of that
+  /// digest.
+  [[nodiscard]] Result<void> import_state(int64_t fragment, int64_t round, const Digest& digest,
+                                          std::span<const std::byte> bytes);
+  /// A newcomer, last: has all fragments' states, of a run that stands at `step`.
+  void joined(int64_t step);
   /// True when after_step(step) ends with all replicas equal.
   virtual bool syncs_after(int64_t step) const = 0;
   /// The model that the run publishes: what is evaluated and saved. (P,) FP32 on the CPU or the
@@ -78,7 +96,7 @@ class Strategy {
   virtual void restore_global(const at::Tensor& global_P) = 0;
   /// Resuming, last: everything was restored as it was after `step`. What was on its way then is
   /// sent again.
-  virtual void resumed(int64_t /*step*/) {}
+  void resumed(int64_t step);
   /// The run ends here, early: waits for what is on its way, and leaves it unused. The run that
   /// resumes sends it again.
   [[nodiscard]] Result<void> drain();
@@ -97,6 +115,36 @@ class Strategy {
  protected:
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
+  virtual void do_resume(int64_t /*step*/) {}
+  /// The next step after `step` after which something is sent.
+  virtual int64_t next_due(int64_t step) const { return step + 1; }
+  /// For methods that take newcomers: the tensors of a fragment's state (host, contiguous), each in
+  /// pieces, in the order of their digest (state_digest()).
+  virtual std::vector<std::vector<at::Tensor>> state_of(int64_t /*fragment*/) const { return {}; }
+  /// A round that this replica has not begun: takes the outer step that its mean makes and moves
+  /// the live parameters by as much as the global ones. Returns the digest of the state after it.
+  virtual Digest absorb(const collective::Commit& /*commit*/, std::span<const float> /*mean*/) {
+    return {};
+  }
+  /// The state was imported: the live parameters are the published ones.
+  virtual void do_join(int64_t /*step*/) {}
+  /// Whether the fragment has this round's result, or a later one's.
+  bool is_applied(int64_t fragment, int64_t round) const;
+  /// Steps of this replica that no round has counted yet.
+  int64_t steps_since(int64_t fragment) const { return steps_since_[size_t(fragment)]; }
+  void set_steps_since(int64_t fragment, int64_t steps) { steps_since_[size_t(fragment)] = steps; }
+  int64_t tokens_since(int64_t fragment) const {
+    return steps_since(fragment) * replica_.tokens_per_step;
+  }
+  /// The published state changes only in here: newcomers read it on another thread.
+  template <typename Change>
+  void publish(int64_t fragment, int64_t round, const Change& change) {
+    const std::scoped_lock lock(state_mutex_);
+    change();
+    applied_[static_cast<size_t>(fragment)] = round;
+  }
+  /// Moves the live parameters [begin, end) by what the global ones moved.
+  void follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before);
   /// Makes `copy_P` what `host_P` is, near the live parameters: on the CPU the tensor itself, on a
   /// device a copy; one that is there already is written.
   void bring(const at::Tensor& host_P, at::Tensor& copy_P) const;
@@ -111,10 +159,12 @@ class Strategy {
   /// about `values`, contiguous FP32, which must stay unchanged until wait() has returned; those on
   /// a device are encoded there. They begin with the `ranges` of P, one behind the other; ranges
   /// are the same for all rounds of a fragment. Empty: all of P.
+  /// `num_steps` of this replica are in them (-1: all that no round has counted).
   void begin(const at::Tensor& values, collective::Contribution contribution,
-             std::span<const Range> ranges = {});
-  /// Waits for the round's commit and books it.
-  Result<void> wait(int64_t round);
+             std::span<const Range> ranges = {}, int64_t num_steps = -1);
+  /// Waits for the round's commit and books it; prepare() has run when it returns. True: this
+  /// replica's part was counted.
+  Result<bool> wait(int64_t round);
 
   Replica replica_;
   collective::Averager& averager_;
@@ -123,8 +173,14 @@ class Strategy {
   struct OpenRound {
     int32_t fragment = 0;
     bool abstained = false;
-    std::vector<LayerSums> sums;  // The exchange thread writes it before the commit.
+    int64_t num_steps = 0;
+    collective::Contribution contribution;  // For a round whose result comes from others.
+    std::vector<LayerSums> sums;            // The exchange thread writes it before the commit.
   };
+  Result<void> take_result(OpenRound& open, const collective::Commit& commit);
+  Result<void> take_missed(const collective::Commit& commit);
+  std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
+  void note(const collective::Commit& commit);
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
@@ -140,8 +196,15 @@ class Strategy {
   std::map<int64_t, OpenRound> open_rounds_;           // By round.
   std::map<int32_t, std::vector<LayerSlice>> slices_;  // By fragment.
   std::vector<RoundRecord> records_;
-  double unbooked_stall_ = 0;  // Of rounds that are still on their way.
+  double unbooked_stall_ = 0;         // Of rounds that are still on their way.
+  std::vector<int64_t> steps_since_;  // By fragment.
+  std::vector<int64_t> applied_;      // By fragment: the newest round. Under state_mutex_.
+  mutable std::mutex state_mutex_;
 };
+
+/// Of tensors that are there in pieces, one behind the other: what members compare before a round
+/// is committed.
+Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors);
 
 /// Throws UsageError when the method does not fit the number of members.
 std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,

@@ -80,7 +80,14 @@ Result<void> StreamingDiLoCo::do_after_step(int64_t step) {
   return {};
 }
 
+int64_t StreamingDiLoCo::next_due(int64_t step) const {
+  int64_t next = step + 1;
+  while (next < schedule_.last_step() && !schedule_.due(next)) ++next;
+  return std::min(next, schedule_.last_step());
+}
+
 void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
+  if (is_applied(fragment, schedule_.round(fragment, step))) return;
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
   at::Tensor delta_F = empty_like_fragment(part, origin_P_);
   for_each_range(part, [&](const Range& range, int64_t packed) {
@@ -88,10 +95,11 @@ void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
     at::sub_out(piece, origin_P_.slice(0, range.begin, range.end),
                 replica_.values_P.slice(0, range.begin, range.end));
   });
-  launch(fragment, step, std::move(delta_F));
+  launch(fragment, step, std::move(delta_F), steps_since(fragment));
 }
 
-void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F) {
+void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F,
+                             int64_t num_steps) {
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
   flights_.push_back({.fragment = fragment,
                       .round = schedule_.round(fragment, step),
@@ -99,8 +107,7 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
                       .due = step + delay_,
                       .delta_F = std::move(delta_F)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
-  const int64_t period = step - schedule_.last_sent(fragment, step - 1);
-  const int64_t tokens = weight(flight.round, flight.delta_F, period * replica_.tokens_per_step);
+  const int64_t tokens = weight(flight.round, flight.delta_F, num_steps * replica_.tokens_per_step);
   flight.counts = tokens > 0;
   begin(flight.delta_F,
         {.round = flight.round,
@@ -109,7 +116,7 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F)
          .weight = tokens,
          .prepare = [this, &flight](std::span<const float> mean_F,
                                     std::span<const float>) { return prepare(flight, mean_F); }},
-        part.ranges);
+        part.ranges, num_steps);
 }
 
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
@@ -128,24 +135,66 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
 
 Result<void> StreamingDiLoCo::apply_front() {
   Flight& flight = flights_.front();
-  if (auto done = wait(flight.round); !done) return done;
+  const auto included = wait(flight.round);
+  if (!included) return tl::unexpected(included.error());
+  // What cannot be used is not mixed in either; what was not counted is not lost.
+  const bool takes = alpha_ == 0 || !flight.counts;
+  adopt(flight, !*included ? Use::kFollow : takes ? Use::kTake : Use::kMix);
+  flights_.pop_front();
+  return {};
+}
+
+void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
-  for_each_range(part, [&](const Range& range, int64_t packed) {
-    now_.slice(range.begin, range.end)
-        .copy_(flight.next_F->slice(packed, packed + range.end - range.begin));
+  if (use == Use::kFollow) {
+    for_each_range(part, [&](const Range& range, int64_t packed) {
+      follow(range.begin, range.end,
+             flight.next_F->theta_P.slice(0, packed, packed + range.end - range.begin),
+             now_.theta_P.slice(0, range.begin, range.end));
+    });
+  }
+  publish(flight.fragment, flight.round, [&] {
+    for_each_range(part, [&](const Range& range, int64_t packed) {
+      now_.slice(range.begin, range.end)
+          .copy_(flight.next_F->slice(packed, packed + range.end - range.begin));
+    });
   });
   for (const Range& range : part.ranges) {
     const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
     at::Tensor global = origin_P_.slice(0, range.begin, range.end);
     bring(now_.theta_P.slice(0, range.begin, range.end), global);
-    if (alpha_ == 0 || !flight.counts) {  // What cannot be used is not mixed in either.
+    if (use == Use::kTake) {
       live.copy_(global);
-    } else if (alpha_ != 1) {
+    } else if (use == Use::kMix && alpha_ != 1) {
       live.mul_(alpha_).add_(global, 1 - alpha_);
     }
   }
-  flights_.pop_front();
-  return {};
+}
+
+Digest StreamingDiLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_F) {
+  Flight flight{.fragment = commit.fragment,
+                .round = commit.round,
+                .number = schedule_.number(commit.fragment, commit.step)};
+  const Digest digest = prepare(flight, mean_F);
+  adopt(flight, Use::kFollow);
+  return digest;
+}
+
+std::vector<std::vector<at::Tensor>> StreamingDiLoCo::state_of(int64_t fragment) const {
+  std::vector<std::vector<at::Tensor>> tensors = now_.tensors();
+  for (auto& tensor : tensors) {
+    const at::Tensor whole_P = tensor.front();
+    tensor.clear();
+    for (const Range& range : fragments_[static_cast<size_t>(fragment)].ranges) {
+      tensor.push_back(whole_P.slice(0, range.begin, range.end));
+    }
+  }
+  return tensors;
+}
+
+void StreamingDiLoCo::do_join(int64_t /*step*/) {
+  bring(now_.theta_P, origin_P_);
+  replica_.values_P.copy_(origin_P_);
 }
 
 at::Tensor StreamingDiLoCo::global_parameters() const { return now_.theta_P; }
@@ -167,16 +216,23 @@ void StreamingDiLoCo::restore_global(const at::Tensor& global_P) {
   bring(now_.theta_P, origin_P_);
 }
 
-void StreamingDiLoCo::resumed(int64_t step) {
+void StreamingDiLoCo::do_resume(int64_t step) {
+  const bool is_over = step == schedule_.last_step();
+  for (size_t p = 0; p < fragments_.size(); ++p) {
+    const auto fragment = static_cast<int64_t>(p);
+    set_steps_since(fragment, is_over ? 0 : step - schedule_.last_sent(fragment, step));
+  }
   if (!in_flight_P_.defined()) return;
   for (int64_t back = delay_ - 1; back >= 0; --back) {  // In the order they were sent.
     const int64_t sent = step - back;
     const auto fragment = schedule_.due(sent);
-    if (!fragment || step == schedule_.last_step()) continue;
+    if (!fragment || is_over) continue;
     const Fragment& part = fragments_[static_cast<size_t>(*fragment)];
     at::Tensor delta_F = empty_like_fragment(part, origin_P_);
     gather(part, in_flight_P_, delta_F);
-    launch(*fragment, sent, std::move(delta_F));
+    const int64_t period = sent - schedule_.last_sent(*fragment, sent - 1);
+    set_steps_since(*fragment, period + back);
+    launch(*fragment, sent, std::move(delta_F), period);
   }
   in_flight_P_ = at::Tensor();
 }

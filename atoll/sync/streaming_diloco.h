@@ -30,10 +30,14 @@ class StreamingDiLoCo final : public Strategy {
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
-  void resumed(int64_t step) override;
 
  private:
   Result<void> do_after_step(int64_t step) override;
+  void do_resume(int64_t step) override;
+  int64_t next_due(int64_t step) const override;
+  std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
+  Digest absorb(const collective::Commit& commit, std::span<const float> mean_F) override;
+  void do_join(int64_t step) override;
   /// A fragment F on its way. Its tensors live here until the round is over.
   struct Flight {
     int64_t fragment = 0;
@@ -48,9 +52,13 @@ class StreamingDiLoCo final : public Strategy {
   /// Sends the fragment as it is after `step`.
   void send(int64_t fragment, int64_t step);
   /// Sends `delta_F`, which was the fragment's outer gradient after `step`.
-  void launch(int64_t fragment, int64_t step, at::Tensor delta_F);
+  void launch(int64_t fragment, int64_t step, at::Tensor delta_F, int64_t num_steps);
   Digest prepare(Flight& flight, std::span<const float> mean_F);
   Result<void> apply_front();
+  enum class Use : uint8_t { kMix, kTake, kFollow };
+  /// The flight's result is the fragment's state from here on; live parameters are mixed with it,
+  /// replaced by it, or moved by as much as it moved.
+  void adopt(const Flight& flight, Use use);
 
   int64_t delay_;
   float alpha_;

@@ -1,0 +1,201 @@
+#include "atoll/cli/status_command.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/result.h"
+#include "atoll/net/address.h"
+#include "atoll/net/http_client.h"
+#include "atoll/run/coordinator_file.h"
+#include "atoll/swarm/status.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr size_t kMaxBytes = size_t{16} << 20;
+
+constexpr const char* kFooter = R"(
+Without a place it asks the coordinator of the one folder below runs/ in which one runs.
+
+Live counts islands that are heard; "in the last commit" those whose parts it awaited; the share of
+tokens averaged is of what they could have brought. An ALARM says who is live without taking part.
+
+Examples:
+  atoll status runs/two                       once
+  atoll status runs/two --watch 2             until the run is over, or Ctrl-C
+  atoll status 127.0.0.1:41937 --json         for a program; the coordinator logs this address)";
+
+struct StatusArguments {
+  std::string place;  // A folder or an address.
+  bool json = false;
+  double watch = 0;  // Seconds; 0: once.
+};
+
+/// Whom to ask.
+struct Target {
+  std::string address;
+  // Known for a folder's coordinator.
+  fs::path folder;
+  std::string run;
+};
+
+struct Answer {
+  std::string text;
+  swarm::RunStatus status;
+};
+
+Target target_in(const fs::path& folder) {
+  const run::CoordinatorPlace place = run::running_coordinator(folder);
+  return {.address = place.status, .folder = folder, .run = place.run};
+}
+
+Target only_running() {
+  const std::vector<fs::path> folders = run::running_in("runs");
+  if (folders.size() == 1) return target_in(folders[0]);
+  if (folders.empty()) {
+    throw UsageError(
+        "no coordinator runs in a folder below 'runs'; name a run's folder or the "
+        "coordinator's status address");
+  }
+  std::string list;
+  for (const fs::path& folder : folders) list += "\n  atoll status " + folder.string();
+  throw UsageError("several coordinators run here; name one:" + list);
+}
+
+/// People paste what the coordinator's log shows: http://127.0.0.1:1234/status.
+std::string without_url(std::string text) {
+  if (text.starts_with("http://")) text.erase(0, 7);
+  return text.substr(0, text.find('/'));
+}
+
+Target find_target(const std::string& place) {
+  if (place.empty()) return only_running();
+  if (fs::is_directory(place)) return target_in(place);
+  const auto address = net::parse_address(without_url(place));
+  if (!address || fs::exists(place)) {
+    throw UsageError(fmt::format("'{}' is {}, and no address (HOST:PORT)", place,
+                                 fs::exists(place) ? "no folder" : "no folder that exists"));
+  }
+  return {.address = address->text()};
+}
+
+Result<Answer> ask(const Target& target) {
+  const auto reply = net::http_get(target.address, "/status", kPatience, kMaxBytes);
+  if (!reply) return failure(reply.error().message);
+  Answer answer{.text = reply->body, .status = {}};
+  try {
+    answer.status = swarm::run_status_from_json(reply->body);
+  } catch (const InputError&) {
+    return failure(fmt::format("{} answers, but it is no Atoll coordinator", target.address));
+  }
+  if (!target.run.empty() && answer.status.run != target.run) {
+    return failure(fmt::format("{} answers for another run ('{}' instead of '{}')", target.address,
+                               answer.status.run.substr(0, 100), target.run));
+  }
+  return answer;
+}
+
+/// Somebody whose address was given may be another than the user believes.
+[[noreturn]] void fail(const Target& target, const std::string& why) {
+  throw InputError(
+      why + (target.folder.empty()
+                 ? "; is the coordinator running, and is this its status address (its log has "
+                   "\"status at\"), not the one that islands join?"
+                 : fmt::format(", where {} says that the coordinator is",
+                               (target.folder / "coordinator.json").string())));
+}
+
+void show(const swarm::RunStatus& status, bool redraw) {
+  if (redraw) {
+    fmt::print("\x1b[H\x1b[J{}", swarm::to_text(status));
+  } else {
+    fmt::print("{:%H:%M:%S}  {}\n", fmt::localtime(static_cast<std::time_t>(wall_time())),
+               swarm::to_line(status));
+  }
+  std::fflush(stdout);
+}
+
+/// False once the user asked to stop.
+bool sleep_for(double seconds, const Clock& clock) {
+  const Time until =
+      clock.now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  while (num_interrupts() == 0 && clock.now() < until) ::poll(nullptr, 0, 50);
+  return num_interrupts() == 0;
+}
+
+/// A coordinator ends with its run, mostly between two questions.
+void explain_end(const Target& target, const std::string& why) {
+  if (target.folder.empty()) {
+    fmt::print("{}: the run is over, or its coordinator was lost\n", why);
+    return;
+  }
+  try {
+    run::running_coordinator(target.folder);
+  } catch (const InputError&) {
+    fmt::print("the coordinator has ended\n");
+    return;
+  }
+  fail(target, why);
+}
+
+void watch(const Target& target, swarm::RunStatus status, double interval) {
+  watch_interrupts();
+  const SystemClock clock;
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  show(status, terminal);
+  while (status.state != swarm::RunState::kOver && sleep_for(interval, clock)) {
+    const auto answer = ask(target);
+    if (!answer) return explain_end(target, answer.error().message);
+    status = answer->status;
+    show(status, terminal);
+  }
+}
+
+void print_status(const StatusArguments& arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // A coordinator may hang up while it is asked.
+  const Target target = find_target(arguments.place);
+  const auto answer = ask(target);
+  if (!answer) fail(target, answer.error().message);
+  if (arguments.json) {
+    fmt::print("{}\n", nlohmann::ordered_json::parse(answer->text).dump());
+  } else if (arguments.watch > 0) {
+    watch(target, answer->status, arguments.watch);
+  } else {
+    fmt::print("{}", swarm::to_text(answer->status));
+  }
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& app) {
+  auto* command = app.add_subcommand("status", "Show how a run goes: islands, rounds, alarms");
+  auto arguments = std::make_shared<StatusArguments>();
+  command->add_option("place", arguments->place,
+                      "a run's folder, or the HOST:PORT where its coordinator tells its status");
+  auto* json = command->add_flag("--json", arguments->json, "print one JSON object");
+  command->add_option("--watch", arguments->watch, "again every so many seconds")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->excludes(json);
+  command->footer(kFooter);
+  command->callback([arguments] { print_status(*arguments); });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,299 @@
+// What this member has missed, it asks the others for; what they have missed, it gives them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/codec/codec.h"
+#include "atoll/collective/engine.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::collective {
+namespace {
+
+/// No codec takes more for a value; each blob has a few bytes more.
+constexpr uint64_t kMaxBytesPerValue = 16;
+constexpr uint64_t kMaxBlobOverhead = 4096;
+constexpr size_t kLeastResults = 2;  // Kept, however large.
+
+bool has_weight(const swarm::Commit& commit) {
+  return std::ranges::any_of(commit.weights, [](int64_t weight) { return weight > 0; });
+}
+
+size_t most_result_bytes(const swarm::Commit& commit) {
+  const auto count = static_cast<uint64_t>(commit.count);
+  const uint64_t segments = count / static_cast<uint64_t>(commit.segment_values) + 1;
+  return commit.members.size() * (count * kMaxBytesPerValue + segments * kMaxBlobOverhead);
+}
+
+}  // namespace
+
+void Engine::miss(const swarm::Commit& message, Time now) {
+  held_[message.held.fragment] = message.held;
+  Missing& missing = missing_[message.index];
+  missing.commit = message;
+  const auto begun = rounds_.find(message.held.round);
+  if (begun != rounds_.end()) let_go(begun->second, message);
+  const bool is_measurement =
+      message.held.fragment == swarm::kNoFragment && !rounds_.contains(message.held.round);
+  if (!has_weight(message) || is_measurement) {
+    missing.result.emplace();
+  } else {
+    retrievals_.push_back(Retrieval::of_result(message.held.fragment, message.held.round,
+                                               most_result_bytes(message)));
+  }
+  ask_around();
+  hand_on_missed(now);
+}
+
+void Engine::let_go(Round& round, const swarm::Commit& message) {
+  // The new residual is of the attempt that was committed, or what this member summed is in none.
+  const bool is_of_it =
+      round.exchange != nullptr && round.exchange->plan().header.attempt == message.header.attempt;
+  if (is_of_it) {
+    round.exchange->settle_residual();
+  } else {
+    std::ranges::copy(round.contribution->mean_residual,
+                      round.contribution->new_mean_residual.begin());
+  }
+  round.decided = true;
+  round.exchange = nullptr;  // A job that is out has it too.
+  round.next.reset();
+  round.early.clear();
+  for (auto& [number, link] : links_) drop_transfers(link, message.held.round);
+}
+
+/// In the order of the commits, each once its result is here and no job works on its buffers.
+void Engine::hand_on_missed(Time now) {
+  while (!missing_.empty() && missing_.begin()->second.result && !over_) {
+    Missing& missing = missing_.begin()->second;
+    const swarm::Commit& message = missing.commit;
+    const int64_t number = message.held.round;
+    if (preparing_ && preparing_->round == number) return;
+    const auto own = std::ranges::find(message.members, member_.number());
+    Commit commit{.round = number,
+                  .fragment = message.held.fragment,
+                  .step = message.held.step,
+                  .digest = message.held.digest,
+                  .included = own != message.members.end(),
+                  .stop = message.stop};
+    const std::vector<float> factors = coefficients(message.weights);
+    for (size_t rank = 0; rank < message.members.size(); ++rank) {
+      const auto found = names_.find(message.members[rank]);
+      commit.members.push_back(found == names_.end() ? std::string("?") : found->second);
+      if (message.weights[rank] == 0) commit.abstainers.push_back(commit.members.back());
+      if (message.members[rank] == member_.number()) commit.own_share = factors[rank];
+    }
+    commit.missed = std::make_shared<const MissedRound>(
+        MissedRound{.round = number,
+                    .fragment = message.held.fragment,
+                    .step = message.held.step,
+                    .digest = message.held.digest,
+                    .count = static_cast<size_t>(message.count),
+                    .segment_values = static_cast<size_t>(message.segment_values),
+                    .members = message.members,
+                    .weights = message.weights,
+                    .result = std::move(*missing.result)});
+    const auto round = rounds_.find(number);
+    const bool begun = round != rounds_.end();
+    if (begun) {
+      commit.bytes_sent = round->second.bytes_sent;
+      commit.bytes_received = round->second.bytes_received;
+      commit.seconds = seconds(now - round->second.begun);
+      rounds_.erase(round);
+    }
+    const bool is_measurement = message.held.fragment == swarm::kNoFragment;
+    missing_.erase(missing_.begin());
+    if (begun || !is_measurement) listener_.committed(commit, begun);
+  }
+  if (missing_.empty() && state_fetches_.empty() && member_.is_member()) {
+    act(member_.caught_up(), now);
+  }
+}
+
+/// Asks whoever may have it for what is still missing.
+void Engine::ask_around() {
+  if (over_) return;
+  for (Retrieval& retrieval : retrievals_) {
+    bool anybody = links_.empty();
+    for (auto& [number, link] : links_) {
+      if (!retrieval.has_refused(number)) anybody = true;
+      while (link.opened && link.lost.empty()) {
+        auto request = retrieval.request_to(number);
+        if (!request) break;
+        request->header = member_.header(retrieval.round());
+        if (transport_.send(link.connection, swarm::encode(*request)) != net::Sent::kAccepted) {
+          retrieval.lost(number);
+          break;
+        }
+      }
+    }
+    if (anybody && !links_.empty()) continue;
+    // Those who held it have gone on, or are gone. A newer state will do as well; a past round not.
+    if (retrieval.kind() == swarm::PartKind::kState) {
+      const int32_t fragment = retrieval.fragment();
+      if (held_.at(fragment).round > retrieval.round()) {
+        fetch_held(fragment);
+        return ask_around();
+      }
+      continue;  // They will hold it once they have applied it: ask_again().
+    }
+    return give_up(fmt::format("nobody holds the result of round {} any more, which this island "
+                               "has missed",
+                               retrieval.round()),
+                   /*may_join_again=*/true);
+  }
+}
+
+void Engine::ask_again() {
+  bool any = false;
+  for (Retrieval& retrieval : retrievals_) any = retrieval.forgive() || any;
+  if (any) ask_around();
+}
+
+void Engine::fetch_state(int32_t fragment, size_t size) {
+  if (over_) return;
+  if (!held_.contains(fragment)) {
+    return listener_.fetched(fragment, failure("the run has no such fragment"));
+  }
+  state_fetches_[fragment].size = size;
+  fetch_held(fragment);
+  ask_around();
+}
+
+/// Begins, or begins anew, to fetch the newest state of a fragment.
+void Engine::fetch_held(int32_t fragment) {
+  StateFetch& fetch = state_fetches_.at(fragment);
+  fetch.held = held_.at(fragment);
+  std::erase_if(retrievals_, [&](const Retrieval& retrieval) {
+    return retrieval.kind() == swarm::PartKind::kState && retrieval.fragment() == fragment;
+  });
+  retrievals_.push_back(Retrieval::of_state(fragment, fetch.held.round, fetch.size));
+}
+
+void Engine::take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,
+                          Time now) {
+  const auto found = std::ranges::find_if(retrievals_, [&](const Retrieval& retrieval) {
+    return retrieval.kind() == part.kind && retrieval.round() == part.header.round &&
+           retrieval.fragment() == part.segment;
+  });
+  member_.count_moved(data.size());
+  if (found == retrievals_.end()) return;  // It is not wanted any more.
+  if (auto taken = found->receive(number, part, data); !taken) {
+    return accuse(number, fmt::format("island '{}': {}", name(number), taken.error().message), now);
+  }
+  if (found->complete()) {
+    Retrieval done = std::move(*found);
+    retrievals_.erase(found);
+    finish(done, now);
+  }
+  ask_around();
+}
+
+void Engine::finish(Retrieval& retrieval, Time now) {
+  if (retrieval.kind() == swarm::PartKind::kState) {
+    const auto fetch = state_fetches_.find(retrieval.fragment());
+    if (fetch == state_fetches_.end()) return;
+    const swarm::Held held = fetch->second.held;
+    state_fetches_.erase(fetch);
+    // What the state includes already is not missing.
+    std::erase_if(missing_, [&](const auto& entry) {
+      const swarm::Held& other = entry.second.commit.held;
+      return other.fragment == held.fragment && other.round <= held.round;
+    });
+    std::erase_if(retrievals_, [&](const Retrieval& other) {
+      return other.kind() == swarm::PartKind::kResult && other.fragment() == held.fragment &&
+             other.round() <= held.round;
+    });
+    listener_.fetched(held.fragment, FetchedState{.round = held.round,
+                                                  .step = held.step,
+                                                  .digest = held.digest,
+                                                  .bytes = retrieval.take()});
+    return hand_on_missed(now);
+  }
+  for (auto& [index, missing] : missing_) {
+    if (missing.commit.held.round != retrieval.round() ||
+        missing.commit.held.fragment != retrieval.fragment()) {
+      continue;
+    }
+    const Bytes bytes = retrieval.take();
+    try {
+      missing.result = decode_result(bytes);
+    } catch (const InputError& error) {
+      return give_up(
+          fmt::format("the result of round {} cannot be read: {}", retrieval.round(), error.what()),
+          /*may_join_again=*/true);
+    }
+    keep_result(retrieval.round(), *missing.result);
+    break;
+  }
+  hand_on_missed(now);
+}
+
+void Engine::refused(int32_t number, const swarm::NotHeld& answer) {
+  for (Retrieval& retrieval : retrievals_) {
+    if (retrieval.kind() == answer.kind && retrieval.round() == answer.header.round &&
+        retrieval.fragment() == answer.fragment) {
+      retrieval.refused(number);
+    }
+  }
+  ask_around();
+}
+
+void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
+  std::shared_ptr<const Bytes> blob;
+  const int64_t round = fetch.header.round;
+  if (fetch.kind == swarm::PartKind::kResult) {
+    const auto found = results_.find(round);
+    if (found != results_.end()) blob = std::make_shared<const Bytes>(encode(found->second));
+  } else if (fetch.kind == swarm::PartKind::kState) {
+    blob = snapshot(fetch.fragment, round, now);
+  }
+  Link& link = links_.at(number);
+  const bool whole = fetch.kind == swarm::PartKind::kResult;
+  const uint64_t end = blob == nullptr || whole ? 0 : fetch.end;
+  if (blob == nullptr || blob->empty() || (!whole && (fetch.begin >= end || end > blob->size()))) {
+    static_cast<void>(transport_.send(
+        link.connection,
+        swarm::encode(swarm::NotHeld{
+            .header = member_.header(round), .kind = fetch.kind, .fragment = fetch.fragment})));
+    return;
+  }
+  const size_t size = blob->size();
+  link.lent.push_back({.part = {.header = member_.header(round),
+                                .kind = fetch.kind,
+                                .sender = member_.number(),
+                                .segment = fetch.fragment,
+                                .total = size},
+                       .blob = std::move(blob),
+                       .sent = whole ? 0 : fetch.begin,
+                       .end = whole ? size : end});
+  pump(number, now);
+}
+
+/// The state of a fragment as it was after the round, though this member may go on meanwhile.
+std::shared_ptr<const Bytes> Engine::snapshot(int32_t fragment, int64_t round, Time now) {
+  Snapshot& snapshot = snapshots_[fragment];
+  if (snapshot.bytes == nullptr || snapshot.round != round) {
+    std::shared_ptr<const Bytes> bytes = provider_ ? provider_(fragment, round) : nullptr;
+    if (bytes == nullptr) {
+      if (snapshot.bytes == nullptr) snapshots_.erase(fragment);
+      return nullptr;
+    }
+    snapshot = {.round = round, .bytes = std::move(bytes)};
+  }
+  snapshot.used = now;
+  return snapshot.bytes;
+}
+
+void Engine::keep_result(int64_t round, RoundResult result) {
+  result_bytes_ += result.size_bytes();
+  results_[round] = std::move(result);
+  while (results_.size() > kLeastResults && result_bytes_ > options_.result_log_bytes) {
+    result_bytes_ -= results_.begin()->second.size_bytes();
+    results_.erase(results_.begin());
+  }
+}
+
+}  // namespace atl::collective

@@ -1,0 +1,306 @@
+// Connections between members: made, lost and made again; what comes and goes over them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/codec/codec.h"
+#include "atoll/collective/engine.h"
+#include "atoll/collective/part_frame.h"
+#include "atoll/swarm/rules.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::collective {
+namespace {
+
+/// A member that dies is lost to the coordinator too, which can say so better: it gets this long.
+constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
+constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to connect.
+constexpr Duration kLongestPause = std::chrono::seconds(2);
+constexpr size_t kMaxEarlyFetches = 64;
+constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
+/// Counted for each of them beside its frame: the struct, and what two allocations take.
+constexpr size_t kPartOverhead = 256;
+static_assert(sizeof(swarm::Part) + 64 <= kPartOverhead);
+
+}  // namespace
+
+void Engine::dial_peer(int32_t number, Time now) {
+  Link& link = links_.at(number);
+  link.next_dial = Time::max();
+  link.opened = false;
+  link.full = false;
+  link.connection = transport_.connect(link.address, net::Plane::kBulk);
+  const auto sent = transport_.send(
+      link.connection,
+      swarm::encode(swarm::PeerHello{
+          .header = member_.header(), .view = member_.view(), .number = member_.number()}));
+  if (sent != net::Sent::kAccepted) drop_link(number, "the connection was closed at once", now);
+}
+
+void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now) {
+  const auto number = number_of(connection);
+  const auto visitor = visitors_.find(connection);
+  if (!number && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
+  if (number && head_bytes_ > 0) {
+    if (auto view = view_part(frame, head_bytes_)) {
+      return take(*number, std::move(view->part), view->data, frame.size(), now);
+    }
+  }
+  try {
+    swarm::Message message = swarm::decode(frame);
+    auto* const part = std::get_if<swarm::Part>(&message);
+    const auto* const hello = std::get_if<swarm::PeerHello>(&message);
+    if (!number) {
+      const auto* const fetch = std::get_if<swarm::Fetch>(&message);
+      Visitor& known = visitor->second;
+      if (known.hello && fetch != nullptr && known.early.size() < kMaxEarlyFetches) {
+        return known.early.push_back(*fetch);  // This member does not know of it yet.
+      }
+      if (hello == nullptr || known.hello) return transport_.close(connection);
+      known.hello = *hello;
+      if (!names_.empty()) greet(connection, *hello, now);
+    } else if (part != nullptr) {
+      const Bytes data = std::exchange(part->data, {});
+      take(*number, std::move(*part), data, frame.size(), now);
+    } else if (const auto* fetch = std::get_if<swarm::Fetch>(&message)) {
+      answer(*number, *fetch, now);
+    } else if (const auto* not_held = std::get_if<swarm::NotHeld>(&message)) {
+      refused(*number, *not_held);
+    } else {
+      accuse(*number,
+             fmt::format("island '{}' sent a {} between parts", name(*number),
+                         swarm::kind_name(message)),
+             now);
+    }
+  } catch (const InputError& error) {
+    if (number) {
+      accuse(*number,
+             fmt::format("island '{}' sent what is no message: {}", name(*number), error.what()),
+             now);
+    } else {
+      transport_.close(connection);
+    }
+  }
+}
+
+void Engine::accuse(int32_t number, const std::string& reason, Time now) {
+  if (number < 0) return trouble(reason, now);
+  if (links_.contains(number)) drop_link(number, reason, now);
+  act(member_.trouble(reason, number), now);
+}
+
+/// It connects to those of lower number; again when its last connection is gone, or is about to be.
+void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now) {
+  const auto link = links_.find(hello.number);
+  if (hello.header.run != member_.run() || hello.number < member_.number()) {
+    return transport_.close(connection);
+  }
+  if (link == links_.end()) return;  // Of a view that is not here yet, or long over.
+  if (link->second.connection != 0) drop_link(hello.number, "it has connected anew", now);
+  const auto visitor = visitors_.extract(connection);
+  link->second.connection = connection;
+  link->second.opened = true;
+  link->second.opened_at = now;
+  link->second.full = false;
+  check_links(now);
+  pump(hello.number, now);
+  if (!visitor.empty()) {
+    for (const swarm::Fetch& fetch : visitor.mapped().early) {
+      if (links_.contains(hello.number)) answer(hello.number, fetch, now);
+    }
+  }
+  ask_around();
+}
+
+void Engine::take(int32_t number, swarm::Part part, std::span<const std::byte> data,
+                  size_t frame_bytes, Time now) {
+  if (part.kind > swarm::PartKind::kMean) return take_fetched(number, part, data, now);
+  receive(number, std::move(part), data, frame_bytes, now);
+}
+
+void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
+                     size_t frame_bytes, Time now) {
+  if (part.sender != number || part.header.run != member_.run()) {
+    return accuse(number,
+                  fmt::format("island '{}' sent a part of run '{}' in the name of member {}",
+                              name(number), swarm::printable(part.header.run), part.sender),
+                  now);
+  }
+  const auto found = rounds_.find(part.header.round);
+  member_.count_moved(frame_bytes);
+  // It is over, or goes on without this member.
+  if (found == rounds_.end() || !found->second.was_announced || found->second.decided) return;
+  Round& round = found->second;
+  round.bytes_received += static_cast<int64_t>(frame_bytes);
+  if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
+    if (data.empty()) {
+      return accuse(number,
+                    fmt::format("island '{}' sent a part of round {} without data", name(number),
+                                part.header.round),
+                    now);
+    }
+    round.early_bytes += frame_bytes + kPartOverhead;
+    if (round.early_bytes > max_early_bytes(round)) {
+      return accuse(
+          number,
+          fmt::format("island '{}' sent more than round {} has", name(number), part.header.round),
+          now);
+    }
+    part.data.assign(data.begin(), data.end());
+    round.early.push_back(std::move(part));
+    return;
+  }
+  round.progressed = now;
+  part.header.term = round.exchange->plan().header.term;  // Rounds outlive coordinators.
+  if (auto result = round.exchange->receive(part, data); !result) {
+    accuse(number, result.error().message, now);
+  }
+}
+
+size_t Engine::max_early_bytes(const Round& round) const {
+  // Each other member sends at most its contribution and a mean, in parts as large as they can be:
+  // only the last one of a segment is shorter. A frame's own header is less than kPartOverhead.
+  const size_t count = round.contribution->num_values();
+  const size_t encoded = round.contribution->codec->max_encoded_bytes(count);
+  const size_t num_parts =
+      encoded / kChunkBytes + count / segment_size(count, round.contribution->topology) + 1;
+  return (links_.size() + 1) * (2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember);
+}
+
+void Engine::drop_means(Link& link, int64_t round) {
+  std::erase_if(link.transfers, [&](const Transfer& transfer) {
+    // One that has begun goes on: the other member drops it.
+    const bool is_void = transfer.part.header.round == round && transfer.sent == 0 &&
+                         transfer.part.kind == swarm::PartKind::kMean;
+    if (is_void) link.waiting_bytes -= transfer.blob->size();
+    return is_void;
+  });
+}
+
+void Engine::drop_transfers(Link& link, int64_t round) {
+  std::erase_if(link.transfers, [&](const Transfer& transfer) {
+    const bool is_void = transfer.part.header.round == round;
+    if (is_void) link.waiting_bytes -= transfer.end - transfer.sent;
+    return is_void;
+  });
+}
+
+void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {
+  visitors_.erase(connection);
+  if (const auto number = number_of(connection)) {
+    links_.at(*number).connection = 0;
+    drop_link(*number, reason, now);
+  }
+}
+
+void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
+  Link& link = links_.at(number);
+  if (link.connection != 0) transport_.close(std::exchange(link.connection, 0));
+  link.lost = (link.opened ? "the connection was lost: " : "it cannot be reached: ") + reason;
+  link.transfers.clear();
+  link.lent.clear();
+  link.waiting_bytes = 0;
+  link.opened = false;
+  link.was_reported = false;
+  link.verdict_due = now + kVerdictGrace;
+  for (auto& [round_number, round] : rounds_) {
+    if (round.exchange != nullptr) round.exchange->forget(number);
+    std::erase_if(round.early, [&](const swarm::Part& part) { return part.sender == number; });
+  }
+  for (Retrieval& retrieval : retrievals_) retrieval.lost(number);
+  if (number < member_.number()) {
+    link.next_dial = now + link.pause;
+    link.pause = std::min(link.pause * 2, kLongestPause);
+  }
+  links_due_ = std::min({links_due_, link.verdict_due, link.next_dial});
+  ask_around();
+}
+
+void Engine::check_links(Time now) {
+  links_due_ = Time::max();
+  bool any_is_back = false;
+  std::vector<int32_t> numbers;
+  for (const auto& [number, link] : links_) numbers.push_back(number);
+  for (const int32_t number : numbers) {
+    const auto found = links_.find(number);
+    if (found == links_.end() || over_) continue;
+    Link& link = found->second;
+    if (link.connection == 0 && now >= link.next_dial) dial_peer(number, now);
+    if (!link.lost.empty() && !link.was_reported && now >= link.verdict_due) {
+      link.was_reported = true;
+      act(member_.link_changed(number, false, link.lost), now);
+    }
+    if (!link.lost.empty() && link.opened && link.was_reported) {
+      act(member_.link_changed(number, true, ""), now);
+      link.lost.clear();
+      link.pause = kFirstPause;
+      any_is_back = true;
+      pump(number, now);
+    }
+    if (!link.lost.empty() && !link.was_reported) {
+      links_due_ = std::min(links_due_, link.verdict_due);
+    }
+    links_due_ = std::min(links_due_, link.next_dial);
+  }
+  if (any_is_back) ask_around();
+}
+
+void Engine::check_stalls(Time now) {
+  std::vector<std::pair<int32_t, int64_t>> silent;
+  for (const auto& [number, round] : rounds_) {
+    // While others move something, what this member waits for may come yet.
+    const Time progressed = std::max(round.progressed, member_.last_moved());
+    if (round.exchange == nullptr || round.prepared ||
+        now - progressed <= options_.silence_timeout) {
+      continue;
+    }
+    for (const int32_t debtor : round.exchange->debtors()) silent.emplace_back(debtor, number);
+  }
+  for (const auto& [debtor, round] : silent) {
+    if (!links_.contains(debtor) || !links_.at(debtor).lost.empty()) continue;
+    if (now - links_.at(debtor).opened_at <= options_.silence_timeout) continue;
+    drop_link(debtor,
+              fmt::format("in round {} nothing came for {:.0f} s", round,
+                          seconds(options_.silence_timeout)),
+              now);
+  }
+}
+
+void Engine::pump(int32_t number, Time now) {
+  const auto found = links_.find(number);
+  if (found == links_.end()) return;
+  Link& link = found->second;
+  if (link.connection == 0 || !link.lost.empty()) return;
+  const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
+  while (!link.full) {
+    std::deque<Transfer>& queue = link.transfers.empty() ? link.lent : link.transfers;
+    if (queue.empty() || !send_some(link, queue, chunk_bytes, now)) return;
+  }
+}
+
+/// One chunk of the first transfer. False if the connection takes no more.
+bool Engine::send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_bytes, Time now) {
+  Transfer& transfer = queue.front();
+  const size_t size = std::min(chunk_bytes, transfer.end - transfer.sent);
+  transfer.part.offset = transfer.sent;
+  net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
+  const size_t frame_bytes = frame.size();
+  const auto sent = transport_.send_shared(link.connection, std::move(frame));
+  if (sent == net::Sent::kFull) link.full = true;
+  if (sent != net::Sent::kAccepted) return false;  // Writable or Lost follows.
+  member_.count_moved(frame_bytes);
+  if (const auto round = rounds_.find(transfer.part.header.round); round != rounds_.end()) {
+    // What goes out is progress too: over a slow line a member hears nothing while it sends.
+    round->second.progressed = now;
+    round->second.bytes_sent += static_cast<int64_t>(frame_bytes);
+  }
+  transfer.sent += size;
+  if (&queue == &link.transfers) link.waiting_bytes -= size;
+  if (transfer.sent == transfer.end) queue.pop_front();
+  return true;
+}
+
+}  // namespace atl::collective

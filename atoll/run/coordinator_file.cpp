@@ -1,0 +1,120 @@
+#include "atoll/run/coordinator_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+
+namespace atl::run {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using nlohmann::json;
+constexpr const char* kFileName = "coordinator.json";
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+CoordinatorPlace read_place(const fs::path& path) {
+  try {
+    const json object = json::parse(read_file(path));
+    return {.pid = object.at("pid").get<int64_t>(),
+            .machine = object.at("machine").get<std::string>(),
+            .run = object.at("run").get<std::string>(),
+            .control = object.at("control").get<std::string>(),
+            .status = object.at("status").is_null() ? "" : object["status"].get<std::string>()};
+  } catch (const json::exception&) {
+    throw InputError(fmt::format("'{}' is damaged, or from another version", path.string()));
+  }
+}
+
+bool runs(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH; }
+
+}  // namespace
+
+CoordinatorPlace place_here(std::string run, std::string control, std::string status) {
+  return {.pid = ::getpid(),
+          .machine = machine_name(),
+          .run = std::move(run),
+          .control = std::move(control),
+          .status = std::move(status)};
+}
+
+CoordinatorFile::CoordinatorFile(const fs::path& folder, const CoordinatorPlace& place)
+    : path_(folder / kFileName), pid_(place.pid) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw InputError(
+        fmt::format("cannot create the folder '{}': {}", folder.string(), error.message()));
+  }
+  const json object = {{"pid", place.pid},
+                       {"machine", place.machine},
+                       {"run", place.run},
+                       {"control", place.control},
+                       {"status", place.status.empty() ? json() : json(place.status)}};
+  write_file_atomically(path_, object.dump(2) + "\n");
+}
+
+CoordinatorFile::~CoordinatorFile() {
+  try {
+    if (read_place(path_).pid == pid_) fs::remove(path_);
+  } catch (const std::exception&) {  // Gone already, or no longer ours.
+    return;
+  }
+}
+
+CoordinatorPlace running_coordinator(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    throw InputError(fmt::format("there is no folder '{}'", folder.string()));
+  }
+  if (!fs::exists(folder / kFileName)) {
+    throw InputError(
+        fmt::format("no coordinator runs in '{}': it would have a {} there (runs of one island "
+                    "have no coordinator; one started by hand needs --run {})",
+                    folder.string(), kFileName, folder.string()));
+  }
+  const CoordinatorPlace place = read_place(folder / kFileName);
+  if (place.machine != machine_name()) {
+    throw InputError(fmt::format("the coordinator of '{}' runs on the machine '{}': ask there",
+                                 folder.string(), place.machine));
+  }
+  if (!runs(place.pid)) {
+    throw InputError(
+        fmt::format("no coordinator runs in '{}' any more: its process {} has ended and left {}",
+                    folder.string(), place.pid, kFileName));
+  }
+  if (place.status.empty()) {
+    throw InputError(
+        fmt::format("the coordinator of '{}' was started with --http off", folder.string()));
+  }
+  return place;
+}
+
+std::vector<fs::path> running_in(const fs::path& parent) {
+  std::vector<fs::path> folders;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(parent, missing)) {
+    try {
+      running_coordinator(entry.path());
+      folders.push_back(entry.path());
+    } catch (const InputError&) {  // None there.
+      continue;
+    }
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+}  // namespace atl::run

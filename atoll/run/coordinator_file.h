@@ -1,0 +1,44 @@
+#pragma once
+// coordinator.json in a run's folder: where the coordinator that runs there can be reached. It is
+// there while the coordinator runs; a killed one leaves it behind, which its reader notices.
+// LibTorch-free.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace atl::run {
+
+struct CoordinatorPlace {
+  int64_t pid = 0;
+  std::string machine;  // Its host name.
+  std::string run;      // The name in every message.
+  std::string control;  // HOST:PORT for islands.
+  std::string status;   // HOST:PORT of /status and /metrics; empty: off.
+};
+
+/// Of this process on this machine.
+CoordinatorPlace place_here(std::string run, std::string control, std::string status);
+
+class CoordinatorFile {
+ public:
+  /// Creates the folder if need be. Throws InputError when it cannot be written.
+  CoordinatorFile(const std::filesystem::path& folder, const CoordinatorPlace& place);
+  /// Removes the file, unless another coordinator's is there by now.
+  ~CoordinatorFile();
+  CoordinatorFile(const CoordinatorFile&) = delete;
+  CoordinatorFile& operator=(const CoordinatorFile&) = delete;
+
+ private:
+  std::filesystem::path path_;
+  int64_t pid_;
+};
+
+/// The coordinator that runs in `folder` on this machine, its status on. Throws InputError that
+/// says why there is none.
+CoordinatorPlace running_coordinator(const std::filesystem::path& folder);
+
+/// The folders in `parent` where one runs, sorted.
+std::vector<std::filesystem::path> running_in(const std::filesystem::path& parent);
+
+}  // namespace atl::run

@@ -1,0 +1,154 @@
+#include "atoll/swarm/book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/swarm/fields.h"
+
+namespace atl::swarm {
+namespace {
+
+/// A member that is behind by more commits than these cannot be told of all.
+constexpr size_t kMaxHistory = 4096;
+constexpr uint8_t kContentsKind = 255;
+
+void require(bool ok, const char* what) {
+  if (!ok) throw InputError(fmt::format("a journal that contradicts itself: {}", what));
+}
+
+}  // namespace
+
+void visit(auto& io, Is<Leases> auto& m) { io(m.num_granted, m.num_consumed, m.rest); }
+void visit(auto& io, Is<TermBegan> auto& m) { io(m.term); }
+void visit(auto& io, Is<RunBegan> auto& m) {
+  io(m.run, m.start_step, m.num_replicas, m.facts, m.config);
+}
+void visit(auto& io, Is<Admitted> auto& m) { io(m.peer); }
+void visit(auto& io, Is<Removed> auto& m) { io(m.number); }
+void visit(auto& io, Is<Granted> auto& m) { io(m.numbers, m.count); }
+void visit(auto& io, Is<Committed> auto& m) {
+  io(m.index, m.attempt, m.held, m.count, m.segment_values, m.members, m.weights, m.num_trained);
+}
+
+Book::Grants Book::apply(const Record& record) {
+  return std::visit([&](const auto& kind) { return take(kind); }, record);
+}
+
+Book::Grants Book::take(const TermBegan& record) {
+  require(record.term > term_, "a term that does not rise");
+  term_ = record.term;
+  return {};
+}
+
+Book::Grants Book::take(const RunBegan& record) {
+  require(!record.run.empty() && (run_.empty() || run_ == record.run), "another run");
+  require(record.num_replicas > 0 && record.start_step >= 0, "a run of nobody");
+  run_ = record.run;
+  first_term_ = term_;
+  start_step_ = last_step_ = record.start_step;
+  num_replicas_ = record.num_replicas;
+  facts_ = record.facts;
+  config_ = record.config;
+  members_.clear();
+  held_.clear();
+  history_.clear();
+  last_round_ = -1;
+  leases_ = LeaseBook(record.start_step * record.num_replicas);
+  return {};
+}
+
+Book::Grants Book::take(const Admitted& record) {
+  require(record.peer.number == next_number_, "a number out of turn");
+  members_[next_number_++] = record.peer;
+  return {};
+}
+
+Book::Grants Book::take(const Removed& record) {
+  require(members_.erase(record.number) > 0, "a member that is none");
+  leases_.revoke(record.number);
+  return {};
+}
+
+Book::Grants Book::take(const Granted& record) {
+  require(record.count > 0 && !record.numbers.empty(), "a grant to nobody");
+  for (const int32_t number : record.numbers)
+    require(members_.contains(number), "a stranger's grant");
+  auto units = leases_.grant(record.numbers, record.count);
+  Grants grants;
+  for (size_t i = 0; i < units.size(); ++i) grants[record.numbers[i]] = std::move(units[i]);
+  return grants;
+}
+
+Book::Grants Book::take(const Committed& record) {
+  require(record.index == num_commits_, "a commit out of turn");
+  const size_t size = record.members.size();
+  require(record.weights.size() == size && record.num_trained.size() == size, "a commit's lists");
+  const auto held = held_.find(record.held.fragment);
+  require(held == held_.end() || held->second.round < record.held.round, "a round twice");
+  for (size_t i = 0; i < size; ++i) {
+    const int32_t number = record.members[i];
+    if (record.weights[i] == 0 || !members_.contains(number)) continue;
+    require(leases_.is_possible(number, record.num_trained[i]), "rows that were not leased");
+    leases_.consume(number, record.num_trained[i]);
+  }
+  if (record.held.fragment != kNoFragment) held_[record.held.fragment] = record.held;
+  last_round_ = std::max(last_round_, record.held.round);
+  last_step_ = std::max(last_step_, record.held.step);
+  num_commits_ += 1;
+  history_.push_back(record);
+  if (history_.size() > kMaxHistory) history_.pop_front();
+  return {};
+}
+
+Bytes Book::contents() const {
+  ByteWriter out;
+  out.put(kContentsKind);
+  FieldWriter writer(out);
+  visit(writer, *this);
+  return out.take();
+}
+
+Bytes encode(const Record& record) {
+  ByteWriter out;
+  out.put(static_cast<uint8_t>(record.index()));
+  FieldWriter writer(out);
+  std::visit([&](const auto& kind) { visit(writer, kind); }, record);
+  return out.take();
+}
+
+namespace {
+
+template <size_t... kIndexes>
+Record empty_record(size_t kind, std::index_sequence<kIndexes...> /*indexes*/) {
+  Record record;
+  ((kind == kIndexes ? void(record.emplace<kIndexes>()) : void()), ...);
+  return record;
+}
+
+}  // namespace
+
+Book read_book(std::span<const Bytes> journal) {
+  Book book;
+  for (const Bytes& entry : journal) {
+    ByteReader in(entry);
+    FieldReader reader(in);
+    const auto kind = in.get<uint8_t>();
+    if (kind == kContentsKind) {
+      book = {};
+      visit(reader, book);
+      in.expect_end();
+      continue;
+    }
+    require(kind < std::variant_size_v<Record>, "an entry of unknown kind");
+    Record record = empty_record(kind, std::make_index_sequence<std::variant_size_v<Record>>());
+    std::visit([&](auto& fields) { visit(reader, fields); }, record);
+    in.expect_end();
+    book.apply(record);
+  }
+  return book;
+}
+
+}  // namespace atl::swarm

@@ -1,0 +1,251 @@
+// From the first Begin of a round to its commit.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/rules.h"
+
+namespace atl::swarm {
+namespace {
+
+constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
+
+}  // namespace
+
+void Coordinator::on(int32_t number, const Begin& begin) {
+  const int64_t round_number = begin.header.round;
+  if (const std::string fault = fault_of(begin); !fault.empty()) return violate(number, fault);
+  if (!book_.leases().is_possible(number, begin.num_trained)) {
+    return violate(number,
+                   fmt::format("began round {} with rows that it does not have", round_number));
+  }
+  if (begin.fragment >= options_.num_fragments && begin.fragment != kNoFragment) {
+    return violate(number,
+                   fmt::format("began round {} of fragment {}", round_number, begin.fragment));
+  }
+  const auto held = book_.held().find(begin.fragment);
+  if (held != book_.held().end() && round_number <= held->second.round) return;  // It hears of it.
+  if (!rounds_.contains(round_number) && rounds_.size() >= kMaxOpenRounds) {
+    return violate(
+        number, fmt::format("began round {} with {} open already", round_number, rounds_.size()));
+  }
+  Round& round = rounds_[round_number];
+  for (const auto& [other, first] : round.begun) {
+    if (other == number) continue;
+    const std::string difference = difference_of(first, begin);
+    if (!difference.empty()) {
+      return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", round_number,
+                              name(other), name(number), difference));
+    }
+    break;
+  }
+  round.begun[number] = begin;
+  round.attempt = std::max(round.attempt, begin.header.attempt);
+  highest_begun_ = std::max(highest_begun_, round_number);
+  Seat& seat = seats_.at(number);
+  seat.num_trained = std::max(seat.num_trained, begin.num_trained);
+  advance(round_number);
+}
+
+std::vector<int32_t> Coordinator::expected(int64_t round) const {
+  std::vector<int32_t> numbers;
+  for (const auto& [number, seat] : seats_) {
+    if (is_live(seat) && seat.first_round <= round) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::vector<int32_t> Coordinator::members_for(int64_t round) const {
+  std::vector<int32_t> members = expected(round);
+  const auto& begun = rounds_.at(round).begun;
+  while (true) {
+    std::map<int32_t, int64_t> num_missing;  // Of each member's links.
+    for (const auto& [a, b] : no_links_) {
+      if (std::ranges::find(members, a) == members.end()) continue;
+      if (std::ranges::find(members, b) == members.end()) continue;
+      num_missing[a] += 1;
+      num_missing[b] += 1;
+    }
+    if (num_missing.empty()) return members;
+    // Most links first, then least weight, then the last to come.
+    const auto worst = std::ranges::max_element(num_missing, {}, [&](const auto& entry) {
+      return std::tuple(entry.second, -begun.at(entry.first).weight, entry.first);
+    });
+    std::erase(members, worst->first);
+  }
+}
+
+void Coordinator::advance_all() {
+  std::vector<int64_t> numbers;
+  for (const auto& [number, round] : rounds_) numbers.push_back(number);
+  for (const int64_t number : numbers) {
+    if (!finished_ && rounds_.contains(number)) advance(number);
+  }
+}
+
+void Coordinator::advance(int64_t number) {
+  Round& round = rounds_.at(number);
+  const auto is_here = [&](int32_t member) {
+    const auto found = seats_.find(member);
+    return found != seats_.end() && is_live(found->second);
+  };
+  const auto has_prepared = [&](int32_t member) {
+    return !is_here(member) || round.prepared.contains(member);
+  };
+  // An attempt that all who are left have completed stands: who is lost since has sent its part.
+  const bool is_whole = std::ranges::find(round.members, kNobody) == round.members.end();
+  if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.members, is_here) &&
+      std::ranges::all_of(round.members, has_prepared)) {
+    return commit(number);
+  }
+  const std::vector<int32_t> awaited = expected(number);
+  if (awaited.empty() || std::cmp_less(awaited.size(), options_.min_replicas)) return;
+  const bool all_begun =
+      std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
+  if (!all_begun) return;
+  std::vector<int32_t> members = members_for(number);
+  const bool waits_for_lost = round.members.empty() ||
+                              !std::ranges::all_of(round.members, is_here) ||
+                              !std::ranges::all_of(round.members, [&](int32_t member) {
+                                return std::ranges::find(members, member) != members.end();
+                              });
+  if (waits_for_lost) open(number, round, std::move(members));
+}
+
+void Coordinator::open(int64_t number, Round& round, std::vector<int32_t> members) {
+  const Begin& first = round.begun.at(members.front());
+  round.attempt += 1;
+  round.members = std::move(members);
+  round.prepared.clear();
+  OpenAttempt attempt{.header = header(number, round.attempt),
+                      .view = view_,
+                      .fragment = first.fragment,
+                      .count = first.count,
+                      .segment_values = first.segment_values,
+                      .members = round.members,
+                      .shares = equal_shares(num_segments(first.count, first.segment_values),
+                                             std::ssize(round.members))};
+  for (const int32_t member : round.members) {
+    attempt.weights.push_back(round.begun.at(member).weight);
+  }
+  for (const int32_t member : round.members) send_to(seats_.at(member), attempt);
+}
+
+void Coordinator::on(int32_t number, const Prepared& prepared) {
+  const auto found = rounds_.find(prepared.header.round);
+  if (found == rounds_.end()) return;  // Committed without it.
+  Round& round = found->second;
+  const int32_t attempt = prepared.header.attempt;
+  if (attempt > round.attempt || attempt < 0) {
+    return violate(number, fmt::format("prepared round {}, attempt {}, which is not open",
+                                       prepared.header.round, attempt));
+  }
+  // It does not know of the next one yet, or was left out meanwhile.
+  if (attempt < round.attempt || std::ranges::find(round.members, number) == round.members.end()) {
+    return;
+  }
+  if (!round.prepared.emplace(number, prepared.digest).second) {
+    return violate(number, fmt::format("prepared round {} twice", prepared.header.round));
+  }
+  advance(prepared.header.round);
+}
+
+void Coordinator::commit(int64_t number) {
+  const Round& round = rounds_.at(number);
+  const auto& [first_member, digest] = *round.prepared.begin();
+  for (const auto& [member, other] : round.prepared) {
+    if (other == digest) continue;
+    return fail(fmt::format("round {}: the results differ: '{}' has {}, '{}' has {}", number,
+                            name(first_member), hex(digest).substr(0, 12), name(member),
+                            hex(other).substr(0, 12)));
+  }
+  const Begin& begin = round.begun.at(first_member);
+  Committed committed{.index = book_.num_commits(),
+                      .attempt = round.attempt,
+                      .held = {begin.fragment, number, begin.step, digest},
+                      .count = begin.count,
+                      .segment_values = begin.segment_values,
+                      .members = round.members};
+  std::vector<std::string> abstainers;
+  for (const int32_t member : round.members) {
+    const Begin& own = round.begun.at(member);
+    committed.weights.push_back(own.weight);
+    committed.num_trained.push_back(own.num_trained);
+    if (own.weight == 0) abstainers.push_back(name(member));
+    seats_.at(member).is_new = false;
+  }
+  record(committed);
+  count(committed);
+  broadcast(message_of(committed));
+  log(fmt::format(
+      "round {} committed: step {}, digest {}{}{}", number, begin.step, hex(digest).substr(0, 12),
+      abstainers.empty() ? std::string()
+                         : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
+      stop_requested_ ? ", stopping" : ""),
+      /*event=*/false);
+  // Rounds of the fragment that were left behind will never be.
+  std::erase_if(rounds_, [&](const auto& entry) {
+    return entry.first == number ||
+           (entry.first < number && !entry.second.begun.empty() &&
+            entry.second.begun.begin()->second.fragment == committed.held.fragment);
+  });
+  grant_rows();
+  seat_guests(now_);
+}
+
+Commit Coordinator::message_of(const Committed& committed) const {
+  return {.header = header(committed.held.round, committed.attempt),
+          .index = committed.index,
+          .held = committed.held,
+          .count = committed.count,
+          .segment_values = committed.segment_values,
+          .members = committed.members,
+          .weights = committed.weights,
+          .stop = stop_requested_};
+}
+
+/// Keeps everybody in rows. Those who are level get them together, dealt in turn.
+void Coordinator::grant_rows() {
+  std::vector<int32_t> level;
+  bool any_short = false;
+  const auto left = [&](int32_t number, const Seat& seat) {
+    const auto found = book_.leases().members().find(number);
+    const int64_t granted = found == book_.leases().members().end() ? 0 : found->second.num_granted;
+    return granted - seat.num_trained;
+  };
+  const auto give = [&](const std::vector<int32_t>& numbers) {
+    for (auto& [number, units] : record(Granted{numbers, options_.steps_ahead})) {
+      send_to(seats_.at(number), Lease{header(), std::move(units)});
+    }
+  };
+  std::vector<int32_t> behind;
+  for (const auto& [number, seat] : seats_) {
+    const bool is_short = left(number, seat) < options_.steps_ahead;
+    if (seat.state == State::kActive || seat.state == State::kReturning) {
+      level.push_back(number);
+      any_short = any_short || is_short;
+    } else if (seat.state == State::kBehind && is_short) {
+      behind.push_back(number);
+    }
+  }
+  if (any_short) give(level);
+  for (const int32_t number : behind) give({number});
+}
+
+void Coordinator::on(int32_t number, const LinkState& link) {
+  if (!seats_.contains(link.other) || link.other == number) return;
+  const auto pair = std::minmax(number, link.other);
+  if (link.up) {
+    no_links_.erase(pair);
+    return;
+  }
+  if (!no_links_.insert(pair).second) return;
+  log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
+                  name(link.other), printable(link.reason)));
+  advance_all();
+}
+
+}  // namespace atl::swarm

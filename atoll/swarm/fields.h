@@ -1,0 +1,137 @@
+#pragma once
+// Structs as bytes and back, field by field: a struct's fields are named once, in a visit() for
+// both directions, that argument-dependent lookup finds. Little-endian, strings and lists preceded
+// by a u32 count, maps as lists of pairs in the order of their keys. Reading checks: what it reads
+// came from strangers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <concepts>
+#include <deque>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+#include "atoll/base/error.h"
+#include "atoll/base/hash.h"
+#include "atoll/swarm/leases.h"
+#include "atoll/swarm/messages.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::swarm {
+
+template <typename T, typename U>
+concept Is = std::same_as<std::remove_const_t<T>, U>;
+
+void visit(auto& io, Is<Units> auto& m) { io(m.first, m.stride, m.count); }
+void visit(auto& io, Is<Peer> auto& m) { io(m.number, m.name, m.address); }
+void visit(auto& io, Is<Held> auto& m) { io(m.fragment, m.round, m.step, m.digest); }
+
+class FieldWriter {
+ public:
+  explicit FieldWriter(ByteWriter& out) : out_(out) {}
+  template <typename... Fields>
+  void operator()(const Fields&... fields) {
+    (put(fields), ...);
+  }
+
+ private:
+  template <typename T>
+  void put(const T& value) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+      out_.put(value);
+    } else {
+      visit(*this, value);
+    }
+  }
+  void put(const std::string& text) { out_.put_string(text); }
+  void put(const Digest& digest) { out_.put_bytes(digest); }
+  void put(const Bytes& bytes) {
+    out_.put(static_cast<uint32_t>(bytes.size()));
+    out_.put_bytes(bytes);
+  }
+  template <typename T>
+  void put(const std::vector<T>& list) {
+    out_.put(static_cast<uint32_t>(list.size()));
+    for (const T& item : list) put(item);
+  }
+  template <typename T>
+  void put(const std::deque<T>& list) {
+    out_.put(static_cast<uint32_t>(list.size()));
+    for (const T& item : list) put(item);
+  }
+  template <typename K, typename V>
+  void put(const std::map<K, V>& map) {
+    out_.put(static_cast<uint32_t>(map.size()));
+    for (const auto& [key, value] : map) (*this)(key, value);
+  }
+
+  ByteWriter& out_;
+};
+
+class FieldReader {
+ public:
+  explicit FieldReader(ByteReader& in) : in_(in) {}
+  template <typename... Fields>
+  void operator()(Fields&... fields) {
+    (get(fields), ...);
+  }
+
+ private:
+  template <typename T>
+  void get(T& value) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      value = in_.get<T>();
+    } else {
+      visit(*this, value);
+    }
+  }
+  void get(bool& value) { value = get_below(2, "a truth value") == 1; }
+  void get(PartKind& kind) { kind = static_cast<PartKind>(get_below(4, "a part's kind")); }
+  void get(std::string& text) { text = in_.get_string(kMaxTextBytes); }
+  void get(Digest& digest) { std::ranges::copy(in_.get_bytes(digest.size()), digest.begin()); }
+  void get(Bytes& bytes) {
+    const auto source = in_.get_bytes(in_.get<uint32_t>());
+    bytes.assign(source.begin(), source.end());
+  }
+  template <typename T>
+  void get(std::vector<T>& list) {
+    const uint32_t size = get_size();
+    for (uint32_t i = 0; i < size; ++i) get(list.emplace_back());
+  }
+  template <typename T>
+  void get(std::deque<T>& list) {
+    const uint32_t size = get_size();
+    for (uint32_t i = 0; i < size; ++i) get(list.emplace_back());
+  }
+  template <typename K, typename V>
+  void get(std::map<K, V>& map) {
+    const uint32_t size = get_size();
+    for (uint32_t i = 0; i < size; ++i) {
+      K key{};
+      V value{};
+      (*this)(key, value);
+      if (!map.empty() && !(map.rbegin()->first < key)) {
+        throw InputError("the keys of a map are not in order");
+      }
+      map.emplace_hint(map.end(), std::move(key), std::move(value));
+    }
+  }
+  uint8_t get_below(uint8_t end, const char* what) {
+    const auto value = in_.get<uint8_t>();
+    if (value >= end) throw InputError(fmt::format("{} is {}", what, value));
+    return value;
+  }
+  uint32_t get_size() {
+    const auto size = in_.get<uint32_t>();
+    if (size > kMaxListSize) throw InputError(fmt::format("a list of {} entries", size));
+    return size;
+  }
+
+  ByteReader& in_;
+};
+
+}  // namespace atl::swarm
