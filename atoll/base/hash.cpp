@@ -74,4 +74,12 @@ Digest digest_from_hex(std::string_view text) {
 
 uint64_t xxh3(const void* data, size_t size) { return XXH3_64bits(data, size); }
 
+uint64_t xxh3(std::span<const std::span<const std::byte>> parts) {
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              XXH3_freeState);
+  ATOLL_CHECK(state != nullptr && XXH3_64bits_reset(state.get()) == XXH_OK);
+  for (const auto part : parts) XXH3_64bits_update(state.get(), part.data(), part.size());
+  return XXH3_64bits_digest(state.get());
+}
+
 }  // namespace atl

@@ -40,5 +40,7 @@ std::string hex(const Digest& digest);
 Digest digest_from_hex(std::string_view text);
 
 uint64_t xxh3(const void* data, size_t size);
+/// Of the parts one after the other.
+uint64_t xxh3(std::span<const std::span<const std::byte>> parts);
 
 }  // namespace atl

@@ -8,6 +8,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
+#include "atoll/collective/part_frame.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -252,6 +253,7 @@ void Engine::start(const swarm::Start& start, Time now) {
     held_[held.fragment] = held;
     if (start.joins) state_fetches_[held.fragment].held = held;
   }
+  head_bytes_ = part_head_bytes(member_.header());
   view(start.members, now);
   listener_.leased(start.units);
   listener_.started(info);
@@ -338,7 +340,9 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   }
   round.early_bytes = 0;
   for (swarm::Part& part : std::exchange(round.early, {})) {
-    if (!over_) receive(part.sender, std::move(part), 0, now);
+    if (over_) return;
+    const Bytes data = std::exchange(part.data, {});
+    receive(part.sender, std::move(part), data, 0, now);
   }
   if (over_) return;
   check_links(now);

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -166,7 +167,8 @@ class Engine {
   void ask_again();
   void fetch_held(int32_t fragment);
   void answer(int32_t number, const swarm::Fetch& fetch, Time now);
-  void take_fetched(int32_t number, const swarm::Part& part, Time now);
+  void take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,
+                    Time now);
   void refused(int32_t number, const swarm::NotHeld& answer);
   void finish(Retrieval& retrieval, Time now);
   void keep_result(int64_t round, RoundResult result);
@@ -176,7 +178,11 @@ class Engine {
   void dial_peer(int32_t number, Time now);
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
   void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
-  void receive(int32_t number, swarm::Part part, size_t frame_bytes, Time now);
+  /// A part and its data, which lies elsewhere.
+  void take(int32_t number, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
+            Time now);
+  void receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
+               size_t frame_bytes, Time now);
   /// The most that the others may send of a round before this member hears of its attempt.
   size_t max_early_bytes(const Round& round) const;
   /// Queues what the exchange wants sent.
@@ -188,7 +194,7 @@ class Engine {
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t number, Time now);
   void drop_link(int32_t number, const std::string& reason, Time now);
-  bool send_some(int32_t number, Link& link, std::deque<Transfer>& queue, Time now);
+  bool send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_bytes, Time now);
   /// Breaks connections over which nothing comes any more though they stand.
   void check_stalls(Time now);
   /// Reports lost links, and tries again.
@@ -210,6 +216,7 @@ class Engine {
   Duration pause_{};
 
   std::map<int32_t, std::string> names_;  // Of all members that ever were, by number.
+  size_t head_bytes_ = 0;                 // Of a part's frame; 0 before the start.
   std::map<int32_t, Link> links_;         // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;

@@ -51,7 +51,9 @@ void Engine::let_go(Round& round, const swarm::Commit& message) {
   // The new residual is of the attempt that was committed, or what this member summed is in none.
   const bool is_of_it =
       round.exchange != nullptr && round.exchange->plan().header.attempt == message.header.attempt;
-  if (!is_of_it) {
+  if (is_of_it) {
+    round.exchange->settle_residual();
+  } else {
     std::ranges::copy(round.contribution->mean_residual,
                       round.contribution->new_mean_residual.begin());
   }
@@ -170,14 +172,15 @@ void Engine::fetch_held(int32_t fragment) {
   retrievals_.push_back(Retrieval::of_state(fragment, fetch.held.round, fetch.size));
 }
 
-void Engine::take_fetched(int32_t number, const swarm::Part& part, Time now) {
+void Engine::take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,
+                          Time now) {
   const auto found = std::ranges::find_if(retrievals_, [&](const Retrieval& retrieval) {
     return retrieval.kind() == part.kind && retrieval.round() == part.header.round &&
            retrieval.fragment() == part.segment;
   });
-  member_.count_moved(part.data.size());
+  member_.count_moved(data.size());
   if (found == retrievals_.end()) return;  // It is not wanted any more.
-  if (auto taken = found->receive(number, part); !taken) {
+  if (auto taken = found->receive(number, part, data); !taken) {
     return accuse(number, fmt::format("island '{}': {}", name(number), taken.error().message), now);
   }
   if (found->complete()) {

@@ -8,6 +8,7 @@
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/engine.h"
+#include "atoll/collective/part_frame.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -43,6 +44,11 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
   const auto number = number_of(connection);
   const auto visitor = visitors_.find(connection);
   if (!number && visitor == visitors_.end()) return;  // Closed by us; this was on its way.
+  if (number && head_bytes_ > 0) {
+    if (auto view = view_part(frame, head_bytes_)) {
+      return take(*number, std::move(view->part), view->data, frame.size(), now);
+    }
+  }
   try {
     swarm::Message message = swarm::decode(frame);
     auto* const part = std::get_if<swarm::Part>(&message);
@@ -56,10 +62,9 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
       if (hello == nullptr || known.hello) return transport_.close(connection);
       known.hello = *hello;
       if (!names_.empty()) greet(connection, *hello, now);
-    } else if (part != nullptr && part->kind > swarm::PartKind::kMean) {
-      take_fetched(*number, *part, now);
     } else if (part != nullptr) {
-      receive(*number, std::move(*part), frame.size(), now);
+      const Bytes data = std::exchange(part->data, {});
+      take(*number, std::move(*part), data, frame.size(), now);
     } else if (const auto* fetch = std::get_if<swarm::Fetch>(&message)) {
       answer(*number, *fetch, now);
     } else if (const auto* not_held = std::get_if<swarm::NotHeld>(&message)) {
@@ -110,7 +115,14 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   ask_around();
 }
 
-void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time now) {
+void Engine::take(int32_t number, swarm::Part part, std::span<const std::byte> data,
+                  size_t frame_bytes, Time now) {
+  if (part.kind > swarm::PartKind::kMean) return take_fetched(number, part, data, now);
+  receive(number, std::move(part), data, frame_bytes, now);
+}
+
+void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
+                     size_t frame_bytes, Time now) {
   if (part.sender != number || part.header.run != member_.run()) {
     return accuse(number,
                   fmt::format("island '{}' sent a part of run '{}' in the name of member {}",
@@ -124,7 +136,7 @@ void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time 
   Round& round = found->second;
   round.bytes_received += static_cast<int64_t>(frame_bytes);
   if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
-    if (part.data.empty()) {
+    if (data.empty()) {
       return accuse(number,
                     fmt::format("island '{}' sent a part of round {} without data", name(number),
                                 part.header.round),
@@ -137,12 +149,13 @@ void Engine::receive(int32_t number, swarm::Part part, size_t frame_bytes, Time 
           fmt::format("island '{}' sent more than round {} has", name(number), part.header.round),
           now);
     }
+    part.data.assign(data.begin(), data.end());
     round.early.push_back(std::move(part));
     return;
   }
   round.progressed = now;
   part.header.term = round.exchange->plan().header.term;  // Rounds outlive coordinators.
-  if (auto result = round.exchange->receive(std::move(part)); !result) {
+  if (auto result = round.exchange->receive(part, data); !result) {
     accuse(number, result.error().message, now);
   }
 }
@@ -260,23 +273,22 @@ void Engine::pump(int32_t number, Time now) {
   const auto found = links_.find(number);
   if (found == links_.end()) return;
   Link& link = found->second;
-  while (link.connection != 0 && link.lost.empty() && !link.full) {
+  if (link.connection == 0 || !link.lost.empty()) return;
+  const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
+  while (!link.full) {
     std::deque<Transfer>& queue = link.transfers.empty() ? link.lent : link.transfers;
-    if (queue.empty() || !send_some(number, link, queue, now)) return;
+    if (queue.empty() || !send_some(link, queue, chunk_bytes, now)) return;
   }
 }
 
 /// One chunk of the first transfer. False if the connection takes no more.
-bool Engine::send_some(int32_t /*number*/, Link& link, std::deque<Transfer>& queue, Time now) {
+bool Engine::send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_bytes, Time now) {
   Transfer& transfer = queue.front();
-  const size_t size = std::min(kChunkBytes, transfer.end - transfer.sent);
-  const auto chunk = std::span(*transfer.blob).subspan(transfer.sent, size);
-  swarm::Part part = transfer.part;
-  part.offset = transfer.sent;
-  part.data.assign(chunk.begin(), chunk.end());
-  Bytes frame = swarm::encode(std::move(part));
+  const size_t size = std::min(chunk_bytes, transfer.end - transfer.sent);
+  transfer.part.offset = transfer.sent;
+  net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
   const size_t frame_bytes = frame.size();
-  const auto sent = transport_.send(link.connection, std::move(frame));
+  const auto sent = transport_.send_shared(link.connection, std::move(frame));
   if (sent == net::Sent::kFull) link.full = true;
   if (sent != net::Sent::kAccepted) return false;  // Writable or Lost follows.
   member_.count_moved(frame_bytes);

@@ -23,6 +23,13 @@ void add_scaled(std::span<float> mean, std::span<const float> values, float coef
   for (size_t i = 0; i < mean.size(); ++i) to[i] += coefficient * from[i];
 }
 
+void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient) {
+  ATOLL_CHECK(mean.size() == values.size());
+  float* const to = mean.data();
+  const float* const from = values.data();
+  for (size_t i = 0; i < mean.size(); ++i) to[i] = 0.0F + coefficient * from[i];
+}
+
 std::vector<float> coefficients(std::span<const int64_t> weights) {
   const int64_t sum = std::accumulate(weights.begin(), weights.end(), int64_t{0});
   std::vector<float> out(weights.size(), 0.0F);
@@ -42,6 +49,11 @@ size_t segment_size(size_t count, Topology topology) {
   return std::clamp(even, kLeast, kSegmentValues);
 }
 
+size_t chunk_size(double bytes_per_second) {
+  return static_cast<size_t>(std::clamp(bytes_per_second / 4, static_cast<double>(kChunkBytes),
+                                        static_cast<double>(kMaxChunkBytes)));
+}
+
 std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_members) {
   const auto size = static_cast<int64_t>(segment_size(count, topology));
   return swarm::equal_shares(swarm::num_segments(static_cast<int64_t>(count), size), num_members);
@@ -55,10 +67,12 @@ Exchange::Exchange(Plan plan, const Contribution& contribution)
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
-  mean_ = std::make_unique_for_overwrite<float[]>(count);
-  if (contribution_.needs_own) own_ = std::make_unique_for_overwrite<float[]>(count);
+  mean_ = PageArray<float>(count);
+  if (contribution_.needs_own) own_ = PageArray<float>(count);
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
+  contributions_ = BlobArena(segments_.size() * plan_.members.size(),
+                             contribution_.codec->max_encoded_bytes(plan_.segment_values));
   begin_attempt();
 }
 
@@ -93,12 +107,11 @@ void Exchange::begin_attempt() {
     return outgoing.part.kind == PartKind::kMean || !rank_of(outgoing.to);
   });
   num_missing_ = 0;
-  // Who sums a segment writes what the codec loses there; all else stays.
-  std::ranges::copy(contribution_.mean_residual, contribution_.new_mean_residual.begin());
-  if (own_ != nullptr && abstains(plan_.rank)) std::fill_n(own_.get(), count, 0.0F);
+  if (abstains(plan_.rank)) std::ranges::fill(own_.span(), 0.0F);
   assign_owners();
   if (std::ranges::all_of(plan_.weights, [](int64_t weight) { return weight == 0; })) {
-    std::fill_n(mean_.get(), count, 0.0F);
+    std::fill_n(mean_.data(), count, 0.0F);
+    std::ranges::copy(contribution_.mean_residual, contribution_.new_mean_residual.begin());
     return;
   }
   num_missing_ = segments_.size();
@@ -116,10 +129,12 @@ void Exchange::assign_owners() {
     }
   }
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
+  means_ = BlobArena(gathers() ? 0 : segments_.size(),
+                     contribution_.codec->max_encoded_bytes(plan_.segment_values));
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
-    segment.encoded = nullptr;
+    if (!gathers()) segment.kept = {};
     segment.mean = {};
     segment.next = 0;
     segment.begun = false;
@@ -179,19 +194,14 @@ std::optional<int32_t> Exchange::rank_of(int32_t number) const {
 }
 
 std::span<float> Exchange::mean_of(const Segment& segment) {
-  return {mean_.get() + segment.begin, segment.size};
-}
-
-std::span<const float> Exchange::own() const {
-  if (own_ == nullptr) return {};
-  return {own_.get(), contribution_.num_values()};
+  return {mean_.data() + segment.begin, segment.size};
 }
 
 const std::string& Exchange::name(int32_t rank) const {
   return plan_.members[static_cast<size_t>(rank)];
 }
 
-Result<void> Exchange::receive(Part part) {
+Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data) {
   const bool is_mean = part.kind == PartKind::kMean;
   if (part.header.run != plan_.header.run || part.header.round != plan_.header.round ||
       part.header.attempt > plan_.header.attempt) {
@@ -218,10 +228,10 @@ Result<void> Exchange::receive(Part part) {
   Segment& segment = segments_[index];
   Incoming& incoming = is_mean ? segment.mean : segment.contributions[part.sender];
   if (!is_mean && incoming.done && segment.may_repeat.contains(part.sender)) {
-    if (part.offset + part.data.size() >= part.total) segment.may_repeat.erase(part.sender);
+    if (part.offset + data.size() >= part.total) segment.may_repeat.erase(part.sender);
     return {};
   }
-  auto accepted = accept(incoming, std::move(part), *rank, segment);
+  auto accepted = accept(incoming, part, data, *rank, segment);
   if (!accepted || !incoming.done) return accepted;
   if (is_mean) {
     units_.push_back({UnitKind::kTakeMean, index});
@@ -231,33 +241,33 @@ Result<void> Exchange::receive(Part part) {
   return {};
 }
 
-Result<void> Exchange::accept(Incoming& incoming, Part part, int32_t rank,
-                              const Segment& segment) const {
+Result<void> Exchange::accept(Incoming& incoming, const Part& part, std::span<const std::byte> data,
+                              int32_t rank, const Segment& segment) {
   const std::string& sender = name(rank);
   const size_t most = contribution_.codec->max_encoded_bytes(segment.size);
   if (part.total == 0 || part.total > most) {
     return failure(fmt::format("island '{}' sent a part of {} bytes, where {} values have 1 to {}",
                                sender, part.total, segment.size, most));
   }
-  if (incoming.done || part.offset < incoming.bytes.size()) {
+  if (incoming.done || part.offset < incoming.received) {
     return failure(fmt::format("island '{}' sent bytes {} to {} of segment {} twice", sender,
-                               part.offset, part.offset + part.data.size(), part.segment));
+                               part.offset, part.offset + data.size(), part.segment));
   }
-  if (incoming.total == 0) incoming.total = part.total;
-  if (part.total != incoming.total || part.offset > incoming.bytes.size() || part.data.empty() ||
-      part.data.size() > incoming.total - incoming.bytes.size()) {
+  const std::span<std::byte> place = incoming.place.bytes;
+  const uint64_t total = place.empty() ? part.total : place.size();
+  if (part.total != total || part.offset > incoming.received || data.empty() ||
+      data.size() > total - incoming.received) {
     return failure(fmt::format(
         "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next", sender,
-        part.data.size(), part.offset, part.total, part.segment, incoming.bytes.size(),
-        incoming.total));
+        data.size(), part.offset, part.total, part.segment, incoming.received, total));
   }
-  if (incoming.bytes.empty() && part.data.size() == incoming.total) {
-    incoming.bytes = std::move(part.data);
-  } else {
-    incoming.bytes.reserve(incoming.total);
-    incoming.bytes.insert(incoming.bytes.end(), part.data.begin(), part.data.end());
+  if (place.empty()) {
+    BlobArena& arena = part.kind == PartKind::kMean ? means_ : contributions_;
+    incoming.place = arena.take(total);
   }
-  incoming.done = incoming.bytes.size() == incoming.total;
+  std::ranges::copy(data, incoming.place.bytes.subspan(incoming.received).begin());
+  incoming.received += data.size();
+  incoming.done = incoming.received == total;
   return {};
 }
 
@@ -284,7 +294,10 @@ void Exchange::schedule_sum(size_t index) {
 Result<bool> Exchange::work(bool may_encode) {
   if (failed_) return false;
   Result<void> done;
-  if (may_encode && !to_encode_.empty()) {
+  // In turns: what is summed need not be kept, and is still in the cache.
+  const bool is_turn = units_.empty() || !std::exchange(has_encoded_, false);
+  if (may_encode && !to_encode_.empty() && is_turn) {
+    has_encoded_ = true;
     done = do_next_send();
   } else if (!units_.empty()) {
     const Unit unit = units_.front();
@@ -308,8 +321,9 @@ Result<void> Exchange::do_next_send() {
   const size_t index = to_encode_.front();
   to_encode_.pop_front();
   Segment& segment = segments_[index];
-  if (auto encoded = encode_own(segment); !encoded) return encoded;
-  auto blob = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
+  auto encoded = encode_own(segment);
+  if (!encoded) return tl::unexpected(encoded.error());
+  auto blob = std::move(*encoded);
   const auto ranks = receivers(segment);
   send(segment, PartKind::kContribution, blob, ranks);
   for (const int32_t rank : ranks) segment.sent_to.insert(plan_.numbers[static_cast<size_t>(rank)]);
@@ -317,8 +331,8 @@ Result<void> Exchange::do_next_send() {
   if (is_summed_here(segment)) {
     segment.own = std::move(blob);
     if (segment.next == plan_.rank) schedule_sum(index);
-  } else if (own_ != nullptr) {
-    return decode(encoded_, plan_.rank, {own_.get() + segment.begin, segment.size});
+  } else if (!own_.empty()) {
+    return decode(*blob, plan_.rank, {own_.data() + segment.begin, segment.size});
   }
   return {};
 }
@@ -331,21 +345,25 @@ Result<void> Exchange::add_next(size_t index) {
   Result<void> decoded;
   if (rank != plan_.rank) {
     const auto number = plan_.numbers[static_cast<size_t>(rank)];
-    decoded = decode(segment.contributions.at(number).bytes, rank, values);
+    decoded = decode(segment.contributions.at(number).place.bytes, rank, values);
   } else {
-    if (own_ != nullptr) values = {own_.get() + segment.begin, segment.size};
-    if (segment.own == nullptr) {
-      if (auto encoded = encode_own(segment); !encoded) return encoded;
-      if (gathers()) {
-        segment.own = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
-      }
+    if (!own_.empty()) values = {own_.data() + segment.begin, segment.size};
+    auto encoded = std::exchange(segment.own, nullptr);
+    if (encoded == nullptr && segment.kept.bytes.empty()) {
+      auto made = encode_own(segment);
+      if (!made) return tl::unexpected(made.error());
+      encoded = std::move(*made);
     }
-    decoded = decode(segment.own == nullptr ? encoded_ : *segment.own, rank, values);
-    if (!gathers()) segment.own = nullptr;
+    if (gathers() && segment.kept.bytes.empty()) segment.kept = contributions_.keep(*encoded);
+    decoded = decode(encoded == nullptr ? segment.kept.bytes : *encoded, rank, values);
   }
   if (!decoded) return decoded;
-  if (!std::exchange(segment.begun, true)) std::ranges::fill(mean, 0.0F);
-  add_scaled(mean, values, coefficients_[static_cast<size_t>(rank)]);
+  const float coefficient = coefficients_[static_cast<size_t>(rank)];
+  if (std::exchange(segment.begun, true)) {
+    add_scaled(mean, values, coefficient);
+  } else {
+    set_scaled(mean, values, coefficient);
+  }
   segment.next += 1;
   schedule_sum(index);
   return {};
@@ -357,16 +375,16 @@ Result<void> Exchange::make_mean(Segment& segment) {
   for (size_t i = 0; has_residual && i < segment.size; ++i) {
     mean[i] += contribution_.mean_residual[segment.begin + i];
   }
-  encoded_.clear();
+  auto encoded = blobs_.take();
   try {
-    contribution_.codec->encode(mean, encoded_, static_cast<uint32_t>(plan_.header.round));
+    contribution_.codec->encode(mean, *encoded, static_cast<uint32_t>(plan_.header.round));
   } catch (const InputError& error) {
     return failure(
         fmt::format("the mean of round {} cannot be sent: {}", plan_.header.round, error.what()));
   }
   // What the others will decode, not what was summed: all hold the same bits.
   const std::span<float> decoded = std::span(decoded_).first(segment.size);
-  if (auto result = decode(encoded_, plan_.rank, decoded); !result) return result;
+  if (auto result = decode(*encoded, plan_.rank, decoded); !result) return result;
   if (has_residual) {
     float* const lost = contribution_.new_mean_residual.data() + segment.begin;
     for (size_t i = 0; i < segment.size; ++i) lost[i] = mean[i] - decoded[i];
@@ -375,33 +393,50 @@ Result<void> Exchange::make_mean(Segment& segment) {
   std::vector<int32_t> others;
   const auto num_members = static_cast<int32_t>(plan_.members.size());
   for (int32_t i = 1; i < num_members; ++i) others.push_back((plan_.rank + i) % num_members);
-  segment.encoded = std::make_shared<const Bytes>(encoded_.begin(), encoded_.end());
-  send(segment, PartKind::kMean, segment.encoded, others);
+  segment.kept = means_.keep(*encoded);
+  send(segment, PartKind::kMean, std::move(encoded), others);
   num_missing_ -= 1;
   return {};
 }
 
 Result<void> Exchange::take_mean(Segment& segment) {
-  if (auto result = decode(segment.mean.bytes, segment.owner, mean_of(segment)); !result) {
+  if (auto result = decode(segment.mean.place.bytes, segment.owner, mean_of(segment)); !result) {
     return result;
   }
-  segment.encoded = std::make_shared<const Bytes>(std::move(segment.mean.bytes));
-  segment.mean.bytes = {};
+  segment.kept = segment.mean.place.shared();
+  segment.mean = {.done = true};
+  keep_residual(segment);
   num_missing_ -= 1;
   return {};
 }
 
-Result<void> Exchange::encode_own(const Segment& segment) {
-  encoded_.clear();
+/// Who sums a segment writes what the codec loses there; all else stays.
+void Exchange::keep_residual(const Segment& segment) {
+  if (contribution_.mean_residual.empty()) return;
+  std::ranges::copy(
+      contribution_.mean_residual.subspan(segment.begin, segment.size),
+      contribution_.new_mean_residual.begin() + static_cast<ptrdiff_t>(segment.begin));
+}
+
+void Exchange::settle_residual() {
+  if (complete()) return;
+  for (const Segment& segment : segments_) {
+    const bool is_made_here = is_summed_here(segment) && !segment.kept.bytes.empty();
+    if (!is_made_here) keep_residual(segment);
+  }
+}
+
+Result<std::shared_ptr<const Bytes>> Exchange::encode_own(const Segment& segment) {
+  auto encoded = blobs_.take();
   try {
     contribution_.encode(segment.begin, segment.size, static_cast<uint32_t>(plan_.header.round),
-                         encoded_);
+                         *encoded);
   } catch (const InputError& error) {
     return failure(
         fmt::format("the values of island '{}' for round {}, from value {}, cannot be sent: {}",
                     name(plan_.rank), plan_.header.round, segment.begin, error.what()));
   }
-  return {};
+  return encoded;
 }
 
 Result<void> Exchange::decode(std::span<const std::byte> bytes, int32_t sender,
@@ -470,21 +505,20 @@ RoundResult Exchange::take_result() {
   const bool any_weight =
       std::ranges::any_of(plan_.weights, [](int64_t weight) { return weight > 0; });
   if (!any_weight) return result;
-  for (Segment& segment : segments_) {
+  for (const Segment& segment : segments_) {
     auto& blobs = result.segments.emplace_back();
     if (!gathers()) {
-      blobs[kMeanKey] = segment.encoded;
+      blobs[kMeanKey] = segment.kept;
       continue;
     }
     for (size_t rank = 0; rank < plan_.numbers.size(); ++rank) {
       if (plan_.weights[rank] == 0) continue;
       const int32_t number = plan_.numbers[rank];
       const bool is_own = std::cmp_equal(rank, plan_.rank);
-      blobs[number] =
-          is_own ? segment.own
-                 : std::make_shared<const Bytes>(std::move(segment.contributions.at(number).bytes));
+      blobs[number] = is_own ? segment.kept : segment.contributions.at(number).place.shared();
     }
   }
+  result.compact();
   return result;
 }
 

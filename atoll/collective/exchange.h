@@ -33,16 +33,24 @@
 #include <string>
 #include <vector>
 
+#include "atoll/base/page_array.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/blob_arena.h"
+#include "atoll/collective/blob_pool.h"
 #include "atoll/collective/round_result.h"
 #include "atoll/swarm/messages.h"
 
 namespace atl::collective {
 
-/// Largest payload of one Part: many rounds and the control messages of a transport interleave, and
-/// on a line of 20 kbit/s something still arrives every 30 seconds.
+/// Payload of one Part, but for the last of a segment: many rounds interleave, and on a line of 20
+/// kbit/s something still arrives every 30 seconds.
 constexpr size_t kChunkBytes = size_t{64} << 10;
+/// The same on a line that is known to be fast, where each part costs more time than its bytes.
+constexpr size_t kMaxChunkBytes = size_t{256} << 10;
+
+/// What a line carries in a quarter of a second, within those two. 0: nothing is known of it.
+size_t chunk_size(double bytes_per_second);
 
 /// Largest segment: 1 MiB of floats.
 constexpr size_t kSegmentValues = size_t{1} << 18;
@@ -55,6 +63,9 @@ std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_m
 
 /// mean[i] += coefficient * values[i], in FP32, never fused. The one loop of every mean.
 void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
+
+/// The same for a mean that is zero, whatever it holds: bit for bit, the sign of a zero too.
+void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
 
 /// w_i / W rounded to FP32, by rank; all 0 when W is.
 std::vector<float> coefficients(std::span<const int64_t> weights);
@@ -89,7 +100,9 @@ class Exchange {
   /// Takes a chunk in. Chunks of one segment come in order. What an earlier attempt left on its way
   /// is dropped or kept, whichever is right. Fails, naming the sender, when it cannot belong here:
   /// length, range, round, duplicate.
-  [[nodiscard]] Result<void> receive(swarm::Part part);
+  [[nodiscard]] Result<void> receive(const swarm::Part& part) { return receive(part, part.data); }
+  /// With data that lies elsewhere.
+  [[nodiscard]] Result<void> receive(const swarm::Part& part, std::span<const std::byte> data);
   /// Does one bounded unit: encodes a segment, or decodes one and adds it, or makes the mean of
   /// one. False: nothing can be done until a part comes, or `may_encode` is true again, which holds
   /// back what would be sent. Fails, naming the peer, when values are not finite; then for good.
@@ -99,22 +112,25 @@ class Exchange {
   /// The mean is whole, and nothing is left to send.
   bool complete() const { return num_missing_ == 0 && !failed_; }
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
-  std::span<const float> mean() const { return {mean_.get(), contribution_.num_values()}; }
-  std::span<const float> own() const;
+  std::span<const float> mean() const { return mean_.span(); }
+  std::span<const float> own() const { return own_.span(); }
   /// The numbers of the members that still owe something.
   std::vector<int32_t> debtors() const;
   /// The connection to a member broke: what was on its way in either direction is lost.
   void forget(int32_t number);
   /// Whose values made work() fail; -1: this member's own.
   int32_t culprit() const { return culprit_; }
-  /// What the round was made of, for those who had no part in it. Once complete; the last use.
+  /// What the round was made of, for those who had no part in it. Once complete.
   RoundResult take_result();
+  /// The attempt counts, and this member goes no further with it: what is not summed here keeps its
+  /// residual. Where the mean is whole there is nothing to do.
+  void settle_residual();
   const Plan& plan() const { return plan_; }
 
  private:
   struct Incoming {
-    Bytes bytes;
-    uint64_t total = 0;  // As the first chunk said; 0 before it.
+    BlobArena::Place place;  // As long as the first chunk said; empty before it.
+    size_t received = 0;
     bool done = false;
   };
   struct Segment {
@@ -126,11 +142,11 @@ class Exchange {
     // Of this attempt:
     int32_t owner = 0;  // Rank. Not with kGather.
     bool waits_to_be_sent = false;
-    std::shared_ptr<const Bytes> own;      // kGather: this member's.
-    std::shared_ptr<const Bytes> encoded;  // kScatter: the mean, as it travels.
-    Incoming mean;                         // Where another member sums.
-    int32_t next = 0;                      // The rank whose contribution is added next.
-    bool begun = false;                    // The mean holds a sum.
+    std::shared_ptr<const Bytes> own;  // This member's, sent and not yet summed.
+    SharedBytes kept;    // As it travels, for the result: the mean, or with kGather this member's.
+    Incoming mean;       // Where another member sums.
+    int32_t next = 0;    // The rank whose contribution is added next.
+    bool begun = false;  // The mean holds a sum.
   };
   enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
   struct Unit {
@@ -151,8 +167,8 @@ class Exchange {
   const std::string& name(int32_t rank) const;
 
   std::optional<int32_t> rank_of(int32_t number) const;
-  Result<void> accept(Incoming& incoming, swarm::Part part, int32_t rank,
-                      const Segment& segment) const;
+  Result<void> accept(Incoming& incoming, const swarm::Part& part, std::span<const std::byte> data,
+                      int32_t rank, const Segment& segment);
   /// Adds the unit that the sum of a segment can do next, if there is one.
   void schedule_sum(size_t index);
   Result<void> do_next_send();
@@ -160,8 +176,8 @@ class Exchange {
   Result<void> add_next(size_t index);
   Result<void> make_mean(Segment& segment);
   Result<void> take_mean(Segment& segment);
-  /// Into encoded_.
-  Result<void> encode_own(const Segment& segment);
+  void keep_residual(const Segment& segment);
+  Result<std::shared_ptr<const Bytes>> encode_own(const Segment& segment);
   Result<void> decode(std::span<const std::byte> bytes, int32_t sender, std::span<float> values);
   void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob,
             const std::vector<int32_t>& ranks);
@@ -172,12 +188,15 @@ class Exchange {
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
-  std::unique_ptr<float[]> mean_;  // Memory is touched segment by segment.
-  std::unique_ptr<float[]> own_;
-  std::vector<float> decoded_;  // One segment.
-  Bytes encoded_;               // One segment.
+  PageArray<float> mean_;          // Memory is touched segment by segment.
+  PageArray<float> own_;           // Empty unless wanted.
+  std::vector<float> decoded_;     // One segment.
+  BlobPool blobs_;
+  BlobArena contributions_;  // Of the others; with kGather this member's too.
+  BlobArena means_;          // Of this attempt, encoded.
   std::vector<Outgoing> outgoing_;
-  size_t num_missing_ = 0;  // Segments of the mean.
+  size_t num_missing_ = 0;    // Segments of the mean.
+  bool has_encoded_ = false;  // As the last unit of work.
   bool failed_ = false;
   int32_t culprit_ = -1;
 };

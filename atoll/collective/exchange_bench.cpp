@@ -5,7 +5,7 @@
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/exchange.h"
-#include "atoll/swarm/wire.h"
+#include "atoll/collective/part_frame.h"
 
 namespace atl::collective {
 namespace {
@@ -57,11 +57,10 @@ void round_of_two(benchmark::State& state, const std::string& name, Topology top
           const size_t size = std::min(kChunkBytes, outgoing.blob->size() - at);
           swarm::Part part = outgoing.part;
           part.offset = at;
-          part.data.assign(outgoing.blob->data() + at, outgoing.blob->data() + at + size);
-          const Bytes frame = swarm::encode(std::move(part));
+          const Bytes frame = part_frame(part, outgoing.blob, size).joined();
           bytes += static_cast<int64_t>(frame.size());
-          if (!members[static_cast<size_t>(outgoing.to)]->receive(
-                  std::get<swarm::Part>(swarm::decode(frame)))) {
+          const auto view = view_part(frame, part_head_bytes(part.header));
+          if (!members[static_cast<size_t>(outgoing.to)]->receive(view->part, view->data)) {
             state.SkipWithError("receive");
           }
         }

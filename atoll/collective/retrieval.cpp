@@ -43,7 +43,8 @@ std::optional<swarm::Fetch> Retrieval::request_to(int32_t number) {
   return swarm::Fetch{.kind = kind_, .fragment = fragment_, .begin = piece.begin, .end = piece.end};
 }
 
-Result<void> Retrieval::receive(int32_t number, const swarm::Part& part) {
+Result<void> Retrieval::receive(int32_t number, const swarm::Part& part,
+                                std::span<const std::byte> data) {
   const auto found = asked_.find(number);
   if (found == asked_.end() || found->second.empty()) {
     return failure(fmt::format("it sent bytes of round {} that nobody asked for", round_));
@@ -59,14 +60,14 @@ Result<void> Retrieval::receive(int32_t number, const swarm::Part& part) {
     knows_size_ = true;
   }
   if (kind_ == swarm::PartKind::kResult && piece.end == 0) piece.end = bytes_.size();
-  if (part.total != bytes_.size() || part.offset != piece.next || part.data.empty() ||
-      part.data.size() > piece.end - piece.next) {
+  if (part.total != bytes_.size() || part.offset != piece.next || data.empty() ||
+      data.size() > piece.end - piece.next) {
     return failure(fmt::format("it sent {} bytes at {} of {} of round {}, where {} to {} are next",
-                               part.data.size(), part.offset, part.total, round_, piece.next,
+                               data.size(), part.offset, part.total, round_, piece.next,
                                piece.end));
   }
-  std::ranges::copy(part.data, bytes_.begin() + static_cast<ptrdiff_t>(part.offset));
-  piece.next += part.data.size();
+  std::ranges::copy(data, bytes_.begin() + static_cast<ptrdiff_t>(part.offset));
+  piece.next += data.size();
   if (piece.next == piece.end) found->second.pop_front();
   return {};
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "atoll/base/result.h"
@@ -24,8 +25,9 @@ class Retrieval {
 
   /// What to ask this member for now; nothing if it has enough to do.
   std::optional<swarm::Fetch> request_to(int32_t number);
-  /// Fails when the part is not what was asked for.
-  [[nodiscard]] Result<void> receive(int32_t number, const swarm::Part& part);
+  /// A part, whose data lies elsewhere. Fails when it is not what was asked for.
+  [[nodiscard]] Result<void> receive(int32_t number, const swarm::Part& part,
+                                     std::span<const std::byte> data);
   /// The member does not hold it.
   void refused(int32_t number);
   /// Those who did not hold a state may hold it now. False: nobody has refused.

@@ -13,15 +13,31 @@ namespace {
 
 constexpr uint32_t kMaxSegments = uint32_t{1} << 24;
 constexpr uint32_t kMaxBlobs = 1024;  // Of one segment.
+/// From here on a huge page that is not full is little.
+constexpr size_t kLargeBytes = size_t{8} << 20;
 
 }  // namespace
 
 size_t RoundResult::size_bytes() const {
   size_t size = 0;
   for (const auto& blobs : segments) {
-    for (const auto& [key, blob] : blobs) size += blob->size();
+    for (const auto& [key, blob] : blobs) size += blob.bytes.size();
   }
   return size;
+}
+
+void RoundResult::compact() {
+  const size_t size = size_bytes();
+  if (size >= kLargeBytes) return;
+  const auto memory = std::make_shared<Bytes>();
+  memory->reserve(size);
+  for (auto& blobs : segments) {
+    for (auto& [key, blob] : blobs) {
+      const size_t begin = memory->size();
+      memory->insert(memory->end(), blob.bytes.begin(), blob.bytes.end());
+      blob = {memory, std::span(memory->data() + begin, blob.bytes.size())};
+    }
+  }
 }
 
 Bytes encode(const RoundResult& result) {
@@ -31,15 +47,16 @@ Bytes encode(const RoundResult& result) {
   for (const auto& blobs : result.segments) {
     out.put(static_cast<uint32_t>(blobs.size()));
     for (const auto& [key, blob] : blobs) {
-      out.put(key).put(static_cast<uint32_t>(blob->size()));
-      out.put_bytes(*blob);
+      out.put(key).put(static_cast<uint32_t>(blob.bytes.size()));
+      out.put_bytes(blob.bytes);
     }
   }
   return out.take();
 }
 
 RoundResult decode_result(std::span<const std::byte> bytes) {
-  ByteReader in(bytes);
+  const auto memory = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+  ByteReader in(*memory);
   RoundResult result;
   const auto topology = in.get<uint8_t>();
   if (topology > 1) throw InputError("a result of an unknown topology");
@@ -52,8 +69,7 @@ RoundResult decode_result(std::span<const std::byte> bytes) {
     if (num_blobs > kMaxBlobs) throw InputError("a result of too many contributions");
     for (uint32_t j = 0; j < num_blobs; ++j) {
       const auto key = in.get<int32_t>();
-      const auto blob = in.get_bytes(in.get<uint32_t>());
-      blobs[key] = std::make_shared<const Bytes>(blob.begin(), blob.end());
+      blobs[key] = {memory, in.get_bytes(in.get<uint32_t>())};
     }
   }
   in.expect_end();
@@ -80,13 +96,13 @@ Result<void> decode_mean(const MissedRound& missed, const codec::Codec& codec,
       const std::span<float> out =
           mean.subspan(begin, std::min(missed.segment_values, missed.count - begin));
       if (!gathers) {
-        codec.decode(*segments[i].at(kMeanKey), out, sequence);
+        codec.decode(segments[i].at(kMeanKey).bytes, out, sequence);
         continue;
       }
       const std::span<float> part = std::span(values).first(out.size());
       for (size_t rank = 0; rank < missed.members.size(); ++rank) {
         if (missed.weights[rank] == 0) continue;
-        codec.decode(*segments[i].at(missed.members[rank]), part, sequence);
+        codec.decode(segments[i].at(missed.members[rank]).bytes, part, sequence);
         add_scaled(out, part, factors[rank]);
       }
     }

@@ -3,7 +3,6 @@
 // that lost the last step of it, to have the same mean to the bit. Reads what strangers send.
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "atoll/base/hash.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/blob_arena.h"
 
 namespace atl::collective {
 
@@ -18,9 +18,11 @@ namespace atl::collective {
 /// over 0, by number (kGather). Without segments the mean is zero.
 struct RoundResult {
   Topology topology = Topology::kScatter;
-  std::vector<std::map<int32_t, std::shared_ptr<const Bytes>>> segments;
+  std::vector<std::map<int32_t, SharedBytes>> segments;
 
   size_t size_bytes() const;
+  /// Copies the blobs together where the pages that they lie in are much larger than they are.
+  void compact();
 };
 
 /// The key of a mean among the blobs of a segment.

@@ -18,18 +18,23 @@ int64_t wire_bytes(size_t data_bytes) {
 
 Connection::Connection(ConnectionId id, Plane plane, std::string remote,
                        std::shared_ptr<ConnectionContext> context)
-    : id_(id), plane_(plane), remote_(std::move(remote)), context_(std::move(context)) {}
+    : id_(id),
+      plane_(plane),
+      remote_(std::move(remote)),
+      context_(std::move(context)),
+      max_queued_bytes_(plane == Plane::kControl ? context_->queue_bytes
+                                                 : context_->bulk_queue_bytes) {}
 
-Sent Connection::send(Bytes frame) {
-  ATOLL_CHECK(frame.size() <= kMaxFrameBytes, "the frame is too long");
+Sent Connection::send(SharedFrame frame) {
+  ATOLL_CHECK(frame.size() <= kMaxLaneFrameBytes, "the frame is too long");
   const std::lock_guard lock(mutex_);
   if (state_ == State::kOver || is_closing_) return Sent::kClosed;
-  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > context_->queue_bytes) {
+  if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > max_queued_bytes_) {
     is_refused_ = true;
     return Sent::kFull;
   }
   queued_bytes_ += frame.size();
-  queue_.push_back(std::move(frame));
+  queue_.push_back(std::make_shared<const SharedFrame>(std::move(frame)));
   pump();
   return Sent::kAccepted;
 }
@@ -41,9 +46,9 @@ void Connection::close() {
   pump();
 }
 
-void Connection::end(const std::string& reason) {
+void Connection::end(const std::string& reason, bool all_arrived) {
   if (!stop()) return;
-  emit_lost(reason);
+  emit_lost(reason, all_arrived);
   end_call();
 }
 
@@ -94,7 +99,9 @@ std::string Connection::reason_unless_closing(const std::string& reason) {
   return goodbye_sent_ ? "closed by this side" : "closed by this side, what was queued is lost";
 }
 
-void Connection::emit_lost(const std::string& reason) { emit(Lost{id_, reason}); }
+void Connection::emit_lost(const std::string& reason, bool all_arrived) {
+  emit(Lost{id_, reason, all_arrived});
+}
 
 void Connection::emit(Event event) {
   const std::lock_guard lock(emit_mutex_);
@@ -103,14 +110,20 @@ void Connection::emit(Event event) {
   if (!context_->muted) context_->sink(std::move(event));
 }
 
-Connection::Piece Connection::next_piece() const {
+size_t Connection::max_piece_bytes() const {
+  return context_->pacer.is_limited() ? kPacedPieceBytes : kMaxPieceBytes;
+}
+
+Connection::OutPiece Connection::next_piece() const {
   if (queue_.empty()) return {.goodbye = true};
-  const std::span<const std::byte> frame = queue_.front();
-  const auto rest = frame.subspan(position_);
-  const bool last = rest.size() <= kPieceBytes;
-  return {.data = rest.first(std::min(rest.size(), kPieceBytes)),
+  const auto& frame = queue_.front();
+  const size_t rest = frame->size() - position_;
+  const bool last = rest <= max_piece_bytes();
+  return {.frame = frame,
+          .begin = position_,
+          .size = std::min(rest, max_piece_bytes()),
           .last = last,
-          .checksum = last ? xxh3(frame.data(), frame.size()) : 0};
+          .checksum = last ? xxh3(frame->parts()) : 0};
 }
 
 void Connection::pump() {
@@ -121,8 +134,8 @@ void Connection::pump() {
     return;
   }
   is_waiting_ = true;
-  const size_t rest = queue_.empty() ? 0 : queue_.front().size() - position_;
-  context_->pacer.request_turn(plane_, wire_bytes(std::min(rest, kPieceBytes)),
+  const size_t rest = queue_.empty() ? 0 : queue_.front()->size() - position_;
+  context_->pacer.request_turn(plane_, wire_bytes(std::min(rest, max_piece_bytes())),
                                [self = shared_from_this()] {
                                  const std::lock_guard lock(self->mutex_);
                                  self->is_waiting_ = false;
@@ -131,11 +144,11 @@ void Connection::pump() {
 }
 
 void Connection::write_next_piece() {
-  const Piece piece = next_piece();
+  const OutPiece piece = next_piece();
   goodbye_sent_ = piece.goodbye;
   is_writing_ = true;
-  written_bytes_ = piece.data.size();
-  context_->bytes_sent += wire_bytes(piece.data.size());
+  written_bytes_ = piece.size;
+  context_->bytes_sent += wire_bytes(piece.size);
   write(piece);
 }
 
@@ -147,11 +160,11 @@ void Connection::on_written(bool is_written) {
     if (!is_written || state_ != State::kOpen || goodbye_sent_) return;
     queued_bytes_ -= written_bytes_;
     position_ += written_bytes_;
-    if (position_ == queue_.front().size()) {
+    if (position_ == queue_.front()->size()) {
       queue_.pop_front();
       position_ = 0;
     }
-    if (is_refused_ && !is_closing_ && queued_bytes_ <= context_->queue_bytes / 2) {
+    if (is_refused_ && !is_closing_ && queued_bytes_ <= max_queued_bytes_ / 2) {
       is_refused_ = false;
       is_writable = true;
     }
@@ -160,17 +173,18 @@ void Connection::on_written(bool is_written) {
   if (is_writable) emit(Writable{id_});
 }
 
-void Connection::on_piece(const Piece& piece) {
+void Connection::on_piece(Piece piece) {
   context_->bytes_received += wire_bytes(piece.data.size());
   if (piece.goodbye) {
-    end(reason_unless_closing("closed by the other side"));
+    end(reason_unless_closing("closed by the other side"), /*all_arrived=*/true);
     return;
   }
-  if (const std::string wrong = add_to_frame(piece); !wrong.empty()) {
+  const bool is_last = piece.last;
+  if (const std::string wrong = add_to_frame(std::move(piece)); !wrong.empty()) {
     end(fmt::format("{} sent {}", remote_, wrong));
     return;
   }
-  if (!piece.last) return;
+  if (!is_last) return;
   Bytes frame;
   std::swap(frame, incoming_);
   {
@@ -180,12 +194,16 @@ void Connection::on_piece(const Piece& piece) {
   emit(Received{id_, std::move(frame)});
 }
 
-std::string Connection::add_to_frame(const Piece& piece) {
+std::string Connection::add_to_frame(Piece piece) {
   if (piece.data.empty() && !piece.last) return "an empty piece of a frame";
-  if (incoming_.size() + piece.data.size() > kMaxFrameBytes) {
-    return fmt::format("a frame of more than {} bytes", kMaxFrameBytes);
+  if (incoming_.size() + piece.data.size() > kMaxLaneFrameBytes) {
+    return fmt::format("a frame of more than {} bytes", kMaxLaneFrameBytes);
   }
-  incoming_.insert(incoming_.end(), piece.data.begin(), piece.data.end());
+  if (incoming_.empty()) {
+    incoming_ = std::move(piece.data);
+  } else {
+    incoming_.insert(incoming_.end(), piece.data.begin(), piece.data.end());
+  }
   if (piece.last && xxh3(incoming_.data(), incoming_.size()) != piece.checksum) {
     return fmt::format("a frame of {} bytes with a wrong checksum", incoming_.size());
   }

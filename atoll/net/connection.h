@@ -13,6 +13,7 @@
 #include <string>
 
 #include "atoll/net/pacer.h"
+#include "atoll/net/stripe_frame.h"
 #include "atoll/net/transport.h"
 
 namespace atl::net {
@@ -20,24 +21,44 @@ namespace atl::net {
 /// What all connections of a transport share. It may outlive the transport: a call to a peer that
 /// no longer reads ends when gRPC's keepalive does.
 struct ConnectionContext {
-  ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue)
-      : sink(std::move(transport_sink)), queue_bytes(queue), pacer(rate, clock) {}
+  ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue,
+                    size_t bulk_queue)
+      : sink(std::move(transport_sink)),
+        queue_bytes(queue),
+        bulk_queue_bytes(bulk_queue),
+        pacer(rate, clock) {}
 
   const Transport::Sink sink;
   const size_t queue_bytes;
+  const size_t bulk_queue_bytes;    // Of each lane.
   std::atomic<bool> muted = false;  // The transport is being destroyed.
   std::atomic<int64_t> bytes_sent = 0;
   std::atomic<int64_t> bytes_received = 0;
   Pacer pacer;
 };
 
+/// Largest frame with what striping adds to it.
+constexpr size_t kMaxLaneFrameBytes = kMaxFrameBytes + kStripeTrailerBytes;
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// Frames travel in pieces of at most this, so that pacing is fine.
-  static constexpr size_t kPieceBytes = size_t{64} << 10;
+  /// Frames travel in pieces of at most this where they are paced, so that pacing is fine,
+  static constexpr size_t kPacedPieceBytes = size_t{64} << 10;
+  /// and elsewhere of this, for each costs some time.
+  static constexpr size_t kMaxPieceBytes = size_t{512} << 10;
 
+  /// As it is received.
   struct Piece {
-    std::span<const std::byte> data;
+    Bytes data;
+    bool last = false;
+    uint64_t checksum = 0;
+    bool goodbye = false;
+  };
+  /// As it is sent: bytes [begin, begin + size) of the frame.
+  struct OutPiece {
+    std::shared_ptr<const SharedFrame> frame;  // Null in a goodbye.
+    size_t begin = 0;
+    size_t size = 0;
     bool last = false;
     uint64_t checksum = 0;
     bool goodbye = false;
@@ -52,11 +73,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConnectionId id() const { return id_; }
   const std::string& remote() const { return remote_; }
 
-  Sent send(Bytes frame);
+  Sent send(SharedFrame frame);
+  Sent send(Bytes frame) { return send(SharedFrame{.head = std::move(frame)}); }
   /// Sends what is queued, then says goodbye.
   void close();
   /// Ends it now, because of `reason`.
-  void end(const std::string& reason);
+  void end(const std::string& reason, bool all_arrived = false);
   /// No events from here on; waits for one that is being delivered.
   void silence();
   bool is_opening();
@@ -65,12 +87,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
  protected:
   /// From here on pieces may be written.
   void on_opened(bool inbound);
-  void on_piece(const Piece& piece);
+  void on_piece(Piece piece);
   /// The piece given to write() is on its way (or is not: then the call is about to end).
   void on_written(bool is_written);
   /// No more pieces can be written. True the first time.
   bool stop();
-  void emit_lost(const std::string& reason);
+  void emit_lost(const std::string& reason, bool all_arrived = false);
   /// "closed by this side" if that is why the call ended, else `reason`.
   std::string reason_unless_closing(const std::string& reason);
   bool is_writing();
@@ -80,7 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class State : uint8_t { kOpening, kOpen, kOver };
 
   /// Starts to send the piece; on_written() follows. Called with mutex_ held.
-  virtual void write(const Piece& piece) = 0;
+  virtual void write(const OutPiece& piece) = 0;
   /// Ends the call after stop(): nothing more is read or written.
   virtual void end_call() = 0;
 
@@ -88,17 +110,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// With mutex_ held: writes the next piece or asks for its turn.
   void pump();
   void write_next_piece();
-  Piece next_piece() const;
-  std::string add_to_frame(const Piece& piece);
+  size_t max_piece_bytes() const;
+  OutPiece next_piece() const;
+  std::string add_to_frame(Piece piece);
 
   const ConnectionId id_;
   const Plane plane_;
   const std::string remote_;
   const std::shared_ptr<ConnectionContext> context_;
+  const size_t max_queued_bytes_;
 
   std::mutex mutex_;
   State state_ = State::kOpening;
-  std::deque<Bytes> queue_;
+  std::deque<std::shared_ptr<const SharedFrame>> queue_;
   size_t queued_bytes_ = 0;
   size_t position_ = 0;  // In the first frame of the queue.
   size_t written_bytes_ = 0;

@@ -1,28 +1,21 @@
 #include "atoll/net/grpc_link.h"
 
 #include <fmt/format.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
+
+#include "atoll/net/segment.h"
 
 namespace atl::net {
 namespace {
 
-using wire::Segment;
+using grpc::ByteBuffer;
 
-void to_segment(const Connection::Piece& piece, Segment& segment) {
-  segment.set_data(piece.data.data(), piece.data.size());
-  segment.set_last(piece.last);
-  segment.set_checksum(piece.checksum);
-  segment.set_goodbye(piece.goodbye);
-}
-
-Connection::Piece to_piece(const Segment& segment) {
-  return {.data = std::as_bytes(std::span(segment.data())),
-          .last = segment.last(),
-          .checksum = segment.checksum(),
-          .goodbye = segment.goodbye()};
-}
+constexpr std::array kPlanes = {Plane::kControl, Plane::kBulk, Plane::kLane};
+constexpr const char* kMethod = "/atl.net.wire.Link/Connect";
 
 template <typename Metadata>
 std::string value_of(const Metadata& metadata, const char* key) {
@@ -59,11 +52,13 @@ std::shared_ptr<grpc::Channel> make_channel(const Address& address,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(Connection::kPieceBytes) + 64);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) +
+                                     kSegmentOverhead);
   return grpc::CreateCustomChannel(address.text(), channel_credentials(), arguments);
 }
 
-class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segment, Segment> {
+class OutboundConnection final : public Connection,
+                                 grpc::ClientBidiReactor<ByteBuffer, ByteBuffer> {
  public:
   OutboundConnection(Plane plane, const Address& address, const TransportOptions& options,
                      std::shared_ptr<ConnectionContext> context,
@@ -71,14 +66,14 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
       : Connection(table->next_id(), plane, address.text(), std::move(context)),
         table_(std::move(table)),
         channel_(make_channel(address, options)),
-        stub_(wire::Link::NewStub(channel_)) {
+        stub_(channel_) {
     call_.AddMetadata(kProtocolKey, kProtocolVersion);
-    call_.AddMetadata(kPlaneKey, plane == Plane::kControl ? "control" : "bulk");
+    call_.AddMetadata(kPlaneKey, plane_name(plane));
   }
 
   void start() {
     self_ = shared_from_this();
-    stub_->async()->Connect(&call_, this);
+    stub_.PrepareBidiStreamingCall(&call_, kMethod, {}, this);
     AddHold();  // Writes come from outside of reactions, until stop().
     StartCall();
   }
@@ -99,14 +94,17 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
 
   void OnReadDone(bool is_read) override {
     if (is_read) {
-      on_piece(to_piece(incoming_));
+      take_piece();
       if (!is_over()) StartRead(&incoming_);
     } else if (stop()) {
       RemoveHold();
     }
   }
 
-  void OnWriteDone(bool is_written) override { on_written(is_written); }
+  void OnWriteDone(bool is_written) override {
+    outgoing_.Clear();  // Lets go of the frame.
+    on_written(is_written);
+  }
 
   void OnDone(const grpc::Status& status) override {
     emit_lost(reason_unless_closing(describe(status)));
@@ -114,8 +112,18 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
     table->retire(std::move(self_));
   }
 
-  void write(const Piece& piece) override {
-    to_segment(piece, outgoing_);
+  void take_piece() {
+    auto piece = to_piece(incoming_);
+    incoming_.Clear();
+    if (piece) {
+      on_piece(std::move(*piece));
+    } else {
+      end(fmt::format("{} sent what is no segment", remote()));
+    }
+  }
+
+  void write(const OutPiece& piece) override {
+    outgoing_ = to_segment(piece);
     StartWrite(&outgoing_);
   }
 
@@ -139,16 +147,16 @@ class OutboundConnection final : public Connection, grpc::ClientBidiReactor<Segm
 
   std::shared_ptr<ConnectionTable> table_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<wire::Link::Stub> stub_;
+  grpc::GenericStub stub_;
   grpc::ClientContext call_;
-  Segment outgoing_;
-  Segment incoming_;
+  ByteBuffer outgoing_;
+  ByteBuffer incoming_;
   std::atomic<bool> was_open_ = false;
   std::shared_ptr<Connection> self_;
 };
 
 class InboundConnection final : public Connection,
-                                public grpc::ServerBidiReactor<Segment, Segment> {
+                                public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
  public:
   InboundConnection(Plane plane, grpc::CallbackServerContext& call,
                     std::shared_ptr<ConnectionContext> context,
@@ -173,7 +181,7 @@ class InboundConnection final : public Connection,
  private:
   void OnReadDone(bool is_read) override {
     if (is_read) {
-      on_piece(to_piece(incoming_));
+      take_piece();
       if (!is_over()) StartRead(&incoming_);
     } else {
       end(reason_unless_closing(
@@ -182,6 +190,7 @@ class InboundConnection final : public Connection,
   }
 
   void OnWriteDone(bool is_written) override {
+    outgoing_.Clear();  // Lets go of the frame.
     on_written(is_written);
     if (is_over()) end_call();
   }
@@ -191,8 +200,18 @@ class InboundConnection final : public Connection,
     table->retire(std::move(self_));
   }
 
-  void write(const Piece& piece) override {
-    to_segment(piece, outgoing_);
+  void take_piece() {
+    auto piece = to_piece(incoming_);
+    incoming_.Clear();
+    if (piece) {
+      on_piece(std::move(*piece));
+    } else {
+      end(fmt::format("{} sent what is no segment", remote()));
+    }
+  }
+
+  void write(const OutPiece& piece) override {
+    outgoing_ = to_segment(piece);
     StartWrite(&outgoing_);
   }
 
@@ -213,21 +232,33 @@ class InboundConnection final : public Connection,
   grpc::CallbackServerContext& call_;
   std::shared_ptr<ConnectionTable> table_;
   std::shared_ptr<std::atomic<int>> num_inbound_;
-  Segment outgoing_;
-  Segment incoming_;
+  ByteBuffer outgoing_;
+  ByteBuffer incoming_;
   std::mutex finish_mutex_;
   bool is_finished_ = false;
   std::shared_ptr<Connection> self_;
 };
 
 /// Answers a stranger with a reason.
-class Refusal final : public grpc::ServerBidiReactor<Segment, Segment> {
+class Refusal final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
  public:
   Refusal(grpc::StatusCode code, const std::string& reason) { Finish({code, reason}); }
   void OnDone() override { delete this; }
 };
 
 }  // namespace
+
+const char* plane_name(Plane plane) {
+  switch (plane) {
+    case Plane::kControl:
+      return "control";
+    case Plane::kBulk:
+      return "bulk";
+    case Plane::kLane:
+      return "lane";
+  }
+  return "";
+}
 
 ConnectionId ConnectionTable::next_id() {
   const std::lock_guard lock(mutex_);
@@ -305,7 +336,8 @@ LinkService::LinkService(int max_inbound, std::shared_ptr<ConnectionContext> con
       context_(std::move(context)),
       table_(std::move(table)) {}
 
-grpc::ServerBidiReactor<Segment, Segment>* LinkService::Connect(grpc::CallbackServerContext* call) {
+grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* LinkService::Connect(
+    grpc::CallbackServerContext* call) {
   const auto& metadata = call->client_metadata();
   const std::string version = value_of(metadata, kProtocolKey);
   const std::string plane = value_of(metadata, kPlaneKey);
@@ -315,15 +347,16 @@ grpc::ServerBidiReactor<Segment, Segment>* LinkService::Connect(grpc::CallbackSe
                                    "version of Atoll",
                                    kProtocolVersion, version.substr(0, 20)));
   }
-  if (plane != "control" && plane != "bulk") {
+  const auto known = std::ranges::find(kPlanes, plane, plane_name);
+  if (known == kPlanes.end()) {
     return new Refusal(grpc::StatusCode::INVALID_ARGUMENT, "the caller names no plane");
   }
   if (*num_inbound_ >= max_inbound_) {
     return new Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED,
                        fmt::format("all {} connections are taken", max_inbound_));
   }
-  auto connection = std::make_shared<InboundConnection>(
-      plane == "control" ? Plane::kControl : Plane::kBulk, *call, context_, table_, num_inbound_);
+  auto connection =
+      std::make_shared<InboundConnection>(*known, *call, context_, table_, num_inbound_);
   if (!table_->add(connection)) {
     return new Refusal(grpc::StatusCode::UNAVAILABLE, "this peer is ending");
   }

@@ -16,8 +16,9 @@ namespace atl::net {
 
 constexpr const char* kProtocolKey = "atoll-protocol";
 constexpr const char* kPlaneKey = "atoll-plane";
+const char* plane_name(Plane plane);
 /// Raised with every change that older peers would misread.
-constexpr const char* kProtocolVersion = "1";
+constexpr const char* kProtocolVersion = "2";
 
 /// The live connections. Thread-safe.
 class ConnectionTable : public std::enable_shared_from_this<ConnectionTable> {
@@ -54,11 +55,11 @@ std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,
                                            std::shared_ptr<ConnectionTable> table);
 
 /// What a listening transport offers.
-class LinkService final : public wire::Link::CallbackService {
+class LinkService final : public wire::Link::WithRawCallbackMethod_Connect<wire::Link::Service> {
  public:
   LinkService(int max_inbound, std::shared_ptr<ConnectionContext> context,
               std::shared_ptr<ConnectionTable> table);
-  grpc::ServerBidiReactor<wire::Segment, wire::Segment>* Connect(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* call) override;
 
  private:

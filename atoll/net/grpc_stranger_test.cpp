@@ -24,7 +24,7 @@ struct GrpcStrangerTest : testing::Test {
   }
   /// Sends one segment as a peer that keeps the protocol so far; why was it dropped?
   std::string reason_after(const wire::Segment& segment) {
-    greet("1", "bulk");
+    greet("2", "bulk");
     const auto stream = stub->Connect(&call);
     const ConnectionId connection = recorder.wait_opened(true);
     stream->Write(segment);
@@ -49,17 +49,17 @@ struct GrpcStrangerTest : testing::Test {
 TEST_F(GrpcStrangerTest, ACallerWithoutGreetingIsRefusedWithTheReason) {
   const grpc::Status status = status_of_call();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("this is Atoll protocol 1, the caller's is ''"));
+  EXPECT_THAT(status.error_message(), HasSubstr("this is Atoll protocol 2, the caller's is ''"));
 }
 
 TEST_F(GrpcStrangerTest, AnotherVersionIsRefusedWithBothNumbers) {
   greet("999", "bulk");
   EXPECT_THAT(status_of_call().error_message(),
-              HasSubstr("this is Atoll protocol 1, the caller's is '999'"));
+              HasSubstr("this is Atoll protocol 2, the caller's is '999'"));
 }
 
 TEST_F(GrpcStrangerTest, AnUnknownPlaneIsRefused) {
-  greet("1", "aero");
+  greet("2", "aero");
   EXPECT_THAT(status_of_call().error_message(), HasSubstr("plane"));
 }
 

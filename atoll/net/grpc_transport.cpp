@@ -8,12 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "atoll/net/grpc_link.h"
+#include "atoll/net/segment.h"
 
 namespace atl::net {
 namespace {
@@ -21,6 +23,9 @@ namespace {
 /// For what gRPC does after a connection has ended. A write to a peer that no longer reads stays in
 /// gRPC until its keepalive gives up; nobody waits for that.
 constexpr std::chrono::milliseconds kEndPatience{250};
+
+/// Beside the frames of others: for what striping says of its own.
+constexpr size_t kOwnQueueBytes = 4096;
 
 /// gRPC starts once and stays: shutting it down from one of its own threads is not safe. It logs to
 /// stderr what we report as events; GRPC_VERBOSITY brings that back.
@@ -58,8 +63,9 @@ class GrpcTransport final : public Transport {
  public:
   GrpcTransport(TransportOptions options, const Clock& clock, Sink sink)
       : options_(options),
-        context_(std::make_shared<ConnectionContext>(std::move(sink), options.link_rate_bits_per_s,
-                                                     clock, options.queue_bytes)) {}
+        context_(std::make_shared<ConnectionContext>(
+            std::move(sink), options.link_rate_bits_per_s, clock, options.queue_bytes,
+            std::min(options.queue_bytes, options.lane_queue_bytes) + kOwnQueueBytes)) {}
 
   ~GrpcTransport() override {
     context_->muted = true;
@@ -78,6 +84,10 @@ class GrpcTransport final : public Transport {
   ConnectionId connect(const std::string& text, Plane plane) override;
 
   Sent send(ConnectionId connection, Bytes frame) override {
+    const auto found = table_->find(connection);
+    return found ? found->send(std::move(frame)) : Sent::kClosed;
+  }
+  Sent send_shared(ConnectionId connection, SharedFrame frame) override {
     const auto found = table_->find(connection);
     return found ? found->send(std::move(frame)) : Sent::kClosed;
   }
@@ -125,7 +135,7 @@ Result<std::string> GrpcTransport::listen(const std::string& text) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(Connection::kPieceBytes) + 64);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(Connection::kMaxPieceBytes) + kSegmentOverhead);
   listener.server = builder.BuildAndStart();
   if (listener.server == nullptr || port == 0) {
     return failure(
@@ -160,7 +170,12 @@ ConnectionId GrpcTransport::connect(const std::string& text, Plane plane) {
 std::unique_ptr<Transport> make_grpc_transport(TransportOptions options, const Clock& clock,
                                                Transport::Sink sink) {
   start_grpc_once();
-  return std::make_unique<GrpcTransport>(options, clock, std::move(sink));
+  return make_striped_transport(
+      {.num_lanes = options.num_lanes},
+      [&](Transport::Sink inner_sink) {
+        return std::make_unique<GrpcTransport>(options, clock, std::move(inner_sink));
+      },
+      clock, std::move(sink));
 }
 
 }  // namespace atl::net

@@ -128,6 +128,22 @@ TEST(GrpcTransportTest, DestroyingATransportFlushes) {
   EXPECT_EQ(pair.client.recorder.count<Received>(pair.out), 1U);
 }
 
+/// Established TCP connections to the address.
+int num_established(const std::string& address) {
+  const std::string port = fmt::format(":{:04X} ", parse_address(address)->port);
+  int count = 0;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream lines(table);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream fields(line);
+      std::string index, local, remote, state;
+      fields >> index >> local >> remote >> state;
+      count += (remote + ' ').find(port) != std::string::npos && state == "01";
+    }
+  }
+  return count;
+}
+
 TEST(GrpcTransportTest, ControlAndBulkAreDifferentTcpConnections) {
   Peer server;
   Peer client;
@@ -136,18 +152,31 @@ TEST(GrpcTransportTest, ControlAndBulkAreDifferentTcpConnections) {
   client.transport->connect(address, Plane::kBulk);
   client.transport->connect(address, Plane::kBulk);
   ASSERT_TRUE(client.recorder.wait([](const auto& events) { return events.size() == 3; }));
-  const std::string port = fmt::format(":{:04X} ", parse_address(address)->port);
-  int num_established = 0;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream lines(table);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream fields(line);
-      std::string index, local, remote, state;
-      fields >> index >> local >> remote >> state;
-      num_established += (remote + ' ').find(port) != std::string::npos && state == "01";
-    }
+  EXPECT_EQ(num_established(address), 3);
+}
+
+TEST(GrpcTransportTest, BulkGetsMoreTcpConnectionsAndControlKeepsItsOwn) {
+  Peer server;
+  Peer client({.num_lanes = [](const LinkEstimate&) { return 3; }});
+  const std::string address = server.listen();
+  const ConnectionId bulk = client.transport->connect(address, Plane::kBulk);
+  const ConnectionId in = server.recorder.wait_opened(true);
+  const Bytes frame = frame_of(200'000);
+  size_t num_sent = 0;
+  for (; num_sent < 2'000 && num_established(address) < 3; ++num_sent) {
+    ASSERT_TRUE(send_all(client, bulk, frame));
   }
-  EXPECT_EQ(num_established, 3);
+  EXPECT_EQ(num_established(address), 3);
+  const ConnectionId control = client.transport->connect(address, Plane::kControl);
+  ASSERT_TRUE(send_all(client, control, frame));
+  const ConnectionId control_in = server.recorder.wait_opened(true, Plane::kControl);
+  EXPECT_EQ(server.recorder.wait_frames(control_in, 1).size(), 1U);
+  EXPECT_EQ(num_established(address), 4);
+  for (int i = 0; i < 20; ++i, ++num_sent) ASSERT_TRUE(send_all(client, bulk, frame));
+  EXPECT_EQ(server.recorder.wait_frames(in, num_sent).size(), num_sent);
+  EXPECT_GT(client.transport->estimate(bulk).bytes_per_second, 0);
+  client.transport->close(bulk);
+  EXPECT_EQ(server.recorder.wait_lost(in), "closed by the other side");
 }
 
 /// What the kernel has sent on this process's socket to that port, without TCP and IP headers.
@@ -276,7 +305,8 @@ TEST(GrpcTransportTest, FullQueueRefusesThenReportsWritable) {
 
 TEST(GrpcTransportTest, PacingHoldsTheRateAndControlGoesFirst) {
   Peer server;
-  Peer client({.link_rate_bits_per_s = 16e6});  // 2 MB a second.
+  // 2 MB a second; both frames have room at once.
+  Peer client({.link_rate_bits_per_s = 16e6, .lane_queue_bytes = 4'000'000});
   const std::string address = server.listen();
   const ConnectionId bulk = client.transport->connect(address, Plane::kBulk);
   const ConnectionId control = client.transport->connect(address, Plane::kControl);

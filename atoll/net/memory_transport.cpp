@@ -47,7 +47,7 @@ class MemoryNetwork::Hub {
   };
 
   void push(ConnectionId connection, Event event);
-  void lose(ConnectionId connection, const std::string& reason);
+  void lose(ConnectionId connection, const std::string& reason, bool all_arrived = false);
   void count_delivery(const Received& received);
 
   const size_t queue_bytes_;
@@ -146,7 +146,7 @@ void MemoryNetwork::Hub::close(ConnectionId connection) {
   const ConnectionId peer = found->second.peer;
   // Events are delivered in order, so the peer sees this after all that was sent.
   lose(connection, "closed by this side");
-  lose(peer, "closed by the other side");
+  lose(peer, "closed by the other side", /*all_arrived=*/true);
 }
 
 Traffic MemoryNetwork::Hub::traffic(const Mailbox& mailbox) const {
@@ -170,7 +170,8 @@ void MemoryNetwork::Hub::remove(Mailbox& mailbox, bool flush) {
           return event.first == end.peer && std::holds_alternative<Received>(event.second);
         });
       }
-      push(end.peer, Lost{end.peer, flush ? "closed by the other side" : "connection reset"});
+      push(end.peer,
+           Lost{end.peer, flush ? "closed by the other side" : "connection reset", flush});
       peer->second.closing = true;
     }
     return true;
@@ -185,8 +186,9 @@ void MemoryNetwork::Hub::push(ConnectionId connection, Event event) {
   found->second.mailbox->changed.notify_one();
 }
 
-void MemoryNetwork::Hub::lose(ConnectionId connection, const std::string& reason) {
-  push(connection, Lost{connection, reason});
+void MemoryNetwork::Hub::lose(ConnectionId connection, const std::string& reason,
+                              bool all_arrived) {
+  push(connection, Lost{connection, reason, all_arrived});
   ends_.erase(connection);
 }
 

@@ -123,66 +123,95 @@ class FakeConnection final : public Connection {
   using Connection::on_opened;
   using Connection::on_piece;
   using Connection::on_written;
+  size_t num_written() {
+    const std::lock_guard lock(mutex);
+    return written.size();
+  }
   int num_ends = 0;
+  std::mutex mutex;
   std::vector<std::string> written;
 
  private:
-  void write(const Piece& piece) override {
-    written.push_back(fmt::format("{}{}{}", piece.data.size(), piece.last ? " last" : "",
+  void write(const OutPiece& piece) override {
+    const std::lock_guard lock(mutex);
+    written.push_back(fmt::format("{}{}{}", piece.size, piece.last ? " last" : "",
                                   piece.goodbye ? " goodbye" : ""));
   }
   void end_call() override { ++num_ends; }
 };
 
 struct ConnectionTest : testing::Test {
-  ConnectionTest() { connection->on_opened(/*inbound=*/false); }
+  explicit ConnectionTest(double rate = 0, size_t queue_bytes = 200'000)
+      : context(std::make_shared<ConnectionContext>(recorder.sink(), rate, clock, queue_bytes,
+                                                    queue_bytes)) {
+    connection->on_opened(/*inbound=*/false);
+  }
   std::string lost() { return recorder.wait_lost(7); }
   Connection::Piece piece(std::span<const std::byte> data) {
-    return {.data = data, .last = true, .checksum = xxh3(data.data(), data.size())};
+    return {.data = Bytes(data.begin(), data.end()),
+            .last = true,
+            .checksum = xxh3(data.data(), data.size())};
   }
 
   SystemClock clock;
   Recorder recorder;
-  std::shared_ptr<ConnectionContext> context =
-      std::make_shared<ConnectionContext>(recorder.sink(), 0, clock, 200'000);
+  std::shared_ptr<ConnectionContext> context;
   std::shared_ptr<FakeConnection> connection = std::make_shared<FakeConnection>(context);
 };
 
-TEST_F(ConnectionTest, CutsFramesAndWritesOnePieceAtATime) {
-  EXPECT_EQ(connection->send(Bytes(150'000)), Sent::kAccepted);
+/// With room for two million bytes.
+struct LongQueueTest : ConnectionTest {
+  LongQueueTest() : ConnectionTest(0, 2'000'000) {}
+};
+
+TEST_F(LongQueueTest, CutsFramesAndWritesOnePieceAtATime) {
+  EXPECT_EQ(connection->send(Bytes(1'500'000)), Sent::kAccepted);
   EXPECT_EQ(connection->send(Bytes(0)), Sent::kAccepted);
-  EXPECT_EQ(connection->send(Bytes(60'000)), Sent::kFull);
+  EXPECT_EQ(connection->send(Bytes(600'000)), Sent::kFull);
   connection->close();
   EXPECT_EQ(connection->send(Bytes(1)), Sent::kClosed);
   for (int i = 0; i < 4; ++i) connection->on_written(true);
   EXPECT_THAT(connection->written,
-              ElementsAre("65536", "65536", "18928 last", "0 last", "0 goodbye"));
+              ElementsAre("524288", "524288", "451424 last", "0 last", "0 goodbye"));
   connection->on_written(true);
   EXPECT_EQ(connection->written.size(), 5U);
 }
 
-TEST_F(ConnectionTest, ReportsWritableOnceHalfOfTheQueueIsFree) {
+/// Paced, but so fast that no turn has to be waited for long.
+struct PacedConnectionTest : ConnectionTest {
+  PacedConnectionTest() : ConnectionTest(1e12) {}
+  ~PacedConnectionTest() override { context->pacer.stop(); }  // It may hold the connection.
+  /// Waits for piece number `count`, then lets it be written.
+  void write(size_t count) {
+    while (connection->num_written() < count) std::this_thread::yield();
+    connection->on_written(true);
+  }
+};
+
+TEST_F(PacedConnectionTest, PiecesAreSmallAndWritableComesOnceHalfOfTheQueueIsFree) {
   EXPECT_EQ(connection->send(Bytes(200'000)), Sent::kAccepted);
   EXPECT_EQ(connection->send(Bytes(1)), Sent::kFull);
-  connection->on_written(true);
+  write(1);
   EXPECT_EQ(recorder.count<Writable>(7), 0U);
-  connection->on_written(true);
+  write(2);
   EXPECT_EQ(recorder.count<Writable>(7), 1U);
-  connection->on_written(true);
+  write(3);
   EXPECT_EQ(recorder.count<Writable>(7), 1U);
+  EXPECT_EQ(connection->written.front(), "65536");
 }
 
 TEST_F(ConnectionTest, JoinsPiecesAndChecksTheSum) {
   const Bytes frame(100'000, std::byte{5});
   const auto whole = piece(frame);
-  connection->on_piece({.data = whole.data.first(65'536)});
+  const auto middle = whole.data.begin() + 65'536;
+  connection->on_piece({.data = Bytes(whole.data.begin(), middle)});
   connection->on_piece(
-      {.data = whole.data.subspan(65'536), .last = true, .checksum = whole.checksum});
+      {.data = Bytes(middle, whole.data.end()), .last = true, .checksum = whole.checksum});
   connection->on_piece(piece({}));
   const auto frames = recorder.wait_frames(7, 2);
   ASSERT_EQ(frames.size(), 2U);
   EXPECT_EQ(frames[0], frame);
-  auto wrong = piece(whole.data.first(10));
+  auto wrong = piece(std::span(frame).first(10));
   wrong.checksum ^= 1;
   connection->on_piece(wrong);
   EXPECT_EQ(lost(), "there sent a frame of 10 bytes with a wrong checksum");
@@ -197,7 +226,7 @@ TEST_F(ConnectionTest, FramesBeyondTheLimitEndIt) {
   const Bytes data(65'536);
   for (size_t i = 0; i < kMaxFrameBytes / data.size(); ++i) connection->on_piece({.data = data});
   EXPECT_EQ(recorder.count<Lost>(7), 0U);
-  connection->on_piece(piece(std::span(data).first(1)));
+  connection->on_piece(piece(std::span(data).first(kStripeTrailerBytes + 1)));
   EXPECT_THAT(lost(), HasSubstr("a frame of more than"));
 }
 
@@ -209,7 +238,7 @@ TEST_F(ConnectionTest, EmptyPiecesForEverEndIt) {
 TEST_F(ConnectionTest, GoodbyeEndsIt) {
   connection->on_piece({.goodbye = true});
   EXPECT_EQ(lost(), "closed by the other side");
-  EXPECT_EQ(connection->send({}), Sent::kClosed);
+  EXPECT_EQ(connection->send(Bytes{}), Sent::kClosed);
 }
 
 /// Two transports over memory, connected.

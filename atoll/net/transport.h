@@ -4,14 +4,17 @@
 // (net/memory_transport.h: real threads, no network; for ThreadSanitizer). Protocol code sees only
 // this interface, so it runs the same under all. Connections are two-way; each side may send at
 // once.
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/result.h"
+#include "atoll/net/link_estimate.h"
 
 namespace atl::net {
 
@@ -19,7 +22,9 @@ namespace atl::net {
 using ConnectionId = uint64_t;
 
 /// Control messages have a connection of their own and never queue behind bulk data.
-enum class Plane : uint8_t { kControl, kBulk };
+/// kLane: one more connection for a bulk connection that stands (net/striped_transport.h); only
+/// transports use it.
+enum class Plane : uint8_t { kControl, kBulk, kLane };
 
 /// A connection is usable from here on. `remote` is for messages to people.
 struct Opened {
@@ -42,6 +47,7 @@ struct Writable {
 struct Lost {
   ConnectionId connection = 0;
   std::string reason;
+  bool all_arrived = false;  // The other side closed it; all that it sent before has been received.
 };
 using Event = std::variant<Opened, Received, Writable, Lost>;
 
@@ -54,6 +60,21 @@ enum class Sent : uint8_t {
 struct Traffic {
   int64_t bytes_sent = 0;  // Frames with their headers, as handed to the operating system.
   int64_t bytes_received = 0;
+};
+
+/// A frame whose body lies in memory that others use too: where a transport can, it sends it from
+/// there. It arrives as head, body and tail in one piece.
+struct SharedFrame {
+  Bytes head;
+  std::shared_ptr<const Bytes> blob;  // Never changes. May be null.
+  size_t begin = 0;                   // The body, within the blob.
+  size_t num_bytes = 0;
+  Bytes tail;
+
+  size_t size() const { return head.size() + num_bytes + tail.size(); }
+  std::span<const std::byte> body() const;
+  std::array<std::span<const std::byte>, 3> parts() const { return {head, body(), tail}; }
+  Bytes joined() const;
 };
 
 class Transport {
@@ -72,10 +93,14 @@ class Transport {
   /// Never blocks. Each connection queues a bounded number of bytes. Sending before Opened is
   /// allowed: the frame waits. `frame` has at most kMaxFrameBytes.
   [[nodiscard]] virtual Sent send(ConnectionId connection, Bytes frame) = 0;
+  /// The same; copies the frame unless the transport knows better.
+  [[nodiscard]] virtual Sent send_shared(ConnectionId connection, SharedFrame frame);
   /// What is queued is still sent (within a bounded time), then both sides see Lost. Frames that
   /// arrive meanwhile are dropped.
   virtual void close(ConnectionId connection) = 0;
   virtual Traffic traffic() const = 0;
+  /// What a bulk connection carries, as known from what was sent over it; zeros where unknown.
+  virtual LinkEstimate estimate(ConnectionId /*connection*/) const { return {}; }
 };
 
 /// How a session gets its transport: the owner of the sink calls it.

@@ -136,6 +136,21 @@ TEST(SimTransportTest, BandwidthDelaysBulkButNotControl) {
   EXPECT_EQ(pair.b.transport->traffic().bytes_received, 100'005);
 }
 
+TEST(SimTransportTest, ShowsWhatABulkConnectionCarries) {
+  Pair pair({.link = {.latency = milliseconds(10), .bits_per_second = 8e6}});
+  EXPECT_EQ(pair.a.transport->estimate(pair.connection).bytes_per_second, 0);
+  EXPECT_EQ(pair.a.transport->send(pair.connection, Bytes(100)), Sent::kAccepted);
+  pair.network.queue().run_for(seconds(1));
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(pair.a.transport->send(pair.connection, Bytes(100'000)), Sent::kAccepted);
+  }
+  pair.network.queue().run_for(seconds(10));
+  const net::LinkEstimate estimate = pair.a.transport->estimate(pair.connection);
+  EXPECT_NEAR(estimate.bytes_per_second, 1e6, 1.2e5);
+  EXPECT_NEAR(atl::seconds(estimate.round_trip), 0.02, 0.002);
+  EXPECT_EQ(pair.b.transport->estimate(pair.b.inbound).bytes_per_second, 0);
+}
+
 TEST(SimTransportTest, FullQueueRefusesThenReportsWritable) {
   Pair pair({.link = {.latency = milliseconds(10), .bits_per_second = 8e6}, .queue_bytes = 10'000});
   pair.send(std::string(10'000, 'x'));

@@ -36,6 +36,7 @@ struct SimNetwork::End {
   bool refused = false;  // A send was kFull: Writable is owed.
   bool died = false;     // Killed: what has not left never will.
   size_t queued_bytes = 0;
+  net::LinkEstimator estimator;            // Of what this end sent; bulk only.
   Time last_arrival{};                     // Of what this end sent: order within the connection.
   std::deque<Bytes> unsent;                // Sent before Opened.
   std::deque<std::shared_ptr<Item>> held;  // For this end, waiting behind a cut.
@@ -47,6 +48,7 @@ struct SimNetwork::Item {
   bool last = false;      // No frame: the connection ends here.
   bool breaks = false;    // The seed chose this frame to break the connection.
   bool departed = false;  // No longer counted in queued_bytes.
+  net::LinkEstimator::Mark mark{};
 };
 
 class SimNetwork::Host final : public net::Transport {
@@ -103,6 +105,12 @@ class SimNetwork::Host final : public net::Transport {
   }
 
   net::Traffic traffic() const override { return traffic_; }
+
+  net::LinkEstimate estimate(ConnectionId connection) const override {
+    const auto found = ends_.find(connection);
+    if (found == ends_.end()) return {};
+    return found->second->estimator.estimate();
+  }
 
   const std::string& name() const { return name_; }
   const std::map<ConnectionId, std::shared_ptr<End>>& ends() const { return ends_; }
@@ -260,7 +268,9 @@ void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool la
   if (from->plane == Plane::kControl) way.control_free = departure;
   way.bulk_free = std::max(way.bulk_free, start) + sending;
 
+  const auto size = static_cast<int64_t>(frame.size());
   auto item = std::make_shared<Item>(Item{from, std::move(frame), last});
+  if (from->plane == Plane::kBulk) item->mark = from->estimator.sent(queue_.now(), size);
   item->breaks = !last && way.options.break_chance > 0 && draw() < way.options.break_chance;
   from->last_arrival = std::max(from->last_arrival, departure + flight_time(way));
   queue_.at(departure, [this, item] {
@@ -302,6 +312,10 @@ void SimNetwork::deliver(const Item& item) {
     lose(*peer, fmt::format("closed by {}", peer->remote));
     break_far_side(*peer, "closed by this side");
   } else if (!peer->closing) {
+    if (peer->plane == Plane::kBulk) {  // The sender would hear of it after the way back.
+      const Duration back = link(peer->local, peer->remote).options.latency;
+      item.from->estimator.arrived(queue_.now() + back, item.mark);
+    }
     peer->host->receive(peer->id, item.frame);
   }
 }

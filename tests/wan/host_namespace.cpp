@@ -23,6 +23,7 @@ namespace atl::wan {
 namespace {
 
 constexpr size_t kMaxPacketBytes = 65536;
+constexpr int kDeviceQueuePackets = 5000;
 constexpr const char* kDevice = "wan0";
 
 /// The result of a system call that must succeed.
@@ -75,6 +76,10 @@ Descriptor make_device(uint32_t address, int mtu) {
   ifreq size = request_for(kDevice);
   size.ifr_mtu = mtu;
   require(ioctl(control.get(), SIOCSIFMTU, &size), "setting the MTU");
+  // What is dropped here is no part of the emulation: room for 50 ms of 1 Gbit/s.
+  ifreq queue = request_for(kDevice);
+  queue.ifr_qlen = kDeviceQueuePackets;
+  require(ioctl(control.get(), SIOCSIFTXQLEN, &queue), "setting the length of the device's queue");
   bring_up(control.get(), "lo");
   bring_up(control.get(), kDevice);
   return device;

@@ -1,0 +1,46 @@
+#pragma once
+// Memory for encoded segments, used again once all who had a segment have let go of it: fresh
+// memory costs more time than encoding does.
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+
+namespace atl::collective {
+
+/// Blobs may outlive the pool and be let go of on any thread.
+class BlobPool {
+ public:
+  /// An empty one.
+  std::shared_ptr<Bytes> take() {
+    auto bytes = std::make_unique<Bytes>();
+    {
+      const std::lock_guard lock(spare_->mutex);
+      if (!spare_->blobs.empty()) {
+        bytes = std::move(spare_->blobs.back());
+        spare_->blobs.pop_back();
+      }
+    }
+    bytes->clear();
+    return {bytes.release(), [spare = std::weak_ptr(spare_)](Bytes* blob) {
+              std::unique_ptr<Bytes> owned(blob);
+              const auto pool = spare.lock();
+              if (pool == nullptr) return;
+              const std::lock_guard lock(pool->mutex);
+              if (pool->blobs.size() < kMaxSpare) pool->blobs.push_back(std::move(owned));
+            }};
+  }
+
+ private:
+  static constexpr size_t kMaxSpare = 16;  // Of at most a segment each.
+
+  struct Spare {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Bytes>> blobs;
+  };
+  std::shared_ptr<Spare> spare_ = std::make_shared<Spare>();
+};
+
+}  // namespace atl::collective
