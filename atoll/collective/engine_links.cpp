@@ -135,7 +135,11 @@ void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte
   if (found == rounds_.end() || !found->second.was_announced || found->second.decided) return;
   Round& round = found->second;
   round.bytes_received += static_cast<int64_t>(frame_bytes);
-  if (round.exchange == nullptr || part.header.attempt > round.exchange->plan().header.attempt) {
+  const auto attempt_of = [](const swarm::Header& header) {
+    return std::pair(header.term, header.attempt);
+  };
+  if (round.exchange == nullptr ||
+      attempt_of(part.header) > attempt_of(round.exchange->plan().header)) {
     if (data.empty()) {
       return accuse(number,
                     fmt::format("island '{}' sent a part of round {} without data", name(number),
@@ -154,7 +158,6 @@ void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte
     return;
   }
   round.progressed = now;
-  part.header.term = round.exchange->plan().header.term;  // Rounds outlive coordinators.
   if (auto result = round.exchange->receive(part, data); !result) {
     accuse(number, result.error().message, now);
   }

@@ -203,8 +203,11 @@ const std::string& Exchange::name(int32_t rank) const {
 
 Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data) {
   const bool is_mean = part.kind == PartKind::kMean;
+  // Coordinators that follow each other may give one number to two attempts.
+  const auto attempt = std::pair(part.header.term, part.header.attempt);
+  const auto current = std::pair(plan_.header.term, plan_.header.attempt);
   if (part.header.run != plan_.header.run || part.header.round != plan_.header.round ||
-      part.header.attempt > plan_.header.attempt) {
+      attempt > current) {
     return failure(fmt::format(
         "a part of run '{}', round {}, attempt {} came for round {}, attempt {}", part.header.run,
         part.header.round, part.header.attempt, plan_.header.round, plan_.header.attempt));
@@ -214,7 +217,7 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   }
   const auto rank = rank_of(part.sender);
   // Of an attempt that is over, or of a member that is out of this one.
-  const bool is_past = part.header.attempt < plan_.header.attempt;
+  const bool is_past = attempt < current;
   if (is_past && (is_mean || !rank)) return {};
   if (!rank) return failure(fmt::format("a part came from unknown member {}", part.sender));
   if (part.segment < 0 || std::cmp_greater_equal(part.segment, segments_.size()) ||

@@ -28,8 +28,8 @@ class GrpcSessionTest : public testing::Test {
         {.coordinator = address_, .name = name, .connect_patience = std::chrono::seconds(1)},
         transports(), clock_);
   }
-  void coordinate(int64_t min_replicas) {
-    server_.emplace(swarm::CoordinatorOptions{.run = "r1", .min_replicas = min_replicas},
+  void coordinate(int64_t replicas) {
+    server_.emplace(swarm::CoordinatorOptions{.run = "r1", .replicas = replicas}, swarm::Book{},
                     swarm::CoordinatorCallbacks{}, transports(), clock_);
     address_ = server_->listen("127.0.0.1:0").value();
     thread_ = std::jthread([this] { result_ = server_->run({}); });
@@ -95,7 +95,7 @@ TEST_F(GrpcSessionTest, AbsentCoordinatorIsReportedAfterThePatience) {
 
 TEST_F(GrpcSessionTest, PortInUseIsReported) {
   coordinate(2);
-  swarm::CoordinatorServer second({.run = "r2"}, {}, transports(), clock_);
+  swarm::CoordinatorServer second({.run = "r2"}, {}, {}, transports(), clock_);
   const auto bound = second.listen(address_);
   ASSERT_FALSE(bound.has_value());
   EXPECT_THAT(bound.error().message, HasSubstr(address_));

@@ -25,14 +25,14 @@ using testing::HasSubstr;
 /// A coordinator on a thread of its own.
 class Coordinating {
  public:
-  Coordinating(net::MemoryNetwork& network, const Clock& clock, int64_t min_replicas,
+  Coordinating(net::MemoryNetwork& network, const Clock& clock, int64_t replicas,
                Duration silence_timeout = std::chrono::seconds(30))
       : server_(
             {.run = "r1",
              .config = "text",
-             .min_replicas = min_replicas,
+             .replicas = replicas,
              .silence_timeout = silence_timeout},
-            {}, [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
+            {}, {}, [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
             clock),
         address_(server_.listen("coordinator:0").value()),
         thread_([this] { result_ = server_.run([this] { return num_stops.load(); }); }) {}
@@ -76,7 +76,7 @@ class SessionTest : public testing::Test {
     EXPECT_EQ(session->config_text(), "text");
     const auto start = session->ready({.checkpoints = {{0, "p0"}}}).value();
     ++num_started_;
-    EXPECT_EQ(start.members[static_cast<size_t>(start.rank)], name);
+    EXPECT_EQ(start.members[static_cast<size_t>(start.number)], name);
     std::vector<float> mean;
     for (int64_t round = 10; round < 10 + num_rounds; ++round) {
       const std::vector<float> values(100'000, value + static_cast<float>(round));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -74,8 +75,12 @@ Book::Grants Book::take(const Removed& record) {
 
 Book::Grants Book::take(const Granted& record) {
   require(record.count > 0 && !record.numbers.empty(), "a grant to nobody");
-  for (const int32_t number : record.numbers)
+  require(std::ranges::adjacent_find(record.numbers, std::greater_equal<>()) ==
+              record.numbers.end(),
+          "a grant to one member twice");
+  for (const int32_t number : record.numbers) {
     require(members_.contains(number), "a stranger's grant");
+  }
   auto units = leases_.grant(record.numbers, record.count);
   Grants grants;
   for (size_t i = 0; i < units.size(); ++i) grants[record.numbers[i]] = std::move(units[i]);

@@ -29,24 +29,36 @@ std::string refusal(const Bytes& frame) {
 const Header kHeader{.run = "r1", .term = 2, .round = 3, .attempt = 1};
 
 std::vector<Message> samples() {
+  const std::vector<Peer> peers = {{1, "a", "h:1"}, {3, "b", "h:2"}};
+  const std::vector<Units> units = {{5, 2, 8}};
+  const Held held{1, 3, 20, sha256({})};
   return {Hello{.version = "0.1.0", .name = "a", .address = "h:1", .settings = {{"k", "v"}}},
           Welcome{kHeader, "text"},
           Refused{kHeader, "why"},
           Ready{kHeader, {{"data", "d"}}, {{0, "x"}, {20, "y"}}},
-          Start{kHeader, 1, 20, {{"a", "h:1"}, {"b", "h:2"}}},
-          Begin{kHeader, 1, 20, 300, 4000, 4096, "fp32 scatter"},
-          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 2}, {3, 2}},
+          Start{kHeader, 1, 3, 20, 40, 7, true, peers, {held}, units, 2},
+          View{kHeader, 2, peers},
+          Resume{kHeader, 3, "b", "h:2", 7, 4, 60},
+          Resumed{kHeader, 2, peers, units},
+          Begin{kHeader, 1, 20, 300, 4000, 4096, 30, "fp32 scatter"},
+          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3}, {3, 2}, {3, 2}},
           Prepared{kHeader, sha256({})},
-          Commit{kHeader, sha256({}), true},
-          Heartbeat{kHeader, 20, 1.5, 1000, 7},
+          Commit{kHeader, 7, held, 10, 2, {1, 3}, {3, 2}, true},
+          Lease{kHeader, units},
+          CaughtUp{kHeader, 7},
+          Reinstated{kHeader, 4, 20},
+          Heartbeat{kHeader, 20, 1.5, 1000, 30, 7, 8},
           Alive{kHeader, 30},
-          Trouble{kHeader, "why"},
+          LinkState{kHeader, 3, true, "why"},
+          Trouble{kHeader, 3, "why"},
           StopRequest{kHeader},
           Leave{kHeader},
           Goodbye{kHeader},
           RunEnded{kHeader, "why"},
           PeerHello{kHeader, 1, 2},
-          Part{kHeader, PartKind::kMean, 1, 2, 6, 9, Bytes(3, std::byte{7})}};
+          Part{kHeader, PartKind::kResult, 1, 2, 6, 9, Bytes(3, std::byte{7})},
+          Fetch{kHeader, PartKind::kState, 1, 6, 9},
+          NotHeld{kHeader, PartKind::kResult, 1}};
 }
 
 TEST(WireTest, EveryKindComesBack) {
@@ -59,30 +71,45 @@ TEST(WireTest, EveryKindComesBack) {
     EXPECT_EQ(again.index(), kind);
     EXPECT_EQ(encode(again), frame) << kind_name(message);
   }
-  EXPECT_EQ(std::get<Part>(decode(encode(samples().back()))).total, 9U);
+  EXPECT_EQ(std::get<Fetch>(decode(encode(samples()[25]))).end, 9U);
 }
 
 TEST(WireTest, GoldenBytes) {
-  EXPECT_EQ(hex_text(encode(Commit{{.run = "r", .term = 1, .round = 2, .attempt = 0}, {}, true})),
+  EXPECT_EQ(hex_text(encode(Commit{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
+                                   .index = 5,
+                                   .held = {.fragment = 1, .round = 2, .step = 3},
+                                   .count = 4,
+                                   .segment_values = 6,
+                                   .members = {7},
+                                   .weights = {8},
+                                   .stop = true})),
             "41544c4c"  // magic
-            "0400"      // version
-            "08"        // kind
+            "0500"      // version
+            "0b"        // kind
             "0100000072"
             "0100000000000000"
             "0200000000000000"
             "00000000"                                                          // header
+            "0500000000000000"                                                  // index
+            "01000000"                                                          // fragment
+            "0200000000000000"                                                  // round
+            "0300000000000000"                                                  // step
             "0000000000000000000000000000000000000000000000000000000000000000"  // digest
+            "0400000000000000"                                                  // count
+            "0600000000000000"                                                  // segment
+            "0100000007000000"                                                  // members
+            "010000000800000000000000"                                          // weights
             "01");                                                              // stop
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0400"
+            "0500"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0400"
+            "0500"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -106,7 +133,7 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
   frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 4"));
+  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 5"));
   for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
     frame[4] = std::byte{9};
