@@ -107,7 +107,8 @@ void Engine::tick(Time now) {
   if (now >= next_dial_) dial(now);
   check_stalls(now);
   check_links(now);
-  ask_again();
+  ask_again(now);
+  if (over_) return;
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
   for (const auto& [connection, visitor] : visitors_) {

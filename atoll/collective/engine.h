@@ -164,7 +164,8 @@ class Engine {
   void let_go(Round& round, const swarm::Commit& message);
   void hand_on_missed(Time now);
   void ask_around();
-  void ask_again();
+  void ask_again(Time now);
+  static std::string nobody_holds(const Retrieval& retrieval);
   void fetch_held(int32_t fragment);
   void answer(int32_t number, const swarm::Fetch& fetch, Time now);
   void take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,

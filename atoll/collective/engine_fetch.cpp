@@ -42,6 +42,7 @@ void Engine::miss(const swarm::Commit& message, Time now) {
   } else {
     retrievals_.push_back(Retrieval::of_result(message.held.fragment, message.held.round,
                                                most_result_bytes(message)));
+    retrievals_.back().set_hope(now);
   }
   ask_around();
   hand_on_missed(now);
@@ -116,9 +117,11 @@ void Engine::hand_on_missed(Time now) {
 void Engine::ask_around() {
   if (over_) return;
   for (Retrieval& retrieval : retrievals_) {
-    bool anybody = links_.empty();
+    const bool is_state = retrieval.kind() == swarm::PartKind::kState;
+    bool anybody = false;
     for (auto& [number, link] : links_) {
-      if (!retrieval.has_refused(number)) anybody = true;
+      const bool is_out = is_state ? retrieval.has_refused(number) : retrieval.never_holds(number);
+      anybody = anybody || !is_out;
       while (link.opened && link.lost.empty()) {
         auto request = retrieval.request_to(number);
         if (!request) break;
@@ -129,26 +132,36 @@ void Engine::ask_around() {
         }
       }
     }
-    if (anybody && !links_.empty()) continue;
+    if (anybody) continue;
     // Those who held it have gone on, or are gone. A newer state will do as well; a past round not.
-    if (retrieval.kind() == swarm::PartKind::kState) {
-      const int32_t fragment = retrieval.fragment();
-      if (held_.at(fragment).round > retrieval.round()) {
-        fetch_held(fragment);
-        return ask_around();
-      }
-      continue;  // They will hold it once they have applied it: ask_again().
+    const int32_t fragment = retrieval.fragment();
+    if (is_state && held_.at(fragment).round > retrieval.round()) {
+      fetch_held(fragment);
+      return ask_around();
     }
-    return give_up(fmt::format("nobody holds the result of round {} any more, which this island "
-                               "has missed",
-                               retrieval.round()),
-                   /*may_join_again=*/true);
+    if (!is_state) return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
   }
 }
 
-void Engine::ask_again() {
+std::string Engine::nobody_holds(const Retrieval& retrieval) {
+  return fmt::format("nobody holds the result of round {} any more, which this island has missed",
+                     retrieval.round());
+}
+
+void Engine::ask_again(Time now) {
   bool any = false;
-  for (Retrieval& retrieval : retrievals_) any = retrieval.forgive() || any;
+  for (Retrieval& retrieval : retrievals_) {
+    const bool is_asked = std::ranges::any_of(links_, [&](const auto& entry) {
+      return entry.second.opened && entry.second.lost.empty() &&
+             !retrieval.has_refused(entry.first);
+    });
+    if (is_asked) retrieval.set_hope(now);
+    const bool is_result = retrieval.kind() == swarm::PartKind::kResult;
+    if (is_result && now - retrieval.hope() > options_.silence_timeout) {
+      return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
+    }
+    any = retrieval.forgive() || any;
+  }
   if (any) ask_around();
 }
 
@@ -235,7 +248,7 @@ void Engine::refused(int32_t number, const swarm::NotHeld& answer) {
   for (Retrieval& retrieval : retrievals_) {
     if (retrieval.kind() == answer.kind && retrieval.round() == answer.header.round &&
         retrieval.fragment() == answer.fragment) {
-      retrieval.refused(number);
+      retrieval.refused(number, answer.never);
     }
   }
   ask_around();
@@ -254,10 +267,16 @@ void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
   const bool whole = fetch.kind == swarm::PartKind::kResult;
   const uint64_t end = blob == nullptr || whole ? 0 : fetch.end;
   if (blob == nullptr || blob->empty() || (!whole && (fetch.begin >= end || end > blob->size()))) {
+    // What is committed here without a result may come yet.
+    const auto held = held_.find(fetch.fragment);
+    const bool is_known = held != held_.end() && held->second.round >= round;
+    const bool is_missing = std::ranges::any_of(
+        missing_, [&](const auto& entry) { return entry.second.commit.held.round == round; });
     static_cast<void>(transport_.send(
-        link.connection,
-        swarm::encode(swarm::NotHeld{
-            .header = member_.header(round), .kind = fetch.kind, .fragment = fetch.fragment})));
+        link.connection, swarm::encode(swarm::NotHeld{.header = member_.header(round),
+                                                      .kind = fetch.kind,
+                                                      .fragment = fetch.fragment,
+                                                      .never = whole && is_known && !is_missing})));
     return;
   }
   const size_t size = blob->size();

@@ -234,8 +234,6 @@ class Ledger {
     defined.mean.clear();
     defined.own.clear();
     defined_[{epoch_, round}] = std::move(defined);
-    contributed_.erase(contributed_.begin(), contributed_.lower_bound({epoch_, round - 64}));
-    defined_.erase(defined_.begin(), defined_.lower_bound({epoch_, round - 64}));
   }
 
   const codec::Codec& codec_;

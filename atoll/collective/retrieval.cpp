@@ -34,7 +34,7 @@ Retrieval Retrieval::of_result(int32_t fragment, int64_t round, size_t most) {
 }
 
 std::optional<swarm::Fetch> Retrieval::request_to(int32_t number) {
-  if (open_.empty() || refused_.contains(number)) return std::nullopt;
+  if (open_.empty() || has_refused(number)) return std::nullopt;
   std::deque<Piece>& asked = asked_[number];
   if (asked.size() >= kPiecesAhead) return std::nullopt;
   const Piece piece = open_.front();
@@ -86,15 +86,15 @@ void Retrieval::lost(int32_t number) {
   asked_.erase(found);
 }
 
-void Retrieval::refused(int32_t number) {
+void Retrieval::refused(int32_t number, bool never) {
   lost(number);
-  refused_.insert(number);
+  (never ? never_ : refused_).insert(number);
 }
 
 bool Retrieval::forgive() {
-  if (kind_ != swarm::PartKind::kState || refused_.empty()) return false;
+  const bool any = !refused_.empty();
   refused_.clear();
-  return true;
+  return any;
 }
 
 bool Retrieval::complete() const {

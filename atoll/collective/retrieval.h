@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/swarm/messages.h"
 
@@ -28,13 +29,20 @@ class Retrieval {
   /// A part, whose data lies elsewhere. Fails when it is not what was asked for.
   [[nodiscard]] Result<void> receive(int32_t number, const swarm::Part& part,
                                      std::span<const std::byte> data);
-  /// The member does not hold it.
-  void refused(int32_t number);
-  /// Those who did not hold a state may hold it now. False: nobody has refused.
+  /// The member does not hold it; `never`: nor will it.
+  void refused(int32_t number, bool never);
+  /// Those who did not hold it may hold it now. False: nobody is asked again.
   bool forgive();
   /// The connection to the member broke: it may be asked again.
   void lost(int32_t number);
-  bool has_refused(int32_t number) const { return refused_.contains(number); }
+  bool has_refused(int32_t number) const {
+    return refused_.contains(number) || never_.contains(number);
+  }
+  bool never_holds(int32_t number) const { return never_.contains(number); }
+
+  /// When somebody last was there who might hold it.
+  Time hope() const { return hope_; }
+  void set_hope(Time now) { hope_ = now; }
 
   bool complete() const;
   Bytes take() { return std::move(bytes_); }
@@ -59,6 +67,8 @@ class Retrieval {
   std::deque<Piece> open_;                      // Asked of nobody.
   std::map<int32_t, std::deque<Piece>> asked_;  // By member, in the order asked.
   std::set<int32_t> refused_;
+  std::set<int32_t> never_;
+  Time hope_{};
 };
 
 }  // namespace atl::collective

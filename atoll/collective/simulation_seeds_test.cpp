@@ -51,8 +51,7 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   const auto is_excused = [&] {
     const auto is_done = [](const auto& machine) { return machine->done(); };
     if (std::ranges::all_of(world.machines, is_done)) return true;  // Unknown to who removed them.
-    if (faults.damages() && world.all_ended()) return true;
-    return faults.lost_disk() && std::ranges::any_of(world.machines, is_done);
+    return (faults.lost_disk() || faults.damages()) && std::ranges::any_of(world.machines, is_done);
   };
   const bool reached = world.run_until([&] { return world.result().has_value(); }, kPatience) ||
                        is_excused();

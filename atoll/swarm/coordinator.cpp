@@ -189,7 +189,10 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
     log(fmt::format("island '{}' cannot go on: {}", name, printable(trouble->reason)));
     return refuse(from, printable(trouble->reason));
   }
-  if (std::holds_alternative<StopRequest>(message) && seats_.empty()) {
+  if (std::holds_alternative<StopRequest>(message) && book_.has_begun()) {
+    return refuse(from, "it asked to stop before it was a member");
+  }
+  if (std::holds_alternative<StopRequest>(message)) {
     return fail(fmt::format("island '{}' asked to stop before the run began", name));
   }
   refuse(from, fmt::format("a {} out of place", kind_name(message)));

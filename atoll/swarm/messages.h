@@ -282,6 +282,7 @@ struct NotHeld {
   Header header;
   PartKind kind = PartKind::kState;
   int32_t fragment = 0;
+  bool never = false;  // It was held, or passed by: asking again is of no use.
 };
 
 using Message =

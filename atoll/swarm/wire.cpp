@@ -60,7 +60,7 @@ void visit(auto& io, Is<Part> auto& m) {
   io(m.header, m.kind, m.sender, m.segment, m.offset, m.total, m.data);
 }
 void visit(auto& io, Is<Fetch> auto& m) { io(m.header, m.kind, m.fragment, m.begin, m.end); }
-void visit(auto& io, Is<NotHeld> auto& m) { io(m.header, m.kind, m.fragment); }
+void visit(auto& io, Is<NotHeld> auto& m) { io(m.header, m.kind, m.fragment, m.never); }
 
 namespace {
 

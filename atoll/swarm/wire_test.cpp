@@ -58,7 +58,7 @@ std::vector<Message> samples() {
           PeerHello{kHeader, 1, 2},
           Part{kHeader, PartKind::kResult, 1, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
-          NotHeld{kHeader, PartKind::kResult, 1}};
+          NotHeld{kHeader, PartKind::kResult, 1, true}};
 }
 
 TEST(WireTest, EveryKindComesBack) {
