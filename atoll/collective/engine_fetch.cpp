@@ -42,7 +42,7 @@ void Engine::miss(const swarm::Commit& message, Time now) {
   } else {
     retrievals_.push_back(Retrieval::of_result(message.held.fragment, message.held.round,
                                                most_result_bytes(message)));
-    retrievals_.back().set_hope(now);
+    retrievals_.back().set_progressed(now);
   }
   ask_around();
   hand_on_missed(now);
@@ -155,12 +155,11 @@ void Engine::ask_again(Time now) {
       return entry.second.opened && entry.second.lost.empty() &&
              !retrieval.has_refused(entry.first);
     });
-    if (is_asked) retrieval.set_hope(now);
     const bool is_result = retrieval.kind() == swarm::PartKind::kResult;
-    if (is_result && now - retrieval.hope() > options_.silence_timeout) {
+    if (is_result && now - retrieval.progressed() > 2 * options_.silence_timeout) {
       return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
     }
-    any = retrieval.forgive() || any;
+    if (!is_asked) any = retrieval.forgive() || any;  // Each in turn.
   }
   if (any) ask_around();
 }
@@ -193,6 +192,7 @@ void Engine::take_fetched(int32_t number, const swarm::Part& part, std::span<con
   });
   member_.count_moved(data.size());
   if (found == retrievals_.end()) return;  // It is not wanted any more.
+  found->set_progressed(now);
   if (auto taken = found->receive(number, part, data); !taken) {
     return accuse(number, fmt::format("island '{}': {}", name(number), taken.error().message), now);
   }

@@ -40,9 +40,9 @@ class Retrieval {
   }
   bool never_holds(int32_t number) const { return never_.contains(number); }
 
-  /// When somebody last was there who might hold it.
-  Time hope() const { return hope_; }
-  void set_hope(Time now) { hope_ = now; }
+  /// When it began, or something of it came last.
+  Time progressed() const { return progressed_; }
+  void set_progressed(Time now) { progressed_ = now; }
 
   bool complete() const;
   Bytes take() { return std::move(bytes_); }
@@ -68,7 +68,7 @@ class Retrieval {
   std::map<int32_t, std::deque<Piece>> asked_;  // By member, in the order asked.
   std::set<int32_t> refused_;
   std::set<int32_t> never_;
-  Time hope_{};
+  Time progressed_{};
 };
 
 }  // namespace atl::collective

@@ -13,6 +13,7 @@
 namespace atl::swarm {
 
 namespace {
+constexpr Duration kOwnPause = std::chrono::seconds(1);  // That this process has slept.
 constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
 constexpr size_t kMaxEvents = 100;     // In the status.
 
@@ -259,6 +260,10 @@ Coordinator::Actions Coordinator::end(const std::string& reason) {
 Coordinator::Actions Coordinator::tick(Time now) {
   now_ = now;
   if (finished_ || now < next_alive_) return take();
+  if (now - next_alive_ > kOwnPause) {  // Who was silent? This process.
+    for (auto& [number, seat] : seats_) seat.suspicion.forgive(now);
+    for (auto& [connection, guest] : guests_) guest.heard = now;
+  }
   next_alive_ = now + options_.alive_interval;
   std::vector<Connection> silent;
   for (const auto& [connection, since] : strangers_) {

@@ -16,6 +16,8 @@ class Suspicion {
  public:
   Suspicion(SuspicionOptions options, Time now);
   void heard(Time now);
+  /// Nothing could be heard until now, whoever spoke.
+  void forgive(Time now) { last_ = now; }
   /// If nothing is heard until then, the peer is away.
   Time away_at() const { return last_ + patience(); }
   Duration patience() const;
