@@ -47,7 +47,8 @@ class EngineTest : public testing::Test, public EngineListener {
     handle(net::Opened{.connection = kControl});
     from_coordinator(swarm::Welcome{.header = header()});
     engine_.ready({.checkpoints = {{0, "p0"}}});
-    from_coordinator(swarm::Start{.header = header(), .members = {{"a", "a:1"}, {"b", "b:1"}}});
+    from_coordinator(swarm::Start{
+        .header = header(), .members = {{0, "a", "a:1"}, {1, "b", "b:1"}}, .num_replicas = 2});
     handle(net::Opened{.connection = kBulk, .inbound = true, .plane = net::Plane::kBulk});
     from_b(swarm::PeerHello{.header = header(), .number = 1});
   }
@@ -80,9 +81,15 @@ class EngineTest : public testing::Test, public EngineListener {
   void prepare(PrepareJob) override {}
   void welcomed(const std::string&, const std::string&) override {}
   void started(const StartInfo&) override {}
-  void committed(const Commit&) override {}
+  void committed(const Commit& commit, bool) override { commits.push_back(commit); }
+  void leased(const std::vector<swarm::Units>&) override {}
+  void reinstated(int64_t) override {}
+  void fetched(int32_t, Result<FetchedState>) override {}
   void left() override {}
-  void failed(const std::string&) override {}
+  void failed(const std::string& reason, bool) override { failure = reason; }
+
+  std::vector<Commit> commits;
+  std::string failure;
 
   Time now_{seconds(1)};
   const std::vector<float> values_ = std::vector<float>(kCount, 1.0F);
@@ -110,6 +117,110 @@ TEST_F(EngineTest, AllThatAMemberMaySendMayComeEarly) {
   begin();
   for (int i = 0; i < 40; ++i) from_b(part_of_b(2048));  // Far more, in parts of honest sizes.
   EXPECT_EQ(trouble(), "");
+}
+
+template <typename Kind>
+std::vector<Kind> said(const SentFrames& transport, net::ConnectionId connection) {
+  std::vector<Kind> out;
+  const auto found = transport.sent.find(connection);
+  if (found == transport.sent.end()) return out;
+  for (const swarm::Message& message : found->second) {
+    if (const auto* kind = std::get_if<Kind>(&message)) out.push_back(*kind);
+  }
+  return out;
+}
+
+swarm::Commit commit_of_b() {
+  return {.header = {.run = "r", .term = 1, .round = 0, .attempt = 0},
+          .held = {.round = 0, .step = 1},
+          .count = 1000,
+          .segment_values = 4096,
+          .members = {1},
+          .weights = {1}};
+}
+
+TEST_F(EngineTest, WhatWasCommittedWithoutItIsFetched) {
+  begin();
+  from_coordinator(commit_of_b());
+  const auto asked = said<swarm::Fetch>(transport_, kBulk);
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0].kind, swarm::PartKind::kResult);
+  EXPECT_TRUE(commits.empty());
+  RoundResult result{.segments = {{{kMeanKey, std::make_shared<const Bytes>(4000)}}}};
+  const Bytes encoded = encode(result);
+  from_b(swarm::Part{.header = header(0),
+                     .kind = swarm::PartKind::kResult,
+                     .sender = 1,
+                     .total = encoded.size(),
+                     .data = encoded});
+  ASSERT_EQ(commits.size(), 1U);
+  EXPECT_FALSE(commits[0].included);
+  EXPECT_NE(commits[0].missed, nullptr);
+  EXPECT_EQ(said<swarm::CaughtUp>(transport_, kControl).size(), 1U);
+  EXPECT_EQ(trouble(), "");
+}
+
+TEST_F(EngineTest, ResultThatIsNoneEndsThisMembershipAlone) {
+  from_coordinator(commit_of_b());
+  from_b(swarm::Part{.header = header(0),
+                     .kind = swarm::PartKind::kResult,
+                     .sender = 1,
+                     .total = 3,
+                     .data = Bytes(3)});
+  EXPECT_THAT(failure, HasSubstr("the result of round 0 cannot be read"));
+}
+
+TEST_F(EngineTest, FetchedBytesThatNobodyAskedForAreRefused) {
+  from_b(swarm::Part{.header = header(0),
+                     .kind = swarm::PartKind::kState,
+                     .sender = 1,
+                     .total = 3,
+                     .data = Bytes(3)});
+  EXPECT_EQ(trouble(), "") << "it may have been wanted once";
+  from_coordinator(commit_of_b());
+  from_b(swarm::Part{.header = header(0),
+                     .kind = swarm::PartKind::kResult,
+                     .sender = 1,
+                     .total = size_t{1} << 40,
+                     .data = Bytes(3)});
+  EXPECT_THAT(trouble(), HasSubstr("is the most"));
+}
+
+TEST_F(EngineTest, WhatItDoesNotHoldItSays) {
+  from_b(swarm::Fetch{.header = header(0), .kind = swarm::PartKind::kResult});
+  from_b(swarm::Fetch{.header = header(0), .kind = swarm::PartKind::kState, .end = 10});
+  EXPECT_EQ(said<swarm::NotHeld>(transport_, kBulk).size(), 2U);
+  EXPECT_FALSE(said<swarm::NotHeld>(transport_, kBulk)[0].never) << "it may be committed yet";
+}
+
+TEST_F(EngineTest, StateIsGivenInTheRangeThatWasAsked) {
+  engine_.serve_state([](int32_t, int64_t round) {
+    return round == 0 ? std::make_shared<const Bytes>(200'000) : nullptr;
+  });
+  from_b(swarm::Fetch{.header = header(0), .begin = 100'000, .end = 200'000});
+  const auto parts = said<swarm::Part>(transport_, kBulk);
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].offset, 100'000U);
+  EXPECT_EQ(parts[0].total, 200'000U);
+  EXPECT_EQ(parts[1].offset + parts[1].data.size(), 200'000U);
+  from_b(swarm::Fetch{.header = header(0), .begin = 100, .end = 200'001});
+  from_b(swarm::Fetch{.header = header(0), .begin = 100, .end = 100});
+  EXPECT_EQ(said<swarm::NotHeld>(transport_, kBulk).size(), 2U);
+}
+
+/// It connects before this island has heard of it: what it asks waits, but not without end.
+TEST_F(EngineTest, ANewcomersRequestsWaitForTheView) {
+  constexpr net::ConnectionId kNew = 200;
+  handle(net::Opened{.connection = kNew, .inbound = true, .plane = net::Plane::kBulk});
+  const auto from_c = [&](const swarm::Message& message) {
+    handle(net::Received{.connection = kNew, .frame = swarm::encode(message)});
+  };
+  from_c(swarm::PeerHello{.header = header(), .number = 2});
+  from_c(swarm::Fetch{.header = header(0), .end = 10});
+  EXPECT_TRUE(said<swarm::NotHeld>(transport_, kNew).empty());
+  from_coordinator(swarm::View{
+      .header = header(), .view = 2, .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
+  EXPECT_EQ(said<swarm::NotHeld>(transport_, kNew).size(), 1U);
 }
 
 }  // namespace
