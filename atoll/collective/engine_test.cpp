@@ -146,7 +146,8 @@ TEST_F(EngineTest, WhatWasCommittedWithoutItIsFetched) {
   ASSERT_EQ(asked.size(), 1U);
   EXPECT_EQ(asked[0].kind, swarm::PartKind::kResult);
   EXPECT_TRUE(commits.empty());
-  RoundResult result{.segments = {{{kMeanKey, std::make_shared<const Bytes>(4000)}}}};
+  const Bytes mean(4000);
+  RoundResult result{.segments = {{{kMeanKey, SharedBytes{.bytes = mean}}}}};
   const Bytes encoded = encode(result);
   from_b(swarm::Part{.header = header(0),
                      .kind = swarm::PartKind::kResult,

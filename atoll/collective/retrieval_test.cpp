@@ -24,17 +24,21 @@ Part chunk(const Fetch& fetch, uint64_t offset, size_t size, uint64_t total) {
   return part;
 }
 
+Result<void> receive(Retrieval& retrieval, int32_t number, const Part& part) {
+  return retrieval.receive(number, part, part.data);
+}
+
 void answer(Retrieval& retrieval, int32_t number, const Fetch& fetch) {
   constexpr size_t kChunk = 1'000'000;
   for (uint64_t begin = fetch.begin; begin < fetch.end; begin += kChunk) {
     const size_t size = std::min<size_t>(kChunk, fetch.end - begin);
-    const auto taken = retrieval.receive(number, chunk(fetch, begin, size, kSize));
+    const auto taken = receive(retrieval, number, chunk(fetch, begin, size, kSize));
     ASSERT_TRUE(taken.has_value()) << taken.error().message;
   }
 }
 
 std::string complaint(Retrieval& retrieval, int32_t number, const Part& part) {
-  const auto taken = retrieval.receive(number, part);
+  const auto taken = receive(retrieval, number, part);
   return taken ? "" : taken.error().message;
 }
 
@@ -60,7 +64,7 @@ TEST(RetrievalTest, AStateComesInPiecesFromSeveral) {
 TEST(RetrievalTest, WhatWasLostIsAskedOfAnother) {
   auto retrieval = Retrieval::of_state(2, 7, kPiece);
   const Fetch first = retrieval.request_to(1).value();
-  ASSERT_TRUE(retrieval.receive(1, chunk(first, 0, 1000, kPiece)).has_value());
+  ASSERT_TRUE(receive(retrieval, 1, chunk(first, 0, 1000, kPiece)).has_value());
   retrieval.lost(1);
   const Fetch again = retrieval.request_to(2).value();
   EXPECT_EQ(again.begin, 0U) << "from the beginning: another's bytes are checked together";
@@ -85,10 +89,10 @@ TEST(RetrievalTest, AResultHasTheSizeThatItsSenderSays) {
   auto retrieval = Retrieval::of_result(2, 7, 1000);
   const Fetch fetch = retrieval.request_to(1).value();
   EXPECT_FALSE(retrieval.request_to(2)) << "one sends all of it";
-  ASSERT_TRUE(retrieval.receive(1, chunk(fetch, 0, 300, 500)).has_value());
+  ASSERT_TRUE(receive(retrieval, 1, chunk(fetch, 0, 300, 500)).has_value());
   retrieval.lost(1);
   ASSERT_TRUE(retrieval.request_to(2));
-  ASSERT_TRUE(retrieval.receive(2, chunk(fetch, 0, 400, 400)).has_value());
+  ASSERT_TRUE(receive(retrieval, 2, chunk(fetch, 0, 400, 400)).has_value());
   EXPECT_TRUE(retrieval.complete());
   EXPECT_EQ(retrieval.take().size(), 400U);
 }
