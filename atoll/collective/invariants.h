@@ -142,6 +142,9 @@ class Ledger {
     }
   }
 
+  const std::vector<int64_t>& trained_by(Epoch epoch, int32_t number) {
+    return trained_[{epoch, number}];
+  }
   size_t num_commits() const { return commits_.size(); }
   const std::map<std::pair<Epoch, int64_t>, swarm::Committed>& commits() const { return commits_; }
   Epoch epoch() const { return epoch_; }

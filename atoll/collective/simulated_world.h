@@ -21,6 +21,7 @@ struct Machine {
   std::string name;
   Disk disk;
   Skew skew;
+  std::optional<Plan> plan;  // Where it is another than the world's.
   std::map<std::string, std::string> settings;
   std::map<std::string, std::string> facts = {{"data", "d1"}};
   bool wanted = true;  // It is to run. False: killed, and not to be started yet.
@@ -111,12 +112,17 @@ class World {
 
   Machine& add(const std::string& name, std::map<std::string, std::string> settings = {},
                Skew skew = {}) {
-    auto& machine = *machines.emplace_back(std::make_unique<Machine>());
-    machine.name = name;
+    auto& machine = make(name);
     machine.settings = std::move(settings);
     machine.skew = skew;
-    machine.disk[0].assign(static_cast<size_t>(plan.in_flight), Theta(plan.count, 0.25F));
     start(machine);
+    return machine;
+  }
+  /// Not started yet.
+  Machine& make(const std::string& name) {
+    auto& machine = *machines.emplace_back(std::make_unique<Machine>());
+    machine.name = name;
+    machine.disk[0].assign(static_cast<size_t>(plan.in_flight), Theta(plan.count, 0.25F));
     return machine;
   }
   void add_all() {
@@ -125,8 +131,9 @@ class World {
   void start(Machine& machine) {
     machine.wanted = true;
     if (machine.life != nullptr) machine.past.push_back(std::move(machine.life));
+    const Plan& own = machine.plan ? *machine.plan : plan;
     machine.life =
-        std::make_unique<Life>(Life::Setup{network, seed_, machine.name, plan, *codec, ledger,
+        std::make_unique<Life>(Life::Setup{network, seed_, machine.name, own, *codec, ledger,
                                            machine.disk, machine.skew, machine.settings,
                                            machine.facts});
   }
