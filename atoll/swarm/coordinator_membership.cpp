@@ -186,7 +186,8 @@ void Coordinator::gather(Time now) {
     if (book_.last_step() > 0 && std::ranges::none_of(guests_, [](const auto& entry) {
           return holds_training(entry.second.ready);
         })) {
-      log(fmt::format("nobody who is here holds any of the {} steps that the run has had: it waits "
+      log(
+          fmt::format("nobody who is here holds any of the {} steps that the run has had: it waits "
                       "for islands that do",
                       book_.last_step()));
       gather_until_ = now + 2 * options_.return_grace;
@@ -458,8 +459,8 @@ void Coordinator::say_goodbye() {
   bool any_leaves = false;
   for (auto& [number, seat] : seats_) {
     if (seat.state != State::kLeaving) continue;
-    const bool waits = any_lacks && seat.connection &&
-                       now_ - seat.away_since < options_.leave_patience;
+    const bool waits =
+        any_lacks && seat.connection && now_ - seat.away_since < options_.leave_patience;
     any_leaves = any_leaves || waits;
     if (waits) continue;
     send_to(seat, Goodbye{header()});

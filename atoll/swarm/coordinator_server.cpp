@@ -37,7 +37,7 @@ void CoordinatorService::handle(net::Event event, Time now) {
     }
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
     Message message;
-    try {  // Only what came is the sender's fault: a journal that cannot be written ends the process.
+    try {  // Only what came is the sender's fault: a full disk is not.
       message = decode(received->frame);
     } catch (const InputError& error) {
       return act(coordinator_.garbled(received->connection, error.what(), now));
