@@ -11,7 +11,7 @@ TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan claims-main-job claims-methods report-methods clean
+.PHONY: build tests demo test lint bench asan tsan claims-main-job claims-methods claims-swarm report-methods clean
 
 build:
 	@scripts/setup.sh build
@@ -55,6 +55,9 @@ claims-main-job: tests
 
 claims-methods: tests
 	@$(PYTHON) bench/claims_methods.py
+
+claims-swarm: tests
+	@$(PYTHON) bench/claims_swarm.py
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build

@@ -14,6 +14,10 @@ namespace {
 constexpr size_t kMaxAddressBytes = 256;
 constexpr size_t kMaxGuests = 1024;
 
+bool holds_training(const std::optional<Ready>& ready) {
+  return ready && !ready->checkpoints.empty() && ready->checkpoints.rbegin()->first > 0;
+}
+
 }  // namespace
 
 void Coordinator::admit(Connection connection, const Hello& hello, Time now) {
@@ -178,6 +182,17 @@ void Coordinator::gather(Time now) {
       }
     }
     if (!behind.empty() || num_ready < options_.min_replicas) return;
+    // The others may still come, with what they have on disk: for that there is no deadline.
+    if (book_.last_step() > 0 && std::ranges::none_of(guests_, [](const auto& entry) {
+          return holds_training(entry.second.ready);
+        })) {
+      log(
+          fmt::format("nobody who is here holds any of the {} steps that the run has had: it waits "
+                      "for islands that do",
+                      book_.last_step()));
+      gather_until_ = now + 2 * options_.return_grace;
+      return;
+    }
   }
   gather_until_.reset();
   start_run(now);
@@ -191,8 +206,11 @@ bool Coordinator::is_guest(const std::string& name) const {
 void Coordinator::start_run(Time now) {
   std::vector<std::pair<std::string, Connection>> ready;
   std::vector<std::map<int64_t, std::string>> checkpoints;
+  const bool is_trained = std::ranges::any_of(
+      guests_, [](const auto& entry) { return holds_training(entry.second.ready); });
   for (const auto& [connection, guest] : guests_) {
-    if (!guest.ready) continue;
+    // Who holds nothing must not take the others back to the beginning: it joins them later.
+    if (!guest.ready || (is_trained && !holds_training(guest.ready))) continue;
     ready.emplace_back(guest.hello.name, connection);
     checkpoints.push_back(guest.ready->checkpoints);
   }
@@ -441,8 +459,8 @@ void Coordinator::say_goodbye() {
   bool any_leaves = false;
   for (auto& [number, seat] : seats_) {
     if (seat.state != State::kLeaving) continue;
-    const bool waits = any_lacks && seat.connection &&
-                       now_ - seat.away_since < options_.leave_patience;
+    const bool waits =
+        any_lacks && seat.connection && now_ - seat.away_since < options_.leave_patience;
     any_leaves = any_leaves || waits;
     if (waits) continue;
     send_to(seat, Goodbye{header()});

@@ -36,11 +36,13 @@ void CoordinatorService::handle(net::Event event, Time now) {
       transport_.close(opened->connection);
     }
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
-    try {
-      act(coordinator_.received(received->connection, decode(received->frame), now));
+    Message message;
+    try {  // Only what came is the sender's fault: a full disk is not.
+      message = decode(received->frame);
     } catch (const InputError& error) {
-      act(coordinator_.garbled(received->connection, error.what(), now));
+      return act(coordinator_.garbled(received->connection, error.what(), now));
     }
+    act(coordinator_.received(received->connection, message, now));
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     num_open_ -= 1;
     act(coordinator_.lost(lost->connection, lost->reason, now));

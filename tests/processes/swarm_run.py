@@ -42,7 +42,7 @@ class SwarmRun:
         self.atoll, self.store, self.folder = str(atoll), str(store), pathlib.Path(folder)
         self.settings = {**TINY, **(settings or {})}
         self.net, self.hosts, self.around = net, hosts or {}, around
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True)  # A run's own: what another left there would be read as its.
         self.processes = {}  # The newest of each name; "coordinator" is one.
         self.address = None
         self.texts = {}  # Of files that are read again and again.

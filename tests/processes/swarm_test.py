@@ -28,7 +28,7 @@ WAN = ATOLL = STORE = ""
 LONG = os.environ.get("LONG") == "1"
 SLOW = ("--link-rate", "400kbit")  # A round then travels for a second or so.
 # Links with room beside the rounds: newcomers get their state only where the line has nothing else to do.
-ROOM = {"words": ("--link-rate", "1mbit"), "sync__sync_every": 300, "sync__codec": "bf16"}
+ROOM = {"words": ("--link-rate", "3mbit"), "sync__sync_every": 400, "sync__codec": "bf16"}
 GETTING = "getting its state from the other islands"
 GOT = "the state is here"
 
@@ -112,8 +112,8 @@ class IslandsTest(SwarmTest):
         run.wait_part("c")
         run.end()
 
-    def stop_for(self, seconds):
-        run = self.begin("abc")
+    def stop_for(self, seconds, **more):
+        run = self.begin("abc", **more)
         after = run.mark()
         run.signal("b", signal.SIGSTOP)
         begin = time.monotonic()
@@ -132,7 +132,7 @@ class IslandsTest(SwarmTest):
     def test_stopped_for_10_and_60_seconds(self):
         for seconds in (10, 60):
             with self.subTest(seconds=seconds):
-                self.stop_for(seconds)
+                self.stop_for(seconds, name=f"run-{seconds}")
 
     def test_one_leaves_and_the_others_go_on(self):
         run = self.begin("abc")
@@ -191,9 +191,9 @@ class JoinTest(SwarmTest):
         run.end()
 
     def test_joiners_into_inner_steps_and_into_exchanges(self):
-        for settings in ({"sync__sync_every": 200}, ROOM):
+        for number, settings in enumerate(({"sync__sync_every": 200}, ROOM)):
             with self.subTest(**settings):
-                run = self.begin("ab", **settings)
+                run = self.begin("ab", name=f"run-{number}", **settings)
                 for name in "cd":
                     run.join(name, *settings.get("words", ()))
                 for name in "cd":
@@ -201,20 +201,18 @@ class JoinTest(SwarmTest):
                 for name in "cd":
                     run.wait_part(name)
                 run.end()
-                shutil.rmtree(run.folder)
 
     def test_joiners_of_other_methods(self):
-        for settings in ({"sync__method": "streaming_diloco", "sync__sync_every": 6, "sync__num_fragments": 2,
-                          "sync__fragment_sync_delay": 1}, {"sync__method": "sparse_loco"}):
+        for settings in ({"sync__method": "streaming_diloco", "sync__sync_every": 200, "sync__num_fragments": 2,
+                          "sync__fragment_sync_delay": 1}, {"sync__method": "sparse_loco", "sync__sync_every": 100}):
             with self.subTest(**settings):
-                run = self.begin("ab", **settings)
+                run = self.begin("ab", name=settings["sync__method"], **settings)
                 run.kill("b")
                 run.join("c")
                 run.wait_part("c")
                 run.join("b")
                 run.wait_part("b")
                 run.end()
-                shutil.rmtree(run.folder)
 
     def test_a_joiner_while_there_is_no_coordinator(self):
         run = self.begin("ab")
@@ -265,9 +263,9 @@ class CoordinatorTest(SwarmTest):
         run.end()
 
     def test_killed_in_inner_steps_and_in_exchanges(self):
-        for words, settings in (((), {"sync__sync_every": 200}), (SLOW, {})):
+        for number, (words, settings) in enumerate((((), {"sync__sync_every": 200}), (SLOW, {}))):
             with self.subTest(words=words):
-                run = self.begin("ab", words, **settings)
+                run = self.begin("ab", words, name=f"run-{number}", **settings)
                 for _ in range(2):
                     after = self.restart(run)
                     run.wait_log("island 'a' is back", after=after)
@@ -275,7 +273,6 @@ class CoordinatorTest(SwarmTest):
                     run.wait_commits(2)
                 run.end()
                 self.assertEqual(len(run.journal().terms), 3)
-                shutil.rmtree(run.folder)
 
     def test_killed_at_any_moment(self):
         run = self.begin("abc", sync__sync_every=1)
@@ -437,7 +434,7 @@ class LinkTest(SwarmTest):
 
     def test_one_way_is_lost(self):
         for direction in ("loss_up", "loss_down"):
-            with self.subTest(direction=direction), self.network() as (net, run):
+            with self.subTest(direction=direction), self.network(name=direction) as (net, run):
                 after = run.mark()
                 net.set("b", **{direction: 1})
                 self.back(run, "b", after)
@@ -445,7 +442,6 @@ class LinkTest(SwarmTest):
                 run.wait_log("'b' has caught up", after=after)
                 run.wait_part("b")
                 run.end()
-            shutil.rmtree(run.folder)
 
     def test_two_islands_that_cannot_reach_each_other(self):
         with self.network() as (net, run):

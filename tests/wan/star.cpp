@@ -53,7 +53,9 @@ void apply_setting(HostOptions& host, const std::string& key, const std::string&
     both([&](PipeOptions& pipe) { pipe.burst_bytes = bytes; });
   } else {
     throw UsageError(fmt::format(
-        "unknown key '{}': a link has rate, up, down, delay, loss, loss_up, loss_down, queue and burst", key));
+        "unknown key '{}': a link has rate, up, down, delay, loss, loss_up, loss_down, queue and "
+        "burst",
+        key));
   }
 }
 

@@ -24,7 +24,8 @@ struct HostOptions {
 /// Applies "key=value,key=value" to a host. Throws UsageError naming the key and its range.
 ///   rate, up, down  Mbit/s of IP bytes, 0 = unlimited      delay  ms, one way, this link alone
 ///   loss            share of packets in each direction; loss_up, loss_down: in one
-///   queue           KiB that wait in each direction        burst  bytes that an idle line sends at once
+///   queue           KiB that wait in each direction
+///   burst           bytes that an idle line sends at once
 void apply_settings(HostOptions& host, const std::string& settings);
 
 class Star {

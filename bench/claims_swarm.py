@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""make claims-swarm: what faults cost, measured again (about 10 minutes on 2 cores; LONG=1 takes an hour)."""
+import functools
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import swarm_faults
+from claims import ATOLL, RESULTS, ROOT, Claims, run
+
+claims = Claims("swarm")
+work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
+store = str(work / "store")
+run([sys.executable, str(ROOT / "tests" / "small_store.py"), ATOLL, store])
+STORM_S, CUT_EVERY_S, CUTS = 600, 30, 10
+PROTOCOL = ("atoll/swarm", "atoll/collective", "atoll/run", "atoll/sync", "atoll/net", "bench/swarm_faults.py")
+
+# --- kill -9 of one of three islands ---
+
+
+@functools.cache
+def killed():
+    return swarm_faults.kill_one(store, work / "kill")
+
+
+claims.measured("one of three islands killed: the next commit is late by, seconds", lambda: killed()["delay_s"],
+                lambda s: s <= 1, "<= 1.0", "{:.2f}")
+claims.measured("the island again: from process start to verified member, seconds", lambda: killed()["return_s"],
+                lambda s: s <= 3, "<= 3", "{:.2f}")
+claims.measured("times its first commit was not the first that its rule allows", lambda: killed()["wrong_rounds"],
+                lambda n: n == 0, "0", "{}")
+
+# --- the coordinator killed again and again ---
+
+
+@functools.cache
+def coordinator_killed(every_s, turns):
+    return swarm_faults.kill_coordinator(store, work / f"coordinator-{every_s}", every_s, turns)
+
+
+claims.measured("coordinator killed 4 times: commits lost or doubled", lambda: coordinator_killed(5, 4)["wrong_commits"],
+                lambda n: n == 0, "0", "{}")
+claims.measured("and islands idle beyond its absence, seconds", lambda: coordinator_killed(5, 4)["idle_s"],
+                lambda s: s <= 1, "<= 1.0", "{:.2f}")
+claims.stored("coordinator-commits", f"coordinator killed each {CUT_EVERY_S} s, {CUTS} times: commits lost or doubled",
+              lambda: coordinator_killed(CUT_EVERY_S, CUTS)["wrong_commits"], lambda n: n == 0, "0", "{}",
+              "make claims-swarm LONG=1", PROTOCOL)
+claims.stored("coordinator-idle", "and islands idle beyond its absence, seconds",
+              lambda: coordinator_killed(CUT_EVERY_S, CUTS)["idle_s"], lambda s: s <= 1, "<= 1.0", "{:.2f}",
+              "make claims-swarm LONG=1", PROTOCOL)
+
+# --- a storm ---
+
+
+@functools.cache
+def storm():
+    result = swarm_faults.storm(store, work / "storm", STORM_S)
+    print(f"storm: {json.dumps(result)}", file=sys.stderr)
+    return result
+
+
+claims.stored("storm-commits", "storm (4 islands of 0.45 core, lockstep): commits, of rate x share alive",
+              lambda: storm()["commits"], lambda share: share >= 0.93, ">= 0.93", "{:.3f}", "make claims-swarm LONG=1", PROTOCOL)
+claims.stored("storm-loss", "its loss against the run without faults, equal committed tokens", lambda: storm()["loss"],
+              lambda difference: abs(difference) <= 0.005, "within 0.5 %", "{:+.2%}", "make claims-swarm LONG=1", PROTOCOL)
+
+# --- unequal speeds, a newcomer ---
+
+claims.measured("two islands, one slowed 4x, lockstep: share of their solo rates' sum",
+                lambda: swarm_faults.one_slow(store, work / "slow"), lambda share: share >= 0.95, ">= 0.95", "{:.3f}")
+claims.measured("a join over 100 Mbit/s: share of their speed that it costs the others",
+                lambda: swarm_faults.join_cost(store, work / "join")["cost"], lambda cost: cost <= 0.05, "<= 0.05", "{:.3f}")
+
+# --- the exchange on fast links ---
+
+try:
+    import link_speed
+    link_rounds = 7
+except ImportError:
+    print("bench/link_speed.py is not there: the speed of links is not measured", file=sys.stderr)
+else:
+    claims.measured("share of 500 Mbit/s, 100 ms round trip, that an exchange carries",
+                    lambda: link_speed.wan_share(link_rounds), lambda share: share >= 0.9, ">= 0.9")
+    claims.measured("GB/s of encoded bytes over loopback, both directions",
+                    lambda: link_speed.loopback_gigabytes(link_rounds), lambda rate: rate >= 1, ">= 1")
+
+# --- the simulator: bench/results/soak.json, kept by make soak ---
+
+
+def soak():
+    return json.loads((RESULTS / "soak.json").read_text())
+
+
+if (RESULTS / "soak.json").exists():
+    claims.kept("simulator seeds without a violation", lambda: soak()["seeds"] if not soak()["violations"] else 0,
+                lambda seeds: seeds >= 10000, ">= 10000", lambda: True, "{:,}")
+else:
+    print("bench/results/soak.json is not there: no simulator seeds are stored", file=sys.stderr)
+shutil.rmtree(work)
+sys.exit(claims.end())

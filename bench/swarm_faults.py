@@ -1,0 +1,292 @@
+"""What faults cost: runs of real processes (tests/processes/swarm_run.py) and figures from their logs and journals.
+
+Times are those of the coordinator's log lines. Each function makes its own run and checks it as the fault tests do:
+one digest, no commit twice, no row counted twice.
+"""
+import contextlib
+import datetime
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import sys
+import time
+
+from claims import ATOLL, ROOT
+
+sys.path[:0] = [str(ROOT / "tests" / "processes"), str(ROOT / "tests" / "wan")]
+import wan  # noqa: E402
+from swarm_run import SwarmRun, wait_for  # noqa: E402
+
+WAN = str(ROOT / "build" / "bin" / "atoll-wan-link")
+# About 0.15 million parameters: a step takes some ten milliseconds, a round some tenths of a second.
+SMALL = {"model.hidden_size": 64, "model.intermediate_size": 128, "model.num_layers": 2, "model.max_positions": 64,
+         "train.sequence_length": 64, "train.batch_rows": 12, "train.log_every": 5, "sync.sync_every": 20}
+CGROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
+LINE = re.compile(r"(?m)^coordinator: (\d\d):(\d\d):(\d\d\.\d+) (.*)$")
+
+
+class Shares:
+    """Cgroups with a share of a core each, by name; none where they cannot be made."""
+    def __init__(self, shares):
+        self._folders = {name: CGROUPS / f"atoll-{os.getpid()}-{name}" for name in shares}
+        for name, share in shares.items():
+            self._folders[name].mkdir()
+            (self._folders[name] / "cpu.cfs_period_us").write_text("100000")
+            (self._folders[name] / "cpu.cfs_quota_us").write_text(str(int(100000 * share)))
+
+    def around(self, name):
+        folder = self._folders.get(name)
+        return ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh"] if folder else []
+
+    def remove(self):
+        for folder in self._folders.values():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def seconds(hours, minutes, rest):
+    """Since the epoch, of a time of day in a log of today (or of yesterday, just after midnight)."""
+    midnight = datetime.datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    at = midnight + 3600 * int(hours) + 60 * int(minutes) + float(rest)
+    return at if at < time.time() + 60 else at - 86400
+
+
+def events(run):
+    """(time, line) of the coordinator's log."""
+    return [(seconds(*when), line) for *when, line in LINE.findall(run.log())]
+
+
+def commit_times(run):
+    return [at for at, line in events(run) if re.match(r"round \d+ committed", line)]
+
+
+@contextlib.contextmanager
+def running(store, folder, names, settings, words=(), **more):
+    run = SwarmRun(ATOLL, store, folder, {**SMALL, "swarm.replicas": len(names), **settings}, **more)
+    try:
+        run.coordinate()
+        for name in names:
+            run.join(name, *words)
+        run.wait_log("the run begins at step 0")
+        yield run
+    finally:
+        run.kill_all()
+
+
+def usual_interval(times):
+    return statistics.median(after - before for before, after in zip(times, times[1:]))
+
+
+# --- one island of three is killed, and comes back ---
+
+
+def kill_one(store, folder, turns=3, seed=7):
+    """Largest delay of the survivors' next commit, largest time from process start to membership, and how often the
+    restarted island's first commit was not the one that its join rule names."""
+    chance, delays, returns, wrong = random.Random(seed), [], [], 0
+    with running(store, folder, "abc", {}) as run:
+        for turn in range(turns):
+            run.wait_commits(12)
+            before = commit_times(run)[-12:]
+            interval = usual_interval(before)
+            time.sleep(chance.random() * interval)
+            run.kill("b")
+            killed = time.time()
+            run.wait_commits(2)
+            last = max(at for at in commit_times(run) if at <= killed)
+            delays.append(max(0.0, min(at for at in commit_times(run) if at > killed) - last - interval))
+            mark, started = run.mark(), time.time()
+            run.join("b")
+            first = int(run.wait_log(r"'b' has caught up: it takes part from round (\d+)", after=mark).group(1))
+            returns.append(max(at for at, line in events(run) if "'b' has caught up" in line) - started)
+            run.wait_part("b")
+            journal = run.journal()
+            number = max(number for number, name in journal.names.items() if name == "b")
+            taken = min(commit.round for commit in journal.commits if number in commit.members)
+            wrong += taken != first
+        run.end()
+    return {"delay_s": max(delays), "return_s": max(returns), "wrong_rounds": wrong, "interval_s": interval}
+
+
+# --- the coordinator is killed again and again ---
+
+
+def kill_coordinator(store, folder, every_s, turns, away_s=0.5):
+    """Commits lost or doubled, and how long the islands stood still beyond the coordinator's absence, at most."""
+    idle = []
+    with running(store, folder, "abc", {}) as run:
+        run.wait_commits(5, after=0)
+        for _ in range(turns):
+            time.sleep(every_s)
+            interval = usual_interval(commit_times(run)[-20:])
+            run.kill("coordinator")
+            killed = time.time()
+            time.sleep(away_s)
+            mark = run.mark()
+            run.coordinate()
+            back = time.time()
+            run.wait_commits(1, after=mark)
+            last = max(at for at in commit_times(run) if at <= killed)
+            first = min(at for at in commit_times(run) if at > killed)
+            idle.append(max(0.0, first - last - (back - killed) - interval))
+        run.end()
+        rounds = [commit.round for commit in run.journal().commits]
+        wrong = len(rounds) - len(set(rounds)) + len(set(range(max(rounds) + 1)) - set(rounds))
+        for name in "abc":
+            own = [line["round"] for line in run.rounds(name)]
+            wrong += len(own) - len(set(own)) + len(set(rounds) ^ set(own))
+    return {"wrong_commits": wrong, "idle_s": max(idle)}
+
+
+# --- a storm ---
+
+
+def tokens_committed(run):
+    return sum(sum(commit.weights) for commit in run.journal().commits)
+
+
+def storm_run(store, folder, stop_when, fault=None, every_s=15):
+    """Four islands of 0.45 core; `fault(run, net)` each `every_s`. Seconds, commits, tokens, losses by tokens."""
+    names = "abcd"
+    hosts = {"coordinator": "hub", **{name: name for name in names}}
+    shares = Shares({name: 0.45 for name in names})
+    try:
+        with wan.Network(WAN, {host: wan.Link() for host in hosts.values()}) as net, \
+                running(store, folder, names, {"train.eval_every": 200, "train.eval_rows": 32, "train.checkpoint_every": 200,
+                                               "swarm.silence_timeout": 10},
+                        net=net, hosts=hosts, around=shares.around) as run:
+            run.wait_commits(10, after=0)
+            begin, num_before = time.time(), len(run.commits())
+            next_fault = begin + every_s
+            while not stop_when(run, time.time() - begin):
+                if fault and time.time() >= next_fault:
+                    next_fault += every_s
+                    fault.strike(run, net)
+                if fault:
+                    fault.heal(run, net)
+                time.sleep(0.1)
+            took, num_commits = time.time() - begin, len(run.commits()) - num_before
+            if fault:
+                fault.heal(run, net, all_of_them=True)
+            summaries = run.end()
+            tokens, losses = 0, {}
+            by_step = {line["step"]: line["val_loss"] for line in run.metrics("a") if "val_loss" in line}
+            for commit in run.journal().commits:
+                tokens += sum(commit.weights)
+                if commit.step in by_step:
+                    losses[tokens] = by_step[commit.step]
+            losses[tokens] = next(iter(summaries.values()))["val_loss"]
+            return {"commits_per_s": num_commits / took, "tokens": tokens, "losses": losses,
+                    "alive": 1 - fault.dead_s(begin, begin + took) / (took * len(names)) if fault else 1.0}
+    finally:
+        shares.remove()
+
+
+class Fault:
+    """One at a time, drawn from a seed: kill (and start again), stop, cut; over after some seconds."""
+    def __init__(self, seed, lasts_s=5):
+        self.chance, self.lasts_s = random.Random(seed), lasts_s
+        self.open, self.spans = [], []
+
+    def strike(self, run, net):
+        kind, victim = self.chance.choice(("kill", "stop", "cut")), self.chance.choice("abcd")
+        self.open.append((kind, victim, time.time()))
+        if kind == "kill":
+            run.kill(victim)
+        elif kind == "stop":
+            run.signal(victim, signal.SIGSTOP)
+        else:
+            net.cut(victim)
+
+    def heal(self, run, net, all_of_them=False):
+        for fault in list(self.open):
+            kind, victim, since = fault
+            if time.time() - since < self.lasts_s and not all_of_them:
+                continue
+            self.open.remove(fault)
+            if kind == "kill":
+                run.join(victim)
+            elif kind == "stop":
+                run.signal(victim, signal.SIGCONT)
+            else:
+                net.restore(victim)
+            self.spans.append((since, time.time()))
+            if all_of_them:
+                run.wait_part(victim)
+
+    def dead_s(self, begin, end):
+        return sum(min(end, until) - max(begin, since) for since, until in self.spans if since < end)
+
+
+def storm(store, folder, lasts_s, seed=11):
+    """Commits as a share of the fault-free rate times the share of island-time alive, and the relative difference of
+    the losses at equal committed tokens."""
+    folder = pathlib.Path(folder)
+    faulty = storm_run(store, folder / "storm", lambda _, took: took >= lasts_s, Fault(seed))
+    calm = storm_run(store, folder / "calm", lambda run, _: tokens_committed(run) >= faulty["tokens"])
+    points = sorted(calm["losses"].items())
+    tokens = faulty["tokens"]
+    below = max((point for point in points if point[0] <= tokens), default=points[0])
+    above = min((point for point in points if point[0] >= tokens), default=points[-1])
+    share = (tokens - below[0]) / (above[0] - below[0]) if above[0] > below[0] else 0
+    expected = below[1] + share * (above[1] - below[1])
+    return {"commits": faulty["commits_per_s"] / (calm["commits_per_s"] * faulty["alive"]),
+            "loss": faulty["losses"][tokens] / expected - 1, "alive": faulty["alive"]}
+
+
+# --- unequal speeds, and a newcomer on a line ---
+
+
+def speed(store, folder, shares, settings, lasts_s):
+    """Tokens per second that a run of these islands commits."""
+    groups = Shares(shares)
+    try:
+        with running(store, folder, list(shares), {"train.batch_rows": 4 * len(shares), **settings}, around=groups.around) as run:
+            run.wait_commits(3, after=0)
+            wait_for(lambda begin=time.time(): time.time() - begin >= lasts_s, "the end of the measurement", lasts_s + 60)
+            times = commit_times(run)[2:]
+            run.end()
+            weights = [sum(commit.weights) for commit in run.journal().commits][3:len(times) + 2]
+        return sum(weights) / (times[-1] - times[0])
+    finally:
+        groups.remove()
+
+
+def one_slow(store, folder, lasts_s=15):
+    """Committed tokens per second of a fast island and one of a quarter of its speed, over the sum of both alone."""
+    folder = pathlib.Path(folder)
+    alone = [speed(store, folder / name, {name: share}, {}, lasts_s) for name, share in (("fast", 0.8), ("slow", 0.2))]
+    both = speed(store, folder / "both", {"fast": 0.8, "slow": 0.2}, {}, lasts_s)
+    return both / sum(alone)
+
+
+# Three million parameters: a round takes the line for a fifth of the time, a newcomer's state for seconds.
+JOIN = {"model.hidden_size": 256, "model.intermediate_size": 640, "model.num_layers": 4, "model.num_heads": 4,
+        "train.sequence_length": 32, "train.batch_rows": 2, "train.log_every": 1, "sync.sync_every": 100, "train.eval_rows": 1}
+
+
+def join_cost(store, folder):
+    """Share of their speed that two islands lose while a third gets the state over lines of 100 Mbit/s."""
+    groups = Shares({name: 0.55 for name in "abc"})
+    line = ("--link-rate", "100mbit")
+    try:
+        with running(store, folder, "ab", JOIN, line, around=groups.around) as run:
+            run.wait_commits(4, after=0)
+            calm_since = commit_times(run)[-3]
+            run.join("c", *line)
+            run.wait_log("getting its state from the other islands", "c")
+            since = time.time()
+            run.wait_log("the state is here", "c")
+            run.wait_log("'c' has caught up")
+            until = time.time()
+            run.wait_part("c")
+            run.end()
+
+            def steps_per_s(begin, end):
+                return sum(sum(begin <= line["time"] < end for line in run.metrics(name)) for name in "ab") / (end - begin)
+            return {"cost": 1 - steps_per_s(since, until) / steps_per_s(calm_since, since), "took_s": until - since}
+    finally:
+        groups.remove()
