@@ -168,6 +168,7 @@ class Ledger {
   }
   void take(const swarm::Admitted& record) { admitted_[{record.peer.number, term_}] = epoch_; }
   void take(const swarm::Removed& /*record*/) {}
+  void take(const swarm::Left& /*record*/) {}
   void take(const swarm::Granted& /*record*/) {}
 
   void take(const swarm::Committed& record) {

@@ -34,6 +34,8 @@ void visit(auto& io, Is<Committed> auto& m) {
   io(m.index, m.attempt, m.held, m.count, m.segment_values, m.members, m.weights, m.num_trained);
 }
 
+void visit(auto& io, Is<Left> auto& m) { io(m.number); }
+
 Book::Grants Book::apply(const Record& record) {
   return std::visit([&](const auto& kind) { return take(kind); }, record);
 }
@@ -54,6 +56,7 @@ Book::Grants Book::take(const RunBegan& record) {
   facts_ = record.facts;
   config_ = record.config;
   members_.clear();
+  left_.clear();
   held_.clear();
   history_.clear();
   last_round_ = -1;
@@ -69,6 +72,14 @@ Book::Grants Book::take(const Admitted& record) {
 
 Book::Grants Book::take(const Removed& record) {
   require(members_.erase(record.number) > 0, "a member that is none");
+  left_.erase(record.number);
+  leases_.revoke(record.number);
+  return {};
+}
+
+Book::Grants Book::take(const Left& record) {
+  require(members_.contains(record.number), "a member that is none");
+  require(left_.insert(record.number).second, "a member that left twice");
   leases_.revoke(record.number);
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -60,7 +61,12 @@ struct Committed {
   bool operator==(const Committed&) const = default;
 };
 
-using Record = std::variant<TermBegan, RunBegan, Admitted, Removed, Granted, Committed>;
+/// A member whose work was complete: as Removed, but the run may be over with it.
+struct Left {
+  int32_t number = 0;
+};
+
+using Record = std::variant<TermBegan, RunBegan, Admitted, Removed, Granted, Committed, Left>;
 
 class Book {
  public:
@@ -81,6 +87,8 @@ class Book {
   const std::string& config() const { return config_; }
   /// Those who were not removed, by number.
   const std::map<int32_t, Peer>& members() const { return members_; }
+  /// Those of them who have left.
+  const std::set<int32_t>& left() const { return left_; }
   int32_t next_number() const { return next_number_; }
   const LeaseBook& leases() const { return leases_; }
   /// By fragment; what has no commit yet is not there.
@@ -103,12 +111,13 @@ class Book {
   Grants take(const Removed& record);
   Grants take(const Granted& record);
   Grants take(const Committed& record);
+  Grants take(const Left& record);
   friend void visit(auto& io, auto& m)
     requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(m)>>, Book>
   {
     io(m.run_, m.term_, m.first_term_, m.start_step_, m.num_replicas_, m.facts_, m.config_,
-       m.members_, m.next_number_, m.leases_, m.held_, m.num_commits_, m.history_, m.last_round_,
-       m.last_step_);
+       m.members_, m.left_, m.next_number_, m.leases_, m.held_, m.num_commits_, m.history_,
+       m.last_round_, m.last_step_);
   }
 
   std::string run_;
@@ -119,6 +128,7 @@ class Book {
   std::map<std::string, std::string> facts_;
   std::string config_;
   std::map<int32_t, Peer> members_;
+  std::set<int32_t> left_;
   int32_t next_number_ = 0;
   LeaseBook leases_;
   std::map<int32_t, Held> held_;

@@ -96,6 +96,16 @@ TEST(BookTest, RowsOfWhoIsRemovedAreFree) {
   EXPECT_EQ(book.apply(Granted{{2}, 2}).at(2)[0].first, 45) << "its third unit was 41 + 2 * 2";
 }
 
+TEST(BookTest, WhoHasLeftIsRemembered) {
+  Book book = told(story());
+  book.apply(Left{1});
+  EXPECT_TRUE(book.members().contains(1));
+  EXPECT_TRUE(book.left().contains(1));
+  EXPECT_EQ(num_units(book.leases().returned()), 2);
+  EXPECT_EQ(read_book(std::vector<Bytes>{book.contents()}), book);
+  EXPECT_THAT(complaint(book, Left{1}), HasSubstr("a member that left twice"));
+}
+
 TEST(BookTest, ARunThatBeginsAnewKeepsTermsNumbersAndIndices) {
   Book book = told(story());
   book.apply(TermBegan{7});

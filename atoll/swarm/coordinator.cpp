@@ -36,8 +36,9 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       next_alive_(now + options_.alive_interval),
       began_(now) {
   for (const auto& [number, peer] : book_.members()) {
+    const bool has_left = book_.left().contains(number);
     seats_.emplace(
-        number, Seat{.state = State::kReturning, .suspicion = {suspicion_options(options_), now}});
+        number, Seat{.state = has_left ? State::kLeft : State::kReturning, .suspicion = {suspicion_options(options_), now}});
   }
 }
 
@@ -176,7 +177,7 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
       break;
     }
     if (finished_ || !guests_.contains(from)) return;
-    return num_live() > 0 ? seat_guests(now) : gather(now);
+    return num_live() > 0 ? seat_guests(now) : finish_if_all_left();
   }
   if (std::holds_alternative<Heartbeat>(message)) return;
   if (std::holds_alternative<Leave>(message)) {

@@ -181,6 +181,7 @@ class Coordinator {
   void look_for_silence(Time now);
   /// For good.
   void remove(int32_t number, const std::string& why);
+  void forget_rounds_of(int32_t number);
   void violate(int32_t number, const std::string& what);
   /// Reinstates who is behind no more.
   void look_whether_level(int32_t number);

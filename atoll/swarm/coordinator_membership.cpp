@@ -372,18 +372,22 @@ void Coordinator::remove(int32_t number, const std::string& why) {
   seats_.erase(number);
   std::erase_if(no_links_,
                 [&](const auto& pair) { return pair.first == number || pair.second == number; });
-  for (auto& [round, state] : rounds_) {
-    state.begun.erase(number);  // Its rows are free: no commit may count them.
-    if (std::erase(state.members, number) > 0) {
-      state.prepared.clear();
-      state.members.push_back(kNobody);  // Another attempt is due.
-    }
-  }
+  forget_rounds_of(number);
   record(Removed{number});
   announce_view();
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
+}
+
+/// Its rows are free: no commit may count them.
+void Coordinator::forget_rounds_of(int32_t number) {
+  for (auto& [round, state] : rounds_) {
+    state.begun.erase(number);
+    if (std::erase(state.members, number) == 0) continue;
+    state.prepared.clear();
+    state.members.push_back(kNobody);  // Another attempt is due.
+  }
 }
 
 void Coordinator::violate(int32_t number, const std::string& what) {
@@ -463,11 +467,15 @@ void Coordinator::say_goodbye() {
         any_lacks && seat.connection && now_ - seat.away_since < options_.leave_patience;
     any_leaves = any_leaves || waits;
     if (waits) continue;
+    record(Left{number});
     send_to(seat, Goodbye{header()});
     seat.state = State::kLeft;
+    forget_rounds_of(number);
     any = true;
   }
   if (any) announce_view();
+  if (any) advance_all();
+  if (finished_) return;
   if (!any_leaves) finish_if_all_left();
 }
 

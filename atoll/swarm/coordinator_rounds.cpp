@@ -194,8 +194,8 @@ void Coordinator::commit(int64_t number) {
       /*event=*/false);
   // Rounds of the fragment that were left behind will never be.
   std::erase_if(rounds_, [&](const auto& entry) {
-    return entry.first == number ||
-           (entry.first < number && !entry.second.begun.empty() &&
+    return entry.first == number || entry.second.begun.empty() ||
+           (entry.first < number &&
             entry.second.begun.begin()->second.fragment == committed.held.fragment);
   });
   grant_rows();

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -63,6 +64,11 @@ class FieldWriter {
     out_.put(static_cast<uint32_t>(list.size()));
     for (const T& item : list) put(item);
   }
+  template <typename T>
+  void put(const std::set<T>& set) {
+    out_.put(static_cast<uint32_t>(set.size()));
+    for (const T& item : set) put(item);
+  }
   template <typename K, typename V>
   void put(const std::map<K, V>& map) {
     out_.put(static_cast<uint32_t>(map.size()));
@@ -106,6 +112,16 @@ class FieldReader {
   void get(std::deque<T>& list) {
     const uint32_t size = get_size();
     for (uint32_t i = 0; i < size; ++i) get(list.emplace_back());
+  }
+  template <typename T>
+  void get(std::set<T>& set) {
+    const uint32_t size = get_size();
+    for (uint32_t i = 0; i < size; ++i) {
+      T item{};
+      get(item);
+      if (!set.empty() && !(*set.rbegin() < item)) throw InputError("a set is not in order");
+      set.insert(set.end(), std::move(item));
+    }
   }
   template <typename K, typename V>
   void get(std::map<K, V>& map) {

@@ -89,12 +89,12 @@ std::string difference_of(const Begin& a, const Begin& b) {
   }
   if (a.step != b.step) return fmt::format("a snapshot of step {} against {}", a.step, b.step);
   if (a.count != b.count) return fmt::format("{} values against {}", a.count, b.count);
-  if (a.segment_values != b.segment_values) {
-    return fmt::format("segments of {} values against {}", a.segment_values, b.segment_values);
-  }
   if (a.exchange != b.exchange) {
     return fmt::format("an exchange by {} against {}", printable(a.exchange),
                        printable(b.exchange));
+  }
+  if (a.segment_values != b.segment_values) {
+    return fmt::format("segments of {} values against {}", a.segment_values, b.segment_values);
   }
   return {};
 }
