@@ -11,7 +11,7 @@ TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan claims-main-job claims-methods claims-swarm report-methods clean
+.PHONY: build tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm report-methods clean
 
 build:
 	@scripts/setup.sh build
@@ -62,6 +62,10 @@ claims-swarm: tests
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build
 	@$(PYTHON) bench/report_methods.py
+
+# Faults from a seed, for MINUTES (60): bench/results/soak.json. Goes on where the last one ended.
+soak: tests
+	@MINUTES=$(or $(MINUTES),60) $(PYTHON) bench/soak.py
 
 clean:
 	rm -rf build build-*

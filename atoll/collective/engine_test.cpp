@@ -219,8 +219,9 @@ TEST_F(EngineTest, ANewcomersRequestsWaitForTheView) {
   from_c(swarm::PeerHello{.header = header(), .number = 2});
   from_c(swarm::Fetch{.header = header(0), .end = 10});
   EXPECT_TRUE(said<swarm::NotHeld>(transport_, kNew).empty());
-  from_coordinator(swarm::View{
-      .header = header(), .view = 2, .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
+  from_coordinator(swarm::View{.header = header(),
+                               .view = 2,
+                               .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
   EXPECT_EQ(said<swarm::NotHeld>(transport_, kNew).size(), 1U);
 }
 

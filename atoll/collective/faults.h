@@ -113,7 +113,7 @@ class Faults {
         }
         return;
       case 15:
-        if (draw_(8) == 0 && machine.life != nullptr) {
+        if (draw_(8) == 0 && machine.life != nullptr && machine.life->start) {
           world_.note("-- " + machine.name + " asks all to stop");
           machine.life->engine().request_stop();
         }
@@ -199,22 +199,21 @@ class Faults {
     auto& network = world_.network;
     world_.note(fmt::format("-- {} and {} are slow for {:.1f} s", a, b, seconds(time)));
     network.set_link(a, b, {.latency = std::chrono::milliseconds(400), .bits_per_second = 100e3});
-    at(time, [&network, a, b] {
-      network.set_link(a, b, {.latency = std::chrono::milliseconds(20)});
-    });
+    at(time,
+       [&network, a, b] { network.set_link(a, b, {.latency = std::chrono::milliseconds(20)}); });
   }
   /// A frame of this island is no message.
   void garble(const std::string& name) {
     world_.note("-- a frame of " + name + " is damaged");
     const uint64_t how = draw_(3);
-    world_.network.set_tamper([this, name, how](const std::string& from, const std::string&,
-                                                Bytes& frame) {
-      if (from != name || frame.size() < 8) return;
-      if (how == 0) frame.assign(100, std::byte{0x5A});
-      if (how == 1) frame.resize(frame.size() / 2);
-      if (how == 2) frame[4] = std::byte{99};
-      world_.network.queue().after({}, [this] { world_.network.set_tamper({}); });
-    });
+    world_.network.set_tamper(
+        [this, name, how](const std::string& from, const std::string&, Bytes& frame) {
+          if (from != name || frame.size() < 8) return;
+          if (how == 0) frame.assign(100, std::byte{0x5A});
+          if (how == 1) frame.resize(frame.size() / 2);
+          if (how == 2) frame[4] = std::byte{99};
+          world_.network.queue().after({}, [this] { world_.network.set_tamper({}); });
+        });
   }
   void join() {
     if (world_.machines.size() >= 8) return;

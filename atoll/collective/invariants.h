@@ -73,7 +73,8 @@ class Ledger {
   }
   /// An island heard a coordinator of that term.
   void heard(const std::string& name, uint64_t last, uint64_t term) {
-    if (term < last) violated("terms", fmt::format("'{}' went from term {} to {}", name, last, term));
+    if (term < last)
+      violated("terms", fmt::format("'{}' went from term {} to {}", name, last, term));
   }
   /// An island begins with the values of a checkpoint.
   void started(Epoch epoch, int32_t fragment, const Theta& theta) {
@@ -97,8 +98,8 @@ class Ledger {
                                              name, round, epoch));
     }
     if (digest_of(theta) != found->second.held.digest) {
-      violated("digests", fmt::format("'{}' holds another state than was committed in round {}",
-                                      name, round));
+      violated("digests",
+               fmt::format("'{}' holds another state than was committed in round {}", name, round));
     }
   }
   /// The residual that an island keeps once a round is decided.
@@ -112,8 +113,8 @@ class Ledger {
     const auto& members = commit->second.members;
     const auto found = std::ranges::find(members, number);
     if (included != (found != members.end())) {
-      violated("residuals", fmt::format("round {}: member {} is wrong about being in it", round,
-                                        number));
+      violated("residuals",
+               fmt::format("round {}: member {} is wrong about being in it", round, number));
     }
     const Theta* expected = &own->second.residual;
     const DefinedRound& defined = defined_[{epoch, round}];
@@ -175,8 +176,8 @@ class Ledger {
     const int64_t round = record.held.round;
     const auto [found, first] = commits_.try_emplace({epoch_, round}, record);
     if (!first && !(found->second == record)) {
-      return violated("commits", fmt::format("round {} of epoch {} was committed twice", round,
-                                             epoch_));
+      return violated("commits",
+                      fmt::format("round {} of epoch {} was committed twice", round, epoch_));
     }
     consume(record);
     define(record);
@@ -231,9 +232,9 @@ class Ledger {
     state.theta.resize(count_);
     for (size_t i = 0; i < count_; ++i) state.theta[i] += defined.mean[i];
     if (digest_of(state.theta) != record.held.digest) {
-      violated("digests",
-               fmt::format("round {} was committed with another result than its members make",
-                           round));
+      violated(
+          "digests",
+          fmt::format("round {} was committed with another result than its members make", round));
     }
     defined.mean.clear();
     defined.own.clear();
@@ -254,7 +255,7 @@ class Ledger {
   std::map<std::pair<Epoch, int32_t>, State> truth_;
   std::map<std::pair<Epoch, int32_t>, Theta> started_;
   std::map<std::pair<Epoch, int32_t>, std::vector<int64_t>> trained_;  // By each member.
-  std::map<std::pair<Epoch, int32_t>, int64_t> counted_;  // The first so many of them.
+  std::map<std::pair<Epoch, int32_t>, int64_t> counted_;               // The first so many of them.
   std::set<int64_t> consumed_;
 };
 

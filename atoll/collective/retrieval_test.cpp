@@ -16,8 +16,8 @@ constexpr size_t kSize = 3 * kPiece + 100;
 
 /// A chunk of what was asked for, each byte told by its place.
 Part chunk(const Fetch& fetch, uint64_t offset, size_t size, uint64_t total) {
-  Part part{.header = {.round = 7}, .kind = fetch.kind, .segment = 2, .offset = offset,
-            .total = total};
+  Part part{
+      .header = {.round = 7}, .kind = fetch.kind, .segment = 2, .offset = offset, .total = total};
   for (size_t i = 0; i < size; ++i) {
     part.data.push_back(static_cast<std::byte>((offset + i) * 7 % 251));
   }

@@ -32,7 +32,8 @@ class Coordinating {
              .config = "text",
              .replicas = replicas,
              .silence_timeout = silence_timeout},
-            {}, {}, [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
+            {}, {},
+            [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
             clock),
         address_(server_.listen("coordinator:0").value()),
         thread_([this] { result_ = server_.run([this] { return num_stops.load(); }); }) {}

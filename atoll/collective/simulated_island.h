@@ -344,21 +344,22 @@ class Life final : public EngineListener {
     const int64_t weight = abstaining ? 0 : num_trained_ - fragment.counted;
     in_.ledger.begun(epoch_, round, start->number,
                      {flight.values, flight.residual, weight, num_trained_});
-    engine_->begin({.round = round,
-                    .fragment = static_cast<int32_t>(f),
-                    .step = round + 1,
-                    .weight = weight,
-                    .num_trained = num_trained_,
-                    .values = flight.values,
-                    .codec = &in_.codec,
-                    .topology = in_.plan.topology,
-                    .mean_residual = flight.residual,
-                    .new_mean_residual = flight.new_residual,
-                    .needs_own = round % 2 == 0,
-                    .prepare = [this, round, &fragment](
-                                   std::span<const float> mean,
-                                   std::span<const float>) { return outer_step(round, fragment, mean); }},
-                   now());
+    engine_->begin(
+        {.round = round,
+         .fragment = static_cast<int32_t>(f),
+         .step = round + 1,
+         .weight = weight,
+         .num_trained = num_trained_,
+         .values = flight.values,
+         .codec = &in_.codec,
+         .topology = in_.plan.topology,
+         .mean_residual = flight.residual,
+         .new_mean_residual = flight.new_residual,
+         .needs_own = round % 2 == 0,
+         .prepare = [this, round, &fragment](
+                        std::span<const float> mean,
+                        std::span<const float>) { return outer_step(round, fragment, mean); }},
+        now());
     work();
   }
   Digest outer_step(int64_t round, Fragment& fragment, std::span<const float> mean) {

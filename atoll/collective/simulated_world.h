@@ -61,19 +61,19 @@ class World {
     });
     EXPECT_TRUE(made.transport->listen("any:7").has_value());
     num_terms_ += 1;
-    swarm::CoordinatorOptions options{.run = "r1",
-                                      .config = "steps = 3",
-                                      .settings = {{"sync.codec", "\"bf16\""},
-                                                   {"sync.method", "\"diloco\""},
-                                                   {"sync.sync_every", "20"}},
-                                      .replicas = plan.num_islands,
-                                      .min_replicas = plan.min_replicas,
-                                      .num_fragments = plan.in_flight,
-                                      .steps_ahead = plan.steps_ahead,
-                                      .least_term =
-                                          plan.bug == Bug::kTermFallsBack ? 1 : num_terms_,
-                                      .silence_timeout = plan.silence_timeout,
-                                      .removal_timeout = plan.removal_timeout};
+    swarm::CoordinatorOptions options{
+        .run = "r1",
+        .config = "steps = 3",
+        .settings = {{"sync.codec", "\"bf16\""},
+                     {"sync.method", "\"diloco\""},
+                     {"sync.sync_every", "20"}},
+        .replicas = plan.num_islands,
+        .min_replicas = plan.min_replicas,
+        .num_fragments = plan.in_flight,
+        .steps_ahead = plan.steps_ahead,
+        .least_term = plan.bug == Bug::kTermFallsBack ? 1 : num_terms_,
+        .silence_timeout = plan.silence_timeout,
+        .removal_timeout = plan.removal_timeout};
     guard([&] {
       made.service = std::make_unique<swarm::CoordinatorService>(
           options, swarm::read_book(journal),
@@ -132,10 +132,9 @@ class World {
     machine.wanted = true;
     if (machine.life != nullptr) machine.past.push_back(std::move(machine.life));
     const Plan& own = machine.plan ? *machine.plan : plan;
-    machine.life =
-        std::make_unique<Life>(Life::Setup{network, seed_, machine.name, own, *codec, ledger,
-                                           machine.disk, machine.skew, machine.settings,
-                                           machine.facts});
+    machine.life = std::make_unique<Life>(Life::Setup{network, seed_, machine.name, own, *codec,
+                                                      ledger, machine.disk, machine.skew,
+                                                      machine.settings, machine.facts});
   }
   void kill(Machine& machine) {
     note("-- " + machine.name + " is killed");
@@ -259,7 +258,8 @@ class World {
 
   static constexpr size_t kGranted = 4;  // Places in swarm::Record.
   static constexpr size_t kCommitted = 5;
-  static_assert(std::is_same_v<std::variant_alternative_t<kCommitted, swarm::Record>, swarm::Committed>);
+  static_assert(
+      std::is_same_v<std::variant_alternative_t<kCommitted, swarm::Record>, swarm::Committed>);
 
   uint64_t seed_;
   std::unique_ptr<Coordinating> coordinator_;

@@ -37,8 +37,9 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   World world(seed, plan, draw_link(draw));
   const bool skewed = draw(2) == 0;
   const auto skew = [&] {
-    return skewed ? Skew{draw.milliseconds(0, 100'000), 0.99 + 0.0001 * static_cast<double>(draw(200))}
-                  : Skew{};
+    return skewed
+               ? Skew{draw.milliseconds(0, 100'000), 0.99 + 0.0001 * static_cast<double>(draw(200))}
+               : Skew{};
   };
   world.coordinator_skew = skew();
   world.start_coordinator();
@@ -53,8 +54,8 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
     if (std::ranges::all_of(world.machines, is_done)) return true;  // Unknown to who removed them.
     return (faults.lost_disk() || faults.damages()) && std::ranges::any_of(world.machines, is_done);
   };
-  const bool reached = world.run_until([&] { return world.result().has_value(); }, kPatience) ||
-                       is_excused();
+  const bool reached =
+      world.run_until([&] { return world.result().has_value(); }, kPatience) || is_excused();
   Outcome outcome{.num_commits = world.ledger.num_commits(),
                   .simulated_s = seconds(world.now() - Time{})};
   const bool was_rude = world.log.find("broke the protocol") != std::string::npos;
@@ -83,7 +84,7 @@ TEST(SimulationTest, Seeds) {
   }
   const uint64_t minutes = setting("ATOLL_SIM_MINUTES", 0);
   const uint64_t first = setting("ATOLL_SIM_FIRST", 0);
-  const uint64_t num_seeds = setting("ATOLL_SIM_SEEDS", minutes > 0 ? uint64_t{1} << 40 : 300);
+  const uint64_t num_seeds = setting("ATOLL_SIM_SEEDS", minutes > 0 ? uint64_t{1} << 40 : 1000);
   const auto begin = std::chrono::steady_clock::now();
   const auto passed = [&] { return seconds(std::chrono::steady_clock::now() - begin); };
   size_t num_commits = 0;
@@ -100,7 +101,8 @@ TEST(SimulationTest, Seeds) {
     if (HasFailure()) break;
   }
   const std::string result = fmt::format(
-      R"({{"first_seed": {}, "seeds": {}, "violations": {}, "commits": {}, "simulated_hours": {:.1f}, "seconds": {:.0f}}})",
+      R"({{"first_seed": {}, "seeds": {}, "violations": {}, "commits": {}, )"
+      R"("simulated_hours": {:.1f}, "seconds": {:.0f}}})",
       first, seed - first, HasFailure() ? 1 : 0, num_commits, simulated_s / 3600, passed());
   std::cout << result << "\n";
   if (const char* path = std::getenv("ATOLL_SIM_RESULT")) std::ofstream(path) << result << "\n";

@@ -260,8 +260,9 @@ TEST(SimulationTest, NoCommonCheckpointEndsTheRunNamingThem) {
   world.start(other);
   ASSERT_TRUE(world.run(seconds(60)));
   for (const auto& machine : world.machines) {
-    EXPECT_THAT(machine->life->failure, AllOf(HasSubstr("checkpoints"), HasSubstr("'island-0' step 0"),
-                                              HasSubstr("'island-1' step 0")));
+    EXPECT_THAT(machine->life->failure,
+                AllOf(HasSubstr("checkpoints"), HasSubstr("'island-0' step 0"),
+                      HasSubstr("'island-1' step 0")));
   }
 }
 
@@ -290,7 +291,8 @@ TEST(SimulationTest, DifferentDigestsEndTheRunBeforeTheCommit) {
   world.life(1).forge = true;
   ASSERT_TRUE(world.run(seconds(60)));
   for (const auto& machine : world.machines) {
-    EXPECT_THAT(machine->life->failure, AllOf(HasSubstr("the results differ"), HasSubstr("island-1")));
+    EXPECT_THAT(machine->life->failure,
+                AllOf(HasSubstr("the results differ"), HasSubstr("island-1")));
   }
 }
 

@@ -86,9 +86,9 @@ Book::Grants Book::take(const Left& record) {
 
 Book::Grants Book::take(const Granted& record) {
   require(record.count > 0 && !record.numbers.empty(), "a grant to nobody");
-  require(std::ranges::adjacent_find(record.numbers, std::greater_equal<>()) ==
-              record.numbers.end(),
-          "a grant to one member twice");
+  require(
+      std::ranges::adjacent_find(record.numbers, std::greater_equal<>()) == record.numbers.end(),
+      "a grant to one member twice");
   for (const int32_t number : record.numbers) {
     require(members_.contains(number), "a stranger's grant");
   }

@@ -37,8 +37,8 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       began_(now) {
   for (const auto& [number, peer] : book_.members()) {
     const bool has_left = book_.left().contains(number);
-    seats_.emplace(
-        number, Seat{.state = has_left ? State::kLeft : State::kReturning, .suspicion = {suspicion_options(options_), now}});
+    seats_.emplace(number, Seat{.state = has_left ? State::kLeft : State::kReturning,
+                                .suspicion = {suspicion_options(options_), now}});
   }
 }
 

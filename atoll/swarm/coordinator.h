@@ -48,7 +48,7 @@ struct CoordinatorOptions {
   Duration alive_interval = std::chrono::milliseconds(500);
   Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
   Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
-  Duration leave_patience = std::chrono::seconds(30);  // With others that lack what a leaver has.
+  Duration leave_patience = std::chrono::seconds(30);   // With others that lack what a leaver has.
   Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
 };
 
@@ -104,9 +104,9 @@ class Coordinator {
   const Book& book() const { return book_; }
 
  private:
-  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeaving -> kLeft. kReturning: this
-  // process has not heard of it yet; the rounds wait for a while. kLeaving: no round waits for it,
-  // but it still has what others lack.
+  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeaving -> kLeft. kReturning:
+  // this process has not heard of it yet; the rounds wait for a while. kLeaving: no round waits for
+  // it, but it still has what others lack.
   enum class State : uint8_t { kBehind, kActive, kReturning, kAway, kLeaving, kLeft };
   struct Guest {  // Has said Hello, is no member yet.
     Hello hello;

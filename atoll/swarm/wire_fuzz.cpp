@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Behind a valid beginning, so that random bytes reach the fields.
   atl::ByteWriter writer;
   writer.put(uint32_t{0x4C4C5441}).put(atl::swarm::kProtocolVersion);
-  writer.put(static_cast<uint8_t>(data[0] % std::variant_size_v<atl::swarm::Message>)).put_bytes(bytes.subspan(1));
+  writer.put(static_cast<uint8_t>(data[0] % std::variant_size_v<atl::swarm::Message>))
+      .put_bytes(bytes.subspan(1));
   check(writer.take());
   return 0;
 }

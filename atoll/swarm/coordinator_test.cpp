@@ -1,9 +1,8 @@
-// Coordinator and member, event by event, with a clock made by hand.
+// The coordinator, event by event, with a clock made by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "atoll/swarm/coordinator.h"
-#include "atoll/swarm/member.h"
 
 namespace atl::swarm {
 namespace {
@@ -37,10 +36,7 @@ bool closes(const Coordinator::Actions& actions, uint64_t connection) {
 
 class CoordinatorTest : public testing::Test {
  protected:
-  CoordinatorTest()
-      : coordinator(options(), {}, kStart) {
-    coordinator.begin();
-  }
+  CoordinatorTest() : coordinator(options(), {}, kStart) { coordinator.begin(); }
 
   static CoordinatorOptions options() {
     return {.run = "r1",
@@ -170,8 +166,7 @@ TEST_F(CoordinatorTest, RecordsComeBeforeWhatDependsOnThem) {
   bool is_kept = false;
   for (const auto& action : say(2, prepared(7))) {
     const auto* persist = std::get_if<Coordinator::Persist>(&action);
-    is_kept = is_kept ||
-              (persist != nullptr && std::holds_alternative<Committed>(persist->record));
+    is_kept = is_kept || (persist != nullptr && std::holds_alternative<Committed>(persist->record));
     const auto* send = std::get_if<Coordinator::Send>(&action);
     if (send != nullptr && std::holds_alternative<Commit>(send->message)) {
       EXPECT_TRUE(is_kept);
@@ -249,8 +244,12 @@ TEST_F(CoordinatorTest, ACoordinatorThatComesAfterGoesOnWithTheSameMembers) {
   const auto resume = [&](uint64_t connection, int32_t number, const std::string& name) {
     next.opened(connection, now);
     return next.received(connection,
-                         Resume{.header = kRun, .number = number, .name = name, .num_commits = 1,
-                                .first_round = 0, .num_leased = 8},
+                         Resume{.header = kRun,
+                                .number = number,
+                                .name = name,
+                                .num_commits = 1,
+                                .first_round = 0,
+                                .num_leased = 8},
                          now);
   };
   const Header header{.run = "r1", .term = 2};
@@ -470,180 +469,6 @@ TEST_F(CoordinatorTest, AbstainersAreAllowedAndLogged) {
     if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line;
   }
   EXPECT_THAT(log, HasSubstr("without 'b' (abstained)"));
-}
-
-class MemberTest : public testing::Test {
- protected:
-  MemberTest() : member({.name = "a", .version = "0.1.0"}) {
-    member.connected("a:1", kStart);
-    member.received(Welcome{kRun, "text"}, kStart);
-    member.ready({}, {{0, "p"}});
-    member.received(start(), kStart);
-  }
-  static Start start() {
-    return {.header = kRun, .members = {{0, "a", "a:1"}, {1, "b", "b:1"}}, .num_replicas = 2};
-  }
-  static Commit commit(const Digest& digest, uint64_t index = 0) {
-    return {.header = at(3),
-            .index = index,
-            .held = {.round = 3, .step = 1, .digest = digest},
-            .count = 10,
-            .segment_values = 1,
-            .members = {0, 1},
-            .weights = {5, 6}};
-  }
-  template <typename Kind>
-  static bool has(const Member::Actions& actions) {
-    return std::ranges::any_of(
-        actions, [](const auto& action) { return std::holds_alternative<Kind>(action); });
-  }
-  static Header at(int64_t round) { return {.run = "r1", .term = 1, .round = round, .attempt = 0}; }
-  OpenAttempt attempt() { return {at(3), 1, 0, 10, 1, {0, 1}, {5, 6}, {4, 6}}; }
-  void begin() { member.begin(3, {.step = 1, .weight = 5, .count = 10, .segment_values = 1}); }
-  std::string failure_of(const Member::Actions& actions) {
-    if (actions.empty()) return "";
-    const auto* failed = std::get_if<Member::Failed>(&actions.back());
-    return failed == nullptr ? "" : failed->reason;
-  }
-  Member member;
-};
-
-TEST_F(MemberTest, AppliesOnlyWhatItPrepared) {
-  begin();
-  EXPECT_TRUE(has<Member::Exchange>(member.received(attempt(), kStart)));
-  const Digest digest{};
-  member.prepared(3, 0, digest);
-  EXPECT_TRUE(has<Member::Committed>(member.received(commit(digest), kStart)));
-  EXPECT_TRUE(member.received(commit(digest), kStart).empty()) << "said again";
-}
-
-TEST_F(MemberTest, WhatItDidNotPrepareItHasMissed) {
-  begin();
-  EXPECT_TRUE(has<Member::Missed>(member.received(commit({}), kStart)));
-}
-
-TEST_F(MemberTest, WhatItPreparedOtherwiseItHasMissed) {
-  begin();
-  member.received(attempt(), kStart);
-  member.prepared(3, 0, {});
-  Digest other{};
-  other[5] = std::byte{1};
-  EXPECT_TRUE(has<Member::Missed>(member.received(commit(other), kStart)));
-}
-
-TEST_F(MemberTest, CommitsComeInTurn) {
-  EXPECT_THAT(failure_of(member.received(commit({}, 1), kStart)), HasSubstr("commit 1, where 0"));
-}
-
-TEST_F(MemberTest, ComesBackAsItselfAndSaysAgain) {
-  begin();
-  member.received(attempt(), kStart);
-  const Digest digest{};
-  member.prepared(3, 0, digest);
-  EXPECT_TRUE(has<Member::Reconnect>(member.coordinator_lost("reset", kStart)));
-  const auto back = member.connected("a:1", kStart);
-  ASSERT_EQ(back.size(), 1U);
-  const auto& resume = std::get<Resume>(std::get<Member::Send>(back[0]).message);
-  EXPECT_EQ(resume.number, 0);
-  EXPECT_EQ(resume.first_round, 0);
-  Header later = kRun;
-  later.term = 2;
-  const auto said = member.received(Resumed{.header = later, .members = start().members}, kStart);
-  bool begins = false;
-  for (const auto& action : said) {
-    const auto* send = std::get_if<Member::Send>(&action);
-    const auto* again = send == nullptr ? nullptr : std::get_if<Begin>(&send->message);
-    if (again == nullptr) continue;
-    begins = true;
-    EXPECT_EQ(again->header.term, 2U);
-    EXPECT_EQ(again->header.attempt, 0) << "the last that it knows of";
-  }
-  EXPECT_TRUE(begins);
-  // What it had prepared was committed before the coordinator went away.
-  Commit decided = commit(digest);
-  decided.header.term = 2;
-  EXPECT_TRUE(has<Member::Committed>(member.received(decided, kStart)));
-}
-
-TEST_F(MemberTest, MayJoinAgainWhenOnlyItsMembershipIsOver) {
-  const auto actions = member.received(Refused{kRun, "you are no member"}, kStart);
-  ASSERT_TRUE(has<Member::Failed>(actions));
-  EXPECT_TRUE(std::get<Member::Failed>(actions.back()).may_join_again);
-  EXPECT_TRUE(member.over());
-}
-
-TEST_F(MemberTest, AnOlderTermIsRefused) {
-  Header old = kRun;
-  old.term = 0;
-  EXPECT_THAT(failure_of(member.received(Alive{old}, kStart)), HasSubstr("term 0"));
-}
-
-TEST_F(MemberTest, WhoJoinsIsLevelOnlyOnceItHasTheState) {
-  member = Member({.name = "a", .version = "0.1.0"});
-  member.connected("a:1", kStart);
-  member.received(Welcome{kRun, "text"}, kStart);
-  member.ready({}, {{0, "p"}});
-  Start joins = start();
-  joins.joins = true;
-  joins.num_commits = 4;
-  member.received(joins, kStart);
-  EXPECT_FALSE(member.first_round().has_value());
-  const auto beat = member.tick(kStart + seconds(1));
-  ASSERT_FALSE(beat.empty());
-  EXPECT_EQ(std::get<Heartbeat>(std::get<Member::Send>(beat[0]).message).caught_up, 0U);
-  const auto level = member.caught_up();
-  ASSERT_EQ(level.size(), 1U);
-  EXPECT_EQ(std::get<CaughtUp>(std::get<Member::Send>(level[0]).message).num_commits, 4U);
-  EXPECT_TRUE(member.caught_up().empty());
-}
-
-TEST_F(MemberTest, RefusesImpossibleAttempts) {
-  for (const auto& change : std::vector<std::function<void(OpenAttempt&)>>{
-           [](auto& m) { m.weights = {5}; }, [](auto& m) { m.weights = {4, 6}; },
-           [](auto& m) { m.weights = {5, -6}; }, [](auto& m) { m.shares = {5, 6}; },
-           [](auto& m) { m.shares = {11, -1}; }, [](auto& m) { m.count = 11; },
-           [](auto& m) { m.segment_values = 2; }, [](auto& m) { m.header.round = 4; },
-           [](auto& m) { m.header.run = "r2"; }}) {
-    MemberTest::member = Member({.name = "a", .version = "0.1.0"});
-    member.connected("a:1", kStart);
-    member.received(Welcome{kRun, "text"}, kStart);
-    member.ready({}, {{0, "p"}});
-    member.received(start(), kStart);
-    begin();
-    OpenAttempt message = attempt();
-    change(message);
-    EXPECT_THAT(failure_of(member.received(message, kStart)), HasSubstr("broke the protocol"));
-  }
-}
-
-TEST_F(MemberTest, SilentCoordinatorIsConnectedAnewUntilThePatienceIsOver) {
-  EXPECT_FALSE(has<Member::Reconnect>(member.tick(kStart + seconds(29))));
-  member.received(Alive{kRun}, kStart + seconds(29));
-  EXPECT_FALSE(has<Member::Reconnect>(member.tick(kStart + seconds(58))));
-  EXPECT_TRUE(has<Member::Reconnect>(member.tick(kStart + seconds(60))));
-  EXPECT_EQ(failure_of(member.tick(kStart + seconds(600))), "");
-  EXPECT_THAT(failure_of(member.tick(kStart + seconds(661))),
-              AllOf(HasSubstr("the coordinator was lost: no word"), HasSubstr("to resume")));
-}
-
-TEST_F(MemberTest, KnowsWhenOthersLastMoved) {
-  member.received(Alive{kRun, 4000}, kStart + seconds(9));
-  EXPECT_EQ(member.last_moved(), kStart + seconds(5));
-  member.received(Alive{kRun, ~uint64_t{0}}, kStart + seconds(9));
-  EXPECT_LT(member.last_moved(), kStart);
-}
-
-TEST_F(MemberTest, ItsOwnTroubleEndsItAndAnothersDoesNot) {
-  EXPECT_EQ(failure_of(member.trouble("b sent nonsense", 1)), "");
-  EXPECT_EQ(failure_of(member.trouble("no memory left")), "no memory left");
-}
-
-TEST_F(MemberTest, WhoIsLeavingIsDoneWhateverItHears) {
-  begin();
-  member.leave();
-  EXPECT_TRUE(member.received(attempt(), kStart).empty());
-  EXPECT_TRUE(member.received(commit({}), kStart).empty());
-  EXPECT_TRUE(has<Member::Left>(member.received(RunEnded{kRun, "over"}, kStart)));
 }
 
 }  // namespace
