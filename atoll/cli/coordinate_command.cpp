@@ -145,15 +145,35 @@ std::unique_ptr<net::HttpServer> serve_status(const std::string& where, swarm::S
   return std::move(*server);
 }
 
-void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
+swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
+                                     const std::map<std::string, std::string>& shared) {
+  return {.run = run,
+          .config = shared_toml(shared),
+          .settings = shared,
+          .replicas = config.swarm.num_replicas(),
+          .min_replicas = config.swarm.min_replicas,
+          .steps = config.train.steps,
+          .num_fragments = sync::num_fragments(config.sync),
+          .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
+          .least_term = static_cast<uint64_t>(wall_time()),
+          .silence_timeout =
+              std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
+}
+
+run::RunConfig config_of(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
   }
-  net::require_address("--listen", arguments.listen);
   run::RunConfig config = run::load_config(arguments.config_file, overrides);
   run::choose_method(config, /*alone=*/false);
   run::check(config);
   run::check_used(config, overrides);
+  return config;
+}
+
+void coordinate(const CoordinateArguments& arguments, const std::vector<std::string>& overrides) {
+  net::require_address("--listen", arguments.listen);
+  run::RunConfig config = config_of(arguments, overrides);
   const auto shared = config.settings().shared();
   if (arguments.insecure) {
     fmt::print(stderr,
@@ -168,19 +188,9 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
     std::filesystem::create_directories(arguments.run);
     journal.emplace(arguments.run / "coordinator.journal");
   }
-  const std::string settings = shared_toml(shared);
-  swarm::Book book = book_of(journal ? &*journal : nullptr, settings);
-  const swarm::CoordinatorOptions options{
-      .run = book.has_begun() ? book.run() : random_name(),
-      .config = settings,
-      .settings = shared,
-      .replicas = config.swarm.num_replicas(),
-      .min_replicas = config.swarm.min_replicas,
-      .steps = config.train.steps,
-      .num_fragments = sync::num_fragments(config.sync),
-      .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
-      .silence_timeout =
-          std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
+  swarm::Book book = book_of(journal ? &*journal : nullptr, shared_toml(shared));
+  const swarm::CoordinatorOptions options =
+      options_of(config, book.has_begun() ? book.run() : random_name(), shared);
   const double started_at = wall_time();
   swarm::StatusBoard board({.run = options.run, .wanted = options.replicas}, clock);
   const auto http = serve_status(arguments.http, board, clock);

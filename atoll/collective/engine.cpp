@@ -343,7 +343,8 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   for (swarm::Part& part : std::exchange(round.early, {})) {
     if (over_) return;
     const Bytes data = std::exchange(part.data, {});
-    receive(part.sender, std::move(part), data, 0, now);
+    const int32_t sender = part.sender;
+    receive(sender, std::move(part), data, 0, now);
   }
   if (over_) return;
   check_links(now);

@@ -160,7 +160,7 @@ class Faults {
     if (life == nullptr) return;
     world_.note(fmt::format("-- {} is stopped for {:.1f} s", machine.name, seconds(time)));
     life->process().stop();
-    at(time, [this, &machine, life] {
+    at(time, [&machine, life] {
       if (machine.life.get() == life) life->process().go_on();
     });
   }

@@ -81,8 +81,8 @@ Result<void> ThreadGroup::run(int rank, Round& round, Exchange& exchange) {
     if (!round.failure.empty()) return failure(round.failure);
     std::vector<swarm::Part> parts = std::exchange(inbox, {});
     lock.unlock();
-    for (swarm::Part& part : parts) {
-      if (auto received = exchange.receive(std::move(part)); !received) return received;
+    for (const swarm::Part& part : parts) {
+      if (auto received = exchange.receive(part); !received) return received;
     }
   }
   return {};

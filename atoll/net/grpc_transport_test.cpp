@@ -26,7 +26,6 @@ namespace atl::net {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::AnyOf;
 using testing::HasSubstr;
 
 Bytes frame_of(size_t size, uint64_t seed = 0) {

@@ -14,8 +14,8 @@ namespace atl::swarm {
 
 namespace {
 constexpr Duration kOwnPause = std::chrono::seconds(1);  // That this process has slept.
-constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
-constexpr size_t kMaxEvents = 100;     // In the status.
+constexpr size_t kMaxStrangers = 256;                    // Each may hold one unfinished frame.
+constexpr size_t kMaxEvents = 100;                       // In the status.
 
 SuspicionOptions suspicion_options(const CoordinatorOptions& options) {
   SuspicionOptions out{.most = options.silence_timeout};

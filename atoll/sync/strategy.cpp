@@ -142,6 +142,12 @@ Result<bool> Strategy::wait(int64_t round) {
   const OpenRound open = std::move(open_rounds_.extract(round).mapped());
   note(*commit);
   const bool included = commit->included;
+  if (!included && state_bytes(open.fragment) == 0) {
+    return failure(
+        fmt::format("round {} was committed without this island, which sync.method = '{}' "
+                    "cannot make up for",
+                    round, method_.name));
+  }
   if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
   RoundRecord record{
       .step = step_, .fragment = open.fragment, .abstained = open.abstained || !included};
