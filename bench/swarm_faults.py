@@ -268,25 +268,27 @@ JOIN = {"model.hidden_size": 256, "model.intermediate_size": 640, "model.num_lay
         "train.sequence_length": 32, "train.batch_rows": 2, "train.log_every": 1, "sync.sync_every": 100, "train.eval_rows": 1}
 
 
-def join_cost(store, folder):
-    """Share of their speed that two islands lose while a third gets the state over lines of 100 Mbit/s."""
+def join_cost(store, folder, turns=4):
+    """How much longer the rounds of two islands take, as a share, while a third gets the state over lines of 100 Mbit/s."""
     groups = Shares({name: 0.55 for name in "abc"})
     line = ("--link-rate", "100mbit")
     try:
         with running(store, folder, "ab", JOIN, line, around=groups.around) as run:
-            run.wait_commits(4, after=0)
-            calm_since = commit_times(run)[-3]
-            run.join("c", *line)
-            run.wait_log("getting its state from the other islands", "c")
-            since = time.time()
-            run.wait_log("the state is here", "c")
-            run.wait_log("'c' has caught up")
-            until = time.time()
-            run.wait_part("c")
+            run.wait_commits(7, after=0)
+            calm, touched = usual_interval(commit_times(run)[1:]), []
+            for _ in range(turns):
+                mark = run.mark()
+                run.join("c", *line)
+                run.wait_log("island 'c' joins at", after=mark)
+                since = time.time()
+                run.wait_log("'c' has caught up", after=mark)
+                until = time.time()
+                run.wait_commits(1)  # The round that the newcomer still met.
+                times = commit_times(run)
+                touched += [after - before for before, after in zip(times, times[1:]) if after > since and before < until]
+                run.kill("c")
+                run.wait_commits(2)
             run.end()
-
-            def steps_per_s(begin, end):
-                return sum(sum(begin <= line["time"] < end for line in run.metrics(name)) for name in "ab") / (end - begin)
-            return {"cost": 1 - steps_per_s(since, until) / steps_per_s(calm_since, since), "took_s": until - since}
+            return {"cost": statistics.mean(touched) / calm - 1, "rounds": len(touched), "interval_s": calm}
     finally:
         groups.remove()
