@@ -8,7 +8,8 @@ import sys
 import tempfile
 
 import swarm_faults
-from claims import ATOLL, RESULTS, ROOT, Claims, run
+from claims import ATOLL, RESULTS, ROOT, Claims, code_hash, run
+from soak import PATHS as soak_paths
 
 claims = Claims("swarm")
 work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
@@ -95,7 +96,7 @@ def soak():
 
 if (RESULTS / "soak.json").exists():
     claims.kept("simulator seeds without a violation", lambda: soak()["seeds"] if not soak()["violations"] else 0,
-                lambda seeds: seeds >= 10000, ">= 10000", lambda: True, "{:,}")
+                lambda seeds: seeds >= 10000, ">= 10000", lambda: soak()["code"] == code_hash(soak_paths), "{:,}")
 else:
     print("bench/results/soak.json is not there: no simulator seeds are stored", file=sys.stderr)
 shutil.rmtree(work)
