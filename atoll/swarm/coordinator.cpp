@@ -44,6 +44,10 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
 
 Coordinator::Actions Coordinator::begin() {
   record(TermBegan{std::max(book_.term() + 1, options_.least_term)});
+  // A run that all had left was stopped, or is complete: who comes now begins it again.
+  const bool all_left = std::ranges::all_of(
+      seats_, [](const auto& entry) { return entry.second.state == State::kLeft; });
+  if (all_left) seats_.clear();
   if (!seats_.empty()) {
     log(fmt::format(
         "back in run '{}', term {}: round {} was committed last; {} islands are awaited",
