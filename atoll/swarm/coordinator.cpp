@@ -40,6 +40,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
     seats_.emplace(number, Seat{.state = has_left ? State::kLeft : State::kReturning,
                                 .suspicion = {suspicion_options(options_), now}});
   }
+  num_begun_with_ = std::ssize(seats_);
 }
 
 Coordinator::Actions Coordinator::begin() {
@@ -318,6 +319,17 @@ Time Coordinator::next_deadline() const { return finished_ ? Time::max() : next_
 
 const std::string& Coordinator::name(int32_t number) const {
   return book_.members().at(number).name;
+}
+
+bool Coordinator::is_first_period() const {
+  return std::cmp_less(book_.held().size(), options_.num_fragments);
+}
+
+/// Others can join after the first period only: those who alone hold what the run begins with must
+/// complete it, however few they are.
+int64_t Coordinator::least_replicas() const {
+  const int64_t least = std::max<int64_t>(options_.min_replicas, 1);
+  return is_first_period() && num_begun_with_ > 0 ? std::min(least, num_begun_with_) : least;
 }
 
 bool Coordinator::is_live(const Seat& seat) const {

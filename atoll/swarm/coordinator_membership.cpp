@@ -247,6 +247,7 @@ void Coordinator::start_run(Time now) {
     seats_.at(numbers.back()).caught_up = book_.num_commits();
     names.push_back(name);
   }
+  num_begun_with_ = std::ssize(numbers);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;
   log(fmt::format("the run begins at step {} with {}", *step, fmt::join(names, ", ")));
@@ -275,7 +276,7 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 /// Who is ready joins the run that is under way.
 void Coordinator::seat_guests(Time now) {
   // After the first period; if that cannot be completed without them, all begin again.
-  if (std::cmp_less(book_.held().size(), options_.num_fragments)) return begin_first_period_anew();
+  if (is_first_period()) return begin_first_period_anew();
   const bool any_active = std::ranges::any_of(
       seats_, [](const auto& entry) { return entry.second.state == State::kActive; });
   if (!any_active) return;  // Who could give them the state?
@@ -308,7 +309,7 @@ void Coordinator::seat_guests(Time now) {
 void Coordinator::begin_first_period_anew() {
   const bool any_ready = std::ranges::any_of(
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!any_ready || num_live() >= options_.min_replicas) return;
+  if (!any_ready || num_live() >= least_replicas()) return;
   std::vector<int32_t> numbers;
   for (const auto& [number, seat] : seats_) numbers.push_back(number);
   for (const int32_t number : numbers) {
@@ -433,7 +434,7 @@ void Coordinator::hurry_newcomers() {
   const auto num_ready = std::ranges::count_if(seats_, [&](const auto& entry) {
     return is_live(entry.second) && entry.second.first_round <= next;
   });
-  if (num_ready >= std::max<int64_t>(options_.min_replicas, 1)) return;
+  if (num_ready >= least_replicas()) return;
   for (auto& [number, seat] : seats_) {
     if (seat.state != State::kActive || seat.first_round <= next) continue;
     seat.first_round = 0;
@@ -443,7 +444,7 @@ void Coordinator::hurry_newcomers() {
 
 void Coordinator::note_membership() {
   hurry_newcomers();
-  const bool few = num_live() < options_.min_replicas;
+  const bool few = num_live() < least_replicas();
   if (few == waits_for_more_) return;
   waits_for_more_ = few;
   log(few ? fmt::format("WARNING: {} islands are here and swarm.min_replicas is {}: rounds wait "

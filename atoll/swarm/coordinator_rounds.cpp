@@ -102,7 +102,7 @@ void Coordinator::advance(int64_t number) {
     return commit(number);
   }
   const std::vector<int32_t> awaited = expected(number);
-  const int64_t least = stop_requested_ ? 1 : options_.min_replicas;
+  const int64_t least = stop_requested_ ? 1 : least_replicas();
   if (awaited.empty() || std::cmp_less(awaited.size(), least)) return;
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });

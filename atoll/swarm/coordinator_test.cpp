@@ -263,6 +263,31 @@ TEST_F(CoordinatorTest, ACoordinatorThatComesAfterGoesOnWithTheSameMembers) {
   EXPECT_EQ(sent<OpenAttempt>(next.received(12, first, now)).size(), 2U);
 }
 
+TEST_F(CoordinatorTest, WhoHoldsTheRunsStateBeginsItAgainThoughTheyAreFew) {
+  CoordinatorOptions all_must_be_here = options();
+  all_must_be_here.min_replicas = 2;
+  Coordinator again(all_must_be_here, {}, now);
+  again.begin();
+  const auto come = [&](uint64_t connection, const std::string& name, int64_t newest) {
+    again.opened(connection, now);
+    again.received(connection, hello(name), now);
+    Ready message = ready();
+    if (newest > 0) message.checkpoints[newest] = "q";
+    return again.received(connection, message, now);
+  };
+  come(1, "a", 0);
+  const auto started = sent<Start>(come(2, "b", 5));
+  ASSERT_EQ(started.size(), 1U) << "a would take b back to step 0";
+  EXPECT_EQ(started[0].first, 2U);
+  EXPECT_EQ(started[0].second.step, 5);
+  EXPECT_EQ(sent<OpenAttempt>(again.received(2, begin(0), now)).size(), 1U);
+  const auto joined = sent<Start>(again.received(2, prepared(0), now));
+  ASSERT_EQ(joined.size(), 1U);
+  EXPECT_EQ(joined[0].first, 1U);
+  EXPECT_TRUE(joined[0].second.joins);
+  EXPECT_TRUE(sent<OpenAttempt>(again.received(2, begin(1), now)).empty()) << "two are needed now";
+}
+
 TEST_F(CoordinatorTest, WhoIsNoMemberMustJoinAgain) {
   start_two();
   Header later = kRun;
