@@ -92,12 +92,14 @@ TEST(SimulationTest, Seeds) {
   uint64_t seed = first;
   for (; seed < first + num_seeds; ++seed) {
     if (minutes > 0 && passed() > 60.0 * static_cast<double>(minutes)) break;
+    SCOPED_TRACE(
+        fmt::format("replay: ATOLL_SIM_SEED={} build/bin/collective_simulation_seeds_test "
+                    "--gtest_filter=SimulationTest.Seeds",
+                    seed));  // Exceptions carry it too.
     const Outcome outcome = run_seed(seed);
     num_commits += outcome.num_commits;
     simulated_s += outcome.simulated_s;
-    EXPECT_EQ(outcome.broken, "") << outcome.story << "replay: ATOLL_SIM_SEED=" << seed
-                                  << " build/bin/collective_simulation_seeds_test "
-                                     "--gtest_filter=SimulationTest.Seeds";
+    EXPECT_EQ(outcome.broken, "") << outcome.story;
     if (HasFailure()) break;
   }
   const std::string result = fmt::format(

@@ -48,7 +48,9 @@ Coordinator::Actions Coordinator::begin() {
   // A run that all had left was stopped, or is complete: who comes now begins it again.
   const bool all_left = std::ranges::all_of(
       seats_, [](const auto& entry) { return entry.second.state == State::kLeft; });
-  if (all_left) seats_.clear();
+  if (all_left) {
+    for (const auto& [number, seat] : std::exchange(seats_, {})) record(Removed{number});
+  }
   if (!seats_.empty()) {
     log(fmt::format(
         "back in run '{}', term {}: round {} was committed last; {} islands are awaited",

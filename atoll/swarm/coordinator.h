@@ -220,7 +220,7 @@ class Coordinator {
   std::map<std::string, std::string> facts_;        // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;
-  int64_t num_begun_with_ = 0;  // Islands; 0: not known.
+  int64_t num_begun_with_ = 0;        // Islands; 0: not known.
   std::optional<Time> gather_until_;  // When those who are ready begin without the others.
   Time returning_until_;
   bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.

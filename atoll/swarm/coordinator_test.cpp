@@ -288,6 +288,27 @@ TEST_F(CoordinatorTest, WhoHoldsTheRunsStateBeginsItAgainThoughTheyAreFew) {
   EXPECT_TRUE(sent<OpenAttempt>(again.received(2, begin(1), now)).empty()) << "two are needed now";
 }
 
+TEST_F(CoordinatorTest, ARunThatAllHadLeftIsBegunAgainByThoseWhoCome) {
+  start_two();
+  Book book = coordinator.book();
+  book.apply(Left{0});
+  book.apply(Left{1});
+  Coordinator next(options(), book, now);
+  next.begin();
+  next.opened(3, now);
+  const auto refused =
+      sent<Refused>(next.received(3, Resume{.header = kRun, .number = 0, .name = "a"}, now));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("must join again"));
+  Coordinator::Actions last;
+  for (const uint64_t connection : {4, 5}) {
+    next.opened(connection, now);
+    next.received(connection, hello(connection == 4 ? "a" : "b"), now);
+    last = next.received(connection, ready(), now);
+  }
+  EXPECT_EQ(sent<Start>(last).size(), 2U);
+}
+
 TEST_F(CoordinatorTest, WhoIsNoMemberMustJoinAgain) {
   start_two();
   Header later = kRun;
