@@ -9,7 +9,6 @@ import pathlib
 import struct
 
 MAGIC = b"ATOLLOG1"
-TERM_BEGAN, RUN_BEGAN, ADMITTED, REMOVED, GRANTED, COMMITTED = range(6)
 NO_FRAGMENT = 1 << 20
 
 
@@ -75,8 +74,9 @@ class Journal:
         self.counted = []  # (step, unit) of each commit that stands.
         for data in records(path):
             kind, fields = data[0], Fields(data[1:])
-            assert kind <= COMMITTED, f"{path} was made short"
-            (self._term, self._run, self._admitted, self._removed, self._granted, self._committed)[kind](fields)
+            kinds = (self._term, self._run, self._admitted, self._removed, self._granted, self._committed, self._left)
+            assert kind < len(kinds), f"{path} was made short"
+            kinds[kind](fields)
 
     def repeated_units(self):
         counts = collections.Counter(unit for _, unit in self.counted)
@@ -104,7 +104,15 @@ class Journal:
     def _removed(self, fields):
         number = fields.get("i")
         self.removed.add(number)
+        self._revoke(number)
+
+    def _left(self, fields):
+        self._revoke(fields.get("i"))
+
+    def _revoke(self, number):
+        """What it had not consumed is free, once."""
         self._returned += self.granted[number][self._consumed[number]:]
+        self._consumed[number] = len(self.granted[number])
 
     def _granted(self, fields):
         numbers, count = fields.list("i"), fields.get("q")
