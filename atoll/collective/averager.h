@@ -103,6 +103,14 @@ struct Commit {
   double seconds = 0;          // From begin() to the commit.
 };
 
+/// Elastic pace: a round that the run wants begun.
+struct DueRound {
+  int64_t round = 0;
+  int32_t fragment = 0;
+  int64_t base = -1;  // It rests on this round's result; -1: on what the run began with.
+  int64_t step = 0;   // For Contribution::step.
+};
+
 struct ExchangeStats {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
@@ -126,6 +134,11 @@ class Averager {
   [[nodiscard]] virtual Result<Commit> wait(int64_t round) = 0;
   /// The oldest round that was committed and that this replica has not begun, if there is one.
   virtual std::optional<Commit> take_missed() { return std::nullopt; }
+  /// Elastic pace: the newest round that is due, once or more often; nothing if it was committed
+  /// meanwhile.
+  virtual std::optional<DueRound> take_due() { return std::nullopt; }
+  /// Whether wait() would return at once, with a commit or a failure.
+  virtual bool is_decided(int64_t /*round*/) const { return true; }
   /// The step that the other members are at, once, when this one has caught up with them.
   virtual std::optional<int64_t> take_position() { return std::nullopt; }
   /// From here on newcomers may get their state from this replica.

@@ -197,6 +197,9 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
       listener_.leased(leased->units);
     } else if (auto* takes_part = std::get_if<Member::TakesPart>(&action)) {
       take_part(takes_part->reinstated, now);
+    } else if (auto* called = std::get_if<Member::Called>(&action)) {
+      const swarm::Due& due = called->due;
+      listener_.called({.round = due.header.round, .fragment = due.fragment, .base = due.base, .step = due.step});
     } else if (std::holds_alternative<Member::Reconnect>(action)) {
       reconnect(now);
     } else if (std::holds_alternative<Member::Left>(action)) {

@@ -49,6 +49,8 @@ class EngineListener {
   /// `begun`: begin() was called for its round.
   virtual void committed(const Commit& commit, bool begun) = 0;
   virtual void leased(const std::vector<swarm::Units>& units) = 0;
+  /// Elastic pace: a snapshot is wanted. May be said twice.
+  virtual void called(const DueRound& due) = 0;
   /// The other members are at this step, and the rounds wait for this one again.
   virtual void reinstated(int64_t step) = 0;
   /// What fetch_state() asked for.

@@ -83,6 +83,7 @@ class EngineTest : public testing::Test, public EngineListener {
   void started(const StartInfo&) override {}
   void committed(const Commit& commit, bool) override { commits.push_back(commit); }
   void leased(const std::vector<swarm::Units>&) override {}
+  void called(const DueRound&) override {}
   void reinstated(int64_t) override {}
   void fetched(int32_t, Result<FetchedState>) override {}
   void left() override {}

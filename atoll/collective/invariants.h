@@ -65,6 +65,9 @@ class Ledger {
     std::visit([&](const auto& kind) { take(kind); }, record);
   }
 
+  /// What is known of consumed rows is gone with it: the next run begins behind its start step's.
+  void lost_disk() { last_step_ = -1; }
+
   // An island's side.
 
   Epoch epoch_of(uint64_t term, int32_t number) const {
@@ -164,8 +167,12 @@ class Ledger {
   }
   void take(const swarm::RunBegan& record) {
     epoch_ += 1;
-    consumed_.clear();
-    first_unit_ = record.start_step * record.num_replicas;
+    // Where all commits stand, so does what they have consumed.
+    if (record.start_step == 0 || record.start_step != last_step_) {
+      consumed_.clear();
+      first_unit_ = record.start_step * record.num_replicas;
+    }
+    last_step_ = record.start_step;
   }
   void take(const swarm::Admitted& record) { admitted_[{record.peer.number, term_}] = epoch_; }
   void take(const swarm::Removed& /*record*/) {}
@@ -179,6 +186,7 @@ class Ledger {
       return violated("commits",
                       fmt::format("round {} of epoch {} was committed twice", round, epoch_));
     }
+    last_step_ = std::max(last_step_, record.held.step);
     consume(record);
     define(record);
   }
@@ -248,6 +256,7 @@ class Ledger {
   uint64_t term_ = 0;
   Epoch epoch_ = -1;
   int64_t first_unit_ = 0;
+  int64_t last_step_ = 0;
   std::map<std::pair<int32_t, uint64_t>, Epoch> admitted_;
   std::map<std::pair<Epoch, int64_t>, swarm::Committed> commits_;
   std::map<std::pair<Epoch, int64_t>, std::map<int32_t, Contributed>> contributed_;

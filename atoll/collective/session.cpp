@@ -99,13 +99,15 @@ class Session::Impl final : public EngineListener {
     return tl::unexpected(*failure_);
   }
 
+  bool is_decided(int64_t round) const {
+    const std::scoped_lock lock(mutex_);
+    return failure_ || has_result(round);
+  }
+
   Result<Commit> take_commit(int64_t round) {
-    const auto is_missed = [&] {
-      return std::ranges::find(missed_, round, &Commit::round) != missed_.end();
-    };
     num_waiting_ += 1;
     post([](Engine&, Time) {});  // Ends a rest.
-    auto waited = wait_until([&] { return commits_.contains(round) || is_missed(); });
+    auto waited = wait_until([&] { return has_result(round); });
     num_waiting_ -= 1;
     if (!waited) return tl::unexpected(waited.error());
     const std::scoped_lock lock(mutex_);
@@ -127,6 +129,11 @@ class Session::Impl final : public EngineListener {
   std::optional<int64_t> take_position() {
     const std::scoped_lock lock(mutex_);
     return std::exchange(position_, std::nullopt);
+  }
+
+  std::optional<DueRound> take_due() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(due_, std::nullopt);
   }
 
   Result<FetchedState> fetch_state(int32_t fragment, size_t size) {
@@ -214,6 +221,12 @@ class Session::Impl final : public EngineListener {
     return worked;
   }
 
+  /// Under the mutex.
+  bool has_result(int64_t round) const {
+    return commits_.contains(round) ||
+           std::ranges::find(missed_, round, &Commit::round) != missed_.end();
+  }
+
   template <typename Change>
   void publish(Change change) {
     const std::scoped_lock lock(mutex_);
@@ -232,6 +245,7 @@ class Session::Impl final : public EngineListener {
   }
   void committed(const Commit& commit, bool begun) override {
     publish([&] {
+      if (due_ && due_->round <= commit.round) due_.reset();
       if (begun) {
         commits_[commit.round] = commit;
       } else {
@@ -241,6 +255,9 @@ class Session::Impl final : public EngineListener {
   }
   void leased(const std::vector<swarm::Units>& units) override {
     publish([&] { units_.insert(units_.end(), units.begin(), units.end()); });
+  }
+  void called(const DueRound& due) override {
+    publish([&] { due_ = due; });
   }
   void reinstated(int64_t step) override {
     publish([&] { position_ = step; });
@@ -273,6 +290,7 @@ class Session::Impl final : public EngineListener {
   std::map<int64_t, Commit> commits_;  // Of rounds that the caller has begun.
   std::deque<Commit> missed_;          // The others.
   std::deque<swarm::Units> units_;
+  std::optional<DueRound> due_;
   std::optional<int64_t> position_;
   std::map<int32_t, Result<FetchedState>> fetched_;
   bool may_join_again_ = false;
@@ -334,6 +352,8 @@ void Session::begin(Contribution contribution) {
 
 Result<Commit> Session::wait(int64_t round) { return impl_->take_commit(round); }
 std::optional<Commit> Session::take_missed() { return impl_->take_missed(); }
+std::optional<DueRound> Session::take_due() { return impl_->take_due(); }
+bool Session::is_decided(int64_t round) const { return impl_->is_decided(round); }
 std::optional<int64_t> Session::take_position() { return impl_->take_position(); }
 Result<FetchedState> Session::fetch_state(int32_t fragment, size_t size) {
   return impl_->fetch_state(fragment, size);

@@ -106,6 +106,8 @@ class Session final : public Averager {
   void begin(Contribution contribution) override;
   [[nodiscard]] Result<Commit> wait(int64_t round) override;
   std::optional<Commit> take_missed() override;
+  std::optional<DueRound> take_due() override;
+  bool is_decided(int64_t round) const override;
   std::optional<int64_t> take_position() override;
   void serve_state(StateProvider provider) override;
   ExchangeStats stats() const override;

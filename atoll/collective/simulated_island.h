@@ -116,6 +116,7 @@ class Life final : public EngineListener {
       for (int64_t i = 0; i < units.count; ++i) units_.push_back(units.at(i));
     }
   }
+  void called(const DueRound& due) override { due_ = due; }
   void reinstated(int64_t /*step*/) override {}
   void fetched(int32_t fragment, Result<FetchedState> state) override {
     process_.soon([this, fragment, state] { take_state(fragment, state); });
@@ -147,6 +148,7 @@ class Life final : public EngineListener {
   };
   struct Fragment {
     int64_t round = -1;  // Of its values.
+    int64_t step = 0;    // Of the run, then.
     Theta theta;
     Theta residual;
     int64_t counted = 0;  // Units that its commits have counted.
@@ -155,6 +157,11 @@ class Life final : public EngineListener {
 
   Time now() const { return in_.skew.at(in_.network.queue().now()); }
   int64_t period() const { return in_.plan.in_flight; }
+  bool is_elastic() const { return in_.plan.elastic_steps > 0; }
+  /// In elastic pace some are slower than others.
+  Duration step_time() const {
+    return in_.plan.step_time * (is_elastic() ? 1 + in_.name.back() % 3 : 1);
+  }
 
   void tick() {
     engine_->tick(now());
@@ -230,7 +237,10 @@ class Life final : public EngineListener {
     if (start->joins) return fetch_next();
     for (size_t f = 0; f < fragments_.size(); ++f) {
       fragments_[f].theta = in_.disk.at(start->start_step)[f];
-      fragments_[f].round = start->start_step - period() + static_cast<int64_t>(f);
+      fragments_[f].step = start->start_step;
+      if (!is_elastic()) {
+        fragments_[f].round = start->start_step - period() + static_cast<int64_t>(f);
+      }
       fragments_[f].is_here = true;
       in_.ledger.started(epoch_, static_cast<int32_t>(f), fragments_[f].theta);
     }
@@ -254,6 +264,7 @@ class Life final : public EngineListener {
     fragment.theta.resize(in_.plan.count);
     std::memcpy(fragment.theta.data(), state->bytes.data(), state->bytes.size());
     fragment.round = state->round;
+    fragment.step = state->step;
     fragment.is_here = true;
     const auto known = std::ranges::find(held_, f, &swarm::Held::fragment);
     const bool looks = in_.plan.bug != Bug::kServesOldState;
@@ -280,6 +291,11 @@ class Life final : public EngineListener {
   }
   /// The next round that may begin.
   std::optional<int64_t> due() const {
+    if (is_elastic()) {
+      const bool is_new = due_ && due_->round > fragments_[0].round && flights_.empty() &&
+                          fragments_[0].round >= due_->base;
+      return is_new ? std::optional(due_->round) : std::nullopt;
+    }
     std::optional<int64_t> next;
     for (const Fragment& fragment : fragments_) {
       const int64_t round = fragment.round + period();
@@ -297,7 +313,8 @@ class Life final : public EngineListener {
     }
     const bool sits = in_.plan.bug == Bug::kSitsStill && start->joins;
     const bool complete = std::ranges::all_of(fragments_, [&](const Fragment& fragment) {
-      return fragment.round + period() >= in_.plan.num_rounds;
+      const int64_t next = is_elastic() ? fragment.step : fragment.round + period();
+      return next >= in_.plan.num_rounds;
     });
     if (complete || (stop_ && flights_.empty())) {
       leaving_ = true;
@@ -308,26 +325,32 @@ class Life final : public EngineListener {
           },
           in_.plan.step_time * (1 + in_.name.back() % 3));
     }
-    if (stop_ || sits || !due()) return;
+    if (stop_ || sits || (!is_elastic() && !due())) return;
     training_ = true;
-    process_.soon([this] { step(); }, in_.plan.step_time);
+    process_.soon([this] { step(); }, step_time());
   }
   void step() {
     training_ = false;
     if (ended() || leaving_) return;
-    const auto round = due();
-    if (!round) return train();
+    if (!is_elastic() && !due()) return train();
     if (units_.empty()) {  // next_unit() waits.
       training_ = true;
-      return process_.soon([this] { step(); }, kTick);
+      return process_.soon(
+          [this] {
+            training_ = false;
+            if (is_elastic() && (stop_ || leaving_)) return train();
+            step();
+          },
+          kTick);
     }
     in_.ledger.trained(epoch_, start->number, units_.front());
-    const bool again = in_.plan.bug == Bug::kTrainsTwice && units_.size() > 1 && *round % 5 == 0;
+    const bool again =
+        in_.plan.bug == Bug::kTrainsTwice && units_.size() > 1 && num_trained_ % 5 == 0;
     if (again) units_[1] = units_[0];
     units_.pop_front();
     num_trained_ += 1;
-    engine_->report({.step = *round, .num_trained = num_trained_});
-    begin(*round);
+    engine_->report({.step = num_trained_, .num_trained = num_trained_});
+    if (const auto round = due()) begin(*round);
     train();
   }
   void begin(int64_t round) {
@@ -347,7 +370,7 @@ class Life final : public EngineListener {
     engine_->begin(
         {.round = round,
          .fragment = static_cast<int32_t>(f),
-         .step = round + 1,
+         .step = is_elastic() ? due_->step : round + 1,
          .weight = weight,
          .num_trained = num_trained_,
          .values = flight.values,
@@ -407,6 +430,7 @@ class Life final : public EngineListener {
     Fragment& fragment = fragments_[static_cast<size_t>(commit.fragment)];
     old_theta_ = std::exchange(fragment.theta, std::move(next));
     fragment.round = commit.round;
+    const int64_t step_before = std::exchange(fragment.step, commit.step);
     applied.push_back(commit.round);
     in_.ledger.applied(epoch_, commit.round, fragment.theta, in_.name);
     if (const auto flight = flights_.find(commit.round); flight != flights_.end()) {
@@ -418,7 +442,15 @@ class Life final : public EngineListener {
                                fragment.residual);
       flights_.erase(flight);
     }
-    checkpoint(commit);
+    is_elastic() ? checkpoint_between(step_before, commit.step) : checkpoint(commit);
+  }
+  void checkpoint_between(int64_t before, int64_t step) {
+    if (before / in_.plan.checkpoint_every == step / in_.plan.checkpoint_every) return;
+    keep(step, {fragments_[0].theta});
+  }
+  void keep(int64_t step, std::vector<Theta> all) {
+    in_.disk[step] = std::move(all);
+    while (in_.disk.size() > 4) in_.disk.erase(std::next(in_.disk.begin()));
   }
   /// A period's fragments, as each came to its end.
   void checkpoint(const Commit& commit) {
@@ -429,8 +461,7 @@ class Life final : public EngineListener {
     if (end / period() % in_.plan.checkpoint_every == 0) {
       std::vector<Theta> all;
       for (auto& [f, theta] : fragments) all.push_back(std::move(theta));
-      in_.disk[end] = std::move(all);
-      while (in_.disk.size() > 4) in_.disk.erase(std::next(in_.disk.begin()));
+      keep(end, std::move(all));
     }
     checkpoints_.erase(checkpoints_.begin(), std::next(checkpoints_.find(end)));
   }
@@ -446,6 +477,7 @@ class Life final : public EngineListener {
   std::vector<swarm::Held> held_;
   std::map<int64_t, std::map<int32_t, Theta>> checkpoints_;  // That are not complete, by step.
   Theta old_theta_;
+  std::optional<DueRound> due_;
   int64_t num_trained_ = 0;
   Ledger::Epoch epoch_ = -1;
   uint64_t term_ = 0;

@@ -19,7 +19,8 @@ constexpr Duration kTick = std::chrono::milliseconds(100);
 struct Plan {
   int num_islands = 2;  // That the run begins with.
   int min_replicas = 1;
-  int64_t num_rounds = 6;        // Of all fragments together.
+  int64_t num_rounds = 6;        // Of all fragments together; elastic: steps of the run.
+  int64_t elastic_steps = 0;     // Between two rounds, in elastic pace; 0: lockstep.
   int in_flight = 1;             // Fragments; each has at most one round open.
   int64_t checkpoint_every = 1;  // Periods.
   size_t count = 100;            // Values of each fragment.

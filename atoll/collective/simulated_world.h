@@ -69,8 +69,10 @@ class World {
                      {"sync.sync_every", "20"}},
         .replicas = plan.num_islands,
         .min_replicas = plan.min_replicas,
+        .steps = plan.elastic_steps > 0 ? plan.num_rounds : 0,
         .num_fragments = plan.in_flight,
         .steps_ahead = plan.steps_ahead,
+        .round_units = plan.elastic_steps * plan.num_islands,
         .least_term = plan.bug == Bug::kTermFallsBack ? 1 : num_terms_,
         .silence_timeout = plan.silence_timeout,
         .removal_timeout = plan.removal_timeout};
@@ -98,6 +100,7 @@ class World {
   void lose_journal() {
     note("-- the coordinator's disk is lost");
     journal.clear();
+    ledger.lost_disk();
   }
   /// The coordinator dies while it writes this many records from now; `whole`: just behind it.
   void die_writing(uint64_t in, bool whole) {

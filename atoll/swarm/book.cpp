@@ -51,6 +51,13 @@ Book::Grants Book::take(const RunBegan& record) {
   require(record.num_replicas > 0 && record.start_step >= 0, "a run of nobody");
   run_ = record.run;
   first_term_ = term_;
+  // Where all that was committed stands, so do the rows that it has counted.
+  const bool all_stands = last_step_ > 0 && record.start_step == last_step_;
+  if (all_stands && record.num_replicas == num_replicas_) {
+    leases_.revoke_all();
+  } else {
+    leases_ = LeaseBook(record.start_step * record.num_replicas);
+  }
   start_step_ = last_step_ = record.start_step;
   num_replicas_ = record.num_replicas;
   facts_ = record.facts;
@@ -60,7 +67,6 @@ Book::Grants Book::take(const RunBegan& record) {
   held_.clear();
   history_.clear();
   last_round_ = -1;
-  leases_ = LeaseBook(record.start_step * record.num_replicas);
   return {};
 }
 

@@ -289,6 +289,11 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (!finished_ && any_leaves) say_goodbye();
   if (finished_) return take();
   if (gather_until_ && now >= *gather_until_) gather(now);
+  if (is_elastic() && !finished_) {
+    call_round();
+    advance_all();  // A grace may be over.
+    if (finished_) return take();
+  }
   const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_moved_);
   const Alive alive{header(), static_cast<uint64_t>(quiet.count())};
   broadcast(alive);
@@ -353,6 +358,7 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   seat.caught_up = std::max(seat.caught_up, heartbeat.caught_up);
   grant_rows();
   look_whether_level(number);
+  if (!finished_) call_round();
 }
 
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {

@@ -43,6 +43,9 @@ struct CoordinatorOptions {
   int64_t steps = 0;                            // Of the run, for its status; 0: not known.
   int64_t num_fragments = 1;                    // Rounds in a period of the method.
   int64_t steps_ahead = 64;                     // For which each island has rows at least.
+  /// Pace `elastic`: units that all islands together train on between two rounds, which this
+  /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
+  int64_t round_units = 0;
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
   Duration alive_interval = std::chrono::milliseconds(500);
@@ -124,12 +127,14 @@ class Coordinator {
     Time away_since{};  // Or leaving.
     Time heard{};
     Heartbeat progress;
-    std::string reason;  // Why it is away.
+    double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
+    std::string reason;       // Why it is away.
   };
   /// Among a round's members: its attempt cannot be completed any more.
   static constexpr int32_t kNobody = -1;
   struct Round {
     std::map<int32_t, Begin> begun;      // By number.
+    Time called{};                       // Elastic: when Due was said.
     int32_t attempt = -1;                // The one that is open.
     std::vector<int32_t> members;        // Of that attempt.
     std::map<int32_t, Digest> prepared;  // In it.
@@ -200,11 +205,25 @@ class Coordinator {
   int64_t num_live() const;
 
   std::vector<int32_t> expected(int64_t round) const;
-  /// Of those who are expected, the ones that can all reach each other.
-  std::vector<int32_t> members_for(int64_t round) const;
+  /// Of `members`, who have begun the round, the ones that can all reach each other.
+  std::vector<int32_t> members_for(int64_t round, std::vector<int32_t> members) const;
   void advance_all();
   void advance(int64_t number);
   void open(int64_t number, Round& round, std::vector<int32_t> members);
+
+  // Elastic pace (coordinator_pace.cpp).
+  bool is_elastic() const { return options_.round_units > 0; }
+  /// Units between two of a member's Heartbeats.
+  int64_t report_every() const;
+  /// Calls the next round if the islands have trained on enough.
+  void call_round();
+  void call(const Due& due);
+  void say_due(const Seat& seat);
+  void note_begin(int32_t number, const Begin& begin);
+  /// When a round goes on without those who have not begun it.
+  Time grace_ends(const Round& round, const std::vector<int32_t>& awaited) const;
+  /// Where the run stands once that round is committed.
+  int64_t step_after(const Round& round) const;
   void commit(int64_t number);
   Commit message_of(const Committed& committed) const;
   void grant_rows();
@@ -216,6 +235,7 @@ class Coordinator {
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
   std::map<int64_t, Round> rounds_;                 // Unresolved ones.
+  std::optional<Due> due_;                          // Elastic: the one that was called.
   std::set<std::pair<int32_t, int32_t>> no_links_;  // Pairs that cannot reach each other.
   std::map<std::string, std::string> facts_;        // Equal on all islands.
   uint64_t view_ = 0;

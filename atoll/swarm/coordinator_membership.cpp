@@ -149,6 +149,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   for (const Committed& committed : book_.history()) {
     if (committed.index >= resume.num_commits) send(connection, message_of(committed));
   }
+  if (goes_on) say_due(seat);
   note_membership();
   advance_all();
   seat_guests(now);
@@ -238,6 +239,7 @@ void Coordinator::start_run(Time now) {
   rounds_.clear();
   seats_.clear();
   no_links_.clear();
+  due_.reset();
   highest_begun_ = -1;
   record(RunBegan{options_.run, *step, options_.replicas, facts_, options_.config});
   std::vector<int32_t> numbers;
@@ -327,7 +329,8 @@ Start Coordinator::start_of(int32_t number, bool joins) const {
               .num_commits = book_.num_commits(),
               .joins = joins,
               .members = peers(),
-              .num_replicas = book_.num_replicas()};
+              .num_replicas = book_.num_replicas(),
+              .report_every = report_every()};
   if (joins) {
     for (const auto& [fragment, held] : book_.held()) start.held.push_back(held);
   }
@@ -403,13 +406,15 @@ void Coordinator::reinstate(int32_t number) {
   for (const auto& [other, theirs] : seats_) {
     if (is_live(theirs)) step = std::max(step, theirs.progress.step);
   }
-  const bool waits = seat.is_new && num_live() > 0;
+  // In elastic pace it counts as much as it has trained, and goes on from the last commit.
+  const bool waits = seat.is_new && num_live() > 0 && !is_elastic();
   seat.first_round =
       waits ? std::max(highest_begun_, book_.last_round()) + 1 + options_.num_fragments : 0;
   seat.state = State::kActive;
   log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
                   std::max(seat.first_round, book_.last_round() + 1)));
-  send_to(seat, Reinstated{header(), seat.first_round, waits ? 0 : step});
+  send_to(seat, Reinstated{header(), seat.first_round, waits || is_elastic() ? 0 : step});
+  say_due(seat);
   gather_until_.reset();
   note_membership();
   advance_all();

@@ -32,6 +32,10 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     return violate(
         number, fmt::format("began round {} with {} open already", round_number, rounds_.size()));
   }
+  if (is_elastic() && due_ && due_->header.round != round_number) {
+    return violate(
+        number, fmt::format("began round {}, where {} is due", round_number, due_->header.round));
+  }
   Round& round = rounds_[round_number];
   for (const auto& [other, first] : round.begun) {
     if (other == number) continue;
@@ -43,6 +47,7 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     break;
   }
   round.begun[number] = begin;
+  if (is_elastic()) note_begin(number, begin);
   round.attempt = std::max(round.attempt, begin.header.attempt);
   highest_begun_ = std::max(highest_begun_, round_number);
   Seat& seat = seats_.at(number);
@@ -58,8 +63,7 @@ std::vector<int32_t> Coordinator::expected(int64_t round) const {
   return numbers;
 }
 
-std::vector<int32_t> Coordinator::members_for(int64_t round) const {
-  std::vector<int32_t> members = expected(round);
+std::vector<int32_t> Coordinator::members_for(int64_t round, std::vector<int32_t> members) const {
   const auto& begun = rounds_.at(round).begun;
   while (true) {
     std::map<int32_t, int64_t> num_missing;  // Of each member's links.
@@ -101,13 +105,16 @@ void Coordinator::advance(int64_t number) {
       std::ranges::all_of(round.members, has_prepared)) {
     return commit(number);
   }
-  const std::vector<int32_t> awaited = expected(number);
+  std::vector<int32_t> awaited = expected(number);
+  if (is_elastic() && !round.begun.empty() && now_ >= grace_ends(round, awaited)) {
+    std::erase_if(awaited, [&](int32_t member) { return !round.begun.contains(member); });
+  }
   const int64_t least = stop_requested_ ? 1 : least_replicas();
   if (awaited.empty() || std::cmp_less(awaited.size(), least)) return;
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
   if (!all_begun) return;
-  std::vector<int32_t> members = members_for(number);
+  std::vector<int32_t> members = members_for(number, std::move(awaited));
   const bool waits_for_lost = round.members.empty() ||
                               !std::ranges::all_of(round.members, is_here) ||
                               !std::ranges::all_of(round.members, [&](int32_t member) {
@@ -164,12 +171,13 @@ void Coordinator::commit(int64_t number) {
                             hex(other).substr(0, 12)));
   }
   const Begin& begin = round.begun.at(first_member);
-  Committed committed{.index = book_.num_commits(),
-                      .attempt = round.attempt,
-                      .held = {begin.fragment, number, begin.step, digest},
-                      .count = begin.count,
-                      .segment_values = begin.segment_values,
-                      .members = round.members};
+  Committed committed{
+      .index = book_.num_commits(),
+      .attempt = round.attempt,
+      .held = {begin.fragment, number, is_elastic() ? step_after(round) : begin.step, digest},
+      .count = begin.count,
+      .segment_values = begin.segment_values,
+      .members = round.members};
   std::vector<std::string> abstainers;
   for (const int32_t member : round.members) {
     const Begin& own = round.begun.at(member);
@@ -185,7 +193,7 @@ void Coordinator::commit(int64_t number) {
     if (caught_up == committed.index) caught_up += 1;
   }
   broadcast(message_of(committed));
-  log(fmt::format("round {} committed: step {}, digest {}{}{}", number, begin.step,
+  log(fmt::format("round {} committed: step {}, digest {}{}{}", number, committed.held.step,
                   hex(digest).substr(0, 12),
                   abstainers.empty()
                       ? std::string()
@@ -198,8 +206,10 @@ void Coordinator::commit(int64_t number) {
            (entry.first < number &&
             entry.second.begun.begin()->second.fragment == committed.held.fragment);
   });
+  if (due_ && due_->header.round <= number) due_.reset();
   grant_rows();
   seat_guests(now_);
+  call_round();
 }
 
 Commit Coordinator::message_of(const Committed& committed) const {
@@ -237,7 +247,13 @@ void Coordinator::grant_rows() {
       behind.push_back(number);
     }
   }
-  if (any_short) give(level);
+  if (any_short && is_elastic()) {  // Each at its own speed.
+    for (const int32_t number : level) {
+      if (left(number, seats_.at(number)) < options_.steps_ahead) give({number});
+    }
+  } else if (any_short) {
+    give(level);
+  }
   for (const int32_t number : behind) give({number});
 }
 

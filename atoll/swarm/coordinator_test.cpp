@@ -102,7 +102,7 @@ class CoordinatorTest : public testing::Test {
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
   other.protocol = kProtocolVersion + 1;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 5, this island 6");
+  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 6, this island 7");
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");

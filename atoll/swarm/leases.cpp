@@ -73,6 +73,7 @@ int64_t LeaseBook::consume(int32_t member, int64_t num_trained) {
   const int64_t consumed = std::max<int64_t>(0, num_trained - leases.num_consumed);
   cut(leases.rest, consumed);
   leases.num_consumed += consumed;
+  num_consumed_ += consumed;
   return consumed;
 }
 
@@ -89,6 +90,31 @@ void LeaseBook::revoke(int32_t member) {
   if (found == members_.end()) return;
   returned_.insert(returned_.end(), found->second.rest.begin(), found->second.rest.end());
   members_.erase(found);
+}
+
+void LeaseBook::revoke_all() {
+  while (!members_.empty()) revoke(members_.begin()->first);
+  std::vector<int64_t> free;
+  for (const Units& units : returned_) {
+    for (int64_t i = 0; i < units.count; ++i) free.push_back(units.at(i));
+  }
+  std::ranges::sort(free);
+  // The last of them may be what nobody was given yet.
+  for (; !free.empty() && free.back() == next_ - 1; free.pop_back()) --next_;
+  returned_.clear();
+  for (const int64_t unit : free) {
+    if (!returned_.empty() && returned_.back().at(returned_.back().count) == unit) {
+      returned_.back().count += 1;
+    } else {
+      returned_.push_back({unit, 1, 1});
+    }
+  }
+}
+
+int64_t LeaseBook::num_open(int32_t member, int64_t num_trained) const {
+  const auto found = members_.find(member);
+  const int64_t consumed = found == members_.end() ? 0 : found->second.num_consumed;
+  return std::max<int64_t>(0, num_trained - consumed);
 }
 
 }  // namespace atl::swarm

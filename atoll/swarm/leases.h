@@ -40,7 +40,7 @@ class LeaseBook {
  public:
   LeaseBook() = default;
   /// Units before `first` are consumed.
-  explicit LeaseBook(int64_t first) : next_(first) {}
+  explicit LeaseBook(int64_t first) : next_(first), num_consumed_(first) {}
 
   /// `count` more units for each of `members`, dealt in turn in their order. By member.
   std::vector<std::vector<Units>> grant(std::span<const int32_t> members, int64_t count);
@@ -54,16 +54,26 @@ class LeaseBook {
   std::vector<Units> behind(int32_t member, int64_t num_known) const;
   /// Takes back what the member has not consumed.
   void revoke(int32_t member);
+  /// Takes back what nobody has consumed; the lowest units are given out first.
+  void revoke_all();
 
   const std::map<int32_t, Leases>& members() const { return members_; }
   const std::vector<Units>& returned() const { return returned_; }
   /// The first unit that nobody was given yet.
   int64_t next() const { return next_; }
+  /// By all members that ever were, and before the first unit.
+  int64_t num_consumed() const { return num_consumed_; }
+  /// Units that the member says it has trained on, and no commit has counted.
+  int64_t num_open(int32_t member, int64_t num_trained) const;
   bool operator==(const LeaseBook&) const = default;
 
   /// For a journal: names all that it is made of.
-  friend void visit(auto& io, LeaseBook& m) { io(m.members_, m.returned_, m.next_); }
-  friend void visit(auto& io, const LeaseBook& m) { io(m.members_, m.returned_, m.next_); }
+  friend void visit(auto& io, LeaseBook& m) {
+    io(m.members_, m.returned_, m.next_, m.num_consumed_);
+  }
+  friend void visit(auto& io, const LeaseBook& m) {
+    io(m.members_, m.returned_, m.next_, m.num_consumed_);
+  }
 
  private:
   /// The next `count` units, those that came back first.
@@ -72,6 +82,7 @@ class LeaseBook {
   std::map<int32_t, Leases> members_;
   std::vector<Units> returned_;
   int64_t next_ = 0;
+  int64_t num_consumed_ = 0;
 };
 
 }  // namespace atl::swarm

@@ -134,6 +134,7 @@ Member::Actions Member::tick(Time now) {
       heartbeat.moved = moved_;
       heartbeat.caught_up = num_caught_up_;
       send(heartbeat);
+      num_reported_ = heartbeat.num_trained;
     }
   }
   return take();
@@ -197,6 +198,8 @@ Member::Actions Member::trouble(const std::string& reason, int32_t culprit) {
 void Member::report(int64_t step, double loss, double tokens_per_s, int64_t num_trained) {
   progress_ = {
       .step = step, .loss = loss, .tokens_per_s = tokens_per_s, .num_trained = num_trained};
+  const bool is_due = start_.report_every > 0 && num_trained - num_reported_ >= start_.report_every;
+  if (is_due) next_heartbeat_ = {};  // At the next tick.
 }
 
 Member::Actions Member::request_stop() {
@@ -354,6 +357,14 @@ void Member::on(const Lease& message) {
 void Member::on(const Reinstated& message) {
   first_round_ = message.first_round;
   actions_.emplace_back(TakesPart{message});
+}
+
+void Member::on(const Due& message) {
+  if (phase_ != Phase::kTraining || rounds_.contains(message.header.round)) return;
+  const auto committed = committed_.find(message.fragment);
+  if (committed != committed_.end() && committed->second >= message.header.round) return;
+  if (message.header.round < 0 || message.fragment < 0) return protest("a Due of no round");
+  actions_.emplace_back(Called{message});
 }
 
 void Member::on(const Goodbye& /*message*/) {

@@ -66,6 +66,10 @@ class Member {
   struct TakesPart {
     Reinstated reinstated;
   };
+  /// Begin this round as soon as may be. May be said twice.
+  struct Called {
+    Due due;
+  };
   /// The coordinator is not there; connect again, and then say connected().
   struct Reconnect {
     std::string reason;
@@ -79,7 +83,7 @@ class Member {
     bool may_join_again = false;
   };
   using Action = std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased,
-                              TakesPart, Reconnect, Left, Failed>;
+                              TakesPart, Called, Reconnect, Left, Failed>;
   using Actions = std::vector<Action>;
 
   explicit Member(MemberOptions options);
@@ -149,6 +153,7 @@ class Member {
   void on(const Commit& message);
   void on(const Lease& message);
   void on(const Reinstated& message);
+  void on(const Due& message);
   void on(const Goodbye& message);
   void on(const RunEnded& message);
   void on(const Alive& message);
@@ -175,6 +180,7 @@ class Member {
   std::string lost_;  // Why there is no connection,
   Time lost_at_{};    // and since when.
   Heartbeat progress_;
+  int64_t num_reported_ = 0;  // Units, in the last Heartbeat.
   uint64_t moved_ = 0;
   Time last_moved_{};
   Time heard_{};

@@ -5,7 +5,7 @@
 //   island -> coordinator  Hello, Ready, Resume, Begin, Prepared, CaughtUp, Heartbeat, LinkState,
 //                          Trouble, StopRequest, Leave
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
-//                          Reinstated, Alive, Goodbye, RunEnded
+//                          Reinstated, Due, Alive, Goodbye, RunEnded
 //   island -> island       PeerHello, Part, Fetch, NotHeld (bulk plane; no tensor passes through
 //   the
 //                          coordinator)
@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 5;
+constexpr uint16_t kProtocolVersion = 6;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -100,6 +100,7 @@ struct Start {
   std::vector<Held> held;     // What to get before training, where `joins`.
   std::vector<Units> units;   // The rows to train on first.
   int64_t num_replicas = 0;   // That a global batch is cut into: a unit is one of the pieces.
+  int64_t report_every = 0;   // Units, after which to send a Heartbeat; 0: by time alone.
 };
 
 /// Who is a member now.
@@ -192,6 +193,15 @@ struct Reinstated {
   Header header;
   int64_t first_round = 0;
   int64_t step = 0;  // That the others are at: it goes on from there, so that nobody waits for it.
+};
+
+/// Elastic pace: the islands have trained on enough for the next round. Begin it after the step
+/// that is under way.
+struct Due {
+  Header header;
+  int32_t fragment = 0;
+  int64_t base = -1;  // The fragment's last committed round, whose result comes first.
+  int64_t step = 0;   // Of the run, about: the same in everybody's Begin.
 };
 
 /// A sign of life with this island's progress.
@@ -287,7 +297,7 @@ struct NotHeld {
 
 using Message =
     std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
-                 Prepared, Commit, Lease, CaughtUp, Reinstated, Heartbeat, Alive, LinkState,
+                 Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
                  Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld>;
 
 }  // namespace atl::swarm

@@ -25,7 +25,7 @@ void visit(auto& io, Is<Refused> auto& m) { io(m.header, m.reason); }
 void visit(auto& io, Is<Ready> auto& m) { io(m.header, m.facts, m.checkpoints); }
 void visit(auto& io, Is<Start> auto& m) {
   io(m.header, m.view, m.number, m.start_step, m.step, m.num_commits, m.joins, m.members, m.held,
-     m.units, m.num_replicas);
+     m.units, m.num_replicas, m.report_every);
 }
 void visit(auto& io, Is<View> auto& m) { io(m.header, m.view, m.members); }
 void visit(auto& io, Is<Resume> auto& m) {
@@ -45,6 +45,7 @@ void visit(auto& io, Is<Commit> auto& m) {
 void visit(auto& io, Is<Lease> auto& m) { io(m.header, m.units); }
 void visit(auto& io, Is<CaughtUp> auto& m) { io(m.header, m.num_commits); }
 void visit(auto& io, Is<Reinstated> auto& m) { io(m.header, m.first_round, m.step); }
+void visit(auto& io, Is<Due> auto& m) { io(m.header, m.fragment, m.base, m.step); }
 void visit(auto& io, Is<Heartbeat> auto& m) {
   io(m.header, m.step, m.loss, m.tokens_per_s, m.num_trained, m.moved, m.caught_up);
 }
@@ -67,10 +68,10 @@ namespace {
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",      "Welcome",   "Refused",     "Ready",     "Start",   "View",        "Resume",
-    "Resumed",    "Begin",     "OpenAttempt", "Prepared",  "Commit",  "Lease",       "CaughtUp",
-    "Reinstated", "Heartbeat", "Alive",       "LinkState", "Trouble", "StopRequest", "Leave",
-    "Goodbye",    "RunEnded",  "PeerHello",   "Part",      "Fetch",   "NotHeld"};
+    "Hello",      "Welcome", "Refused",     "Ready",     "Start",     "View",    "Resume",
+    "Resumed",    "Begin",   "OpenAttempt", "Prepared",  "Commit",    "Lease",   "CaughtUp",
+    "Reinstated", "Due",     "Heartbeat",   "Alive",     "LinkState", "Trouble", "StopRequest",
+    "Leave",      "Goodbye", "RunEnded",    "PeerHello", "Part",      "Fetch",   "NotHeld"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;

@@ -36,7 +36,7 @@ std::vector<Message> samples() {
           Welcome{kHeader, "text"},
           Refused{kHeader, "why"},
           Ready{kHeader, {{"data", "d"}}, {{0, "x"}, {20, "y"}}},
-          Start{kHeader, 1, 3, 20, 40, 7, true, peers, {held}, units, 2},
+          Start{kHeader, 1, 3, 20, 40, 7, true, peers, {held}, units, 2, 5},
           View{kHeader, 2, peers},
           Resume{kHeader, 3, "b", "h:2", 7, 4, 60},
           Resumed{kHeader, 2, peers, units},
@@ -47,6 +47,7 @@ std::vector<Message> samples() {
           Lease{kHeader, units},
           CaughtUp{kHeader, 7},
           Reinstated{kHeader, 4, 20},
+          Due{kHeader, 1, 3, 20},
           Heartbeat{kHeader, 20, 1.5, 1000, 30, 7, 8},
           Alive{kHeader, 30},
           LinkState{kHeader, 3, true, "why"},
@@ -71,7 +72,7 @@ TEST(WireTest, EveryKindComesBack) {
     EXPECT_EQ(again.index(), kind);
     EXPECT_EQ(encode(again), frame) << kind_name(message);
   }
-  EXPECT_EQ(std::get<Fetch>(decode(encode(samples()[25]))).end, 9U);
+  EXPECT_EQ(std::get<Fetch>(decode(encode(samples()[26]))).end, 9U);
 }
 
 TEST(WireTest, GoldenBytes) {
@@ -84,7 +85,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0500"      // version
+            "0600"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -103,13 +104,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0500"
+            "0600"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0500"
+            "0600"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -133,7 +134,7 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
   frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 5"));
+  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 6"));
   for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
     frame[4] = std::byte{9};
