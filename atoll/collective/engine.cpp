@@ -199,7 +199,10 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
       take_part(takes_part->reinstated, now);
     } else if (auto* called = std::get_if<Member::Called>(&action)) {
       const swarm::Due& due = called->due;
-      listener_.called({.round = due.header.round, .fragment = due.fragment, .base = due.base, .step = due.step});
+      listener_.called({.round = due.header.round,
+                        .fragment = due.fragment,
+                        .base = due.base,
+                        .step = due.step});
     } else if (std::holds_alternative<Member::Reconnect>(action)) {
       reconnect(now);
     } else if (std::holds_alternative<Member::Left>(action)) {

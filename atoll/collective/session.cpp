@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -101,21 +102,28 @@ class Session::Impl final : public EngineListener {
 
   bool is_decided(int64_t round) const {
     const std::scoped_lock lock(mutex_);
-    return failure_ || has_result(round);
+    return failure_ || commits_.contains(round);
   }
 
   Result<Commit> take_commit(int64_t round) {
     num_waiting_ += 1;
     post([](Engine&, Time) {});  // Ends a rest.
-    auto waited = wait_until([&] { return has_result(round); });
+    auto waited = wait_until([&] { return commits_.contains(round); });
     num_waiting_ -= 1;
     if (!waited) return tl::unexpected(waited.error());
     const std::scoped_lock lock(mutex_);
-    if (commits_.contains(round)) return std::move(commits_.extract(round).mapped());
-    const auto found = std::ranges::find(missed_, round, &Commit::round);
-    Commit commit = std::move(*found);
-    missed_.erase(found);
-    return commit;
+    begun_.erase(round);
+    return std::move(commits_.extract(round).mapped());
+  }
+
+  /// On the caller's thread: from here on the round's commit is for wait().
+  void note_begun(int64_t round) {
+    const std::scoped_lock lock(mutex_);
+    begun_.insert(round);
+    const auto missed = std::ranges::find(missed_, round, &Commit::round);
+    if (missed == missed_.end()) return;
+    commits_[round] = std::move(*missed);
+    missed_.erase(missed);
   }
 
   std::optional<Commit> take_missed() {
@@ -221,12 +229,6 @@ class Session::Impl final : public EngineListener {
     return worked;
   }
 
-  /// Under the mutex.
-  bool has_result(int64_t round) const {
-    return commits_.contains(round) ||
-           std::ranges::find(missed_, round, &Commit::round) != missed_.end();
-  }
-
   template <typename Change>
   void publish(Change change) {
     const std::scoped_lock lock(mutex_);
@@ -246,7 +248,7 @@ class Session::Impl final : public EngineListener {
   void committed(const Commit& commit, bool begun) override {
     publish([&] {
       if (due_ && due_->round <= commit.round) due_.reset();
-      if (begun) {
+      if (begun || begun_.contains(commit.round)) {
         commits_[commit.round] = commit;
       } else {
         missed_.push_back(commit);
@@ -287,7 +289,8 @@ class Session::Impl final : public EngineListener {
   bool welcome_ = false;
   bool left_ = false;
   std::optional<StartInfo> start_;
-  std::map<int64_t, Commit> commits_;  // Of rounds that the caller has begun.
+  std::set<int64_t> begun_;            // Rounds that the caller has not waited for.
+  std::map<int64_t, Commit> commits_;  // Of those.
   std::deque<Commit> missed_;          // The others.
   std::deque<swarm::Units> units_;
   std::optional<DueRound> due_;
@@ -345,6 +348,7 @@ int Session::num_members() const {
 }
 
 void Session::begin(Contribution contribution) {
+  impl_->note_begun(contribution.round);
   impl_->post([contribution = std::move(contribution)](Engine& engine, Time now) mutable {
     engine.begin(std::move(contribution), now);
   });

@@ -30,6 +30,11 @@ void SwarmOptions::visit(SettingList& list) {
   list.add("min_replicas", min_replicas,
            "with fewer islands rounds wait, and it is said; others may come and go",
            {.min = 1, .max = 1024});
+  list.add(
+      "pace", pace,
+      "lockstep: a round when all islands have taken sync.sync_every steps; elastic: when they "
+      "have together, each at its own speed, and nobody waits (sync.method = diloco)",
+      {"lockstep", "elastic"});
   list.add("silence_timeout", silence_timeout,
            "seconds without a word after which an island counts as lost, however irregular its "
            "signs of life were; regular ones are missed sooner",
@@ -64,6 +69,24 @@ RunConfig load_config(const std::filesystem::path& file,
 
 void choose_method(RunConfig& config, bool alone) {
   if (config.sync.method == "default") config.sync.method = alone ? "single" : "diloco";
+}
+
+/// What elastic pace needs of a method: rounds of any length, and a snapshot that it can set its
+/// later work apart from.
+void require_elastic(const sync::SyncOptions& sync) {
+  const auto refuse = [](const std::string& setting) {
+    throw UsageError(
+        fmt::format("swarm.pace = 'elastic' does not go with {}; leave one of the two "
+                    "out",
+                    setting));
+  };
+  if (sync.method != "diloco" && sync.method != "single") {
+    refuse(fmt::format("sync.method = '{}' (it needs diloco)", sync.method));
+  }
+  if (sync.outer_dropout > 0) refuse("sync.outer_dropout");
+  if (sync.sign_pruning > 0) refuse("sync.sign_pruning");
+  if (sync.outer_mean != "mean") refuse(fmt::format("sync.outer_mean = '{}'", sync.outer_mean));
+  if (sync.codec == "auto") refuse("sync.codec = 'auto', which measures islands of one speed");
 }
 
 void check(const RunConfig& config) {
@@ -102,6 +125,7 @@ void check(const RunConfig& config) {
         "train.optimizer = 'sgd', not '{}', and train.grad_clip = 0, not {}",
         config.sync.method, train.optimizer, train.grad_clip));
   }
+  if (config.swarm.is_elastic()) require_elastic(config.sync);
   model::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
   model::check(model);

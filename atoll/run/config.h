@@ -24,10 +24,12 @@ struct DataOptions {
 struct SwarmOptions {
   int64_t replicas = 0;  // 0: min_replicas.
   int64_t min_replicas = 1;
+  std::string pace = "lockstep";
   double silence_timeout = 30;
   double join_patience = 60;
   double return_patience = 600;
 
+  bool is_elastic() const { return pace == "elastic"; }
   /// Islands that the run begins with.
   int64_t num_replicas() const { return replicas > 0 ? replicas : min_replicas; }
 

@@ -329,6 +329,7 @@ class Membership {
     TrainingParts parts =
         parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_);
     parts.rank = start.number;
+    parts.is_elastic = config_.swarm.is_elastic();
     parts.request_stop = [this] { session_->request_stop(); };
     parts.next_unit = [this] { return session_->next_unit(); };
     parts.on_step = [this](const StepReport& report) {

@@ -39,7 +39,8 @@ sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained)
       .specs = parts.model.parameters().specs(),
       .rank = parts.rank,
       .seed = static_cast<uint64_t>(train.seed),
-      .num_trained = &num_trained};
+      .num_trained = &num_trained,
+      .is_elastic = parts.is_elastic};
 }
 
 }  // namespace
@@ -134,20 +135,25 @@ Result<Summary> TrainingRun::train() {
   if (step_ == 0) checkpoint();
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
+    const int64_t before = step_;
     if (auto done = train_step(); !done) {
       writer_.finish();  // The checkpoint under way is still good: let it reach the disk.
       return tl::unexpected(done.error());
     }
     stopped = (ends_run() || leaves_now()) && step_ < options_.steps;
     const bool last = step_ == options_.steps;
-    const bool evaluates = last || (options_.eval_every > 0 && step_ % options_.eval_every == 0);
+    // Steps may be several at once.
+    const auto reached = [&](int64_t every) {
+      return every > 0 && step_ / every != before / every;
+    };
+    const bool evaluates = last || reached(options_.eval_every);
     if (evaluates) validation_ = validate(strategy_->global_parameters());
-    if (evaluates || step_ % options_.log_every == 0) {
+    if (evaluates || reached(options_.log_every)) {
       report(evaluates);
     } else if (parts_.clock.now() - shown_ >= kShowEvery) {  // Slow steps, or a slow line.
       show(progress());
     }
-    const bool due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
+    const bool due = ends_period() && strategy_->is_kept(step_, options_.checkpoint_every);
     if (last || stopped || due) checkpoint();
   }
   if (stopped) {
@@ -161,11 +167,11 @@ Result<Summary> TrainingRun::train() {
     throw InputError("the last checkpoint failed: " + *error);
   const auto traffic = parts_.averager.stats();
   const auto& stats = strategy_->stats();
-  const double tokens =
-      static_cast<double>((step_ - first_step_) * local_rows() * options_.sequence_length);
+  const double tokens = static_cast<double>(num_trained_ * local_rows() * options_.sequence_length);
+  const int64_t steps = strategy_->published_step(step_);
   return Summary{.run = parts_.folder.string(),
-                 .steps = step_,
-                 .tokens = step_ * options_.batch_rows * options_.sequence_length,
+                 .steps = steps,
+                 .tokens = steps * options_.batch_rows * options_.sequence_length,
                  .train_loss = loss_,
                  .val_loss_start = validation_begin_,
                  .val_loss_island = validation_island_,
@@ -181,7 +187,7 @@ Result<Summary> TrainingRun::train() {
                  .method = std::string(sync::method_of(parts_.config.sync).name),
                  .codec = sync::codec_name(parts_.config.sync),
                  .fragment_sync_delay = sync::fragment_sync_delay(parts_.config.sync),
-                 .steps_now = step_ - first_step_,
+                 .steps_now = num_trained_,
                  .stopped = stopped};
 }
 
@@ -189,9 +195,12 @@ Result<void> TrainingRun::train_step() {
   const Time begin = parts_.clock.now();
   const auto position = strategy_->catch_up(step_);
   if (!position) return tl::unexpected(position.error());
-  first_step_ += *position - step_;  // Steps that others took are not this island's.
+  // Where all take the same steps, those that others took are not this island's.
+  if (!parts_.is_elastic) first_step_ += *position - step_;
   step_ = *position;
-  if (strategy_->stats().stop_requested) return {};
+  take_rounds();
+  if (step_ >= options_.steps) validation_island_ = validate(parts_.model.parameters().values_P());
+  if (step_ >= options_.steps || strategy_->stats().stop_requested) return {};
   const auto unit = next_unit();
   if (!unit) return tl::unexpected(unit.error());
   const double learning_rate = train::learning_rate(options_, step_);
@@ -212,7 +221,7 @@ Result<void> TrainingRun::train_step() {
   // The others' mean gradient is taken even where this island's own cannot be used.
   if (std::isfinite(grad_norm)) optimizer_->step(learning_rate, train::weight_decay(options_));
   gradients_P.zero_();
-  ++step_;
+  step_ = strategy_->step_after(step_);
   double pause = 0;
   if (step_ == options_.steps) {
     const Time before = parts_.clock.now();
@@ -225,20 +234,30 @@ Result<void> TrainingRun::train_step() {
   }
   auto done = strategy_->after_step(step_);
   train_seconds_ += seconds(parts_.clock.now() - begin) - pause;
-  for (const sync::RoundRecord& round : strategy_->take_rounds()) {
-    metrics_->add_round(to_json(round));
-    note_abstention(round);
-  }
+  const bool has_caught_up = has_synced_;
+  take_rounds();
+  has_synced_ = has_synced_ || has_caught_up;
   if (parts_.on_step) {
-    const double steps = static_cast<double>(step_ - first_step_);
     parts_.on_step({.step = step_,
                     .loss = loss_,
-                    .tokens_per_s = steps * static_cast<double>(local_rows()) *
+                    .tokens_per_s = static_cast<double>(num_trained_ * local_rows()) *
                                     static_cast<double>(options_.sequence_length) / train_seconds_,
                     .num_trained = num_trained_});
   }
   return done;
 }
+
+void TrainingRun::take_rounds() {
+  const auto rounds = strategy_->take_rounds();
+  has_synced_ = !rounds.empty();
+  for (const sync::RoundRecord& round : rounds) {
+    metrics_->add_round(to_json(round));
+    note_abstention(round);
+  }
+}
+
+/// What was learned until now is in the published parameters, or on its way there.
+bool TrainingRun::ends_period() const { return parts_.is_elastic ? has_synced_ : true; }
 
 Result<int64_t> TrainingRun::next_unit() {
   const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
@@ -251,7 +270,8 @@ Result<int64_t> TrainingRun::next_unit() {
 
 /// This island alone is done: after a sync, so that what it learned is not lost.
 bool TrainingRun::leaves_now() const {
-  return parts_.leaves && parts_.leaves() && strategy_->syncs_after(step_);
+  const bool has_synced = parts_.is_elastic ? has_synced_ : strategy_->syncs_after(step_);
+  return parts_.leaves && parts_.leaves() && has_synced;
 }
 
 /// The others can go on without what this island learned in a step; alone, or again and again,
@@ -335,21 +355,23 @@ double TrainingRun::validate(const at::Tensor& parameters_P) {
 }
 
 Progress TrainingRun::progress() const {
-  const double done = static_cast<double>(step_ - first_step_);
-  const double per_step = train_seconds_ / done;
-  return {.step = step_,
-          .steps = options_.steps,
-          .tokens = step_ * options_.batch_rows * options_.sequence_length,
-          .loss = loss_,
-          .lr = train::learning_rate(options_, step_ - 1),
-          .grad_norm = grad_norm_,
-          .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_step,
-          .seconds_left = per_step * static_cast<double>(options_.steps - step_),
-          .stall_share = strategy_->stats().stall_seconds / train_seconds_,
-          .abstained_rounds = abstained_rounds_,
-          .member = parts_.rank,
-          .trained = num_trained_,
-          .unit = unit_};
+  const double per_own_step = train_seconds_ / static_cast<double>(num_trained_);
+  const double per_step =
+      train_seconds_ / static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
+  return {
+      .step = step_,
+      .steps = options_.steps,
+      .tokens = step_ * options_.batch_rows * options_.sequence_length,
+      .loss = loss_,
+      .lr = train::learning_rate(options_, step_ - 1),
+      .grad_norm = grad_norm_,
+      .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_own_step,
+      .seconds_left = per_step * static_cast<double>(options_.steps - step_),
+      .stall_share = strategy_->stats().stall_seconds / train_seconds_,
+      .abstained_rounds = abstained_rounds_,
+      .member = parts_.rank,
+      .trained = num_trained_,
+      .unit = unit_};
 }
 
 void TrainingRun::report(bool with_validation) {
@@ -366,6 +388,8 @@ void TrainingRun::show(Progress progress) {
 }
 
 void TrainingRun::checkpoint() {
+  const int64_t step = strategy_->published_step(step_);
+  if (step == checkpoint_step_) return;
   const Time begin = parts_.clock.now();
   if (const auto error = writer_.finish()) {
     const auto valid = train::list_checkpoints(parts_.folder / "checkpoints");
@@ -373,7 +397,8 @@ void TrainingRun::checkpoint() {
         "a checkpoint could not be written: {}; {}", *error,
         valid.empty() ? "there is none yet" : "the last one is " + valid.back().second.string()));
   }
-  writer_.begin(contents(step_));
+  checkpoint_step_ = step;
+  writer_.begin(contents(step));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);
 }
 

@@ -40,6 +40,8 @@ struct TrainingParts {
   collective::Averager& averager;
   int rank = 0;  // Of this replica among averager.num_members().
   const Clock& clock;
+  /// The run calls the rounds (swarm.pace = elastic).
+  bool is_elastic = false;
   /// The unit of data to train on next: a global batch is cut into averager.num_members() of them.
   /// Empty: this rank's of each step.
   std::function<Result<int64_t>()> next_unit;
@@ -74,6 +76,8 @@ class TrainingRun {
 
  private:
   Result<void> train_step();
+  void take_rounds();
+  bool ends_period() const;
   double forward_backward(int64_t unit);
   Result<int64_t> next_unit();
   double validate(const at::Tensor& parameters_P);
@@ -100,11 +104,13 @@ class TrainingRun {
   at::Tensor inputs_BT_;
   at::Tensor targets_BT_;
 
-  int64_t step_ = 0;  // Optimiser steps done.
-  int64_t first_step_ = 0;
-  int64_t num_trained_ = 0;  // Units.
-  int64_t unit_ = 0;         // The last of them.
-  bool has_joined_ = false;  // In the middle of the run.
+  int64_t step_ = 0;              // Optimiser steps done.
+  int64_t first_step_ = 0;        // From which on this process has trained; see train_step().
+  int64_t checkpoint_step_ = -1;  // Of the last one.
+  bool has_synced_ = false;       // With the last step.
+  int64_t num_trained_ = 0;       // Units.
+  int64_t unit_ = 0;              // The last of them.
+  bool has_joined_ = false;       // In the middle of the run.
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;

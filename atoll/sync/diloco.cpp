@@ -35,25 +35,22 @@ bool DiLoCo::is_due(int64_t step) const {
   return step % sync_every_ == 0 || step == replica_.last_step;
 }
 
-bool DiLoCo::syncs_after(int64_t step) const { return is_due(step) && dropout_ == 0; }
+/// Elastic: what a replica has learned on top of the published state is its own.
+bool DiLoCo::syncs_after(int64_t step) const {
+  return replica_.is_elastic || (is_due(step) && dropout_ == 0);
+}
 
 int64_t DiLoCo::next_due(int64_t step) const {
   return std::min((step / sync_every_ + 1) * sync_every_, replica_.last_step);
 }
 
 Result<void> DiLoCo::do_after_step(int64_t step) {
+  if (replica_.is_elastic) return go_on();
   if (!is_due(step)) return {};
   const int64_t round = (step - 1) / sync_every_;
   if (is_applied(0, round)) return {};
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
-  write_outer_gradient();
-  const int64_t tokens = weight(round, values_PG_, tokens_since(0));
-  begin(values_PG_, {.round = round,
-                     .step = step,
-                     .weight = dropped ? 0 : tokens,
-                     .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
-                       return prepare(round, mean);
-                     }});
+  launch(round, step, dropped);
   const auto included = wait(round);
   if (!included) return tl::unexpected(included.error());
   adopt(round);
@@ -62,6 +59,54 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   } else if (!dropped) {
     replica_.values_P.copy_(origin_P_);
   }
+  return {};
+}
+
+void DiLoCo::launch(int64_t round, int64_t step, bool dropped) {
+  write_outer_gradient();
+  const int64_t tokens = weight(round, values_PG_, tokens_since(0));
+  counts_ = !dropped && tokens > 0;
+  begin(values_PG_, {.round = round,
+                     .step = step,
+                     .weight = dropped ? 0 : tokens,
+                     .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
+                       return prepare(round, mean);
+                     }});
+}
+
+Result<void> DiLoCo::go_on() {
+  if (open_ && averager_.is_decided(*open_)) {
+    if (auto taken = take_open(); !taken) return taken;
+  }
+  if (auto due = averager_.take_due()) due_ = due;
+  if (!due_ || open_) return {};
+  const bool is_ready = due_->base < 0 || is_applied(0, due_->base);
+  if (is_applied(0, due_->round)) {
+    due_.reset();
+  } else if (is_ready) {
+    open_ = due_->round;
+    launch(due_->round, due_->step, /*dropped=*/false);
+    due_.reset();
+  }
+  return {};
+}
+
+/// A commit of a later round comes after its own.
+Result<void> DiLoCo::settle(int64_t round) {
+  return open_ && *open_ < round ? take_open() : Result<void>();
+}
+
+Result<void> DiLoCo::take_open() {
+  const int64_t round = *std::exchange(open_, std::nullopt);
+  const auto included = wait(round);
+  if (!included) return tl::unexpected(included.error());
+  adopt(round);
+  if (*included && !counts_) {  // What could not be sent is not to be kept.
+    replica_.values_P.copy_(origin_P_);
+    return {};
+  }
+  follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
+  if (*included) replica_.values_P.add_(values_PG_);
   return {};
 }
 
@@ -87,7 +132,11 @@ void DiLoCo::do_join(int64_t /*step*/) {
 }
 
 void DiLoCo::do_resume(int64_t step) {
-  if (dropout_ == 0) set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);
+  if (replica_.is_elastic) {
+    set_steps_since(0, 0);  // A checkpoint holds what was published.
+  } else if (dropout_ == 0) {
+    set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);
+  }
 }
 
 void DiLoCo::place_origin() {

@@ -19,7 +19,8 @@ Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Aver
                    const Clock& clock)
     : replica_(std::move(replica)),
       averager_(averager),
-      clock_(clock),
+      time_(clock),
+      clock_(replica_.last_step),
       method_(method_of(options)),
       codec_(codec::make_codec(codec_name(options))),
       topology_(topology_of(options, *codec_, averager.num_members())),
@@ -31,6 +32,12 @@ Result<void> Strategy::reduce_gradients(int64_t step) {
   return timed(step, &Strategy::do_reduce_gradients);
 }
 
+int64_t Strategy::step_after(int64_t step) {
+  if (!replica_.is_elastic) return step + 1;
+  clock_.trained();
+  return clock_.now();
+}
+
 Result<void> Strategy::after_step(int64_t step) {
   for (int64_t& steps : steps_since_) steps += 1;
   return timed(step, &Strategy::do_after_step);
@@ -40,9 +47,9 @@ Result<void> Strategy::after_step(int64_t step) {
 Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t)) {
   step_ = step;
   const size_t num_records = records_.size();
-  const Time begin = clock_.now();
+  const Time begin = time_.now();
   auto done = (this->*act)(step);
-  const double stall = seconds(clock_.now() - begin);
+  const double stall = seconds(time_.now() - begin);
   stats_.stall_seconds += stall;
   unbooked_stall_ += stall;
   if (const size_t fresh = records_.size() - num_records; fresh > 0) {
@@ -125,6 +132,10 @@ Result<void> Strategy::drain() {
   return {};
 }
 
+void Strategy::note_applied(const collective::Commit& commit) {
+  if (replica_.is_elastic) clock_.committed(commit.step, steps_since(commit.fragment));
+}
+
 void Strategy::note(const collective::Commit& commit) {
   stats_.rounds += 1;
   stats_.digest = hex(commit.digest);
@@ -149,6 +160,7 @@ Result<bool> Strategy::wait(int64_t round) {
                     round, method_.name));
   }
   if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
+  note_applied(*commit);
   RoundRecord record{
       .step = step_, .fragment = open.fragment, .abstained = open.abstained || !included};
   if (measures_layers_) {
@@ -175,10 +187,12 @@ Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& co
 
 Result<int64_t> Strategy::catch_up(int64_t step) {
   while (auto commit = averager_.take_missed()) {
+    if (auto settled = settle(commit->round); !settled) return tl::unexpected(settled.error());
     if (auto taken = take_missed(*commit); !taken) return tl::unexpected(taken.error());
     // The last step is everybody's own: there all fragments come together.
     step = std::max(step, std::min(commit->step, replica_.last_step - 1));
   }
+  if (replica_.is_elastic) return std::max(step, clock_.now());
   if (const auto position = averager_.take_position()) {
     step = std::max(step, std::min(*position, next_due(step) - 1));
   }
@@ -203,6 +217,7 @@ Result<void> Strategy::take_missed(const collective::Commit& commit) {
                     "theirs",
                     commit.round));
   }
+  note_applied(commit);
   records_.push_back(
       {.step = step_, .commit = commit, .fragment = commit.fragment, .abstained = true});
   return {};
@@ -274,12 +289,14 @@ Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Diges
 
 void Strategy::joined(int64_t step) {
   step_ = step;
+  clock_.start(step);
   std::ranges::fill(steps_since_, 0);
   do_join(step);
 }
 
 void Strategy::resumed(int64_t step) {
   step_ = step;
+  clock_.start(step);
   do_resume(step);
 }
 

@@ -23,6 +23,7 @@
 #include "atoll/collective/averager.h"
 #include "atoll/collective/round_result.h"
 #include "atoll/model/config.h"
+#include "atoll/sync/elastic_clock.h"
 #include "atoll/sync/host.h"
 #include "atoll/sync/layer_metrics.h"
 #include "atoll/sync/method.h"
@@ -40,6 +41,7 @@ struct Replica {
   int64_t rank = 0;                               // This member among the run's.
   uint64_t seed = 0;                              // The run's.
   const int64_t* num_trained = nullptr;           // Units of data so far, for the data leases.
+  bool is_elastic = false;  // Rounds are begun when the run calls them (swarm.pace).
   /// For tests: takes the ways of other devices on the CPU too, as far as they go.
   bool as_if_on_device = false;
 };
@@ -67,6 +69,8 @@ class Strategy {
   Strategy(const SyncOptions& options, Replica replica, collective::Averager& averager,
            const Clock& clock);
   virtual ~Strategy() = default;
+  /// The run's step once this replica has taken another, `step` before it.
+  int64_t step_after(int64_t step);
   /// After backward, before the clip. `step` counts from 1 here and below.
   [[nodiscard]] Result<void> reduce_gradients(int64_t step);
   /// After the optimiser's update.
@@ -84,6 +88,14 @@ class Strategy {
                                           std::span<const std::byte> bytes);
   /// A newcomer, last: has all fragments' states, of a run that stands at `step`.
   void joined(int64_t step);
+  /// The run's step that global_parameters() are of, `step` being the run's now.
+  int64_t published_step(int64_t step) const {
+    return replica_.is_elastic ? clock_.committed_step() : step;
+  }
+  /// Whether global_parameters() are those of a step at which all replicas are to keep them.
+  bool is_kept(int64_t step, int64_t every) const {
+    return replica_.is_elastic ? clock_.crossed(every) : every > 0 && step % every == 0;
+  }
   /// True when after_step(step) ends with all replicas equal.
   virtual bool syncs_after(int64_t step) const = 0;
   /// The model that the run publishes: what is evaluated and saved. (P,) FP32 on the CPU or the
@@ -116,6 +128,8 @@ class Strategy {
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
   virtual void do_resume(int64_t /*step*/) {}
+  /// Before a round of that number is absorbed: takes what came of older ones.
+  virtual Result<void> settle(int64_t /*round*/) { return {}; }
   /// The next step after `step` after which something is sent.
   virtual int64_t next_due(int64_t step) const { return step + 1; }
   /// For methods that take newcomers: the tensors of a fragment's state (host, contiguous), each in
@@ -181,10 +195,12 @@ class Strategy {
   Result<void> take_missed(const collective::Commit& commit);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
+  void note_applied(const collective::Commit& commit);
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
-  const Clock& clock_;
+  const Clock& time_;
+  ElasticClock clock_;
   const Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;
