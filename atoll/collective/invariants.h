@@ -66,7 +66,7 @@ class Ledger {
   }
 
   /// What is known of consumed rows is gone with it: the next run begins behind its start step's.
-  void lost_disk() { last_step_ = -1; }
+  void lost_disk() { lost_disk_ = true; }
 
   // An island's side.
 
@@ -167,12 +167,12 @@ class Ledger {
   }
   void take(const swarm::RunBegan& record) {
     epoch_ += 1;
-    // Where all commits stand, so does what they have consumed.
-    if (record.start_step == 0 || record.start_step != last_step_) {
+    if (std::exchange(lost_disk_, false)) {
       consumed_.clear();
       first_unit_ = record.start_step * record.num_replicas;
     }
-    last_step_ = record.start_step;
+    // Later commits are void.
+    std::erase_if(consumed_, [&](const auto& entry) { return entry.second > record.start_step; });
   }
   void take(const swarm::Admitted& record) { admitted_[{record.peer.number, term_}] = epoch_; }
   void take(const swarm::Removed& /*record*/) {}
@@ -186,7 +186,6 @@ class Ledger {
       return violated("commits",
                       fmt::format("round {} of epoch {} was committed twice", round, epoch_));
     }
-    last_step_ = std::max(last_step_, record.held.step);
     consume(record);
     define(record);
   }
@@ -204,7 +203,7 @@ class Ledger {
       int64_t& counted = counted_[key];
       for (; counted < until; ++counted) {
         const int64_t unit = units[static_cast<size_t>(counted)];
-        if (unit < first_unit_ || !consumed_.insert(unit).second) {
+        if (unit < first_unit_ || !consumed_.emplace(unit, record.held.step).second) {
           violated("rows", fmt::format("unit {} is consumed again, by member {} in round {}", unit,
                                        key.second, record.held.round));
         }
@@ -256,7 +255,6 @@ class Ledger {
   uint64_t term_ = 0;
   Epoch epoch_ = -1;
   int64_t first_unit_ = 0;
-  int64_t last_step_ = 0;
   std::map<std::pair<int32_t, uint64_t>, Epoch> admitted_;
   std::map<std::pair<Epoch, int64_t>, swarm::Committed> commits_;
   std::map<std::pair<Epoch, int64_t>, std::map<int32_t, Contributed>> contributed_;
@@ -265,7 +263,8 @@ class Ledger {
   std::map<std::pair<Epoch, int32_t>, Theta> started_;
   std::map<std::pair<Epoch, int32_t>, std::vector<int64_t>> trained_;  // By each member.
   std::map<std::pair<Epoch, int32_t>, int64_t> counted_;               // The first so many of them.
-  std::set<int64_t> consumed_;
+  std::map<int64_t, int64_t> consumed_;  // Unit -> step of the commit.
+  bool lost_disk_ = false;
 };
 
 }  // namespace atl::collective

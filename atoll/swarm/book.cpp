@@ -23,6 +23,7 @@ void require(bool ok, const char* what) {
 }  // namespace
 
 void visit(auto& io, Is<Leases> auto& m) { io(m.num_granted, m.num_consumed, m.rest); }
+void visit(auto& io, Is<Counted> auto& m) { io(m.step, m.units); }
 void visit(auto& io, Is<TermBegan> auto& m) { io(m.term); }
 void visit(auto& io, Is<RunBegan> auto& m) {
   io(m.run, m.start_step, m.num_replicas, m.facts, m.config);
@@ -51,13 +52,7 @@ Book::Grants Book::take(const RunBegan& record) {
   require(record.num_replicas > 0 && record.start_step >= 0, "a run of nobody");
   run_ = record.run;
   first_term_ = term_;
-  // Where all that was committed stands, so do the rows that it has counted.
-  const bool all_stands = last_step_ > 0 && record.start_step == last_step_;
-  if (all_stands && record.num_replicas == num_replicas_) {
-    leases_.revoke_all();
-  } else {
-    leases_ = LeaseBook(record.start_step * record.num_replicas);
-  }
+  void_commits_after(record.start_step, record.num_replicas);
   start_step_ = last_step_ = record.start_step;
   num_replicas_ = record.num_replicas;
   facts_ = record.facts;
@@ -68,6 +63,21 @@ Book::Grants Book::take(const RunBegan& record) {
   history_.clear();
   last_round_ = -1;
   return {};
+}
+
+/// Rows that no commit up to there has consumed are free again.
+void Book::void_commits_after(int64_t step, int64_t num_replicas) {
+  if (num_replicas != num_replicas_ || step < forgotten_step_ || step > last_step_) {
+    leases_ = LeaseBook(step * num_replicas);  // As if all had been given out in turn.
+    counted_.clear();
+    forgotten_step_ = step;
+    return;
+  }
+  for (const Counted& counted : counted_) {
+    if (counted.step > step) leases_.give_back(counted.units);
+  }
+  std::erase_if(counted_, [&](const Counted& counted) { return counted.step > step; });
+  leases_.revoke_all();
 }
 
 Book::Grants Book::take(const Admitted& record) {
@@ -110,11 +120,19 @@ Book::Grants Book::take(const Committed& record) {
   require(record.weights.size() == size && record.num_trained.size() == size, "a commit's lists");
   const auto held = held_.find(record.held.fragment);
   require(held == held_.end() || held->second.round < record.held.round, "a round twice");
+  Counted counted{.step = record.held.step};
   for (size_t i = 0; i < size; ++i) {
     const int32_t number = record.members[i];
     if (record.weights[i] == 0 || !members_.contains(number)) continue;
     require(leases_.is_possible(number, record.num_trained[i]), "rows that were not leased");
-    leases_.consume(number, record.num_trained[i]);
+    for (const Units& units : leases_.consume(number, record.num_trained[i])) {
+      counted.units.push_back(units);
+    }
+  }
+  counted_.push_back(std::move(counted));
+  if (counted_.size() > kMaxHistory) {
+    forgotten_step_ = std::max(forgotten_step_, counted_.front().step);
+    counted_.pop_front();
   }
   if (record.held.fragment != kNoFragment) held_[record.held.fragment] = record.held;
   last_round_ = std::max(last_round_, record.held.round);

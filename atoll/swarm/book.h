@@ -68,6 +68,14 @@ struct Left {
 
 using Record = std::variant<TermBegan, RunBegan, Admitted, Removed, Granted, Committed, Left>;
 
+/// Rows that a commit has consumed, to be given back should it become void.
+struct Counted {
+  int64_t step = 0;
+  std::vector<Units> units;
+
+  bool operator==(const Counted&) const = default;
+};
+
 class Book {
  public:
   /// Units that a record granted, by member.
@@ -112,12 +120,13 @@ class Book {
   Grants take(const Granted& record);
   Grants take(const Committed& record);
   Grants take(const Left& record);
+  void void_commits_after(int64_t step, int64_t num_replicas);
   friend void visit(auto& io, auto& m)
     requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(m)>>, Book>
   {
     io(m.run_, m.term_, m.first_term_, m.start_step_, m.num_replicas_, m.facts_, m.config_,
-       m.members_, m.left_, m.next_number_, m.leases_, m.held_, m.num_commits_, m.history_,
-       m.last_round_, m.last_step_);
+       m.members_, m.left_, m.next_number_, m.leases_, m.counted_, m.forgotten_step_, m.held_,
+       m.num_commits_, m.history_, m.last_round_, m.last_step_);
   }
 
   std::string run_;
@@ -131,6 +140,8 @@ class Book {
   std::set<int32_t> left_;
   int32_t next_number_ = 0;
   LeaseBook leases_;
+  std::deque<Counted> counted_;  // By the newest commits of all beginnings, oldest first.
+  int64_t forgotten_step_ = -1;  // Of the newest that is no longer in it.
   std::map<int32_t, Held> held_;
   uint64_t num_commits_ = 0;
   std::deque<Committed> history_;

@@ -66,15 +66,19 @@ bool LeaseBook::is_possible(int32_t member, int64_t num_trained) const {
   return num_trained >= 0 && num_trained <= granted;
 }
 
-int64_t LeaseBook::consume(int32_t member, int64_t num_trained) {
+std::vector<Units> LeaseBook::consume(int32_t member, int64_t num_trained) {
   ATOLL_CHECK(is_possible(member, num_trained), "units that it has");
-  if (num_trained == 0) return 0;
+  const int64_t count = num_open(member, num_trained);
+  if (count == 0) return {};
   Leases& leases = members_.at(member);
-  const int64_t consumed = std::max<int64_t>(0, num_trained - leases.num_consumed);
-  cut(leases.rest, consumed);
-  leases.num_consumed += consumed;
-  num_consumed_ += consumed;
-  return consumed;
+  leases.num_consumed += count;
+  num_consumed_ += count;
+  return cut(leases.rest, count);
+}
+
+void LeaseBook::give_back(std::span<const Units> units) {
+  returned_.insert(returned_.end(), units.begin(), units.end());
+  num_consumed_ -= num_units(units);
 }
 
 std::vector<Units> LeaseBook::behind(int32_t member, int64_t num_known) const {

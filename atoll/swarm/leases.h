@@ -45,9 +45,11 @@ class LeaseBook {
   /// `count` more units for each of `members`, dealt in turn in their order. By member.
   std::vector<std::vector<Units>> grant(std::span<const int32_t> members, int64_t count);
   /// A commit counts a snapshot of `member` for which it had trained on `num_trained` of its units,
-  /// ever. Returns how many of them are consumed by this commit: 0 where another fragment's was
+  /// ever. Returns those of them that this commit consumes: none where another fragment's was
   /// newer. False values cannot come from a member that keeps the protocol: see is_possible().
-  int64_t consume(int32_t member, int64_t num_trained);
+  std::vector<Units> consume(int32_t member, int64_t num_trained);
+  /// A commit that consumed them is void.
+  void give_back(std::span<const Units> units);
   /// Whether a member may say that it has trained on so many units.
   bool is_possible(int32_t member, int64_t num_trained) const;
   /// Of what the member has, all behind its first `num_known` units: what it has not heard of.

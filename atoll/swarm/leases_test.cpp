@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 #include <set>
 
@@ -40,7 +41,7 @@ TEST(LeaseBookTest, WithoutFaultsEachIslandHasItsPlaceInEveryBatch) {
 TEST(LeaseBookTest, WhatWasLostIsGivenOutFirst) {
   LeaseBook book;
   book.grant(Names{0, 1}, 4);  // b: 1, 3, 5, 7
-  EXPECT_EQ(book.consume(1, 1), 1);
+  EXPECT_EQ(num_units(book.consume(1, 1)), 1);
   book.revoke(1);
   EXPECT_EQ(listed(book.returned()), (std::vector<int64_t>{3, 5, 7}));
   const auto granted = book.grant(Names{0, 2}, 3);
@@ -52,9 +53,9 @@ TEST(LeaseBookTest, WhatWasLostIsGivenOutFirst) {
 TEST(LeaseBookTest, AnOlderSnapshotConsumesNothingMore) {
   LeaseBook book;
   book.grant(Names{0}, 10);
-  EXPECT_EQ(book.consume(0, 6), 6);
-  EXPECT_EQ(book.consume(0, 4), 0);
-  EXPECT_EQ(book.consume(0, 7), 1);
+  EXPECT_EQ(num_units(book.consume(0, 6)), 6);
+  EXPECT_EQ(num_units(book.consume(0, 4)), 0);
+  EXPECT_EQ(num_units(book.consume(0, 7)), 1);
   EXPECT_FALSE(book.is_possible(0, 11));
   EXPECT_FALSE(book.is_possible(0, -1));
   EXPECT_FALSE(book.is_possible(1, 1));
@@ -70,6 +71,25 @@ TEST(LeaseBookTest, WhatAMemberHasNotHeardOfIsKnown) {
   EXPECT_EQ(listed(book.behind(0, 2)), (std::vector<int64_t>{4, 6, 8}));
   EXPECT_THAT(book.behind(0, 5), IsEmpty());
   EXPECT_THAT(book.behind(7, 0), IsEmpty());
+}
+
+TEST(LeasesTest, WhatIsVoidIsGivenOutAgainTheLowestFirst) {
+  LeaseBook book(10);
+  book.grant(std::array{0, 1}, 4);  // 10, 12, 14, 16 and 11, 13, 15, 17.
+  book.consume(0, 1);
+  const auto units = book.consume(1, 3);
+  EXPECT_EQ(book.num_consumed(), 14);
+  EXPECT_EQ(book.num_open(0, 3), 2);
+  EXPECT_EQ(book.num_open(7, 3), 3);
+  book.give_back(units);
+  book.revoke_all();
+  EXPECT_EQ(book.num_consumed(), 11);
+  EXPECT_EQ(book, LeaseBook(11)) << "nothing is left of it";
+  book.grant(std::array{2, 3}, 2);  // 11, 13 and 12, 14.
+  book.consume(3, 1);
+  book.revoke_all();
+  EXPECT_EQ(book.next(), 13);
+  EXPECT_THAT(book.returned(), ElementsAre(Units{11, 1, 1}));
 }
 
 /// Whatever happens, each unit is consumed once, held by one member, returned, or still new.

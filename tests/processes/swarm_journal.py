@@ -71,6 +71,7 @@ class Journal:
         self.names = {}  # Of all members that ever were.
         self.granted = {}  # Number -> its units, in the order in which it trains on them.
         self.removed = set()
+        self._first = self._next = 0
         self.counted = []  # (step, unit) of each commit that stands.
         for data in records(path):
             kind, fields = data[0], Fields(data[1:])
@@ -93,8 +94,14 @@ class Journal:
         fields.text()
         step, replicas = fields.get("q"), fields.get("q")
         self.starts.append(step)
-        self._next, self._returned, self._consumed = step * replicas, [], {}
         self.counted = [(at, unit) for at, unit in self.counted if at <= step]  # Later commits are void.
+        if step > max((commit.step for commit in self.commits), default=0):
+            self._first = self._next = step * replicas  # This journal is younger than the run.
+        # All that was ever given out and is not counted is free again, the lowest first.
+        free = sorted(set(range(self._first, self._next)) - {unit for _, unit in self.counted})
+        while free and free[-1] == self._next - 1:
+            self._next = free.pop()
+        self._returned, self._consumed = free, {}
 
     def _admitted(self, fields):
         number, name = fields.get("i"), fields.text()

@@ -351,6 +351,82 @@ def limit_files(most_bytes):
     return {"preexec_fn": limit, "restore_signals": False}
 
 
+class ElasticTest(SwarmTest):
+    """Rounds by tokens: each island at its own speed, and nobody waits."""
+
+    def begin(self, names, **more):
+        return super().begin(names, swarm__pace="elastic", **more)
+
+    def test_ends_by_itself(self):
+        run = self.begin("abc", train__steps=1500, train__checkpoint_every=300)
+        summaries = run.finished()
+        self.assertEqual({summary["steps"] for summary in summaries.values()}, {1500})
+        journal = run.journal()
+        self.assertGreaterEqual(len(journal.counted), 1500 * 3)
+        for name in "abc":
+            self.assertEqual([line["step"] for line in run.rounds(name)], sorted(line["step"] for line in run.rounds(name)))
+
+    def test_nobody_waits_for_one_that_stands_still(self):
+        run = self.begin("abc", swarm__silence_timeout=30)
+        run.wait_part("b")
+        run.signal("b", signal.SIGSTOP)
+        run.wait_commits(3)  # Before and after it is missed.
+        run.wait_log("island 'b' was lost: no word from it")
+        run.wait_commits(3)
+        run.signal("b", signal.SIGCONT)
+        run.wait_log("'b' has caught up")
+        run.wait_part("b")
+        run.end()
+
+    def test_a_slow_island_counts_by_what_it_did(self):
+        run = self.begin("ab", sync__sync_every=50)
+        for _ in range(25):  # For a good part of the time b stands still, never for long.
+            run.signal("b", signal.SIGSTOP)
+            run.wait_commits(1)
+            run.signal("b", signal.SIGCONT)
+            wait_for(lambda until=time.monotonic() + 0.05: time.monotonic() >= until, "a moment")
+        run.end()
+        commits = run.journal().commits
+        self.assertTrue(any(0 < 3 * min(commit.weights) < max(commit.weights) for commit in commits if len(commit.weights) == 2))
+
+    def test_killed_and_back(self):
+        run = self.begin("abc")
+        run.kill("b")
+        run.wait_commits(3)
+        run.kill("coordinator")
+        run.coordinate()
+        run.wait_commits(2)
+        run.join("b")
+        run.wait_log(GOT, "b")
+        run.wait_part("b")
+        run.end()
+
+    def test_all_die_and_no_row_is_counted_twice(self):
+        run = self.begin("abc", train__checkpoint_every=40, commits=12)
+        for turn in range(2):
+            for name in ("a", "b", "c", "coordinator"):
+                run.kill(name)
+            mark = run.mark()
+            run.coordinate()
+            for name in "abc":
+                run.join(name)
+            run.wait_log(r"the run begins at step ([1-9]\d*) with a, b, c", after=mark)
+            run.wait_commits(6)
+        run.end()
+
+    def test_stopped_and_resumed(self):
+        run = self.begin("ab", commits=4)
+        stopped = run.end()
+        steps = {summary["steps"] for summary in stopped.values()}
+        self.assertEqual(len(steps), 1)
+        run.coordinate()
+        for name in "ab":
+            run.join(name)
+        run.wait_log(f"the run begins at step {steps.pop()} with a, b")
+        run.wait_commits(3)
+        run.end()
+
+
 class DiskTest(SwarmTest):
     def test_a_full_disk_ends_the_coordinator_and_loses_nothing(self):
         run = self.new_run()
