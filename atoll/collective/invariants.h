@@ -167,9 +167,10 @@ class Ledger {
   }
   void take(const swarm::RunBegan& record) {
     epoch_ += 1;
-    if (std::exchange(lost_disk_, false)) {
+    const int64_t first = record.start_step * record.num_replicas;
+    if (std::exchange(lost_disk_, false) || first < first_unit_) {  // Before what is known.
       consumed_.clear();
-      first_unit_ = record.start_step * record.num_replicas;
+      first_unit_ = first;
     }
     // Later commits are void.
     std::erase_if(consumed_, [&](const auto& entry) { return entry.second > record.start_step; });

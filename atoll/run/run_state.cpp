@@ -128,9 +128,9 @@ void check_state(const std::filesystem::path& folder, const RunState& state, int
     fail(folder,
          fmt::format("it is of step {} and the run has {} (train.steps)", state.step, last_step));
   }
-  if (state.num_updates < 0 || state.num_updates > state.step) {
-    fail(folder,
-         fmt::format("state.json has {} updates in {} steps", state.num_updates, state.step));
+  // In elastic pace an island may have taken more than the run has steps.
+  if (state.num_updates < 0) {
+    fail(folder, fmt::format("state.json has {} updates", state.num_updates));
   }
 }
 

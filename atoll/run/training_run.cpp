@@ -29,7 +29,8 @@ data::BatchOptions batch_options(const train::TrainOptions& options) {
           .seed = static_cast<uint64_t>(options.seed)};
 }
 
-sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained) {
+sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained,
+                         std::function<void()> before_change) {
   const auto& train = parts.config.train;
   return {
       .values_P = parts.model.parameters().values_P(),
@@ -40,7 +41,9 @@ sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained)
       .rank = parts.rank,
       .seed = static_cast<uint64_t>(train.seed),
       .num_trained = &num_trained,
-      .is_elastic = parts.is_elastic};
+      .is_elastic = parts.is_elastic,
+      .keep_every = train.checkpoint_every,
+      .before_change = std::move(before_change)};
 }
 
 }  // namespace
@@ -52,8 +55,9 @@ TrainingRun::TrainingRun(TrainingParts parts)
       validation_rows_(parts_.store, data::Split::kValidation, batch_options(options_)),
       optimizer_(
           train::make_inner_optimizer(options_, train::target_of(parts_.model.parameters()))),
-      strategy_(sync::make_strategy(parts_.config.sync, replica_of(parts_, num_trained_),
-                                    parts_.averager, parts_.clock)),
+      strategy_(sync::make_strategy(
+          parts_.config.sync, replica_of(parts_, num_trained_, [this] { release_checkpoint(); }),
+          parts_.averager, parts_.clock)),
       writer_(parts_.folder / "checkpoints", options_.keep_checkpoints) {
   train_rows_.require_whole_batch();
   const int64_t rows = options_.micro_batch_rows > 0 ? options_.micro_batch_rows : local_rows();
@@ -153,8 +157,7 @@ Result<Summary> TrainingRun::train() {
     } else if (parts_.clock.now() - shown_ >= kShowEvery) {  // Slow steps, or a slow line.
       show(progress());
     }
-    const bool due = ends_period() && strategy_->is_kept(step_, options_.checkpoint_every);
-    if (last || stopped || due) checkpoint();
+    if (last || stopped || keeps_now()) checkpoint();
   }
   if (stopped) {
     if (auto done = strategy_->drain(); !done) {
@@ -191,14 +194,27 @@ Result<Summary> TrainingRun::train() {
                  .stopped = stopped};
 }
 
+/// Goes to where the others are.
+Result<void> TrainingRun::catch_up() {
+  bool has_synced = false;
+  do {
+    const auto position = strategy_->catch_up(step_);
+    if (!position) return tl::unexpected(position.error());
+    // Where all take the same steps, those that others took are not this island's.
+    if (!parts_.is_elastic) first_step_ += *position - step_;
+    step_ = *position;
+    take_rounds();
+    has_synced = has_synced || has_synced_;
+    if (parts_.is_elastic && keeps_now()) checkpoint();
+  } while (parts_.is_elastic && has_synced_);
+  has_synced_ = has_synced;
+  return {};
+}
+
 Result<void> TrainingRun::train_step() {
   const Time begin = parts_.clock.now();
-  const auto position = strategy_->catch_up(step_);
-  if (!position) return tl::unexpected(position.error());
-  // Where all take the same steps, those that others took are not this island's.
-  if (!parts_.is_elastic) first_step_ += *position - step_;
-  step_ = *position;
-  take_rounds();
+  if (auto caught_up = catch_up(); !caught_up) return caught_up;
+  const bool has_caught_up = has_synced_;
   if (step_ >= options_.steps) validation_island_ = validate(parts_.model.parameters().values_P());
   if (step_ >= options_.steps || strategy_->stats().stop_requested) return {};
   const auto unit = next_unit();
@@ -206,7 +222,7 @@ Result<void> TrainingRun::train_step() {
   const double learning_rate = train::learning_rate(options_, step_);
   const double loss = forward_backward(*unit);
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
-  checkpoint_stall_ += writer_.release(parts_.clock);
+  release_checkpoint();
   checkpoint_stall_max_ = std::max(checkpoint_stall_max_, std::exchange(checkpoint_stall_, 0.0));
   const at::Tensor& gradients_P = parts_.model.parameters().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
@@ -234,7 +250,6 @@ Result<void> TrainingRun::train_step() {
   }
   auto done = strategy_->after_step(step_);
   train_seconds_ += seconds(parts_.clock.now() - begin) - pause;
-  const bool has_caught_up = has_synced_;
   take_rounds();
   has_synced_ = has_synced_ || has_caught_up;
   if (parts_.on_step) {
@@ -256,8 +271,13 @@ void TrainingRun::take_rounds() {
   }
 }
 
-/// What was learned until now is in the published parameters, or on its way there.
-bool TrainingRun::ends_period() const { return parts_.is_elastic ? has_synced_ : true; }
+/// The published parameters are those of a step that all islands keep.
+bool TrainingRun::keeps_now() const {
+  return (has_synced_ || !parts_.is_elastic) && strategy_->is_kept(step_);
+}
+
+/// The checkpoint under way does not read parameters and state any more after this.
+void TrainingRun::release_checkpoint() { checkpoint_stall_ += writer_.release(parts_.clock); }
 
 Result<int64_t> TrainingRun::next_unit() {
   const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;

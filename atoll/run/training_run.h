@@ -76,8 +76,10 @@ class TrainingRun {
 
  private:
   Result<void> train_step();
+  Result<void> catch_up();
   void take_rounds();
-  bool ends_period() const;
+  bool keeps_now() const;
+  void release_checkpoint();
   double forward_backward(int64_t unit);
   Result<int64_t> next_unit();
   double validate(const at::Tensor& parameters_P);

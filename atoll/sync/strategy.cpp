@@ -187,8 +187,10 @@ Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& co
 
 Result<int64_t> Strategy::catch_up(int64_t step) {
   while (auto commit = averager_.take_missed()) {
+    if (replica_.before_change) replica_.before_change();
     if (auto settled = settle(commit->round); !settled) return tl::unexpected(settled.error());
     if (auto taken = take_missed(*commit); !taken) return tl::unexpected(taken.error());
+    if (replica_.is_elastic && is_kept(step)) break;  // Before it is gone.
     // The last step is everybody's own: there all fragments come together.
     step = std::max(step, std::min(commit->step, replica_.last_step - 1));
   }

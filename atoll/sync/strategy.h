@@ -42,6 +42,9 @@ struct Replica {
   uint64_t seed = 0;                              // The run's.
   const int64_t* num_trained = nullptr;           // Units of data so far, for the data leases.
   bool is_elastic = false;  // Rounds are begun when the run calls them (swarm.pace).
+  int64_t keep_every = 0;  // Steps of the run, at which all replicas are to keep what is published.
+  /// Called before catch_up() changes parameters and state, so that who reads them can be done.
+  std::function<void()> before_change{};
   /// For tests: takes the ways of other devices on the CPU too, as far as they go.
   bool as_if_on_device = false;
 };
@@ -75,8 +78,9 @@ class Strategy {
   [[nodiscard]] Result<void> reduce_gradients(int64_t step);
   /// After the optimiser's update.
   [[nodiscard]] Result<void> after_step(int64_t step);
-  /// Before a step, `step` of them done: takes in what was committed without this replica. Returns
-  /// the step to go on from, which is later than `step` if the others have gone on.
+  /// Before a step, `step` of them done: takes in what was committed without this replica, up to
+  /// what is to be kept, if is_kept() holds then. Returns the step to go on from, which is later
+  /// than `step` if the others have gone on.
   [[nodiscard]] Result<int64_t> catch_up(int64_t step);
   /// Gives newcomers the state from here on; this object must outlive the averager's threads.
   void serve();
@@ -93,7 +97,8 @@ class Strategy {
     return replica_.is_elastic ? clock_.committed_step() : step;
   }
   /// Whether global_parameters() are those of a step at which all replicas are to keep them.
-  bool is_kept(int64_t step, int64_t every) const {
+  bool is_kept(int64_t step) const {
+    const int64_t every = replica_.keep_every;
     return replica_.is_elastic ? clock_.crossed(every) : every > 0 && step % every == 0;
   }
   /// True when after_step(step) ends with all replicas equal.
