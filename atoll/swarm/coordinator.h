@@ -217,7 +217,7 @@ class Coordinator {
   int64_t report_every() const;
   /// Calls the next round if the islands have trained on enough.
   void call_round();
-  void call(const Due& due);
+  void call(int64_t round, int32_t fragment);
   void say_due(const Seat& seat);
   void note_begin(int32_t number, const Begin& begin);
   /// When a round goes on without those who have not begun it.

@@ -35,16 +35,17 @@ void Coordinator::call_round() {
   if (is_over || trained < needed) return;
   // Rounds keep counting where a run begins again.
   const int64_t before = book_.start_step() * book_.num_replicas() / options_.round_units;
-  const int64_t step = (consumed + trained) / book_.num_replicas();
-  call({.header = header(std::max(book_.last_round() + 1, before)),
-        .base = book_.last_round(),
-        .step = options_.steps > 0 ? std::min(step, options_.steps) : step});
+  call(std::max(book_.last_round() + 1, before), /*fragment=*/0);
 }
 
-void Coordinator::call(const Due& due) {
-  due_ = due;
-  rounds_[due.header.round].called = now_;
-  highest_begun_ = std::max(highest_begun_, due.header.round);
+/// The same in every term that calls it.
+void Coordinator::call(int64_t round, int32_t fragment) {
+  due_ = {.header = header(round),
+          .fragment = fragment,
+          .base = book_.last_round(),
+          .step = book_.last_step()};
+  rounds_[round].called = now_;
+  highest_begun_ = std::max(highest_begun_, round);
   for (const auto& [number, seat] : seats_) say_due(seat);
 }
 
@@ -56,11 +57,7 @@ void Coordinator::say_due(const Seat& seat) {
 void Coordinator::note_begin(int32_t number, const Begin& begin) {
   // It was called by the coordinator that was here before.
   if (!due_) {
-    call({.header = header(begin.header.round),
-          .fragment = begin.fragment,
-          .base = book_.last_round(),
-          .step = begin.step});
-    return;
+    return call(begin.header.round, begin.fragment);
   }
   const double delay = seconds(now_ - rounds_.at(begin.header.round).called);
   double& smoothed = seats_.at(number).begin_delay;

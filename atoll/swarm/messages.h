@@ -201,7 +201,7 @@ struct Due {
   Header header;
   int32_t fragment = 0;
   int64_t base = -1;  // The fragment's last committed round, whose result comes first.
-  int64_t step = 0;   // Of the run, about: the same in everybody's Begin.
+  int64_t step = 0;   // Where the run stands before it; for Begin.
 };
 
 /// A sign of life with this island's progress.
