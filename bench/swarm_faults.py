@@ -148,38 +148,34 @@ def tokens_committed(run):
     return sum(sum(commit.weights) for commit in run.journal().commits)
 
 
-def storm_run(store, folder, stop_when, fault=None, every_s=15):
-    """Four islands of 0.45 core; `fault(run, net)` each `every_s`. Seconds, commits, tokens, losses by tokens."""
+def storm_run(store, folder, settings, lasts_s=None, fault=None, every_s=15):
+    """Four islands of 0.45 core, for some seconds or to the last step; `fault(run, net)` each `every_s`. Commits and
+    tokens per second, steps, the loss at the end, and the share of island-time without a fault."""
     names = "abcd"
     hosts = {"coordinator": "hub", **{name: name for name in names}}
     shares = Shares({name: 0.45 for name in names})
     try:
         with wan.Network(WAN, {host: wan.Link() for host in hosts.values()}) as net, \
-                running(store, folder, names, {"train.eval_every": 200, "train.eval_rows": 32, "train.checkpoint_every": 200,
-                                               "swarm.silence_timeout": 10},
+                running(store, folder, names, {"train.eval_rows": 32, "train.checkpoint_every": 200, "train.schedule": "constant",
+                                               "swarm.silence_timeout": 10, **settings},
                         net=net, hosts=hosts, around=shares.around) as run:
             run.wait_commits(10, after=0)
-            begin, num_before = time.time(), len(run.commits())
+            begin, num_before, tokens_before = time.time(), len(run.commits()), tokens_committed(run)
             next_fault = begin + every_s
-            while not stop_when(run, time.time() - begin):
+            while run.processes["coordinator"].poll() is None and (not lasts_s or time.time() - begin < lasts_s):
                 if fault and time.time() >= next_fault:
                     next_fault += every_s
                     fault.strike(run, net)
                 if fault:
                     fault.heal(run, net)
                 time.sleep(0.1)
-            took, num_commits = time.time() - begin, len(run.commits()) - num_before
+            took = commit_times(run)[-1] - begin
+            num_commits, tokens = len(run.commits()) - num_before, tokens_committed(run) - tokens_before
             if fault:
                 fault.heal(run, net, all_of_them=True)
-            summaries = run.end()
-            tokens, losses = 0, {}
-            by_step = {line["step"]: line["val_loss"] for line in run.metrics("a") if "val_loss" in line}
-            for commit in run.journal().commits:
-                tokens += sum(commit.weights)
-                if commit.step in by_step:
-                    losses[tokens] = by_step[commit.step]
-            losses[tokens] = next(iter(summaries.values()))["val_loss"]
-            return {"commits_per_s": num_commits / took, "tokens": tokens, "losses": losses,
+            summaries = run.end() if lasts_s else run.finished()
+            end = next(iter(summaries.values()))
+            return {"commits_per_s": num_commits / took, "tokens_per_s": tokens / took, "steps": end["steps"], "loss": end["val_loss"],
                     "alive": 1 - fault.dead_s(begin, begin + took) / (took * len(names)) if fault else 1.0}
     finally:
         shares.remove()
@@ -221,46 +217,65 @@ class Fault:
         return sum(min(end, until) - max(begin, since) for since, until in self.spans if since < end)
 
 
-def storm(store, folder, lasts_s, seed=11):
-    """Commits as a share of the fault-free rate times the share of island-time alive, and the relative difference of
+def storm(store, folder, pace, lasts_s, seed=11):
+    """Commits, and committed tokens, as a share of the fault-free rate times the share of island-time alive, and the relative difference of
     the losses at equal committed tokens."""
     folder = pathlib.Path(folder)
-    faulty = storm_run(store, folder / "storm", lambda _, took: took >= lasts_s, Fault(seed))
-    calm = storm_run(store, folder / "calm", lambda run, _: tokens_committed(run) >= faulty["tokens"])
-    points = sorted(calm["losses"].items())
-    tokens = faulty["tokens"]
-    below = max((point for point in points if point[0] <= tokens), default=points[0])
-    above = min((point for point in points if point[0] >= tokens), default=points[-1])
-    share = (tokens - below[0]) / (above[0] - below[0]) if above[0] > below[0] else 0
-    expected = below[1] + share * (above[1] - below[1])
-    return {"commits": faulty["commits_per_s"] / (calm["commits_per_s"] * faulty["alive"]),
-            "loss": faulty["losses"][tokens] / expected - 1, "alive": faulty["alive"]}
+    settings = {"swarm.pace": pace}
+    faulty = storm_run(store, folder / "storm", settings, lasts_s, Fault(seed))
+    calm = storm_run(store, folder / "calm", {**settings, "train.steps": faulty["steps"]})
+    share = {name: faulty[name] / (calm[name] * faulty["alive"]) for name in ("commits_per_s", "tokens_per_s")}
+    return {"commits": share["commits_per_s"], "tokens": share["tokens_per_s"], "loss": faulty["loss"] / calm["loss"] - 1,
+            "alive": faulty["alive"]}
 
 
 # --- unequal speeds, and a newcomer on a line ---
 
 
 def speed(store, folder, shares, settings, lasts_s):
-    """Tokens per second that a run of these islands commits."""
+    """Tokens per second that a run of these islands commits, and the largest share of its time that one waited."""
     groups = Shares(shares)
     try:
         with running(store, folder, list(shares), {"train.batch_rows": 4 * len(shares), **settings}, around=groups.around) as run:
             run.wait_commits(3, after=0)
             wait_for(lambda begin=time.time(): time.time() - begin >= lasts_s, "the end of the measurement", lasts_s + 60)
             times = commit_times(run)[2:]
-            run.end()
+            summaries = run.end()
             weights = [sum(commit.weights) for commit in run.journal().commits][3:len(times) + 2]
-        return sum(weights) / (times[-1] - times[0])
+        return sum(weights) / (times[-1] - times[0]), max(summary["stall_share"] for summary in summaries.values())
     finally:
         groups.remove()
 
 
-def one_slow(store, folder, lasts_s=15):
-    """Committed tokens per second of a fast island and one of a quarter of its speed, over the sum of both alone."""
-    folder = pathlib.Path(folder)
-    alone = [speed(store, folder / name, {name: share}, {}, lasts_s) for name, share in (("fast", 0.8), ("slow", 0.2))]
-    both = speed(store, folder / "both", {"fast": 0.8, "slow": 0.2}, {}, lasts_s)
-    return both / sum(alone)
+UNEQUAL = {"fast": 0.8, "slow": 0.2}
+
+
+def one_slow(store, folder, pace, lasts_s=12, turns=3):
+    """Committed tokens per second of a fast island and one of a quarter of its speed, over the sum of both alone; and
+    the largest share of its time that one of the two waited. Medians of interleaved turns."""
+    shares, waits = [], []
+    for turn in range(turns):
+        at = pathlib.Path(folder) / str(turn)
+        alone = [speed(store, at / name, {name: share}, {}, lasts_s)[0] for name, share in UNEQUAL.items()]
+        both, waited = speed(store, at / "both", UNEQUAL, {"swarm.pace": pace}, lasts_s)
+        shares.append(both / sum(alone))
+        waits.append(waited)
+    return {"share": statistics.median(shares), "waits": statistics.median(waits)}
+
+
+def slow_loss(store, folder, steps=1200):
+    """How much higher the loss is where one of two islands is slowed 4x (elastic) than with two equal ones (lockstep),
+    after the same number of committed tokens."""
+    losses = []
+    for name, shares, pace in (("equal", {"fast": 0.5, "slow": 0.5}, "lockstep"), ("unequal", UNEQUAL, "elastic")):
+        groups = Shares(shares)
+        try:
+            with running(store, pathlib.Path(folder) / name, list(shares),
+                         {"train.batch_rows": 8, "train.steps": steps, "train.eval_rows": 64, "swarm.pace": pace}, around=groups.around) as run:
+                losses.append(next(iter(run.finished().values()))["val_loss"])
+        finally:
+            groups.remove()
+    return losses[1] / losses[0] - 1
 
 
 # Three million parameters: a round takes the line for a fifth of the time, a newcomer's state for seconds.
