@@ -17,6 +17,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
+#include "atoll/model/device.h"
 #include "atoll/model/llama.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/loss.h"
@@ -41,7 +42,7 @@ Example:
   atoll bench train-step --model.hidden_size=512 --model.num_layers=8 --train.threads=1 --json)";
 
 /// Random ids, and as targets the ids that follow.
-std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments) {
+std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments, at::Device device) {
   const int64_t rows = arguments.train.batch_rows;
   const int64_t length = arguments.train.sequence_length;
   const auto options = at::TensorOptions().dtype(at::kLong);
@@ -56,7 +57,7 @@ std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments) {
   for (int64_t i = 0; i < rows * length; ++i) {
     targets[i] = (i + 1) % length == 0 ? data::kIgnoredTarget : inputs[i + 1];
   }
-  return {inputs_BT, targets_BT};
+  return {inputs_BT.to(device), targets_BT.to(device)};
 }
 
 void bench_train_step(const BenchArguments& arguments) {
@@ -64,11 +65,12 @@ void bench_train_step(const BenchArguments& arguments) {
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
   model::ModelConfig config = arguments.model;
   config.max_positions = std::max(config.max_positions, options.sequence_length);
-  model::Llama model(config, at::kCPU, model::Purpose::kTraining);
+  const at::Device device = model::usable_device(options.device, "train.device");
+  model::Llama model(config, device, model::Purpose::kTraining);
   model.initialise(static_cast<uint64_t>(options.seed));
   const at::Tensor gradients_P = model.parameters().gradients_P();
   const auto optimizer = train::make_inner_optimizer(options, train::target_of(model.parameters()));
-  const auto [inputs_BT, targets_BT] = random_rows(arguments);
+  const auto [inputs_BT, targets_BT] = random_rows(arguments, device);
   const SystemClock clock;
   std::vector<double> step_seconds;
   double loss = 0;
@@ -87,6 +89,7 @@ void bench_train_step(const BenchArguments& arguments) {
   if (arguments.json) {
     const nlohmann::ordered_json json{{"tokens_per_s", tokens_per_s},
                                       {"step_ms", median * 1e3},
+                                      {"device", device.str()},
                                       {"threads", at::get_num_threads()},
                                       {"parameters", gradients_P.numel()},
                                       {"loss", loss}};

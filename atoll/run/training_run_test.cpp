@@ -1,4 +1,5 @@
 // What the loop does when an island's numbers are no longer numbers.
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@
 #include "atoll/data/corpus.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/tokenizer_trainer.h"
+#include "atoll/model/stand_in_device.h"
 #include "atoll/run/training_run.h"
 #include "atoll/sync/method.h"
 
@@ -75,7 +77,8 @@ class TrainingRunTest : public testing::Test {
     }
     const data::TokenStore store = data::TokenStore::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
-    model::Llama model(config.model, at::kCPU, model::Purpose::kTraining);
+    model::Llama model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
+                       model::Purpose::kTraining);
     model.initialise(1);
     const SystemClock clock;
     const fs::path folder = folder_ / method / std::to_string(rank);
@@ -106,6 +109,7 @@ class TrainingRunTest : public testing::Test {
 
   fs::path folder_;
   std::string codec_ = "default";
+  at::Device second_device_ = at::kCPU;  // Of replica 1.
 };
 
 /// The gradient of the step after `step` becomes NaN, and nothing else.
@@ -141,6 +145,28 @@ TEST_F(TrainingRunTest, AnIslandThatOverflowsTakesTheOthersModelAndGoesOn) {
     // It abstained, and counts again at the end.
     EXPECT_THAT(abstentions(method), testing::AllOf(testing::Contains(1), testing::Contains(0)));
     EXPECT_EQ(abstentions(method).back(), 0);
+  }
+}
+
+/// It validates and writes its checkpoints, too.
+TEST_F(TrainingRunTest, AnIslandOnADeviceEndsWithTheModelOfOneOnTheCpu) {
+  std::vector<at::Device> devices = {model::stand_in::device()};
+  if (at::hasCUDA()) devices.emplace_back(at::kCUDA, 0);
+  for (const at::Device device : devices) {
+    second_device_ = device;
+    for (const std::string method : {"diloco", "streaming_diloco", "eager_diloco", "delayed_diloco",
+                                     "sparse_loco", "cocktail_sgd"}) {
+      fs::remove_all(folder_ / method);
+      collective::ThreadGroup group(2);
+      const auto second = group.member(1);
+      auto other = std::async(std::launch::async, [&] { return train(*second, 1, method); });
+      const auto first = group.member(0);
+      const auto ours = train(*first, 0, method);
+      const auto theirs = other.get();
+      ASSERT_TRUE(ours && theirs) << method;
+      EXPECT_EQ(ours->digest, theirs->digest) << method;
+      EXPECT_NEAR(ours->val_loss, theirs->val_loss, 1e-4) << method;
+    }
   }
 }
 

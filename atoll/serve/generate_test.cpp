@@ -6,11 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "atoll/base/error.h"
+#include "atoll/model/stand_in_device.h"
 
 namespace atl::serve {
 namespace {
 
-model::Llama small_model(bool qk_norm) {
+model::Llama small_model(bool qk_norm, at::Device device = at::kCPU) {
   model::Llama model({.vocab_size = 61,
                       .hidden_size = 24,
                       .intermediate_size = 40,
@@ -20,7 +21,7 @@ model::Llama small_model(bool qk_norm) {
                       .max_positions = 48,
                       .tie_embeddings = false,
                       .qk_norm = qk_norm},
-                     at::kCPU, model::Purpose::kInference);
+                     device, model::Purpose::kInference);
   model.initialise(5);
   at::set_num_threads(1);                 // So small that threads only wait for each other.
   model.parameters().values_P().mul_(8);  // Logits that differ clearly.
@@ -55,6 +56,16 @@ TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
       }
       EXPECT_EQ(cache.length(), 7);
     }
+  }
+}
+
+TEST(GenerateTest, OnADeviceTheSameTokensAsOnTheCpu) {
+  std::vector<at::Device> devices = {model::stand_in::device()};
+  if (at::hasCUDA()) devices.emplace_back(at::kCUDA, 0);
+  const GenerateOptions greedy{.max_tokens = 20, .sampler = {.temperature = 0}};
+  const Generation wanted = generate(small_model(true), kPrompt, greedy, {});
+  for (const at::Device device : devices) {
+    EXPECT_EQ(generate(small_model(true, device), kPrompt, greedy, {}).ids, wanted.ids);
   }
 }
 

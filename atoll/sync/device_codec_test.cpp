@@ -1,4 +1,5 @@
-// The tensor operations on the CPU, beside the codecs' own loops; where there is a GPU, there too.
+// The tensor operations beside the codecs' own loops: on the CPU, on a stand-in for a GPU, and
+// where there is a GPU, there too.
 #include "atoll/sync/device_codec.h"
 
 #include <ATen/Context.h>
@@ -11,8 +12,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "atoll/codec/test_values.h"
+#include "atoll/model/stand_in_device.h"
 
 namespace atl::sync {
 namespace {
@@ -130,9 +133,20 @@ TEST(DeviceCodecTest, MakesThemWhereSubnormalNumbersAreFlushed) {
   at::globalContext().setFlushDenormal(false);
 }
 
+TEST(DeviceCodecTest, MakesThemWithoutTheHostsMemory) {
+  expect_the_bytes_of_the_codecs(model::stand_in::device());
+}
+
 TEST(DeviceCodecTest, MakesThemOnCuda) {
   if (!at::hasCUDA()) GTEST_SKIP() << "LibTorch finds no CUDA device here";
   expect_the_bytes_of_the_codecs(at::kCUDA);
+}
+
+/// Where the operations are tried, beside the CPU.
+std::vector<at::Device> devices() {
+  std::vector<at::Device> found = {at::kCPU, model::stand_in::device()};
+  if (at::hasCUDA()) found.emplace_back(at::kCUDA, 0);
+  return found;
 }
 
 TEST(DeviceCodecTest, RefusesWhatTheCodecsRefuseInTheSameWords) {
@@ -143,13 +157,15 @@ TEST(DeviceCodecTest, RefusesWhatTheCodecsRefuseInTheSameWords) {
     for (const float bad : {NAN, -NAN, kInfinity, -kInfinity, beyond, -beyond}) {
       std::vector<float> values(300, 1.0F);
       values[277] = bad;
-      const at::Tensor values_N = tensor_of(values, at::kCPU);
-      EXPECT_FALSE(accepts(*codec, values_N));
-      Bytes out = {std::byte{1}};
-      const std::string message = codec::message_of([&] { encode(*codec, values_N, out); });
-      EXPECT_THAT(message, HasSubstr("value 277 is"));
-      EXPECT_EQ(message, codec::message_of([&] { codec->encode(values, out); }));
-      EXPECT_EQ(out.size(), 1U);
+      for (const at::Device device : devices()) {
+        const at::Tensor values_N = tensor_of(values, device);
+        EXPECT_FALSE(accepts(*codec, values_N));
+        Bytes out = {std::byte{1}};
+        const std::string message = codec::message_of([&] { encode(*codec, values_N, out); });
+        EXPECT_THAT(message, HasSubstr("value 277 is"));
+        EXPECT_EQ(message, codec::message_of([&] { codec->encode(values, out); }));
+        EXPECT_EQ(out.size(), 1U);
+      }
     }
   }
 }
@@ -158,20 +174,27 @@ TEST(DeviceCodecTest, OtherCodecsEncodeOnTheHost) {
   const std::vector<float> values = codec::draw_values(0, 3000);
   for (const char* name : {"sign3", "stat2", "topk(0.2)+int4", "rolling(0.1)+bf16"}) {
     const auto codec = codec::make_codec(name);
-    Bytes ours;
-    encode(*codec, tensor_of(values, at::kCPU), ours, 5);
-    EXPECT_EQ(ours, codec::encoded(*codec, values, 5)) << name;
+    for (const at::Device device : devices()) {
+      Bytes ours;
+      encode(*codec, tensor_of(values, device), ours, 5);
+      EXPECT_EQ(ours, codec::encoded(*codec, values, 5)) << name;
+    }
   }
 }
 
-TEST(DeviceCodecTest, ValuesOfARoundAreEncodedInPieces) {
+/// On a GPU the thread that encodes has a stream of its own, which must wait for the values.
+TEST(DeviceCodecTest, ValuesOfARoundAreEncodedInPiecesByAnotherThread) {
   const auto codec = codec::make_codec("int4");
-  const std::vector<float> values = codec::draw_values(0, 3000);
-  const auto device = device_values(tensor_of(values, at::kCPU), *codec);
-  EXPECT_EQ(device.count, values.size());
-  Bytes ours;
-  device.encode(700, 701, 9, ours);
-  EXPECT_EQ(ours, codec::encoded(*codec, std::span(values).subspan(700, 701), 9));
+  const std::vector<float> values = codec::draw_values(0, 3'000'000);
+  for (const at::Device device : devices()) {
+    at::Tensor values_N = tensor_of(values, device);
+    for (int i = 0; i < 50; ++i) values_N = values_N.neg();  // Work that may still be under way.
+    const auto round = device_values(values_N, *codec);
+    EXPECT_EQ(round.count, values.size());
+    Bytes ours;
+    std::jthread([&] { round.encode(700, 2'000'001, 9, ours); }).join();
+    EXPECT_EQ(ours, codec::encoded(*codec, std::span(values).subspan(700, 2'000'001), 9));
+  }
 }
 
 }  // namespace

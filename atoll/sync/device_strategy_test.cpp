@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "atoll/model/stand_in_device.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/sync/toy_run.h"
 
@@ -73,22 +74,30 @@ TEST(DeviceStrategyTest, ResumesToTheBit) {
 
 /// The inner steps of a GPU may differ in the last bit from a CPU's, the published model may not:
 /// the digests of every round are compared.
-TEST(DeviceStrategyTest, AReplicaOnCudaAndOneOnTheCpuPublishTheSameModel) {
-  if (!at::hasCUDA()) GTEST_SKIP() << "LibTorch finds no CUDA device here";
+void expect_the_same_model_as_on_the_cpu(at::Device device) {
   for (SyncOptions options : some_methods()) {
     // Their digests are those of the inner steps too.
-    if (method_of(options).reduces_gradients) continue;
+    if (device.is_cuda() && method_of(options).reduces_gradients) continue;
     for (const char* codec : {"fp32", "bf16", "fp16", "int8", "int4", "e3m0", "sign3"}) {
       if (options.outer_mean == "radial" && std::string(codec) != "fp32") continue;
       options.codec = codec;
       SCOPED_TRACE(fmt::format("{} with {}", options.method, codec));
-      const auto out = train_at(options, {.device = at::Device(at::kCUDA, 0)});
+      const auto out = train_at(options, {.device = device});
       for (size_t t = 0; t <= kSteps; ++t) {
         ASSERT_TRUE(out[0].global_TP[t].equal(out[1].global_TP[t])) << t;
       }
       EXPECT_EQ(out[0].stats.rounds, out[1].stats.rounds);
     }
   }
+}
+
+TEST(DeviceStrategyTest, AReplicaWithoutTheHostsMemoryAndOneOnTheCpuPublishTheSameModel) {
+  expect_the_same_model_as_on_the_cpu(model::stand_in::device());
+}
+
+TEST(DeviceStrategyTest, AReplicaOnCudaAndOneOnTheCpuPublishTheSameModel) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "LibTorch finds no CUDA device here";
+  expect_the_same_model_as_on_the_cpu({at::kCUDA, 0});
 }
 
 }  // namespace

@@ -557,7 +557,9 @@ class RunTest(unittest.TestCase):
 
     def test_a_device_that_is_not_there(self):
         for device in ("cuda:77", "toaster", "meta"):
-            self.assert_fails(run(*train(self.folder / "run", "--train.device=" + device)), 2, "train.device", device)
+            option = "--train.device=" + device
+            self.assert_fails(run(*train(self.folder / "run", option)), 2, "train.device", device)
+            self.assert_fails(run("bench", "train-step", option), 2, "train.device", device)
 
     def test_a_damaged_checkpoint_names_the_tensor(self):
         folder = self.folder / "run"
