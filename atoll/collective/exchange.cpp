@@ -60,19 +60,24 @@ std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_m
 }
 
 Exchange::Exchange(Plan plan, const Contribution& contribution)
-    : plan_(std::move(plan)), contribution_(contribution) {
+    : Exchange(std::move(plan), contribution, std::make_shared<PagePool>(0)) {}
+
+Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<PagePool> pool)
+    : plan_(std::move(plan)), contribution_(contribution), pool_(std::move(pool)) {
   const size_t count = contribution_.num_values();
   const bool has_residual = !contribution_.mean_residual.empty();
   ATOLL_CHECK(contribution_.codec != nullptr && plan_.segment_values > 0);
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
-  mean_ = PageArray<float>(count);
-  if (contribution_.needs_own) own_ = PageArray<float>(count);
+  const size_t num_own = contribution_.needs_own ? count : 0;
+  values_memory_ = pool_->take((count + num_own) * sizeof(float));
+  mean_ = {reinterpret_cast<float*>(values_memory_->data()), count};
+  own_ = {mean_.data() + count, num_own};
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
   contributions_ = BlobArena(segments_.size() * plan_.members.size(),
-                             contribution_.codec->max_encoded_bytes(plan_.segment_values));
+                             contribution_.codec->max_encoded_bytes(plan_.segment_values), pool_);
   begin_attempt();
 }
 
@@ -107,7 +112,7 @@ void Exchange::begin_attempt() {
     return outgoing.part.kind == PartKind::kMean || !rank_of(outgoing.to);
   });
   num_missing_ = 0;
-  if (abstains(plan_.rank)) std::ranges::fill(own_.span(), 0.0F);
+  if (abstains(plan_.rank)) std::ranges::fill(own_, 0.0F);
   assign_owners();
   if (std::ranges::all_of(plan_.weights, [](int64_t weight) { return weight == 0; })) {
     std::fill_n(mean_.data(), count, 0.0F);
@@ -130,7 +135,7 @@ void Exchange::assign_owners() {
   }
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
   means_ = BlobArena(gathers() ? 0 : segments_.size(),
-                     contribution_.codec->max_encoded_bytes(plan_.segment_values));
+                     contribution_.codec->max_encoded_bytes(plan_.segment_values), pool_);
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;

@@ -143,7 +143,7 @@ TEST(ResidualTest, OfARoundThatWasDecidedElsewhereIsKeptWhereNothingWasSummed) {
 TEST(BlobArenaTest, KeepsWhatWasTakenThoughItIsFullAndGone) {
   std::vector<SharedBytes> kept;
   {
-    BlobArena arena(3, 100);
+    BlobArena arena(3, 100, std::make_shared<PagePool>(0));
     for (int i = 0; i < 6; ++i) kept.push_back(arena.keep(Bytes(100, static_cast<std::byte>(i))));
   }
   for (int i = 0; i < 6; ++i) {
