@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <utility>
 
 #include "atoll/base/page_pool.h"
 
@@ -29,9 +28,9 @@ class BlobArena {
 
   BlobArena() = default;
   /// Room for so many blobs of at most so many bytes. Memory is taken with the first of them, from
-  /// the pool.
-  BlobArena(size_t num_blobs, size_t most, std::shared_ptr<PagePool> pool)
-      : pool_(std::move(pool)), capacity_(num_blobs * rounded(most)) {}
+  /// the pool, which must be there then.
+  BlobArena(size_t num_blobs, size_t most, PagePool& pool)
+      : pool_(&pool), capacity_(num_blobs * rounded(most)) {}
 
   /// Where the arena is full, as many were taken and given up, in memory of its own.
   Place take(size_t size) {
@@ -54,7 +53,7 @@ class BlobArena {
   static constexpr size_t kLineBytes = 64;  // Of a cache.
   static size_t rounded(size_t size) { return (size + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
-  std::shared_ptr<PagePool> pool_;
+  PagePool* pool_ = nullptr;
   std::shared_ptr<PagePool::Pages> memory_;
   size_t capacity_ = 0;
   size_t used_ = 0;

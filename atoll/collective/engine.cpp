@@ -46,7 +46,7 @@ Engine::Engine(SessionOptions options, std::string address, net::Transport& tran
       transport_(transport),
       listener_(listener),
       member_(member_options(options_)),
-      pages_(std::make_shared<PagePool>(kMaxSpareBytes)) {}
+      memory_(std::make_shared<RoundMemory>(PagePool(kMaxSpareBytes))) {}
 
 Engine::~Engine() = default;
 
@@ -337,7 +337,7 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   }
   round.progressed = now;
   if (round.exchange == nullptr) {
-    round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution, pages_);
+    round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution, memory_);
   } else {
     for (auto& [other, link] : links_) drop_means(link, number);
     round.exchange->reopen(std::move(plan));

@@ -222,7 +222,7 @@ class Engine {
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
   std::map<int32_t, swarm::Held> held_;     // The newest commit, by fragment.
-  std::shared_ptr<PagePool> pages_;         // Of past rounds, for the next.
+  std::shared_ptr<RoundMemory> memory_;
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   std::map<uint64_t, Missing> missing_;     // By index.
   std::vector<Retrieval> retrievals_;

@@ -59,11 +59,10 @@ std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_m
   return swarm::equal_shares(swarm::num_segments(static_cast<int64_t>(count), size), num_members);
 }
 
-Exchange::Exchange(Plan plan, const Contribution& contribution)
-    : Exchange(std::move(plan), contribution, std::make_shared<PagePool>(0)) {}
-
-Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<PagePool> pool)
-    : plan_(std::move(plan)), contribution_(contribution), pool_(std::move(pool)) {
+Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<RoundMemory> memory)
+    : plan_(std::move(plan)),
+      contribution_(contribution),
+      memory_(memory != nullptr ? std::move(memory) : std::make_shared<RoundMemory>(PagePool(0))) {
   const size_t count = contribution_.num_values();
   const bool has_residual = !contribution_.mean_residual.empty();
   ATOLL_CHECK(contribution_.codec != nullptr && plan_.segment_values > 0);
@@ -71,13 +70,14 @@ Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
   const size_t num_own = contribution_.needs_own ? count : 0;
-  values_memory_ = pool_->take((count + num_own) * sizeof(float));
+  values_memory_ = memory_->pages.take((count + num_own) * sizeof(float));
   mean_ = {reinterpret_cast<float*>(values_memory_->data()), count};
   own_ = {mean_.data() + count, num_own};
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
   contributions_ = BlobArena(segments_.size() * plan_.members.size(),
-                             contribution_.codec->max_encoded_bytes(plan_.segment_values), pool_);
+                             contribution_.codec->max_encoded_bytes(plan_.segment_values),
+                             memory_->pages);
   begin_attempt();
 }
 
@@ -135,7 +135,8 @@ void Exchange::assign_owners() {
   }
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
   means_ = BlobArena(gathers() ? 0 : segments_.size(),
-                     contribution_.codec->max_encoded_bytes(plan_.segment_values), pool_);
+                     contribution_.codec->max_encoded_bytes(plan_.segment_values),
+                             memory_->pages);
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
@@ -383,7 +384,7 @@ Result<void> Exchange::make_mean(Segment& segment) {
   for (size_t i = 0; has_residual && i < segment.size; ++i) {
     mean[i] += contribution_.mean_residual[segment.begin + i];
   }
-  auto encoded = blobs_.take();
+  auto encoded = memory_->blobs.take();
   try {
     contribution_.codec->encode(mean, *encoded, static_cast<uint32_t>(plan_.header.round));
   } catch (const InputError& error) {
@@ -435,7 +436,7 @@ void Exchange::settle_residual() {
 }
 
 Result<std::shared_ptr<const Bytes>> Exchange::encode_own(const Segment& segment) {
-  auto encoded = blobs_.take();
+  auto encoded = memory_->blobs.take();
   try {
     contribution_.encode(segment.begin, segment.size, static_cast<uint32_t>(plan_.header.round),
                          *encoded);

@@ -33,7 +33,6 @@
 #include <string>
 #include <vector>
 
-#include "atoll/base/page_pool.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/blob_arena.h"
@@ -91,10 +90,10 @@ class Exchange {
   };
 
   /// `contribution` and what it refers to must outlive this object; its prepare() is not called.
-  /// The plan must be consistent with it (the caller checked what the coordinator said). Large
-  /// memory comes from the pool, and goes back to it.
-  Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<PagePool> pool);
-  Exchange(Plan plan, const Contribution& contribution);
+  /// The plan must be consistent with it (the caller checked what the coordinator said). What it
+  /// holds comes from `memory` and goes back there; null: it has its own.
+  Exchange(Plan plan, const Contribution& contribution,
+           std::shared_ptr<RoundMemory> memory = nullptr);
   ~Exchange();
 
   /// The next attempt: the same segments, and some of the members.
@@ -190,12 +189,11 @@ class Exchange {
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
-  std::shared_ptr<PagePool> pool_;
+  std::shared_ptr<RoundMemory> memory_;
   std::shared_ptr<PagePool::Pages> values_memory_;  // Touched segment by segment.
   std::span<float> mean_;
   std::span<float> own_;           // Empty unless wanted.
   std::vector<float> decoded_;     // One segment.
-  BlobPool blobs_;
   BlobArena contributions_;  // Of the others; with kGather this member's too.
   BlobArena means_;          // Of this attempt, encoded.
   std::vector<Outgoing> outgoing_;
