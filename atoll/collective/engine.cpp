@@ -112,6 +112,7 @@ void Engine::tick(Time now) {
   check_links(now);
   ask_again(now);
   if (over_) return;
+  lend(now);
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
   for (const auto& [connection, visitor] : visitors_) {
