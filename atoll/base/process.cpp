@@ -1,8 +1,8 @@
 #include "atoll/base/process.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cerrno>

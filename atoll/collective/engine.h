@@ -110,8 +110,8 @@ class Engine {
     Time next_dial = Time::max();
     Duration pause{};
     std::deque<Transfer> transfers;  // Of rounds.
-    std::deque<Transfer> lent;  // What was fetched: beside rounds, a share of the line.
-    size_t waiting_bytes = 0;   // Of the transfers.
+    std::deque<Transfer> lent;       // What was fetched: beside rounds, a share of the line.
+    size_t waiting_bytes = 0;        // Of the transfers.
   };
   struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
     std::optional<swarm::PeerHello> hello;
@@ -225,7 +225,7 @@ class Engine {
   std::map<int32_t, Link> links_;         // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
-  std::map<int32_t, swarm::Held> held_;     // The newest commit, by fragment.
+  std::map<int32_t, swarm::Held> held_;  // The newest commit, by fragment.
   std::shared_ptr<RoundMemory> memory_;
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   std::map<uint64_t, Missing> missing_;     // By index.

@@ -239,8 +239,7 @@ class LendingTest : public EngineTest {
 
   LendingTest() {
     transport_.room[kBulk] = 0;
-    engine_.serve_state(
-        [](int32_t, int64_t) { return std::make_shared<const Bytes>(64 * kMiB); });
+    engine_.serve_state([](int32_t, int64_t) { return std::make_shared<const Bytes>(64 * kMiB); });
     engine_.begin({.round = 0,
                    .weight = 1,
                    .values = large_,

@@ -75,9 +75,9 @@ Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<
   own_ = {mean_.data() + count, num_own};
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
-  contributions_ = BlobArena(segments_.size() * plan_.members.size(),
-                             contribution_.codec->max_encoded_bytes(plan_.segment_values),
-                             memory_->pages);
+  contributions_ =
+      BlobArena(segments_.size() * plan_.members.size(),
+                contribution_.codec->max_encoded_bytes(plan_.segment_values), memory_->pages);
   begin_attempt();
 }
 
@@ -135,8 +135,7 @@ void Exchange::assign_owners() {
   }
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
   means_ = BlobArena(gathers() ? 0 : segments_.size(),
-                     contribution_.codec->max_encoded_bytes(plan_.segment_values),
-                             memory_->pages);
+                     contribution_.codec->max_encoded_bytes(plan_.segment_values), memory_->pages);
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;

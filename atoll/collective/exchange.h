@@ -192,10 +192,10 @@ class Exchange {
   std::shared_ptr<RoundMemory> memory_;
   std::shared_ptr<PagePool::Pages> values_memory_;  // Touched segment by segment.
   std::span<float> mean_;
-  std::span<float> own_;           // Empty unless wanted.
-  std::vector<float> decoded_;     // One segment.
-  BlobArena contributions_;  // Of the others; with kGather this member's too.
-  BlobArena means_;          // Of this attempt, encoded.
+  std::span<float> own_;        // Empty unless wanted.
+  std::vector<float> decoded_;  // One segment.
+  BlobArena contributions_;     // Of the others; with kGather this member's too.
+  BlobArena means_;             // Of this attempt, encoded.
   std::vector<Outgoing> outgoing_;
   size_t num_missing_ = 0;    // Segments of the mean.
   bool has_encoded_ = false;  // As the last unit of work.
