@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "atoll/base/clock.h"
+#include "atoll/collective/exchange.h"
 
 namespace atl::collective {
 
@@ -28,7 +29,7 @@ class LendingShare {
 
  private:
   /// Neither is saved up: a chunk, and what rounds send meanwhile.
-  static constexpr int64_t kMostCredit = (kOneIn - 1) * (int64_t{256} << 10);
+  static constexpr auto kMostCredit = (kOneIn - 1) * static_cast<int64_t>(kMaxChunkBytes);
 
   int64_t credit_ = 0;  // In bytes of rounds.
   Time moved_{};
