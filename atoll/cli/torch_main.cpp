@@ -1,7 +1,6 @@
 // The subcommands of `atoll` that need LibTorch; started by `atoll`, not by people.
 #include <ATen/Context.h>
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -57,10 +56,7 @@ int main(int argc, char** argv) {
   // Denormal numbers cost the processor a hundred times a normal one's time and mean nothing here;
   // threads started later inherit this.
   at::globalContext().setFlushDenormal(true);
-  // Keep the memory of large temporary tensors: giving it back to the system at every step means
-  // clearing its pages again at the next (measured: 2.5 % of a training step).
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  atl::keep_freed_memory();
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
   app.set_version_flag("--version", atl::cli::version_text());
   app.require_subcommand(1);

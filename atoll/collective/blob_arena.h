@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "atoll/base/page_array.h"
+#include "atoll/base/page_pool.h"
 
 namespace atl::collective {
 
@@ -27,15 +27,17 @@ class BlobArena {
   };
 
   BlobArena() = default;
-  /// Room for so many blobs of at most so many bytes. Memory is taken with the first of them.
-  BlobArena(size_t num_blobs, size_t most) : capacity_(num_blobs * rounded(most)) {}
+  /// Room for so many blobs of at most so many bytes. Memory is taken with the first of them, from
+  /// the pool, which must be there then.
+  BlobArena(size_t num_blobs, size_t most, PagePool& pool)
+      : pool_(&pool), capacity_(num_blobs * rounded(most)) {}
 
   /// Where the arena is full, as many were taken and given up, in memory of its own.
   Place take(size_t size) {
     const size_t room = capacity_ - used_;
     const bool fits = rounded(size) <= room;
-    if (fits && memory_ == nullptr) memory_ = std::make_shared<Pages>(capacity_);
-    const auto memory = fits ? memory_ : std::make_shared<Pages>(size);
+    if (fits && memory_ == nullptr) memory_ = pool_->take(capacity_);
+    const auto memory = fits ? memory_ : std::make_shared<PagePool::Pages>(size);
     const size_t begin = fits ? used_ : 0;
     if (fits) used_ += rounded(size);
     return {memory, memory->span().subspan(begin, size)};
@@ -48,12 +50,11 @@ class BlobArena {
   }
 
  private:
-  using Pages = PageArray<std::byte>;
-
   static constexpr size_t kLineBytes = 64;  // Of a cache.
   static size_t rounded(size_t size) { return (size + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
-  std::shared_ptr<Pages> memory_;
+  PagePool* pool_ = nullptr;
+  std::shared_ptr<PagePool::Pages> memory_;
   size_t capacity_ = 0;
   size_t used_ = 0;
 };

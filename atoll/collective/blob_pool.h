@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "atoll/base/bytes.h"
+#include "atoll/base/page_pool.h"
 
 namespace atl::collective {
 
-/// Blobs may outlive the pool and be let go of on any thread.
+/// Thread-safe. Blobs may outlive the pool and be let go of on any thread.
 class BlobPool {
  public:
   /// An empty one.
@@ -41,6 +42,12 @@ class BlobPool {
     std::vector<std::unique_ptr<Bytes>> blobs;
   };
   std::shared_ptr<Spare> spare_ = std::make_shared<Spare>();
+};
+
+/// What one round leaves to the next.
+struct RoundMemory {
+  PagePool pages;  // For values, and for encoded segments that stay.
+  BlobPool blobs;  // For those that are sent.
 };
 
 }  // namespace atl::collective

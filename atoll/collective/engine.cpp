@@ -25,6 +25,8 @@ constexpr Duration kSnapshotPatience = std::chrono::seconds(30);  // Between two
 /// Encoded and waiting for one member, beyond which no more is encoded: enough that the line never
 /// runs dry, and little memory.
 constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
+/// Of memory that one round leaves to the next, at most.
+constexpr size_t kMaxSpareBytes = size_t{1} << 30;
 
 swarm::MemberOptions member_options(const SessionOptions& options) {
   swarm::MemberOptions out{.name = options.name,
@@ -43,7 +45,8 @@ Engine::Engine(SessionOptions options, std::string address, net::Transport& tran
       address_(std::move(address)),
       transport_(transport),
       listener_(listener),
-      member_(member_options(options_)) {}
+      member_(member_options(options_)),
+      memory_(std::make_shared<RoundMemory>(PagePool(kMaxSpareBytes))) {}
 
 Engine::~Engine() = default;
 
@@ -109,6 +112,7 @@ void Engine::tick(Time now) {
   check_links(now);
   ask_again(now);
   if (over_) return;
+  lend(now);
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
   for (const auto& [connection, visitor] : visitors_) {
@@ -340,7 +344,7 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   }
   round.progressed = now;
   if (round.exchange == nullptr) {
-    round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution);
+    round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution, memory_);
   } else {
     for (auto& [other, link] : links_) drop_means(link, number);
     round.exchange->reopen(std::move(plan));

@@ -13,7 +13,7 @@
 // sends what it must not is named to the coordinator, which puts it out.
 //
 // What a member has missed (a round without it, the state when it joins) it fetches from the others
-// over the same connections, behind the parts of rounds (retrieval.h).
+// over the same connections, beside the parts of rounds (retrieval.h, lending_share.h).
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,6 +27,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/exchange.h"
+#include "atoll/collective/lending_share.h"
 #include "atoll/collective/retrieval.h"
 #include "atoll/collective/session.h"
 #include "atoll/net/transport.h"
@@ -111,8 +112,8 @@ class Engine {
     Time next_dial = Time::max();
     Duration pause{};
     std::deque<Transfer> transfers;  // Of rounds.
-    std::deque<Transfer> lent;  // What was fetched: only where the line has nothing else to do.
-    size_t waiting_bytes = 0;   // Of the transfers.
+    std::deque<Transfer> lent;       // What was fetched: beside rounds, a share of the line.
+    size_t waiting_bytes = 0;        // Of the transfers.
   };
   struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
     std::optional<swarm::PeerHello> hello;
@@ -196,8 +197,11 @@ class Engine {
   static void drop_transfers(Link& link, int64_t round);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t number, Time now);
+  void lend(Time now);
+  /// False: nothing is to be lent, or may be now.
+  bool lend_chunk(Link& link, bool rounds_wait, Time now);
   void drop_link(int32_t number, const std::string& reason, Time now);
-  bool send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_bytes, Time now);
+  bool send_some(Link& link, std::deque<Transfer>& queue, Time now);
   /// Breaks connections over which nothing comes any more though they stand.
   void check_stalls(Time now);
   /// Reports lost links, and tries again.
@@ -223,13 +227,16 @@ class Engine {
   std::map<int32_t, Link> links_;         // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
-  std::map<int32_t, swarm::Held> held_;     // The newest commit, by fragment.
+  std::map<int32_t, swarm::Held> held_;  // The newest commit, by fragment.
+  std::shared_ptr<RoundMemory> memory_;
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   std::map<uint64_t, Missing> missing_;     // By index.
   std::vector<Retrieval> retrievals_;
   std::map<int32_t, StateFetch> state_fetches_;  // By fragment.
   std::map<int64_t, RoundResult> results_;       // Of past rounds, to lend.
   size_t result_bytes_ = 0;
+  LendingShare lending_;
+  int32_t last_lent_to_ = -1;
   StateProvider provider_;
   struct Snapshot {
     int64_t round = 0;

@@ -20,6 +20,7 @@ constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
 constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tries to connect.
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr size_t kMaxEarlyFetches = 64;
+constexpr Duration kLeastStall = std::chrono::seconds(1);
 constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
 /// Counted for each of them beside its frame: the struct, and what two allocations take.
 constexpr size_t kPartOverhead = 256;
@@ -277,16 +278,38 @@ void Engine::pump(int32_t number, Time now) {
   if (found == links_.end()) return;
   Link& link = found->second;
   if (link.connection == 0 || !link.lost.empty()) return;
-  const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
-  while (!link.full) {
-    std::deque<Transfer>& queue = link.transfers.empty() ? link.lent : link.transfers;
-    if (queue.empty() || !send_some(link, queue, chunk_bytes, now)) return;
+  while (!link.full && !link.transfers.empty() && send_some(link, link.transfers, now)) {
+  }
+  lend(now);
+}
+
+/// To all links in turn: they share the line.
+void Engine::lend(Time now) {
+  const bool rounds_wait = std::ranges::any_of(links_, [](const auto& entry) {
+    return entry.second.opened && entry.second.lost.empty() && !entry.second.transfers.empty();
+  });
+  for (size_t num_idle = 0; num_idle < links_.size();) {
+    auto next = links_.upper_bound(last_lent_to_);
+    if (next == links_.end()) next = links_.begin();
+    last_lent_to_ = next->first;
+    num_idle = lend_chunk(next->second, rounds_wait, now) ? 0 : num_idle + 1;
   }
 }
 
+bool Engine::lend_chunk(Link& link, bool rounds_wait, Time now) {
+  if (link.connection == 0 || !link.lost.empty() || link.full || link.lent.empty()) return false;
+  // What a slow line needs for the share of the rounds is no stall.
+  const double rate = transport_.estimate(link.connection).bytes_per_second;
+  const double share = LendingShare::kOneIn * static_cast<double>(chunk_size(rate));
+  const Duration rest(rate > 0 ? static_cast<int64_t>(share / rate * 1e9) : 0);
+  if (rounds_wait && !lending_.may_lend(now, std::max(kLeastStall, rest))) return false;
+  return send_some(link, link.lent, now);
+}
+
 /// One chunk of the first transfer. False if the connection takes no more.
-bool Engine::send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_bytes, Time now) {
+bool Engine::send_some(Link& link, std::deque<Transfer>& queue, Time now) {
   Transfer& transfer = queue.front();
+  const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
   const size_t size = std::min(chunk_bytes, transfer.end - transfer.sent);
   transfer.part.offset = transfer.sent;
   net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
@@ -301,7 +324,12 @@ bool Engine::send_some(Link& link, std::deque<Transfer>& queue, size_t chunk_byt
     round->second.bytes_sent += static_cast<int64_t>(frame_bytes);
   }
   transfer.sent += size;
-  if (&queue == &link.transfers) link.waiting_bytes -= size;
+  if (&queue == &link.transfers) {
+    link.waiting_bytes -= size;
+    lending_.sent_for_rounds(size, now);
+  } else {
+    lending_.lent(size, now);
+  }
   if (transfer.sent == transfer.end) queue.pop_front();
   return true;
 }

@@ -23,6 +23,10 @@ class SentFrames final : public net::Transport {
   Result<std::string> listen(const std::string& address) override { return address; }
   net::ConnectionId connect(const std::string&, net::Plane) override { return ++last_; }
   net::Sent send(net::ConnectionId connection, Bytes frame) override {
+    if (const auto found = room.find(connection); found != room.end()) {
+      if (found->second < frame.size()) return net::Sent::kFull;
+      found->second -= frame.size();
+    }
     sent[connection].push_back(swarm::decode(frame));
     return net::Sent::kAccepted;
   }
@@ -30,6 +34,7 @@ class SentFrames final : public net::Transport {
   net::Traffic traffic() const override { return {}; }
 
   std::map<net::ConnectionId, std::vector<swarm::Message>> sent;
+  std::map<net::ConnectionId, size_t> room;  // In bytes; no entry: without end.
 
  private:
   net::ConnectionId last_ = 0;
@@ -224,6 +229,80 @@ TEST_F(EngineTest, ANewcomersRequestsWaitForTheView) {
                                .view = 2,
                                .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
   EXPECT_EQ(said<swarm::NotHeld>(transport_, kNew).size(), 1U);
+}
+
+/// A round whose parts fill the line to "b", and a newcomer "c" that asks for a state.
+class LendingTest : public EngineTest {
+ protected:
+  static constexpr net::ConnectionId kNew = 200;
+  static constexpr size_t kMiB = size_t{1} << 20;
+  static constexpr size_t kLargeCount = 8 * kMiB;
+
+  LendingTest() {
+    transport_.room[kBulk] = 0;
+    engine_.serve_state([](int32_t, int64_t) { return std::make_shared<const Bytes>(64 * kMiB); });
+    engine_.begin({.round = 0,
+                   .weight = 1,
+                   .values = large_,
+                   .codec = codec_.get(),
+                   .topology = Topology::kGather},
+                  now_);
+    const auto size = static_cast<int64_t>(segment_size(kLargeCount, Topology::kGather));
+    from_coordinator(swarm::OpenAttempt{.header = header(0, 0),
+                                        .count = kLargeCount,
+                                        .segment_values = size,
+                                        .members = {0, 1},
+                                        .weights = {1, 1},
+                                        .shares = equal_shares(kLargeCount, Topology::kGather, 2)});
+    while (engine_.work(now_)) {
+    }
+    handle(net::Opened{.connection = kNew, .inbound = true, .plane = net::Plane::kBulk});
+    from_c(swarm::PeerHello{.header = header(), .number = 2});
+    from_coordinator(swarm::View{.header = header(),
+                                 .view = 2,
+                                 .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
+    from_c(swarm::Fetch{.header = header(0), .end = 64 * kMiB});
+  }
+  void from_c(const swarm::Message& message) {
+    handle(net::Received{.connection = kNew, .frame = swarm::encode(message)});
+  }
+  void give_room_to_b(size_t bytes) {
+    transport_.room[kBulk] += bytes;
+    handle(net::Writable{kBulk});
+    while (engine_.work(now_)) {
+    }
+  }
+  size_t bytes_to(net::ConnectionId connection) {
+    size_t bytes = 0;
+    for (const auto& part : said<swarm::Part>(transport_, connection)) bytes += part.data.size();
+    return bytes;
+  }
+
+  const std::vector<float> large_ = std::vector<float>(kLargeCount, 1.0F);
+};
+
+TEST_F(LendingTest, WhileARoundFillsTheLineANewcomerGetsAShareOfIt) {
+  for (int i = 0; i < 160; ++i) give_room_to_b(100'000);
+  EXPECT_GT(bytes_to(kBulk), 15 * kMiB);
+  EXPECT_NEAR(static_cast<double>(bytes_to(kNew)),
+              static_cast<double>(bytes_to(kBulk)) / (LendingShare::kOneIn - 1),
+              static_cast<double>(kMaxChunkBytes));
+  EXPECT_LT(bytes_to(kBulk), kLargeCount * sizeof(float));
+}
+
+TEST_F(LendingTest, WhatTheRoundDoesNotUseTheNewcomerGets) {
+  give_room_to_b(2 * kLargeCount * sizeof(float));
+  EXPECT_GE(bytes_to(kBulk), kLargeCount * sizeof(float));
+  EXPECT_EQ(bytes_to(kNew), 64 * kMiB);
+}
+
+TEST_F(LendingTest, ALineThatStandsStillHoldsUpNobody) {
+  const size_t before = bytes_to(kNew);
+  for (int i = 0; i < 3; ++i) {
+    now_ += seconds(2);
+    engine_.tick(now_);
+  }
+  EXPECT_GE(bytes_to(kNew), before + 3 * kChunkBytes);
 }
 
 }  // namespace

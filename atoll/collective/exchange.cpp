@@ -59,20 +59,25 @@ std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_m
   return swarm::equal_shares(swarm::num_segments(static_cast<int64_t>(count), size), num_members);
 }
 
-Exchange::Exchange(Plan plan, const Contribution& contribution)
-    : plan_(std::move(plan)), contribution_(contribution) {
+Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<RoundMemory> memory)
+    : plan_(std::move(plan)),
+      contribution_(contribution),
+      memory_(memory != nullptr ? std::move(memory) : std::make_shared<RoundMemory>(PagePool(0))) {
   const size_t count = contribution_.num_values();
   const bool has_residual = !contribution_.mean_residual.empty();
   ATOLL_CHECK(contribution_.codec != nullptr && plan_.segment_values > 0);
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
-  mean_ = PageArray<float>(count);
-  if (contribution_.needs_own) own_ = PageArray<float>(count);
+  const size_t num_own = contribution_.needs_own ? count : 0;
+  values_memory_ = memory_->pages.take((count + num_own) * sizeof(float));
+  mean_ = {reinterpret_cast<float*>(values_memory_->data()), count};
+  own_ = {mean_.data() + count, num_own};
   decoded_.resize(std::min(count, plan_.segment_values));
   cut_into_segments();
-  contributions_ = BlobArena(segments_.size() * plan_.members.size(),
-                             contribution_.codec->max_encoded_bytes(plan_.segment_values));
+  contributions_ =
+      BlobArena(segments_.size() * plan_.members.size(),
+                contribution_.codec->max_encoded_bytes(plan_.segment_values), memory_->pages);
   begin_attempt();
 }
 
@@ -107,7 +112,7 @@ void Exchange::begin_attempt() {
     return outgoing.part.kind == PartKind::kMean || !rank_of(outgoing.to);
   });
   num_missing_ = 0;
-  if (abstains(plan_.rank)) std::ranges::fill(own_.span(), 0.0F);
+  if (abstains(plan_.rank)) std::ranges::fill(own_, 0.0F);
   assign_owners();
   if (std::ranges::all_of(plan_.weights, [](int64_t weight) { return weight == 0; })) {
     std::fill_n(mean_.data(), count, 0.0F);
@@ -130,7 +135,7 @@ void Exchange::assign_owners() {
   }
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
   means_ = BlobArena(gathers() ? 0 : segments_.size(),
-                     contribution_.codec->max_encoded_bytes(plan_.segment_values));
+                     contribution_.codec->max_encoded_bytes(plan_.segment_values), memory_->pages);
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
@@ -378,7 +383,7 @@ Result<void> Exchange::make_mean(Segment& segment) {
   for (size_t i = 0; has_residual && i < segment.size; ++i) {
     mean[i] += contribution_.mean_residual[segment.begin + i];
   }
-  auto encoded = blobs_.take();
+  auto encoded = memory_->blobs.take();
   try {
     contribution_.codec->encode(mean, *encoded, static_cast<uint32_t>(plan_.header.round));
   } catch (const InputError& error) {
@@ -430,7 +435,7 @@ void Exchange::settle_residual() {
 }
 
 Result<std::shared_ptr<const Bytes>> Exchange::encode_own(const Segment& segment) {
-  auto encoded = blobs_.take();
+  auto encoded = memory_->blobs.take();
   try {
     contribution_.encode(segment.begin, segment.size, static_cast<uint32_t>(plan_.header.round),
                          *encoded);

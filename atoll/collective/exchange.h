@@ -33,7 +33,6 @@
 #include <string>
 #include <vector>
 
-#include "atoll/base/page_array.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/blob_arena.h"
@@ -91,8 +90,10 @@ class Exchange {
   };
 
   /// `contribution` and what it refers to must outlive this object; its prepare() is not called.
-  /// The plan must be consistent with it (the caller checked what the coordinator said).
-  Exchange(Plan plan, const Contribution& contribution);
+  /// The plan must be consistent with it (the caller checked what the coordinator said). What it
+  /// holds comes from `memory` and goes back there; null: it has its own.
+  Exchange(Plan plan, const Contribution& contribution,
+           std::shared_ptr<RoundMemory> memory = nullptr);
   ~Exchange();
 
   /// The next attempt: the same segments, and some of the members.
@@ -112,8 +113,8 @@ class Exchange {
   /// The mean is whole, and nothing is left to send.
   bool complete() const { return num_missing_ == 0 && !failed_; }
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
-  std::span<const float> mean() const { return mean_.span(); }
-  std::span<const float> own() const { return own_.span(); }
+  std::span<const float> mean() const { return mean_; }
+  std::span<const float> own() const { return own_; }
   /// The numbers of the members that still owe something.
   std::vector<int32_t> debtors() const;
   /// The connection to a member broke: what was on its way in either direction is lost.
@@ -188,12 +189,13 @@ class Exchange {
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
-  PageArray<float> mean_;          // Memory is touched segment by segment.
-  PageArray<float> own_;           // Empty unless wanted.
-  std::vector<float> decoded_;     // One segment.
-  BlobPool blobs_;
-  BlobArena contributions_;  // Of the others; with kGather this member's too.
-  BlobArena means_;          // Of this attempt, encoded.
+  std::shared_ptr<RoundMemory> memory_;
+  std::shared_ptr<PagePool::Pages> values_memory_;  // Touched segment by segment.
+  std::span<float> mean_;
+  std::span<float> own_;        // Empty unless wanted.
+  std::vector<float> decoded_;  // One segment.
+  BlobArena contributions_;     // Of the others; with kGather this member's too.
+  BlobArena means_;             // Of this attempt, encoded.
   std::vector<Outgoing> outgoing_;
   size_t num_missing_ = 0;    // Segments of the mean.
   bool has_encoded_ = false;  // As the last unit of work.

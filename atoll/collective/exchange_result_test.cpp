@@ -143,7 +143,8 @@ TEST(ResidualTest, OfARoundThatWasDecidedElsewhereIsKeptWhereNothingWasSummed) {
 TEST(BlobArenaTest, KeepsWhatWasTakenThoughItIsFullAndGone) {
   std::vector<SharedBytes> kept;
   {
-    BlobArena arena(3, 100);
+    PagePool pool(0);
+    BlobArena arena(3, 100, pool);
     for (int i = 0; i < 6; ++i) kept.push_back(arena.keep(Bytes(100, static_cast<std::byte>(i))));
   }
   for (int i = 0; i < 6; ++i) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "atoll/base/process.h"
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/session.h"
@@ -111,6 +112,7 @@ int join(const std::vector<std::string>& words, const Clock& clock) {
 }  // namespace atl::collective
 
 int main(int argc, char** argv) {
+  atl::keep_freed_memory();  // As the programs do.
   const std::vector<std::string> words(argv + 1, argv + argc);
   const atl::SystemClock clock;
   try {

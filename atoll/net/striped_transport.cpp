@@ -5,26 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "atoll/base/check.h"
-#include "atoll/net/stripe_frame.h"
+#include "atoll/net/stripe.h"
 
 namespace atl::net {
 namespace {
 
 constexpr double kSlowBytesPerSecond = 64e3;
 constexpr double kSecondsPerLane = 0.03;
-/// What arrived is confirmed at the latest after so many bytes, or with the first frame after so
-/// long: often enough for the window and the estimate, and not for each frame.
-constexpr size_t kAckBytes = size_t{512} << 10;
-constexpr Duration kAckInterval = std::chrono::milliseconds(50);
-/// Counted for each frame that is in flight or held, beside its bytes.
-constexpr size_t kFrameOverhead = 256;
 /// A lane that does not say whose it is.
 constexpr Duration kMuteLanePatience = std::chrono::seconds(10);
 
@@ -33,55 +26,6 @@ StripeToken make_token() {
   ATOLL_CHECK(::getrandom(token.data(), token.size(), 0) == std::ssize(token));
   return token;
 }
-
-/// One bulk connection.
-struct Stripe {
-  struct Lane {
-    ConnectionId id = 0;
-    bool opened = false;
-    bool full = false;
-    size_t in_flight = 0;
-  };
-  struct InFlight {
-    uint64_t number = 0;
-    size_t bytes = 0;
-    ConnectionId lane = 0;
-    LinkEstimator::Mark mark;
-  };
-
-  ConnectionId id = 0;  // Its first lane's.
-  std::string address;  // Whom this side connected to; empty if it was the other one.
-  StripeToken token{};
-
-  std::mutex mutex;  // Guards the rest.
-  std::vector<Lane> lanes;
-  bool opened = false;
-  bool over = false;
-  bool closing = false;
-  bool lanes_refused = false;  // One more could not be had.
-  std::string first_reason;    // Why its first lane is gone.
-
-  uint64_t next_number = 0;
-  std::deque<InFlight> in_flight;
-  size_t in_flight_bytes = 0;
-  bool refused = false;  // A send was kFull: Writable is owed.
-  LinkEstimator estimator;
-
-  uint64_t num_arrived = 0;        // Without a gap.
-  std::map<uint64_t, Bytes> held;  // Arrived before their turn.
-  size_t held_bytes = 0;
-  size_t unconfirmed_bytes = 0;
-  uint64_t num_confirmed = 0;
-  Time confirmed_at{};
-
-  std::deque<Event> events;  // To be emitted.
-  bool emitting = false;
-
-  Lane* find(ConnectionId lane) {
-    const auto found = std::ranges::find(lanes, lane, &Lane::id);
-    return found == lanes.end() ? nullptr : &*found;
-  }
-};
 
 class StripedTransport final : public Transport {
  public:
@@ -112,20 +56,13 @@ class StripedTransport final : public Transport {
   void on_lost(const StripePtr& stripe, Lost lost);
   void emit_events(Stripe& stripe);
   StripePtr find(ConnectionId lane) const;
-  size_t ack_bytes() const { return std::min(kAckBytes, options_.window_bytes / 8); }
+  StripePtr make_stripe() const {
+    return std::make_shared<Stripe>(options_.window_bytes, clock_, *inner_);
+  }
 
   // With the stripe's mutex held:
-  Sent send_numbered(Stripe& stripe, const SharedFrame& frame);
-  Sent send_on_best(Stripe& stripe, SharedFrame frame, const StripeTrailer& trailer);
-  void send_token(Stripe& stripe, ConnectionId lane, StripeKind kind);
   void on_frame(const StripePtr& stripe, Bytes frame);
-  std::string take_data(Stripe& stripe, uint64_t number, Bytes frame);
-  std::string confirm(const StripePtr& stripe, uint64_t num_arrived);
-  void say_what_arrived(Stripe& stripe);
-  void tell_writable(Stripe& stripe);
   void add_lanes(const StripePtr& stripe);
-  /// Ends it now; what its lanes still report is ignored.
-  void fail(Stripe& stripe, const std::string& reason);
 
   const StripeOptions options_;
   const Clock& clock_;
@@ -140,7 +77,7 @@ class StripedTransport final : public Transport {
 
 ConnectionId StripedTransport::connect(const std::string& address, Plane plane) {
   if (plane == Plane::kControl) return inner_->connect(address, plane);
-  auto stripe = std::make_shared<Stripe>();
+  auto stripe = make_stripe();
   stripe->address = address;
   stripe->token = make_token();
   const std::lock_guard lock(mutex_);  // Before its first event can be looked at.
@@ -164,7 +101,7 @@ Sent StripedTransport::send_shared(ConnectionId connection, SharedFrame frame) {
   const StripePtr stripe = find(connection);
   if (stripe == nullptr) return inner_->send_shared(connection, std::move(frame));
   const std::lock_guard lock(stripe->mutex);
-  return stripe->over || stripe->closing ? Sent::kClosed : send_numbered(*stripe, frame);
+  return stripe->over || stripe->closing ? Sent::kClosed : stripe->send(frame);
 }
 
 void StripedTransport::close(ConnectionId connection) {
@@ -209,7 +146,7 @@ void StripedTransport::handle(Event event) {
 void StripedTransport::on_opened(Opened opened) {
   if (!opened.inbound) return inner_->close(opened.connection);  // Of a stripe that is over.
   if (opened.plane == Plane::kBulk) {
-    auto stripe = std::make_shared<Stripe>();
+    auto stripe = make_stripe();
     stripe->id = opened.connection;
     stripe->opened = true;
     stripe->lanes.push_back({.id = stripe->id, .opened = true});
@@ -269,16 +206,14 @@ void StripedTransport::handle_lane(const StripePtr& stripe, ConnectionId id, Eve
       lane->opened = true;
       const bool is_first = !std::exchange(stripe->opened, true);
       if (!stripe->closing && !stripe->over) {
-        send_token(*stripe, id, is_first ? StripeKind::kToken : StripeKind::kJoin);
+        stripe->send_token(id, is_first ? StripeKind::kToken : StripeKind::kJoin);
         if (is_first) stripe->events.emplace_back(std::move(*opened));
-        tell_writable(*stripe);
+        stripe->tell_writable();
       }
     } else if (auto* received = std::get_if<Received>(&event)) {
       if (!stripe->over && !stripe->closing) on_frame(stripe, std::move(received->frame));
     } else if (std::holds_alternative<Writable>(event) && lane != nullptr) {
-      lane->full = false;
-      if (stripe->unconfirmed_bytes > ack_bytes()) say_what_arrived(*stripe);
-      tell_writable(*stripe);
+      stripe->on_writable(*lane);
     } else if (auto* lost = std::get_if<Lost>(&event)) {
       on_lost(stripe, std::move(*lost));
     }
@@ -304,16 +239,8 @@ void StripedTransport::on_lost(const StripePtr& stripe, Lost lost) {
     stripe->over = true;
     stripe->events.emplace_back(Lost{stripe->id, stripe->first_reason, all_arrived});
   } else if (!lost.all_arrived && !stripe->closing) {
-    fail(*stripe, lost.reason);
+    stripe->fail(lost.reason);
   }
-}
-
-void StripedTransport::fail(Stripe& stripe, const std::string& reason) {
-  stripe.over = true;
-  stripe.held.clear();
-  stripe.in_flight.clear();
-  stripe.events.emplace_back(Lost{stripe.id, reason});
-  for (const Stripe::Lane& lane : stripe.lanes) inner_->close(lane.id);
 }
 
 void StripedTransport::emit_events(Stripe& stripe) {
@@ -328,59 +255,6 @@ void StripedTransport::emit_events(Stripe& stripe) {
     lock.lock();
   }
   stripe.emitting = false;
-}
-
-Sent StripedTransport::send_numbered(Stripe& stripe, const SharedFrame& frame) {
-  const size_t bytes = frame.size() + kFrameOverhead;
-  if (stripe.in_flight_bytes > 0 && stripe.in_flight_bytes + bytes > options_.window_bytes) {
-    stripe.refused = true;
-    return Sent::kFull;
-  }
-  const StripeTrailer trailer{.kind = StripeKind::kData, .number = stripe.next_number};
-  const Sent sent = send_on_best(stripe, frame, trailer);
-  if (sent == Sent::kFull) stripe.refused = true;
-  return sent;
-}
-
-Sent StripedTransport::send_on_best(Stripe& stripe, SharedFrame frame,
-                                    const StripeTrailer& trailer) {
-  StripeTrailer with_news = trailer;
-  with_news.arrived = stripe.num_arrived;
-  frame.tail = encode(with_news);
-  while (true) {
-    Stripe::Lane* best = nullptr;
-    for (Stripe::Lane& lane : stripe.lanes) {
-      const bool is_usable = !lane.full && (lane.opened || lane.id == stripe.id);
-      if (is_usable && (best == nullptr || lane.in_flight < best->in_flight)) best = &lane;
-    }
-    if (best == nullptr) return Sent::kFull;
-    const Sent sent = inner_->send_shared(best->id, frame);
-    if (sent == Sent::kClosed) return sent;  // Lost follows.
-    best->full = sent == Sent::kFull;
-    if (best->full) continue;
-    if (trailer.kind == StripeKind::kData) {
-      const size_t bytes = frame.size() + kFrameOverhead;
-      stripe.next_number += 1;
-      stripe.in_flight_bytes += bytes;
-      best->in_flight += bytes;
-      const auto size = static_cast<int64_t>(frame.size());
-      stripe.in_flight.push_back({.number = trailer.number,
-                                  .bytes = bytes,
-                                  .lane = best->id,
-                                  .mark = stripe.estimator.sent(clock_.now(), size)});
-    }
-    stripe.unconfirmed_bytes = 0;
-    stripe.num_confirmed = stripe.num_arrived;
-    stripe.confirmed_at = clock_.now();
-    return Sent::kAccepted;
-  }
-}
-
-void StripedTransport::send_token(Stripe& stripe, ConnectionId lane, StripeKind kind) {
-  const SharedFrame frame{.head = Bytes(stripe.token.begin(), stripe.token.end()),
-                          .tail = encode(StripeTrailer{.kind = kind})};
-  // If there is no room for it the lane is of no use: the other side would not know whose it is.
-  if (inner_->send_shared(lane, frame) == Sent::kFull) inner_->close(lane);
 }
 
 void StripedTransport::on_frame(const StripePtr& stripe, Bytes frame) {
@@ -402,72 +276,13 @@ void StripedTransport::on_frame(const StripePtr& stripe, Bytes frame) {
   } else if (trailer->kind == StripeKind::kJoin) {
     wrong = "the other side joined a connection to itself";
   } else {
-    wrong = confirm(stripe, trailer->arrived);
+    wrong = stripe->confirm(trailer->arrived);
+    if (wrong.empty()) add_lanes(stripe);
     if (wrong.empty() && trailer->kind == StripeKind::kData) {
-      wrong = take_data(*stripe, trailer->number, std::move(frame));
+      wrong = stripe->take_data(trailer->number, std::move(frame));
     }
   }
-  if (!wrong.empty()) fail(*stripe, wrong);
-}
-
-std::string StripedTransport::take_data(Stripe& stripe, uint64_t number, Bytes frame) {
-  if (number < stripe.num_arrived || stripe.held.contains(number)) {
-    return fmt::format("the other side sent frame {} twice", number);
-  }
-  stripe.unconfirmed_bytes += frame.size() + kFrameOverhead;
-  stripe.held_bytes += frame.size() + kFrameOverhead;
-  if (stripe.held_bytes > options_.window_bytes + kMaxFrameBytes + kFrameOverhead) {
-    return fmt::format("the other side sent frame {} while {} is missing", number,
-                       stripe.num_arrived);
-  }
-  stripe.held.emplace(number, std::move(frame));
-  while (!stripe.held.empty() && stripe.held.begin()->first == stripe.num_arrived) {
-    Bytes next = std::move(stripe.held.begin()->second);
-    stripe.held.erase(stripe.held.begin());
-    stripe.held_bytes -= next.size() + kFrameOverhead;
-    stripe.num_arrived += 1;
-    stripe.events.emplace_back(Received{stripe.id, std::move(next)});
-  }
-  const bool is_due =
-      stripe.unconfirmed_bytes > ack_bytes() || clock_.now() - stripe.confirmed_at > kAckInterval;
-  if (is_due && stripe.num_arrived > stripe.num_confirmed) say_what_arrived(stripe);
-  return {};
-}
-
-void StripedTransport::say_what_arrived(Stripe& stripe) {
-  // Where no lane has room the next frame says it, or this once there is room.
-  static_cast<void>(send_on_best(stripe, {}, {.kind = StripeKind::kAck}));
-}
-
-std::string StripedTransport::confirm(const StripePtr& stripe, uint64_t num_arrived) {
-  if (num_arrived > stripe->next_number) {
-    return fmt::format("the other side has {} frames, and was sent {}", num_arrived,
-                       stripe->next_number);
-  }
-  bool is_news = false;
-  while (!stripe->in_flight.empty() && stripe->in_flight.front().number < num_arrived) {
-    const Stripe::InFlight& first = stripe->in_flight.front();
-    stripe->estimator.arrived(clock_.now(), first.mark);
-    stripe->in_flight_bytes -= first.bytes;
-    if (Stripe::Lane* lane = stripe->find(first.lane)) lane->in_flight -= first.bytes;
-    stripe->in_flight.pop_front();
-    is_news = true;
-  }
-  if (is_news) {
-    tell_writable(*stripe);
-    add_lanes(stripe);
-  }
-  return {};
-}
-
-void StripedTransport::tell_writable(Stripe& stripe) {
-  const bool has_room = stripe.in_flight_bytes <= options_.window_bytes / 4 * 3 &&
-                        std::ranges::any_of(stripe.lanes, [](const Stripe::Lane& lane) {
-                          return lane.opened && !lane.full;
-                        });
-  if (!stripe.refused || !has_room || stripe.closing || stripe.over) return;
-  stripe.refused = false;
-  stripe.events.emplace_back(Writable{stripe.id});
+  if (!wrong.empty()) stripe->fail(wrong);
 }
 
 void StripedTransport::add_lanes(const StripePtr& stripe) {
