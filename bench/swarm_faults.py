@@ -24,6 +24,7 @@ WAN = str(ROOT / "build" / "bin" / "atoll-wan-link")
 # About 0.15 million parameters: a step takes some ten milliseconds, a round some tenths of a second.
 SMALL = {"model.hidden_size": 64, "model.intermediate_size": 128, "model.num_layers": 2, "model.max_positions": 64,
          "train.sequence_length": 64, "train.batch_rows": 12, "train.log_every": 5, "sync.sync_every": 20}
+PERIOD_US = 20000
 CGROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
 LINE = re.compile(r"(?m)^coordinator: (\d\d):(\d\d):(\d\d\.\d+) (.*)$")
 
@@ -34,8 +35,9 @@ class Shares:
         self._folders = {name: CGROUPS / f"atoll-{os.getpid()}-{name}" for name in shares}
         for name, share in shares.items():
             self._folders[name].mkdir()
-            (self._folders[name] / "cpu.cfs_period_us").write_text("100000")
-            (self._folders[name] / "cpu.cfs_quota_us").write_text(str(int(100000 * share)))
+            # Short periods: an island without its core for long looks like one that waits for another.
+            (self._folders[name] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (self._folders[name] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * share)))
 
     def around(self, name):
         folder = self._folders.get(name)

@@ -256,6 +256,7 @@ std::shared_ptr<const Bytes> Strategy::export_state(int64_t fragment, int64_t ro
     return nullptr;
   }
   auto bytes = std::make_shared<Bytes>();
+  bytes->reserve(state_bytes(fragment));
   for (const auto& tensor : state_of(fragment)) {
     for (const at::Tensor& piece : tensor) {
       const auto part = bytes_of(piece);
