@@ -65,7 +65,8 @@ Book::Grants Book::take(const RunBegan& record) {
   return {};
 }
 
-/// Rows that no commit up to there has consumed are free again.
+/// Rows that no commit up to there has consumed are free again. Behind the last commit a checkpoint
+/// holds what was learned from the rows up to its step.
 void Book::void_commits_after(int64_t step, int64_t num_replicas) {
   if (num_replicas != num_replicas_ || step < forgotten_step_ || step > last_step_) {
     leases_ = LeaseBook(step * num_replicas);  // As if all had been given out in turn.
@@ -77,7 +78,8 @@ void Book::void_commits_after(int64_t step, int64_t num_replicas) {
     if (counted.step > step) leases_.give_back(counted.units);
   }
   std::erase_if(counted_, [&](const Counted& counted) { return counted.step > step; });
-  leases_.revoke_all();
+  const bool is_of_commit = std::ranges::find(counted_, step, &Counted::step) != counted_.end();
+  leases_.revoke_all(is_of_commit ? 0 : step * num_replicas);
 }
 
 Book::Grants Book::take(const Admitted& record) {

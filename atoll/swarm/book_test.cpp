@@ -120,6 +120,20 @@ TEST(BookTest, ARunThatBeginsAnewKeepsTermsNumbersAndIndices) {
   EXPECT_EQ(book.leases().next(), 20);
 }
 
+TEST(BookTest, RowsOfCommitsThatAreVoidAreFreeAndNoOthers) {
+  auto records = story();  // Units 40 to 47; the commit of step 50 has 40 to 43.
+  records.emplace_back(commit(1, 0, 6, {4, 3}));  // Of step 60: 44, 45 and 46.
+  const auto begun_again = [&](int64_t step) {
+    Book book = told(records);
+    book.apply(RunBegan{"r", step, 2, {}});
+    return book.leases();
+  };
+  EXPECT_EQ(begun_again(60), LeaseBook(47)) << "both stand";
+  EXPECT_EQ(begun_again(50), LeaseBook(44)) << "the second is void";
+  EXPECT_EQ(begun_again(70), LeaseBook(140)) << "more than this book knows of";
+  EXPECT_EQ(begun_again(10), LeaseBook(20)) << "before its beginning";
+}
+
 TEST(BookTest, ContradictionsAreRefused) {
   const Book book = told(story());
   EXPECT_THAT(complaint(book, TermBegan{3}), HasSubstr("a term that does not rise"));

@@ -96,13 +96,16 @@ void LeaseBook::revoke(int32_t member) {
   members_.erase(found);
 }
 
-void LeaseBook::revoke_all() {
+void LeaseBook::revoke_all(int64_t first) {
   while (!members_.empty()) revoke(members_.begin()->first);
   std::vector<int64_t> free;
   for (const Units& units : returned_) {
     for (int64_t i = 0; i < units.count; ++i) free.push_back(units.at(i));
   }
   std::ranges::sort(free);
+  const auto kept = std::ranges::lower_bound(free, first);
+  num_consumed_ += kept - free.begin();
+  free.erase(free.begin(), kept);
   // The last of them may be what nobody was given yet.
   for (; !free.empty() && free.back() == next_ - 1; free.pop_back()) --next_;
   returned_.clear();

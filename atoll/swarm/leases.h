@@ -56,8 +56,9 @@ class LeaseBook {
   std::vector<Units> behind(int32_t member, int64_t num_known) const;
   /// Takes back what the member has not consumed.
   void revoke(int32_t member);
-  /// Takes back what nobody has consumed; the lowest units are given out first.
-  void revoke_all();
+  /// Takes back what nobody has consumed; the lowest units are given out first. Those before
+  /// `first` count as consumed.
+  void revoke_all(int64_t first = 0);
 
   const std::map<int32_t, Leases>& members() const { return members_; }
   const std::vector<Units>& returned() const { return returned_; }

@@ -73,7 +73,7 @@ TEST(LeaseBookTest, WhatAMemberHasNotHeardOfIsKnown) {
   EXPECT_THAT(book.behind(7, 0), IsEmpty());
 }
 
-TEST(LeasesTest, WhatIsVoidIsGivenOutAgainTheLowestFirst) {
+TEST(LeaseBookTest, WhatIsVoidIsGivenOutAgainTheLowestFirst) {
   LeaseBook book(10);
   book.grant(std::array{0, 1}, 4);  // 10, 12, 14, 16 and 11, 13, 15, 17.
   book.consume(0, 1);
@@ -90,6 +90,8 @@ TEST(LeasesTest, WhatIsVoidIsGivenOutAgainTheLowestFirst) {
   book.revoke_all();
   EXPECT_EQ(book.next(), 13);
   EXPECT_THAT(book.returned(), ElementsAre(Units{11, 1, 1}));
+  book.revoke_all(12);  // 11 is in a checkpoint.
+  EXPECT_EQ(book, LeaseBook(13));
 }
 
 /// Whatever happens, each unit is consumed once, held by one member, returned, or still new.

@@ -98,6 +98,8 @@ class Journal:
         if step > max((commit.step for commit in self.commits), default=0):
             self._first = self._next = step * replicas  # This journal is younger than the run.
         # All that was ever given out and is not counted is free again, the lowest first.
+        if step not in {commit.step for commit in self.commits}:
+            self._first = step * replicas  # The checkpoint holds what was learned from the rows up to it.
         free = sorted(set(range(self._first, self._next)) - {unit for _, unit in self.counted})
         while free and free[-1] == self._next - 1:
             self._next = free.pop()
