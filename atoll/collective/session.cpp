@@ -156,6 +156,7 @@ class Session::Impl final : public EngineListener {
     auto waited = wait_until([&] { return !units_.empty(); });
     if (!waited) return tl::unexpected(waited.error());
     const std::scoped_lock lock(mutex_);
+    if (failure_) return tl::unexpected(*failure_);
     swarm::Units& front = units_.front();
     const int64_t unit = front.first;
     front = {front.at(1), front.stride, front.count - 1};

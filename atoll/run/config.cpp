@@ -80,7 +80,7 @@ void require_elastic(const sync::SyncOptions& sync) {
                     "out",
                     setting));
   };
-  if (sync.method != "diloco" && sync.method != "single") {
+  if (sync.method != "diloco") {
     refuse(fmt::format("sync.method = '{}' (it needs diloco)", sync.method));
   }
   if (sync.outer_dropout > 0) refuse("sync.outer_dropout");
@@ -133,7 +133,8 @@ void check(const RunConfig& config) {
   // Refused here, before anything is started.
   sync::make_fragments(model::parameter_specs(model), config.sync.fragment_pattern,
                        sync::num_fragments(config.sync));
-  const int64_t apart = sync::max_steps_apart(config.sync);
+  // In elastic pace one may be some rounds behind the others, who do not wait for it.
+  const int64_t apart = sync::max_steps_apart(config.sync) * (config.swarm.is_elastic() ? 3 : 1);
   if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
       (train.keep_checkpoints - 2) * train.checkpoint_every < apart) {
     throw UsageError(fmt::format(
@@ -155,7 +156,8 @@ void check_used(const RunConfig& config, const std::vector<std::string>& overrid
     const std::string_view name = assignment.substr(0, assignment.find('='));
     const std::string_view section = name.substr(0, name.find('.'));
     const std::string_view field = name.substr(std::min(name.size(), section.size() + 1));
-    if (section == "sync") sync::check_used(config.sync, field);
+    const bool has_rests = config.swarm.is_elastic() && field == "exchange_share";
+    if (section == "sync" && !has_rests) sync::check_used(config.sync, field);
     if (section == "train") train::check_used(config.train, field);
   }
 }

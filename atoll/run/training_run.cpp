@@ -265,6 +265,8 @@ Result<void> TrainingRun::train_step() {
 void TrainingRun::take_rounds() {
   const auto rounds = strategy_->take_rounds();
   has_synced_ = !rounds.empty();
+  has_counted_ = std::ranges::any_of(
+      rounds, [](const sync::RoundRecord& round) { return round.commit.included; });
   for (const sync::RoundRecord& round : rounds) {
     metrics_->add_round(to_json(round));
     note_abstention(round);
@@ -290,8 +292,8 @@ Result<int64_t> TrainingRun::next_unit() {
 
 /// This island alone is done: after a sync, so that what it learned is not lost.
 bool TrainingRun::leaves_now() const {
-  const bool has_synced = parts_.is_elastic ? has_synced_ : strategy_->syncs_after(step_);
-  return parts_.leaves && parts_.leaves() && has_synced;
+  const bool has_counted = parts_.is_elastic ? has_counted_ : strategy_->syncs_after(step_);
+  return parts_.leaves && parts_.leaves() && has_counted;
 }
 
 /// The others can go on without what this island learned in a step; alone, or again and again,

@@ -40,9 +40,9 @@ struct CoordinatorOptions {
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
   int64_t replicas = 2;                         // Islands that the run begins with.
   int64_t min_replicas = 1;                     // With fewer, rounds wait.
-  int64_t steps = 0;                            // Of the run, for its status; 0: not known.
-  int64_t num_fragments = 1;                    // Rounds in a period of the method.
-  int64_t steps_ahead = 64;                     // For which each island has rows at least.
+  int64_t steps = 0;          // Of the run, for its status and for pace `elastic`; 0: not known.
+  int64_t num_fragments = 1;  // Rounds in a period of the method.
+  int64_t steps_ahead = 64;   // For which each island has rows at least.
   /// Pace `elastic`: units that all islands together train on between two rounds, which this
   /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
   int64_t round_units = 0;
@@ -217,8 +217,12 @@ class Coordinator {
   int64_t report_every() const;
   /// Calls the next round if the islands have trained on enough.
   void call_round();
-  void call(int64_t round, int32_t fragment);
+  void call();
+  /// What the next one is: the same in every term.
+  Due next_due() const;
   void say_due(const Seat& seat);
+  /// What is wrong with a Begin; empty if nothing.
+  std::string objection_to(const Begin& begin) const;
   void note_begin(int32_t number, const Begin& begin);
   /// When a round goes on without those who have not begun it.
   Time grace_ends(const Round& round, const std::vector<int32_t>& awaited) const;

@@ -1,5 +1,7 @@
 // Elastic pace: rounds come when the islands together have trained on enough, whoever did it, and
 // nobody waits for them. The run's step is what was committed, in global batches.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "atoll/swarm/coordinator.h"
@@ -33,17 +35,20 @@ void Coordinator::call_round() {
   if (options_.steps > 0) needed = std::min(needed, missing);
   if (stop_requested_) needed = 0;
   if (is_over || trained < needed) return;
-  // Rounds keep counting where a run begins again.
-  const int64_t before = book_.start_step() * book_.num_replicas() / options_.round_units;
-  call(std::max(book_.last_round() + 1, before), /*fragment=*/0);
+  call();
 }
 
-/// The same in every term that calls it.
-void Coordinator::call(int64_t round, int32_t fragment) {
-  due_ = {.header = header(round),
-          .fragment = fragment,
+Due Coordinator::next_due() const {
+  // Rounds keep counting where a run begins again.
+  const int64_t before = book_.start_step() * book_.num_replicas() / options_.round_units;
+  return {.header = header(std::max(book_.last_round() + 1, before)),
           .base = book_.last_round(),
           .step = book_.last_step()};
+}
+
+void Coordinator::call() {
+  due_ = next_due();
+  const int64_t round = due_->header.round;
   rounds_[round].called = now_;
   highest_begun_ = std::max(highest_begun_, round);
   for (const auto& [number, seat] : seats_) say_due(seat);
@@ -54,11 +59,18 @@ void Coordinator::say_due(const Seat& seat) {
   if (due_ && is_live(seat)) send_to(seat, *due_);
 }
 
+std::string Coordinator::objection_to(const Begin& begin) const {
+  if (!is_elastic()) return {};
+  const Due due = due_ ? *due_ : next_due();
+  const bool fits = begin.header.round == due.header.round && begin.fragment == due.fragment &&
+                    begin.step == due.step;
+  if (fits) return {};
+  return fmt::format("began round {} of fragment {} at step {}, where round {} at step {} is due",
+                     begin.header.round, begin.fragment, begin.step, due.header.round, due.step);
+}
+
 void Coordinator::note_begin(int32_t number, const Begin& begin) {
-  // It was called by the coordinator that was here before.
-  if (!due_) {
-    return call(begin.header.round, begin.fragment);
-  }
+  if (!due_) return call();  // By the coordinator that was here before.
   const double delay = seconds(now_ - rounds_.at(begin.header.round).called);
   double& smoothed = seats_.at(number).begin_delay;
   smoothed = delay > smoothed ? delay : smoothed + kDelayGain * (delay - smoothed);
@@ -82,8 +94,11 @@ int64_t Coordinator::step_after(const Round& round) const {
     const Begin& begin = round.begun.at(member);
     if (begin.weight > 0) consumed += book_.leases().num_open(member, begin.num_trained);
   }
-  const int64_t step = consumed / book_.num_replicas();
-  return options_.steps > 0 ? std::min(step, options_.steps) : step;
+  // No two commits have one step: a checkpoint's step says which commits are in it.
+  const int64_t step = std::max(consumed / book_.num_replicas(), book_.last_step() + 1);
+  if (options_.steps == 0) return step;
+  const bool is_last = consumed >= options_.steps * book_.num_replicas();
+  return is_last ? options_.steps : std::min(step, options_.steps - 1);
 }
 
 }  // namespace atl::swarm

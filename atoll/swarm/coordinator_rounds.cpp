@@ -32,9 +32,8 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     return violate(
         number, fmt::format("began round {} with {} open already", round_number, rounds_.size()));
   }
-  if (is_elastic() && due_ && due_->header.round != round_number) {
-    return violate(
-        number, fmt::format("began round {}, where {} is due", round_number, due_->header.round));
+  if (const std::string objection = objection_to(begin); !objection.empty()) {
+    return violate(number, objection);
   }
   Round& round = rounds_[round_number];
   for (const auto& [other, first] : round.begun) {
@@ -46,8 +45,8 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     }
     break;
   }
-  round.begun[number] = begin;
-  if (is_elastic()) note_begin(number, begin);
+  const bool is_first = round.begun.insert_or_assign(number, begin).second;
+  if (is_elastic() && is_first) note_begin(number, begin);
   round.attempt = std::max(round.attempt, begin.header.attempt);
   highest_begun_ = std::max(highest_begun_, round_number);
   Seat& seat = seats_.at(number);

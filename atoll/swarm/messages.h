@@ -6,7 +6,7 @@
 //                          Trouble, StopRequest, Leave
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
 //                          Reinstated, Due, Alive, Goodbye, RunEnded
-//   island -> island       PeerHello, Part, Fetch, NotHeld (bulk plane; no tensor passes through
+//   island -> island       PeerHello, Part, Fetch, NotHeld (bulk plane: no tensor passes through
 //   the
 //                          coordinator)
 #include <cstdint>

@@ -79,7 +79,7 @@ Result<void> DiLoCo::go_on() {
     if (auto taken = take_open(); !taken) return taken;
   }
   if (auto due = averager_.take_due()) due_ = due;
-  if (!due_ || open_) return {};
+  if (!due_ || open_ || stats().stop_requested) return {};
   const bool is_ready = due_->base < 0 || is_applied(0, due_->base);
   if (is_applied(0, due_->round)) {
     due_.reset();
@@ -92,8 +92,10 @@ Result<void> DiLoCo::go_on() {
 }
 
 /// A commit of a later round comes after its own.
-Result<void> DiLoCo::settle(int64_t round) {
-  return open_ && *open_ < round ? take_open() : Result<void>();
+Result<bool> DiLoCo::settle(int64_t round) {
+  if (!open_ || *open_ >= round) return false;
+  if (auto taken = take_open(); !taken) return tl::unexpected(taken.error());
+  return true;
 }
 
 Result<void> DiLoCo::take_open() {
@@ -103,6 +105,7 @@ Result<void> DiLoCo::take_open() {
   adopt(round);
   if (*included && !counts_) {  // What could not be sent is not to be kept.
     replica_.values_P.copy_(origin_P_);
+    set_steps_since(0, 0);
     return {};
   }
   follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);

@@ -34,7 +34,7 @@ class DiLoCo final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
-  Result<void> settle(int64_t round) override;
+  Result<bool> settle(int64_t round) override;
   void do_resume(int64_t step) override;
   int64_t next_due(int64_t step) const override;
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;

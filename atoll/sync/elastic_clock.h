@@ -2,7 +2,7 @@
 // Where a run of elastic pace stands, as one member counts it: learning rates and logs need a step.
 // The run's step is a fact only at a commit: the tokens that were committed, in global batches.
 // From there a member goes on by its own steps, each worth as many of the run's as they were
-// between the last two commits. Pure.
+// between the last two commits, for as long as that took: what comes of a pause is no pace. Pure.
 #include <algorithm>
 #include <cstdint>
 
@@ -23,6 +23,7 @@ class ElasticClock {
   }
   /// A commit up to `step` was applied; `own` steps of this member are not in it.
   void committed(int64_t step, int64_t own) {
+    has_commit_ = true;
     if (since_commit_ > 0 && step > step_) {
       rate_ = static_cast<double>(step - step_) / static_cast<double>(since_commit_);
     }
@@ -43,12 +44,14 @@ class ElasticClock {
   ElasticClock(int64_t last_step, int64_t step)
       : last_step_(last_step), step_(step), before_(step), now_(step) {}
   int64_t estimate() const {
-    return step_ + static_cast<int64_t>(rate_ * static_cast<double>(own_));
+    const auto ahead = static_cast<int64_t>(rate_ * static_cast<double>(own_));
+    return step_ + (has_commit_ ? std::min(ahead, step_ - before_) : ahead);
   }
 
   int64_t last_step_;
   int64_t step_ = 0;    // Committed.
   int64_t before_ = 0;  // The commit before.
+  bool has_commit_ = false;
   int64_t now_ = 0;
   int64_t own_ = 0;           // Own steps that are not in step_,
   int64_t since_commit_ = 0;  // and those since it was applied.

@@ -35,10 +35,28 @@ TEST(ElasticClockTest, NeverGoesBackAndEndsWithACommitAlone) {
   fast.committed(10, 0);
   EXPECT_EQ(fast.now(), 16) << "what was said cannot be unsaid";
   train(fast, 100);
-  EXPECT_EQ(fast.now(), 29);
+  EXPECT_EQ(fast.now(), 20) << "about when the next commit is due";
   EXPECT_EQ(fast.committed_step(), 10);
+  fast.committed(25, 0);
+  train(fast, 100);
+  EXPECT_EQ(fast.now(), 29);
   fast.committed(30, 50);
   EXPECT_EQ(fast.now(), 30);
+}
+
+TEST(ElasticClockTest, APauseIsNoPace) {
+  ElasticClock clock(1000);
+  train(clock, 20);
+  clock.committed(20, 0);
+  train(clock, 1);
+  for (int64_t step = 40; step <= 120; step += 20) clock.committed(step, 1);  // Without it.
+  train(clock, 20);
+  EXPECT_EQ(clock.now(), 140);
+  clock.start(500);  // A newcomer, whose first commit comes soon.
+  train(clock, 1);
+  clock.committed(520, 0);
+  train(clock, 20);
+  EXPECT_EQ(clock.now(), 540);
 }
 
 TEST(ElasticClockTest, MultiplesAreCrossedByCommits) {

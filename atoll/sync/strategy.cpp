@@ -186,19 +186,30 @@ Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& co
 }
 
 Result<int64_t> Strategy::catch_up(int64_t step) {
-  while (auto commit = averager_.take_missed()) {
-    if (replica_.before_change) replica_.before_change();
-    if (auto settled = settle(commit->round); !settled) return tl::unexpected(settled.error());
-    if (auto taken = take_missed(*commit); !taken) return tl::unexpected(taken.error());
+  while (!(replica_.is_elastic && stats_.stop_requested)) {  // Nothing is behind the stop.
+    const auto taken = take_next_missed();
+    if (!taken) return tl::unexpected(taken.error());
+    if (!*taken) break;
     if (replica_.is_elastic && is_kept(step)) break;  // Before it is gone.
     // The last step is everybody's own: there all fragments come together.
-    step = std::max(step, std::min(commit->step, replica_.last_step - 1));
+    if (!replica_.is_elastic) step = std::max(step, std::min(newest_step_, replica_.last_step - 1));
   }
   if (replica_.is_elastic) return std::max(step, clock_.now());
   if (const auto position = averager_.take_position()) {
     step = std::max(step, std::min(*position, next_due(step) - 1));
   }
   return step;
+}
+
+Result<bool> Strategy::take_next_missed() {
+  if (!missed_) missed_ = averager_.take_missed();
+  if (!missed_) return false;
+  if (replica_.before_change) replica_.before_change();
+  if (auto settled = settle(missed_->round); !settled || *settled) return settled;
+  const collective::Commit commit = *std::exchange(missed_, std::nullopt);
+  newest_step_ = commit.step;
+  if (auto taken = take_missed(commit); !taken) return tl::unexpected(taken.error());
+  return true;
 }
 
 Result<void> Strategy::take_missed(const collective::Commit& commit) {

@@ -133,8 +133,9 @@ class Strategy {
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
   virtual void do_resume(int64_t /*step*/) {}
-  /// Before a round of that number is absorbed: takes what came of older ones.
-  virtual Result<void> settle(int64_t /*round*/) { return {}; }
+  /// Before a round of that number is absorbed: takes what came of an older one. Whether there was
+  /// one.
+  virtual Result<bool> settle(int64_t /*round*/) { return false; }
   /// The next step after `step` after which something is sent.
   virtual int64_t next_due(int64_t step) const { return step + 1; }
   /// For methods that take newcomers: the tensors of a fragment's state (host, contiguous), each in
@@ -197,6 +198,9 @@ class Strategy {
     std::vector<LayerSums> sums;            // The exchange thread writes it before the commit.
   };
   Result<void> take_result(OpenRound& open, const collective::Commit& commit);
+  /// Absorbs the oldest commit that this replica had no part in, or, elastic, takes an older round
+  /// of its own. Whether there was one.
+  Result<bool> take_next_missed();
   Result<void> take_missed(const collective::Commit& commit);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
@@ -214,6 +218,8 @@ class Strategy {
   bool abstains_ = false;
   std::vector<int64_t> abstains_again_;  // Rounds.
   int64_t step_ = 0;
+  int64_t newest_step_ = 0;                            // Of the commit absorbed last.
+  std::optional<collective::Commit> missed_;           // The next one to absorb.
   std::map<int64_t, OpenRound> open_rounds_;           // By round.
   std::map<int32_t, std::vector<LayerSlice>> slices_;  // By fragment.
   std::vector<RoundRecord> records_;
