@@ -402,7 +402,7 @@ class ElasticTest(SwarmTest):
         run.end()
 
     def test_all_die_and_no_row_is_counted_twice(self):
-        run = self.begin("abc", train__checkpoint_every=40, commits=12)
+        run = self.begin("abc", train__checkpoint_every=40, train__keep_checkpoints=6, commits=12)
         for turn in range(2):
             for name in ("a", "b", "c", "coordinator"):
                 run.kill(name)
