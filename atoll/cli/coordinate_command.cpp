@@ -162,7 +162,25 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
               std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
 }
 
+/// What belongs to each island is of no use here.
+void warn_of_local(const std::vector<std::string>& overrides) {
+  run::RunConfig config;
+  const SettingList list = config.settings();
+  for (const Setting& setting : list.settings()) {
+    const bool is_given = std::ranges::any_of(overrides, [&](const std::string& assignment) {
+      return assignment.starts_with(setting.name() + "=");
+    });
+    if (setting.local && is_given) {
+      fmt::print(stderr,
+                 "atoll: warning: {} is each island's own and has no effect here; give it to atoll "
+                 "join\n",
+                 setting.name());
+    }
+  }
+}
+
 run::RunConfig config_of(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
+  warn_of_local(overrides);
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
   }

@@ -48,6 +48,11 @@ Examples:
 std::vector<std::string> all_overrides(const TrainArguments& arguments) {
   std::vector<std::string> overrides;
   if (arguments.islands > 0) {
+    const bool says_both = std::ranges::any_of(arguments.overrides, [](const std::string& other) {
+      return other.starts_with("swarm.replicas=");
+    });
+    if (says_both)
+      throw UsageError("--islands and --swarm.replicas are the same; give one of them");
     overrides.push_back(fmt::format("swarm.replicas={}", arguments.islands));
   }
   if (!arguments.data.empty()) overrides.push_back("data.path=" + arguments.data);

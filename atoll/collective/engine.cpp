@@ -234,7 +234,16 @@ void Engine::give_up(const std::string& reason, bool may_join_again) {
 
 void Engine::lose_control(const std::string& reason, Time now) {
   control_ = 0;
-  if (!member_.run().empty()) return act(member_.coordinator_lost(reason, now), now);
+  if (!member_.run().empty()) {
+    if (member_.is_member() && !std::exchange(misses_control_, true)) {
+      options_.on_notice(
+          fmt::format("the coordinator is not there ({}); training goes on as far as it can, and "
+                      "waits {:.0f} s "
+                      "for it at most (swarm.return_patience)",
+                      reason, seconds(options_.return_patience)));
+    }
+    return act(member_.coordinator_lost(reason, now), now);
+  }
   if (now >= give_up_at_) {
     return give_up(
         fmt::format("no coordinator answered at '{}' within {:.0f} s: {}; start it with "
@@ -271,6 +280,7 @@ void Engine::start(const swarm::Start& start, Time now) {
 }
 
 void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
+  if (std::exchange(misses_control_, false)) options_.on_notice("the coordinator is back");
   pause_ = kFirstPause;
   std::vector<int32_t> gone;
   for (const auto& [number, link] : links_) {

@@ -217,6 +217,7 @@ class Engine {
   swarm::Member member_;
 
   net::ConnectionId control_ = 0;
+  bool misses_control_ = false;   // And the user knows.
   Time links_due_ = Time::max();  // When lost links are to be looked at next.
   Time give_up_at_{};
   Time next_dial_ = Time::max();

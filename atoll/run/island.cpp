@@ -197,6 +197,8 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
        .connect_patience = seconds_of(asked.swarm.join_patience),
        .return_patience = seconds_of(asked.swarm.return_patience),
        .work_share = asked.sync.exchange_share,
+       .on_notice =
+           [](const std::string& sentence) { fmt::print(stderr, "atoll: {}\n", sentence); },
        .cancelled = [] { return num_interrupts() > 0 || has_to_leave(); }},
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport(
@@ -330,7 +332,10 @@ class Membership {
         parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_);
     parts.rank = start.number;
     parts.is_elastic = config_.swarm.is_elastic();
-    parts.request_stop = [this] { session_->request_stop(); };
+    parts.request_stop = [this] {
+      fmt::print(stderr, "atoll: stopping after the next sync (Ctrl-C again: end now)\n");
+      session_->request_stop();
+    };
     parts.next_unit = [this] { return session_->next_unit(); };
     parts.on_step = [this](const StepReport& report) {
       session_->report({.step = report.step,

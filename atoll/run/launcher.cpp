@@ -190,9 +190,20 @@ class Launch {
 
   /// What brings a lost island back into the run while it lasts.
   std::string rejoin_command(const Island& island) const {
-    return fmt::format("atoll join {} --run {} --name {} --data {}", address_,
-                       shell_quoted((options_.folder / island.name).string()), island.name,
-                       shell_quoted(options_.config.data.path));
+    std::string command =
+        fmt::format("atoll join {} --run {} --name {}", address_,
+                    shell_quoted((options_.folder / island.name).string()), island.name);
+    RunConfig config = options_.config;
+    RunConfig defaults;
+    const SettingList list = config.settings();
+    const SettingList usual = defaults.settings();
+    for (size_t i = 0; i < list.settings().size(); ++i) {
+      const Setting& setting = list.settings()[i];
+      if (!setting.local || setting.text() == usual.settings()[i].text()) continue;
+      command += " " + shell_quoted("--" + setting.assignment());
+    }
+    if (!options_.link_rate.empty()) command += " --link-rate " + options_.link_rate;
+    return command;
   }
 
   /// Who ended how: a killed process leaves no message of its own, but its peers know of it.
@@ -231,9 +242,18 @@ class Launch {
   /// Of the islands that were there to the end.
   std::vector<Summary> summaries() const {
     std::vector<Summary> out;
+    int64_t newest = 0;
+    for (const Island& island : islands_) {
+      if (island.summary) newest = std::max(newest, island.summary->steps);
+    }
     for (const Island& island : islands_) {
       if (island.is_lost) continue;
       if (!island.summary) fail(island.name + " ended without a result", *island.process);
+      if (island.summary->stopped && island.summary->steps < newest) {
+        fmt::print(stderr, "atoll: {} had left at step {}; the others went on to step {}\n",
+                   island.name, island.summary->steps, newest);
+        continue;
+      }
       out.push_back(*island.summary);
       if (out.back().digest != out.front().digest) {
         throw InputError(fmt::format("the islands' global models differ: {} and {}",
@@ -291,7 +311,7 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
                        format_bytes(static_cast<double>(s.bytes_received)), 100 * s.stall_share);
   };
   for (size_t i = 0; i < islands.size(); ++i) {
-    add_row(fmt::format("island-{}", i), islands[i],
+    add_row(std::filesystem::path(islands[i].run).filename().string(), islands[i],
             islands[i].stopped ? std::nullopt : std::optional(islands[i].val_loss_island));
   }
   const Summary all = combine(islands, islands.front().run);
@@ -310,7 +330,8 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
                      config.sync.codec == "auto" ? " (sync.codec = auto chose)" : "");
   for (size_t i = 0; i < islands.size(); ++i) {
     if (islands[i].abstained_rounds == 0) continue;
-    out += fmt::format("island-{} abstained from {} rounds, with weight 0; why is in {}\n", i,
+    out += fmt::format("{} abstained from {} rounds, with weight 0; why is in {}\n",
+                       std::filesystem::path(islands[i].run).filename().string(),
                        islands[i].abstained_rounds,
                        (std::filesystem::path(islands[i].run) / "log.txt").string());
   }

@@ -449,7 +449,11 @@ void Coordinator::hurry_newcomers() {
 
 void Coordinator::note_membership() {
   hurry_newcomers();
-  const bool few = num_live() < least_replicas();
+  const bool any_has_left = std::ranges::any_of(seats_, [](const auto& entry) {
+    return entry.second.state == State::kLeaving || entry.second.state == State::kLeft;
+  });
+  const bool is_over = num_live() == 0 && any_has_left;
+  const bool few = num_live() < least_replicas() && !is_over;
   if (few == waits_for_more_) return;
   waits_for_more_ = few;
   log(few ? fmt::format("WARNING: {} islands are here and swarm.min_replicas is {}: rounds wait "

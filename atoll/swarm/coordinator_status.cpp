@@ -1,4 +1,6 @@
 // What the coordinator tells an operator. It decides nothing here.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "atoll/swarm/coordinator.h"
@@ -35,6 +37,13 @@ RunStatus Coordinator::status(Time now) const {
   }
   std::ranges::sort(run.islands, {}, &IslandStatus::name);
   tally_.fill(run, now);
+  if (waits_for_more_) {
+    const std::string few =
+        fmt::format("rounds wait: {} islands are here, swarm.min_replicas is {}", num_live(),
+                    options_.min_replicas);
+    run.alarm = run.alarm.empty() ? few : few + "; " + run.alarm;
+    run.seconds_left.reset();
+  }
   return run;
 }
 
