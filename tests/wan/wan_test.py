@@ -202,9 +202,14 @@ class AtollTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-wan-test-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.logs = {}
 
     def start(self, net, host, *words):
-        return net.start(host, [ATOLL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        """What it says on stderr goes to a file: it may be more than a pipe that nobody reads can hold."""
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".log", delete=False) as log:
+            process = net.start(host, [ATOLL, *map(str, words)], stdout=subprocess.PIPE, stderr=log, text=True)
+        self.logs[process] = pathlib.Path(log.name)
+        return process
 
     def start_run(self, net, **settings):
         merged = {**self.SETTINGS, **{key.replace("__", "."): value for key, value in settings.items()}}
@@ -219,12 +224,12 @@ class AtollTest(unittest.TestCase):
 
     def finish(self, process):
         try:
-            out, err = process.communicate(timeout=DEADLINE_S)
+            out, _ = process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            out, err = process.communicate()
-            self.fail(f"no end after {DEADLINE_S} s: {out} {err}")
-        return process.returncode, out, err
+            out, _ = process.communicate()
+            self.fail(f"no end after {DEADLINE_S} s: {out} {self.logs[process].read_text()}")
+        return process.returncode, out, self.logs[process].read_text()
 
     def test_two_islands_train_over_a_lossy_link(self):
         # One way 20 ms and 0.5 % loss between the hosts: each access link has half.
