@@ -377,9 +377,10 @@ double TrainingRun::validate(const at::Tensor& parameters_P) {
 }
 
 Progress TrainingRun::progress() const {
-  const double per_own_step = train_seconds_ / static_cast<double>(num_trained_);
-  const double per_step =
-      train_seconds_ / static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
+  const double spent =
+      std::max(train_seconds_, 1e-9);  // Who has just joined has taken no step yet.
+  const double per_own_step = spent / static_cast<double>(std::max<int64_t>(1, num_trained_));
+  const double per_step = spent / static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
   return {
       .step = step_,
       .steps = options_.steps,
@@ -389,7 +390,7 @@ Progress TrainingRun::progress() const {
       .grad_norm = grad_norm_,
       .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_own_step,
       .seconds_left = per_step * static_cast<double>(options_.steps - step_),
-      .stall_share = strategy_->stats().stall_seconds / train_seconds_,
+      .stall_share = strategy_->stats().stall_seconds / spent,
       .abstained_rounds = abstained_rounds_,
       .member = parts_.rank,
       .trained = num_trained_,
