@@ -145,7 +145,7 @@ int num_established(const std::string& address) {
 
 TEST(GrpcTransportTest, ControlAndBulkAreDifferentTcpConnections) {
   Peer server;
-  Peer client;
+  Peer client({.num_lanes = [](const LinkEstimate&) { return 1; }});
   const std::string address = server.listen();
   client.transport->connect(address, Plane::kControl);
   client.transport->connect(address, Plane::kBulk);

@@ -97,7 +97,7 @@ def child_pids(process, word):
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
             fields = pathlib.Path(path).read_text().rsplit(")", 1)[1].split()
-            command = pathlib.Path(path).with_name("cmdline").read_text().split("\0")
+            command = pathlib.Path(path).with_name("cmdline").read_text(errors="replace").split("\0")
         except OSError:
             continue
         if int(fields[1]) == process.pid and word in command:
