@@ -7,14 +7,18 @@ import shutil
 import sys
 import tempfile
 
+import link_speed
 import swarm_faults
-from claims import ATOLL, RESULTS, ROOT, Claims, code_hash, run
+from claims import ATOLL, RESULTS, ROOT, Claims, code_hash
 from soak import PATHS as soak_paths
+
+sys.path.append(str(ROOT / "tests"))
+import small_store  # noqa: E402
 
 claims = Claims("swarm")
 work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
 store = str(work / "store")
-run([sys.executable, str(ROOT / "tests" / "small_store.py"), ATOLL, store])
+small_store.make_store(ATOLL, store, ["json", "logging", "asyncio"])
 STORM_S, CUT_EVERY_S, CUTS = 600, 30, 10
 PROTOCOL = ("atoll/swarm", "atoll/collective", "atoll/run", "atoll/sync", "atoll/net", "bench/swarm_faults.py")
 
@@ -57,7 +61,11 @@ claims.stored("coordinator-idle", "and islands idle beyond its absence, seconds"
 
 @functools.cache
 def storm(pace):
-    result = swarm_faults.storm(store, work / f"storm-{pace}", pace, STORM_S)
+    # Of the small store a storm takes fifty passes, and what is compared then is how well it is known by heart.
+    large = str(work / "large")
+    small_store.make_store(ATOLL, large, ["asyncio", "collections", "concurrent", "ctypes", "email", "encodings", "html", "http", "importlib",
+                                          "json", "logging", "multiprocessing", "unittest", "urllib", "wsgiref", "xml", "xmlrpc"])
+    result = swarm_faults.storm(large, work / f"storm-{pace}", pace, STORM_S)
     print(f"storm, {pace}: {json.dumps(result)}", file=sys.stderr)
     return result
 
@@ -69,10 +77,9 @@ for pace, unit, least in (("elastic", "tokens", 0.97), ("lockstep", "commits", 0
                   "make claims-swarm LONG=1", PROTOCOL)
     claims.stored(f"storm-{pace}-loss", "its loss against the run without faults, equal committed tokens",
                   functools.partial(lambda pace: storm(pace)["loss"], pace),
-                  lambda difference: difference <= 0.005, "<= +0.5 %", "{:+.2%}", "make claims-swarm LONG=1", PROTOCOL)
+                  lambda difference: abs(difference) <= 0.005, "within 0.5 %", "{:+.2%}", "make claims-swarm LONG=1", PROTOCOL)
 
 # --- unequal speeds, a newcomer ---
-
 
 
 @functools.cache
@@ -82,25 +89,32 @@ def one_slow():
 
 claims.measured("two islands, one slowed 4x, elastic: share of their solo rates' sum", lambda: one_slow()["share"],
                 lambda share: share >= 0.95, ">= 0.95", "{:.3f}")
-claims.measured("and the share of its time that one of them waited", lambda: one_slow()["waits"],
+claims.measured("and the share of its time that one waited for the other or for rows", lambda: one_slow()["waits"],
                 lambda share: share <= 0.02, "<= 2 %", "{:.1%}")
-claims.measured("and their loss against two equal islands in lockstep, equal committed tokens",
-                lambda: swarm_faults.slow_loss(store, work / "slow-loss"), lambda difference: difference <= 0.01, "<= +1 %", "{:+.2%}")
+# Below is no loss: of the same number of tokens the fast island takes more steps one after another than two equal ones.
+claims.measured("and their loss above that of two equal islands in lockstep, equal committed tokens",
+                lambda: swarm_faults.slow_loss(store, work / "slow-loss"), lambda above: above <= 0.01, "<= +1 %", "{:+.2%}")
 claims.measured("a join over 100 Mbit/s: how much longer the others' rounds take",
                 lambda: swarm_faults.join_cost(store, work / "join")["cost"], lambda cost: cost <= 0.05, "<= 5 %", "{:+.1%}")
 
-# --- the exchange on fast links ---
+# --- the exchange where one of four lines is slow, and on fast ones ---
 
-try:
-    import link_speed
-    link_rounds = 7
-except ImportError:
-    print("bench/link_speed.py is not there: the speed of links is not measured", file=sys.stderr)
-else:
-    claims.measured("share of 500 Mbit/s, 100 ms round trip, that an exchange carries",
-                    lambda: link_speed.wan_share(link_rounds), lambda share: share >= 0.9, ">= 0.9")
-    claims.measured("GB/s of encoded bytes over loopback, both directions",
-                    lambda: link_speed.loopback_gigabytes(link_rounds), lambda rate: rate >= 1, ">= 1")
+
+@functools.cache
+def slow_line():
+    result = swarm_faults.slow_line(store, work / "slow-line")
+    print("exchange with a slow line: {equal_s:.2f} s with equal shares, {later_s:.2f} s by what lines carry".format(**result), file=sys.stderr)
+    return result
+
+
+claims.measured("exchange of 4 islands, one on 20 Mbit/s: times what that line needs at least",
+                lambda: slow_line()["later_s"] / slow_line()["least_s"], lambda times: times <= 1.1, "<= 1.1")
+
+LINK_ROUNDS = 7
+claims.measured("share of 500 Mbit/s, 100 ms round trip, that an exchange carries",
+                lambda: link_speed.wan_share(LINK_ROUNDS), lambda share: share >= 0.9, ">= 0.9")
+claims.measured("GB/s of encoded bytes over loopback, both directions",
+                lambda: link_speed.loopback_gigabytes(LINK_ROUNDS), lambda rate: rate >= 1, ">= 1")
 
 # --- the simulator: bench/results/soak.json, kept by make soak ---
 

@@ -145,6 +145,12 @@ std::unique_ptr<net::HttpServer> serve_status(const std::string& where, swarm::S
   return std::move(*server);
 }
 
+/// When all islands die: one checkpoint may be on its way to the disk, and another be due.
+int64_t most_lost(const run::RunConfig& config) {
+  if (config.train.checkpoint_every == 0) return INT64_MAX;
+  return 2 * config.train.checkpoint_every + 3 * sync::max_steps_apart(config.sync);
+}
+
 swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
                                      const std::map<std::string, std::string>& shared) {
   return {.run = run,
@@ -154,6 +160,10 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
           .min_replicas = config.swarm.min_replicas,
           .steps = config.train.steps,
           .num_fragments = sync::num_fragments(config.sync),
+          .takes_newcomers =
+              sync::method_of(config.sync).takes_newcomers && config.sync.codec != "auto",
+          .most_lost = most_lost(config),
+          .most_ahead = config.swarm.is_elastic() ? 0 : sync::max_steps_apart(config.sync),
           .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
           .round_units =
               config.swarm.is_elastic() ? config.sync.sync_every * config.swarm.num_replicas() : 0,

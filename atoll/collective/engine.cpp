@@ -158,8 +158,25 @@ void Engine::announce(int64_t number, Round& round, Time now) {
                              .segment_values = static_cast<int64_t>(
                                  segment_size(contribution.num_values(), contribution.topology)),
                              .num_trained = contribution.num_trained,
+                             .rate = contribution.mean_residual.empty() ? link_rate() : 0,
                              .exchange = exchange_name(contribution)}),
       now);
+}
+
+/// Owners that keep residuals keep their shares: what they are behind with stays with them. So
+/// their rates are not told.
+int64_t Engine::link_rate() const {
+  double sum = 0;
+  int64_t num_known = 0;
+  for (const auto& [number, link] : links_) {
+    if (link.connection == 0 || !link.lost.empty()) continue;
+    const double rate = transport_.estimate(link.connection).bytes_per_second;
+    sum += rate;
+    num_known += rate > 0 ? 1 : 0;
+  }
+  constexpr double kMost = 1e12;
+  if (num_known == 0) return 0;
+  return static_cast<int64_t>(std::clamp(sum / static_cast<double>(num_known), 1.0, kMost));
 }
 
 void Engine::report(const ProgressReport& progress) {

@@ -156,6 +156,7 @@ class Engine {
   void view(const std::vector<swarm::Peer>& members, Time now);
   void take_part(const swarm::Reinstated& reinstated, Time now);
   void announce(int64_t number, Round& round, Time now);
+  int64_t link_rate() const;
   void open(const swarm::OpenAttempt& attempt, Time now);
   Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
   void commit(const swarm::Commit& message, Time now);

@@ -61,7 +61,6 @@ class Faults {
   }
   /// Whether frames are damaged: else nobody breaks the protocol.
   bool damages() const { return damages_; }
-  bool lost_disk() const { return lost_disk_; }
   /// When the last is repaired, as far as it has begun.
   Time over() const { return over_; }
 
@@ -156,7 +155,6 @@ class Faults {
     if (!world_.coordinator_is_up()) return;
     world_.kill_coordinator();
     world_.lose_journal();
-    lost_disk_ = true;
     at(time, [this] { revive(); });
   }
   void stop(Machine& machine, Duration time) {
@@ -231,7 +229,6 @@ class Faults {
   Draws& draw_;
   Time over_{};
   bool damages_ = false;
-  bool lost_disk_ = false;
 };
 
 }  // namespace atl::collective

@@ -49,18 +49,17 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   faults.plan(draw(8), std::chrono::seconds(5 + draw(40)));
   const auto over = [&] { return world.now() >= faults.over() || world.result(); };
   world.run_until(over, std::chrono::hours(1));
-  // Who had come to the end when the coordinator lost all it knew cannot begin again.
-  const auto is_excused = [&] {
-    const auto is_done = [](const auto& machine) { return machine->done(); };
-    if (std::ranges::all_of(world.machines, is_done)) return true;  // Unknown to who removed them.
-    // Too few are left for another round.
-    if (std::ranges::count_if(world.machines, is_done) > plan.num_islands - plan.min_replicas) {
-      return true;
+  const auto is_over = [&] { return world.result().has_value(); };
+  bool reached = world.run_until(is_over, kPatience);
+  if (!reached && !world.ledger.broken()) {
+    // Those who have left may hold what the others lack, or be needed for another round.
+    for (const auto& machine : world.machines) {
+      if (!machine->done()) continue;
+      world.kill(*machine);
+      world.start(*machine);
     }
-    return (faults.lost_disk() || faults.damages()) && std::ranges::any_of(world.machines, is_done);
-  };
-  const bool reached =
-      world.run_until([&] { return world.result().has_value(); }, kPatience) || is_excused();
+    reached = world.run_until(is_over, kPatience);
+  }
   Outcome outcome{.num_commits = world.ledger.num_commits(),
                   .simulated_s = seconds(world.now() - Time{})};
   const bool was_rude = world.log.find("broke the protocol") != std::string::npos;

@@ -55,12 +55,17 @@ void expect_all_done(const World& world) {
   EXPECT_TRUE(world.result()->has_value());
 }
 
-TEST(SimulationTest, TwoIslandsTrainToTheEnd) {
-  World world(1, {});
+/// From the start, without faults.
+void expect_all_reach_the_end(World& world) {
   world.start_coordinator();
   world.add_all();
   ASSERT_TRUE(world.run(seconds(60))) << world.log;
   expect_all_done(world);
+}
+
+TEST(SimulationTest, TwoIslandsTrainToTheEnd) {
+  World world(1, {});
+  expect_all_reach_the_end(world);
 }
 
 /// Without faults island i of R trains on place i of every global batch.
@@ -69,10 +74,7 @@ TEST(SimulationTest, RowsAreThoseOfTheGlobalBatches) {
   plan.num_rounds = 40;
   plan.in_flight = 2;
   World world(1, plan);
-  world.start_coordinator();
-  world.add_all();
-  ASSERT_TRUE(world.run(seconds(60))) << world.log;
-  expect_all_done(world);
+  expect_all_reach_the_end(world);
   for (int32_t number = 0; number < 3; ++number) {
     const auto& units = world.ledger.trained_by(0, number);
     ASSERT_EQ(units.size(), 40U);
@@ -80,6 +82,35 @@ TEST(SimulationTest, RowsAreThoseOfTheGlobalBatches) {
       EXPECT_EQ(units[step], static_cast<int64_t>(step) * 3 + number);
     }
   }
+}
+
+/// Once the lines are known: each line to and from it carries less, and all wait for those.
+TEST(SimulationTest, AnIslandOnASlowLineOwnsLess) {
+  Plan plan = endless();
+  plan.num_islands = 4;
+  plan.count = size_t{1} << 17;
+  World world(1, plan, {.bits_per_second = 100e6});
+  for (const char* other : {"island-0", "island-1", "island-2"}) {
+    world.network.set_link("island-3", other, {.bits_per_second = 20e6});
+  }
+  world.start_coordinator();
+  world.add_all();
+  const auto round_time = [&] {
+    const size_t before = world.ledger.num_commits();
+    EXPECT_TRUE(world.run_until([&] { return world.ledger.num_commits() > before; }, seconds(60)));
+    const Time begin = world.now();
+    EXPECT_TRUE(
+        world.run_until([&] { return world.ledger.num_commits() > before + 1; }, seconds(60)));
+    return atl::seconds(world.now() - begin);
+  };
+  EXPECT_TRUE(world.run_until([&] { return world.ledger.num_commits() == 1; }, seconds(60)));
+  const double equal = atl::seconds(world.now() - Time{});
+  for (int i = 0; i < 5; ++i) round_time();
+  // A quarter and a quarter of the fragment in each direction then; a third and nothing now.
+  const double values_s = 4.0 * 8 * static_cast<double>(plan.count) / 20e6;
+  EXPECT_NEAR(round_time(), values_s / 3 + atl::seconds(plan.step_time), 0.3 * values_s / 3);
+  EXPECT_GT(equal, values_s / 2);
+  EXPECT_EQ(world.ledger.broken().value_or(""), "") << world.log;
 }
 
 /// The rounds go on as if nothing had been, but for the time that a connection takes to break.
@@ -301,10 +332,7 @@ TEST(SimulationTest, IslandsThatAbstainAreNamedAndTheRunGoesOn) {
   plan.num_islands = 3;
   plan.abstain_one_in = 2;
   World world(1, plan);
-  world.start_coordinator();
-  world.add_all();
-  ASSERT_TRUE(world.run(seconds(60))) << world.log;
-  expect_all_done(world);
+  expect_all_reach_the_end(world);
   EXPECT_THAT(world.log, HasSubstr("(abstained)"));
 }
 

@@ -76,9 +76,7 @@ void choose_method(RunConfig& config, bool alone) {
 void require_elastic(const sync::SyncOptions& sync) {
   const auto refuse = [](const std::string& setting) {
     throw UsageError(
-        fmt::format("swarm.pace = 'elastic' does not go with {}; leave one of the two "
-                    "out",
-                    setting));
+        fmt::format("swarm.pace = 'elastic' does not go with {}; leave one of them out", setting));
   };
   if (sync.method != "diloco") {
     refuse(fmt::format("sync.method = '{}' (it needs diloco)", sync.method));

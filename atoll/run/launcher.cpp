@@ -88,11 +88,7 @@ class Launch {
       std::vector<std::string> command = {
           options_.program.string(), "join",   address_, "--run",
           folder.string(),           "--name", name,     "--events"};
-      RunConfig config = options_.config;
-      const SettingList list = config.settings();
-      for (const Setting& setting : list.settings()) {
-        if (setting.local) command.push_back("--" + setting.assignment());
-      }
+      for (const std::string& word : own_settings()) command.push_back(word);
       if (!options_.link_rate.empty()) {
         command.insert(command.end(), {"--link-rate", options_.link_rate});
       }
@@ -100,6 +96,21 @@ class Launch {
       islands_.push_back({name, std::make_unique<ChildProcess>(command, folder / "log.txt"), {}});
       view_.update(islands_.size() - 1, "starting");
     }
+  }
+
+  /// What this machine's islands are told beside the run's settings.
+  std::vector<std::string> own_settings() const {
+    RunConfig config = options_.config;
+    RunConfig defaults;
+    const SettingList given = config.settings();
+    const SettingList usual = defaults.settings();
+    std::vector<std::string> words;
+    for (size_t i = 0; i < given.settings().size(); ++i) {
+      const Setting& setting = given.settings()[i];
+      if (!setting.local || setting.text() == usual.settings()[i].text()) continue;
+      words.push_back("--" + setting.assignment());
+    }
+    return words;
   }
 
   void wait_for_output() const {
@@ -193,15 +204,7 @@ class Launch {
     std::string command =
         fmt::format("atoll join {} --run {} --name {}", address_,
                     shell_quoted((options_.folder / island.name).string()), island.name);
-    RunConfig config = options_.config;
-    RunConfig defaults;
-    const SettingList list = config.settings();
-    const SettingList usual = defaults.settings();
-    for (size_t i = 0; i < list.settings().size(); ++i) {
-      const Setting& setting = list.settings()[i];
-      if (!setting.local || setting.text() == usual.settings()[i].text()) continue;
-      command += " " + shell_quoted("--" + setting.assignment());
-    }
+    for (const std::string& word : own_settings()) command += " " + shell_quoted(word);
     if (!options_.link_rate.empty()) command += " --link-rate " + options_.link_rate;
     return command;
   }
@@ -291,14 +294,25 @@ Summary combine(const std::vector<Summary>& islands, const std::filesystem::path
     out.bytes_received += islands[i].bytes_received;
     out.abstained_rounds += islands[i].abstained_rounds;
     out.stall_share += islands[i].stall_share;
+    out.blocked_share += islands[i].blocked_share;
     out.checkpoint_stall_ms = std::max(out.checkpoint_stall_ms, islands[i].checkpoint_stall_ms);
   }
   const auto count = static_cast<double>(islands.size());
   out.train_loss /= count;
   out.val_loss_island /= count;
   out.stall_share /= count;
+  out.blocked_share /= count;
   return out;
 }
+
+namespace {
+
+/// Its folder is called so.
+std::string name_of(const Summary& island) {
+  return std::filesystem::path(island.run).filename().string();
+}
+
+}  // namespace
 
 std::string result_table(const RunConfig& config, const std::vector<Summary>& islands) {
   std::string out = fmt::format("{:<12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "",
@@ -311,7 +325,7 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
                        format_bytes(static_cast<double>(s.bytes_received)), 100 * s.stall_share);
   };
   for (size_t i = 0; i < islands.size(); ++i) {
-    add_row(std::filesystem::path(islands[i].run).filename().string(), islands[i],
+    add_row(name_of(islands[i]), islands[i],
             islands[i].stopped ? std::nullopt : std::optional(islands[i].val_loss_island));
   }
   const Summary all = combine(islands, islands.front().run);
@@ -331,8 +345,7 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   for (size_t i = 0; i < islands.size(); ++i) {
     if (islands[i].abstained_rounds == 0) continue;
     out += fmt::format("{} abstained from {} rounds, with weight 0; why is in {}\n",
-                       std::filesystem::path(islands[i].run).filename().string(),
-                       islands[i].abstained_rounds,
+                       name_of(islands[i]), islands[i].abstained_rounds,
                        (std::filesystem::path(islands[i].run) / "log.txt").string());
   }
   const bool exact = all.codec == "fp32";

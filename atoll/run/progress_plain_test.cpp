@@ -57,6 +57,8 @@ TEST(ProgressTest, JsonKeepsEverything) {
                         .val_loss = 2.25,
                         .digest = "ab",
                         .bytes_sent = int64_t{1} << 40,
+                        .stall_share = 0.5,
+                        .blocked_share = 0.25,
                         .abstained_rounds = 2,
                         .method = "streaming_diloco",
                         .codec = "e3m0",

@@ -123,14 +123,16 @@ void check_manifest(const std::filesystem::path& folder, int64_t step) {
   }
 }
 
-void check_state(const std::filesystem::path& folder, const RunState& state, int64_t last_step) {
+void check_state(const std::filesystem::path& folder, const RunState& state, int64_t last_step,
+                 bool is_elastic) {
   if (state.step > last_step) {
     fail(folder,
          fmt::format("it is of step {} and the run has {} (train.steps)", state.step, last_step));
   }
   // In elastic pace an island may have taken more than the run has steps.
-  if (state.num_updates < 0) {
-    fail(folder, fmt::format("state.json has {} updates", state.num_updates));
+  if (state.num_updates < 0 || (!is_elastic && state.num_updates > state.step)) {
+    fail(folder,
+         fmt::format("state.json has {} updates in {} steps", state.num_updates, state.step));
   }
 }
 
@@ -171,11 +173,11 @@ RunState read_run_state(const std::filesystem::path& folder) {
 }
 
 std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
-                                                       int64_t last_step) {
+                                                       int64_t last_step, bool is_elastic) {
   const RunState state = read_run_state(folder);
   return with_advice([&] {
     check_manifest(folder, state.step);
-    check_state(folder, state, last_step);
+    check_state(folder, state, last_step, is_elastic);
     return std::pair(train::Checkpoint(folder), state);
   });
 }

@@ -43,7 +43,7 @@ RunState read_run_state(const std::filesystem::path& folder);
 /// manifest, its manifest and its state against each other and the folder's name. Throws InputError
 /// saying what is wrong and how to go on.
 std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
-                                                       int64_t last_step);
+                                                       int64_t last_step, bool is_elastic);
 
 /// Views of everything a checkpoint needs; no tensor is copied (but from a device).
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,

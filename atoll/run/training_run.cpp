@@ -66,7 +66,7 @@ TrainingRun::TrainingRun(TrainingParts parts)
 }
 
 void TrainingRun::resume(const std::filesystem::path& folder) {
-  const auto [checkpoint, state] = open_checkpoint(folder, options_.steps);
+  const auto [checkpoint, state] = open_checkpoint(folder, options_.steps, parts_.is_elastic);
   if (state.store != parts_.store.info().digest()) {
     throw InputError(
         fmt::format("checkpoint '{}' was trained on another token store than '{}' (their "
@@ -170,6 +170,7 @@ Result<Summary> TrainingRun::train() {
     throw InputError("the last checkpoint failed: " + *error);
   const auto traffic = parts_.averager.stats();
   const auto& stats = strategy_->stats();
+  const double blocked = stats.blocked_seconds + unit_seconds_;
   const double tokens = static_cast<double>(num_trained_ * local_rows() * options_.sequence_length);
   const int64_t steps = strategy_->published_step(step_);
   return Summary{.run = parts_.folder.string(),
@@ -184,6 +185,7 @@ Result<Summary> TrainingRun::train() {
                  .bytes_sent = traffic.bytes_sent,
                  .bytes_received = traffic.bytes_received,
                  .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
+                 .blocked_share = train_seconds_ > 0 ? blocked / train_seconds_ : 0,
                  .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
                  .num_parameters = parts_.model.parameters().values_P().numel(),
                  .abstained_rounds = abstained_rounds_,
@@ -219,7 +221,10 @@ Result<void> TrainingRun::train_step() {
   if (step_ >= options_.steps || strategy_->stats().stop_requested) return {};
   const auto unit = next_unit();
   if (!unit) return tl::unexpected(unit.error());
-  const double learning_rate = train::learning_rate(options_, step_);
+  learning_rate_ = train::learning_rate(options_, step_);
+  if (has_joined_) {
+    learning_rate_ *= train::rejoin_factor(options_, optimizer_->num_updates());
+  }
   const double loss = forward_backward(*unit);
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   release_checkpoint();
@@ -235,7 +240,7 @@ Result<void> TrainingRun::train_step() {
     leave_out(loss, grad_norm);
   }
   // The others' mean gradient is taken even where this island's own cannot be used.
-  if (std::isfinite(grad_norm)) optimizer_->step(learning_rate, train::weight_decay(options_));
+  if (std::isfinite(grad_norm)) optimizer_->step(learning_rate_, train::weight_decay(options_));
   gradients_P.zero_();
   step_ = strategy_->step_after(step_);
   double pause = 0;
@@ -283,7 +288,9 @@ void TrainingRun::release_checkpoint() { checkpoint_stall_ += writer_.release(pa
 
 Result<int64_t> TrainingRun::next_unit() {
   const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
+  const Time begin = parts_.clock.now();
   auto unit = parts_.next_unit ? parts_.next_unit() : Result<int64_t>(own);
+  unit_seconds_ += seconds(parts_.clock.now() - begin);
   if (!unit) return unit;
   num_trained_ += 1;
   unit_ = *unit;
@@ -386,7 +393,7 @@ Progress TrainingRun::progress() const {
       .steps = options_.steps,
       .tokens = step_ * options_.batch_rows * options_.sequence_length,
       .loss = loss_,
-      .lr = train::learning_rate(options_, step_ - 1),
+      .lr = learning_rate_,
       .grad_norm = grad_norm_,
       .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_own_step,
       .seconds_left = per_step * static_cast<double>(options_.steps - step_),

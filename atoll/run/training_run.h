@@ -117,10 +117,12 @@ class TrainingRun {
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;
+  double learning_rate_ = 0;        // Of the last step.
   int64_t num_unusable_ = 0;        // Steps in a row that are not finite.
   int64_t abstained_in_a_row_ = 0;  // Rounds.
   int64_t abstained_rounds_ = 0;    // In all.
   double train_seconds_ = 0;
+  double unit_seconds_ = 0;      // Of these: waited for rows to train on.
   Time shown_{};                 // When the last progress was.
   double checkpoint_stall_ = 0;  // Of the checkpoint begun last, seconds.
   double checkpoint_stall_max_ = 0;

@@ -13,16 +13,18 @@
 namespace atl::swarm {
 
 namespace {
-constexpr Duration kOwnPause = std::chrono::seconds(1);  // That this process has slept.
-constexpr size_t kMaxStrangers = 256;                    // Each may hold one unfinished frame.
-constexpr size_t kMaxEvents = 100;                       // In the status.
+constexpr Duration kOwnPause = std::chrono::milliseconds(300);  // That this process has slept.
+constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
+constexpr size_t kMaxEvents = 100;     // In the status.
+}  // namespace
 
-SuspicionOptions suspicion_options(const CoordinatorOptions& options) {
-  SuspicionOptions out{.most = options.silence_timeout};
+SuspicionOptions CoordinatorOptions::suspicion() const {
+  SuspicionOptions out{.most = silence_timeout};
+  // Where nobody can come back, a false alarm is an island lost.
+  if (!takes_newcomers) out.least = std::chrono::seconds(10);
   out.least = std::min(out.least, out.most);
   return out;
 }
-}  // namespace
 
 std::string program_version() { return ATOLL_VERSION; }
 
@@ -38,7 +40,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
   for (const auto& [number, peer] : book_.members()) {
     const bool has_left = book_.left().contains(number);
     seats_.emplace(number, Seat{.state = has_left ? State::kLeft : State::kReturning,
-                                .suspicion = {suspicion_options(options_), now}});
+                                .suspicion = {options_.suspicion(), now}});
   }
   num_begun_with_ = std::ssize(seats_);
 }
@@ -184,7 +186,7 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
       break;
     }
     if (finished_ || !guests_.contains(from)) return;
-    return num_live() > 0 ? seat_guests(now) : finish_if_all_left();
+    return num_live() > 0 ? seat_guests(now) : finish_if_all_left(/*has_just_left=*/false);
   }
   if (std::holds_alternative<Heartbeat>(message)) return;
   if (std::holds_alternative<Leave>(message)) {
@@ -284,11 +286,11 @@ Coordinator::Actions Coordinator::tick(Time now) {
   }
   for (const Connection connection : silent) refuse(connection, "nothing was heard for long");
   look_for_silence(now);
-  const bool any_leaves = std::ranges::any_of(
-      seats_, [](const auto& entry) { return entry.second.state == State::kLeaving; });
-  if (!finished_ && any_leaves) say_goodbye();
+  if (!finished_ && any_is(State::kLeaving)) say_goodbye();
   if (finished_) return take();
   if (gather_until_ && now >= *gather_until_) gather(now);
+  // One who is lost in the first period may be one too many.
+  if (!finished_ && num_live() > 0 && is_first_period()) seat_guests(now);
   if (is_elastic() && !finished_) {
     call_round();
     advance_all();  // A grace may be over.
@@ -341,6 +343,11 @@ int64_t Coordinator::least_replicas() const {
 
 bool Coordinator::is_live(const Seat& seat) const {
   return seat.state == State::kActive || seat.state == State::kReturning;
+}
+
+bool Coordinator::any_is(State state) const {
+  return std::ranges::any_of(seats_,
+                             [&](const auto& entry) { return entry.second.state == state; });
 }
 
 int64_t Coordinator::num_live() const {

@@ -4,8 +4,8 @@
 // no socket, clock, file or thread. coordinator_server.h acts on what it decides. docs/protocol.md
 // has the states and who may leave them.
 //
-// A run gathers `replicas` islands and starts them from the newest checkpoint that all hold. From
-// then on islands come and go: who is lost is left out of the rounds at once, who comes is told the
+// A run gathers `replicas` islands; those who hold the newest checkpoint start from it. From then
+// on islands come and go: who is lost is left out of the rounds at once, who comes is told the
 // newest committed state, gets it from the others, and is waited for again once it has it. What
 // must not be forgotten is in the book (book.h), which changes by records that are durable before
 // anybody hears of them.
@@ -40,19 +40,24 @@ struct CoordinatorOptions {
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
   int64_t replicas = 2;                         // Islands that the run begins with.
   int64_t min_replicas = 1;                     // With fewer, rounds wait.
-  int64_t steps = 0;          // Of the run, for its status and for pace `elastic`; 0: not known.
-  int64_t num_fragments = 1;  // Rounds in a period of the method.
-  int64_t steps_ahead = 64;   // For which each island has rows at least.
+  int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
+  int64_t num_fragments = 1;                    // Rounds in a period of the method.
+  bool takes_newcomers = true;                  // The method: others can be given its state.
+  int64_t most_lost = INT64_MAX;  // Steps from the newest checkpoint to the newest commit, at most.
+  int64_t most_ahead = 64;        // Steps that a checkpoint may be beyond the newest commit.
+  int64_t steps_ahead = 64;       // For which each island has rows at least.
   /// Pace `elastic`: units that all islands together train on between two rounds, which this
   /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
   int64_t round_units = 0;
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
-  Duration alive_interval = std::chrono::milliseconds(500);
+  Duration alive_interval = std::chrono::milliseconds(200);
   Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
   Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
   Duration leave_patience = std::chrono::seconds(30);   // With others that lack what a leaver has.
   Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
+
+  SuspicionOptions suspicion() const;
 };
 
 /// Not thread-safe. Every method may return actions; do them in order.
@@ -162,6 +167,17 @@ class Coordinator {
 
   void gather(Time now);
   bool is_guest(const std::string& name) const;
+  bool is_ready(const std::string& name) const;
+  /// The checkpoint that the run begins with, and who holds it: those begin it.
+  struct Beginning {
+    int64_t step = 0;
+    std::map<std::string, Connection> islands;  // By name.
+  };
+  std::optional<Beginning> find_beginning() const;
+  /// Whether somebody must be holding a newer one.
+  bool is_too_old(int64_t step) const;
+  /// Each guest's, for a person.
+  std::string newest_checkpoints() const;
   void start_run(Time now);
   void seat_guests(Time now);
   void begin_first_period_anew();
@@ -194,7 +210,8 @@ class Coordinator {
   void hurry_newcomers();
   void note_membership();
   void say_goodbye();
-  void finish_if_all_left();
+  bool is_complete() const;
+  void finish_if_all_left(bool has_just_left);
   IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
@@ -202,6 +219,7 @@ class Coordinator {
   /// With fewer, rounds wait.
   int64_t least_replicas() const;
   bool is_live(const Seat& seat) const;
+  bool any_is(State state) const;
   int64_t num_live() const;
 
   std::vector<int32_t> expected(int64_t round) const;
@@ -246,8 +264,12 @@ class Coordinator {
   int64_t highest_begun_ = -1;
   int64_t num_begun_with_ = 0;        // Islands; 0: not known.
   std::optional<Time> gather_until_;  // When those who are ready begin without the others.
+  std::set<std::string> awaited_;     // Who was told to join again, and will.
+  std::string gather_notice_;         // Why they do not; said once.
   Time returning_until_;
   bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.
+  // In this process. After those who left an earlier one, the run may be begun again.
+  bool has_anyone_left_ = false;
   bool stop_requested_ = false;
   bool finished_ = false;
   Time now_;         // Of the event that is being handled.

@@ -132,12 +132,13 @@ void Coordinator::open(int64_t number, Round& round, std::vector<int32_t> member
                       .fragment = first.fragment,
                       .count = first.count,
                       .segment_values = first.segment_values,
-                      .members = round.members,
-                      .shares = equal_shares(num_segments(first.count, first.segment_values),
-                                             std::ssize(round.members))};
+                      .members = round.members};
+  std::vector<int64_t> rates;
   for (const int32_t member : round.members) {
     attempt.weights.push_back(round.begun.at(member).weight);
+    rates.push_back(round.begun.at(member).rate);
   }
+  attempt.shares = shares_by_rate(num_segments(first.count, first.segment_values), rates);
   for (const int32_t member : round.members) send_to(seats_.at(member), attempt);
 }
 
@@ -222,38 +223,33 @@ Commit Coordinator::message_of(const Committed& committed) const {
           .stop = stop_requested_};
 }
 
-/// Keeps everybody in rows. Those who are level get them together, dealt in turn.
+/// Keeps everybody in rows. Those who are level get them together, dealt in turn; in elastic pace
+/// each gets them at its own speed.
 void Coordinator::grant_rows() {
-  std::vector<int32_t> level;
-  bool any_short = false;
-  const auto left = [&](int32_t number, const Seat& seat) {
+  const auto is_short = [&](int32_t number, const Seat& seat) {
     const auto found = book_.leases().members().find(number);
     const int64_t granted = found == book_.leases().members().end() ? 0 : found->second.num_granted;
-    return granted - seat.num_trained;
+    return granted - seat.num_trained < options_.steps_ahead;
   };
   const auto give = [&](const std::vector<int32_t>& numbers) {
     for (auto& [number, units] : record(Granted{numbers, options_.steps_ahead})) {
       send_to(seats_.at(number), Lease{header(), std::move(units)});
     }
   };
-  std::vector<int32_t> behind;
+  std::vector<int32_t> level;
+  std::vector<int32_t> alone;
+  bool any_level_is_short = false;
   for (const auto& [number, seat] : seats_) {
-    const bool is_short = left(number, seat) < options_.steps_ahead;
-    if (seat.state == State::kActive || seat.state == State::kReturning) {
+    if (!is_live(seat) && seat.state != State::kBehind) continue;
+    if (is_live(seat) && !is_elastic()) {
       level.push_back(number);
-      any_short = any_short || is_short;
-    } else if (seat.state == State::kBehind && is_short) {
-      behind.push_back(number);
+      any_level_is_short = any_level_is_short || is_short(number, seat);
+    } else if (is_short(number, seat)) {
+      alone.push_back(number);
     }
   }
-  if (any_short && is_elastic()) {  // Each at its own speed.
-    for (const int32_t number : level) {
-      if (left(number, seats_.at(number)) < options_.steps_ahead) give({number});
-    }
-  } else if (any_short) {
-    give(level);
-  }
-  for (const int32_t number : behind) give({number});
+  if (any_level_is_short) give(level);
+  for (const int32_t number : alone) give({number});
 }
 
 void Coordinator::on(int32_t number, const LinkState& link) {

@@ -1,8 +1,8 @@
-// The coordinator, event by event, with a clock made by hand.
+// The coordinator's rounds, refusals and status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/coordinator_harness.h"
 
 namespace atl::swarm {
 namespace {
@@ -12,97 +12,10 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr Time kStart{};
-const Header kRun{.run = "r1", .term = 1};
-
-/// The messages of one kind among the actions, with their receivers.
-template <typename Kind>
-std::vector<std::pair<uint64_t, Kind>> sent(const Coordinator::Actions& actions) {
-  std::vector<std::pair<uint64_t, Kind>> out;
-  for (const auto& action : actions) {
-    const auto* send = std::get_if<Coordinator::Send>(&action);
-    if (send == nullptr) continue;
-    if (const auto* kind = std::get_if<Kind>(&send->message)) out.emplace_back(send->to, *kind);
-  }
-  return out;
-}
-
-bool closes(const Coordinator::Actions& actions, uint64_t connection) {
-  return std::ranges::any_of(actions, [&](const auto& action) {
-    const auto* close = std::get_if<Coordinator::Close>(&action);
-    return close != nullptr && close->connection == connection;
-  });
-}
-
-class CoordinatorTest : public testing::Test {
- protected:
-  CoordinatorTest() : coordinator(options(), {}, kStart) { coordinator.begin(); }
-
-  static CoordinatorOptions options() {
-    return {.run = "r1",
-            .version = "0.1.0",
-            .config = "text",
-            .settings = {{"sync.sync_every", "20"}},
-            .replicas = 2,
-            .steps_ahead = 4};
-  }
-
-  Hello hello(const std::string& name) {
-    return {.version = "0.1.0", .name = name, .address = name + ":1"};
-  }
-  Coordinator::Actions say(uint64_t connection, const Message& message) {
-    return coordinator.received(connection, message, now);
-  }
-  std::string refusal_of(const Hello& message) {
-    coordinator.opened(9, now);
-    const auto actions = say(9, message);
-    const auto refused = sent<Refused>(actions);
-    EXPECT_TRUE(refused.empty() || closes(actions, 9));
-    return refused.empty() ? "" : refused[0].second.reason;
-  }
-  Ready ready() { return {kRun, {{"data", "d"}}, {{0, "p"}}}; }
-  /// What the records of all actions so far make, as a coordinator finds it that comes after.
-  Coordinator::Actions keep(Coordinator::Actions actions) {
-    for (const auto& action : actions) {
-      const auto* persist = std::get_if<Coordinator::Persist>(&action);
-      if (persist != nullptr) kept.apply(persist->record);
-    }
-    return actions;
-  }
-  /// Islands b (connection 1) and a (2), so that numbers are by name and not by arrival.
-  void start_two() {
-    for (const auto& [connection, name] : {std::pair(1, "b"), std::pair(2, "a")}) {
-      coordinator.opened(static_cast<uint64_t>(connection), now);
-      say(static_cast<uint64_t>(connection), hello(name));
-    }
-    say(1, ready());
-    start = sent<Start>(say(2, ready())).at(0).second;
-  }
-  Begin begin(int64_t round, int64_t weight = 10) {
-    Header header = kRun;
-    header.round = round;
-    return {.header = header,
-            .step = round * 20,
-            .weight = weight,
-            .count = 5000,
-            .segment_values = 1024};
-  }
-  Prepared prepared(int64_t round, std::byte mark = {}) {
-    Prepared message{.header = {.run = "r1", .term = 1, .round = round, .attempt = 0}};
-    message.digest[0] = mark;
-    return message;
-  }
-
-  Time now = kStart;
-  Coordinator coordinator;
-  Book kept;
-  Start start;
-};
-
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
   other.protocol = kProtocolVersion + 1;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 6, this island 7");
+  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 7, this island 8");
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");
@@ -198,157 +111,6 @@ TEST_F(CoordinatorTest, AnAttemptWithALostIslandIsFollowedByAnother) {
   EXPECT_THAT(opened[0].second.members, ElementsAre(1));
 }
 
-TEST_F(CoordinatorTest, WhoIsBackHearsWhatItMissedAndTakesPartOnceItHasIt) {
-  start_two();
-  say(1, begin(0));
-  say(2, begin(0));
-  coordinator.lost(2, "reset", now);
-  Prepared again = prepared(0);
-  again.header.attempt = 1;
-  EXPECT_EQ(sent<Commit>(say(1, again)).size(), 1U);
-  coordinator.opened(5, now);
-  const auto back = say(5, Resume{.header = kRun, .number = 0, .name = "a", .num_leased = 8});
-  EXPECT_EQ(sent<Resumed>(back).size(), 1U);
-  ASSERT_EQ(sent<Commit>(back).size(), 1U);
-  EXPECT_TRUE(sent<Resumed>(back)[0].second.units.empty());
-  say(1, begin(1));
-  EXPECT_TRUE(sent<Reinstated>(say(5, CaughtUp{kRun, 0})).empty());
-  EXPECT_EQ(sent<Reinstated>(say(5, CaughtUp{kRun, 1})).size(), 1U);
-}
-
-TEST_F(CoordinatorTest, RowsThatWereNotHeardOfAreSaidAgain) {
-  start_two();
-  coordinator.lost(2, "reset", now);
-  coordinator.opened(5, now);
-  const auto back = say(5, Resume{.header = kRun, .number = 0, .name = "a", .num_leased = 6});
-  ASSERT_EQ(sent<Resumed>(back).size(), 1U);
-  EXPECT_THAT(sent<Resumed>(back)[0].second.units, ElementsAre(Units{12, 2, 2}));
-}
-
-TEST_F(CoordinatorTest, ACoordinatorThatComesAfterGoesOnWithTheSameMembers) {
-  kept.apply(TermBegan{1});
-  for (const auto& [connection, name] : {std::pair(1, "b"), std::pair(2, "a")}) {
-    coordinator.opened(static_cast<uint64_t>(connection), now);
-    say(static_cast<uint64_t>(connection), hello(name));
-  }
-  keep(say(1, ready()));
-  keep(say(2, ready()));
-  say(1, begin(0));
-  say(2, begin(0));
-  say(1, prepared(0));
-  keep(say(2, prepared(0)));
-  EXPECT_EQ(kept, coordinator.book());
-
-  Coordinator next(options(), kept, now);
-  next.begin();
-  const auto resume = [&](uint64_t connection, int32_t number, const std::string& name) {
-    next.opened(connection, now);
-    return next.received(connection,
-                         Resume{.header = kRun,
-                                .number = number,
-                                .name = name,
-                                .num_commits = 1,
-                                .first_round = 0,
-                                .num_leased = 8},
-                         now);
-  };
-  const Header header{.run = "r1", .term = 2};
-  const auto back = resume(11, 0, "a");
-  ASSERT_EQ(sent<Resumed>(back).size(), 1U);
-  EXPECT_EQ(sent<Resumed>(back)[0].second.header.term, 2U);
-  Begin first = begin(1);
-  first.header.term = 2;
-  EXPECT_TRUE(sent<OpenAttempt>(next.received(11, first, now)).empty()) << "b may come back";
-  resume(12, 1, "b");
-  EXPECT_EQ(sent<OpenAttempt>(next.received(12, first, now)).size(), 2U);
-}
-
-TEST_F(CoordinatorTest, WhoHoldsTheRunsStateBeginsItAgainThoughTheyAreFew) {
-  CoordinatorOptions all_must_be_here = options();
-  all_must_be_here.min_replicas = 2;
-  Coordinator again(all_must_be_here, {}, now);
-  again.begin();
-  const auto come = [&](uint64_t connection, const std::string& name, int64_t newest) {
-    again.opened(connection, now);
-    again.received(connection, hello(name), now);
-    Ready message = ready();
-    if (newest > 0) message.checkpoints[newest] = "q";
-    return again.received(connection, message, now);
-  };
-  come(1, "a", 0);
-  const auto started = sent<Start>(come(2, "b", 5));
-  ASSERT_EQ(started.size(), 1U) << "a would take b back to step 0";
-  EXPECT_EQ(started[0].first, 2U);
-  EXPECT_EQ(started[0].second.step, 5);
-  EXPECT_EQ(sent<OpenAttempt>(again.received(2, begin(0), now)).size(), 1U);
-  const auto joined = sent<Start>(again.received(2, prepared(0), now));
-  ASSERT_EQ(joined.size(), 1U);
-  EXPECT_EQ(joined[0].first, 1U);
-  EXPECT_TRUE(joined[0].second.joins);
-  EXPECT_TRUE(sent<OpenAttempt>(again.received(2, begin(1), now)).empty()) << "two are needed now";
-}
-
-TEST_F(CoordinatorTest, ARunThatAllHadLeftIsBegunAgainByThoseWhoCome) {
-  start_two();
-  Book book = coordinator.book();
-  book.apply(Left{0});
-  book.apply(Left{1});
-  Coordinator next(options(), book, now);
-  next.begin();
-  next.opened(3, now);
-  const auto refused =
-      sent<Refused>(next.received(3, Resume{.header = kRun, .number = 0, .name = "a"}, now));
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("must join again"));
-  Coordinator::Actions last;
-  for (const uint64_t connection : {4, 5}) {
-    next.opened(connection, now);
-    next.received(connection, hello(connection == 4 ? "a" : "b"), now);
-    last = next.received(connection, ready(), now);
-  }
-  EXPECT_EQ(sent<Start>(last).size(), 2U);
-}
-
-TEST_F(CoordinatorTest, WhoIsNoMemberMustJoinAgain) {
-  start_two();
-  Header later = kRun;
-  later.term = 9;
-  for (const Resume& resume :
-       {Resume{.header = kRun, .number = 7, .name = "a"},
-        Resume{.header = kRun, .number = 1, .name = "a"},
-        Resume{.header = later, .number = 0, .name = "a"},
-        Resume{.header = kRun, .number = 0, .name = "a", .num_commits = 3},
-        Resume{.header = kRun, .number = 0, .name = "a", .num_leased = 100}}) {
-    coordinator.opened(9, now);
-    EXPECT_EQ(sent<Refused>(say(9, resume)).size(), 1U);
-  }
-}
-
-TEST_F(CoordinatorTest, WhoComesLaterJoinsWithTheStateOfTheOthers) {
-  start_two();
-  say(1, begin(0));
-  say(2, begin(0));
-  say(1, prepared(0));
-  say(2, prepared(0));
-  coordinator.opened(3, now);
-  say(3, hello("c"));
-  const auto actions = say(3, ready());
-  const auto started = sent<Start>(actions);
-  ASSERT_EQ(started.size(), 1U);
-  EXPECT_TRUE(started[0].second.joins);
-  EXPECT_EQ(started[0].second.number, 2);
-  ASSERT_EQ(started[0].second.held.size(), 1U);
-  EXPECT_EQ(started[0].second.held[0].round, 0);
-  EXPECT_EQ(sent<View>(actions).size(), 3U);
-  // The others do not wait for it.
-  say(1, begin(1));
-  EXPECT_EQ(sent<OpenAttempt>(say(2, begin(1))).size(), 2U);
-  // It has it: it counts after a period.
-  const auto level = sent<Reinstated>(say(3, CaughtUp{kRun, 1}));
-  ASSERT_EQ(level.size(), 1U);
-  EXPECT_EQ(level[0].second.first_round, 3);
-}
-
 TEST_F(CoordinatorTest, SilenceIsALossAndHeartbeatsPreventIt) {
   start_two();
   for (int i = 0; i < 29; ++i) {
@@ -370,6 +132,23 @@ TEST_F(CoordinatorTest, ACoordinatorThatSleptBlamesNobody) {
   coordinator.tick(now);
   say(1, begin(0));
   EXPECT_EQ(sent<OpenAttempt>(say(2, begin(0))).size(), 2U);
+}
+
+TEST_F(CoordinatorTest, AShortPauseOfTheCoordinatorIsNoSilenceOfTheIslands) {
+  for (const int pause_ms : {900, 1500, 2000, 2500}) {
+    Coordinator slow(options(), {}, now);
+    slow.begin();
+    start_two(slow);
+    for (int i = 0; i < 60; ++i) {
+      now += std::chrono::milliseconds(200);
+      for (const uint64_t connection : {1, 2}) slow.received(connection, Heartbeat{kRun}, now);
+      slow.tick(now);
+    }
+    now += std::chrono::milliseconds(pause_ms);
+    slow.received(1, Heartbeat{kRun}, now);  // The other one's is still unread.
+    slow.tick(now);
+    EXPECT_EQ(slow.status(now).live, 2) << pause_ms;
+  }
 }
 
 TEST_F(CoordinatorTest, StatusTellsStatesCommitsAndEvents) {

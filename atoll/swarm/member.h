@@ -24,7 +24,7 @@ struct MemberOptions {
   std::string version = program_version();
   std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.
   Duration silence_timeout = std::chrono::seconds(30);
-  Duration heartbeat_interval = std::chrono::milliseconds(500);
+  Duration heartbeat_interval = std::chrono::milliseconds(200);
   Duration return_patience = std::chrono::minutes(10);  // With a coordinator that is away.
 };
 

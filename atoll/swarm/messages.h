@@ -6,9 +6,9 @@
 //                          Trouble, StopRequest, Leave
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
 //                          Reinstated, Due, Alive, Goodbye, RunEnded
-//   island -> island       PeerHello, Part, Fetch, NotHeld (bulk plane: no tensor passes through
-//   the
-//                          coordinator)
+//   island -> island       PeerHello, Part, Fetch, NotHeld
+//
+// The last are the bulk plane: no tensor passes through the coordinator.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 6;
+constexpr uint16_t kProtocolVersion = 7;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -139,6 +139,8 @@ struct Begin {
   int64_t count = 0;           // Values in the fragment,
   int64_t segment_values = 0;  // exchanged and summed in segments of so many.
   int64_t num_trained = 0;     // Units of its leases that the member had trained on, ever.
+  int64_t rate = 0;            // Bytes per second that its connections to other members have lately
+                               // carried, on average; 0: not known, or of no matter.
   std::string exchange;        // How values travel ("bf16 gather"): must be equal on all islands.
 };
 

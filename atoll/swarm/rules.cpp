@@ -13,6 +13,7 @@ namespace {
 // Far beyond any use, and small enough that no sum of them overflows.
 constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
+constexpr int64_t kMaxRate = int64_t{1} << 44;
 constexpr size_t kMaxName = 64;
 constexpr size_t kMaxPrinted = 400;
 constexpr size_t kMaxMembers = 1024;
@@ -46,19 +47,67 @@ std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members) {
   return shares;
 }
 
+std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int64_t>& rates) {
+  const auto num_members = static_cast<double>(rates.size());
+  const bool any_unknown = std::ranges::any_of(rates, [](int64_t rate) { return rate <= 0; });
+  if (rates.size() <= 2 || any_unknown) return equal_shares(num_segments, std::ssize(rates));
+  // s_i = (T rate_i - 1) / (n - 2), where that is positive; the shares of those add up to 1.
+  std::vector<int64_t> sorted = rates;
+  std::ranges::sort(sorted, std::greater<>());
+  double sum = 0;
+  double time = 0;  // T, of a fragment of 1.
+  for (size_t owners = 0; owners < sorted.size(); ++owners) {
+    const auto rate = static_cast<double>(sorted[owners]);
+    if (owners > 0 && time * rate <= 1) break;  // Its line is full without a share.
+    sum += rate;
+    time = (num_members - 1 + static_cast<double>(owners)) / sum;
+  }
+  std::vector<int64_t> shares;
+  double wanted = 0;  // Of all members so far: rounding does not add up.
+  int64_t given = 0;
+  for (const int64_t rate : rates) {
+    const double share = (time * static_cast<double>(rate) - 1) / (num_members - 2);
+    wanted += std::max(share, 0.0) * static_cast<double>(num_segments);
+    const auto whole = static_cast<int64_t>(wanted + 1e-6);  // As equal_shares() rounds.
+    const int64_t until = std::clamp(whole, given, num_segments);
+    shares.push_back(until - given);
+    given = until;
+  }
+  shares.back() += num_segments - given;
+  return shares;
+}
+
 int64_t num_segments(int64_t count, int64_t segment_values) {
   return (count + segment_values - 1) / segment_values;
 }
 
-std::optional<int64_t> newest_common_checkpoint(
-    const std::vector<std::map<int64_t, std::string>>& checkpoints) {
-  if (checkpoints.empty()) return std::nullopt;
-  for (auto held = checkpoints.front().rbegin(); held != checkpoints.front().rend(); ++held) {
-    const bool common = std::ranges::all_of(checkpoints, [&](const auto& other) {
-      const auto found = other.find(held->first);
-      return found != other.end() && found->second == held->second;
+std::optional<std::pair<int64_t, std::string>> newest_common_checkpoint(
+    const std::vector<Checkpoints>& held) {
+  if (held.empty()) return std::nullopt;
+  for (auto own = held.front().rbegin(); own != held.front().rend(); ++own) {
+    const bool common = std::ranges::all_of(held, [&](const Checkpoints& other) {
+      const auto found = other.find(own->first);
+      return found != other.end() && found->second == own->second;
     });
-    if (common) return held->first;
+    if (common) return *own;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::pair<int64_t, std::string>> newest_checkpoint(
+    const std::vector<Checkpoints>& held, int64_t last_step) {
+  std::map<int64_t, std::map<std::string, int64_t>> holders;  // By step and digest.
+  for (const Checkpoints& own : held) {
+    for (const auto& [step, digest] : own) holders[step][digest] += 1;
+  }
+  for (auto step = holders.rbegin(); step != holders.rend(); ++step) {
+    if (step->first > last_step) continue;
+    const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto most = std::ranges::max_element(step->second, fewer);
+    const bool is_only = std::ranges::count_if(step->second, [&](const auto& other) {
+                           return other.second == most->second;
+                         }) == 1;
+    if (is_only) return std::pair{step->first, most->first};
   }
   return std::nullopt;
 }
@@ -75,6 +124,10 @@ std::string fault_of(const Begin& begin) {
   if (begin.segment_values < 1 || begin.segment_values > kMaxCount) {
     return fmt::format("began round {} in segments of {} values", begin.header.round,
                        begin.segment_values);
+  }
+  if (begin.rate < 0 || begin.rate > kMaxRate) {
+    return fmt::format("began round {} with a line of {} bytes per second", begin.header.round,
+                       begin.rate);
   }
   if (begin.exchange.size() > kMaxPrinted) {
     return fmt::format("began round {} with {} bytes of how to exchange it", begin.header.round,

@@ -5,6 +5,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "atoll/swarm/messages.h"
@@ -21,12 +23,27 @@ std::string printable(std::string_view text);
 /// Equal shares of the segments for `num_members` owners; where there are few some are 0.
 std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members);
 
+/// Shares for owners whose lines carry `rates` (bytes per second): in proportion to what each line
+/// has left, so that all are done at the same time. To own the share s of n members costs a member
+/// 1 + (n - 2) s of the fragment in each direction: its contribution to the other owners, and the
+/// mean of its share to everybody. Equal where a rate is 0.
+std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int64_t>& rates);
+
 /// How many segments those values are.
 int64_t num_segments(int64_t count, int64_t segment_values);
 
-/// The highest step that all hold with the same digest.
-std::optional<int64_t> newest_common_checkpoint(
-    const std::vector<std::map<int64_t, std::string>>& checkpoints);
+/// An island's checkpoints: step -> digest of the global parameters.
+using Checkpoints = std::map<int64_t, std::string>;
+
+/// The highest step that all hold with the same digest, and that.
+std::optional<std::pair<int64_t, std::string>> newest_common_checkpoint(
+    const std::vector<Checkpoints>& held);
+
+/// The newest checkpoint of a step of at most `last_step` that anybody holds. Where those of one
+/// step differ, the one that most hold; nothing tells which is right of two that equally many hold,
+/// and an older one counts.
+std::optional<std::pair<int64_t, std::string>> newest_checkpoint(
+    const std::vector<Checkpoints>& held, int64_t last_step);
 
 /// What is wrong with the numbers in one Begin ("began round -3"); empty if nothing.
 std::string fault_of(const Begin& begin);

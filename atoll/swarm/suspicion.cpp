@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMeanGain = 1.0 / 8;  // RFC 6298, as is kRise.
 constexpr double kRise = 1.0 / 4;
-constexpr double kFall = 1.0 / 32;  // A peer that was irregular once will be again.
+constexpr double kFall = 1.0 / 80;  // A peer that was irregular once will be again.
 constexpr double kDeviations = 6;   // 4 there; here a false alarm costs a round.
 
 }  // namespace

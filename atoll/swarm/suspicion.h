@@ -7,9 +7,9 @@
 namespace atl::swarm {
 
 struct SuspicionOptions {
-  Duration expected = std::chrono::seconds(1);       // Between two signs of life.
-  Duration least = std::chrono::milliseconds(2500);  // However regular it was.
-  Duration most = std::chrono::seconds(30);          // However irregular.
+  Duration expected = std::chrono::milliseconds(400);  // Between two signs of life.
+  Duration least = std::chrono::seconds(2);            // However regular it was.
+  Duration most = std::chrono::seconds(30);            // However irregular.
 };
 
 class Suspicion {

@@ -13,7 +13,7 @@ constexpr SuspicionOptions kOptions;
 TEST(SuspicionTest, ARegularPeerIsMissedSoon) {
   Time now{};
   Suspicion peer(kOptions, now);
-  for (int i = 0; i < 50; ++i) peer.heard(now += milliseconds(1000 + i % 3));
+  for (int i = 0; i < 50; ++i) peer.heard(now += milliseconds(400 + i % 3));
   EXPECT_EQ(peer.patience(), kOptions.least);
   EXPECT_EQ(peer.away_at(), now + kOptions.least);
 }
@@ -38,10 +38,10 @@ TEST(SuspicionTest, AnIrregularPeerHasMoreTime) {
 TEST(SuspicionTest, OneLongAbsenceIsSoonForgotten) {
   Time now{};
   Suspicion peer(kOptions, now);
-  for (int i = 0; i < 50; ++i) peer.heard(now += milliseconds(1000));
+  for (int i = 0; i < 50; ++i) peer.heard(now += milliseconds(400));
   peer.heard(now += std::chrono::seconds(60));
-  EXPECT_LT(peer.patience(), std::chrono::seconds(6));
-  for (int i = 0; i < 30; ++i) peer.heard(now += milliseconds(1000));
+  EXPECT_LT(peer.patience(), std::chrono::seconds(4));
+  for (int i = 0; i < 75; ++i) peer.heard(now += milliseconds(400));  // Half a minute.
   EXPECT_EQ(peer.patience(), kOptions.least);
 }
 

@@ -33,7 +33,8 @@ void visit(auto& io, Is<Resume> auto& m) {
 }
 void visit(auto& io, Is<Resumed> auto& m) { io(m.header, m.view, m.members, m.units); }
 void visit(auto& io, Is<Begin> auto& m) {
-  io(m.header, m.fragment, m.step, m.weight, m.count, m.segment_values, m.num_trained, m.exchange);
+  io(m.header, m.fragment, m.step, m.weight, m.count, m.segment_values, m.num_trained, m.rate,
+     m.exchange);
 }
 void visit(auto& io, Is<OpenAttempt> auto& m) {
   io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares);

@@ -32,6 +32,7 @@ struct Method {
   bool reduces_gradients = false;  // Its rounds come before the inner step, not after it.
   bool is_late = false;            // A round's result is used one period after it was sent.
   bool is_for_one = false;         // One island, which agrees with nobody.
+  bool takes_newcomers = false;    // A replica can be given the state in the middle of a run.
   bool makes_signs = false;        // Of gradients: for inner SGD without clipping.
   /// Throws UsageError when its own settings contradict each other.
   void (*check)(const SyncOptions&) = [](const SyncOptions&) {};

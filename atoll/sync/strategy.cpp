@@ -19,8 +19,8 @@ Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Aver
                    const Clock& clock)
     : replica_(std::move(replica)),
       averager_(averager),
-      time_(clock),
-      clock_(replica_.last_step),
+      clock_(clock),
+      run_clock_(replica_.last_step),
       method_(method_of(options)),
       codec_(codec::make_codec(codec_name(options))),
       topology_(topology_of(options, *codec_, averager.num_members())),
@@ -34,8 +34,8 @@ Result<void> Strategy::reduce_gradients(int64_t step) {
 
 int64_t Strategy::step_after(int64_t step) {
   if (!replica_.is_elastic) return step + 1;
-  clock_.trained();
-  return clock_.now();
+  run_clock_.trained();
+  return run_clock_.now();
 }
 
 Result<void> Strategy::after_step(int64_t step) {
@@ -47,9 +47,9 @@ Result<void> Strategy::after_step(int64_t step) {
 Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t)) {
   step_ = step;
   const size_t num_records = records_.size();
-  const Time begin = time_.now();
+  const Time begin = clock_.now();
   auto done = (this->*act)(step);
-  const double stall = seconds(time_.now() - begin);
+  const double stall = seconds(clock_.now() - begin);
   stats_.stall_seconds += stall;
   unbooked_stall_ += stall;
   if (const size_t fresh = records_.size() - num_records; fresh > 0) {
@@ -126,14 +126,14 @@ std::vector<int64_t> Strategy::abstained_rounds() const {
 Result<void> Strategy::drain() {
   while (!open_rounds_.empty()) {
     const int64_t round = open_rounds_.begin()->first;
-    if (auto commit = averager_.wait(round); !commit) return tl::unexpected(commit.error());
+    if (auto commit = commit_of(round); !commit) return tl::unexpected(commit.error());
     open_rounds_.erase(round);
   }
   return {};
 }
 
 void Strategy::note_applied(const collective::Commit& commit) {
-  if (replica_.is_elastic) clock_.committed(commit.step, steps_since(commit.fragment));
+  if (replica_.is_elastic) run_clock_.committed(commit.step, steps_since(commit.fragment));
 }
 
 void Strategy::note(const collective::Commit& commit) {
@@ -142,8 +142,15 @@ void Strategy::note(const collective::Commit& commit) {
   stats_.stop_requested = stats_.stop_requested || commit.stop;
 }
 
-Result<bool> Strategy::wait(int64_t round) {
+Result<collective::Commit> Strategy::commit_of(int64_t round) {
+  const Time begin = clock_.now();
   auto commit = averager_.wait(round);
+  stats_.blocked_seconds += seconds(clock_.now() - begin);
+  return commit;
+}
+
+Result<bool> Strategy::wait(int64_t round) {
+  auto commit = commit_of(round);
   if (!commit) return tl::unexpected(commit.error());
   if (commit->missed != nullptr) {
     if (auto taken = take_result(open_rounds_.at(round), *commit); !taken) {
@@ -153,12 +160,7 @@ Result<bool> Strategy::wait(int64_t round) {
   const OpenRound open = std::move(open_rounds_.extract(round).mapped());
   note(*commit);
   const bool included = commit->included;
-  if (!included && state_bytes(open.fragment) == 0) {
-    return failure(
-        fmt::format("round {} was committed without this island, which sync.method = '{}' "
-                    "cannot make up for",
-                    round, method_.name));
-  }
+  if (!included && !takes_late_rounds()) return without_this_island(round);
   if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
   note_applied(*commit);
   RoundRecord record{
@@ -171,6 +173,18 @@ Result<bool> Strategy::wait(int64_t round) {
   return included;
 }
 
+tl::unexpected<Failure> Strategy::without_this_island(int64_t round) const {
+  return failure(fmt::format(
+      "round {} was committed without this island, which sync.method = '{}' cannot make "
+      "up for",
+      round, method_.name));
+}
+
+tl::unexpected<Failure> Strategy::another_state(int64_t round) {
+  return failure(fmt::format(
+      "round {}: the result that the others sent makes another state than theirs", round));
+}
+
 /// The exchange went on without this replica: it makes the mean from what the others sent.
 Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& commit) {
   const collective::MissedRound& missed = *commit.missed;
@@ -178,11 +192,8 @@ Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& co
   if (auto made = decode_mean(missed, *open.contribution.codec, mean); !made) return made;
   std::vector<float> own;
   if (open.contribution.needs_own) own = own_as_decoded(open.contribution, missed);
-  if (open.contribution.prepare(mean, own) == commit.digest) return {};
-  return failure(
-      fmt::format("round {}: the result that the others sent makes another state than "
-                  "theirs",
-                  commit.round));
+  if (open.contribution.prepare(mean, own) != commit.digest) return another_state(commit.round);
+  return {};
 }
 
 Result<int64_t> Strategy::catch_up(int64_t step) {
@@ -194,7 +205,7 @@ Result<int64_t> Strategy::catch_up(int64_t step) {
     // The last step is everybody's own: there all fragments come together.
     if (!replica_.is_elastic) step = std::max(step, std::min(newest_step_, replica_.last_step - 1));
   }
-  if (replica_.is_elastic) return std::max(step, clock_.now());
+  if (replica_.is_elastic) return std::max(step, run_clock_.now());
   if (const auto position = averager_.take_position()) {
     step = std::max(step, std::min(*position, next_due(step) - 1));
   }
@@ -216,20 +227,10 @@ Result<void> Strategy::take_missed(const collective::Commit& commit) {
   note(commit);
   const auto fragment = static_cast<size_t>(commit.fragment);
   if (fragment >= applied_.size() || is_applied(commit.fragment, commit.round)) return {};
-  if (state_bytes(commit.fragment) == 0) {
-    return failure(
-        fmt::format("round {} was committed without this island, which sync.method = '{}' "
-                    "cannot make up for",
-                    commit.round, method_.name));
-  }
+  if (!takes_late_rounds()) return without_this_island(commit.round);
   std::vector<float> mean(commit.missed->count);
   if (auto made = decode_mean(*commit.missed, *codec_, mean); !made) return made;
-  if (absorb(commit, mean) != commit.digest) {
-    return failure(
-        fmt::format("round {}: the result that the others sent makes another state than "
-                    "theirs",
-                    commit.round));
-  }
+  if (absorb(commit, mean) != commit.digest) return another_state(commit.round);
   note_applied(commit);
   records_.push_back(
       {.step = step_, .commit = commit, .fragment = commit.fragment, .abstained = true});
@@ -247,7 +248,7 @@ bool Strategy::is_applied(int64_t fragment, int64_t round) const {
 }
 
 void Strategy::serve() {
-  if (state_bytes(0) == 0) return;
+  if (!takes_late_rounds()) return;
   averager_.serve_state(
       [this](int32_t fragment, int64_t round) { return export_state(fragment, round); });
 }
@@ -303,14 +304,14 @@ Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Diges
 
 void Strategy::joined(int64_t step) {
   step_ = step;
-  clock_.start(step);
+  run_clock_.start(step);
   std::ranges::fill(steps_since_, 0);
   do_join(step);
 }
 
 void Strategy::resumed(int64_t step) {
   step_ = step;
-  clock_.start(step);
+  run_clock_.start(step);
   do_resume(step);
 }
 

@@ -51,7 +51,8 @@ struct Replica {
 
 struct SyncStats {
   int64_t rounds = 0;
-  double stall_seconds = 0;     // The training thread stood still.
+  double stall_seconds = 0;     // The training thread did nothing for training.
+  double blocked_seconds = 0;   // It waited for the others' part of a round.
   std::string digest;           // Of the last committed round, hexadecimal.
   bool stop_requested = false;  // Someone asked the whole run to end here (Ctrl-C).
 };
@@ -94,12 +95,12 @@ class Strategy {
   void joined(int64_t step);
   /// The run's step that global_parameters() are of, `step` being the run's now.
   int64_t published_step(int64_t step) const {
-    return replica_.is_elastic ? clock_.committed_step() : step;
+    return replica_.is_elastic ? run_clock_.committed_step() : step;
   }
   /// Whether global_parameters() are those of a step at which all replicas are to keep them.
   bool is_kept(int64_t step) const {
     const int64_t every = replica_.keep_every;
-    return replica_.is_elastic ? clock_.crossed(every) : every > 0 && step % every == 0;
+    return replica_.is_elastic ? run_clock_.crossed(every) : every > 0 && step % every == 0;
   }
   /// True when after_step(step) ends with all replicas equal.
   virtual bool syncs_after(int64_t step) const = 0;
@@ -197,6 +198,11 @@ class Strategy {
     collective::Contribution contribution;  // For a round whose result comes from others.
     std::vector<LayerSums> sums;            // The exchange thread writes it before the commit.
   };
+  bool takes_late_rounds() const { return method_.takes_newcomers; }
+  /// Blocks until the round is committed.
+  Result<collective::Commit> commit_of(int64_t round);
+  tl::unexpected<Failure> without_this_island(int64_t round) const;
+  static tl::unexpected<Failure> another_state(int64_t round);
   Result<void> take_result(OpenRound& open, const collective::Commit& commit);
   /// Absorbs the oldest commit that this replica had no part in, or, elastic, takes an older round
   /// of its own. Whether there was one.
@@ -208,8 +214,8 @@ class Strategy {
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
-  const Clock& time_;
-  ElasticClock clock_;
+  const Clock& clock_;
+  ElasticClock run_clock_;  // Elastic.
   const Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;

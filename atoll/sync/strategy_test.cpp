@@ -84,6 +84,14 @@ TEST(StrategyTest, EveryMethodOfTheTableTrains) {
   }
 }
 
+TEST(StrategyTest, TheTableKnowsWhoCanGiveItsStateAway) {
+  for (const Method& method : methods()) {
+    collective::Alone alone;
+    const toy::Trainee trainee({.method = std::string(method.name), .sync_every = 4}, alone, 8);
+    EXPECT_EQ(trainee.strategy->state_bytes(0) > 0, method.takes_newcomers) << method.name;
+  }
+}
+
 TEST(StrategyTest, AbstainingEndsWithTheNextRound) {
   for (const Method& method : methods()) {
     if (method.is_for_one) continue;  // Has no rounds.

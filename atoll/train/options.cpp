@@ -28,6 +28,10 @@ void TrainOptions::visit(SettingList& list) {
   list.add("min_lr_ratio", min_lr_ratio, "the cosine ends at lr times this", {.min = 0, .max = 1});
   list.add("warmup_steps", warmup_steps, "linear warm-up; -1 = a twentieth of the steps",
            {.min = -1});
+  list.add(
+      "rejoin_warmup", rejoin_warmup,
+      "the same for an island that joins in the middle, whose moments are zero: its first steps",
+      {.min = 0});
   list.add("schedule", schedule, "after the warm-up", {"cosine", "constant"});
   list.add("beta1", beta1, "AdamW: decay of the mean", {.min = 0, .max = 0.99999});
   list.add("beta2", beta2, "AdamW: decay of the mean square", {.min = 0, .max = 0.9999999});
@@ -101,6 +105,11 @@ double learning_rate(const TrainOptions& options, int64_t step) {
   const double low = options.lr * options.min_lr_ratio;
   return low + (options.lr - low) * 0.5 *
                    (1 + std::cos(std::numbers::pi * std::clamp(progress, 0.0, 1.0)));
+}
+
+double rejoin_factor(const TrainOptions& options, int64_t num_updates) {
+  if (num_updates >= options.rejoin_warmup) return 1;
+  return static_cast<double>(num_updates + 1) / static_cast<double>(options.rejoin_warmup);
 }
 
 double weight_decay(const TrainOptions& options) {

@@ -19,6 +19,7 @@ struct TrainOptions {
   double lr = 1e-3;
   double min_lr_ratio = 0.1;
   int64_t warmup_steps = -1;  // -1: a twentieth of the steps.
+  int64_t rejoin_warmup = 10;
   std::string schedule = "cosine";
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -48,6 +49,10 @@ void check_used(const TrainOptions& options, std::string_view field);
 
 /// train.warmup_steps, or what it stands for when it is -1.
 int64_t warmup_steps(const TrainOptions& options);
+
+/// What a replica multiplies the learning rate by that has begun in the middle of a run, with
+/// moments of zero, before its update `num_updates` (0-based): linear from 1/rejoin_warmup to 1.
+double rejoin_factor(const TrainOptions& options, int64_t num_updates);
 
 /// The learning rate of optimiser step `step` (0-based): linear from lr/warmup_steps to lr during
 /// the warm-up, then the schedule down to lr * min_lr_ratio at the last step.

@@ -43,6 +43,15 @@ TEST(LearningRateTest, ConstantStaysAfterTheWarmUp) {
   EXPECT_EQ(learning_rate(options, 99), 2.0);
 }
 
+TEST(LearningRateTest, WhoJoinsInTheMiddleBeginsWithLess) {
+  const TrainOptions options{.rejoin_warmup = 4};
+  EXPECT_EQ(rejoin_factor(options, 0), 0.25);
+  EXPECT_EQ(rejoin_factor(options, 2), 0.75);
+  EXPECT_EQ(rejoin_factor(options, 3), 1);
+  EXPECT_EQ(rejoin_factor(options, 1000), 1);
+  EXPECT_EQ(rejoin_factor({.rejoin_warmup = 0}, 0), 1);
+}
+
 TEST(WeightDecayTest, InverseStepsIsOneOverTheNumberOfSteps) {
   EXPECT_EQ(weight_decay({.steps = 400, .weight_decay = 0.3}), 0.3);
   EXPECT_EQ(weight_decay({.steps = 400, .weight_decay_mode = "inverse_steps"}), 1.0 / 400);

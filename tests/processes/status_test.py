@@ -15,13 +15,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from small_store import make_store  # noqa: E402
+from swarm_run import wait_for  # noqa: E402
 
 ATOLL = ""
 ROOT = None  # A folder for everything; removed at the end.
@@ -40,15 +40,6 @@ def start(*words, **more):
 
 def run(*words, **more):
     return subprocess.run([ATOLL, *map(str, words)], capture_output=True, text=True, timeout=DEADLINE_S, **more)
-
-
-def wait_for(condition, what):
-    begin = time.monotonic()
-    while not (value := condition()):
-        if time.monotonic() - begin > DEADLINE_S:
-            raise AssertionError(f"waited {DEADLINE_S} s for {what}")
-        time.sleep(0.05)
-    return value
 
 
 def status(place):
