@@ -80,7 +80,7 @@ struct Contribution {
 /// "bf16 gather": what all members of a round must have in common.
 std::string exchange_name(const Contribution& contribution);
 
-struct MissedRound;
+struct CommittedRound;
 
 /// A committed round: every member holds the same result.
 struct Commit {
@@ -91,9 +91,11 @@ struct Commit {
   /// This member's contribution is in the mean, or would be if it had not abstained. If not, what
   /// it learned counts in a later round.
   bool included = true;
-  /// Set where prepare() has not run, or not on this: the mean is to be made from it
-  /// (round_result.h) and the outer step taken.
-  std::shared_ptr<const MissedRound> missed;
+  /// What the round was made of (round_result.h); nothing where that was not kept.
+  std::shared_ptr<const CommittedRound> record;
+  /// prepare() has not run, or not on this: the mean is to be made from the record, and the outer
+  /// step taken.
+  bool missed = false;
   std::vector<std::string> members;     // Names, sorted: the order of summation.
   std::vector<std::string> abstainers;  // Those of weight 0.
   double own_share = 0;                 // This member's part of all weights, 0 to 1.

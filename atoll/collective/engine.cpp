@@ -392,11 +392,13 @@ void Engine::commit(const swarm::Commit& message, Time now) {
   const Round round = std::move(found->second);
   rounds_.erase(found);
   held_[message.held.fragment] = message.held;
-  keep_result(message.header.round, round.exchange->take_result());
+  const RoundResult result = round.exchange->take_result();
+  keep_result(message.header.round, result);
   listener_.committed({.round = message.header.round,
                        .fragment = message.held.fragment,
                        .step = message.held.step,
                        .digest = message.held.digest,
+                       .record = record_of(message, result),
                        .members = round.exchange->plan().members,
                        .abstainers = round.abstainers,
                        .own_share = round.own_share,

@@ -86,16 +86,8 @@ void Engine::hand_on_missed(Time now) {
       if (message.weights[rank] == 0) commit.abstainers.push_back(commit.members.back());
       if (message.members[rank] == member_.number()) commit.own_share = factors[rank];
     }
-    commit.missed = std::make_shared<const MissedRound>(
-        MissedRound{.round = number,
-                    .fragment = message.held.fragment,
-                    .step = message.held.step,
-                    .digest = message.held.digest,
-                    .count = static_cast<size_t>(message.count),
-                    .segment_values = static_cast<size_t>(message.segment_values),
-                    .members = message.members,
-                    .weights = message.weights,
-                    .result = std::move(*missing.result)});
+    commit.record = record_of(message, std::move(*missing.result));
+    commit.missed = true;
     const auto round = rounds_.find(number);
     const bool begun = round != rounds_.end();
     if (begun) {

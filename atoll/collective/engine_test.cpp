@@ -162,7 +162,7 @@ TEST_F(EngineTest, WhatWasCommittedWithoutItIsFetched) {
                      .data = encoded});
   ASSERT_EQ(commits.size(), 1U);
   EXPECT_FALSE(commits[0].included);
-  EXPECT_NE(commits[0].missed, nullptr);
+  EXPECT_TRUE(commits[0].missed);
   EXPECT_EQ(said<swarm::CaughtUp>(transport_, kControl).size(), 1U);
   EXPECT_EQ(trouble(), "");
 }

@@ -8,7 +8,7 @@
 namespace atl::collective {
 namespace {
 
-MissedRound missed_round(const Group& group, RoundResult result) {
+CommittedRound missed_round(const Group& group, RoundResult result) {
   return {.round = kRound,
           .count = group.in.values[0].size(),
           .segment_values = group.in.segment_values,

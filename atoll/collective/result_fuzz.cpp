@@ -13,11 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto check = [&](std::span<const std::byte> encoded) {
     try {
-      collective::MissedRound missed{.count = 20,
-                                     .segment_values = 10,
-                                     .members = {0, 3},
-                                     .weights = {1, 2},
-                                     .result = collective::decode_result(encoded)};
+      collective::CommittedRound missed{.count = 20,
+                                        .segment_values = 10,
+                                        .members = {0, 3},
+                                        .weights = {1, 2},
+                                        .result = collective::decode_result(encoded)};
       const Bytes again = collective::encode(missed.result);
       if (!std::ranges::equal(again, encoded)) std::abort();
       std::vector<float> mean(20);

@@ -18,6 +18,19 @@ constexpr size_t kLargeBytes = size_t{8} << 20;
 
 }  // namespace
 
+std::shared_ptr<const CommittedRound> record_of(const swarm::Commit& message, RoundResult result) {
+  return std::make_shared<const CommittedRound>(
+      CommittedRound{.round = message.held.round,
+                     .fragment = message.held.fragment,
+                     .step = message.held.step,
+                     .digest = message.held.digest,
+                     .count = static_cast<size_t>(message.count),
+                     .segment_values = static_cast<size_t>(message.segment_values),
+                     .members = message.members,
+                     .weights = message.weights,
+                     .result = std::move(result)});
+}
+
 size_t RoundResult::size_bytes() const {
   size_t size = 0;
   for (const auto& blobs : segments) {
@@ -76,50 +89,52 @@ RoundResult decode_result(std::span<const std::byte> bytes) {
   return result;
 }
 
-Result<void> decode_mean(const MissedRound& missed, const codec::Codec& codec,
+Result<void> decode_mean(const CommittedRound& committed, const codec::Codec& codec,
                          std::span<float> mean) {
   std::ranges::fill(mean, 0.0F);
-  const auto& segments = missed.result.segments;
-  if (std::ranges::all_of(missed.weights, [](int64_t weight) { return weight == 0; })) return {};
-  const size_t num_segments = (missed.count + missed.segment_values - 1) / missed.segment_values;
-  if (mean.size() != missed.count || segments.size() != num_segments) {
+  const auto& segments = committed.result.segments;
+  if (std::ranges::all_of(committed.weights, [](int64_t weight) { return weight == 0; })) return {};
+  const size_t num_segments =
+      (committed.count + committed.segment_values - 1) / committed.segment_values;
+  if (mean.size() != committed.count || segments.size() != num_segments) {
     return failure(fmt::format("the result of round {} has {} segments, where {} values have {}",
-                               missed.round, segments.size(), mean.size(), num_segments));
+                               committed.round, segments.size(), mean.size(), num_segments));
   }
-  const bool gathers = missed.result.topology == Topology::kGather;
-  const std::vector<float> factors = coefficients(missed.weights);
-  std::vector<float> values(std::min(missed.count, missed.segment_values));
-  const auto sequence = static_cast<uint32_t>(missed.round);
+  const bool gathers = committed.result.topology == Topology::kGather;
+  const std::vector<float> factors = coefficients(committed.weights);
+  std::vector<float> values(std::min(committed.count, committed.segment_values));
+  const auto sequence = static_cast<uint32_t>(committed.round);
   try {
     for (size_t i = 0; i < segments.size(); ++i) {
-      const size_t begin = i * missed.segment_values;
+      const size_t begin = i * committed.segment_values;
       const std::span<float> out =
-          mean.subspan(begin, std::min(missed.segment_values, missed.count - begin));
+          mean.subspan(begin, std::min(committed.segment_values, committed.count - begin));
       if (!gathers) {
         codec.decode(segments[i].at(kMeanKey).bytes, out, sequence);
         continue;
       }
       const std::span<float> part = std::span(values).first(out.size());
-      for (size_t rank = 0; rank < missed.members.size(); ++rank) {
-        if (missed.weights[rank] == 0) continue;
-        codec.decode(segments[i].at(missed.members[rank]).bytes, part, sequence);
+      for (size_t rank = 0; rank < committed.members.size(); ++rank) {
+        if (committed.weights[rank] == 0) continue;
+        codec.decode(segments[i].at(committed.members[rank]).bytes, part, sequence);
         add_scaled(out, part, factors[rank]);
       }
     }
   } catch (const std::exception& error) {  // A blob that is missing, or no such encoding.
     return failure(
-        fmt::format("the result of round {} cannot be used: {}", missed.round, error.what()));
+        fmt::format("the result of round {} cannot be used: {}", committed.round, error.what()));
   }
   return {};
 }
 
-std::vector<float> own_as_decoded(const Contribution& contribution, const MissedRound& missed) {
+std::vector<float> own_as_decoded(const Contribution& contribution,
+                                  const CommittedRound& committed) {
   std::vector<float> own(contribution.num_values());
   if (contribution.weight == 0) return own;
   Bytes encoded;
-  const auto sequence = static_cast<uint32_t>(missed.round);
-  for (size_t begin = 0; begin < own.size(); begin += missed.segment_values) {
-    const size_t size = std::min(missed.segment_values, own.size() - begin);
+  const auto sequence = static_cast<uint32_t>(committed.round);
+  for (size_t begin = 0; begin < own.size(); begin += committed.segment_values) {
+    const size_t size = std::min(committed.segment_values, own.size() - begin);
     encoded.clear();
     contribution.encode(begin, size, sequence, encoded);
     contribution.codec->decode(encoded, std::span(own).subspan(begin, size), sequence);

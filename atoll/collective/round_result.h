@@ -3,6 +3,7 @@
 // that lost the last step of it, to have the same mean to the bit. Reads what strangers send.
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/blob_arena.h"
+#include "atoll/swarm/messages.h"
 
 namespace atl::collective {
 
@@ -33,7 +35,7 @@ Bytes encode(const RoundResult& result);
 RoundResult decode_result(std::span<const std::byte> bytes);
 
 /// A round that was committed, as the coordinator announced it, and its result.
-struct MissedRound {
+struct CommittedRound {
   int64_t round = 0;
   int32_t fragment = 0;
   int64_t step = 0;
@@ -45,12 +47,15 @@ struct MissedRound {
   RoundResult result;
 };
 
-/// The round's mean, as its members had it; `mean` has missed.count values. Fails when the result
-/// is not one of that round.
-[[nodiscard]] Result<void> decode_mean(const MissedRound& missed, const codec::Codec& codec,
+std::shared_ptr<const CommittedRound> record_of(const swarm::Commit& message, RoundResult result);
+
+/// The round's mean, as its members had it; `mean` has committed.count values. Fails when the
+/// result is not one of that round.
+[[nodiscard]] Result<void> decode_mean(const CommittedRound& committed, const codec::Codec& codec,
                                        std::span<float> mean);
 
 /// A contribution as the others decode it, where there is none from the exchange.
-std::vector<float> own_as_decoded(const Contribution& contribution, const MissedRound& missed);
+std::vector<float> own_as_decoded(const Contribution& contribution,
+                                  const CommittedRound& committed);
 
 }  // namespace atl::collective

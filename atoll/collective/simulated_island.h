@@ -407,7 +407,7 @@ class Life final : public EngineListener {
     stop_ = stop_ || commit.stop;
     if (!begun) {
       missed_.push_back(commit);  // Until the training thread asks.
-    } else if (commit.missed != nullptr) {
+    } else if (commit.missed) {
       apply_missed(commit);
     } else {
       apply(commit, std::move(flights_.at(commit.round).next));
@@ -417,8 +417,8 @@ class Life final : public EngineListener {
   void apply_missed(const Commit& commit) {
     Fragment& fragment = fragments_[static_cast<size_t>(commit.fragment)];
     if (commit.round <= fragment.round) return;  // The state that was fetched has it.
-    Theta mean(commit.missed->count);
-    if (auto decoded = decode_mean(*commit.missed, in_.codec, mean); !decoded) {
+    Theta mean(commit.record->count);
+    if (auto decoded = decode_mean(*commit.record, in_.codec, mean); !decoded) {
       return give_up(decoded.error().message);
     }
     Theta next = fragment.theta;

@@ -46,7 +46,7 @@ Result<Commit> ThreadGroup::wait(int rank, int64_t number) {
   changed_.notify_all();
   changed_.wait(
       lock, [&] { return std::ssize(round.digests) == num_members_ || !round.failure.empty(); });
-  return finish(rank, round);
+  return finish(rank, round, *exchange);
 }
 
 std::unique_ptr<Exchange> ThreadGroup::open(int rank, const Round& round) const {
@@ -88,10 +88,14 @@ Result<void> ThreadGroup::run(int rank, Round& round, Exchange& exchange) {
   return {};
 }
 
-Result<Commit> ThreadGroup::finish(int rank, Round& round) {
+Result<Commit> ThreadGroup::finish(int rank, Round& round, Exchange& exchange) {
   if (!round.failure.empty()) return failure(round.failure);  // The round stays: all see it.
-  const int64_t number = round.contributions.at(rank).round;
-  Commit commit{.round = number, .digest = round.digests.at(rank)};
+  const Contribution& mine = round.contributions.at(rank);
+  const int64_t number = mine.round;
+  Commit commit{.round = number,
+                .fragment = mine.fragment,
+                .step = mine.step,
+                .digest = round.digests.at(rank)};
   int64_t weights = 0;
   for (const auto& [other, digest] : round.digests) {
     weights += round.contributions.at(other).weight;
@@ -108,6 +112,17 @@ Result<Commit> ThreadGroup::finish(int rank, Round& round) {
     commit.own_share =
         static_cast<double>(round.contributions.at(rank).weight) / static_cast<double>(weights);
   }
+  const Exchange::Plan& plan = exchange.plan();
+  commit.record =
+      std::make_shared<const CommittedRound>(CommittedRound{.round = number,
+                                                            .fragment = mine.fragment,
+                                                            .step = mine.step,
+                                                            .digest = commit.digest,
+                                                            .count = mine.num_values(),
+                                                            .segment_values = plan.segment_values,
+                                                            .members = plan.numbers,
+                                                            .weights = plan.weights,
+                                                            .result = exchange.take_result()});
   if (++round.num_done == num_members_) rounds_.erase(number);
   return commit;
 }

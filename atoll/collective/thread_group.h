@@ -38,7 +38,7 @@ class ThreadGroup {
   Result<void> run(int rank, Round& round, Exchange& exchange);
   // Under the lock:
   std::unique_ptr<Exchange> open(int rank, const Round& round) const;
-  Result<Commit> finish(int rank, Round& round);
+  Result<Commit> finish(int rank, Round& round, Exchange& exchange);
 
   int num_members_;
   std::mutex mutex_;

@@ -63,6 +63,12 @@ void check(const RunConfig& config);
 /// one beside the method on the command line expects something of it.
 void check_used(const RunConfig& config, const std::vector<std::string>& overrides);
 
+/// Whether islands can join when the run is under way.
+bool takes_newcomers(const RunConfig& config);
+
+/// Whether islands keep the rounds on disk that are committed after a checkpoint (round_log.h).
+bool keeps_rounds(const RunConfig& config);
+
 /// Throws UsageError unless `text` is a valid configuration: for a coordinator, before islands
 /// join.
 void check_config_text(std::string_view text, const std::string& where);

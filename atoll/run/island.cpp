@@ -24,6 +24,7 @@
 #include "atoll/model/llama.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
+#include "atoll/run/holdings.h"
 #include "atoll/run/link_probe.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
@@ -32,6 +33,10 @@
 
 namespace atl::run {
 namespace {
+
+/// Bytes of rounds for each of the parameters' that are kept until the next checkpoint: as much as
+/// two checkpoints.
+constexpr size_t kMostLogged = 8;
 
 /// What a replica needs before its first step.
 struct Materials {
@@ -287,6 +292,7 @@ class Membership {
     folder_.save(config_);
     OffsetAverager after_probe(*session_, kProbeRounds);
     const bool is_auto = config_.sync.codec == "auto";
+    if (keeps_rounds(config_)) open_round_log();
     TrainingParts parts =
         parts_for(*start, is_auto ? static_cast<collective::Averager&>(after_probe) : *session_);
     if (is_auto) parts.config.sync = resolve(parts, *start);
@@ -310,13 +316,13 @@ class Membership {
     config_.data.path = prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(gather(config_, options_.init));
     require_same(folder_.path(), config_);
-    found_ = train::list_checkpoints(folder_.path() / "checkpoints");
+    found_ = holdings_in(folder_.path());
   }
 
   collective::ReadyReport report() const {
     const model::Parameters& parameters = materials_->model.parameters();
     std::map<int64_t, std::string> checkpoints;
-    for (const auto& [step, path] : found_) checkpoints[step] = read_run_state(path).digest;
+    for (const auto& [step, holding] : found_) checkpoints[step] = holding.digest;
     if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
     fmt::print(stderr, "atoll: came as '{}'\n", options_.name);
     return {.facts = {{"data", materials_->store.info().digest()},
@@ -327,11 +333,31 @@ class Membership {
             .silence_timeout = seconds_of(config_.swarm.silence_timeout)};
   }
 
+  void open_round_log() {
+    const auto parameter_bytes =
+        static_cast<size_t>(materials_->model.parameters().values_P().nbytes());
+    round_log_.emplace(
+        rounds_in(folder_.path()), kMostLogged * parameter_bytes,
+        [](const std::string& sentence) { fmt::print(stderr, "atoll: warning: {}\n", sentence); });
+  }
+
+  /// What is on disk of steps that the run does not go on from.
+  void put_away(int64_t step, const std::vector<LoggedRound>& rounds) {
+    if (round_log_) round_log_->keep_only(rounds);
+    for (const int64_t other : put_void_away(folder_.path(), step)) {
+      fmt::print(stderr,
+                 "atoll: the run goes on from step {}; the checkpoint of step {} is void and "
+                 "renamed to step-{:08}.void\n",
+                 step, other, other);
+    }
+  }
+
   TrainingParts parts_for(const collective::StartInfo& start, collective::Averager& averager) {
     TrainingParts parts =
         parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_);
     parts.rank = start.number;
     parts.is_elastic = config_.swarm.is_elastic();
+    parts.round_log = round_log_ ? &*round_log_ : nullptr;
     parts.request_stop = [this] {
       fmt::print(stderr, "atoll: stopping after the next sync (Ctrl-C again: end now)\n");
       session_->request_stop();
@@ -347,12 +373,6 @@ class Membership {
     return parts;
   }
 
-  const std::filesystem::path* held_checkpoint(int64_t step) const {
-    const auto held =
-        std::ranges::find(found_, step, [](const auto& checkpoint) { return checkpoint.first; });
-    return held == found_.end() ? nullptr : &held->second;
-  }
-
   sync::SyncOptions resolve(const TrainingParts& parts, const collective::StartInfo& start) {
     if (start.joins) {
       throw InputError(
@@ -360,8 +380,9 @@ class Membership {
           "not "
           "known here; islands can join such a run only before it begins");
     }
-    const auto* held = held_checkpoint(start.start_step);
-    return resolve_auto(parts, *session_, held == nullptr ? std::filesystem::path() : *held,
+    const auto held = found_.find(start.start_step);
+    return resolve_auto(parts, *session_,
+                        held == found_.end() ? std::filesystem::path() : held->second.checkpoint,
                         start.start_step);
   }
 
@@ -370,6 +391,9 @@ class Membership {
     if (start.joins) {
       fmt::print(stderr, "atoll: the run is at step {}: getting its state from the other islands\n",
                  start.step);
+      std::vector<LoggedRound> rounds = list_rounds(rounds_in(folder_.path()));
+      std::erase_if(rounds, [&](const LoggedRound& round) { return round.step > start.step; });
+      put_away(start.step, rounds);
       auto joined = run_->join(start.step, [&](int32_t fragment, size_t size) {
         auto state = session_->fetch_state(fragment, size);
         if (state) state->round -= offset;
@@ -378,9 +402,15 @@ class Membership {
       if (joined) fmt::print(stderr, "atoll: the state is here and is the committed one\n");
       return joined;
     }
-    const auto* held = held_checkpoint(start.start_step);
-    if (held != nullptr) {
-      run_->resume(*held);
+    const auto held = found_.find(start.start_step);
+    if (held != found_.end()) {
+      put_away(start.start_step, held->second.rounds);
+      run_->resume(held->second.checkpoint, held->second.rounds);
+      if (!held->second.rounds.empty()) {
+        fmt::print(stderr, "atoll: step {} is checkpoint '{}' and {} rounds after it\n",
+                   start.start_step, held->second.checkpoint.filename().string(),
+                   held->second.rounds.size());
+      }
     } else if (start.start_step != 0 || !found_.empty()) {
       throw InputError(
           fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
@@ -394,10 +424,11 @@ class Membership {
   const Clock& clock_;
   const ProgressCallback& on_progress_;
   RunConfig config_;
-  std::vector<std::pair<int64_t, std::filesystem::path>> found_;  // Checkpoints.
+  std::map<int64_t, Holding> found_;  // On disk, by step.
   // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
   // writer the model's: so they are destroyed, even when training throws.
   std::optional<Materials> materials_;
+  std::optional<RoundLog> round_log_;
   std::optional<TrainingRun> run_;
   std::unique_ptr<collective::Session> session_;
 };

@@ -56,6 +56,18 @@ at::Tensor on_host(const at::Tensor& flat_P) {
   return flat_P.device().is_cpu() ? flat_P : flat_P.cpu();
 }
 
+std::vector<std::string> to_hex(const std::vector<Digest>& digests) {
+  std::vector<std::string> texts;
+  for (const Digest& digest : digests) texts.push_back(hex(digest));
+  return texts;
+}
+
+std::vector<Digest> from_hex(const std::vector<std::string>& texts) {
+  std::vector<Digest> digests;
+  for (const std::string& text : texts) digests.push_back(digest_from_hex(text));
+  return digests;
+}
+
 std::string to_json(const RunState& state) {
   return json{{"format", kFormat},
               {"step", state.step},
@@ -64,6 +76,7 @@ std::string to_json(const RunState& state) {
               {"val_loss_start", state.val_loss_start},
               {"val_loss_island", state.val_loss_island},
               {"digest", state.digest},
+              {"held", to_hex(state.held)},
               {"store", state.store},
               {"codec", state.codec},
               {"fragment_sync_delay", state.fragment_sync_delay},
@@ -151,6 +164,7 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .val_loss_start = number(in.at("val_loss_start")),
             .val_loss_island = number(in.at("val_loss_island")),
             .digest = in.at("digest"),
+            .held = from_hex(in.value("held", std::vector<std::string>{})),
             .store = in.at("store"),
             .codec = in.at("codec"),
             .fragment_sync_delay = in.at("fragment_sync_delay"),

@@ -24,7 +24,8 @@ struct RunState {
   /// SHA-256 of the published parameters, which islands that resume together compare. Filled in by
   /// the checkpoint writer.
   std::string digest;
-  std::string store;  // Digest of the token store: other data would be another run.
+  std::vector<Digest> held;  // Of the published state, by fragment (sync::Strategy::held()).
+  std::string store;         // Digest of the token store: other data would be another run.
   // What the run uses, where its settings say "auto".
   std::string codec;
   int64_t fragment_sync_delay = 0;

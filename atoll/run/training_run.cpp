@@ -65,7 +65,7 @@ TrainingRun::TrainingRun(TrainingParts parts)
   targets_BT_ = at::empty_like(inputs_BT_);
 }
 
-void TrainingRun::resume(const std::filesystem::path& folder) {
+void TrainingRun::resume(const std::filesystem::path& folder, std::span<const LoggedRound> rounds) {
   const auto [checkpoint, state] = open_checkpoint(folder, options_.steps, parts_.is_elastic);
   if (state.store != parts_.store.info().digest()) {
     throw InputError(
@@ -80,14 +80,34 @@ void TrainingRun::resume(const std::filesystem::path& folder) {
                     "this folder to go on from the one before",
                     folder.string()));
   }
-  strategy_->abstain_again(state.abstained_rounds);
-  strategy_->resumed(state.step);
-  if (state.abstains) strategy_->abstain();
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
+  strategy_->restore_held(state.held);
+  if (rounds.empty()) {
+    strategy_->abstain_again(state.abstained_rounds);
+    strategy_->resumed(state.step);
+    if (state.abstains) strategy_->abstain();
+  } else {
+    replay(rounds);
+  }
   loss_ = state.train_loss;
   validation_begin_ = state.val_loss_start;
   validation_island_ = state.val_loss_island;
+}
+
+/// The published state goes on by the outer steps of these rounds, and the live parameters are what
+/// is published then. The inner optimiser's moments stay those of the checkpoint.
+void TrainingRun::replay(std::span<const LoggedRound> rounds) {
+  for (const LoggedRound& logged : rounds) {
+    const auto taken = strategy_->replay(read_round(logged.file), logged.before);
+    if (!taken) {
+      throw InputError(fmt::format("'{}': {}; remove this file to go on from an earlier round",
+                                   logged.file.string(), taken.error().message));
+    }
+    step_ = std::max(step_, logged.step);
+  }
+  strategy_->replayed(step_);
+  has_replayed_ = true;
 }
 
 Result<void> TrainingRun::join(
@@ -136,7 +156,7 @@ Result<Summary> TrainingRun::train() {
   }
   strategy_->serve();
   writer_.reserve(contents(fullest_checkpoint()));
-  if (step_ == 0) checkpoint();
+  if (step_ == 0 || has_replayed_) checkpoint();
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
     const int64_t before = step_;
@@ -274,6 +294,9 @@ void TrainingRun::take_rounds() {
       rounds, [](const sync::RoundRecord& round) { return round.commit.included; });
   for (const sync::RoundRecord& round : rounds) {
     metrics_->add_round(to_json(round));
+    if (parts_.round_log != nullptr && round.commit.record != nullptr) {
+      parts_.round_log->add(round.commit.record, round.before);
+    }
     note_abstention(round);
   }
 }
@@ -428,7 +451,9 @@ void TrainingRun::checkpoint() {
         valid.empty() ? "there is none yet" : "the last one is " + valid.back().second.string()));
   }
   checkpoint_step_ = step;
-  writer_.begin(contents(step));
+  train::CheckpointContents now = contents(step);
+  if (parts_.round_log != nullptr) now.written = parts_.round_log->checkpoint_begins();
+  writer_.begin(std::move(now));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);
 }
 
@@ -440,6 +465,7 @@ train::CheckpointContents TrainingRun::contents(int64_t step) {
                        .train_loss = loss_,
                        .val_loss_start = validation_begin_,
                        .val_loss_island = validation_island_,
+                       .held = strategy_->held(),
                        .store = parts_.store.info().digest(),
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,

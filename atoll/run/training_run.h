@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "atoll/base/clock.h"
@@ -17,6 +18,7 @@
 #include "atoll/run/config.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
+#include "atoll/run/round_log.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/train/checkpoint.h"
 #include "atoll/train/inner_optimizer.h"
@@ -45,6 +47,7 @@ struct TrainingParts {
   /// The unit of data to train on next: a global batch is cut into averager.num_members() of them.
   /// Empty: this rank's of each step.
   std::function<Result<int64_t>()> next_unit;
+  RoundLog* round_log = nullptr;  // Where committed rounds are kept; may be null.
   /// Called after each step, on the training thread. May be empty.
   std::function<void(const StepReport&)> on_step;
   /// Called at each log line, on the training thread. May be empty.
@@ -60,9 +63,9 @@ struct TrainingParts {
 class TrainingRun {
  public:
   explicit TrainingRun(TrainingParts parts);
-  /// Continues from a checkpoint of this run. Throws InputError when it is damaged or of another
-  /// model.
-  void resume(const std::filesystem::path& checkpoint);
+  /// Continues from a checkpoint of this run, and from the rounds that were committed after it.
+  /// Throws InputError when one of them is damaged or of another model.
+  void resume(const std::filesystem::path& checkpoint, std::span<const LoggedRound> rounds = {});
   /// Begins in the middle of a run, at `step`: `fetch` brings the state of a fragment, of so many
   /// bytes. Throws UsageError if the method takes no newcomers.
   [[nodiscard]] Result<void> join(
@@ -75,6 +78,7 @@ class TrainingRun {
   [[nodiscard]] Result<Summary> train();
 
  private:
+  void replay(std::span<const LoggedRound> rounds);
   Result<void> train_step();
   Result<void> catch_up();
   void take_rounds();
@@ -114,6 +118,7 @@ class TrainingRun {
   int64_t num_trained_ = 0;       // Units.
   int64_t unit_ = 0;              // The last of them.
   bool has_joined_ = false;       // In the middle of the run.
+  bool has_replayed_ = false;     // Rounds: the state is on disk in pieces.
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;

@@ -43,6 +43,7 @@ struct CoordinatorOptions {
   int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
   int64_t num_fragments = 1;                    // Rounds in a period of the method.
   bool takes_newcomers = true;                  // The method: others can be given its state.
+  bool keeps_rounds = false;      // Islands keep what was committed after their checkpoints.
   int64_t most_lost = INT64_MAX;  // Steps from the newest checkpoint to the newest commit, at most.
   int64_t most_ahead = 64;        // Steps that a checkpoint may be beyond the newest commit.
   int64_t steps_ahead = 64;       // For which each island has rows at least.
@@ -174,12 +175,12 @@ class Coordinator {
     std::map<std::string, Connection> islands;  // By name.
   };
   std::optional<Beginning> find_beginning() const;
-  /// Whether somebody must be holding a newer one.
-  bool is_too_old(int64_t step) const;
+  int64_t oldest_beginning() const;
   /// Each guest's, for a person.
   std::string newest_checkpoints() const;
   void start_run(Time now);
   void seat_guests(Time now);
+  void refuse_guests(int64_t step);
   void begin_first_period_anew();
   int32_t seat(Connection connection, Time now);
   Start start_of(int32_t number, bool joins) const;

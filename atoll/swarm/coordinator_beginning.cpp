@@ -41,7 +41,7 @@ void Coordinator::gather(Time now) {
       !std::ranges::all_of(awaited_, [&](const std::string& name) { return is_ready(name); });
   const bool all_here = num_ready >= options_.replicas && behind.empty() && !any_may_return;
   const auto beginning = find_beginning();
-  const bool is_worth_waiting = !beginning || is_too_old(beginning->step);
+  const bool is_worth_waiting = !beginning || beginning->step < oldest_beginning();
   if (!all_here || (beginning && beginning->step > 0 && is_worth_waiting)) {
     if (!gather_until_) gather_until_ = now + 2 * options_.return_grace;
     if (now < *gather_until_) return;
@@ -80,8 +80,8 @@ bool Coordinator::is_guest(const std::string& name) const {
 }
 
 /// Nobody is taken back to what another held long ago, or to the beginning by who holds nothing:
-/// those join later. Where the method takes no newcomers, all who hold any training begin, at what
-/// they have in common.
+/// those join later. Where the method takes no newcomers, as many as can begin, at what they have
+/// in common, unless that is too old.
 std::optional<Coordinator::Beginning> Coordinator::find_beginning() const {
   std::vector<Checkpoints> held;
   const bool is_trained = std::ranges::any_of(
@@ -92,10 +92,19 @@ std::optional<Coordinator::Beginning> Coordinator::find_beginning() const {
   for (const auto& [connection, guest] : guests_) {
     if (counts(guest)) held.push_back(guest.ready->checkpoints);
   }
-  // What is further than islands wait for each other is of another run.
-  const int64_t last_step = book_.has_begun() ? book_.last_step() + options_.most_ahead : INT64_MAX;
-  const auto found = is_trained && options_.takes_newcomers ? newest_checkpoint(held, last_step)
-                                                            : newest_common_checkpoint(held);
+  const auto find = [&]() -> std::optional<Checkpoint> {
+    if (!is_trained) return newest_common_checkpoint(held);
+    // What is further than islands wait for each other is of another run.
+    const int64_t committed = book_.has_begun() ? book_.last_step() : INT64_MAX;
+    const int64_t last = book_.has_begun() ? committed + options_.most_ahead : INT64_MAX;
+    if (options_.takes_newcomers) return newest_checkpoint(held, committed, last);
+    if (book_.has_begun()) {
+      const auto found = most_held_checkpoint(held, oldest_beginning(), last, least_replicas());
+      if (found) return found;
+    }
+    return newest_common_checkpoint(held);
+  };
+  const auto found = find();
   if (!found) return std::nullopt;
   Beginning beginning{.step = found->first};
   for (const auto& [connection, guest] : guests_) {
@@ -108,9 +117,13 @@ std::optional<Coordinator::Beginning> Coordinator::find_beginning() const {
   return beginning;
 }
 
-bool Coordinator::is_too_old(int64_t step) const {
-  const int64_t lost = book_.last_step() - step;
-  return lost > 0 && (step == 0 || lost > options_.most_lost);
+/// The step of the oldest checkpoint that the run may go on from: somebody holds that at least.
+int64_t Coordinator::oldest_beginning() const {
+  const int64_t last = book_.last_step();
+  const int64_t oldest = options_.most_lost < last ? last - options_.most_lost : 0;
+  // Whoever has had part in a commit holds it.
+  const bool is_held = options_.keeps_rounds && last > 0;
+  return std::max({oldest, book_.start_step(), int64_t{is_held ? 1 : 0}});
 }
 
 std::string Coordinator::newest_checkpoints() const {
@@ -156,6 +169,7 @@ void Coordinator::start_run(Time now) {
     names.push_back(name);
   }
   num_begun_with_ = std::ssize(numbers);
+  if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;
   log(fmt::format("the run begins at step {} with {}", step, fmt::join(names, ", ")));
@@ -165,6 +179,20 @@ void Coordinator::start_run(Time now) {
     Start start = start_of(number, /*joins=*/false);
     start.units = grants.at(number);
     send_to(seats_.at(number), std::move(start));
+  }
+}
+
+/// They cannot join later.
+void Coordinator::refuse_guests(int64_t step) {
+  std::vector<Connection> ready;
+  for (const auto& [connection, guest] : guests_) {
+    if (guest.ready) ready.push_back(connection);
+  }
+  for (const Connection connection : ready) {
+    refuse(connection,
+           fmt::format("the run goes on from step {}, which island '{}' does not hold, and its "
+                       "method takes no islands under way; the newest checkpoints: {}",
+                       step, guests_.at(connection).hello.name, newest_checkpoints()));
   }
 }
 

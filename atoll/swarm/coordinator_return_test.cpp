@@ -161,9 +161,10 @@ TEST_F(CoordinatorReturnTest, ACheckpointBeyondTheRunIsOfAnother) {
 TEST_F(CoordinatorReturnTest, WhatOneHeldLongAgoDoesNotBeginTheRun) {
   Book book;
   book.apply(TermBegan{1});
-  book.apply(RunBegan{"r1", 1000, 2, {}, "text"});
+  book.apply(RunBegan{"r1", 500, 2, {}, "text"});
   book.apply(Admitted{{0, "a", "a:1"}});
   book.apply(Admitted{{1, "b", "b:1"}});
+  book.apply(Committed{.held = {.step = 1000}});
   CoordinatorOptions careful = options();
   careful.most_lost = 100;
   Coordinator next(careful, book, now);
@@ -183,6 +184,76 @@ TEST_F(CoordinatorReturnTest, WhatOneHeldLongAgoDoesNotBeginTheRun) {
   ASSERT_EQ(started.size(), 1U);
   EXPECT_EQ(std::pair(started[0].first, started[0].second.step),
             std::pair(uint64_t{2}, int64_t{900}));
+}
+
+/// Of a run that is at step 1000, its method taking no newcomers.
+std::string begins_at_1000(CoordinatorOptions options, const std::vector<Checkpoints>& held,
+                           Time now) {
+  Book book;
+  book.apply(TermBegan{1});
+  book.apply(RunBegan{"r1", 500, 3, {}, "text"});
+  book.apply(Committed{.held = {.step = 1000}});
+  options.replicas = 3;
+  options.min_replicas = 2;
+  options.most_lost = 100;
+  options.takes_newcomers = false;
+  Coordinator next(options, book, now);
+  next.begin();
+  std::string out;  // "NUMBER: STEP", or why not.
+  for (uint64_t i = 0; i < held.size(); ++i) {
+    next.opened(i, now);
+    next.received(i, Hello{.version = "0.1.0", .name = fmt::format("i{}", i), .address = "here:1"},
+                  now);
+    const auto last = next.received(i, Ready{kRun, {}, held[i]}, now);
+    for (const auto& [to, message] : sent<Start>(last)) {
+      out += fmt::format("{}: {}; ", to, message.step);
+    }
+    for (const auto& [to, message] : sent<Refused>(last)) {
+      out += fmt::format("{}: {}; ", to, message.reason);
+    }
+  }
+  return out;
+}
+
+TEST_F(CoordinatorReturnTest, WithoutNewcomersAsManyAsCanBegin) {
+  const auto begins = [&](const std::vector<Checkpoints>& held) {
+    return begins_at_1000(options(), held, now);
+  };
+  const Checkpoints all = {{900, "p"}, {1000, "q"}};
+  EXPECT_EQ(begins({all, all, all}), "0: 1000; 1: 1000; 2: 1000; ");
+  EXPECT_EQ(begins({all, all, {{900, "p"}}}), "0: 900; 1: 900; 2: 900; ") << "not too old";
+  const std::string without = begins({all, all, {{800, "o"}}});
+  EXPECT_THAT(without, HasSubstr("0: 1000; 1: 1000; 2: "));
+  EXPECT_THAT(without, HasSubstr("goes on from step 1000, which island 'i2' does not hold"));
+}
+
+TEST_F(CoordinatorReturnTest, WhoseRoundsAreOnDiskDoNotBeginAtNothing) {
+  const auto starts_at_0 = [&](bool keeps_rounds) {
+    Book book;
+    book.apply(TermBegan{1});
+    book.apply(RunBegan{"r1", 0, 2, {}, "text"});
+    book.apply(Admitted{{0, "a", "a:1"}});
+    book.apply(Committed{.held = {.step = 10}});  // Before a checkpoint was due.
+    CoordinatorOptions known = options();
+    known.keeps_rounds = keeps_rounds;
+    known.most_lost = 100;
+    Coordinator next(known, book, now);
+    next.begin();
+    for (const uint64_t connection : {1, 2}) {
+      next.opened(connection, now);
+      next.received(connection, hello(connection == 1 ? "b" : "c"), now);
+      next.received(connection, ready(), now);
+    }
+    bool started = false;
+    for (int i = 0; i < 60; ++i) {
+      now += seconds(1);
+      for (const uint64_t connection : {1, 2}) next.received(connection, Heartbeat{kRun}, now);
+      started = started || !sent<Start>(next.tick(now)).empty();
+    }
+    return started;
+  };
+  EXPECT_FALSE(starts_at_0(true)) << "a has what was committed";
+  EXPECT_TRUE(starts_at_0(false));
 }
 
 TEST_F(CoordinatorReturnTest, ARunThatAllHadLeftIsBegunAgainByThoseWhoCome) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <set>
 #include <utility>
 
 namespace atl::swarm {
@@ -81,35 +82,44 @@ int64_t num_segments(int64_t count, int64_t segment_values) {
   return (count + segment_values - 1) / segment_values;
 }
 
-std::optional<std::pair<int64_t, std::string>> newest_common_checkpoint(
-    const std::vector<Checkpoints>& held) {
-  if (held.empty()) return std::nullopt;
-  for (auto own = held.front().rbegin(); own != held.front().rend(); ++own) {
-    const bool common = std::ranges::all_of(held, [&](const Checkpoints& other) {
-      const auto found = other.find(own->first);
-      return found != other.end() && found->second == own->second;
-    });
-    if (common) return *own;
+std::optional<Checkpoint> newest_common_checkpoint(const std::vector<Checkpoints>& held) {
+  return most_held_checkpoint(held, 0, INT64_MAX, std::ssize(held));
+}
+
+std::optional<Checkpoint> newest_checkpoint(const std::vector<Checkpoints>& held,
+                                            int64_t committed_step, int64_t last_step) {
+  if (const auto found = most_held_checkpoint(held, committed_step, last_step, 1)) return found;
+  std::set<int64_t, std::greater<>> steps;
+  for (const Checkpoints& own : held) {
+    for (const auto& [step, digest] : own) steps.insert(step);
+  }
+  for (const int64_t step : steps) {
+    if (step > last_step) continue;
+    if (const auto found = most_held_checkpoint(held, step, step, 1)) return found;
   }
   return std::nullopt;
 }
 
-std::optional<std::pair<int64_t, std::string>> newest_checkpoint(
-    const std::vector<Checkpoints>& held, int64_t last_step) {
+std::optional<Checkpoint> most_held_checkpoint(const std::vector<Checkpoints>& held,
+                                               int64_t first_step, int64_t last_step,
+                                               int64_t least_holders) {
   std::map<int64_t, std::map<std::string, int64_t>> holders;  // By step and digest.
   for (const Checkpoints& own : held) {
     for (const auto& [step, digest] : own) holders[step][digest] += 1;
   }
-  for (auto step = holders.rbegin(); step != holders.rend(); ++step) {
-    if (step->first > last_step) continue;
+  std::optional<Checkpoint> best;
+  int64_t most = std::max<int64_t>(least_holders, 1);
+  for (const auto& [step, by_digest] : holders) {
+    if (step < first_step || step > last_step) continue;
     const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
-    const auto most = std::ranges::max_element(step->second, fewer);
-    const bool is_only = std::ranges::count_if(step->second, [&](const auto& other) {
-                           return other.second == most->second;
-                         }) == 1;
-    if (is_only) return std::pair{step->first, most->first};
+    const auto& [digest, num_holders] = *std::ranges::max_element(by_digest, fewer);
+    const auto num_equal = std::ranges::count_if(
+        by_digest, [&](const auto& other) { return other.second == num_holders; });
+    if (num_equal > 1 || num_holders < most) continue;
+    most = num_holders;
+    best = {step, digest};
   }
-  return std::nullopt;
+  return best;
 }
 
 std::string fault_of(const Begin& begin) {

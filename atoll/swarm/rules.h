@@ -35,15 +35,22 @@ int64_t num_segments(int64_t count, int64_t segment_values);
 /// An island's checkpoints: step -> digest of the global parameters.
 using Checkpoints = std::map<int64_t, std::string>;
 
-/// The highest step that all hold with the same digest, and that.
-std::optional<std::pair<int64_t, std::string>> newest_common_checkpoint(
-    const std::vector<Checkpoints>& held);
+using Checkpoint = std::pair<int64_t, std::string>;
 
-/// The newest checkpoint of a step of at most `last_step` that anybody holds. Where those of one
-/// step differ, the one that most hold; nothing tells which is right of two that equally many hold,
-/// and an older one counts.
-std::optional<std::pair<int64_t, std::string>> newest_checkpoint(
-    const std::vector<Checkpoints>& held, int64_t last_step);
+/// The highest step that all hold with the same digest, and that.
+std::optional<Checkpoint> newest_common_checkpoint(const std::vector<Checkpoints>& held);
+
+/// From which least is lost. Of those that have all that was committed, from `committed_step` to
+/// `last_step`, the one that most hold; if there is none, the newest that anybody holds.
+std::optional<Checkpoint> newest_checkpoint(const std::vector<Checkpoints>& held,
+                                            int64_t committed_step, int64_t last_step);
+
+/// Of the checkpoints of these steps, which at least so many hold, the one that most do; of several
+/// the newest. Where those of one step differ, the one that most hold; nothing tells which is right
+/// of two that equally many hold, and neither counts.
+std::optional<Checkpoint> most_held_checkpoint(const std::vector<Checkpoints>& held,
+                                               int64_t first_step, int64_t last_step,
+                                               int64_t least_holders);
 
 /// What is wrong with the numbers in one Begin ("began round -3"); empty if nothing.
 std::string fault_of(const Begin& begin);

@@ -79,11 +79,28 @@ TEST(CheckpointsTest, TheNewestInCommonAndTheNewestOfAll) {
   EXPECT_EQ(newest_common_checkpoint({long_ago, lately}), std::pair(int64_t{20}, std::string("b")));
   EXPECT_EQ(newest_common_checkpoint({lately, {{30, "x"}}}), std::nullopt);
   EXPECT_EQ(newest_common_checkpoint({}), std::nullopt);
-  EXPECT_EQ(newest_checkpoint({long_ago, lately}, 100), std::pair(int64_t{30}, std::string("c")));
-  EXPECT_EQ(newest_checkpoint({long_ago, lately}, 29), std::pair(int64_t{20}, std::string("b")));
-  EXPECT_EQ(newest_checkpoint({long_ago, lately}, 9), std::nullopt);
-  EXPECT_EQ(newest_checkpoint({lately, {{30, "x"}}}, 100),
-            std::pair(int64_t{20}, std::string("b")));
+  EXPECT_EQ(newest_checkpoint({long_ago, lately}, 100, 100), Checkpoint(30, "c"));
+  EXPECT_EQ(newest_checkpoint({long_ago, lately}, 25, 29), Checkpoint(20, "b"));
+  EXPECT_EQ(newest_checkpoint({long_ago, lately}, 5, 9), std::nullopt);
+  EXPECT_EQ(newest_checkpoint({lately, {{30, "x"}}}, 100, 100), Checkpoint(20, "b"));
+}
+
+TEST(CheckpointsTest, WhereNothingCommittedIsLostTheOneThatMostHold) {
+  const std::vector<Checkpoints> held = {
+      {{30, "c"}, {40, "d"}}, {{20, "b"}, {30, "c"}}, {{20, "b"}, {30, "c"}, {45, "e"}}};
+  EXPECT_EQ(newest_checkpoint(held, /*committed_step=*/30, 100), Checkpoint(30, "c"));
+  EXPECT_EQ(newest_checkpoint(held, /*committed_step=*/40, 100), Checkpoint(45, "e"));
+  EXPECT_EQ(newest_checkpoint(held, /*committed_step=*/50, 100), Checkpoint(45, "e"));
+}
+
+TEST(CheckpointsTest, TheOneThatMostHold) {
+  const std::vector<Checkpoints> held = {
+      {{10, "a"}, {20, "b"}, {30, "c"}}, {{10, "a"}, {20, "b"}, {30, "x"}}, {{10, "a"}, {40, "d"}}};
+  EXPECT_EQ(most_held_checkpoint(held, 0, 100, 1), Checkpoint(10, "a"));
+  EXPECT_EQ(most_held_checkpoint(held, 11, 100, 1), Checkpoint(20, "b"));
+  EXPECT_EQ(most_held_checkpoint(held, 11, 100, 3), std::nullopt);
+  EXPECT_EQ(most_held_checkpoint(held, 21, 39, 1), std::nullopt) << "which of the two?";
+  EXPECT_EQ(most_held_checkpoint(held, 21, 40, 1), Checkpoint(40, "d"));
 }
 
 }  // namespace

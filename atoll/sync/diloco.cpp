@@ -17,8 +17,8 @@ DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),
       outer_(make_outer_optimizer(options)),
-      now_(outer_, replica_.values_P.numel()),
-      next_(outer_, replica_.values_P.numel()),
+      now_(outer_, replica_.values_P.numel(), outer_device()),
+      next_(outer_, replica_.values_P.numel(), outer_device()),
       sends_from_host_(sign_pruning_ > 0 || options.outer_mean == "radial") {
   now_.theta_P.copy_(replica_.values_P);
   place_origin();
@@ -165,7 +165,7 @@ Digest DiLoCo::prepare(int64_t round, std::span<const float> mean_PG) {
     radial_->join(mean_PG, span_of(mean_delta_P_));
     mean_delta = span_of(mean_delta_P_);
   }
-  outer_.step(round + 1, mean_delta, now_.read(), next_.write());
+  now_.step(outer_, round + 1, mean_delta, next_);
   return next_.digest();
 }
 

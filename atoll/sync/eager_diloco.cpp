@@ -92,7 +92,7 @@ void EagerDiLoCo::step_own(int64_t round) {
   } else {
     direction_P_.copy_(mean_P_);
   }
-  outer_.step(round + 1, span_of(direction_P_), own_.read(), own_.write());
+  own_.step(outer_, round + 1, span_of(direction_P_), own_);
   place_origin();
   replica_.values_P.copy_(origin_P_);
 }
@@ -101,7 +101,7 @@ void EagerDiLoCo::step_own(int64_t round) {
 Digest EagerDiLoCo::prepare(int64_t round, std::span<const float> mean_P) {
   std::ranges::copy(mean_P, span_of(new_mean_P_).begin());
   blend(new_mean_P_, mean_P_, mean_direction_P_);
-  outer_.step(round + 1, span_of(mean_direction_P_), now_.read(), next_.write());
+  now_.step(outer_, round + 1, span_of(mean_direction_P_), next_);
   return next_.digest();
 }
 
@@ -117,7 +117,7 @@ Result<void> EagerDiLoCo::finish(int64_t round) {
   if (auto done = receive(round); !done) return done;
   if (fresh_share_ < 1) {  // A replica that is alone has used it all.
     mean_P_.mul_(1 - fresh_share_);
-    outer_.step(round + 2, span_of(mean_P_), now_.read(), now_.write());
+    now_.step(outer_, round + 2, span_of(mean_P_), now_);
   }
   replica_.values_P.copy_(now_.theta_P);
   return {};

@@ -47,7 +47,8 @@ class ScriptedRun final : public collective::Averager {
   /// The same without this member. It begun it, or has not heard of it.
   void commit_without(int64_t round, int64_t step, float mean, const Digest& digest) {
     collective::Commit commit{.round = round, .step = step, .digest = digest, .included = false};
-    commit.missed = missed(round, step, mean, digest);
+    commit.record = record(round, step, mean, digest);
+    commit.missed = true;
     if (begun.contains(round)) {
       commits_[round] = std::move(commit);
     } else {
@@ -59,9 +60,10 @@ class ScriptedRun final : public collective::Averager {
   std::map<int64_t, collective::Contribution> begun;
 
  private:
-  static std::shared_ptr<const collective::MissedRound> missed(int64_t round, int64_t step,
-                                                               float mean, const Digest& digest) {
-    auto out = std::make_shared<collective::MissedRound>();
+  static std::shared_ptr<const collective::CommittedRound> record(int64_t round, int64_t step,
+                                                                  float mean,
+                                                                  const Digest& digest) {
+    auto out = std::make_shared<collective::CommittedRound>();
     *out = {.round = round,
             .step = step,
             .digest = digest,

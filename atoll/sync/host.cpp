@@ -1,5 +1,6 @@
 #include "atoll/sync/host.h"
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
@@ -20,6 +21,12 @@ std::span<float> span_of(const at::Tensor& host_P) {
 
 std::span<const std::byte> bytes_of(const at::Tensor& host_P) {
   return std::as_bytes(span_of(host_P));
+}
+
+at::Tensor view_of(std::span<const std::byte> bytes) {
+  // from_blob() has no way to say that nobody writes there.
+  return at::from_blob(const_cast<std::byte*>(bytes.data()),
+                       {static_cast<int64_t>(bytes.size() / sizeof(float))}, at::kFloat);
 }
 
 Digest quick_digest(std::span<const std::byte> bytes) {

@@ -19,6 +19,9 @@ std::span<float> span_of(const at::Tensor& host_P);
 /// The same memory as bytes, for digests.
 std::span<const std::byte> bytes_of(const at::Tensor& host_P);
 
+/// FP32 values in host memory, to be copied from.
+at::Tensor view_of(std::span<const std::byte> bytes);
+
 /// A fast hash (xxHash, 64 bits) in the form of a digest: it finds mistakes, not malice.
 Digest quick_digest(std::span<const std::byte> bytes);
 

@@ -145,6 +145,12 @@ void SyncOptions::visit(SettingList& list) {
            "write norms of the outer gradients and their cosine to the other islands', layer by "
            "layer, into rounds.jsonl");
   list.local();
+  list.add("outer_device", outer_device,
+           help_of("outer_device",
+                   "where the global copy and the outer optimiser's buffers are: cpu, or train, on "
+                   "train.device; the result is the same to the bit"),
+           {"cpu", "train"});
+  list.local();
 }
 
 namespace {
@@ -205,6 +211,11 @@ void check_outer_gradient(const SyncOptions& options) {
     throw UsageError(
         "sync.layer_metrics cannot be used with sync.outer_mean = 'radial': what travels is "
         "directions without their lengths, whose norms say nothing; leave one of the two out");
+  }
+  if (options.keeps_outer_near() && (options.outer_mean == "radial" || options.sign_pruning > 0)) {
+    throw UsageError(
+        "sync.outer_device = 'train' cannot be used with sync.outer_mean = 'radial' or "
+        "sync.sign_pruning, which work on the host; choose cpu, or leave those out");
   }
   // Others that the method does not use may stand in a file that several runs share. These three
   // are meant for one experiment.

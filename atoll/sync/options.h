@@ -28,6 +28,10 @@ struct SyncOptions {
   std::string codec = "default";
   double exchange_share = 1.0;
   bool layer_metrics = false;
+  std::string outer_device = "cpu";
+
+  /// The global copy and what the outer optimiser keeps lie where the parameters do.
+  bool keeps_outer_near() const { return outer_device == "train"; }
 
   void visit(SettingList& list);
 };

@@ -193,6 +193,11 @@ TEST(SyncOptionsTest, WhatAMethodCannotUseIsRefusedByName) {
   EXPECT_THAT(message({.method = "data_parallel", .outer_dropout = 0.5}),
               HasSubstr("sync.outer_dropout"));
   EXPECT_THAT(message({.outer_mean = "radial", .codec = "int4"}), HasSubstr("sync.codec"));
+  EXPECT_EQ(message({.outer_device = "train"}), "");
+  EXPECT_THAT(message({.outer_mean = "radial", .outer_device = "train"}),
+              HasSubstr("sync.outer_device"));
+  EXPECT_THAT(message({.sign_pruning = 0.5, .outer_device = "train"}),
+              HasSubstr("sync.outer_device"));
   EXPECT_THAT(message({.codec = "topk(0.1)+fp32"}),
               HasSubstr("sync.codec = 'topk(0.1)+fp32' leaves"));
   EXPECT_THAT(message({.method = "streaming_diloco", .codec = "cocktail"}),

@@ -55,11 +55,15 @@ void OuterOptimizer::step(int64_t number, std::span<const float> delta_P,
   }
 }
 
+AdamScales OuterOptimizer::adam_scales(int64_t number) const {
+  return {.mean = lr / bias_correction(momentum, number),
+          .root = std::sqrt(bias_correction(beta2, number))};
+}
+
 void OuterOptimizer::adam_step(int64_t number, std::span<const float> delta_P,
                                const OuterSpans<const float>& old,
                                const OuterSpans<float>& next) const {
-  const float mean_scale = lr / bias_correction(momentum, number);
-  const float root_scale = std::sqrt(bias_correction(beta2, number));
+  const auto [mean_scale, root_scale] = adam_scales(number);
   for (size_t i = 0; i < delta_P.size(); ++i) {
     const float mean = momentum * old.momentum_P[i] + (1 - momentum) * delta_P[i];
     const float square = beta2 * old.square_P[i] + (1 - beta2) * delta_P[i] * delta_P[i];

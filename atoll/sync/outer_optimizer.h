@@ -26,6 +26,11 @@ enum class OuterRule {
   kAdam,
 };
 
+struct AdamScales {
+  float mean = 0;  // The learning rate over the mean's bias correction.
+  float root = 0;  // The root of the square's.
+};
+
 struct OuterOptimizer {
   OuterRule rule = OuterRule::kNesterov;
   float lr = 0.7F;
@@ -47,6 +52,9 @@ struct OuterOptimizer {
   /// `next` may be `old`.
   void step(int64_t number, std::span<const float> delta_P, const OuterSpans<const float>& old,
             const OuterSpans<float>& next) const;
+
+  /// Of Adam's step of that number.
+  AdamScales adam_scales(int64_t number) const;
 
  private:
   void adam_step(int64_t number, std::span<const float> delta_P, const OuterSpans<const float>& old,

@@ -1,5 +1,6 @@
 #include "atoll/sync/outer_state.h"
 
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "atoll/sync/host.h"
@@ -21,10 +22,13 @@ OuterSpans<Float> spans(const OuterState& state) {
 
 }  // namespace
 
-OuterState::OuterState(const OuterOptimizer& optimizer, int64_t size)
-    : theta_P(at::zeros({size}, at::kFloat)) {
-  if (optimizer.has_momentum()) momentum_P = at::zeros({size}, at::kFloat);
-  if (optimizer.has_square()) square_P = at::zeros({size}, at::kFloat);
+OuterState::OuterState(const OuterOptimizer& optimizer, int64_t size, at::Device device) {
+  const auto zeros = [&] {
+    return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
+  };
+  theta_P = zeros();
+  if (optimizer.has_momentum()) momentum_P = zeros();
+  if (optimizer.has_square()) square_P = zeros();
 }
 
 OuterState OuterState::slice(int64_t begin, int64_t end) const {
@@ -44,14 +48,55 @@ void OuterState::copy_(const OuterState& from) {
   if (square_P.defined()) square_P.copy_(from.square_P);
 }
 
-OuterSpans<const float> OuterState::read() const { return spans<const float>(*this); }
+void OuterState::step(const OuterOptimizer& optimizer, int64_t number,
+                      std::span<const float> mean_P, OuterState& next) const {
+  if (theta_P.is_cpu()) {
+    return optimizer.step(number, mean_P, spans<const float>(*this), spans<float>(next));
+  }
+  step_on_device(optimizer, number, view_of(std::as_bytes(mean_P)).to(theta_P.device()), next);
+}
 
-OuterSpans<float> OuterState::write() const { return spans<float>(*this); }
+/// One operation for each rounding of OuterOptimizer::step(), so that none is fused with another.
+void OuterState::step_on_device(const OuterOptimizer& optimizer, int64_t number,
+                                const at::Tensor& delta_P, OuterState& next) const {
+  const auto momentum = static_cast<double>(optimizer.momentum);
+  const auto lr = static_cast<double>(optimizer.lr);
+  switch (optimizer.rule) {
+    case OuterRule::kSgd:
+      next.theta_P.copy_(theta_P.sub(delta_P.mul(lr)));
+      return;
+    case OuterRule::kHeavyBall:
+      next.momentum_P.copy_(momentum_P.mul(momentum).add(delta_P));
+      next.theta_P.copy_(theta_P.sub(next.momentum_P.mul(lr)));
+      return;
+    case OuterRule::kNesterov:
+      next.momentum_P.copy_(momentum_P.mul(momentum).add(delta_P));
+      next.theta_P.copy_(theta_P.sub(delta_P.add(next.momentum_P.mul(momentum)).mul(lr)));
+      return;
+    case OuterRule::kAdam: {
+      const AdamScales scales = optimizer.adam_scales(number);
+      const auto rest = static_cast<double>(1 - optimizer.momentum);
+      const auto square_rest = static_cast<double>(1 - optimizer.beta2);
+      next.momentum_P.copy_(momentum_P.mul(momentum).add(delta_P.mul(rest)));
+      next.square_P.copy_(square_P.mul(static_cast<double>(optimizer.beta2))
+                              .add(delta_P.mul(square_rest).mul(delta_P)));
+      // Libraries may round a float's root wrongly, a double's not by enough to matter here.
+      const at::Tensor root_P = next.square_P.to(at::kDouble)
+                                    .sqrt()
+                                    .to(at::kFloat)
+                                    .div(at::full_like(theta_P, static_cast<double>(scales.root)))
+                                    .add(static_cast<double>(optimizer.eps));
+      next.theta_P.copy_(
+          theta_P.sub(next.momentum_P.mul(static_cast<double>(scales.mean)).div(root_P)));
+      return;
+    }
+  }
+}
 
 Digest OuterState::digest() const {
   Sha256 hash;
   for (const at::Tensor& x_P : {theta_P, momentum_P, square_P}) {
-    if (x_P.defined()) hash.update(tree_digest(bytes_of(x_P)));
+    if (x_P.defined()) hash.update(tree_digest(bytes_of(x_P.cpu())));
   }
   return hash.finish();
 }

@@ -1,9 +1,10 @@
 #pragma once
-// The published parameters and what the outer optimiser remembers of them, as host tensors. A
-// method keeps two: one as the last committed round left it, and a spare that the next round
-// writes.
+// The published parameters and what the outer optimiser remembers of them, in host memory or on a
+// device. A method keeps two: one as the last committed round left it, and a spare that the next
+// round writes.
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,14 +20,17 @@ struct OuterState {
   at::Tensor square_P;
 
   /// Zeros of `size` elements.
-  OuterState(const OuterOptimizer& optimizer, int64_t size);
+  OuterState(const OuterOptimizer& optimizer, int64_t size, at::Device device = at::kCPU);
   /// Views of elements [begin, end).
   OuterState slice(int64_t begin, int64_t end) const;
   void copy_(const OuterState& from);
-  OuterSpans<const float> read() const;
-  OuterSpans<float> write() const;
   /// Of all tensors: what members compare before a round is committed.
   Digest digest() const;
+  /// Makes `next`, on the same device, what a step of the optimiser with the host's `mean_P` as the
+  /// gradient makes of this: the same bits wherever they are. `number` as in
+  /// OuterOptimizer::step().
+  void step(const OuterOptimizer& optimizer, int64_t number, std::span<const float> mean_P,
+            OuterState& next) const;
   /// All tensors, in the order of the digest, each in one piece.
   std::vector<std::vector<at::Tensor>> tensors() const;
   /// What a checkpoint must hold besides theta.
@@ -34,6 +38,8 @@ struct OuterState {
 
  private:
   OuterState() = default;
+  void step_on_device(const OuterOptimizer& optimizer, int64_t number, const at::Tensor& delta_P,
+                      OuterState& next) const;
 };
 
 }  // namespace atl::sync

@@ -93,7 +93,11 @@ std::vector<std::vector<at::Tensor>> SparseLoCo::state_of(int64_t /*fragment*/) 
   return {{global_P_}};
 }
 
-void SparseLoCo::do_join(int64_t /*step*/) { replica_.values_P.copy_(global_P_); }
+/// What was not sent before is about parameters that are no more.
+void SparseLoCo::do_join(int64_t /*step*/) {
+  replica_.values_P.copy_(global_P_);
+  residual_P_.zero_();
+}
 
 void SparseLoCo::do_resume(int64_t step) {
   set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);

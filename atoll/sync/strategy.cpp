@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include <ATen/ops/sub.h>
 
@@ -24,9 +23,11 @@ Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Aver
       method_(method_of(options)),
       codec_(codec::make_codec(codec_name(options))),
       topology_(topology_of(options, *codec_, averager.num_members())),
+      keeps_outer_near_(options.keeps_outer_near()),
       measures_layers_(options.layer_metrics),
       steps_since_(static_cast<size_t>(num_fragments(options))),
-      applied_(steps_since_.size(), -1) {}
+      applied_(steps_since_.size(), -1),
+      held_(method_.takes_newcomers ? steps_since_.size() : 0) {}
 
 Result<void> Strategy::reduce_gradients(int64_t step) {
   return timed(step, &Strategy::do_reduce_gradients);
@@ -63,13 +64,17 @@ bool Strategy::is_on_device(const at::Tensor& values) const {
   return replica_.as_if_on_device || !values.is_cpu();
 }
 
-void Strategy::bring(const at::Tensor& host_P, at::Tensor& copy_P) const {
-  if (!is_on_device(replica_.values_P)) {
-    copy_P = host_P;
+at::Device Strategy::outer_device() const {
+  return keeps_outer_near_ ? replica_.values_P.device() : at::kCPU;
+}
+
+void Strategy::bring(const at::Tensor& outer_P, at::Tensor& copy_P) const {
+  if (keeps_outer_near_ || !is_on_device(replica_.values_P)) {
+    copy_P = outer_P;
   } else if (copy_P.defined()) {
-    copy_P.copy_(host_P);
+    copy_P.copy_(outer_P);
   } else {
-    copy_P = host_P.to(replica_.values_P.options(), /*non_blocking=*/false, /*copy=*/true);
+    copy_P = outer_P.to(replica_.values_P.options(), /*non_blocking=*/false, /*copy=*/true);
   }
 }
 
@@ -132,8 +137,10 @@ Result<void> Strategy::drain() {
   return {};
 }
 
-void Strategy::note_applied(const collective::Commit& commit) {
+Digest Strategy::note_applied(const collective::Commit& commit) {
   if (replica_.is_elastic) run_clock_.committed(commit.step, steps_since(commit.fragment));
+  if (held_.empty()) return {};
+  return std::exchange(held_[static_cast<size_t>(commit.fragment)], commit.digest);
 }
 
 void Strategy::note(const collective::Commit& commit) {
@@ -152,7 +159,7 @@ Result<collective::Commit> Strategy::commit_of(int64_t round) {
 Result<bool> Strategy::wait(int64_t round) {
   auto commit = commit_of(round);
   if (!commit) return tl::unexpected(commit.error());
-  if (commit->missed != nullptr) {
+  if (commit->missed) {
     if (auto taken = take_result(open_rounds_.at(round), *commit); !taken) {
       return tl::unexpected(taken.error());
     }
@@ -162,9 +169,10 @@ Result<bool> Strategy::wait(int64_t round) {
   const bool included = commit->included;
   if (!included && !takes_late_rounds()) return without_this_island(round);
   if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
-  note_applied(*commit);
-  RoundRecord record{
-      .step = step_, .fragment = open.fragment, .abstained = open.abstained || !included};
+  RoundRecord record{.step = step_,
+                     .fragment = open.fragment,
+                     .abstained = open.abstained || !included,
+                     .before = note_applied(*commit)};
   if (measures_layers_) {
     record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
@@ -187,11 +195,11 @@ tl::unexpected<Failure> Strategy::another_state(int64_t round) {
 
 /// The exchange went on without this replica: it makes the mean from what the others sent.
 Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& commit) {
-  const collective::MissedRound& missed = *commit.missed;
-  std::vector<float> mean(missed.count);
-  if (auto made = decode_mean(missed, *open.contribution.codec, mean); !made) return made;
+  const collective::CommittedRound& record = *commit.record;
+  std::vector<float> mean(record.count);
+  if (auto made = decode_mean(record, *open.contribution.codec, mean); !made) return made;
   std::vector<float> own;
-  if (open.contribution.needs_own) own = own_as_decoded(open.contribution, missed);
+  if (open.contribution.needs_own) own = own_as_decoded(open.contribution, record);
   if (open.contribution.prepare(mean, own) != commit.digest) return another_state(commit.round);
   return {};
 }
@@ -228,12 +236,14 @@ Result<void> Strategy::take_missed(const collective::Commit& commit) {
   const auto fragment = static_cast<size_t>(commit.fragment);
   if (fragment >= applied_.size() || is_applied(commit.fragment, commit.round)) return {};
   if (!takes_late_rounds()) return without_this_island(commit.round);
-  std::vector<float> mean(commit.missed->count);
-  if (auto made = decode_mean(*commit.missed, *codec_, mean); !made) return made;
+  std::vector<float> mean(commit.record->count);
+  if (auto made = decode_mean(*commit.record, *codec_, mean); !made) return made;
   if (absorb(commit, mean) != commit.digest) return another_state(commit.round);
-  note_applied(commit);
-  records_.push_back(
-      {.step = step_, .commit = commit, .fragment = commit.fragment, .abstained = true});
+  records_.push_back({.step = step_,
+                      .commit = commit,
+                      .fragment = commit.fragment,
+                      .abstained = true,
+                      .before = note_applied(commit)});
   return {};
 }
 
@@ -271,7 +281,8 @@ std::shared_ptr<const Bytes> Strategy::export_state(int64_t fragment, int64_t ro
   bytes->reserve(state_bytes(fragment));
   for (const auto& tensor : state_of(fragment)) {
     for (const at::Tensor& piece : tensor) {
-      const auto part = bytes_of(piece);
+      const at::Tensor host = piece.cpu();
+      const auto part = bytes_of(host);
       bytes->insert(bytes->end(), part.begin(), part.end());
     }
   }
@@ -290,12 +301,15 @@ Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Diges
     for (const auto& tensor : tensors) {
       for (const at::Tensor& piece : tensor) {
         const auto size = static_cast<size_t>(piece.nbytes());
-        std::memcpy(piece.mutable_data_ptr<float>(), bytes.data() + begin, size);
+        piece.copy_(view_of(bytes.subspan(begin, size)));
         begin += size;
       }
     }
   });
-  if (state_digest(tensors) == digest) return {};
+  if (state_digest(tensors) == digest) {
+    held_.at(static_cast<size_t>(fragment)) = digest;
+    return {};
+  }
   return failure(
       fmt::format("the state of fragment {} after round {} that came from the other "
                   "islands is not the committed one",
@@ -309,6 +323,31 @@ void Strategy::joined(int64_t step) {
   do_join(step);
 }
 
+void Strategy::restore_held(std::vector<Digest> held) {
+  // A checkpoint that does not say it is of before the first commit, or of another program.
+  if (held.size() == held_.size()) held_ = std::move(held);
+}
+
+Result<void> Strategy::replay(const collective::CommittedRound& round, const Digest& before) {
+  const auto fragment = static_cast<size_t>(round.fragment);
+  if (fragment >= held_.size() || held_[fragment] != before) {
+    return failure(fmt::format("round {} does not follow what is here", round.round));
+  }
+  std::vector<float> mean(round.count);
+  if (auto made = decode_mean(round, *codec_, mean); !made) return made;
+  const collective::Commit commit{
+      .round = round.round, .fragment = round.fragment, .step = round.step, .digest = round.digest};
+  if (absorb(commit, mean) != round.digest) return another_state(round.round);
+  held_[fragment] = round.digest;
+  return {};
+}
+
+void Strategy::replayed(int64_t step) {
+  // The run's rounds begin anew; what they rest on is what it begins with.
+  std::ranges::fill(applied_, -1);
+  joined(step);
+}
+
 void Strategy::resumed(int64_t step) {
   step_ = step;
   run_clock_.start(step);
@@ -319,12 +358,13 @@ Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors) {
   Sha256 hash;
   for (const auto& tensor : tensors) {
     if (tensor.size() == 1) {
-      hash.update(tree_digest(bytes_of(tensor.front())));
+      hash.update(tree_digest(bytes_of(tensor.front().cpu())));
       continue;
     }
     Bytes whole;
     for (const at::Tensor& piece : tensor) {
-      const auto part = bytes_of(piece);
+      const at::Tensor host = piece.cpu();
+      const auto part = bytes_of(host);
       whole.insert(whole.end(), part.begin(), part.end());
     }
     hash.update(tree_digest(whole));

@@ -63,6 +63,7 @@ struct RoundRecord {
   collective::Commit commit;
   int32_t fragment = 0;
   bool abstained = false;           // This replica counted with weight 0.
+  Digest before{};                  // Of the fragment's state before it, as held() has it.
   double stall_seconds = 0;         // Training stood still for it, before and after its journey.
   std::vector<LayerRecord> layers;  // With sync.layer_metrics only.
 };
@@ -93,6 +94,16 @@ class Strategy {
                                           std::span<const std::byte> bytes);
   /// A newcomer, last: has all fragments' states, of a run that stands at `step`.
   void joined(int64_t step);
+  /// By fragment: the digest of its state, as it was committed; zeros before that. Nothing where
+  /// commits do not say what the published parameters are (methods that take no newcomers).
+  const std::vector<Digest>& held() const { return held_; }
+  /// Resuming: those of the checkpoint, whose tensors were restored.
+  void restore_held(std::vector<Digest> held);
+  /// Resuming: takes the outer step of a round that was committed after the checkpoint. `before` is
+  /// the digest of its fragment before it. Fails when this replica's state is another.
+  [[nodiscard]] Result<void> replay(const collective::CommittedRound& round, const Digest& before);
+  /// Resuming, last: has replayed all rounds; the run stands at `step`.
+  void replayed(int64_t step);
   /// The run's step that global_parameters() are of, `step` being the run's now.
   int64_t published_step(int64_t step) const {
     return replica_.is_elastic ? run_clock_.committed_step() : step;
@@ -139,7 +150,7 @@ class Strategy {
   virtual Result<bool> settle(int64_t /*round*/) { return false; }
   /// The next step after `step` after which something is sent.
   virtual int64_t next_due(int64_t step) const { return step + 1; }
-  /// For methods that take newcomers: the tensors of a fragment's state (host, contiguous), each in
+  /// For methods that take newcomers: the tensors of a fragment's state (contiguous), each in
   /// pieces, in the order of their digest (state_digest()).
   virtual std::vector<std::vector<at::Tensor>> state_of(int64_t /*fragment*/) const { return {}; }
   /// A round that this replica has not begun: takes the outer step that its mean makes and moves
@@ -166,9 +177,11 @@ class Strategy {
   }
   /// Moves the live parameters [begin, end) by what the global ones moved.
   void follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before);
-  /// Makes `copy_P` what `host_P` is, near the live parameters: on the CPU the tensor itself, on a
-  /// device a copy; one that is there already is written.
-  void bring(const at::Tensor& host_P, at::Tensor& copy_P) const;
+  /// Where the global copy is to lie, and what the outer optimiser keeps.
+  at::Device outer_device() const;
+  /// Makes `copy_P` what `outer_P`, on outer_device(), is, near the live parameters: the tensor
+  /// itself where it is near already, else a copy; one that is there already is written.
+  void bring(const at::Tensor& outer_P, at::Tensor& copy_P) const;
   /// Whether the options' codec leaves values out.
   bool leaves_out() const { return !codec_->is_dense(); }
   /// Whether no value is infinite, NaN or too large for the options' codec.
@@ -210,7 +223,8 @@ class Strategy {
   Result<void> take_missed(const collective::Commit& commit);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
-  void note_applied(const collective::Commit& commit);
+  /// Returns the digest of the fragment's state before it.
+  Digest note_applied(const collective::Commit& commit);
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
@@ -220,6 +234,7 @@ class Strategy {
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;
   SyncStats stats_;
+  bool keeps_outer_near_;
   bool measures_layers_;
   bool abstains_ = false;
   std::vector<int64_t> abstains_again_;  // Rounds.
@@ -232,6 +247,7 @@ class Strategy {
   double unbooked_stall_ = 0;         // Of rounds that are still on their way.
   std::vector<int64_t> steps_since_;  // By fragment.
   std::vector<int64_t> applied_;      // By fragment: the newest round. Under state_mutex_.
+  std::vector<Digest> held_;          // By fragment, or empty.
   mutable std::mutex state_mutex_;
 };
 

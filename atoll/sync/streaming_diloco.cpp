@@ -50,7 +50,7 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
       outer_(make_outer_optimizer(options)),
       fragments_(make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
       schedule_(options.sync_every, options.num_fragments, replica_.last_step),
-      now_(outer_, replica_.values_P.numel()) {
+      now_(outer_, replica_.values_P.numel(), outer_device()) {
   now_.theta_P.copy_(replica_.values_P);
   bring(now_.theta_P, origin_P_);
 }
@@ -123,12 +123,13 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F,
 /// writes.
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
-  OuterState& next_F = flight.next_F.emplace(outer_, part.size);
+  OuterState& next_F = flight.next_F.emplace(outer_, part.size, outer_device());
   for_each_range(part, [&](const Range& range, int64_t packed) {
     const int64_t size = range.end - range.begin;
-    outer_.step(
-        flight.number, mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)),
-        now_.slice(range.begin, range.end).read(), next_F.slice(packed, packed + size).write());
+    OuterState next = next_F.slice(packed, packed + size);
+    now_.slice(range.begin, range.end)
+        .step(outer_, flight.number,
+              mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)), next);
   });
   return next_F.digest();
 }

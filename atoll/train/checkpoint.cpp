@@ -106,6 +106,7 @@ void CheckpointWriter::begin(CheckpointContents contents) {
       set_copied();
       if (contents.complete) contents.complete(contents);
       write(contents);
+      if (contents.written) contents.written();
     } catch (const std::exception& error) {
       set_copied();
       const std::lock_guard lock(mutex_);

@@ -39,6 +39,8 @@ struct CheckpointContents {
   std::string data_order;  // JSON: the recipe of the rows, for the manifest.
   /// Runs on the writer's thread once the tensors are copied: adds files that are made from them.
   std::function<void(CheckpointContents&)> complete;
+  /// Runs there once the checkpoint is complete. May be empty.
+  std::function<void()> written;
   std::vector<std::shared_ptr<const void>> owners;  // Of memory that only this checkpoint uses.
 };
 

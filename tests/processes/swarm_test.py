@@ -304,14 +304,22 @@ class CoordinatorTest(SwarmTest):
         run.wait_part("b")
         run.end()
 
-    def test_all_die_and_go_on_from_the_newest_checkpoint(self):
-        run = self.begin("abc", train__checkpoint_every=40, train__keep_checkpoints=0, commits=12)
+    def test_all_die_and_go_on_from_the_newest_state(self):
+        for checkpoint_every in (40, 1500):  # The latter is not reached: there are rounds alone.
+            self.all_die(checkpoint_every)
+
+    def all_die(self, checkpoint_every):
+        run = self.begin("abc", name=f"every-{checkpoint_every}", train__checkpoint_every=checkpoint_every,
+                         train__keep_checkpoints=0, commits=12)
         for name in ("a", "b", "c", "coordinator"):
             run.kill(name)
         # c died last. b was lost long before: what it has is no longer what anybody else has.
-        newest = max(checkpoints(run.folder / "c"))
+        newest = max(checkpoints(run.folder / "c") + rounds(run.folder / "c"))
+        if checkpoint_every == 1500:
+            self.assertGreater(newest, max(checkpoints(run.folder / "c")))
         for step in checkpoints(run.folder / "b")[1:]:
             shutil.rmtree(run.folder / "b" / "checkpoints" / f"step-{step:08}")
+        shutil.rmtree(run.folder / "b" / "rounds", ignore_errors=True)
         run.coordinate()
         run.join("b")
         run.wait_log("it waits for islands that hold more")
@@ -371,6 +379,11 @@ def checkpoints(folder):
     """The steps of an island's complete ones; whoever was killed may have left half of one as step-N.tmp."""
     names = [path.parent.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*/manifest.json")]
     return sorted(int(name) for name in names if name.isdigit())
+
+
+def rounds(folder):
+    """The steps of the rounds that an island has on disk."""
+    return [int(path.name.split("-")[1]) for path in folder.glob("rounds/*.round")]
 
 
 def limit_files(most_bytes):

@@ -1,0 +1,126 @@
+// What can be gone on from: checkpoints, and the rounds after the newest.
+#include "atoll/run/holdings.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/file.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Digest digest(int value) { return sha256(as_byte_span(std::to_string(value))); }
+
+class HoldingsTest : public testing::Test {
+ protected:
+  HoldingsTest() {
+    std::string name = testing::TempDir() + "atoll-holdings-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~HoldingsTest() override { fs::remove_all(folder_); }
+
+  fs::path checkpoint(int64_t step, const std::vector<Digest>& held) const {
+    const fs::path path = folder_ / "checkpoints" / fmt::format("step-{:08}", step);
+    fs::create_directories(path);
+    std::vector<std::string> texts;
+    for (const Digest& of_fragment : held) texts.push_back(hex(of_fragment));
+    const nlohmann::json state = {{"format", 1},
+                                  {"step", step},
+                                  {"num_updates", step},
+                                  {"train_loss", 1.0},
+                                  {"val_loss_start", 1.0},
+                                  {"val_loss_island", 1.0},
+                                  {"digest", "parameters"},
+                                  {"held", texts},
+                                  {"store", "s"},
+                                  {"codec", "bf16"},
+                                  {"fragment_sync_delay", 0},
+                                  {"abstains", false}};
+    std::ofstream(path / "state.json") << state.dump();
+    return path;
+  }
+  void round(int64_t step, int32_t fragment, int before, int after) const {
+    RoundLog(rounds_in(folder_), 1 << 20, [](const std::string&) {})
+        .add(std::make_shared<const collective::CommittedRound>(
+                 collective::CommittedRound{.round = step,
+                                            .fragment = fragment,
+                                            .step = step,
+                                            .digest = digest(after),
+                                            .count = 1,
+                                            .segment_values = 1}),
+             before == 0 ? Digest{} : digest(before));
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> found;
+    for (const auto& [step, holding] : holdings_in(folder_)) found.push_back(step);
+    return found;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(HoldingsTest, NothingIsHeldInAnEmptyFolder) {
+  EXPECT_THAT(steps(), IsEmpty());
+  round(10, 0, 0, 1);
+  EXPECT_THAT(steps(), IsEmpty()) << "rounds without a checkpoint";
+}
+
+TEST_F(HoldingsTest, RoundsFollowWhatTheyRestOn) {
+  checkpoint(0, {Digest{}});
+  const auto newest = checkpoint(20, {digest(2)});
+  round(20, 0, 1, 2);  // In the checkpoint.
+  round(30, 0, 2, 3);
+  round(40, 0, 3, 4);
+  round(60, 0, 5, 6);  // One is missing before it.
+  const auto holdings = holdings_in(folder_);
+  EXPECT_THAT(steps(), ElementsAre(0, 20, 30, 40));
+  EXPECT_EQ(holdings.at(0).digest, "parameters");
+  EXPECT_TRUE(holdings.at(20).rounds.empty());
+  EXPECT_EQ(holdings.at(40).checkpoint, newest);
+  ASSERT_EQ(holdings.at(40).rounds.size(), 2);
+  EXPECT_EQ(holdings.at(40).rounds[0].step, 30);
+  EXPECT_NE(holdings.at(30).digest, holdings.at(40).digest);
+}
+
+/// Who has a checkpoint of a state and who has the rounds to it name it alike.
+TEST_F(HoldingsTest, OneStateHasOneName) {
+  checkpoint(0, {Digest{}, Digest{}});
+  round(10, 0, 0, 1);
+  round(20, 1, 0, 2);
+  const std::string by_rounds = holdings_in(folder_).at(20).digest;
+  checkpoint(20, {digest(1), digest(2)});
+  EXPECT_EQ(holdings_in(folder_).at(20).digest, by_rounds);
+  checkpoint(20, {digest(2), digest(1)});
+  EXPECT_NE(holdings_in(folder_).at(20).digest, by_rounds);
+}
+
+/// A fragment's round may be committed after the checkpoint of a later step.
+TEST_F(HoldingsTest, WhatWasOnItsWayComesFirst) {
+  checkpoint(25, {digest(1), digest(2)});
+  round(20, 1, 2, 3);
+  EXPECT_THAT(steps(), ElementsAre(25)) << "of no step that others may begin from";
+  round(30, 0, 1, 4);
+  const auto holdings = holdings_in(folder_);
+  EXPECT_THAT(steps(), ElementsAre(25, 30));
+  EXPECT_EQ(holdings.at(30).rounds.size(), 2);
+}
+
+TEST_F(HoldingsTest, WhatTheRunDoesNotGoOnFromIsPutAway) {
+  for (const int64_t step : {10, 20, 30}) checkpoint(step, {digest(1)});
+  EXPECT_THAT(put_void_away(folder_, 10), ElementsAre(20, 30));
+  EXPECT_THAT(steps(), ElementsAre(10));
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoints" / "step-00000030.void" / "state.json"));
+  checkpoint(30, {digest(1)});
+  EXPECT_THAT(put_void_away(folder_, 10), ElementsAre(30)) << "again";
+}
+
+}  // namespace
+}  // namespace atl::run
