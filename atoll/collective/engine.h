@@ -38,6 +38,9 @@ namespace atl::collective {
 /// Computes the outer step of a round; owns what the engine had of it. Does not throw.
 using PrepareJob = std::function<Result<Digest>()>;
 
+/// Copies a fragment's state after a round; nothing if the state is of another. Does not throw.
+using CopyJob = std::function<std::shared_ptr<const Bytes>()>;
+
 /// What the engine tells its owner, from within the call that caused it.
 class EngineListener {
  public:
@@ -45,6 +48,8 @@ class EngineListener {
   /// Run this, on any thread, drop it, and call Engine::prepared() with what came of it. It may
   /// take long, for signs of life go on meanwhile. One is out at a time, and no other work is then.
   virtual void prepare(PrepareJob job) = 0;
+  /// The same with Engine::copied(), beside prepare() and other work. One is out at a time.
+  virtual void copy(CopyJob job) = 0;
   virtual void welcomed(const std::string& run, const std::string& config) = 0;
   virtual void started(const StartInfo& info) = 0;
   /// `begun`: begin() was called for its round.
@@ -79,6 +84,7 @@ class Engine {
   bool work(Time now);
   /// What came of the job that was handed out.
   void prepared(const Result<Digest>& digest, Time now);
+  void copied(std::shared_ptr<const Bytes> state, Time now);
 
   void ready(ReadyReport report);
   void begin(Contribution contribution, Time now);
@@ -177,7 +183,10 @@ class Engine {
   void refused(int32_t number, const swarm::NotHeld& answer);
   void finish(Retrieval& retrieval, Time now);
   void keep_result(int64_t round, RoundResult result);
-  std::shared_ptr<const Bytes> snapshot(int32_t fragment, int64_t round, Time now);
+  void answer_state(int32_t number, const swarm::Fetch& fetch, Time now);
+  void lend_piece(int32_t number, const swarm::Fetch& fetch, std::shared_ptr<const Bytes> blob,
+                  Time now);
+  void deny(int32_t number, const swarm::Fetch& fetch);
 
   // Connections between members (engine_links.cpp).
   void dial_peer(int32_t number, Time now);
@@ -246,6 +255,8 @@ class Engine {
     Time used{};
   };
   std::map<int32_t, Snapshot> snapshots_;  // By fragment.
+  std::optional<swarm::Fetch> copying_;    // The first that asked for what is being copied.
+  std::vector<std::pair<int32_t, swarm::Fetch>> unanswered_;  // Until that is done; by number.
   bool over_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/engine.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr uint64_t kMaxBytesPerValue = 16;
 constexpr uint64_t kMaxBlobOverhead = 4096;
 constexpr size_t kLeastResults = 2;  // Kept, however large.
+constexpr size_t kMaxUnanswered = 256;
 
 bool has_weight(const swarm::Commit& commit) {
   return std::ranges::any_of(commit.weights, [](int64_t weight) { return weight > 0; });
@@ -247,55 +249,86 @@ void Engine::refused(int32_t number, const swarm::NotHeld& answer) {
 }
 
 void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
-  std::shared_ptr<const Bytes> blob;
-  const int64_t round = fetch.header.round;
-  if (fetch.kind == swarm::PartKind::kResult) {
-    const auto found = results_.find(round);
-    if (found != results_.end()) blob = std::make_shared<const Bytes>(encode(found->second));
-  } else if (fetch.kind == swarm::PartKind::kState) {
-    blob = snapshot(fetch.fragment, round, now);
+  if (fetch.kind == swarm::PartKind::kState) return answer_state(number, fetch, now);
+  const auto found = results_.find(fetch.header.round);
+  if (fetch.kind != swarm::PartKind::kResult || found == results_.end()) {
+    return deny(number, fetch);
   }
-  Link& link = links_.at(number);
-  const bool whole = fetch.kind == swarm::PartKind::kResult;
-  const uint64_t end = blob == nullptr || whole ? 0 : fetch.end;
-  if (blob == nullptr || blob->empty() || (!whole && (fetch.begin >= end || end > blob->size()))) {
-    // What is committed here without a result may come yet.
-    const auto held = held_.find(fetch.fragment);
-    const bool is_known = held != held_.end() && held->second.round >= round;
-    const bool is_missing = std::ranges::any_of(
-        missing_, [&](const auto& entry) { return entry.second.commit.held.round == round; });
-    static_cast<void>(transport_.send(
-        link.connection, swarm::encode(swarm::NotHeld{.header = member_.header(round),
-                                                      .kind = fetch.kind,
-                                                      .fragment = fetch.fragment,
-                                                      .never = whole && is_known && !is_missing})));
-    return;
-  }
-  const size_t size = blob->size();
-  link.lent.push_back({.part = {.header = member_.header(round),
-                                .kind = fetch.kind,
-                                .sender = member_.number(),
-                                .segment = fetch.fragment,
-                                .total = size},
-                       .blob = std::move(blob),
-                       .sent = whole ? 0 : fetch.begin,
-                       .end = whole ? size : end});
-  pump(number, now);
+  const auto blob = std::make_shared<const Bytes>(encode(found->second));
+  swarm::Fetch whole = fetch;
+  whole.begin = 0;
+  whole.end = blob->size();
+  lend_piece(number, whole, blob, now);
 }
 
-/// The state of a fragment as it was after the round, though this member may go on meanwhile.
-std::shared_ptr<const Bytes> Engine::snapshot(int32_t fragment, int64_t round, Time now) {
-  Snapshot& snapshot = snapshots_[fragment];
-  if (snapshot.bytes == nullptr || snapshot.round != round) {
-    std::shared_ptr<const Bytes> bytes = provider_ ? provider_(fragment, round) : nullptr;
-    if (bytes == nullptr) {
-      if (snapshot.bytes == nullptr) snapshots_.erase(fragment);
-      return nullptr;
-    }
-    snapshot = {.round = round, .bytes = std::move(bytes)};
+/// From a copy of the state as it was after the round, for this member goes on meanwhile.
+void Engine::answer_state(int32_t number, const swarm::Fetch& fetch, Time now) {
+  const auto found = snapshots_.find(fetch.fragment);
+  if (found != snapshots_.end() && found->second.round == fetch.header.round) {
+    found->second.used = now;
+    return lend_piece(number, fetch, found->second.bytes, now);
   }
-  snapshot.used = now;
-  return snapshot.bytes;
+  if (!provider_) return deny(number, fetch);
+  if (unanswered_.size() >= kMaxUnanswered) return deny(number, fetch);
+  unanswered_.emplace_back(number, fetch);
+  if (copying_) return;
+  copying_ = fetch;
+  listener_.copy([provide = provider_, fragment = fetch.fragment, round = fetch.header.round] {
+    return provide(fragment, round);
+  });
+}
+
+void Engine::copied(std::shared_ptr<const Bytes> state, Time now) {
+  ATOLL_CHECK(copying_.has_value(), "a job is out");
+  const swarm::Fetch copied = *std::exchange(copying_, std::nullopt);
+  if (over_) return;
+  const bool is_here = state != nullptr;
+  if (is_here) {
+    snapshots_[copied.fragment] = {
+        .round = copied.header.round, .bytes = std::move(state), .used = now};
+  }
+  for (const auto& [number, fetch] : std::exchange(unanswered_, {})) {
+    const auto link = links_.find(number);
+    if (link == links_.end() || !link->second.opened) continue;  // It will ask again, or others.
+    const bool is_it =
+        fetch.fragment == copied.fragment && fetch.header.round == copied.header.round;
+    if (is_it && !is_here) {
+      deny(number, fetch);
+    } else {
+      answer_state(number, fetch, now);
+    }
+    if (over_) return;
+  }
+}
+
+void Engine::deny(int32_t number, const swarm::Fetch& fetch) {
+  // What is committed here without a result may come yet.
+  const int64_t round = fetch.header.round;
+  const auto held = held_.find(fetch.fragment);
+  const bool is_known = held != held_.end() && held->second.round >= round;
+  const bool is_missing = std::ranges::any_of(
+      missing_, [&](const auto& entry) { return entry.second.commit.held.round == round; });
+  const bool never = fetch.kind == swarm::PartKind::kResult && is_known && !is_missing;
+  static_cast<void>(transport_.send(links_.at(number).connection,
+                                    swarm::encode(swarm::NotHeld{.header = member_.header(round),
+                                                                 .kind = fetch.kind,
+                                                                 .fragment = fetch.fragment,
+                                                                 .never = never})));
+}
+
+void Engine::lend_piece(int32_t number, const swarm::Fetch& fetch,
+                        std::shared_ptr<const Bytes> blob, Time now) {
+  const size_t size = blob->size();
+  if (fetch.begin >= fetch.end || fetch.end > size) return deny(number, fetch);
+  links_.at(number).lent.push_back({.part = {.header = member_.header(fetch.header.round),
+                                             .kind = fetch.kind,
+                                             .sender = member_.number(),
+                                             .segment = fetch.fragment,
+                                             .total = size},
+                                    .blob = std::move(blob),
+                                    .sent = fetch.begin,
+                                    .end = fetch.end});
+  pump(number, now);
 }
 
 void Engine::keep_result(int64_t round, RoundResult result) {

@@ -84,6 +84,11 @@ class EngineTest : public testing::Test, public EngineListener {
   }
 
   void prepare(PrepareJob) override {}
+  void copy(CopyJob job) override {
+    num_copies += 1;
+    if (copies_at_once) return engine_.copied(job(), now_);
+    copy_job = std::move(job);
+  }
   void welcomed(const std::string&, const std::string&) override {}
   void started(const StartInfo&) override {}
   void committed(const Commit& commit, bool) override { commits.push_back(commit); }
@@ -96,6 +101,9 @@ class EngineTest : public testing::Test, public EngineListener {
 
   std::vector<Commit> commits;
   std::string failure;
+  bool copies_at_once = true;
+  CopyJob copy_job;
+  int num_copies = 0;
 
   Time now_{seconds(1)};
   const std::vector<float> values_ = std::vector<float>(kCount, 1.0F);
@@ -213,6 +221,43 @@ TEST_F(EngineTest, StateIsGivenInTheRangeThatWasAsked) {
   from_b(swarm::Fetch{.header = header(0), .begin = 100, .end = 200'001});
   from_b(swarm::Fetch{.header = header(0), .begin = 100, .end = 100});
   EXPECT_EQ(said<swarm::NotHeld>(transport_, kBulk).size(), 2U);
+}
+
+/// What is asked while a state is copied is answered when it is, from one copy for all.
+TEST_F(EngineTest, StateIsCopiedOnceForAllWhoAsk) {
+  engine_.serve_state([](int32_t, int64_t round) {
+    return round < 2 ? std::make_shared<const Bytes>(1000) : nullptr;
+  });
+  copies_at_once = false;
+  const auto ask = [&](int64_t round, uint64_t begin) {
+    from_b(swarm::Fetch{.header = header(round), .begin = begin, .end = begin + 100});
+  };
+  ask(0, 0);
+  ask(0, 500);
+  ask(1, 0);
+  ask(2, 0);
+  EXPECT_TRUE(said<swarm::Part>(transport_, kBulk).empty());
+  engine_.copied(std::exchange(copy_job, nullptr)(), now_);
+  EXPECT_EQ(said<swarm::Part>(transport_, kBulk).size(), 2U);
+  ask(0, 900);  // Nobody waits for the copy of round 1.
+  EXPECT_EQ(said<swarm::Part>(transport_, kBulk).size(), 3U);
+  engine_.copied(std::exchange(copy_job, nullptr)(), now_);
+  EXPECT_EQ(said<swarm::Part>(transport_, kBulk).size(), 4U);
+  EXPECT_TRUE(said<swarm::NotHeld>(transport_, kBulk).empty());
+  engine_.copied(std::exchange(copy_job, nullptr)(), now_);
+  EXPECT_EQ(said<swarm::NotHeld>(transport_, kBulk).size(), 1U) << "of round 2";
+  EXPECT_EQ(num_copies, 3);
+  EXPECT_FALSE(copy_job);
+}
+
+TEST_F(EngineTest, WhoAskedAndIsGoneIsNotAnswered) {
+  engine_.serve_state([](int32_t, int64_t) { return std::make_shared<const Bytes>(1000); });
+  copies_at_once = false;
+  from_b(swarm::Fetch{.header = header(0), .end = 100});
+  from_coordinator(swarm::View{.header = header(), .view = 2, .members = {{0, "a", "a:1"}}});
+  engine_.copied(copy_job(), now_);
+  EXPECT_TRUE(said<swarm::Part>(transport_, kBulk).empty());
+  EXPECT_EQ(failure, "");
 }
 
 /// It connects before this island has heard of it: what it asks waits, but not without end.

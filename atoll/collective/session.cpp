@@ -227,6 +227,14 @@ class Session::Impl final : public EngineListener {
     });
   }
 
+  void copy(CopyJob job) override {
+    copier_.start([this, job = std::move(job)]() mutable {
+      auto state = job();
+      job = nullptr;
+      post([state = std::move(state)](Engine& engine, Time now) { engine.copied(state, now); });
+    });
+  }
+
   /// One unit, and then a rest.
   bool work() {
     const Time begin = clock_.now();
@@ -281,6 +289,7 @@ class Session::Impl final : public EngineListener {
   }
   void failed(const std::string& reason, bool may_join_again) override {
     worker_.wait();  // The caller's memory is its own again once it hears of this.
+    copier_.wait();
     publish([&] {
       failure_ = Failure{reason};
       may_join_again_ = may_join_again;
@@ -316,6 +325,7 @@ class Session::Impl final : public EngineListener {
   std::unique_ptr<net::Transport> transport_;
   std::optional<Engine> engine_;
   Worker worker_;  // For outer steps.
+  Worker copier_;  // Of states.
   std::jthread thread_;
 };
 

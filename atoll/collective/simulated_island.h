@@ -128,6 +128,10 @@ class Life final : public EngineListener {
     job_ = std::move(job);
     process_.soon([this] { finish_job(); }, in_.plan.prepare_time);
   }
+  void copy(CopyJob job) override {
+    process_.soon([this, job = std::move(job)] { engine_->copied(job(), now()); },
+                  in_.plan.prepare_time);
+  }
   void left() override { done = true; }
   void failed(const std::string& reason, bool again) override {
     if (failed_) in_.ledger.violated("engine", in_.name + " failed twice");
