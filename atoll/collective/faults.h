@@ -66,7 +66,7 @@ class Faults {
   Time over() const { return over_; }
 
  private:
-  static constexpr uint64_t kNumKinds = 17;
+  static constexpr uint64_t kNumKinds = 18;
 
   void at(Duration delay, std::function<void()> action) {
     over_ = std::max(over_, world_.now() + delay);
@@ -124,6 +124,7 @@ class Faults {
         }
         return;
       case 16:
+      case 17:
         return spoil(machine.name, time);
       default:
         return;
@@ -231,7 +232,7 @@ class Faults {
           std::fill(frame.end() - 4, frame.end(), std::byte{0xFF});
           world_.network.queue().after({}, [this] { world_.network.set_tamper({}); });
         });
-    at(time, [this] { world_.network.set_tamper({}); });
+    at(time + std::chrono::seconds(5), [this] { world_.network.set_tamper({}); });
   }
   void join() {
     if (world_.machines.size() >= 8) return;

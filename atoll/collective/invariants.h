@@ -280,8 +280,8 @@ class Ledger {
       if (record.weights[rank] == 0) round.left_out.insert(number);
     }
     if (round.left_out != outliers_.judge_all_attempts(round.fragment, round.all)) {
-      violated("outliers", fmt::format("round {} has not left out who was to be",
-                                       record.held.round));
+      violated("outliers",
+               fmt::format("round {} has not left out who was to be", record.held.round));
     }
     outliers_.past.push_back(std::move(round));
   }

@@ -332,8 +332,9 @@ void TrainingRun::note_abstention(const sync::RoundRecord& round) {
   abstained_rounds_ += 1;
   const std::string why =
       round.commit.left_out
-          ? std::string("the others could not use it, or its norm was far over the usual one (the "
-                        "coordinator says which)")
+          ? std::string(
+                "the others could not use it, or its norm was far over the usual one (the "
+                "coordinator says which)")
           : fmt::format("it was not finite, or more than sync.codec = '{}' can hold",
                         sync::codec_name(sync));
   const std::string what = fmt::format(

@@ -59,12 +59,12 @@ void Coordinator::on(int32_t number, const Unusable& unusable) {
   // Of an attempt that is over, or has no such member any more.
   if (unusable.header.attempt != round.attempt || !is_in(number) || !is_in(contributor)) return;
   if (contributor == number || round.begun.at(contributor).weight == 0) {
-    return violate(number, fmt::format("cannot use what nobody sent it in round {}",
-                                       unusable.header.round));
+    return violate(
+        number, fmt::format("cannot use what nobody sent it in round {}", unusable.header.round));
   }
-  leave_out(round, unusable.header.round, contributor,
-            fmt::format("'{}' cannot use its values: {}", name(number),
-                        printable(unusable.reason)));
+  leave_out(
+      round, unusable.header.round, contributor,
+      fmt::format("'{}' cannot use its values: {}", name(number), printable(unusable.reason)));
   advance(unusable.header.round);
 }
 

@@ -145,8 +145,8 @@ struct Begin {
 };
 
 /// All members that are here have begun: exchange. An attempt may be followed by another, of fewer
-/// members. In an attempt the members have one weight and one share each, by rank: their place in
-/// its list.
+/// members, or with weight 0 for one whose contribution is left out. In an attempt the members have
+/// one weight and one share each, by rank: their place in its list.
 struct OpenAttempt {
   Header header;
   uint64_t view = 0;
@@ -307,10 +307,9 @@ struct Unusable {
   std::string reason;
 };
 
-using Message =
-    std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
-                 Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
-                 Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld,
-                 Unusable>;
+using Message = std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin,
+                             OpenAttempt, Prepared, Commit, Lease, CaughtUp, Reinstated, Due,
+                             Heartbeat, Alive, LinkState, Trouble, StopRequest, Leave, Goodbye,
+                             RunEnded, PeerHello, Part, Fetch, NotHeld, Unusable>;
 
 }  // namespace atl::swarm

@@ -73,9 +73,8 @@ class OutlierDefinition {
       if (round.fragment != fragment) continue;
       if (round.left_out.contains(number)) count += 1;
       std::vector<Contributed> rest = round.all;
-      std::erase_if(rest, [&](const Contributed& one) {
-        return round.left_out.contains(one.number);
-      });
+      std::erase_if(rest,
+                    [&](const Contributed& one) { return round.left_out.contains(one.number); });
       const bool was_in = std::ranges::find(rest, number, &Contributed::number) != rest.end();
       if (was_in && !large_ones(i - 1, fragment, rest).contains(number)) break;
     }

@@ -38,8 +38,7 @@ std::vector<Outliers::Outlier> Outliers::find(const Fragment& fragment,
   return found;
 }
 
-std::vector<Outliers::Outlier> Outliers::judge(int32_t fragment,
-                                               std::span<const Contributed> all) {
+std::vector<Outliers::Outlier> Outliers::judge(int32_t fragment, std::span<const Contributed> all) {
   Fragment& known = fragments_[fragment];
   std::vector<Outlier> outliers = find(known, all);
   if (2 * outliers.size() > all.size()) return {};

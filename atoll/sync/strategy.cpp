@@ -167,8 +167,7 @@ Result<Strategy::Fate> Strategy::wait(int64_t round) {
                     : open.abstained   ? Fate::kAbstained
                     : commit->left_out ? Fate::kLeftOut
                                        : Fate::kCounted;
-  RoundRecord record{
-      .step = step_, .fragment = open.fragment, .abstained = fate != Fate::kCounted};
+  RoundRecord record{.step = step_, .fragment = open.fragment, .abstained = fate != Fate::kCounted};
   if (measures_layers_) {
     record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
