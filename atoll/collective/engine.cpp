@@ -393,20 +393,20 @@ void Engine::commit(const swarm::Commit& message, Time now) {
   rounds_.erase(found);
   held_[message.held.fragment] = message.held;
   keep_result(message.header.round, round.exchange->take_result());
-  listener_.committed(
-      {.round = message.header.round,
-       .fragment = message.held.fragment,
-       .step = message.held.step,
-       .digest = message.held.digest,
-       .left_out = round.contribution->weight > 0 && round.exchange->plan().own_weight() == 0,
-       .members = round.exchange->plan().members,
-       .abstainers = round.abstainers,
-       .own_share = round.own_share,
-       .stop = message.stop,
-       .bytes_sent = round.bytes_sent,
-       .bytes_received = round.bytes_received,
-       .seconds = seconds(now - round.begun)},
-      /*begun=*/true);
+  const bool left_out = round.contribution->weight > 0 && round.exchange->plan().own_weight() == 0;
+  listener_.committed({.round = message.header.round,
+                       .fragment = message.held.fragment,
+                       .step = message.held.step,
+                       .digest = message.held.digest,
+                       .left_out = left_out,
+                       .members = round.exchange->plan().members,
+                       .abstainers = round.abstainers,
+                       .own_share = round.own_share,
+                       .stop = message.stop,
+                       .bytes_sent = round.bytes_sent,
+                       .bytes_received = round.bytes_received,
+                       .seconds = seconds(now - round.begun)},
+                      /*begun=*/true);
 }
 
 bool Engine::work(Time now) {

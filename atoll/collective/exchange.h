@@ -92,7 +92,8 @@ class Exchange {
     std::vector<int32_t> numbers;      // By which parts name members; for the whole round.
     std::vector<std::string> members;  // Names, for messages.
     std::vector<int64_t> weights;      // >= 0
-    std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. kGather ignores them.
+    std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. With kGather only
+                                       // sums_of_squares() asks for them.
     size_t segment_values = kSegmentValues;
 
     int64_t own_weight() const { return weights[static_cast<size_t>(rank)]; }

@@ -50,8 +50,8 @@ struct CoordinatorOptions {
   /// Pace `elastic`: units that all islands together train on between two rounds, which this
   /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
   int64_t round_units = 0;
-  double outlier_factor =
-      10;                   // Of the usual norm, over which who contributes is left out; 0: never.
+  /// Whose contribution's norm is over so many times the usual one is left out; 0: nobody is.
+  double outlier_factor = 10;
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
   Duration alive_interval = std::chrono::milliseconds(200);
@@ -135,9 +135,9 @@ class Coordinator {
     Time away_since{};  // Or leaving.
     Time heard{};
     Heartbeat progress;
-    double begin_delay = -1;   // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
-    std::string reason;        // Why it is away.
-    int64_t num_left_out = 0;  // Rounds, for the status.
+    double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
+    std::string reason;       // Why it is away.
+    int64_t left_out = 0;     // Rounds, for the status.
   };
   /// Among a round's members: its attempt cannot be completed any more.
   static constexpr int32_t kNobody = -1;
@@ -272,8 +272,8 @@ class Coordinator {
   std::map<Connection, Guest> guests_;
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
-  std::map<int64_t, Round> rounds_;  // Unresolved ones.
-  Outliers outliers_;
+  std::map<int64_t, Round> rounds_;                 // Unresolved ones.
+  Outliers outliers_;                               // By the norms that were committed.
   std::optional<Due> due_;                          // Elastic: the one that was called.
   std::set<std::pair<int32_t, int32_t>> no_links_;  // Pairs that cannot reach each other.
   std::map<std::string, std::string> facts_;        // Equal on all islands.

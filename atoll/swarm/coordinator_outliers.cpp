@@ -27,7 +27,7 @@ void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
   log(fmt::format("island '{}' is left out of round {}: {}", name(number), round_number, why));
   round.begun.at(number).weight = 0;
   round.left_out.insert(number);
-  seats_.at(number).num_left_out += 1;
+  seats_.at(number).left_out += 1;
   round.members.clear();  // Another attempt is due.
   round.prepared.clear();
 }

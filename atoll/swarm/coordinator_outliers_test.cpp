@@ -134,8 +134,8 @@ TEST_F(CoordinatorOutliersTest, WhoIsLeftOutStaysSoThoughItHasNotHeard) {
 
 TEST_F(CoordinatorOutliersTest, ImpossibleReportsBreakTheProtocol) {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const std::vector<double>& squares :
-       std::vector<std::vector<double>>{{1}, {1, 1, 1}, {1, -1}, {NAN, 1}, {1, infinity}}) {
+  for (const std::vector<double>& squares : std::vector<std::vector<double>>{
+           {1}, {1, 1, 1}, {1, -1}, {NAN, 1}, {1, infinity}, {1, 1e101}}) {
     Coordinator run(options(), {}, now);
     run.begin();
     start_two(run);

@@ -191,7 +191,7 @@ void Coordinator::commit(int64_t number) {
     const Begin& own = round.begun.at(member);
     committed.weights.push_back(own.weight);
     committed.num_trained.push_back(own.num_trained);
-    if (own.weight == 0) abstainers.push_back(name(member));
+    if (own.weight == 0 && !round.left_out.contains(member)) abstainers.push_back(name(member));
     seats_.at(member).is_new = false;
   }
   record(committed);

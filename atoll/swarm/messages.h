@@ -164,7 +164,7 @@ struct Prepared {
   Header header;
   Digest digest{};
   /// By rank: of the values of that contribution in the segments that are this member's share, the
-  /// sum of squares. Each >= 0; 0 for who abstains.
+  /// sum of squares. Each from 0 to 1e100; 0 for who abstains.
   std::vector<double> sums_of_squares;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -14,6 +13,7 @@ namespace {
 // Far beyond any use, and small enough that no sum of them overflows.
 constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
+constexpr double kMaxSumOfSquares = 1e100;  // Of kMaxCount floats it is 2e90 at most.
 constexpr int64_t kMaxRate = int64_t{1} << 44;
 constexpr size_t kMaxName = 64;
 constexpr size_t kMaxPrinted = 400;
@@ -184,7 +184,7 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t num
 
 std::string fault_of(const Prepared& prepared) {
   if (prepared.sums_of_squares.size() > kMaxMembers) return "prepared a round of too many members";
-  const auto possible = [](double sum) { return std::isfinite(sum) && sum >= 0; };
+  const auto possible = [](double sum) { return sum >= 0 && sum <= kMaxSumOfSquares; };
   if (std::ranges::all_of(prepared.sums_of_squares, possible)) return {};
   return fmt::format("prepared round {} with a sum of squares that is none", prepared.header.round);
 }
