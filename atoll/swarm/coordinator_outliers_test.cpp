@@ -10,7 +10,6 @@
 namespace atl::swarm {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
