@@ -167,6 +167,7 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
           .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
           .round_units =
               config.swarm.is_elastic() ? config.sync.sync_every * config.swarm.num_replicas() : 0,
+          .outlier_factor = config.swarm.outlier_factor,
           .least_term = static_cast<uint64_t>(wall_time()),
           .silence_timeout =
               std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};

@@ -91,6 +91,9 @@ struct Commit {
   /// This member's contribution is in the mean, or would be if it had not abstained. If not, what
   /// it learned counts in a later round.
   bool included = true;
+  /// This member's contribution was left out, with weight 0, though it had one: it could not be
+  /// used, or was an outlier. What it learned is lost as if it had abstained.
+  bool left_out = false;
   /// What the round was made of (round_result.h); nothing where that was not kept.
   std::shared_ptr<const CommittedRound> record;
   /// prepare() has not run, or not on this: the mean is to be made from the record, and the outer

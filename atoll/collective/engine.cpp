@@ -394,10 +394,12 @@ void Engine::commit(const swarm::Commit& message, Time now) {
   held_[message.held.fragment] = message.held;
   const RoundResult result = round.exchange->take_result();
   keep_result(message.header.round, result);
+  const bool left_out = round.contribution->weight > 0 && round.exchange->plan().own_weight() == 0;
   listener_.committed({.round = message.header.round,
                        .fragment = message.held.fragment,
                        .step = message.held.step,
                        .digest = message.held.digest,
+                       .left_out = left_out,
                        .record = record_of(message, result),
                        .members = round.exchange->plan().members,
                        .abstainers = round.abstainers,
@@ -419,7 +421,7 @@ bool Engine::work(Time now) {
     }
     const auto worked = round.exchange->work(may_encode());
     if (!worked) {
-      accuse(round.exchange->culprit(), worked.error().message, now);
+      blame(*round.exchange, worked.error().message, now);
       return true;
     }
     if (!*worked) continue;
@@ -429,6 +431,13 @@ bool Engine::work(Time now) {
     return true;
   }
   return false;
+}
+
+void Engine::blame(const Exchange& exchange, const std::string& reason, Time now) {
+  const int32_t culprit = exchange.culprit();
+  if (!exchange.is_culprit_a_contributor()) return accuse(culprit, reason, now);
+  const swarm::Header& header = exchange.plan().header;
+  act(member_.unusable(header.round, header.attempt, culprit, reason), now);
 }
 
 bool Engine::may_encode() const {
@@ -481,7 +490,9 @@ void Engine::prepared(const Result<Digest>& digest, Time now) {
         fmt::format("the outer step of round {} failed: {}", header.round, digest.error().message),
         now);
   }
-  act(member_.prepared(header.round, header.attempt, *digest), now);
+  act(member_.prepared(header.round, header.attempt, *digest,
+                       found->second.exchange->sums_of_squares()),
+      now);
 }
 
 const std::string& Engine::name(int32_t number) const { return names_.at(number); }

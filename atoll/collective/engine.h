@@ -202,6 +202,8 @@ class Engine {
   /// Queues what the exchange wants sent.
   void post(Round& round, Time now);
   bool may_encode() const;
+  /// Of an exchange that failed.
+  void blame(const Exchange& exchange, const std::string& reason, Time now);
   void prepare(Round& round);
   static void drop_means(Link& link, int64_t round);
   static void drop_transfers(Link& link, int64_t round);

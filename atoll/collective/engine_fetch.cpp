@@ -81,17 +81,20 @@ void Engine::hand_on_missed(Time now) {
                   .digest = message.held.digest,
                   .included = own != message.members.end(),
                   .stop = message.stop};
+    const auto round = rounds_.find(number);
+    const bool begun = round != rounds_.end();
+    const bool is_begun_with_weight = begun && round->second.contribution->weight > 0;
     const std::vector<float> factors = coefficients(message.weights);
     for (size_t rank = 0; rank < message.members.size(); ++rank) {
       const auto found = names_.find(message.members[rank]);
       commit.members.push_back(found == names_.end() ? std::string("?") : found->second);
       if (message.weights[rank] == 0) commit.abstainers.push_back(commit.members.back());
-      if (message.members[rank] == member_.number()) commit.own_share = factors[rank];
+      if (message.members[rank] != member_.number()) continue;
+      commit.own_share = factors[rank];
+      commit.left_out = is_begun_with_weight && message.weights[rank] == 0;
     }
     commit.record = record_of(message, std::move(*missing.result));
     commit.missed = true;
-    const auto round = rounds_.find(number);
-    const bool begun = round != rounds_.end();
     if (begun) {
       commit.bytes_sent = round->second.bytes_sent;
       commit.bytes_received = round->second.bytes_received;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
 #include "atoll/base/check.h"
+#include "atoll/base/clones.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
 #include "atoll/swarm/rules.h"
@@ -15,6 +17,27 @@ namespace atl::collective {
 
 using swarm::Part;
 using swarm::PartKind;
+
+namespace {
+
+/// Summed at once, so that sums do not wait for each other.
+constexpr size_t kLanes = 32;
+
+/// `count` is a multiple of kLanes.
+ATOLL_CLONES double square_lanes(const float* values, size_t count) {
+  std::array<double, kLanes> sums{};
+  for (size_t begin = 0; begin < count; begin += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[begin + lane];
+      sums[lane] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+}  // namespace
 
 void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient) {
   ATOLL_CHECK(mean.size() == values.size());
@@ -28,6 +51,13 @@ void set_scaled(std::span<float> mean, std::span<const float> values, float coef
   float* const to = mean.data();
   const float* const from = values.data();
   for (size_t i = 0; i < mean.size(); ++i) to[i] = 0.0F + coefficient * from[i];
+}
+
+double sum_of_squares(std::span<const float> values) {
+  const size_t whole = values.size() / kLanes * kLanes;
+  double sum = square_lanes(values.data(), whole);
+  for (const float value : values.subspan(whole)) sum += static_cast<double>(value) * value;
+  return sum;
 }
 
 std::vector<float> coefficients(std::span<const int64_t> weights) {
@@ -106,6 +136,8 @@ void Exchange::begin_attempt() {
   const size_t count = contribution_.num_values();
   coefficients_ = coefficients(plan_.weights);
   failed_ = false;
+  culprit_ = -1;
+  is_culprit_a_contributor_ = false;
   to_encode_.clear();
   units_.clear();
   std::erase_if(outgoing_, [&](const Outgoing& outgoing) {
@@ -143,6 +175,7 @@ void Exchange::assign_owners() {
     segment.mean = {};
     segment.next = 0;
     segment.begun = false;
+    segment.squares.clear();
   }
 }
 
@@ -227,7 +260,7 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   if (!rank) return failure(fmt::format("a part came from unknown member {}", part.sender));
   if (part.segment < 0 || std::cmp_greater_equal(part.segment, segments_.size()) ||
       (is_mean ? gathers() || segments_[static_cast<size_t>(part.segment)].owner != *rank
-               : abstains(*rank))) {
+               : abstains(*rank) && !is_past)) {  // It may have been left out since.
     return failure(
         fmt::format("island '{}' sent a part of segment {}, which is not its to send here",
                     name(*rank), part.segment));
@@ -243,7 +276,7 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   if (!accepted || !incoming.done) return accepted;
   if (is_mean) {
     units_.push_back({UnitKind::kTakeMean, index});
-  } else if (is_summed_here(segment) && *rank == segment.next) {
+  } else if (is_summed_here(segment) && *rank == segment.next && !abstains(*rank)) {
     schedule_sum(index);
   }
   return {};
@@ -365,7 +398,14 @@ Result<void> Exchange::add_next(size_t index) {
     if (gathers() && segment.kept.bytes.empty()) segment.kept = contributions_.keep(*encoded);
     decoded = decode(encoded == nullptr ? segment.kept.bytes : *encoded, rank, values);
   }
-  if (!decoded) return decoded;
+  if (!decoded) {
+    is_culprit_a_contributor_ = rank != plan_.rank;
+    return decoded;
+  }
+  if (segment.owner == plan_.rank) {
+    segment.squares.resize(plan_.members.size());
+    segment.squares[static_cast<size_t>(rank)] = sum_of_squares(values);
+  }
   const float coefficient = coefficients_[static_cast<size_t>(rank)];
   if (std::exchange(segment.begun, true)) {
     add_scaled(mean, values, coefficient);
@@ -472,8 +512,19 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
   }
 }
 
+std::vector<double> Exchange::sums_of_squares() const {
+  std::vector<double> sums(plan_.members.size());
+  for (const Segment& segment : segments_) {
+    for (size_t rank = 0; rank < segment.squares.size(); ++rank) {
+      sums[rank] += segment.squares[rank];
+    }
+  }
+  return sums;
+}
+
 std::vector<int32_t> Exchange::debtors() const {
   std::vector<bool> owes(plan_.members.size(), false);
+  if (failed_) return {};  // Another attempt is to come.
   for (const Segment& segment : segments_) {
     if (num_missing_ == 0) break;
     if (!is_summed_here(segment)) {

@@ -12,9 +12,13 @@
 // the rest is not, and no unit of work() is larger than one segment. How values are cut does not
 // depend on the members.
 //
-// A round may take several attempts, with fewer members each. A contribution is the same in all of
-// them: what has come stays, and what was sent is not sent again to whom it was sent. The means are
-// made anew. So a member that vanishes costs only what it owned.
+// A round may take several attempts, with fewer members each, or with weight 0 for one whose
+// contribution is left out; it stays so. A contribution is the same in all of them: what has come
+// stays, and what was sent is not sent again to whom it was sent. The means are made anew. So a
+// member that vanishes costs only what it owned.
+//
+// A contribution that cannot be decoded, or not to finite values, ends the attempt here: no mean
+// ever holds anything but all contributions of its attempt.
 //
 // Memory beyond the caller's spans: the mean, `own` if wanted, two segments, and encoded bytes:
 // this member's until they are sent (the caller bounds them by holding work() back) and the others'
@@ -66,6 +70,9 @@ void add_scaled(std::span<float> mean, std::span<const float> values, float coef
 /// The same for a mean that is zero, whatever it holds: bit for bit, the sign of a zero too.
 void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
 
+/// Of finite values; the same double wherever it is summed.
+double sum_of_squares(std::span<const float> values);
+
 /// w_i / W rounded to FP32, by rank; all 0 when W is.
 std::vector<float> coefficients(std::span<const int64_t> weights);
 
@@ -85,8 +92,11 @@ class Exchange {
     std::vector<int32_t> numbers;      // By which parts name members; for the whole round.
     std::vector<std::string> members;  // Names, for messages.
     std::vector<int64_t> weights;      // >= 0
-    std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. kGather ignores them.
+    std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. With kGather only
+                                       // sums_of_squares() asks for them.
     size_t segment_values = kSegmentValues;
+
+    int64_t own_weight() const { return weights[static_cast<size_t>(rank)]; }
   };
 
   /// `contribution` and what it refers to must outlive this object; its prepare() is not called.
@@ -106,7 +116,8 @@ class Exchange {
   [[nodiscard]] Result<void> receive(const swarm::Part& part, std::span<const std::byte> data);
   /// Does one bounded unit: encodes a segment, or decodes one and adds it, or makes the mean of
   /// one. False: nothing can be done until a part comes, or `may_encode` is true again, which holds
-  /// back what would be sent. Fails, naming the peer, when values are not finite; then for good.
+  /// back what would be sent. Fails, naming the peer, when values are not finite; then for all of
+  /// the attempt.
   [[nodiscard]] Result<bool> work(bool may_encode = true);
   /// What is to be sent now; each blob once.
   std::vector<Outgoing> take_outgoing();
@@ -119,8 +130,14 @@ class Exchange {
   std::vector<int32_t> debtors() const;
   /// The connection to a member broke: what was on its way in either direction is lost.
   void forget(int32_t number);
-  /// Whose values made work() fail; -1: this member's own.
+  /// The number of who made work() fail; -1: this member's own values did.
   int32_t culprit() const { return culprit_; }
+  /// It did so by its contribution: the round can go on without that.
+  bool is_culprit_a_contributor() const { return is_culprit_a_contributor_; }
+  /// By rank: the sums of squares of the contributions, as they are decoded, in the segments that
+  /// the shares give to this member. So those of all members add up to the whole, with kGather too.
+  /// Once complete.
+  std::vector<double> sums_of_squares() const;
   /// What the round was made of, for those who had no part in it. Once complete.
   RoundResult take_result();
   /// The attempt counts, and this member goes no further with it: what is not summed here keeps its
@@ -141,13 +158,14 @@ class Exchange {
     std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
     std::set<int32_t> may_repeat;               // Of those who cannot know that theirs has come.
     // Of this attempt:
-    int32_t owner = 0;  // Rank. Not with kGather.
+    int32_t owner = 0;  // Rank. With kGather all sum it, and this one says how large they are.
     bool waits_to_be_sent = false;
     std::shared_ptr<const Bytes> own;  // This member's, sent and not yet summed.
     SharedBytes kept;    // As it travels, for the result: the mean, or with kGather this member's.
     Incoming mean;       // Where another member sums.
     int32_t next = 0;    // The rank whose contribution is added next.
     bool begun = false;  // The mean holds a sum.
+    std::vector<double> squares;  // Their sum, by rank, for the owner.
   };
   enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
   struct Unit {
@@ -201,6 +219,7 @@ class Exchange {
   bool has_encoded_ = false;  // As the last unit of work.
   bool failed_ = false;
   int32_t culprit_ = -1;
+  bool is_culprit_a_contributor_ = false;
 };
 
 }  // namespace atl::collective

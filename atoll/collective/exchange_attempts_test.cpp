@@ -15,6 +15,7 @@ class Attempts {
       : group_(kMembers, 12'000, codec, topology, seed), seed_(seed), attempts_(kMembers, 0) {
     if (topology == Topology::kScatter && seed % 2 == 0) group_.add_residuals();
     if (seed % 3 == 0) group_.in.weights[draw(kMembers)] = 0;
+    leaves_out_ = seed % 4 == 1;
     group_.connect();
   }
 
@@ -46,6 +47,11 @@ class Attempts {
       ASSERT_TRUE(member.complete()) << testing::PrintToString(member.debtors());
       ASSERT_TRUE(std::ranges::equal(member.mean(), expected.mean));
       ASSERT_TRUE(std::ranges::equal(member.own(), expected.own[rank]));
+      double sum = 0;
+      for (const size_t other : survivors_) sum += group_.members[other]->sums_of_squares()[rank];
+      double norm = 0;
+      for (const float value : expected.own[rank]) norm += static_cast<double>(value) * value;
+      ASSERT_NEAR(sum, norm, 1e-9 * norm);
       if (!rest_.residuals.empty()) {
         ASSERT_EQ(group_.new_residuals[survivors_[rank]], expected.new_residuals[rank]);
       }
@@ -109,14 +115,17 @@ class Attempts {
     return any;
   }
 
+  /// One of those who are left may abstain from now on.
   void define_rest() {
     rest_ = group_.in;
+    if (leaves_out_) rest_.weights[survivors_[draw(survivors_.size())]] = 0;
+    const std::vector<int64_t> weights = rest_.weights;
     rest_.values.clear();
     rest_.weights.clear();
     rest_.residuals.clear();
     for (const size_t number : survivors_) {
       rest_.values.push_back(group_.in.values[number]);
-      rest_.weights.push_back(group_.in.weights[number]);
+      rest_.weights.push_back(weights[number]);
       if (!group_.in.residuals.empty()) rest_.residuals.push_back(group_.in.residuals[number]);
     }
     rest_.shares = swarm::equal_shares(group_.num_segments(), std::ssize(survivors_));
@@ -144,6 +153,7 @@ class Attempts {
   size_t lost_ = 0;
   std::vector<size_t> survivors_;  // Empty until one is lost.
   RoundInputs rest_;
+  bool leaves_out_ = false;
   std::vector<int32_t> attempts_;  // The one that each member knows of.
   std::map<std::tuple<int32_t, int32_t, int32_t>, int> num_sent_;
 };

@@ -27,6 +27,13 @@ void BM_AddScaled(benchmark::State& state) {
 }
 BENCHMARK(BM_AddScaled)->Arg(1 << 22);
 
+void BM_SumOfSquares(benchmark::State& state) {
+  const auto values = random_values(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) benchmark::DoNotOptimize(sum_of_squares(values));
+  state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
+}
+BENCHMARK(BM_SumOfSquares)->Arg(1 << 18);
+
 /// All the work of one round for two members on one thread, the frames' bytes included, without a
 /// network. Bytes: the encoded parts that travel.
 void round_of_two(benchmark::State& state, const std::string& name, Topology topology) {

@@ -31,6 +31,14 @@ Part right_part(uint8_t bits, const atl::codec::Codec& codec, const atl::swarm::
   return part;
 }
 
+/// The next attempt, from which that member's contribution is left out.
+atl::collective::Exchange::Plan without(atl::collective::Exchange::Plan plan, int32_t number) {
+  const auto found = std::ranges::find(plan.numbers, number);
+  plan.weights[static_cast<size_t>(found - plan.numbers.begin())] = 0;
+  plan.header.attempt += 1;
+  return plan;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -72,8 +80,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (!exchange.receive(part)) return 0;
       while (true) {
         const auto worked = exchange.work((wrong & 128) == 0);
-        if (!worked) return 0;
-        if (!*worked) break;
+        if (!worked && !exchange.is_culprit_a_contributor()) return 0;
+        if (!worked) exchange.reopen(without(exchange.plan(), exchange.culprit()));
+        if (worked && !*worked) break;
       }
     }
   } catch (const atl::InputError&) {

@@ -156,6 +156,44 @@ TEST_P(AbstainingTest, WhereAllAbstainTheMeanIsZeroAndNothingIsSent) {
 INSTANTIATE_TEST_SUITE_P(Topologies, AbstainingTest,
                          testing::Values(Topology::kScatter, Topology::kGather));
 
+/// By definition: of what the others decode, over all members' shares.
+void expect_norms(const Group& group) {
+  const DefinedRound defined = define_round(group.in);
+  for (size_t rank = 0; rank < group.names.size(); ++rank) {
+    double sum = 0;
+    for (const auto& member : group.members) sum += member->sums_of_squares()[rank];
+    double expected = 0;
+    for (const float value : defined.own[rank]) expected += static_cast<double>(value) * value;
+    EXPECT_NEAR(sum, expected, 1e-9 * expected);
+    EXPECT_EQ(sum > 0, group.in.weights[rank] > 0);
+  }
+}
+
+TEST(ExchangeTest, MembersSayHowLargeContributionsAre) {
+  for (const Topology topology : {Topology::kScatter, Topology::kGather}) {
+    for (const auto* codec : {"fp32", "int8"}) {
+      Group group(4, 12'000, codec, topology);
+      group.in.weights[2] = 0;
+      for (float& value : group.in.values[1]) value *= 1e30F;  // Squares beyond a float.
+      group.run(5);
+      group.expect_as_defined();
+      expect_norms(group);
+    }
+  }
+}
+
+TEST(ExchangeTest, SumsOfSquaresAreThoseOfAllValues) {
+  for (const size_t count : {0U, 1U, 31U, 32U, 33U, 1000U}) {
+    std::vector<float> values(count);
+    double expected = 0;
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = static_cast<float>(i) * 0.5F;
+      expected += 0.25 * static_cast<double>(i * i);
+    }
+    EXPECT_EQ(sum_of_squares(values), expected);  // Nothing is rounded.
+  }
+}
+
 TEST(ExchangeTest, RoundIsTheSequenceOfContributionsAndMeans) {
   Group group(2, 3000, "bf16", Topology::kScatter);
   group.connect();
@@ -194,6 +232,13 @@ struct Receiving {
       }
     }
     part = group.links.at({1, 0}).front();
+  }
+  /// b is sent what it lacks of a, and makes its means.
+  bool work_of_b() {
+    for (auto& queue = group.links.at({0, 1}); !queue.empty(); queue.pop_front()) {
+      EXPECT_TRUE(group.members[1]->receive(queue.front()).has_value());
+    }
+    return group.work(1);
   }
   std::string refusal() {
     const auto result = group.members[0]->receive(part);
@@ -293,9 +338,31 @@ TEST(ExchangeRefusalTest, NotANumberNamesTheSender) {
     ASSERT_FALSE(worked.has_value());
     EXPECT_THAT(worked.error().message,
                 HasSubstr("island 'b' sent values that cannot be used in round 4294967300"));
-    EXPECT_FALSE(a.group.members[0]->work().value()) << "it failed for good";
+    EXPECT_EQ(a.group.members[0]->culprit(), 1);
+    EXPECT_TRUE(a.group.members[0]->is_culprit_a_contributor());
+    EXPECT_FALSE(a.group.members[0]->work().value()) << "the attempt failed for good";
     EXPECT_FALSE(a.group.members[0]->complete());
+    EXPECT_TRUE(a.group.members[0]->debtors().empty()) << "nothing is waited for";
   }
+}
+
+TEST(ExchangeRefusalTest, AMeanThatIsNoNumberIsItsOwnersFault) {
+  Receiving a;
+  while (a.work_of_b()) {
+  }
+  for (Part& part : a.group.links.at({1, 0})) {
+    if (part.kind != PartKind::kMean) continue;
+    if (part.offset + part.data.size() == part.total) {
+      std::fill(part.data.end() - 4, part.data.end(), std::byte{0xFF});
+    }
+    a.part = part;
+    EXPECT_EQ(a.refusal(), "");
+  }
+  Result<bool> worked = true;
+  while (worked && *worked) worked = a.group.members[0]->work();
+  ASSERT_FALSE(worked.has_value());
+  EXPECT_EQ(a.group.members[0]->culprit(), 1);
+  EXPECT_FALSE(a.group.members[0]->is_culprit_a_contributor());
 }
 
 TEST(ExchangeRefusalTest, OwnNotANumber) {

@@ -23,6 +23,7 @@ inline Plan draw_plan(Draws& draw) {
   plan.topology = draw(2) == 0 ? Topology::kScatter : Topology::kGather;
   plan.has_residual = plan.topology == Topology::kScatter && draw(2) == 0;
   plan.abstain_one_in = draw(4) == 0 ? 2 + draw(3) : 0;
+  plan.outlier_one_in = draw(3) == 0 ? 2 + draw(12) : 0;
   plan.unit_time = draw.milliseconds(0, draw(2) == 0 ? 0 : 20);
   plan.prepare_time = draw.milliseconds(0, draw(2) == 0 ? 0 : 500);
   plan.step_time = draw.milliseconds(10, 500);
@@ -65,7 +66,7 @@ class Faults {
   Time over() const { return over_; }
 
  private:
-  static constexpr uint64_t kNumKinds = 16;
+  static constexpr uint64_t kNumKinds = 18;
 
   void at(Duration delay, std::function<void()> action) {
     over_ = std::max(over_, world_.now() + delay);
@@ -79,6 +80,7 @@ class Faults {
 
   void begin(uint64_t kind) {
     if (world_.result()) return;
+    world_.ledger.judge_outliers(false);
     const Duration time = outage();
     Machine& machine = pick();
     switch (kind) {
@@ -121,6 +123,9 @@ class Faults {
           machine.life->engine().request_stop();
         }
         return;
+      case 16:
+      case 17:
+        return spoil(machine.name, time);
       default:
         return;
     }
@@ -216,6 +221,18 @@ class Faults {
           if (how == 2) frame[4] = std::byte{99};
           world_.network.queue().after({}, [this] { world_.network.set_tamper({}); });
         });
+  }
+  /// A contribution of this island comes as no number to one of the others.
+  void spoil(const std::string& name, Duration time) {
+    if (world_.plan.codec != "fp32" && world_.plan.codec != "bf16") return;
+    world_.note("-- a contribution of " + name + " comes as no number");
+    world_.network.set_tamper(
+        [this, name](const std::string& from, const std::string&, Bytes& frame) {
+          if (from != name || !is_contribution(frame)) return;
+          std::fill(frame.end() - 4, frame.end(), std::byte{0xFF});
+          world_.network.queue().after({}, [this] { world_.network.set_tamper({}); });
+        });
+    at(time + std::chrono::seconds(5), [this] { world_.network.set_tamper({}); });
   }
   void join() {
     if (world_.machines.size() >= 8) return;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "atoll/collective/exchange.h"
 #include "atoll/collective/mean_definition.h"
 #include "atoll/swarm/book.h"
+#include "atoll/swarm/outlier_definition.h"
 
 namespace atl::collective {
 
@@ -33,6 +35,7 @@ enum class Bug : uint8_t {
   kTermFallsBack,        // A coordinator that has lost its disk counts its terms from 1.
   kSwapsResidualEarly,   // An island takes the new residual although its part did not count.
   kSitsStill,            // An island that has come back takes part no more.
+  kCountsOutliers,       // A coordinator leaves nobody out.
 };
 
 /// One fragment's values, and the round after which they are so.
@@ -64,6 +67,10 @@ class Ledger {
   void persisted(const swarm::Record& record) {
     std::visit([&](const auto& kind) { take(kind); }, record);
   }
+
+  /// Whether the coordinator has the reports of all attempts, and each is of all members: from the
+  /// beginning, until something goes wrong.
+  void judge_outliers(bool judges) { judges_ = judges; }
 
   /// What is known of consumed rows is gone with it: the next run begins behind its start step's.
   void lost_disk() { lost_disk_ = true; }
@@ -228,7 +235,9 @@ class Ledger {
     const auto& contributions = contributed_[{epoch_, round}];
     for (size_t rank = 0; rank < record.members.size(); ++rank) {
       const auto found = contributions.find(record.members[rank]);
-      if (found == contributions.end() || found->second.weight != record.weights[rank]) {
+      const bool is_left_out = record.weights[rank] == 0;
+      if (found == contributions.end() ||
+          (found->second.weight != record.weights[rank] && !is_left_out)) {
         return violated("commits", fmt::format("round {} has what member {} did not begin", round,
                                                record.members[rank]));
       }
@@ -244,9 +253,37 @@ class Ledger {
           "digests",
           fmt::format("round {} was committed with another result than its members make", round));
     }
+    if (!std::ranges::all_of(state.theta, [](float value) { return std::isfinite(value); })) {
+      violated("outliers", fmt::format("round {} made what is no number", round));
+    }
+    judge(record, std::move(in));
     defined.mean.clear();
     defined.own.clear();
     defined_[{epoch_, round}] = std::move(defined);
+  }
+
+  /// Whether those count that are to, and no others.
+  void judge(const swarm::Committed& record, RoundInputs in) {
+    if (!judges_) return;
+    const auto& contributions = contributed_[{epoch_, record.held.round}];
+    swarm::OutlierDefinition::Round round{.fragment = record.held.fragment};
+    for (size_t rank = 0; rank < record.members.size(); ++rank) {
+      in.weights[rank] = contributions.at(record.members[rank]).weight;
+    }
+    const DefinedRound all = define_round(in);
+    for (size_t rank = 0; rank < record.members.size(); ++rank) {
+      if (in.weights[rank] == 0) continue;
+      const int32_t number = record.members[rank];
+      double sum = 0;
+      for (const float value : all.own[rank]) sum += static_cast<double>(value) * value;
+      round.all.push_back({number, std::sqrt(sum)});
+      if (record.weights[rank] == 0) round.left_out.insert(number);
+    }
+    if (round.left_out != outliers_.judge_all_attempts(round.fragment, round.all)) {
+      violated("outliers",
+               fmt::format("round {} has not left out who was to be", record.held.round));
+    }
+    outliers_.past.push_back(std::move(round));
   }
 
   const codec::Codec& codec_;
@@ -266,6 +303,8 @@ class Ledger {
   std::map<std::pair<Epoch, int32_t>, int64_t> counted_;               // The first so many of them.
   std::map<int64_t, int64_t> consumed_;  // Unit -> step of the commit.
   bool lost_disk_ = false;
+  swarm::OutlierDefinition outliers_;
+  bool judges_ = false;
 };
 
 }  // namespace atl::collective

@@ -82,7 +82,9 @@ class Life final : public EngineListener {
   std::optional<StartInfo> start;
   std::vector<int64_t> applied;      // Rounds, in that order.
   std::vector<int64_t> contributed;  // Those that it had a part in.
+  int num_left_out = 0;              // Of those, without its contribution.
   bool poison = false;               // Its next snapshot holds a NaN.
+  bool swell = false;                // Its next snapshot is an outlier.
   bool forge = false;                // Its next digest is wrong.
   static constexpr Duration connect_patience = std::chrono::seconds(60);
 
@@ -365,6 +367,9 @@ class Life final : public EngineListener {
     flight.values = values_of(in_.seed, round + 1000 * start->number, in_.name, in_.plan.count);
     const bool abstaining = abstains(in_.plan, in_.seed, round, in_.name);
     if (abstaining) std::ranges::fill(flight.values, NAN);
+    if (is_outlier(in_.plan, in_.seed, round, in_.name) || std::exchange(swell, false)) {
+      for (float& value : flight.values) value *= 1e6F;
+    }
     if (std::exchange(poison, false)) flight.values.back() = NAN;
     flight.residual = fragment.residual;
     flight.new_residual.assign(fragment.residual.size(), 55.0F);
@@ -441,6 +446,7 @@ class Life final : public EngineListener {
       const bool swaps = commit.included || in_.plan.bug == Bug::kSwapsResidualEarly;
       if (commit.included) fragment.counted = flight->second.num_trained;
       if (commit.included) contributed.push_back(commit.round);
+      if (commit.left_out) num_left_out += 1;
       if (swaps && in_.plan.has_residual) fragment.residual = flight->second.new_residual;
       in_.ledger.kept_residual(epoch_, commit.round, start->number, commit.included,
                                fragment.residual);

@@ -28,6 +28,7 @@ struct Plan {
   Topology topology = Topology::kScatter;
   bool has_residual = false;
   uint64_t abstain_one_in = 0;  // Of the islands in each round; 0: none.
+  uint64_t outlier_one_in = 0;  // The same, whose values are a million times as large.
   Duration step_time = std::chrono::milliseconds(50);
   Duration unit_time{};     // That a unit of work takes.
   Duration prepare_time{};  // And an outer step.
@@ -98,6 +99,13 @@ inline bool abstains(const Plan& plan, uint64_t seed, int64_t round, const std::
   return plan.abstain_one_in > 0 &&
          random_bits(seed, 5 + random_stream(name), static_cast<uint64_t>(round)) %
                  plan.abstain_one_in ==
+             0;
+}
+
+inline bool is_outlier(const Plan& plan, uint64_t seed, int64_t round, const std::string& name) {
+  return plan.outlier_one_in > 0 &&
+         random_bits(seed, 6 + random_stream(name), static_cast<uint64_t>(round)) %
+                 plan.outlier_one_in ==
              0;
 }
 

@@ -33,6 +33,17 @@ struct Machine {
   bool ended() const { return life == nullptr ? !wanted : life->ended(); }
 };
 
+/// Whether a frame is a part of one; what is damaged is none.
+inline bool is_contribution(const Bytes& frame) {
+  try {
+    const swarm::Message message = swarm::decode(frame);
+    const auto* part = std::get_if<swarm::Part>(&message);
+    return part != nullptr && part->kind == swarm::PartKind::kContribution;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 class World {
  public:
   World(uint64_t seed, Plan plan_in, sim::LinkOptions link = {})
@@ -73,6 +84,7 @@ class World {
         .num_fragments = plan.in_flight,
         .steps_ahead = plan.steps_ahead,
         .round_units = plan.elastic_steps * plan.num_islands,
+        .outlier_factor = plan.bug == Bug::kCountsOutliers ? 0.0 : 10.0,
         .least_term = plan.bug == Bug::kTermFallsBack ? 1 : num_terms_,
         .silence_timeout = plan.silence_timeout,
         .removal_timeout = plan.removal_timeout};

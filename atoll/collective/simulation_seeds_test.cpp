@@ -36,6 +36,7 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   plan.bug = bug;
   if (bug == Bug::kSitsStill) plan.elastic_steps = 0;  // There nobody waits for it.
   World world(seed, plan, draw_link(draw));
+  world.ledger.judge_outliers(plan.elastic_steps == 0);  // There who is late may join an attempt.
   const bool skewed = draw(2) == 0;
   const auto skew = [&] {
     return skewed
@@ -138,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBugTest,
                                          Planted{Bug::kTrainsTwice, "rows"},
                                          Planted{Bug::kTermFallsBack, "terms"},
                                          Planted{Bug::kSwapsResidualEarly, "residuals"},
-                                         Planted{Bug::kSitsStill, "progress"}),
+                                         Planted{Bug::kSitsStill, "progress"},
+                                         Planted{Bug::kCountsOutliers, "outliers"}),
                          [](const auto& param) { return param.param.invariant; });
 
 }  // namespace

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Plan endless() {
   Plan plan;
@@ -427,10 +428,47 @@ INSTANTIATE_TEST_SUITE_P(
                     Damage{"Empty", true, [](Bytes& f) { f.clear(); }},
                     Damage{"Short", true, [](Bytes& f) { f.resize(f.size() / 2); }},
                     Damage{"Long", true, [](Bytes& f) { f.resize(f.size() + 1); }},
-                    Damage{"LaterVersion", true, [](Bytes& f) { f[4] = std::byte{9}; }},
-                    Damage{"NotANumber", true,
-                           [](Bytes& f) { std::fill(f.end() - 4, f.end(), std::byte{0xFF}); }}),
+                    Damage{"LaterVersion", true, [](Bytes& f) { f[4] = std::byte{9}; }}),
     [](const auto& param) { return param.param.name; });
+
+Plan endless(Topology topology) {
+  Plan plan = endless();
+  plan.topology = topology;
+  return plan;
+}
+
+/// It is left out of one round: it goes on from what the others made, and counts in the next.
+TEST(SimulationTest, WhoseContributionIsNoNumberIsLeftOutAndStays) {
+  for (const Topology topology : {Topology::kScatter, Topology::kGather}) {
+    Training world(endless(topology));
+    bool done = false;
+    world.network.set_tamper([&](const std::string& from, const std::string&, Bytes& frame) {
+      if (done || from != "island-1" || !is_contribution(frame)) return;
+      done = true;
+      std::fill(frame.end() - 4, frame.end(), std::byte{0xFF});
+    });
+    world.run_for(seconds(1));
+    EXPECT_TRUE(done);
+    EXPECT_THAT(world.log, AllOf(HasSubstr("island 'island-1' is left out of round"),
+                                 HasSubstr("cannot use its values: island 'island-1' sent values "
+                                           "that cannot be used"),
+                                 Not(HasSubstr("broke the protocol"))));
+    EXPECT_EQ(world.life(1).num_left_out, 1);
+    for (const size_t i : {0U, 1U, 2U}) EXPECT_TRUE(world.takes_part(i)) << world.log;
+  }
+}
+
+TEST(SimulationTest, AnOutlierIsLeftOutAndStays) {
+  for (const Topology topology : {Topology::kScatter, Topology::kGather}) {
+    Training world(endless(topology));
+    world.life(1).swell = true;
+    world.run_for(seconds(1));
+    EXPECT_THAT(world.log, HasSubstr("island 'island-1' is left out of round"));
+    EXPECT_THAT(world.log, HasSubstr("times the usual"));
+    EXPECT_EQ(world.life(1).num_left_out, 1);
+    for (const size_t i : {0U, 1U, 2U}) EXPECT_TRUE(world.takes_part(i)) << world.log;
+  }
+}
 
 TEST(SimulationTest, StrangersDoNotDisturb) {
   Training world;

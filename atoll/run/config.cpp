@@ -35,6 +35,10 @@ void SwarmOptions::visit(SettingList& list) {
       "lockstep: a round when all islands have taken sync.sync_every steps; elastic: when they "
       "have together, each at its own speed, and nobody waits (sync.method = diloco)",
       {"lockstep", "elastic"});
+  list.add("outlier_factor", outlier_factor,
+           "an island's contribution whose norm is over so many times the usual one is left out of "
+           "its round (0: none is)",
+           {.min = 0, .max = 1e6});
   list.add("silence_timeout", silence_timeout,
            "seconds without a word after which an island counts as lost, however irregular its "
            "signs of life were; regular ones are missed sooner",
@@ -122,6 +126,12 @@ void check(const RunConfig& config) {
         "sync.method = '{}' makes a sign of each gradient, for SGD without clipping: it needs "
         "train.optimizer = 'sgd', not '{}', and train.grad_clip = 0, not {}",
         config.sync.method, train.optimizer, train.grad_clip));
+  }
+  if (config.swarm.outlier_factor > 0 && config.swarm.outlier_factor < 2) {
+    throw UsageError(fmt::format(
+        "swarm.outlier_factor = {}: norms differ by as much from round to round; give 2 or more, "
+        "or 0 to leave nobody out",
+        config.swarm.outlier_factor));
   }
   if (config.swarm.is_elastic()) require_elastic(config.sync);
   model::ModelConfig model = config.model;

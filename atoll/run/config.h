@@ -25,6 +25,7 @@ struct SwarmOptions {
   int64_t replicas = 0;  // 0: min_replicas.
   int64_t min_replicas = 1;
   std::string pace = "lockstep";
+  double outlier_factor = 10;
   double silence_timeout = 30;
   double join_patience = 60;
   double return_patience = 600;

@@ -188,6 +188,9 @@ TEST(ConfigTest, ChecksWhatInvolvesSeveralFields) {
               HasSubstr("train.micro_batch_rows"));
   EXPECT_THAT(message({"train.sequence_length=4096"}), HasSubstr("model.max_positions"));
   EXPECT_THAT(message({"train.steps=5", "train.warmup_steps=6"}), HasSubstr("train.warmup_steps"));
+  EXPECT_EQ(message({"swarm.outlier_factor=0"}), "");
+  EXPECT_EQ(message({"swarm.outlier_factor=2"}), "");
+  EXPECT_THAT(message({"swarm.outlier_factor=1.5"}), HasSubstr("swarm.outlier_factor = 1.5"));
   const auto streaming = [&](std::vector<std::string> overrides) {
     overrides.insert(overrides.begin(), "sync.method=streaming_diloco");
     return message(overrides);

@@ -353,10 +353,15 @@ void TrainingRun::note_abstention(const sync::RoundRecord& round) {
   abstained_in_a_row_ = round.abstained ? abstained_in_a_row_ + 1 : 0;
   if (!round.abstained) return;
   abstained_rounds_ += 1;
+  const std::string why =
+      round.commit.left_out
+          ? std::string(
+                "the others could not use it, or its norm was far over the usual one (the "
+                "coordinator says which)")
+          : fmt::format("it was not finite, or more than sync.codec = '{}' can hold",
+                        sync::codec_name(sync));
   const std::string what = fmt::format(
-      "this island's part of round {} was left out, with weight 0: it was not finite, "
-      "or more than sync.codec = '{}' can hold",
-      round.commit.round, sync::codec_name(sync));
+      "this island's part of round {} was left out, with weight 0: {}", round.commit.round, why);
   if (parts_.averager.num_members() > 1 &&
       abstained_in_a_row_ <= kPatienceInPeriods * sync::num_fragments(sync)) {
     fmt::print(stderr, "atoll: warning: {}\n", what);

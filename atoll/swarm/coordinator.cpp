@@ -31,6 +31,7 @@ std::string program_version() { return ATOLL_VERSION; }
 Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
     : options_(std::move(options)),
       book_(std::move(book)),
+      outliers_(options_.outlier_factor),
       facts_(book_.facts()),
       returning_until_(now + options_.return_grace),
       now_(now),

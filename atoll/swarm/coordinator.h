@@ -24,6 +24,7 @@
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/outliers.h"
 #include "atoll/swarm/status.h"
 #include "atoll/swarm/suspicion.h"
 #include "atoll/swarm/tally.h"
@@ -50,6 +51,8 @@ struct CoordinatorOptions {
   /// Pace `elastic`: units that all islands together train on between two rounds, which this
   /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
   int64_t round_units = 0;
+  /// Whose contribution's norm is over so many times the usual one is left out; 0: nobody is.
+  double outlier_factor = 10;
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
   Duration alive_interval = std::chrono::milliseconds(200);
@@ -135,15 +138,20 @@ class Coordinator {
     Heartbeat progress;
     double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
     std::string reason;       // Why it is away.
+    int64_t left_out = 0;     // Rounds, for the status.
   };
   /// Among a round's members: its attempt cannot be completed any more.
   static constexpr int32_t kNobody = -1;
   struct Round {
-    std::map<int32_t, Begin> begun;      // By number.
-    Time called{};                       // Elastic: when Due was said.
-    int32_t attempt = -1;                // The one that is open.
-    std::vector<int32_t> members;        // Of that attempt.
-    std::map<int32_t, Digest> prepared;  // In it.
+    std::map<int32_t, Begin> begun;        // By number; of weight 0 who was left out.
+    Time called{};                         // Elastic: when Due was said.
+    int32_t attempt = -1;                  // The one that is open.
+    std::vector<int32_t> members;          // Of that attempt.
+    std::map<int32_t, Prepared> prepared;  // In it.
+    std::set<int32_t> left_out;            // Whose contributions cannot be used, or are outliers.
+
+    /// Of what was contributed to the attempt, by what its members say.
+    std::vector<Outliers::Contributed> norms() const;
   };
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
@@ -189,6 +197,7 @@ class Coordinator {
 
   void on(int32_t number, const Begin& begin);
   void on(int32_t number, const Prepared& prepared);
+  void on(int32_t number, const Unusable& unusable);
   void on(int32_t number, const CaughtUp& caught_up);
   void on(int32_t number, const Heartbeat& heartbeat);
   void on(int32_t number, const LinkState& link);
@@ -230,6 +239,13 @@ class Coordinator {
   void advance(int64_t number);
   void open(int64_t number, Round& round, std::vector<int32_t> members);
 
+  /// Its members abstain from the attempts that follow; `why` is for a person.
+  void leave_out(Round& round, int64_t round_number, int32_t number, const std::string& why);
+  /// Before a commit. False: nobody is to be left out.
+  bool leave_outliers_out(int64_t round_number, Round& round);
+  /// After one.
+  void note_norms(const Round& round, int32_t fragment);
+
   // Elastic pace (coordinator_pace.cpp).
   bool is_elastic() const { return options_.round_units > 0; }
   /// Units between two of a member's Heartbeats.
@@ -258,6 +274,7 @@ class Coordinator {
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
   std::map<int64_t, Round> rounds_;                 // Unresolved ones.
+  Outliers outliers_;                               // By the norms that were committed.
   std::optional<Due> due_;                          // Elastic: the one that was called.
   std::set<std::pair<int32_t, int32_t>> no_links_;  // Pairs that cannot reach each other.
   std::map<std::string, std::string> facts_;        // Equal on all islands.

@@ -39,6 +39,7 @@ void Coordinator::remove(int32_t number, const std::string& why) {
   std::erase_if(no_links_,
                 [&](const auto& pair) { return pair.first == number || pair.second == number; });
   forget_rounds_of(number);
+  outliers_.forget(number);
   record(Removed{number});
   announce_view();
   note_membership();

@@ -19,7 +19,7 @@ TEST_F(CoordinatorReturnTest, WhoIsBackHearsWhatItMissedAndTakesPartOnceItHasIt)
   say(1, begin(0));
   say(2, begin(0));
   coordinator.lost(2, "reset", now);
-  Prepared again = prepared(0);
+  Prepared again = prepared(0, {}, {1});
   again.header.attempt = 1;
   EXPECT_EQ(sent<Commit>(say(1, again)).size(), 1U);
   coordinator.opened(5, now);
@@ -97,7 +97,7 @@ TEST_F(CoordinatorReturnTest, WhoHoldsTheRunsStateBeginsItAgainThoughTheyAreFew)
   EXPECT_EQ(started[0].first, 2U);
   EXPECT_EQ(started[0].second.step, 5);
   EXPECT_EQ(sent<OpenAttempt>(again.received(2, begin(0), now)).size(), 1U);
-  const auto joined = sent<Start>(again.received(2, prepared(0), now));
+  const auto joined = sent<Start>(again.received(2, prepared(0, {}, {1}), now));
   ASSERT_EQ(joined.size(), 1U);
   EXPECT_EQ(joined[0].first, 1U);
   EXPECT_TRUE(joined[0].second.joins);

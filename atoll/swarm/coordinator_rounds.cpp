@@ -46,6 +46,7 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     break;
   }
   const bool is_first = round.begun.insert_or_assign(number, begin).second;
+  if (round.left_out.contains(number)) round.begun.at(number).weight = 0;  // It may not know yet.
   if (is_elastic() && is_first) note_begin(number, begin);
   round.attempt = std::max(round.attempt, begin.header.attempt);
   highest_begun_ = std::max(highest_begun_, round_number);
@@ -102,7 +103,7 @@ void Coordinator::advance(int64_t number) {
   const bool is_whole = std::ranges::find(round.members, kNobody) == round.members.end();
   if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.members, is_here) &&
       std::ranges::all_of(round.members, has_prepared)) {
-    return commit(number);
+    if (!leave_outliers_out(number, round)) return commit(number);
   }
   std::vector<int32_t> awaited = expected(number);
   if (is_elastic() && !round.begun.empty() && now_ >= grace_ends(round, awaited)) {
@@ -155,7 +156,13 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
   if (attempt < round.attempt || std::ranges::find(round.members, number) == round.members.end()) {
     return;
   }
-  if (!round.prepared.emplace(number, prepared.digest).second) {
+  const bool is_whole = std::ranges::find(round.members, kNobody) == round.members.end();
+  std::string fault = fault_of(prepared);
+  if (fault.empty() && is_whole && prepared.sums_of_squares.size() != round.members.size()) {
+    fault = fmt::format("prepared round {} with other members than it has", prepared.header.round);
+  }
+  if (!fault.empty()) return violate(number, fault);
+  if (!round.prepared.emplace(number, prepared).second) {
     return violate(number, fmt::format("prepared round {} twice", prepared.header.round));
   }
   advance(prepared.header.round);
@@ -163,12 +170,13 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
 
 void Coordinator::commit(int64_t number) {
   const Round& round = rounds_.at(number);
-  const auto& [first_member, digest] = *round.prepared.begin();
+  const auto& [first_member, first] = *round.prepared.begin();
+  const Digest digest = first.digest;
   for (const auto& [member, other] : round.prepared) {
-    if (other == digest) continue;
+    if (other.digest == digest) continue;
     return fail(fmt::format("round {}: the results differ: '{}' has {}, '{}' has {}", number,
                             name(first_member), hex(digest).substr(0, 12), name(member),
-                            hex(other).substr(0, 12)));
+                            hex(other.digest).substr(0, 12)));
   }
   const Begin& begin = round.begun.at(first_member);
   Committed committed{
@@ -183,11 +191,12 @@ void Coordinator::commit(int64_t number) {
     const Begin& own = round.begun.at(member);
     committed.weights.push_back(own.weight);
     committed.num_trained.push_back(own.num_trained);
-    if (own.weight == 0) abstainers.push_back(name(member));
+    if (own.weight == 0 && !round.left_out.contains(member)) abstainers.push_back(name(member));
     seats_.at(member).is_new = false;
   }
   record(committed);
   count(committed);
+  note_norms(round, begin.fragment);
   for (const auto& [member, prepared] : round.prepared) {
     uint64_t& caught_up = seats_.at(member).caught_up;
     if (caught_up == committed.index) caught_up += 1;

@@ -53,6 +53,7 @@ IslandStatus Coordinator::status_of(int32_t number, const Seat& seat, Time now) 
                       .number = number,
                       .address = printable(peer.address),
                       .step = seat.progress.step,
+                      .left_out = seat.left_out,
                       .heard_s = seconds(now - seat.heard)};
   switch (seat.state) {
     case State::kBehind:

@@ -163,7 +163,8 @@ Member::Actions Member::begin(int64_t round, Begin begin) {
   return take();
 }
 
-Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& digest) {
+Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& digest,
+                                 std::vector<double> sums_of_squares) {
   if (phase_ == Phase::kOver) return take();
   const auto found = rounds_.find(round);
   // Another has been opened meanwhile, or the round was decided without this member.
@@ -172,7 +173,14 @@ Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& d
   if (state.stage != Stage::kExchanging) return take();
   state.stage = Stage::kPrepared;
   state.digest = digest;
-  send(Prepared{header(round, attempt), digest});
+  send(Prepared{header(round, attempt), digest, std::move(sums_of_squares)});
+  return take();
+}
+
+/// Said to nobody it is found again: there is another attempt then.
+Member::Actions Member::unusable(int64_t round, int32_t attempt, int32_t contributor,
+                                 const std::string& reason) {
+  if (phase_ != Phase::kOver) send(Unusable{header(round, attempt), contributor, reason});
   return take();
 }
 
@@ -322,6 +330,8 @@ void Member::on(const OpenAttempt& message) {
   round.stage = Stage::kExchanging;
   round.attempt = message.header.attempt;
   round.digest = {};
+  // Whose contribution was left out abstains from there on.
+  round.begin.weight = message.weights[static_cast<size_t>(*rank_in(message, start_.number))];
   actions_.emplace_back(Exchange{message});
 }
 

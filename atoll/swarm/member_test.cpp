@@ -54,9 +54,30 @@ TEST_F(MemberTest, AppliesOnlyWhatItPrepared) {
   begin();
   EXPECT_TRUE(has<Member::Exchange>(member.received(attempt(), kStart)));
   const Digest digest{};
-  member.prepared(3, 0, digest);
+  member.prepared(3, 0, digest, {1, 1});
   EXPECT_TRUE(has<Member::Committed>(member.received(commit(digest), kStart)));
   EXPECT_TRUE(member.received(commit(digest), kStart).empty()) << "said again";
+}
+
+TEST_F(MemberTest, WhoseContributionIsLeftOutAbstainsFromThereOn) {
+  begin();
+  member.received(attempt(), kStart);
+  OpenAttempt next = attempt();
+  next.header.attempt = 1;
+  next.weights = {0, 6};
+  EXPECT_TRUE(has<Member::Exchange>(member.received(next, kStart)));
+  member.coordinator_lost("reset", kStart);
+  member.connected("a:1", kStart);
+  for (const auto& action :
+       member.received(Resumed{.header = kRun, .members = start().members}, kStart)) {
+    const auto* send = std::get_if<Member::Send>(&action);
+    const auto* again = send == nullptr ? nullptr : std::get_if<Begin>(&send->message);
+    if (again == nullptr) continue;
+    EXPECT_EQ(again->weight, 0);
+  }
+  next.header.attempt = 2;
+  next.weights = {5, 6};
+  EXPECT_THAT(failure_of(member.received(next, kStart)), HasSubstr("another weight"));
 }
 
 TEST_F(MemberTest, WhatItDidNotPrepareItHasMissed) {
@@ -67,7 +88,7 @@ TEST_F(MemberTest, WhatItDidNotPrepareItHasMissed) {
 TEST_F(MemberTest, WhatItPreparedOtherwiseItHasMissed) {
   begin();
   member.received(attempt(), kStart);
-  member.prepared(3, 0, {});
+  member.prepared(3, 0, {}, {1, 1});
   Digest other{};
   other[5] = std::byte{1};
   EXPECT_TRUE(has<Member::Missed>(member.received(commit(other), kStart)));
@@ -81,7 +102,7 @@ TEST_F(MemberTest, ComesBackAsItselfAndSaysAgain) {
   begin();
   member.received(attempt(), kStart);
   const Digest digest{};
-  member.prepared(3, 0, digest);
+  member.prepared(3, 0, digest, {1, 1});
   EXPECT_TRUE(has<Member::Reconnect>(member.coordinator_lost("reset", kStart)));
   const auto back = member.connected("a:1", kStart);
   ASSERT_EQ(back.size(), 1U);

@@ -2,8 +2,8 @@
 // Everything that coordinator and members say to each other, as plain structs. wire.h turns them
 // into bytes and back. Every message carries a Header; what does not fit it is refused as stale.
 //
-//   island -> coordinator  Hello, Ready, Resume, Begin, Prepared, CaughtUp, Heartbeat, LinkState,
-//                          Trouble, StopRequest, Leave
+//   island -> coordinator  Hello, Ready, Resume, Begin, Prepared, Unusable, CaughtUp, Heartbeat,
+//                          LinkState, Trouble, StopRequest, Leave
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
 //                          Reinstated, Due, Alive, Goodbye, RunEnded
 //   island -> island       PeerHello, Part, Fetch, NotHeld
@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
 /// versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 7;
+constexpr uint16_t kProtocolVersion = 8;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -145,8 +145,8 @@ struct Begin {
 };
 
 /// All members that are here have begun: exchange. An attempt may be followed by another, of fewer
-/// members. In an attempt the members have one weight and one share each, by rank: their place in
-/// its list.
+/// members, or with weight 0 for one whose contribution is left out. In an attempt the members have
+/// one weight and one share each, by rank: their place in its list.
 struct OpenAttempt {
   Header header;
   uint64_t view = 0;
@@ -163,6 +163,9 @@ struct OpenAttempt {
 struct Prepared {
   Header header;
   Digest digest{};
+  /// By rank: of the values of that contribution in the segments that are this member's share, the
+  /// sum of squares. Each from 0 to 1e100; 0 for who abstains.
+  std::vector<double> sums_of_squares;
 };
 
 /// All digests are equal: apply. With `stop`, checkpoint and end after it. Everybody hears of every
@@ -297,9 +300,16 @@ struct NotHeld {
   bool never = false;  // It was held, or passed by: asking again is of no use.
 };
 
-using Message =
-    std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
-                 Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
-                 Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld>;
+/// A contribution that came in this attempt means no finite values: no mean can be made with it.
+struct Unusable {
+  Header header;
+  int32_t contributor = 0;  // Number.
+  std::string reason;
+};
+
+using Message = std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin,
+                             OpenAttempt, Prepared, Commit, Lease, CaughtUp, Reinstated, Due,
+                             Heartbeat, Alive, LinkState, Trouble, StopRequest, Leave, Goodbye,
+                             RunEnded, PeerHello, Part, Fetch, NotHeld, Unusable>;
 
 }  // namespace atl::swarm

@@ -14,6 +14,7 @@ namespace {
 // Far beyond any use, and small enough that no sum of them overflows.
 constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
+constexpr double kMaxSumOfSquares = 1e100;  // Of kMaxCount floats it is 2e90 at most.
 constexpr int64_t kMaxRate = int64_t{1} << 44;
 constexpr size_t kMaxName = 64;
 constexpr size_t kMaxPrinted = 400;
@@ -180,9 +181,8 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t num
   if (!are_members(attempt.members)) return "the attempt has other members than the run";
   const auto rank = rank_in(attempt, number);
   if (!rank) return "the attempt is without this member";
-  if (attempt.weights[static_cast<size_t>(*rank)] != begin.weight) {
-    return "the attempt has another weight than was begun";
-  }
+  const int64_t own = attempt.weights[static_cast<size_t>(*rank)];
+  if (own != begin.weight && own != 0) return "the attempt has another weight than was begun";
   int64_t rest = num_segments(attempt.count, attempt.segment_values);
   for (size_t i = 0; i < size; ++i) {
     if (attempt.weights[i] < 0 || attempt.weights[i] > kMaxWeight) return "a weight is impossible";
@@ -190,6 +190,13 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t num
     rest -= attempt.shares[i];
   }
   return rest == 0 ? std::string() : std::string("the shares do not cover the segments");
+}
+
+std::string fault_of(const Prepared& prepared) {
+  if (prepared.sums_of_squares.size() > kMaxMembers) return "prepared a round of too many members";
+  const auto possible = [](double sum) { return sum >= 0 && sum <= kMaxSumOfSquares; };
+  if (std::ranges::all_of(prepared.sums_of_squares, possible)) return {};
+  return fmt::format("prepared round {} with a sum of squares that is none", prepared.header.round);
 }
 
 std::string fault_of(const Commit& commit) {

@@ -64,6 +64,9 @@ std::optional<int32_t> rank_in(const OpenAttempt& attempt, int32_t number);
 /// What is wrong with an attempt for the member of this number that sent `begin`; empty if nothing.
 std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t number);
 
+/// What is wrong with the numbers in one Prepared; empty if nothing.
+std::string fault_of(const Prepared& prepared);
+
 /// What is wrong with the numbers in one Commit; empty if nothing.
 std::string fault_of(const Commit& commit);
 

@@ -45,6 +45,7 @@ void visit(Island& island, const Field& field) {
   field("tokens_per_s", island.tokens_per_s);
   field("tokens", island.tokens);
   field("last_round", island.last_round);
+  field("left_out", island.left_out);
   field("heard_s", island.heard_s);
   field("stall_share", island.stall_share);
   field("links", island.links);

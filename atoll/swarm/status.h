@@ -47,6 +47,7 @@ struct IslandStatus {
   std::optional<double> tokens_per_s;
   int64_t tokens = 0;                 // Of its own in committed rounds.
   std::optional<int64_t> last_round;  // The last committed one that it took part in.
+  int64_t left_out = 0;               // Rounds that its contribution was left out of.
   double heard_s = 0;                 // Seconds since it was heard.
   std::optional<double> stall_share;  // Of its training time, 0 to 1.
   std::vector<LinkStatus> links;

@@ -116,6 +116,9 @@ void write_islands(Exposition& out, const RunStatus& run) {
        &IslandStatus::tokens);
   each("island_last_round", "gauge", "The last committed round that the island took part in.",
        &IslandStatus::last_round);
+  each("island_left_out_rounds_total", "counter",
+       "Rounds that the island's contribution was left out of: an outlier, or not usable.",
+       &IslandStatus::left_out);
   each("island_heard_seconds", "gauge", "Seconds since the coordinator heard of the island.",
        &IslandStatus::heard_s);
   each("island_stall_share", "gauge", "Share of its training time that the island waits (0 to 1).",

@@ -49,6 +49,7 @@ RunStatus full() {
                        .tokens_per_s = 1000,
                        .tokens = 777,
                        .last_round = 4,
+                       .left_out = 2,
                        .heard_s = 0.5,
                        .stall_share = 0.125,
                        .links = {{.to = "b", .bytes_per_s = 2.5e6, .rtt_s = 0.031}}},

@@ -39,7 +39,7 @@ void visit(auto& io, Is<Begin> auto& m) {
 void visit(auto& io, Is<OpenAttempt> auto& m) {
   io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares);
 }
-void visit(auto& io, Is<Prepared> auto& m) { io(m.header, m.digest); }
+void visit(auto& io, Is<Prepared> auto& m) { io(m.header, m.digest, m.sums_of_squares); }
 void visit(auto& io, Is<Commit> auto& m) {
   io(m.header, m.index, m.held, m.count, m.segment_values, m.members, m.weights, m.stop);
 }
@@ -63,16 +63,18 @@ void visit(auto& io, Is<Part> auto& m) {
 }
 void visit(auto& io, Is<Fetch> auto& m) { io(m.header, m.kind, m.fragment, m.begin, m.end); }
 void visit(auto& io, Is<NotHeld> auto& m) { io(m.header, m.kind, m.fragment, m.never); }
+void visit(auto& io, Is<Unusable> auto& m) { io(m.header, m.contributor, m.reason); }
 
 namespace {
 
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",      "Welcome", "Refused",     "Ready",     "Start",     "View",    "Resume",
-    "Resumed",    "Begin",   "OpenAttempt", "Prepared",  "Commit",    "Lease",   "CaughtUp",
-    "Reinstated", "Due",     "Heartbeat",   "Alive",     "LinkState", "Trouble", "StopRequest",
-    "Leave",      "Goodbye", "RunEnded",    "PeerHello", "Part",      "Fetch",   "NotHeld"};
+    "Hello",     "Welcome",  "Refused",     "Ready",       "Start",     "View",
+    "Resume",    "Resumed",  "Begin",       "OpenAttempt", "Prepared",  "Commit",
+    "Lease",     "CaughtUp", "Reinstated",  "Due",         "Heartbeat", "Alive",
+    "LinkState", "Trouble",  "StopRequest", "Leave",       "Goodbye",   "RunEnded",
+    "PeerHello", "Part",     "Fetch",       "NotHeld",     "Unusable"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;

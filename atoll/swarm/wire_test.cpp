@@ -42,7 +42,7 @@ std::vector<Message> samples() {
           Resumed{kHeader, 2, peers, units},
           Begin{kHeader, 1, 20, 300, 4000, 4096, 30, 125000, "fp32 scatter"},
           OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3}, {3, 2}, {3, 2}},
-          Prepared{kHeader, sha256({})},
+          Prepared{kHeader, sha256({}), {1.5, 0}},
           Commit{kHeader, 7, held, 10, 2, {1, 3}, {3, 2}, true},
           Lease{kHeader, units},
           CaughtUp{kHeader, 7},
@@ -59,7 +59,8 @@ std::vector<Message> samples() {
           PeerHello{kHeader, 1, 2},
           Part{kHeader, PartKind::kResult, 1, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
-          NotHeld{kHeader, PartKind::kResult, 1, true}};
+          NotHeld{kHeader, PartKind::kResult, 1, true},
+          Unusable{kHeader, 3, "why"}};
 }
 
 TEST(WireTest, EveryKindComesBack) {
@@ -85,7 +86,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0700"      // version
+            "0800"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -104,19 +105,35 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0700"
+            "0800"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0700"
+            "0800"
             "0100000076"
             "010000006e"
             "0100000061"
             "01000000"
             "010000006b"
             "0100000077");
+}
+
+TEST(WireTest, GoldenBytesOfPrepared) {
+  EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
+                                     .sums_of_squares = {0, 1}})),
+            "41544c4c"
+            "0800"
+            "0a"
+            "0100000072"
+            "0100000000000000"
+            "0200000000000000"
+            "00000000"
+            "0000000000000000000000000000000000000000000000000000000000000000"
+            "02000000"
+            "0000000000000000"
+            "000000000000f03f");
 }
 
 TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
@@ -134,7 +151,7 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
   frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 7"));
+  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 8"));
   for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
     frame[4] = std::byte{9};

@@ -70,10 +70,15 @@ Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
 }
 
 Result<void> CocktailSgd::apply(int64_t round) {
-  if (auto done = wait(round); !done) return tl::unexpected(done.error());
+  const auto fate = wait(round);
+  if (!fate) return tl::unexpected(fate.error());
   std::swap(reference_P_, new_reference_P_);
   std::swap(residual_P_, new_residual_P_);
-  replica_.values_P.add_(shift_P_.to(replica_.values_P.device()));
+  if (*fate == Fate::kLeftOut) {  // Begin again where all agree.
+    replica_.values_P.copy_(reference_P_);
+  } else {
+    replica_.values_P.add_(shift_P_.to(replica_.values_P.device()));
+  }
   return {};
 }
 

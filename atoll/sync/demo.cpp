@@ -40,8 +40,10 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);
          }});
-  if (auto done = wait(step - 1); !done) return tl::unexpected(done.error());
+  const auto fate = wait(step - 1);
+  if (!fate) return tl::unexpected(fate.error());
   momentum_P_.sub_(sent_P_);
+  if (*fate == Fate::kLeftOut) momentum_P_.zero_();  // Nor one that the others would not have.
   replica_.gradients_P.copy_(direction_P_);
   return {};
 }

@@ -51,10 +51,10 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   if (is_applied(0, round)) return {};
   const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
   launch(round, step, dropped);
-  const auto included = wait(round);
-  if (!included) return tl::unexpected(included.error());
+  const auto fate = wait(round);
+  if (!fate) return tl::unexpected(fate.error());
   adopt(round);
-  if (!*included) {
+  if (*fate == Fate::kLate) {
     follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
   } else if (!dropped) {
     replica_.values_P.copy_(origin_P_);
@@ -65,7 +65,6 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
 void DiLoCo::launch(int64_t round, int64_t step, bool dropped) {
   write_outer_gradient();
   const int64_t tokens = weight(round, values_PG_, tokens_since(0));
-  counts_ = !dropped && tokens > 0;
   begin(values_PG_, {.round = round,
                      .step = step,
                      .weight = dropped ? 0 : tokens,
@@ -100,16 +99,16 @@ Result<bool> DiLoCo::settle(int64_t round) {
 
 Result<void> DiLoCo::take_open() {
   const int64_t round = *std::exchange(open_, std::nullopt);
-  const auto included = wait(round);
-  if (!included) return tl::unexpected(included.error());
+  const auto fate = wait(round);
+  if (!fate) return tl::unexpected(fate.error());
   adopt(round);
-  if (*included && !counts_) {  // What could not be sent is not to be kept.
+  if (*fate == Fate::kAbstained || *fate == Fate::kLeftOut) {  // Not to be kept.
     replica_.values_P.copy_(origin_P_);
     set_steps_since(0, 0);
     return {};
   }
   follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
-  if (*included) replica_.values_P.add_(values_PG_);
+  if (*fate == Fate::kCounted) replica_.values_P.add_(values_PG_);
   return {};
 }
 

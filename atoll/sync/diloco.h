@@ -67,8 +67,7 @@ class DiLoCo final : public Strategy {
   at::Tensor mean_delta_P_;  // Host. With radial_ only.
   // Elastic.
   std::optional<collective::DueRound> due_;
-  std::optional<int64_t> open_;  // The round that was begun,
-  bool counts_ = false;          // and whether with a weight.
+  std::optional<int64_t> open_;  // The round that was begun.
 };
 
 }  // namespace atl::sync

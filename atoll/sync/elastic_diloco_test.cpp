@@ -38,11 +38,11 @@ class ScriptedRun final : public collective::Averager {
   std::optional<collective::DueRound> take_due() override { return std::exchange(due, {}); }
   collective::ExchangeStats stats() const override { return {}; }
 
-  /// The round's mean is `mean` in all its values; this member had a part in it.
-  void commit(int64_t round, int64_t step, float mean) {
+  /// The round's mean is `mean` in all its values; this member had a part in it, or was left out.
+  void commit(int64_t round, int64_t step, float mean, bool left_out = false) {
     const std::vector<float> values(kSize, mean);
     const Digest digest = begun.at(round).prepare(values, {});
-    commits_[round] = {.round = round, .step = step, .digest = digest};
+    commits_[round] = {.round = round, .step = step, .digest = digest, .left_out = left_out};
   }
   /// The same without this member. It begun it, or has not heard of it.
   void commit_without(int64_t round, int64_t step, float mean, const Digest& digest) {
@@ -192,6 +192,19 @@ TEST_F(ElasticDiLoCoTest, WhatCannotBeSentIsDropped) {
   run.commit(0, 4, 5);
   train();
   EXPECT_EQ(live(), 95);
+}
+
+TEST_F(ElasticDiLoCoTest, WhatWasLeftOutIsDropped) {
+  train(3);
+  run.due = {.round = 0, .step = 4};
+  train();
+  EXPECT_GT(run.begun.at(0).weight, 0);
+  run.commit(0, 4, 5, /*left_out=*/true);
+  train();
+  EXPECT_EQ(live(), 95);
+  run.due = {.round = 1, .base = 0, .step = 8};
+  train();
+  EXPECT_EQ(run.begun.at(1).weight, kTokens) << "only what was learned since";
 }
 
 TEST_F(ElasticDiLoCoTest, TheLastCommitEndsTheRun) {

@@ -48,15 +48,16 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
                        .prepare = [this](std::span<const float> mean, std::span<const float> own) {
                          return prepare(mean, own);
                        }});
-  const auto included = wait(round);
-  if (!included) return tl::unexpected(included.error());
+  const auto fate = wait(round);
+  if (!fate) return tl::unexpected(fate.error());
   adopt(round);
-  if (*included) {
-    std::swap(residual_P_, new_residual_P_);
-    replica_.values_P.copy_(global_P_);
-  } else {
+  if (*fate == Fate::kLate) {
     follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
+    return {};
   }
+  // What was left out is not kept for later.
+  if (*fate != Fate::kLeftOut) std::swap(residual_P_, new_residual_P_);
+  replica_.values_P.copy_(global_P_);
   return {};
 }
 

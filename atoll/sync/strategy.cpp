@@ -156,7 +156,7 @@ Result<collective::Commit> Strategy::commit_of(int64_t round) {
   return commit;
 }
 
-Result<bool> Strategy::wait(int64_t round) {
+Result<Strategy::Fate> Strategy::wait(int64_t round) {
   auto commit = commit_of(round);
   if (!commit) return tl::unexpected(commit.error());
   if (commit->missed) {
@@ -169,16 +169,20 @@ Result<bool> Strategy::wait(int64_t round) {
   const bool included = commit->included;
   if (!included && !takes_late_rounds()) return without_this_island(round);
   if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
+  const Fate fate = !included          ? Fate::kLate
+                    : open.abstained   ? Fate::kAbstained
+                    : commit->left_out ? Fate::kLeftOut
+                                       : Fate::kCounted;
   RoundRecord record{.step = step_,
                      .fragment = open.fragment,
-                     .abstained = open.abstained || !included,
+                     .abstained = fate != Fate::kCounted,
                      .before = note_applied(*commit)};
   if (measures_layers_) {
     record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
   record.commit = *std::move(commit);
   records_.push_back(std::move(record));
-  return included;
+  return fate;
 }
 
 tl::unexpected<Failure> Strategy::without_this_island(int64_t round) const {
@@ -199,6 +203,7 @@ Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& co
   std::vector<float> mean(record.count);
   if (auto made = decode_mean(record, *open.contribution.codec, mean); !made) return made;
   std::vector<float> own;
+  if (commit.left_out) open.contribution.weight = 0;
   if (open.contribution.needs_own) own = own_as_decoded(open.contribution, record);
   if (open.contribution.prepare(mean, own) != commit.digest) return another_state(commit.round);
   return {};

@@ -196,9 +196,15 @@ class Strategy {
   /// `num_steps` of this replica are in them (-1: all that no round has counted).
   void begin(const at::Tensor& values, collective::Contribution contribution,
              std::span<const Range> ranges = {}, int64_t num_steps = -1);
-  /// Waits for the round's commit and books it; prepare() has run when it returns. True: this
-  /// replica's part was counted.
-  Result<bool> wait(int64_t round);
+  /// What became of this replica's part of a round.
+  enum class Fate : uint8_t {
+    kCounted,
+    kAbstained,  // It had no weight,
+    kLeftOut,    // or the others took it away. What was learned is lost: it is to be unlearned.
+    kLate,       // The round was committed without this replica: its part counts in a later one.
+  };
+  /// Waits for the round's commit and books it; prepare() has run when it returns.
+  Result<Fate> wait(int64_t round);
 
   Replica replica_;
   collective::Averager& averager_;

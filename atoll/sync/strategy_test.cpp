@@ -103,6 +103,72 @@ TEST(StrategyTest, AbstainingEndsWithTheNextRound) {
   }
 }
 
+/// A run whose coordinator leaves this replica out of one round.
+class LeavesOut final : public collective::Averager {
+ public:
+  explicit LeavesOut(int64_t round) : round_(round) {}
+  int num_members() const override { return 1; }
+  void begin(collective::Contribution contribution) override {
+    if (contribution.round == round_) contribution.weight = 0;
+    alone_.begin(std::move(contribution));
+  }
+  Result<collective::Commit> wait(int64_t round) override {
+    auto commit = alone_.wait(round);
+    commit->left_out = round == round_;
+    return commit;
+  }
+  collective::ExchangeStats stats() const override { return {}; }
+
+ private:
+  collective::Alone alone_;
+  int64_t round_;
+};
+
+TEST(StrategyTest, WhatIsLeftOutIsUnlearnedAsIfTheReplicaHadAbstained) {
+  for (const char* method : {"diloco", "streaming_diloco", "sparse_loco"}) {
+    const SyncOptions options{.method = method,
+                              .sync_every = 4,
+                              .num_fragments = 1,
+                              .fragment_sync_delay = 0,
+                              .fragment_update_alpha = 0.5};
+    LeavesOut others(1);  // Steps 5 to 8.
+    collective::Alone alone;
+    const toy::Trainee left_out(options, others, 12);
+    const toy::Trainee abstaining(options, alone, 12);
+    const toy::Trainee counted(options, alone, 12);
+    for (int64_t step = 1; step <= 8; ++step) {
+      left_out.train(step);
+      abstaining.train(step, /*abstains=*/step == 6);
+    }
+    for (int64_t step = 1; step <= 8; ++step) counted.train(step);
+    EXPECT_TRUE(left_out.values_P.equal(abstaining.values_P)) << method;
+    EXPECT_FALSE(left_out.values_P.equal(counted.values_P)) << method;
+    const auto state = left_out.strategy->state();
+    for (size_t i = 0; i < state.size(); ++i) {
+      EXPECT_TRUE(state[i].second.equal(abstaining.strategy->state()[i].second)) << method;
+    }
+    EXPECT_TRUE(left_out.strategy->take_rounds().at(1).abstained) << method;
+  }
+}
+
+TEST(StrategyTest, WhatIsLeftOutOfAStepIsNotSentAgain) {
+  for (const char* method : {"data_parallel", "cocktail_sgd", "demo"}) {
+    const SyncOptions options{
+        .method = method,
+        .fragment_sync_delay = 0,
+        .codec = std::string_view(method) == "data_parallel" ? "rolling(0.5)+fp32" : "default"};
+    LeavesOut others(1);
+    const toy::Trainee replica(options, others, 9);
+    replica.train(1);
+    const at::Tensor kept_P = replica.strategy->state().front().second.clone();
+    replica.train(2);
+    const at::Tensor state_P = replica.strategy->state().front().second;
+    const bool keeps = options.method != "demo";
+    EXPECT_TRUE(state_P.equal(keeps ? kept_P : at::zeros_like(kept_P))) << method;
+    EXPECT_TRUE(replica.values_P.equal(replica.strategy->global_parameters())) << method;
+  }
+}
+
 /// Two replicas for a few rounds with and without the settings of `change`.
 void expect_other_result(const std::function<void(SyncOptions&)>& change) {
   SyncOptions options{.method = "diloco", .sync_every = 2};

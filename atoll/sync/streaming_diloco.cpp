@@ -108,7 +108,6 @@ void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F,
                       .delta_F = std::move(delta_F)});
   Flight& flight = flights_.back();  // A deque: it stays where it is.
   const int64_t tokens = weight(flight.round, flight.delta_F, num_steps * replica_.tokens_per_step);
-  flight.counts = tokens > 0;
   begin(flight.delta_F,
         {.round = flight.round,
          .fragment = static_cast<int32_t>(fragment),
@@ -136,11 +135,11 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
 
 Result<void> StreamingDiLoCo::apply_front() {
   Flight& flight = flights_.front();
-  const auto included = wait(flight.round);
-  if (!included) return tl::unexpected(included.error());
+  const auto fate = wait(flight.round);
+  if (!fate) return tl::unexpected(fate.error());
   // What cannot be used is not mixed in either; what was not counted is not lost.
-  const bool takes = alpha_ == 0 || !flight.counts;
-  adopt(flight, !*included ? Use::kFollow : takes ? Use::kTake : Use::kMix);
+  const bool mixes = alpha_ != 0 && *fate == Fate::kCounted;
+  adopt(flight, *fate == Fate::kLate ? Use::kFollow : mixes ? Use::kMix : Use::kTake);
   flights_.pop_front();
   return {};
 }

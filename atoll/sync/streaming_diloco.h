@@ -44,7 +44,6 @@ class StreamingDiLoCo final : public Strategy {
     int64_t round = 0;
     int64_t number = 0;  // Of the fragment's outer steps, from 1.
     int64_t due = 0;     // The step after which it is applied.
-    bool counts = true;  // Not when this replica abstains.
     at::Tensor delta_F;
     std::optional<OuterState> next_F;  // The round's result before its commit: from prepare().
   };
