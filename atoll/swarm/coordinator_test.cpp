@@ -15,7 +15,7 @@ using testing::HasSubstr;
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
   other.protocol = kProtocolVersion + 1;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 7, this island 8");
+  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 8, this island 9");
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");

@@ -85,7 +85,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0700"      // version
+            "0800"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -104,13 +104,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0700"
+            "0800"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0700"
+            "0800"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -134,7 +134,7 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
   frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 7"));
+  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 8"));
   for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
     frame[4] = std::byte{9};
