@@ -36,7 +36,8 @@ on; Ctrl-C: all islands checkpoint after the next sync and end.
 
 Examples:
   atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine
-  atoll join 127.0.0.1:7070 --run runs/here                      on each island)";
+  atoll join 127.0.0.1:7070 --run runs/here                      on each island
+  atoll join 127.0.0.1:7070/ours --run runs/here                 one of several runs there)";
 
 void print_event(const std::string& line) {
   fmt::print("{}\n", line);
@@ -85,7 +86,9 @@ void add_join_command(CLI::App& app) {
   auto* command = app.add_subcommand("join", "Join a run: this machine becomes one of its islands");
   auto arguments = std::make_shared<JoinArguments>();
   auto& options = arguments->options;
-  command->add_option("coordinator", options.coordinator, "HOST:PORT of the coordinator")
+  command
+      ->add_option("coordinator", options.coordinator,
+                   "HOST:PORT of the coordinator, with /NAME where it has several runs")
       ->required();
   command->add_option("--run", arguments->folder, "this island's run directory");
   command->add_option("--name", options.name,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -22,6 +23,7 @@
 #include "atoll/net/address.h"
 #include "atoll/net/http_client.h"
 #include "atoll/run/coordinator_file.h"
+#include "atoll/swarm/rules.h"
 #include "atoll/swarm/status.h"
 
 namespace atl::cli {
@@ -35,13 +37,16 @@ constexpr size_t kMaxBytes = size_t{16} << 20;
 constexpr const char* kFooter = R"(
 Without a place it asks the coordinator of the one folder below runs/ in which one runs.
 
+Where a coordinator has several runs, its address shows all and a run's folder shows that one.
+
 Live counts islands that are heard; "in the last commit" those whose parts it awaited; the share of
 tokens averaged is of what they could have brought. An ALARM says who is live without taking part.
 
 Examples:
   atoll status runs/two                       once
   atoll status runs/two --watch 2             until the run is over, or Ctrl-C
-  atoll status 127.0.0.1:41937 --json         for a program; the coordinator logs this address)";
+  atoll status 127.0.0.1:41937 --json         for a program; the coordinator logs this address
+  atoll status 127.0.0.1:41937/ours           one of several runs, by its name)";
 
 struct StatusArguments {
   std::string place;  // A folder or an address.
@@ -52,19 +57,22 @@ struct StatusArguments {
 /// Whom to ask.
 struct Target {
   std::string address;
+  std::string name;  // Of one of its runs; empty: all of them.
   // Known for a folder's coordinator.
   fs::path folder;
   std::string run;
 };
 
+using Runs = std::vector<swarm::RunStatus>;
+
 struct Answer {
   std::string text;
-  swarm::RunStatus status;
+  Runs runs;
 };
 
 Target target_in(const fs::path& folder) {
   const run::CoordinatorPlace place = run::running_coordinator(folder);
-  return {.address = place.status, .folder = folder, .run = place.run};
+  return {.address = place.status, .name = place.name, .folder = folder, .run = place.run};
 }
 
 Target only_running() {
@@ -77,38 +85,52 @@ Target only_running() {
   }
   std::string list;
   for (const fs::path& folder : folders) list += "\n  atoll status " + folder.string();
-  throw UsageError("several coordinators run here; name one:" + list);
+  throw UsageError("several runs have a coordinator here; name one:" + list);
 }
 
-/// People paste what the coordinator's log shows: http://127.0.0.1:1234/status.
-std::string without_url(std::string text) {
+/// HOST:PORT, or HOST:PORT/NAME. People paste what the coordinator's log shows, too:
+/// http://127.0.0.1:1234/status, perhaps with /NAME.
+Target target_at(std::string text) {
   if (text.starts_with("http://")) text.erase(0, 7);
-  return text.substr(0, text.find('/'));
+  const size_t slash = text.find('/');
+  Target target{.address = text.substr(0, slash)};
+  if (slash != std::string::npos) target.name = text.substr(slash + 1);
+  if (target.name == "status" || target.name == "metrics") target.name.clear();
+  if (target.name.starts_with("status/")) target.name.erase(0, std::string("status/").size());
+  return target;
 }
 
 Target find_target(const std::string& place) {
   if (place.empty()) return only_running();
   if (fs::is_directory(place)) return target_in(place);
-  const auto address = net::parse_address(without_url(place));
-  if (!address || fs::exists(place)) {
-    throw UsageError(fmt::format("'{}' is {}, and no address (HOST:PORT)", place,
+  Target target = target_at(place);
+  const auto address = net::parse_address(target.address);
+  const bool is_name = target.name.empty() || swarm::is_valid_name(target.name);
+  if (!address || !is_name || fs::exists(place)) {
+    throw UsageError(fmt::format("'{}' is {}, and no address (HOST:PORT, HOST:PORT/NAME)", place,
                                  fs::exists(place) ? "no folder" : "no folder that exists"));
   }
-  return {.address = address->text()};
+  target.address = address->text();
+  return target;
 }
 
 Result<Answer> ask(const Target& target) {
-  const auto reply = net::http_get(target.address, "/status", kPatience, kMaxBytes);
+  const std::string path = target.name.empty() ? "/status" : "/status/" + target.name;
+  const auto reply = net::http_get(target.address, path, kPatience, kMaxBytes);
   if (!reply) return failure(reply.error().message);
-  Answer answer{.text = reply->body, .status = {}};
+  if (reply->status == 404 && reply->body.starts_with("an Atoll coordinator")) {
+    return failure(fmt::format("the coordinator at {} has no run that is called '{}'",
+                               target.address, target.name));
+  }
+  Answer answer{.text = reply->body, .runs = {}};
   try {
-    answer.status = swarm::run_status_from_json(reply->body);
+    answer.runs = swarm::runs_from_json(reply->body);
   } catch (const InputError&) {
     return failure(fmt::format("{} answers, but it is no Atoll coordinator", target.address));
   }
-  if (!target.run.empty() && answer.status.run != target.run) {
+  if (!target.run.empty() && answer.runs[0].run != target.run) {
     return failure(fmt::format("{} answers for another run ('{}' instead of '{}')", target.address,
-                               answer.status.run.substr(0, 100), target.run));
+                               answer.runs[0].run.substr(0, 100), target.run));
   }
   return answer;
 }
@@ -123,14 +145,27 @@ Result<Answer> ask(const Target& target) {
                                (target.folder / "coordinator.json").string())));
 }
 
-void show(const swarm::RunStatus& status, bool redraw) {
+std::string to_text(const Runs& runs) {
+  std::string text;
+  for (const auto& run : runs) text += (text.empty() ? "" : "\n\n") + swarm::to_text(run);
+  return text;
+}
+
+void show(const Runs& runs, bool redraw) {
   if (redraw) {
-    fmt::print("\x1b[H\x1b[J{}", swarm::to_text(status));
+    fmt::print("\x1b[H\x1b[J{}", to_text(runs));
   } else {
-    fmt::print("{:%H:%M:%S}  {}\n", fmt::localtime(static_cast<std::time_t>(wall_time())),
-               swarm::to_line(status));
+    for (const auto& run : runs) {
+      fmt::print("{:%H:%M:%S}  {}\n", fmt::localtime(static_cast<std::time_t>(wall_time())),
+                 swarm::to_line(run));
+    }
   }
   std::fflush(stdout);
+}
+
+bool are_over(const Runs& runs) {
+  return std::ranges::all_of(runs,
+                             [](const auto& run) { return run.state == swarm::RunState::kOver; });
 }
 
 /// False once the user asked to stop.
@@ -156,16 +191,16 @@ void explain_end(const Target& target, const std::string& why) {
   fail(target, why);
 }
 
-void watch(const Target& target, swarm::RunStatus status, double interval) {
+void watch(const Target& target, Runs runs, double interval) {
   watch_interrupts();
   const SystemClock clock;
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  show(status, terminal);
-  while (status.state != swarm::RunState::kOver && sleep_for(interval, clock)) {
+  show(runs, terminal);
+  while (!are_over(runs) && sleep_for(interval, clock)) {
     const auto answer = ask(target);
     if (!answer) return explain_end(target, answer.error().message);
-    status = answer->status;
-    show(status, terminal);
+    runs = answer->runs;
+    show(runs, terminal);
   }
 }
 
@@ -177,9 +212,9 @@ void print_status(const StatusArguments& arguments) {
   if (arguments.json) {
     fmt::print("{}\n", nlohmann::ordered_json::parse(answer->text).dump());
   } else if (arguments.watch > 0) {
-    watch(target, answer->status, arguments.watch);
+    watch(target, answer->runs, arguments.watch);
   } else {
-    fmt::print("{}", swarm::to_text(answer->status));
+    fmt::print("{}", to_text(answer->runs));
   }
 }
 
@@ -188,8 +223,9 @@ void print_status(const StatusArguments& arguments) {
 void add_status_command(CLI::App& app) {
   auto* command = app.add_subcommand("status", "Show how a run goes: islands, rounds, alarms");
   auto arguments = std::make_shared<StatusArguments>();
-  command->add_option("place", arguments->place,
-                      "a run's folder, or the HOST:PORT where its coordinator tells its status");
+  command->add_option(
+      "place", arguments->place,
+      "a run's folder, or the HOST:PORT[/NAME] where its coordinator tells its status");
   auto* json = command->add_flag("--json", arguments->json, "print one JSON object");
   command->add_option("--watch", arguments->watch, "again every so many seconds")
       ->check(CLI::Range(0.1, 86400.0))

@@ -30,6 +30,7 @@ constexpr size_t kMaxSpareBytes = size_t{1} << 30;
 
 swarm::MemberOptions member_options(const SessionOptions& options) {
   swarm::MemberOptions out{.name = options.name,
+                           .run_name = options.run_name,
                            .settings = options.settings,
                            .silence_timeout = options.silence_timeout,
                            .return_patience = options.return_patience};

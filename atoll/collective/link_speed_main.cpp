@@ -45,7 +45,7 @@ int fail(const std::string& reason) {
 }
 
 int coordinate(const std::string& address, int64_t num_islands, const Clock& clock) {
-  swarm::CoordinatorServer server({.run = "speed", .min_replicas = num_islands}, {}, {},
+  swarm::CoordinatorServer server({{.options = {.run = "speed", .min_replicas = num_islands}}},
                                   transports(clock), clock);
   const auto bound = server.listen(address);
   if (!bound) return fail(bound.error().message);

@@ -18,6 +18,7 @@ namespace atl::collective {
 
 struct SessionOptions {
   std::string coordinator;             // HOST:PORT
+  std::string run_name;                // To join, among the coordinator's; empty: it has but one.
   std::string listen = "127.0.0.1:0";  // Where other islands reach this one.
   std::string name;                    // Unique within the run: letters, digits, '-', '_', '.'.
   std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.

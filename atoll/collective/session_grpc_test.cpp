@@ -29,8 +29,8 @@ class GrpcSessionTest : public testing::Test {
         transports(), clock_);
   }
   void coordinate(int64_t replicas) {
-    server_.emplace(swarm::CoordinatorOptions{.run = "r1", .replicas = replicas}, swarm::Book{},
-                    swarm::CoordinatorCallbacks{}, transports(), clock_);
+    server_.emplace(std::vector<swarm::ServedRun>{{.options = {.run = "r1", .replicas = replicas}}},
+                    transports(), clock_);
     address_ = server_->listen("127.0.0.1:0").value();
     thread_ = std::jthread([this] { result_ = server_->run({}); });
   }
@@ -95,7 +95,7 @@ TEST_F(GrpcSessionTest, AbsentCoordinatorIsReportedAfterThePatience) {
 
 TEST_F(GrpcSessionTest, PortInUseIsReported) {
   coordinate(2);
-  swarm::CoordinatorServer second({.run = "r2"}, {}, {}, transports(), clock_);
+  swarm::CoordinatorServer second({{.options = {.run = "r2"}}}, transports(), clock_);
   const auto bound = second.listen(address_);
   ASSERT_FALSE(bound.has_value());
   EXPECT_THAT(bound.error().message, HasSubstr(address_));

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/net/memory_transport.h"
@@ -27,12 +28,15 @@ class Coordinating {
  public:
   Coordinating(net::MemoryNetwork& network, const Clock& clock, int64_t replicas,
                Duration silence_timeout = std::chrono::seconds(30))
+      : Coordinating(
+            network, clock,
+            std::vector<swarm::ServedRun>{{.options = {.run = "r1",
+                                                       .config = "text",
+                                                       .replicas = replicas,
+                                                       .silence_timeout = silence_timeout}}}) {}
+  Coordinating(net::MemoryNetwork& network, const Clock& clock, std::vector<swarm::ServedRun> runs)
       : server_(
-            {.run = "r1",
-             .config = "text",
-             .replicas = replicas,
-             .silence_timeout = silence_timeout},
-            {}, {},
+            std::move(runs),
             [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
             clock),
         address_(server_.listen("coordinator:0").value()),
@@ -57,9 +61,11 @@ class Coordinating {
 class SessionTest : public testing::Test {
  protected:
   Result<std::unique_ptr<Session>> connect(const std::string& coordinator, const std::string& name,
-                                           net::Transport** transport = nullptr) {
+                                           net::Transport** transport = nullptr,
+                                           const std::string& run_name = "") {
     return Session::connect(
         {.coordinator = coordinator,
+         .run_name = run_name,
          .listen = name + ":0",
          .name = name,
          .connect_patience = std::chrono::milliseconds(300),
@@ -128,6 +134,66 @@ TEST_F(SessionTest, ThreeIslandsAverage) {
     EXPECT_EQ(mean, means[0]);
     EXPECT_NEAR(mean.front(), 30, 1e-4);  // 29 + mean of 0, 1, 2.
   }
+}
+
+TEST_F(SessionTest, RunsOfOneCoordinatorEndApart) {
+  const auto run_of = [](const std::string& name, const std::string& config) {
+    return swarm::ServedRun{.name = name,
+                            .options = {.run = "id-" + name, .config = config, .replicas = 1}};
+  };
+  std::vector<swarm::ServedRun> runs = {run_of("a", "text of a"), run_of("b", "text of b"),
+                                        run_of("c", "text of c")};
+  std::atomic<int> num_ended = 0;
+  for (auto& run : runs) run.callbacks.on_end = [&] { ++num_ended; };
+  runs[1].callbacks.persist = [](const swarm::Record& record) {
+    if (std::holds_alternative<swarm::Committed>(record)) throw InputError("the disk is full");
+  };
+  Coordinating coordinator(network_, clock_, std::move(runs));
+  const auto join = [&](const std::string& run) {  // All have one name.
+    auto session = connect(coordinator.address(), "i", nullptr, run).value();
+    EXPECT_EQ(session->config_text(), "text of " + run);
+    EXPECT_EQ(session->run(), "id-" + run);
+    EXPECT_TRUE(session->ready({.checkpoints = {{0, "p0"}}}));
+    return session;
+  };
+  auto a = join("a");
+  auto b = join("b");
+  auto c = join("c");
+  const std::vector<float> values(1000, 1.0F);
+  const auto begin = [&](Session& session, int64_t round) {
+    session.begin({.round = round,
+                   .step = round + 1,
+                   .weight = 1,
+                   .values = values,
+                   .codec = codec_.get(),
+                   .prepare = [](auto, auto) { return Digest{}; }});
+  };
+  for (const std::string name : {"", "d"}) {
+    const auto refused = connect(coordinator.address(), "j", nullptr, name);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().message, HasSubstr("a, b, c"));
+  }
+  // b's coordinator cannot keep the commit: nobody hears of it, and b waits.
+  begin(*b, 0);
+  while (num_ended < 1) std::this_thread::yield();
+  EXPECT_FALSE(b->is_decided(0));
+  begin(*a, 0);
+  EXPECT_TRUE(a->wait(0).has_value());
+  EXPECT_TRUE(a->leave().has_value());
+  while (num_ended < 2) std::this_thread::yield();
+  const auto late = connect(coordinator.address(), "j", nullptr, "a");
+  ASSERT_FALSE(late.has_value());
+  EXPECT_THAT(late.error().message, HasSubstr("the run 'a' is over"));
+  const auto absent = connect(coordinator.address(), "j", nullptr, "b");
+  ASSERT_FALSE(absent.has_value());
+  EXPECT_THAT(absent.error().message, HasSubstr("no coordinator answered"));
+  begin(*c, 0);
+  EXPECT_TRUE(c->wait(0).has_value());
+  EXPECT_TRUE(c->leave().has_value());
+  const auto result = coordinator.result();
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().message, "1 of 3 runs failed:\n  b: the disk is full");
+  EXPECT_FALSE(b->is_decided(0));
 }
 
 TEST(RestAfterTest, KeepsWorkToItsShareOfTheTime) {

@@ -26,14 +26,21 @@ std::string machine_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+std::string text_or_null(const json& value) {
+  return value.is_null() ? "" : value.get<std::string>();
+}
+
+json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
 CoordinatorPlace read_place(const fs::path& path) {
   try {
     const json object = json::parse(read_file(path));
     return {.pid = object.at("pid").get<int64_t>(),
             .machine = object.at("machine").get<std::string>(),
             .run = object.at("run").get<std::string>(),
+            .name = text_or_null(object.at("name")),
             .control = object.at("control").get<std::string>(),
-            .status = object.at("status").is_null() ? "" : object["status"].get<std::string>()};
+            .status = text_or_null(object.at("status"))};
   } catch (const json::exception&) {
     throw InputError(fmt::format("'{}' is damaged, or from another version", path.string()));
   }
@@ -43,10 +50,12 @@ bool runs(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno
 
 }  // namespace
 
-CoordinatorPlace place_here(std::string run, std::string control, std::string status) {
+CoordinatorPlace place_here(std::string run, std::string name, std::string control,
+                            std::string status) {
   return {.pid = ::getpid(),
           .machine = machine_name(),
           .run = std::move(run),
+          .name = std::move(name),
           .control = std::move(control),
           .status = std::move(status)};
 }
@@ -59,11 +68,9 @@ CoordinatorFile::CoordinatorFile(const fs::path& folder, const CoordinatorPlace&
     throw InputError(
         fmt::format("cannot create the folder '{}': {}", folder.string(), error.message()));
   }
-  const json object = {{"pid", place.pid},
-                       {"machine", place.machine},
-                       {"run", place.run},
-                       {"control", place.control},
-                       {"status", place.status.empty() ? json() : json(place.status)}};
+  const json object = {{"pid", place.pid},         {"machine", place.machine},
+                       {"run", place.run},         {"name", or_null(place.name)},
+                       {"control", place.control}, {"status", or_null(place.status)}};
   write_file_atomically(path_, object.dump(2) + "\n");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // coordinator.json in a run's folder: where the coordinator that runs there can be reached. It is
-// there while the coordinator runs; a killed one leaves it behind, which its reader notices.
-// LibTorch-free.
+// there while the coordinator has that run; a killed one leaves it behind, which its reader
+// notices. LibTorch-free.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,13 +12,15 @@ namespace atl::run {
 struct CoordinatorPlace {
   int64_t pid = 0;
   std::string machine;  // Its host name.
-  std::string run;      // The name in every message.
+  std::string run;      // The id in every message.
+  std::string name;     // That islands and the status ask for; empty: it is the only one there.
   std::string control;  // HOST:PORT for islands.
   std::string status;   // HOST:PORT of /status and /metrics; empty: off.
 };
 
 /// Of this process on this machine.
-CoordinatorPlace place_here(std::string run, std::string control, std::string status);
+CoordinatorPlace place_here(std::string run, std::string name, std::string control,
+                            std::string status);
 
 class CoordinatorFile {
  public:

@@ -30,6 +30,7 @@
 #include "atoll/run/run_folder.h"
 #include "atoll/run/run_state.h"
 #include "atoll/run/training_run.h"
+#include "atoll/swarm/rules.h"
 
 namespace atl::run {
 namespace {
@@ -176,12 +177,33 @@ JoinOptions with_name(JoinOptions options, const std::filesystem::path& folder) 
   return options;
 }
 
+struct WantedRun {
+  std::string address;  // Of its coordinator.
+  std::string name;     // Empty: the only one there.
+};
+
+/// Reads "HOST:PORT" or "HOST:PORT/NAME". Throws UsageError.
+WantedRun wanted_run(const std::string& text) {
+  const size_t slash = text.find('/');
+  WantedRun wanted{.address = text.substr(0, slash)};
+  net::require_address("the coordinator", wanted.address);
+  if (slash == std::string::npos) return wanted;
+  wanted.name = text.substr(slash + 1);
+  if (!swarm::is_valid_name(wanted.name)) {
+    throw UsageError(fmt::format(
+        "the coordinator '{}': what follows the / must be the name of one of its runs: 1 to 64 "
+        "letters, digits, '-', '_' or '.'",
+        text));
+  }
+  return wanted;
+}
+
 std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock) {
   RunConfig asked;
   const auto demands = demands_of(options, asked);
-  net::require_address("the coordinator", options.coordinator);
+  const WantedRun wanted = wanted_run(options.coordinator);
   net::require_address("--listen", options.listen);
-  const auto reachable = net::check_address(options.coordinator, options.insecure);
+  const auto reachable = net::check_address(wanted.address, options.insecure);
   if (!reachable) throw InputError(reachable.error().message);
   const auto listen = net::check_address(options.listen, options.insecure);
   if (!listen) throw InputError(listen.error().message);
@@ -189,13 +211,14 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
     throw UsageError(
         fmt::format("the coordinator '{}' is on another machine, whose islands cannot reach {}; "
                     "say where they reach this one: --listen ADDRESS:0",
-                    options.coordinator, options.listen));
+                    wanted.address, options.listen));
   }
   fmt::print(stderr,
              "atoll: looking for the coordinator at {}, for {} at most (swarm.join_patience)\n",
              options.coordinator, format_duration(asked.swarm.join_patience));
   auto session = collective::Session::connect(
-      {.coordinator = options.coordinator,
+      {.coordinator = wanted.address,
+       .run_name = wanted.name,
        .listen = options.listen,
        .name = options.name,
        .settings = demands,

@@ -21,7 +21,7 @@ Summary train_alone(const RunConfig& config, const std::filesystem::path& folder
                     const ProgressCallback& on_progress);
 
 struct JoinOptions {
-  std::string coordinator;  // HOST:PORT
+  std::string coordinator;  // HOST:PORT, or HOST:PORT/NAME of one of its runs.
   std::string listen = "127.0.0.1:0";
   std::string name;
   std::filesystem::path folder;  // Empty: a new one is made.

@@ -1,11 +1,14 @@
 #include "atoll/swarm/coordinator_server.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 
 #include "atoll/base/error.h"
-#include "atoll/swarm/inbox.h"
+#include "atoll/swarm/event_inbox.h"
+#include "atoll/swarm/run_router.h"
 #include "atoll/swarm/wire.h"
 
 namespace atl::swarm {
@@ -29,7 +32,6 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
 
 void CoordinatorService::handle(net::Event event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
-    num_open_ += 1;
     if (opened->plane == net::Plane::kControl) {
       act(coordinator_.opened(opened->connection, now));
     } else {  // No tensor passes through the coordinator.
@@ -44,7 +46,6 @@ void CoordinatorService::handle(net::Event event, Time now) {
     }
     act(coordinator_.received(received->connection, message, now));
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
-    num_open_ -= 1;
     act(coordinator_.lost(lost->connection, lost->reason, now));
   }
 }
@@ -75,38 +76,150 @@ void CoordinatorService::act(Coordinator::Actions actions) {
 }
 
 struct CoordinatorServer::State {
-  State(CoordinatorOptions options, Book book, const CoordinatorCallbacks& callbacks_in,
-        const net::TransportFactory& make_transport, const Clock& clock_in)
+  struct Served {
+    std::string name;
+    CoordinatorCallbacks callbacks;
+    std::unique_ptr<CoordinatorService> service;
+    std::optional<Result<void>> result;  // Set once no callback is called any more.
+    bool is_abandoned = false;
+  };
+
+  State(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
+        const Clock& clock_in, std::function<void(const std::string&)> on_log_in)
       : clock(clock_in),
-        callbacks(callbacks_in),
-        transport(make_transport([this](net::Event event) {
-          const auto* received = std::get_if<net::Received>(&event);
-          const size_t size = received != nullptr ? received->frame.size() : 0;
-          inbox.push(std::move(event), size);
-        })),
-        service(std::move(options), std::move(book), callbacks, *transport, clock.now()) {}
+        on_log(std::move(on_log_in)),
+        router(places_of(runs)),
+        transport(make_transport([this](net::Event event) { inbox.push(std::move(event)); })) {
+    for (ServedRun& run : runs) {
+      served.push_back({.name = std::move(run.name),
+                        .callbacks = run.callbacks,
+                        .service = std::make_unique<CoordinatorService>(
+                            std::move(run.options), std::move(run.book), std::move(run.callbacks),
+                            *transport, clock.now())});
+    }
+  }
+
+  static std::vector<RunRouter::Run> places_of(const std::vector<ServedRun>& runs) {
+    std::vector<RunRouter::Run> places;
+    for (const ServedRun& run : runs) places.push_back({.name = run.name, .id = run.options.run});
+    return places;
+  }
 
   void serve_once(Time deadline) {
-    const Time until = std::min(deadline, service.next_deadline());
+    Time until = std::min(deadline, router.next_deadline());
+    for (const Served& run : served) until = std::min(until, next_deadline(run));
     const Duration patience = std::clamp(until - clock.now(), Duration{}, kPollInterval);
-    if (auto event = inbox.pop(patience)) service.handle(std::move(*event), clock.now());
-    if (inbox.overflowed()) service.end("the islands sent more than a coordinator can hold");
-    if (clock.now() >= service.next_deadline()) service.tick(clock.now());
+    if (auto event = inbox.pop(patience)) act(router.handle(std::move(*event), clock.now()));
+    for (const net::ConnectionId connection : inbox.take_greedy()) {
+      if (on_log) on_log("a connection was closed that sent more than a coordinator can hold");
+      transport->close(connection);
+    }
+    if (clock.now() >= router.next_deadline()) act(router.tick(clock.now()));
+    for (size_t run = 0; run < served.size(); ++run) {
+      if (clock.now() < next_deadline(served[run])) continue;
+      with(run, [&](CoordinatorService& service) { service.tick(clock.now()); });
+    }
+  }
+
+  static Time next_deadline(const Served& run) {
+    return run.is_abandoned ? Time::max() : run.service->next_deadline();
+  }
+
+  void act(RunRouter::Actions actions) {
+    for (auto& action : actions) {
+      if (auto* deliver = std::get_if<RunRouter::Deliver>(&action)) {
+        with(deliver->run, [&](CoordinatorService& service) {
+          service.handle(std::move(deliver->event), clock.now());
+        });
+      } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
+        std::ignore = transport->send(send->to, encode(send->message));  // Its last word.
+      } else if (auto* close = std::get_if<RunRouter::Close>(&action)) {
+        transport->close(close->connection);
+      } else if (auto* log = std::get_if<RunRouter::Log>(&action)) {
+        if (on_log) on_log(log->line);
+      }
+    }
+  }
+
+  /// What happens to one run never ends another.
+  template <typename Do>
+  void with(size_t number, Do&& happens) {
+    Served& run = served[number];
+    if (run.is_abandoned) return;
+    try {
+      happens(*run.service);
+    } catch (const InputError& error) {
+      return abandon(number, error.what());
+    }
+    if (run.result || !run.service->result()) return;
+    report(run);
+    conclude(run, *run.service->result());
+    act(router.end(number));
+  }
+
+  /// It could not keep what it was about to decide. Nobody has heard of that, and nobody may: it
+  /// goes on from its journal in another process.
+  void abandon(size_t number, const std::string& reason) {
+    Served& run = served[number];
+    run.is_abandoned = true;
+    if (run.callbacks.on_log) {
+      run.callbacks.on_log(
+          fmt::format("this run stands still: {}; its islands wait for a coordinator that is "
+                      "started again",
+                      reason));
+    }
+    conclude(run, failure(reason));
+    act(router.abandon(number));
+  }
+
+  void conclude(Served& run, Result<void> result) {
+    run.result = std::move(result);
+    if (run.callbacks.on_end) run.callbacks.on_end();
+  }
+
+  void report(const Served& run) {
+    if (run.result || !run.callbacks.on_progress) return;
+    run.callbacks.on_progress(run.service->coordinator().status(clock.now()));
+  }
+
+  void end_all(const std::string& reason) {
+    for (size_t run = 0; run < served.size(); ++run) {
+      with(run, [&](CoordinatorService& service) { service.end(reason); });
+    }
+  }
+
+  void stop_all() {
+    for (size_t run = 0; run < served.size(); ++run) {
+      with(run, [&](CoordinatorService& service) { service.request_stop(clock.now()); });
+    }
+  }
+
+  Result<void> verdict() const {
+    if (served.size() == 1) return *served[0].result;
+    size_t num_failed = 0;
+    std::string reasons;
+    for (const Served& run : served) {
+      if (*run.result) continue;
+      num_failed += 1;
+      reasons += fmt::format("\n  {}: {}", run.name, run.result->error().message);
+    }
+    if (num_failed == 0) return {};
+    return failure(fmt::format("{} of {} runs failed:{}", num_failed, served.size(), reasons));
   }
 
   const Clock& clock;
-  CoordinatorCallbacks callbacks;
-  Inbox<net::Event> inbox{kMaxQueuedBytes};  // The transport's sink uses it: it must go last.
+  std::function<void(const std::string&)> on_log;
+  EventInbox inbox{kMaxQueuedBytes};  // The transport's sink uses it: it must go last.
+  RunRouter router;
   std::unique_ptr<net::Transport> transport;
-  CoordinatorService service;
+  std::vector<Served> served;
 };
 
-CoordinatorServer::CoordinatorServer(CoordinatorOptions options, Book book,
-                                     CoordinatorCallbacks callbacks,
+CoordinatorServer::CoordinatorServer(std::vector<ServedRun> runs,
                                      const net::TransportFactory& make_transport,
-                                     const Clock& clock)
-    : state_(std::make_unique<State>(std::move(options), std::move(book), callbacks, make_transport,
-                                     clock)) {}
+                                     const Clock& clock,
+                                     std::function<void(const std::string&)> on_log)
+    : state_(std::make_unique<State>(std::move(runs), make_transport, clock, std::move(on_log))) {}
 
 CoordinatorServer::~CoordinatorServer() = default;
 
@@ -117,24 +230,19 @@ Result<std::string> CoordinatorServer::listen(const std::string& address) {
 Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
   State& state = *state_;
   Time next_progress = state.clock.now();
-  const auto report = [&] {
-    if (!state.callbacks.on_progress) return;
-    state.callbacks.on_progress(state.service.coordinator().status(state.clock.now()));
-  };
-  while (!state.service.result()) {
+  while (!state.router.is_over()) {
     state.serve_once(next_progress);
     const int stops = num_stops ? num_stops() : 0;
-    if (stops == 1) state.service.request_stop(state.clock.now());
-    if (stops > 1) state.service.end("the coordinator was interrupted");
+    if (stops == 1) state.stop_all();
+    if (stops > 1) state.end_all("the coordinator was interrupted");
     if (state.clock.now() >= next_progress) {
       next_progress = state.clock.now() + kProgressInterval;
-      report();
+      for (const auto& run : state.served) state.report(run);
     }
   }
-  report();
   const Time end = state.clock.now() + kDrainPatience;  // The last words are still on their way.
-  while (!state.service.drained() && state.clock.now() < end) state.serve_once(end);
-  return *state.service.result();
+  while (!state.router.is_drained() && state.clock.now() < end) state.serve_once(end);
+  return state.verdict();
 }
 
 }  // namespace atl::swarm

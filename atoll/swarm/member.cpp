@@ -68,7 +68,8 @@ Member::Actions Member::connected(const std::string& address, Time now) {
     return take();
   }
   phase_ = Phase::kGreeting;
-  send(Hello{.version = options_.version,
+  send(Hello{.header = {.run = options_.run_name},
+             .version = options_.version,
              .name = options_.name,
              .address = address,
              .settings = options_.settings});

@@ -22,6 +22,7 @@ namespace atl::swarm {
 struct MemberOptions {
   std::string name;
   std::string version = program_version();
+  std::string run_name;  // To join, among the coordinator's; empty: it has but one.
   std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.
   Duration silence_timeout = std::chrono::seconds(30);
   Duration heartbeat_interval = std::chrono::milliseconds(200);

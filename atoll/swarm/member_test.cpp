@@ -209,5 +209,17 @@ TEST_F(MemberTest, WhoIsLeavingIsDoneWhateverItHears) {
   EXPECT_TRUE(has<Member::Left>(member.received(RunEnded{kRun, "over"}, kStart)));
 }
 
+TEST(MemberNameTest, HelloAsksForTheRunByItsName) {
+  Member member({.name = "a", .run_name = "ours"});
+  for (int turn = 0; turn < 2; ++turn) {  // Again to a coordinator that has come back.
+    const auto actions = member.connected("a:1", kStart);
+    ASSERT_EQ(actions.size(), 1u);
+    const auto& hello = std::get<Hello>(std::get<Member::Send>(actions[0]).message);
+    EXPECT_EQ(hello.header.run, "ours");
+    member.received(Welcome{kRun, "text"}, kStart);
+    member.coordinator_lost("gone", kStart);
+  }
+}
+
 }  // namespace
 }  // namespace atl::swarm

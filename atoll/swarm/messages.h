@@ -21,8 +21,8 @@
 
 namespace atl::swarm {
 
-/// Raised when a message changes its layout. Hello and Refused keep theirs for ever, so that two
-/// versions can still tell each other that they differ.
+/// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
+/// ever, so that two versions can still tell each other that they differ.
 constexpr uint16_t kProtocolVersion = 8;
 
 /// The fragment of rounds that are about no part of the model: measurements.
@@ -30,7 +30,9 @@ constexpr int32_t kNoFragment = int32_t{1} << 20;
 
 /// What a message is about. `round` and `attempt` are -1 where none is meant.
 struct Header {
-  std::string run;  // Empty only in Hello and in a Refused that answers it.
+  /// The run's id. In Hello the name of the run that the island asks for; empty: the only one that
+  /// the coordinator has. Empty in a Refused from before a run has heard of the island.
+  std::string run;
   uint64_t term = 0;
   int64_t round = -1;
   int32_t attempt = -1;

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <nlohmann/json.hpp>
 #include <type_traits>
+#include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/swarm/rules.h"
@@ -61,6 +62,7 @@ void visit(Event& event, const Field& field) {
 template <typename Run, typename Field>
   requires std::same_as<std::remove_const_t<Run>, RunStatus>
 void visit(Run& run, const Field& field) {
+  field("name", run.name);
   field("run", run.run);
   field("term", run.term);
   field("view", run.view);
@@ -136,6 +138,17 @@ void read(const json& from, T& value) {
   }
 }
 
+RunStatus read_run(const json& object) {
+  for (const char* field : {"run", "state", "islands"}) {
+    if (!object.is_object() || !object.contains(field)) {
+      throw InputError(fmt::format("it has no '{}'", field));
+    }
+  }
+  RunStatus status;
+  read(object, status);
+  return status;
+}
+
 }  // namespace
 
 std::string_view name_of(RunState state) { return kRunStates.at(static_cast<size_t>(state)); }
@@ -148,16 +161,27 @@ std::string to_json(const RunStatus& status) {
 }
 
 RunStatus run_status_from_json(std::string_view text) {
+  std::vector<RunStatus> runs = runs_from_json(text);
+  if (runs.size() != 1) throw InputError("this is the status of several runs, not of one");
+  return std::move(runs[0]);
+}
+
+std::string runs_to_json(const std::vector<RunStatus>& runs) {
+  if (runs.size() == 1) return to_json(runs[0]);
+  std::string list;
+  for (const RunStatus& run : runs) list += (list.empty() ? "" : ",") + to_json(run);
+  return "{\"runs\":[" + list + "]}";
+}
+
+std::vector<RunStatus> runs_from_json(std::string_view text) {
   try {
     const json object = json::parse(text);
-    for (const char* field : {"run", "state", "islands"}) {
-      if (!object.is_object() || !object.contains(field)) {
-        throw InputError(fmt::format("it has no '{}'", field));
-      }
-    }
-    RunStatus status;
-    read(object, status);
-    return status;
+    const bool are_several = object.is_object() && object.contains("runs");
+    if (!are_several) return {read_run(object)};
+    std::vector<RunStatus> runs;
+    for (const json& run : object["runs"]) runs.push_back(read_run(run));
+    if (runs.empty()) throw InputError("there is none");
+    return runs;
   } catch (const std::exception& error) {
     throw InputError(fmt::format("this is not the status of a run: {}", printable(error.what())));
   }

@@ -62,7 +62,8 @@ struct MembershipEvent {
 /// Being heard, taking part and being averaged are three things: an island may send signs of life
 /// for days while no commit holds any of its work. So they are counted apart.
 struct RunStatus {
-  std::string run;
+  std::string name;  // That islands ask for; empty where the coordinator has but one run.
+  std::string run;   // Its id.
   uint64_t term = 0;
   uint64_t view = 0;  // 0 before the start.
   RunState state = RunState::kGathering;
@@ -92,8 +93,14 @@ std::string to_json(const RunStatus& status);
 /// InputError when it is no status of a run.
 RunStatus run_status_from_json(std::string_view text);
 
-/// Text exposition format 0.0.4; all names begin with atoll_.
-std::string to_prometheus(const RunStatus& status);
+/// Of all runs of a coordinator: of the only one to_json(), of several {"runs": [...]} of those.
+std::string runs_to_json(const std::vector<RunStatus>& runs);
+/// Reads runs_to_json()'s, as run_status_from_json() does.
+std::vector<RunStatus> runs_from_json(std::string_view text);
+
+/// Text exposition format 0.0.4; all names begin with atoll_. Runs that have names are told apart
+/// by the label `run`.
+std::string to_prometheus(const std::vector<RunStatus>& runs);
 inline constexpr const char* kPrometheusType = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A table for people. Names and sentences come from islands: only printable ASCII is shown.

@@ -1,33 +1,65 @@
 #include "atoll/swarm/status_board.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace atl::swarm {
+namespace {
 
-StatusBoard::StatusBoard(RunStatus first, const Clock& clock) : clock_(clock) {
-  publish(std::move(first));
+constexpr std::string_view kOneRun = "/status/";
+
+net::HttpReply nothing_here(const std::vector<RunStatus>& runs) {
+  std::string text = "an Atoll coordinator: /status (JSON) and /metrics (Prometheus) are here";
+  for (const RunStatus& run : runs) {
+    if (!run.name.empty()) text += fmt::format(", {}{}", kOneRun, run.name);
+  }
+  return {.status = 404, .body = text + "\n"};
 }
 
-void StatusBoard::publish(RunStatus status) {
+}  // namespace
+
+StatusBoard::StatusBoard(std::vector<RunStatus> first, const Clock& clock) : clock_(clock) {
+  for (RunStatus& status : first) {
+    newest_.push_back(std::make_shared<const Published>(std::move(status), clock_.now()));
+  }
+}
+
+void StatusBoard::publish(size_t run, RunStatus status) {
+  status.name = newest_.at(run)->status.name;  // Only this thread changes it.
   auto newest = std::make_shared<const Published>(std::move(status), clock_.now());
   const std::scoped_lock lock(mutex_);
-  newest_.swap(newest);
+  newest_[run].swap(newest);
 }
 
-net::HttpReply StatusBoard::reply(const std::string& path) const {
-  if (path != "/status" && path != "/metrics") {
-    return {.status = 404,
-            .body = "an Atoll coordinator: /status (JSON) and /metrics (Prometheus) are here\n"};
-  }
-  std::shared_ptr<const Published> newest;
+std::vector<RunStatus> StatusBoard::newest() const {
+  std::vector<std::shared_ptr<const Published>> newest;
   {
     const std::scoped_lock lock(mutex_);
     newest = newest_;
   }
-  RunStatus status = newest->status;
-  status.age_s = seconds(clock_.now() - newest->when);
-  if (path == "/metrics") return {.type = kPrometheusType, .body = to_prometheus(status)};
-  return {.type = "application/json", .body = to_json(status) + "\n"};
+  std::vector<RunStatus> runs;
+  for (const auto& published : newest) {
+    runs.push_back(published->status);
+    runs.back().age_s = seconds(clock_.now() - published->when);
+  }
+  return runs;
+}
+
+net::HttpReply StatusBoard::reply(const std::string& path) const {
+  const std::vector<RunStatus> runs = newest();
+  if (path == "/metrics") return {.type = kPrometheusType, .body = to_prometheus(runs)};
+  std::string json;
+  if (path == "/status") {
+    json = runs_to_json(runs);
+  } else if (path.starts_with(kOneRun) && path.size() > kOneRun.size()) {
+    const auto run = std::ranges::find(runs, path.substr(kOneRun.size()), &RunStatus::name);
+    if (run != runs.end()) json = to_json(*run);
+  }
+  if (json.empty()) return nothing_here(runs);
+  return {.type = "application/json", .body = json + "\n"};
 }
 
 }  // namespace atl::swarm

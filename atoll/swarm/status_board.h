@@ -1,10 +1,12 @@
 #pragma once
-// Where the coordinator's thread leaves the newest status of its run and the threads of the HTTP
-// server find it. Neither waits for the other: all that happens under the lock is a swap of
+// Where the coordinator's thread leaves the newest status of its runs and the threads of the HTTP
+// server find them. Neither waits for the other: all that happens under the lock is a swap of
 // pointers.
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/net/http_server.h"
@@ -15,11 +17,13 @@ namespace atl::swarm {
 /// Thread-safe.
 class StatusBoard {
  public:
-  /// `clock` must outlive it.
-  StatusBoard(RunStatus first, const Clock& clock);
+  /// One status for each run, with the name that it is shown under. `clock` must outlive it.
+  StatusBoard(std::vector<RunStatus> first, const Clock& clock);
 
-  void publish(RunStatus status);
-  /// /status: JSON; /metrics: for Prometheus; others: 404 with what there is.
+  /// Of the run at that place; it keeps its name.
+  void publish(size_t run, RunStatus status);
+  /// /status: JSON of all runs; /status/NAME: of one; /metrics: for Prometheus; others: 404 with
+  /// what there is.
   net::HttpReply reply(const std::string& path) const;
 
  private:
@@ -27,9 +31,11 @@ class StatusBoard {
     RunStatus status;
     Time when{};
   };
+  std::vector<RunStatus> newest() const;
+
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const Published> newest_;
+  std::vector<std::shared_ptr<const Published>> newest_;  // By run.
 };
 
 }  // namespace atl::swarm

@@ -13,8 +13,8 @@ using testing::HasSubstr;
 
 TEST(StatusBoardTest, ShowsTheNewestInBothForms) {
   ManualClock clock;
-  StatusBoard board({.run = "r1"}, clock);
-  board.publish({.run = "r1", .step = 7});
+  StatusBoard board({{.run = "r1"}}, clock);
+  board.publish(0, {.run = "r1", .step = 7});
   clock.advance(std::chrono::seconds(3));
   const auto status = board.reply("/status");
   EXPECT_EQ(status.type, "application/json");
@@ -23,15 +23,34 @@ TEST(StatusBoardTest, ShowsTheNewestInBothForms) {
   const auto metrics = board.reply("/metrics");
   EXPECT_EQ(metrics.type, "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_THAT(metrics.body, HasSubstr("\natoll_step 7\n"));
-  for (const char* path : {"/", "/status/", "/Status", ""}) {
+  for (const char* path : {"/", "/status/", "/status/r1", "/Status", ""}) {
     EXPECT_EQ(board.reply(path).status, 404) << path;
     EXPECT_THAT(board.reply(path).body, HasSubstr("/status (JSON) and /metrics (Prometheus)"));
   }
 }
 
+TEST(StatusBoardTest, OfSeveralRunsItShowsAllOrTheOneThatIsNamed) {
+  ManualClock clock;
+  StatusBoard board({{.name = "a", .run = "r1"}, {.name = "b", .run = "r2"}}, clock);
+  board.publish(1, {.run = "r2", .step = 7});
+  const auto all = runs_from_json(board.reply("/status").body);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].name, "a");
+  EXPECT_EQ(all[0].step, 0);
+  EXPECT_EQ(all[1].name, "b");
+  EXPECT_EQ(all[1].step, 7);
+  EXPECT_EQ(run_status_from_json(board.reply("/status/b").body).run, "r2");
+  EXPECT_EQ(run_status_from_json(board.reply("/status/a").body).run, "r1");
+  EXPECT_THAT(board.reply("/metrics").body, HasSubstr("\natoll_step{run=\"b\"} 7\n"));
+  for (const char* path : {"/status/c", "/status/", "/status/r1", "/metrics/a"}) {
+    EXPECT_EQ(board.reply(path).status, 404) << path;
+    EXPECT_THAT(board.reply(path).body, HasSubstr("/status/a, /status/b"));
+  }
+}
+
 TEST(StatusBoardTest, ReadersSeeWholeStatusesWhileOthersArePublished) {
   const ManualClock clock;
-  StatusBoard board({}, clock);
+  StatusBoard board({RunStatus{}}, clock);
   std::atomic<bool> done = false;
   std::thread reader([&] {
     int64_t before = 0;
@@ -42,7 +61,7 @@ TEST(StatusBoardTest, ReadersSeeWholeStatusesWhileOthersArePublished) {
       before = status.step;
     }
   });
-  for (int64_t i = 0; i < 2000; ++i) board.publish({.step = i, .live = i});
+  for (int64_t i = 0; i < 2000; ++i) board.publish(0, {.step = i, .live = i});
   done = true;
   reader.join();
 }

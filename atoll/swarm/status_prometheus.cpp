@@ -57,55 +57,76 @@ class Exposition {
   std::string text_;
 };
 
-void write_run(Exposition& out, const RunStatus& run) {
-  const auto gauge = [&](std::string_view name, std::string_view help, const auto& value) {
-    out.metric(name, "gauge", help);
-    out.sample(value);
-  };
-  out.metric("run_info", "gauge", "1, labelled with the run's name.");
-  out.sample(1, {{"run", run.run}});
-  out.metric("run_state", "gauge", "1 for the state that the run is in, 0 for the others.");
-  for (const RunState state :
-       {RunState::kGathering, RunState::kTraining, RunState::kStopping, RunState::kOver}) {
-    out.sample(state == run.state ? 1 : 0, {{"state", name_of(state)}});
-  }
-  gauge("term", "The coordinator's incarnation.", run.term);
-  gauge("view", "Number of the membership; 0 before the start.", run.view);
-  gauge("round", "The last committed round.", run.round);
-  gauge("step", "Inner step of the last committed round.", run.step);
-  gauge("steps", "Inner steps of the whole run.", run.steps);
-  out.metric("committed_tokens_total", "counter",
-             "Tokens in committed rounds since the coordinator's start.");
-  out.sample(run.committed_tokens);
-  gauge("uptime_seconds", "Seconds since the coordinator's start.", run.uptime_s);
-  gauge("age_seconds", "Seconds since the coordinator published all this.", run.age_s);
-  gauge("rounds_per_minute", "Committed rounds per minute, lately.", run.rounds_per_minute);
-  gauge("seconds_left", "Until the last step, at the pace of the last rounds.", run.seconds_left);
-  gauge("islands_wanted", "Islands that the run begins with.", run.wanted);
-  gauge("islands_live", "Islands that are heard and have not left.", run.live);
-  gauge("islands_participating", "Members of the last commit.", run.participating);
-  gauge("averaged_weight_share",
-        "Tokens that the last commit averaged, of those that its members and all live islands "
-        "could have brought (0 to 1).",
-        run.averaged_share);
-  gauge("alarm", "1 when live islands take no part in commits.", run.alarm.empty() ? 0 : 1);
+using Runs = std::vector<RunStatus>;
+
+/// The labels of a sample of that run.
+Labels of(const RunStatus& run, Labels more = {}) {
+  if (!run.name.empty()) more.emplace(more.begin(), "run", run.name);
+  return more;
 }
 
-void write_islands(Exposition& out, const RunStatus& run) {
+void write_runs(Exposition& out, const Runs& runs) {
   const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
                         auto field) {
     out.metric(name, type, help);
-    for (const IslandStatus& island : run.islands) {
-      out.sample(std::invoke(field, island), {{"island", island.name}});
+    for (const RunStatus& run : runs) out.sample(std::invoke(field, run), of(run));
+  };
+  const auto gauge = [&](std::string_view name, std::string_view help, auto field) {
+    each(name, "gauge", help, field);
+  };
+  out.metric("run_info", "gauge", "1, labelled with the run's id.");
+  for (const RunStatus& run : runs) {
+    out.sample(1, of(run, {{run.name.empty() ? "run" : "id", run.run}}));
+  }
+  out.metric("run_state", "gauge", "1 for the state that the run is in, 0 for the others.");
+  for (const RunStatus& run : runs) {
+    for (const RunState state :
+         {RunState::kGathering, RunState::kTraining, RunState::kStopping, RunState::kOver}) {
+      out.sample(state == run.state ? 1 : 0, of(run, {{"state", name_of(state)}}));
+    }
+  }
+  gauge("term", "The coordinator's incarnation.", &RunStatus::term);
+  gauge("view", "Number of the membership; 0 before the start.", &RunStatus::view);
+  gauge("round", "The last committed round.", &RunStatus::round);
+  gauge("step", "Inner step of the last committed round.", &RunStatus::step);
+  gauge("steps", "Inner steps of the whole run.", &RunStatus::steps);
+  each("committed_tokens_total", "counter",
+       "Tokens in committed rounds since the coordinator's start.", &RunStatus::committed_tokens);
+  gauge("uptime_seconds", "Seconds since the coordinator's start.", &RunStatus::uptime_s);
+  gauge("age_seconds", "Seconds since the coordinator published all this.", &RunStatus::age_s);
+  gauge("rounds_per_minute", "Committed rounds per minute, lately.", &RunStatus::rounds_per_minute);
+  gauge("seconds_left", "Until the last step, at the pace of the last rounds.",
+        &RunStatus::seconds_left);
+  gauge("islands_wanted", "Islands that the run begins with.", &RunStatus::wanted);
+  gauge("islands_live", "Islands that are heard and have not left.", &RunStatus::live);
+  gauge("islands_participating", "Members of the last commit.", &RunStatus::participating);
+  gauge("averaged_weight_share",
+        "Tokens that the last commit averaged, of those that its members and all live islands "
+        "could have brought (0 to 1).",
+        &RunStatus::averaged_share);
+  gauge("alarm", "1 when live islands take no part in commits.",
+        [](const RunStatus& run) { return run.alarm.empty() ? 0 : 1; });
+}
+
+void write_islands(Exposition& out, const Runs& runs) {
+  const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
+                        auto field) {
+    out.metric(name, type, help);
+    for (const RunStatus& run : runs) {
+      for (const IslandStatus& island : run.islands) {
+        out.sample(std::invoke(field, island), of(run, {{"island", island.name}}));
+      }
     }
   };
   out.metric("island_state", "gauge", "1 for the state that the island is in, 0 for the others.");
-  for (const IslandStatus& island : run.islands) {
-    for (const IslandState state :
-         {IslandState::kJoining, IslandState::kFetching, IslandState::kTraining, IslandState::kAway,
-          IslandState::kLeft}) {
-      out.sample(state == island.state ? 1 : 0,
-                 {{"island", island.name}, {"state", name_of(state)}});
+  for (const RunStatus& run : runs) {
+    for (const IslandStatus& island : run.islands) {
+      for (const IslandState state :
+           {IslandState::kJoining, IslandState::kFetching, IslandState::kTraining,
+            IslandState::kAway, IslandState::kLeft}) {
+        out.sample(state == island.state ? 1 : 0,
+                   of(run, {{"island", island.name}, {"state", name_of(state)}}));
+      }
     }
   }
   each("island_step", "gauge", "Inner step of the island.", &IslandStatus::step);
@@ -125,12 +146,14 @@ void write_islands(Exposition& out, const RunStatus& run) {
        &IslandStatus::stall_share);
 }
 
-void write_links(Exposition& out, const RunStatus& run) {
+void write_links(Exposition& out, const Runs& runs) {
   const auto each = [&](std::string_view name, std::string_view help, auto field) {
     out.metric(name, "gauge", help);
-    for (const IslandStatus& island : run.islands) {
-      for (const LinkStatus& link : island.links) {
-        out.sample(std::invoke(field, link), {{"from", island.name}, {"to", link.to}});
+    for (const RunStatus& run : runs) {
+      for (const IslandStatus& island : run.islands) {
+        for (const LinkStatus& link : island.links) {
+          out.sample(std::invoke(field, link), of(run, {{"from", island.name}, {"to", link.to}}));
+        }
       }
     }
   };
@@ -141,11 +164,11 @@ void write_links(Exposition& out, const RunStatus& run) {
 
 }  // namespace
 
-std::string to_prometheus(const RunStatus& status) {
+std::string to_prometheus(const Runs& runs) {
   Exposition out;
-  write_run(out, status);
-  write_islands(out, status);
-  write_links(out, status);
+  write_runs(out, runs);
+  write_islands(out, runs);
+  write_links(out, runs);
   return out.take();
 }
 

@@ -61,7 +61,8 @@ TEST(StatusJsonTest, HasTheDocumentedFields) {
   const json object = json::parse(to_json(full()));
   std::set<std::string> fields;
   for (const auto& [name, value] : object.items()) fields.insert(name);
-  EXPECT_EQ(fields, (std::set<std::string>{"run",
+  EXPECT_EQ(fields, (std::set<std::string>{"name",
+                                           "run",
                                            "term",
                                            "view",
                                            "state",
@@ -96,6 +97,21 @@ TEST(StatusJsonTest, ReadsBackWhatItWrote) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
   const std::string empty = to_json(RunStatus{.run = "x"});
   EXPECT_EQ(to_json(run_status_from_json(empty)), empty);
+}
+
+TEST(StatusJsonTest, OfOneRunItIsAnObjectAndOfSeveralAListOfThose) {
+  const RunStatus a{.name = "a", .run = "r1", .step = 3};
+  const RunStatus b{.name = "b", .run = "r2", .step = 4};
+  EXPECT_EQ(runs_to_json({a}), to_json(a));
+  const std::string text = runs_to_json({a, b});
+  EXPECT_EQ(json::parse(text)["runs"][1], json::parse(to_json(b)));
+  EXPECT_EQ(runs_to_json(runs_from_json(text)), text);
+  EXPECT_EQ(runs_to_json(runs_from_json(to_json(a))), to_json(a));
+  EXPECT_THROW(run_status_from_json(text), InputError);
+  for (const char* other :
+       {R"({"runs":3})", R"({"runs":[]})", R"({"runs":[3]})", R"({"runs":[{}]})", "[]"}) {
+    EXPECT_THROW(runs_from_json(other), InputError) << other;
+  }
 }
 
 TEST(StatusJsonTest, NumbersAndBytesThatJsonLacksDoNoHarm) {
@@ -168,7 +184,7 @@ std::map<std::string, double> read_exposition(const std::string& text) {
 }
 
 TEST(StatusPrometheusTest, ReadsAsTheFormatDemands) {
-  const auto samples = read_exposition(to_prometheus(full()));
+  const auto samples = read_exposition(to_prometheus({full()}));
   EXPECT_EQ(samples.at("atoll_run_info run=r1"), 1);
   EXPECT_EQ(samples.at("atoll_run_state state=training"), 1);
   EXPECT_EQ(samples.at("atoll_run_state state=over"), 0);
@@ -184,7 +200,28 @@ TEST(StatusPrometheusTest, ReadsAsTheFormatDemands) {
   EXPECT_EQ(samples.at("atoll_island_state island=b state=away"), 1);
   EXPECT_EQ(samples.at("atoll_link_rtt_seconds from=a to=b"), 0.031);
   EXPECT_FALSE(samples.contains("atoll_island_loss island=b"));  // Unknown is not 0.
-  EXPECT_EQ(read_exposition(to_prometheus(RunStatus{})).at("atoll_alarm"), 0);
+  EXPECT_EQ(read_exposition(to_prometheus({RunStatus{}})).at("atoll_alarm"), 0);
+}
+
+TEST(StatusPrometheusTest, SeveralRunsShareEachMetric) {
+  RunStatus a = full();
+  RunStatus b = full();
+  a.name = "a";
+  b.name = "b";
+  b.run = "r2";
+  b.step = 80;
+  b.islands[0].loss = 3.5;  // Both have an island 'a'.
+  const auto samples = read_exposition(to_prometheus({a, b}));
+  EXPECT_EQ(samples.at("atoll_run_info id=r1 run=a"), 1);
+  EXPECT_EQ(samples.at("atoll_run_info id=r2 run=b"), 1);
+  EXPECT_EQ(samples.at("atoll_step run=a"), 60);
+  EXPECT_EQ(samples.at("atoll_step run=b"), 80);
+  EXPECT_EQ(samples.at("atoll_run_state run=b state=training"), 1);
+  EXPECT_EQ(samples.at("atoll_island_loss island=a run=a"), 4.5);
+  EXPECT_EQ(samples.at("atoll_island_loss island=a run=b"), 3.5);
+  EXPECT_EQ(samples.at("atoll_island_state island=b run=b state=away"), 1);
+  EXPECT_EQ(samples.at("atoll_link_rtt_seconds from=a run=b to=b"), 0.031);
+  EXPECT_EQ(samples.size(), 2 * read_exposition(to_prometheus({a})).size());
 }
 
 TEST(StatusPrometheusTest, LabelsAreEscapedAndOddNumbersAreSpelled) {
@@ -192,7 +229,7 @@ TEST(StatusPrometheusTest, LabelsAreEscapedAndOddNumbersAreSpelled) {
   run.run = "a\"b\\c\nd";
   run.islands[0].loss = std::numeric_limits<double>::quiet_NaN();
   run.islands[0].tokens_per_s = std::numeric_limits<double>::infinity();
-  const std::string text = to_prometheus(run);
+  const std::string text = to_prometheus({run});
   EXPECT_THAT(text, HasSubstr(R"(atoll_run_info{run="a\"b\\c\nd"} 1)"));
   EXPECT_THAT(text, HasSubstr("atoll_island_loss{island=\"a\"} NaN\n"));
   EXPECT_THAT(text, HasSubstr("atoll_island_tokens_per_second{island=\"a\"} +Inf\n"));
@@ -213,6 +250,13 @@ TEST(StatusTextTest, ShowsRunIslandsLinksAndAlarm) {
   RunStatus old = full();
   old.age_s = 40;
   EXPECT_THAT(to_text(old), HasSubstr("ALARM: this is 40 s old"));
+}
+
+TEST(StatusTextTest, OneOfSeveralRunsIsNamed) {
+  RunStatus run = full();
+  run.name = "ours";
+  EXPECT_THAT(to_text(run), HasSubstr("run ours (r1): training"));
+  EXPECT_THAT(to_line(run), testing::StartsWith("ours: training, round 4"));
 }
 
 TEST(StatusTextTest, ALineHoldsAllInShort) {

@@ -39,7 +39,10 @@ std::string alarm(const RunStatus& run) {
 }
 
 std::string head(const RunStatus& run) {
-  std::string text = fmt::format("run {}: {}", printable(run.run), progress(run));
+  const std::string id = printable(run.run);
+  std::string text = fmt::format(
+      "run {}: {}", run.name.empty() ? id : fmt::format("{} ({})", printable(run.name), id),
+      progress(run));
   if (run.round) {
     text += fmt::format(", {} tokens committed",
                         format_count(static_cast<double>(run.committed_tokens)));
@@ -119,7 +122,8 @@ std::string to_text(const RunStatus& status) {
 }
 
 std::string to_line(const RunStatus& status) {
-  std::string text = progress(status);
+  std::string text = status.name.empty() ? "" : printable(status.name) + ": ";
+  text += progress(status);
   if (status.round) {
     text += fmt::format(", {} live, {} in the last commit", status.live, status.participating);
   }

@@ -91,7 +91,7 @@ class Journal:
         self.terms.append(fields.get("Q"))
 
     def _run(self, fields):
-        fields.text()
+        self.run = fields.text()
         step, replicas = fields.get("q"), fields.get("q")
         self.starts.append(step)
         self.counted = [(at, unit) for at, unit in self.counted if at <= step]  # Later commits are void.

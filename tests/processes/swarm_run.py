@@ -42,6 +42,7 @@ class SwarmRun:
         self.atoll, self.store, self.folder = str(atoll), str(store), pathlib.Path(folder)
         self.settings = {**TINY, **(settings or {})}
         self.net, self.hosts, self.around = net, hosts or {}, around
+        self.coordinated = self.folder / "coordinator"  # What the coordinator has of this run.
         self.folder.mkdir(parents=True)  # A run's own: what another left there would be read as its.
         self.processes = {}  # The newest of each name; "coordinator" is one.
         self.address = None
@@ -68,7 +69,7 @@ class SwarmRun:
         insecure = ["--insecure"] if self.net else []
         listen = self.address or f"{self.host('coordinator')}:0"
         config = [f"--{name}={value}" for name, value in self.settings.items()]
-        process = self._start("coordinator", ["coordinate", "--listen", listen, "--run", self.folder / "coordinator",
+        process = self._start("coordinator", ["coordinate", "--listen", listen, "--run", self.coordinated,
                                               *insecure, *config, *words], **options)
         out = self.folder / "coordinator.out"
         wait_for(lambda: out.read_text().endswith("\n") or process.poll() is not None, "the coordinator's address")
@@ -177,7 +178,7 @@ class SwarmRun:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def journal(self):
-        return Journal(self.folder / "coordinator" / "coordinator.journal")
+        return Journal(self.coordinated / "coordinator.journal")
 
     # --- the end, and what must hold then ---
 
@@ -187,17 +188,21 @@ class SwarmRun:
         return self.finished()
 
     def finished(self):
+        summaries = self.islands_finished()
+        code, _ = self.finish("coordinator")
+        assert code == 0, f"the coordinator ended with {code}: {self.tail()}"
+        self.check()
+        return summaries
+
+    def islands_finished(self):
         names = [name for name, process in self.processes.items()
                  if name != "coordinator" and process.returncode != -signal.SIGKILL]
         ended = {name: self.finish(name) for name in names}
         for name, (code, _) in ended.items():
             assert code == 0, f"{name} ended with {code}: {self.tail(name)}"
-        code, _ = self.finish("coordinator")
-        assert code == 0, f"the coordinator ended with {code}: {self.tail()}"
         summaries = {name: summary for name, (_, summary) in ended.items()}
         digests = {name: summary["digest"] for name, summary in summaries.items()}
         assert len(set(digests.values())) == 1, f"the islands hold different models: {digests}"
-        self.check()
         return summaries
 
     def check(self):

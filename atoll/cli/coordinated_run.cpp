@@ -1,0 +1,173 @@
+#include "atoll/cli/coordinated_run.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/progress.h"
+#include "atoll/base/random.h"
+#include "atoll/net/address.h"
+#include "atoll/sync/method.h"
+
+namespace atl::cli {
+namespace {
+
+constexpr int64_t kLeastStepsAhead = 16;  // For which islands have rows.
+
+/// The settings that all islands share, as TOML: what belongs to one machine stays out.
+std::string shared_toml(const std::map<std::string, std::string>& shared) {
+  std::string text;
+  std::string section;
+  for (const auto& [name, value] : shared) {  // Sorted, so a section's keys are together.
+    const size_t dot = name.find('.');
+    if (name.substr(0, dot) != section) {
+      section = name.substr(0, dot);
+      text += fmt::format("[{}]\n", section);
+    }
+    text += fmt::format("{} = {}\n", name.substr(dot + 1), value);
+  }
+  return text;
+}
+
+/// What islands are told to join: the address that was bound, but "any" is no place to go to.
+std::string address_for_islands(const std::string& bound) {
+  auto address = net::parse_address(bound);
+  if (!address || (address->host != "0.0.0.0" && address->host != "::")) return bound;
+  return fmt::format("THIS_MACHINE:{}", address->port);
+}
+
+/// The run that a journal is of goes on with the settings that it began with.
+void require_same(const swarm::Book& book, const std::string& config) {
+  if (!book.has_begun() || book.config() == config) return;
+  throw UsageError(
+      "the run that this folder's journal is of was started with other settings; start its "
+      "coordinator with the same, or choose another --run");
+}
+
+/// When all islands die: one checkpoint may be on its way to the disk, and another be due.
+int64_t most_lost(const run::RunConfig& config) {
+  if (config.train.checkpoint_every == 0) return INT64_MAX;
+  return 2 * config.train.checkpoint_every + 3 * sync::max_steps_apart(config.sync);
+}
+
+swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
+                                     const std::map<std::string, std::string>& shared) {
+  return {.run = run,
+          .config = shared_toml(shared),
+          .settings = shared,
+          .replicas = config.swarm.num_replicas(),
+          .min_replicas = config.swarm.min_replicas,
+          .steps = config.train.steps,
+          .num_fragments = sync::num_fragments(config.sync),
+          .takes_newcomers = run::takes_newcomers(config),
+          .keeps_rounds = run::keeps_rounds(config),
+          .most_lost = most_lost(config),
+          .most_ahead = config.swarm.is_elastic() ? 0 : sync::max_steps_apart(config.sync),
+          .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
+          .round_units =
+              config.swarm.is_elastic() ? config.sync.sync_every * config.swarm.num_replicas() : 0,
+          .outlier_factor = config.swarm.outlier_factor,
+          .least_term = static_cast<uint64_t>(wall_time()),
+          .silence_timeout =
+              std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
+}
+
+run::RunConfig config_of(const CoordinatedRun::Place& place,
+                         const std::vector<std::string>& overrides) {
+  run::RunConfig config = run::load_config(place.config, overrides);
+  run::choose_method(config, /*alone=*/false);
+  run::check(config);
+  run::check_used(config, overrides);
+  return config;
+}
+
+}  // namespace
+
+void print_log(const std::string& line) {
+  const double now = wall_time();
+  const auto whole = static_cast<std::time_t>(now);
+  fmt::print(stderr, "coordinator: {:%H:%M:%S}.{:03} {}\n", fmt::localtime(whole),
+             static_cast<int>(1000 * (now - static_cast<double>(whole))), line);
+  std::fflush(stderr);
+}
+
+std::string ProgressLog::next(const std::vector<swarm::IslandStatus>& islands) {
+  std::string line;
+  for (const auto& island : islands) {
+    if (!island.loss || !island.tokens_per_s) continue;
+    line += fmt::format("{}{} step {}, loss {:.4f}, {} tokens/s{}", line.empty() ? "" : " | ",
+                        island.name, island.step, *island.loss, format_count(*island.tokens_per_s),
+                        island.state == swarm::IslandState::kLeft ? ", done" : "");
+  }
+  if (line == last_ || clock_.now() - printed_ < std::chrono::seconds(10)) return "";
+  last_ = line;
+  printed_ = clock_.now();
+  return line;
+}
+
+CoordinatedRun::CoordinatedRun(Place place, const std::vector<std::string>& overrides,
+                               const Clock& clock)
+    : place_(std::move(place)), progress_(clock) {
+  try {
+    run::RunConfig config = config_of(place_, overrides);
+    const auto shared = config.settings().shared();
+    if (!place_.folder.empty()) {
+      std::filesystem::create_directories(place_.folder);
+      journal_.emplace(place_.folder / "coordinator.journal");
+      book_ = journal_->book();
+    }
+    require_same(book_, shared_toml(shared));
+    options_ = options_of(config, book_.has_begun() ? book_.run() : random_name(), shared);
+  } catch (const UsageError& error) {
+    if (place_.is_only) throw;
+    throw UsageError(fmt::format("run '{}': {}", place_.name, error.what()));
+  }
+}
+
+void CoordinatedRun::log(const std::string& line) const {
+  print_log(place_.is_only ? line : fmt::format("[{}] {}", place_.name, line));
+}
+
+swarm::RunStatus CoordinatedRun::first_status() const {
+  return {.name = shown_name(), .run = options_.run, .wanted = options_.replicas};
+}
+
+swarm::ServedRun CoordinatedRun::served(std::function<void(swarm::RunStatus)> publish) {
+  return {.name = place_.name,
+          .options = options_,
+          .book = std::exchange(book_, {}),
+          .callbacks = {.persist =
+                            [this](const swarm::Record& record) {
+                              if (journal_) journal_->append(record);
+                            },
+                        .on_log = [this](const std::string& line) { log(line); },
+                        .on_progress =
+                            [this, publish = std::move(publish)](swarm::RunStatus status) {
+                              const std::string line = progress_.next(status.islands);
+                              if (!line.empty()) log(line);
+                              status.started_at = started_at_;
+                              publish(std::move(status));
+                            },
+                        .on_end = [this] {  // The folder is free for another coordinator.
+                          journal_.reset();
+                          file_.reset();
+                        }}};
+}
+
+void CoordinatedRun::leave_file(const std::string& control, const std::string& status) {
+  if (place_.folder.empty()) return;
+  file_.emplace(place_.folder, run::place_here(options_.run, shown_name(), control, status));
+}
+
+void CoordinatedRun::announce(const std::string& control) const {
+  log(fmt::format("run {} waits for {} islands: atoll join {}{}", options_.run, options_.replicas,
+                  address_for_islands(control), place_.is_only ? "" : "/" + place_.name));
+}
+
+}  // namespace atl::cli
