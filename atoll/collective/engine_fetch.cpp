@@ -62,7 +62,7 @@ void Engine::let_go(Round& round, const swarm::Commit& message) {
   round.exchange = nullptr;  // A job that is out has it too.
   round.next.reset();
   round.early.clear();
-  for (auto& [number, link] : links_) drop_transfers(link, message.held.round);
+  drop_transfers(message.held.round, [](const Transfer&) { return true; });
 }
 
 /// In the order of the commits, each once its result is here and no job works on its buffers.
@@ -283,6 +283,7 @@ void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
   link.lent.push_back({.part = {.header = member_.header(round),
                                 .kind = fetch.kind,
                                 .sender = member_.number(),
+                                .receiver = number,
                                 .segment = fetch.fragment,
                                 .total = size},
                        .blob = std::move(blob),

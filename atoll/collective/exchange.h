@@ -14,7 +14,9 @@
 //
 // A round may take several attempts, with fewer members each. A contribution is the same in all of
 // them: what has come stays, and what was sent is not sent again to whom it was sent. The means are
-// made anew. So a member that vanishes costs only what it owned.
+// made anew. So a member that vanishes costs only what it owned. Where a connection broke, and for
+// members that reach each other through a third, nobody knows what has come: the next attempt sends
+// it again, and what came whole stays.
 //
 // Memory beyond the caller's spans: the mean, `own` if wanted, two segments, and encoded bytes:
 // this member's until they are sent (the caller bounds them by holding work() back) and the others'
@@ -31,6 +33,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/result.h"
@@ -86,6 +89,7 @@ class Exchange {
     std::vector<std::string> members;  // Names, for messages.
     std::vector<int64_t> weights;      // >= 0
     std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. kGather ignores them.
+    std::map<int32_t, int32_t> via;    // Members that this one reaches through another: numbers.
     size_t segment_values = kSegmentValues;
   };
 
@@ -117,7 +121,7 @@ class Exchange {
   std::span<const float> own() const { return own_; }
   /// The numbers of the members that still owe something.
   std::vector<int32_t> debtors() const;
-  /// The connection to a member broke: what was on its way in either direction is lost.
+  /// The way to a member broke: the next attempt sends it again what it may not have got.
   void forget(int32_t number);
   /// Whose values made work() fail; -1: this member's own.
   int32_t culprit() const { return culprit_; }
@@ -133,13 +137,13 @@ class Exchange {
     BlobArena::Place place;  // As long as the first chunk said; empty before it.
     size_t received = 0;
     bool done = false;
+    std::pair<uint64_t, int32_t> attempt;  // In which it was sent: term and attempt.
   };
   struct Segment {
     size_t begin = 0;  // Within the values.
     size_t size = 0;
     std::map<int32_t, Incoming> contributions;  // By number.
     std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
-    std::set<int32_t> may_repeat;               // Of those who cannot know that theirs has come.
     // Of this attempt:
     int32_t owner = 0;  // Rank. Not with kGather.
     bool waits_to_be_sent = false;

@@ -12,13 +12,13 @@ using DataSize = uint32_t;  // Ends the head.
 }
 
 net::SharedFrame part_frame(const swarm::Part& part, std::shared_ptr<const Bytes> blob,
-                            size_t size) {
+                            size_t begin, size_t size) {
   Bytes head = swarm::encode(part);
   const auto data_size = static_cast<DataSize>(size);
   std::memcpy(head.data() + head.size() - sizeof(data_size), &data_size, sizeof(data_size));
   return {.head = std::move(head),
           .blob = std::move(blob),
-          .begin = static_cast<size_t>(part.offset),
+          .begin = begin,
           .num_bytes = size};
 }
 

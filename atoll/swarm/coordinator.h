@@ -24,6 +24,7 @@
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/rules.h"
 #include "atoll/swarm/status.h"
 #include "atoll/swarm/suspicion.h"
 #include "atoll/swarm/tally.h"
@@ -142,6 +143,7 @@ class Coordinator {
     Time called{};                       // Elastic: when Due was said.
     int32_t attempt = -1;                // The one that is open.
     std::vector<int32_t> members;        // Of that attempt.
+    std::vector<Relay> relays;           // Of it too.
     std::map<int32_t, Digest> prepared;  // In it.
   };
 
@@ -223,11 +225,11 @@ class Coordinator {
   int64_t num_live() const;
 
   std::vector<int32_t> expected(int64_t round) const;
-  /// Of `members`, who have begun the round, the ones that can all reach each other.
-  std::vector<int32_t> members_for(int64_t round, std::vector<int32_t> members) const;
   void advance_all();
   void advance(int64_t number);
-  void open(int64_t number, Round& round, std::vector<int32_t> members);
+  void open(int64_t number, Round& round, Ways ways);
+  /// Says what becomes of pairs that cannot reach each other, when it is something else than before.
+  void note_ways(int64_t number, const Round& round);
 
   // Elastic pace (coordinator_pace.cpp).
   bool is_elastic() const { return options_.round_units > 0; }
@@ -258,7 +260,8 @@ class Coordinator {
   std::map<int32_t, Seat> seats_;
   std::map<int64_t, Round> rounds_;                 // Unresolved ones.
   std::optional<Due> due_;                          // Elastic: the one that was called.
-  std::set<std::pair<int32_t, int32_t>> no_links_;  // Pairs that cannot reach each other.
+  Pairs no_links_;                                  // Pairs that cannot reach each other.
+  std::map<std::pair<int32_t, int32_t>, bool> is_relayed_;  // Of these, as was last said.
   std::map<std::string, std::string> facts_;        // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;

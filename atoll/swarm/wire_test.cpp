@@ -41,7 +41,7 @@ std::vector<Message> samples() {
           Resume{kHeader, 3, "b", "h:2", 7, 4, 60},
           Resumed{kHeader, 2, peers, units},
           Begin{kHeader, 1, 20, 300, 4000, 4096, 30, 125000, "fp32 scatter"},
-          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3}, {3, 2}, {3, 2}},
+          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3, 4}, {3, 2, 1}, {3, 2, 0}, {{1, 3, 4}}},
           Prepared{kHeader, sha256({})},
           Commit{kHeader, 7, held, 10, 2, {1, 3}, {3, 2}, true},
           Lease{kHeader, units},
@@ -57,7 +57,7 @@ std::vector<Message> samples() {
           Goodbye{kHeader},
           RunEnded{kHeader, "why"},
           PeerHello{kHeader, 1, 2},
-          Part{kHeader, PartKind::kResult, 1, 2, 6, 9, Bytes(3, std::byte{7})},
+          Part{kHeader, PartKind::kResult, 1, 3, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
           NotHeld{kHeader, PartKind::kResult, 1, true}};
 }
@@ -85,7 +85,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0700"      // version
+            "0800"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -104,13 +104,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0700"
+            "0800"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0700"
+            "0800"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -134,7 +134,7 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
   frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 7"));
+  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 8"));
   for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
     frame[4] = std::byte{9};
