@@ -133,12 +133,12 @@ void Engine::receive(int32_t over, swarm::Part part, std::span<const std::byte> 
   const bool is_for_me = part.receiver == member_.number();
   const bool is_relayed = part.sender != over || !is_for_me;
   if ((part.sender != over && !is_for_me) || part.header.run != member_.run()) {
-    return accuse(over,
-                  fmt::format("island '{}' sent a part of run '{}' in the name of member {} to "
-                              "member {}",
-                              name(over), swarm::printable(part.header.run), part.sender,
-                              part.receiver),
-                  now);
+    return accuse(
+        over,
+        fmt::format("island '{}' sent a part of run '{}' in the name of member {} to "
+                    "member {}",
+                    name(over), swarm::printable(part.header.run), part.sender, part.receiver),
+        now);
   }
   const auto found = rounds_.find(part.header.round);
   member_.count_moved(frame_bytes);

@@ -185,6 +185,7 @@ class Faults {
     }
     world_.note(fmt::format("-- {} and {} are cut{} for {:.1f} s", a, b,
                             kind == 8 ? "" : " one way", seconds(time)));
+    if (draw_(2) == 0) network.break_connections(a, b);  // And none can be made: known at once.
     kind == 8 ? network.cut(a, b) : network.cut_one_way(a, b);
     at(time, [&network, a, b] { network.heal(a, b); });
     if (kind == 8 && draw_(2) == 0) {  // A part of the network, with what is in it.

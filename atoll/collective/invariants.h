@@ -33,6 +33,7 @@ enum class Bug : uint8_t {
   kTermFallsBack,        // A coordinator that has lost its disk counts its terms from 1.
   kSwapsResidualEarly,   // An island takes the new residual although its part did not count.
   kSitsStill,            // An island that has come back takes part no more.
+  kDamagesRelayed,       // A relay changes what it passes on.
 };
 
 /// One fragment's values, and the round after which they are so.

@@ -16,10 +16,7 @@ net::SharedFrame part_frame(const swarm::Part& part, std::shared_ptr<const Bytes
   Bytes head = swarm::encode(part);
   const auto data_size = static_cast<DataSize>(size);
   std::memcpy(head.data() + head.size() - sizeof(data_size), &data_size, sizeof(data_size));
-  return {.head = std::move(head),
-          .blob = std::move(blob),
-          .begin = begin,
-          .num_bytes = size};
+  return {.head = std::move(head), .blob = std::move(blob), .begin = begin, .num_bytes = size};
 }
 
 size_t part_head_bytes(const swarm::Header& header) {

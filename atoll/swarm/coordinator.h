@@ -228,7 +228,7 @@ class Coordinator {
   void advance_all();
   void advance(int64_t number);
   void open(int64_t number, Round& round, Ways ways);
-  /// Says what becomes of pairs that cannot reach each other, when it is something else than before.
+  /// Says what becomes of pairs that cannot reach each other, where it is new.
   void note_ways(int64_t number, const Round& round);
 
   // Elastic pace (coordinator_pace.cpp).
@@ -258,11 +258,10 @@ class Coordinator {
   std::map<Connection, Guest> guests_;
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
-  std::map<int64_t, Round> rounds_;                 // Unresolved ones.
-  std::optional<Due> due_;                          // Elastic: the one that was called.
-  Pairs no_links_;                                  // Pairs that cannot reach each other.
-  std::map<std::pair<int32_t, int32_t>, bool> is_relayed_;  // Of these, as was last said.
-  std::map<std::string, std::string> facts_;        // Equal on all islands.
+  std::map<int64_t, Round> rounds_;           // Unresolved ones.
+  std::optional<Due> due_;                    // Elastic: the one that was called.
+  Pairs no_links_;                            // Pairs that cannot reach each other.
+  std::map<std::string, std::string> facts_;  // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;
   int64_t num_begun_with_ = 0;        // Islands; 0: not known.
@@ -278,8 +277,9 @@ class Coordinator {
   Time now_;         // Of the event that is being handled.
   Time last_moved_;  // When an island last said that it had moved something.
   Time next_alive_;
-  // For the status only.
+  // For the status and the log only.
   Time began_;
+  std::map<std::pair<int32_t, int32_t>, bool> is_relayed_;  // Of no_links_, as was last said.
   Tally tally_;
   std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;

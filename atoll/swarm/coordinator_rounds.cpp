@@ -145,7 +145,8 @@ void Coordinator::note_ways(int64_t number, const Round& round) {
       log(fmt::format("islands '{}' and '{}' exchange through '{}' from round {} on", name(a),
                       name(b), name(relay->via), number));
     } else {
-      log(fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
+      log(
+          fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
                       "island reaches both",
                       number, name(is_in(a) ? b : a), name(is_in(a) ? a : b)));
     }

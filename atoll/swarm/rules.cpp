@@ -141,9 +141,8 @@ Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& beg
     std::erase(members, worst->first);
   }
   // Those whom one of them could not reach may be left out themselves by now.
-  std::ranges::sort(left_out, {}, [&](int32_t number) {
-    return std::pair(-begun.at(number).weight, number);
-  });
+  std::ranges::sort(left_out, {},
+                    [&](int32_t number) { return std::pair(-begun.at(number).weight, number); });
   for (const int32_t number : left_out) {
     const auto place = members.insert(std::ranges::lower_bound(members, number), number);
     if (!missing_ways(members, no_links).empty()) members.erase(place);

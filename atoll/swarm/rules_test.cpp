@@ -222,8 +222,8 @@ TEST(WaysTest, ImpossibleRelaysAreAFault) {
   };
   EXPECT_EQ(fault({}), "");
   EXPECT_EQ(fault({{1, 3, 4}, {4, 6, 1}}), "");
-  for (const Relay& relay : {Relay{3, 1, 4}, {1, 1, 4}, {1, 3, 1}, {1, 3, 3}, {1, 5, 4}, {5, 6, 4},
-                             {1, 3, 5}}) {
+  for (const Relay& relay :
+       {Relay{3, 1, 4}, {1, 1, 4}, {1, 3, 1}, {1, 3, 3}, {1, 5, 4}, {5, 6, 4}, {1, 3, 5}}) {
     EXPECT_EQ(fault({relay}), "a relay is none of three members");
   }
   EXPECT_EQ(fault({{1, 3, 4}, {1, 3, 6}}), "the relays are not in order");
