@@ -120,7 +120,9 @@ void Engine::ask_around() {
     const bool is_state = retrieval.kind() == swarm::PartKind::kState;
     bool anybody = false;
     for (auto& [number, link] : links_) {
-      const bool is_out = is_state ? retrieval.has_refused(number) : retrieval.never_holds(number);
+      // Who is out of reach may hold a result that nobody else has; for a state there is a newer.
+      const bool is_out = is_state ? retrieval.has_refused(number) || !link.lost.empty()
+                                   : retrieval.never_holds(number);
       anybody = anybody || !is_out;
       while (link.opened && link.lost.empty()) {
         auto request = retrieval.request_to(number);

@@ -65,7 +65,7 @@ class Faults {
   Time over() const { return over_; }
 
  private:
-  static constexpr uint64_t kNumKinds = 16;
+  static constexpr uint64_t kNumKinds = 18;
 
   void at(Duration delay, std::function<void()> action) {
     over_ = std::max(over_, world_.now() + delay);
@@ -121,6 +121,9 @@ class Faults {
           machine.life->engine().request_stop();
         }
         return;
+      case 16:
+      case 17:
+        return part(time + std::chrono::seconds(10));
       default:
         return;
     }
@@ -185,7 +188,6 @@ class Faults {
     }
     world_.note(fmt::format("-- {} and {} are cut{} for {:.1f} s", a, b,
                             kind == 8 ? "" : " one way", seconds(time)));
-    if (draw_(2) == 0) network.break_connections(a, b);  // And none can be made: known at once.
     kind == 8 ? network.cut(a, b) : network.cut_one_way(a, b);
     at(time, [&network, a, b] { network.heal(a, b); });
     if (kind == 8 && draw_(2) == 0) {  // A part of the network, with what is in it.
@@ -194,6 +196,17 @@ class Faults {
       network.cut(c, b);
       at(time, [&network, c, b] { network.heal(c, b); });
     }
+  }
+  /// Two islands lose their connections and can make none: long enough for others to relay.
+  void part(Duration time) {
+    const std::string a = pick().name;
+    const std::string b = pick().name;
+    if (a == b) return;
+    auto& network = world_.network;
+    world_.note(fmt::format("-- {} and {} are parted for {:.1f} s", a, b, seconds(time)));
+    network.break_connections(a, b);
+    network.cut(a, b);
+    at(time, [&network, a, b] { network.heal(a, b); });
   }
   void slow(Duration time) {
     const std::string a = pick().name;
