@@ -353,15 +353,20 @@ Exchange::Plan Engine::plan_of(const swarm::OpenAttempt& attempt) const {
                       .shares = attempt.shares,
                       .segment_values = static_cast<size_t>(attempt.segment_values)};
   for (const int32_t number : attempt.members) plan.members.push_back(name(number));
+  for (const swarm::Relay& relay : attempt.relays) {
+    if (relay.a == member_.number()) plan.via[relay.b] = relay.via;
+    if (relay.b == member_.number()) plan.via[relay.a] = relay.via;
+  }
   return plan;
 }
 
 void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   const int64_t number = attempt.header.round;
   Round& round = rounds_.at(number);
+  hear(round, attempt);
   if (preparing_ && preparing_->round == number) {
     round.next = attempt;
-    return;
+    return take_early(round, now);  // The others need not wait for the job too.
   }
   Exchange::Plan plan = plan_of(attempt);
   round.prepared = false;
@@ -374,18 +379,38 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   if (round.exchange == nullptr) {
     round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution, memory_);
   } else {
-    for (auto& [other, link] : links_) drop_means(link, number);
+    drop_transfers(number, [&](const Transfer& transfer) {
+      // A mean that has begun goes on: the other member drops it.
+      const swarm::Part& part = transfer.part;
+      return part.sender == member_.number() &&
+             ((part.kind == swarm::PartKind::kMean && transfer.sent == 0) ||
+              plan.via.contains(part.receiver) ||
+              round.exchange->plan().via.contains(part.receiver));
+    });
     round.exchange->reopen(std::move(plan));
   }
-  round.early_bytes = 0;
-  for (swarm::Part& part : std::exchange(round.early, {})) {
-    if (over_) return;
-    const Bytes data = std::exchange(part.data, {});
-    const int32_t sender = part.sender;
-    receive(sender, std::move(part), data, 0, now);
-  }
+  take_early(round, now);
   if (over_) return;
   check_links(now);
+}
+
+/// What this member relays, it relays of this attempt from here on.
+void Engine::hear(Round& round, const swarm::OpenAttempt& attempt) {
+  if (round.newest.header == attempt.header) return;
+  round.newest = attempt;
+  round.relayed_bytes.clear();
+  drop_transfers(attempt.header.round, [&](const Transfer& transfer) {
+    return transfer.part.sender != member_.number() && transfer.part.header != attempt.header;
+  });
+}
+
+void Engine::take_early(Round& round, Time now) {
+  round.early_bytes = 0;
+  for (EarlyPart& early : std::exchange(round.early, {})) {
+    if (over_) return;
+    const Bytes data = std::exchange(early.part.data, {});
+    receive(early.over, std::move(early.part), data, 0, now);
+  }
 }
 
 void Engine::commit(const swarm::Commit& message, Time now) {
@@ -448,7 +473,8 @@ bool Engine::may_encode() const {
 
 void Engine::post(Round& round, Time now) {
   for (Outgoing& outgoing : round.exchange->take_outgoing()) {
-    const auto found = links_.find(outgoing.to);
+    const int32_t over = neighbour(*round.exchange, outgoing.to);
+    const auto found = links_.find(over);
     if (found == links_.end()) continue;  // A member no more: another attempt is coming.
     Link& link = found->second;
     if (!link.lost.empty()) {  // check_links() sees to it.
@@ -459,7 +485,7 @@ void Engine::post(Round& round, Time now) {
     const size_t size = outgoing.blob->size();
     link.transfers.push_back(
         {.part = std::move(outgoing.part), .blob = std::move(outgoing.blob), .end = size});
-    pump(outgoing.to, now);
+    pump(over, now);
   }
 }
 

@@ -10,7 +10,9 @@
 //
 // Bulk connections: a member connects to those of lower number, says PeerHello, and both send over
 // it; one that breaks is made again. A stranger on a bulk connection is turned away; a member that
-// sends what it must not is named to the coordinator, which puts it out.
+// sends what it must not is named to the coordinator, which puts it out. Two members that cannot
+// reach each other have a relay in the attempt: it passes on, chunk by chunk, what they send each
+// other, and reads none of it.
 //
 // What a member has missed (a round without it, the state when it joins) it fetches from the others
 // over the same connections, beside the parts of rounds (retrieval.h, lending_share.h).
@@ -105,6 +107,7 @@ class Engine {
     std::shared_ptr<const Bytes> blob;
     size_t sent = 0;
     size_t end = 0;
+    size_t base = 0;  // Where the blob begins within what the part is of.
   };
   struct Link {  // To one other member.
     std::string address;
@@ -126,6 +129,10 @@ class Engine {
     std::vector<swarm::Fetch> early;  // What it asked for behind it.
     Time since{};
   };
+  struct EarlyPart {
+    int32_t over = 0;  // Whose link brought it.
+    swarm::Part part;
+  };
   struct Round {
     // The job has them too; the exchange is there from the first attempt on.
     std::shared_ptr<const Contribution> contribution;
@@ -137,11 +144,13 @@ class Engine {
     double own_share = 0;
     int64_t bytes_sent = 0;
     int64_t bytes_received = 0;
-    Time progressed{};               // When a part of it came last.
-    std::vector<swarm::Part> early;  // Parts of an attempt that this member has not heard of.
-    size_t early_bytes = 0;          // What they take in memory, at most.
-    bool decided = false;            // Without a result here, which is being fetched.
-    bool was_announced = false;      // The coordinator waits for this member's part.
+    Time progressed{};             // When a part of it came last.
+    std::vector<EarlyPart> early;  // Parts of an attempt that this member has not heard of.
+    size_t early_bytes = 0;        // What they take in memory, at most.
+    bool decided = false;          // Without a result here, which is being fetched.
+    bool was_announced = false;    // The coordinator waits for this member's part.
+    swarm::OpenAttempt newest;     // That this member has heard of: what it relays, and
+    std::map<std::pair<int32_t, int32_t>, size_t> relayed_bytes;  // how much, from whom to whom.
   };
   using Rounds = std::map<int64_t, Round>;
   /// Committed without a result here: it is fetched, and handed on in the order of the commits.
@@ -164,6 +173,8 @@ class Engine {
   void announce(int64_t number, Round& round, Time now);
   int64_t link_rate() const;
   void open(const swarm::OpenAttempt& attempt, Time now);
+  void hear(Round& round, const swarm::OpenAttempt& attempt);
+  void take_early(Round& round, Time now);
   Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
   void commit(const swarm::Commit& message, Time now);
   void give_up(const std::string& reason, bool may_join_again = false);
@@ -195,18 +206,22 @@ class Engine {
   /// A part and its data, which lies elsewhere.
   void take(int32_t number, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
             Time now);
-  void receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
-               size_t frame_bytes, Time now);
-  /// The most that the others may send of a round before this member hears of its attempt.
-  size_t max_early_bytes(const Round& round) const;
+  /// Of a round; `over` is whose link brought it.
+  void receive(int32_t over, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
+               Time now);
+  /// What another member sends another.
+  void relay(Round& round, swarm::Part part, std::span<const std::byte> data, Time now);
+  /// Whose link parts of the exchange take, to this member and from it.
+  static int32_t neighbour(const Exchange& exchange, int32_t number);
+  /// The most that one member may send another of a round's attempt.
+  size_t most_bytes(const Round& round) const;
   /// Queues what the exchange wants sent.
   void post(Round& round, Time now);
   bool may_encode() const;
   /// Of an exchange that failed.
   void blame(const Exchange& exchange, const std::string& reason, Time now);
   void prepare(Round& round);
-  static void drop_means(Link& link, int64_t round);
-  static void drop_transfers(Link& link, int64_t round);
+  void drop_transfers(int64_t round, const std::function<bool(const Transfer&)>& is_void);
   void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
   void pump(int32_t number, Time now);
   void lend(Time now);

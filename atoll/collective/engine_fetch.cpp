@@ -64,7 +64,7 @@ void Engine::let_go(Round& round, const swarm::Commit& message) {
   round.exchange = nullptr;  // A job that is out has it too.
   round.next.reset();
   round.early.clear();
-  for (auto& [number, link] : links_) drop_transfers(link, message.held.round);
+  drop_transfers(message.held.round, [](const Transfer&) { return true; });
 }
 
 /// In the order of the commits, each once its result is here and no job works on its buffers.
@@ -117,7 +117,9 @@ void Engine::ask_around() {
     const bool is_state = retrieval.kind() == swarm::PartKind::kState;
     bool anybody = false;
     for (auto& [number, link] : links_) {
-      const bool is_out = is_state ? retrieval.has_refused(number) : retrieval.never_holds(number);
+      // Who is out of reach may hold a result that nobody else has; for a state there is a newer.
+      const bool is_out = is_state ? retrieval.has_refused(number) || !link.lost.empty()
+                                   : retrieval.never_holds(number);
       anybody = anybody || !is_out;
       while (link.opened && link.lost.empty()) {
         auto request = retrieval.request_to(number);
@@ -326,6 +328,7 @@ void Engine::lend_piece(int32_t number, const swarm::Fetch& fetch,
   links_.at(number).lent.push_back({.part = {.header = member_.header(fetch.header.round),
                                              .kind = fetch.kind,
                                              .sender = member_.number(),
+                                             .receiver = number,
                                              .segment = fetch.fragment,
                                              .total = size},
                                     .blob = std::move(blob),

@@ -21,8 +21,8 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tri
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr size_t kMaxEarlyFetches = 64;
 constexpr Duration kLeastStall = std::chrono::seconds(1);
-constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that came early.
-/// Counted for each of them beside its frame: the struct, and what two allocations take.
+constexpr size_t kSlackPerMember = size_t{1} << 20;  // For parts that are kept.
+/// Counted for each of them beside its data: the struct, and what two allocations take.
 constexpr size_t kPartOverhead = 256;
 static_assert(sizeof(swarm::Part) + 64 <= kPartOverhead);
 
@@ -118,17 +118,27 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
 
 void Engine::take(int32_t number, swarm::Part part, std::span<const std::byte> data,
                   size_t frame_bytes, Time now) {
-  if (part.kind > swarm::PartKind::kMean) return take_fetched(number, part, data, now);
+  if (part.kind > swarm::PartKind::kMean) {
+    if (part.receiver == member_.number()) return take_fetched(number, part, data, now);
+    return accuse(number,
+                  fmt::format("island '{}' gave this one what member {} had asked for",
+                              name(number), part.receiver),
+                  now);
+  }
   receive(number, std::move(part), data, frame_bytes, now);
 }
 
-void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte> data,
+void Engine::receive(int32_t over, swarm::Part part, std::span<const std::byte> data,
                      size_t frame_bytes, Time now) {
-  if (part.sender != number || part.header.run != member_.run()) {
-    return accuse(number,
-                  fmt::format("island '{}' sent a part of run '{}' in the name of member {}",
-                              name(number), swarm::printable(part.header.run), part.sender),
-                  now);
+  const bool is_for_me = part.receiver == member_.number();
+  const bool is_relayed = part.sender != over || !is_for_me;
+  if ((part.sender != over && !is_for_me) || part.header.run != member_.run()) {
+    return accuse(
+        over,
+        fmt::format("island '{}' sent a part of run '{}' in the name of member {} to "
+                    "member {}",
+                    name(over), swarm::printable(part.header.run), part.sender, part.receiver),
+        now);
   }
   const auto found = rounds_.find(part.header.round);
   member_.count_moved(frame_bytes);
@@ -136,60 +146,99 @@ void Engine::receive(int32_t number, swarm::Part part, std::span<const std::byte
   if (found == rounds_.end() || !found->second.was_announced || found->second.decided) return;
   Round& round = found->second;
   round.bytes_received += static_cast<int64_t>(frame_bytes);
+  if (data.empty()) {
+    return accuse(over,
+                  fmt::format("island '{}' sent a part of round {} without data", name(over),
+                              part.header.round),
+                  now);
+  }
   const auto attempt_of = [](const swarm::Header& header) {
     return std::pair(header.term, header.attempt);
   };
-  if (round.exchange == nullptr ||
-      attempt_of(part.header) > attempt_of(round.exchange->plan().header)) {
-    if (data.empty()) {
-      return accuse(number,
-                    fmt::format("island '{}' sent a part of round {} without data", name(number),
-                                part.header.round),
-                    now);
-    }
-    round.early_bytes += frame_bytes + kPartOverhead;
-    if (round.early_bytes > max_early_bytes(round)) {
+  const bool has_exchange = is_for_me && round.exchange != nullptr;
+  const swarm::Header known = has_exchange ? round.exchange->plan().header
+                              : is_for_me  ? swarm::Header{}
+                                           : round.newest.header;
+  if (attempt_of(part.header) > attempt_of(known)) {
+    round.early_bytes += data.size() + kPartOverhead;
+    if (round.early_bytes > (links_.size() + 1) * links_.size() * most_bytes(round)) {
       return accuse(
-          number,
-          fmt::format("island '{}' sent more than round {} has", name(number), part.header.round),
+          over,
+          fmt::format("island '{}' sent more than round {} has", name(over), part.header.round),
           now);
     }
     part.data.assign(data.begin(), data.end());
-    round.early.push_back(std::move(part));
+    round.early.push_back({over, std::move(part)});
     return;
   }
+  const bool is_past = attempt_of(part.header) < attempt_of(known);
+  if (is_past && is_relayed) return;  // All of it is sent again.
+  const bool goes_so =
+      is_for_me ? neighbour(*round.exchange, part.sender) == over
+                : std::ranges::find(round.newest.relays,
+                                    swarm::Relay{std::min(part.sender, part.receiver),
+                                                 std::max(part.sender, part.receiver),
+                                                 member_.number()}) != round.newest.relays.end();
+  if (!is_past && !goes_so) {
+    return accuse(over,
+                  fmt::format("island '{}' sent a part of round {} from member {} to member {}, "
+                              "which does not go that way",
+                              name(over), part.header.round, part.sender, part.receiver),
+                  now);
+  }
+  if (!is_for_me) return relay(round, std::move(part), data, now);
   round.progressed = now;
   if (auto result = round.exchange->receive(part, data); !result) {
-    accuse(number, result.error().message, now);
+    accuse(part.sender, result.error().message, now);
   }
 }
 
-size_t Engine::max_early_bytes(const Round& round) const {
-  // Each other member sends at most its contribution and a mean, in parts as large as they can be:
-  // only the last one of a segment is shorter. A frame's own header is less than kPartOverhead.
+void Engine::relay(Round& round, swarm::Part part, std::span<const std::byte> data, Time now) {
+  size_t& bytes = round.relayed_bytes[{part.sender, part.receiver}];
+  bytes += data.size() + kPartOverhead;
+  if (bytes > most_bytes(round)) {
+    return accuse(part.sender,
+                  fmt::format("island '{}' sent member {} more than round {} has",
+                              name(part.sender), part.receiver, part.header.round),
+                  now);
+  }
+  const int32_t receiver = part.receiver;
+  const auto found = links_.find(receiver);
+  // Another attempt is coming.
+  if (found == links_.end() || !found->second.lost.empty()) return;
+  const size_t base = part.offset;
+  found->second.waiting_bytes += data.size();
+  found->second.transfers.push_back(
+      {.part = std::move(part),
+       .blob = std::make_shared<const Bytes>(data.begin(), data.end()),
+       .end = data.size(),
+       .base = base});
+  pump(receiver, now);
+}
+
+int32_t Engine::neighbour(const Exchange& exchange, int32_t number) {
+  const auto found = exchange.plan().via.find(number);
+  return found == exchange.plan().via.end() ? number : found->second;
+}
+
+size_t Engine::most_bytes(const Round& round) const {
+  // A contribution and a mean, in parts as large as they can be: only the last one of a segment is
+  // shorter.
   const size_t count = round.contribution->num_values();
   const size_t encoded = round.contribution->codec->max_encoded_bytes(count);
   const size_t num_parts =
       encoded / kChunkBytes + count / segment_size(count, round.contribution->topology) + 1;
-  return (links_.size() + 1) * (2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember);
+  return 2 * (encoded + num_parts * 2 * kPartOverhead) + kSlackPerMember;
 }
 
-void Engine::drop_means(Link& link, int64_t round) {
-  std::erase_if(link.transfers, [&](const Transfer& transfer) {
-    // One that has begun goes on: the other member drops it.
-    const bool is_void = transfer.part.header.round == round && transfer.sent == 0 &&
-                         transfer.part.kind == swarm::PartKind::kMean;
-    if (is_void) link.waiting_bytes -= transfer.blob->size();
-    return is_void;
-  });
-}
-
-void Engine::drop_transfers(Link& link, int64_t round) {
-  std::erase_if(link.transfers, [&](const Transfer& transfer) {
-    const bool is_void = transfer.part.header.round == round;
-    if (is_void) link.waiting_bytes -= transfer.end - transfer.sent;
-    return is_void;
-  });
+void Engine::drop_transfers(int64_t round, const std::function<bool(const Transfer&)>& is_void) {
+  for (auto& [number, link] : links_) {
+    std::erase_if(link.transfers, [&](const Transfer& transfer) {
+      if (transfer.part.header.round != round || !is_void(transfer)) return false;
+      link.waiting_bytes -= transfer.end - transfer.sent;
+      return true;
+    });
+  }
 }
 
 void Engine::lose_bulk(net::ConnectionId connection, const std::string& reason, Time now) {
@@ -211,8 +260,12 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
   link.was_reported = false;
   link.verdict_due = now + kVerdictGrace;
   for (auto& [round_number, round] : rounds_) {
-    if (round.exchange != nullptr) round.exchange->forget(number);
-    std::erase_if(round.early, [&](const swarm::Part& part) { return part.sender == number; });
+    std::erase_if(round.early, [&](const EarlyPart& early) { return early.over == number; });
+    if (round.exchange == nullptr) continue;
+    if (neighbour(*round.exchange, number) == number) round.exchange->forget(number);
+    for (const auto& [other, via] : round.exchange->plan().via) {
+      if (via == number) round.exchange->forget(other);
+    }
   }
   for (Retrieval& retrieval : retrievals_) retrieval.lost(number);
   if (number < member_.number()) {
@@ -261,12 +314,17 @@ void Engine::check_stalls(Time now) {
         now - progressed <= options_.silence_timeout) {
       continue;
     }
-    for (const int32_t debtor : round.exchange->debtors()) silent.emplace_back(debtor, number);
+    for (const int32_t debtor : round.exchange->debtors()) {
+      // A relay misses who is silent behind it too, and says so first.
+      const int32_t over = neighbour(*round.exchange, debtor);
+      const bool is_late = now - progressed > 2 * options_.silence_timeout;
+      if (over == debtor || is_late) silent.emplace_back(over, number);
+    }
   }
-  for (const auto& [debtor, round] : silent) {
-    if (!links_.contains(debtor) || !links_.at(debtor).lost.empty()) continue;
-    if (now - links_.at(debtor).opened_at <= options_.silence_timeout) continue;
-    drop_link(debtor,
+  for (const auto& [over, round] : silent) {
+    if (!links_.contains(over) || !links_.at(over).lost.empty()) continue;
+    if (now - links_.at(over).opened_at <= options_.silence_timeout) continue;
+    drop_link(over,
               fmt::format("in round {} nothing came for {:.0f} s", round,
                           seconds(options_.silence_timeout)),
               now);
@@ -311,8 +369,8 @@ bool Engine::send_some(Link& link, std::deque<Transfer>& queue, Time now) {
   Transfer& transfer = queue.front();
   const size_t chunk_bytes = chunk_size(transport_.estimate(link.connection).bytes_per_second);
   const size_t size = std::min(chunk_bytes, transfer.end - transfer.sent);
-  transfer.part.offset = transfer.sent;
-  net::SharedFrame frame = part_frame(transfer.part, transfer.blob, size);
+  transfer.part.offset = transfer.base + transfer.sent;
+  net::SharedFrame frame = part_frame(transfer.part, transfer.blob, transfer.sent, size);
   const size_t frame_bytes = frame.size();
   const auto sent = transport_.send_shared(link.connection, std::move(frame));
   if (sent == net::Sent::kFull) link.full = true;

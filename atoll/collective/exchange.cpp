@@ -117,7 +117,9 @@ void Exchange::reopen(Plan plan) {
   ATOLL_CHECK(plan.header.run == plan_.header.run && plan.header.round == plan_.header.round &&
                   plan.segment_values == plan_.segment_values,
               "another attempt of the same round");
+  for (const auto& [number, via] : plan_.via) forget(number);
   plan_ = std::move(plan);
+  for (const auto& [number, via] : plan_.via) forget(number);
   begin_attempt();
 }
 
@@ -268,10 +270,14 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   const auto index = static_cast<size_t>(part.segment);
   Segment& segment = segments_[index];
   Incoming& incoming = is_mean ? segment.mean : segment.contributions[part.sender];
-  if (!is_mean && incoming.done && segment.may_repeat.contains(part.sender)) {
-    if (part.offset + data.size() >= part.total) segment.may_repeat.erase(part.sender);
-    return {};
+  if (!is_mean && incoming.received > 0 && attempt != incoming.attempt) {
+    // It is sent again, for its sender cannot know what had come; or is what had not come before.
+    if (attempt < incoming.attempt || incoming.done) return {};
+    incoming.received = 0;
   }
+  incoming.attempt = attempt;
+  // What a relay lost on its other side leaves a gap, until the next attempt.
+  if (part.offset > incoming.received && plan_.via.contains(part.sender)) return {};
   auto accepted = accept(incoming, part, data, *rank, segment);
   if (!accepted || !incoming.done) return accepted;
   if (is_mean) {
@@ -506,6 +512,7 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
                          .part = {.header = plan_.header,
                                   .kind = kind,
                                   .sender = plan_.numbers[static_cast<size_t>(plan_.rank)],
+                                  .receiver = plan_.numbers[static_cast<size_t>(rank)],
                                   .segment = static_cast<int32_t>(&segment - segments_.data()),
                                   .total = blob->size()},
                          .blob = blob});
@@ -546,16 +553,7 @@ std::vector<int32_t> Exchange::debtors() const {
 }
 
 void Exchange::forget(int32_t number) {
-  for (Segment& segment : segments_) {
-    segment.sent_to.erase(number);
-    const auto found = segment.contributions.find(number);
-    if (found == segment.contributions.end()) continue;
-    if (found->second.done) {
-      segment.may_repeat.insert(number);
-    } else {
-      segment.contributions.erase(found);
-    }
-  }
+  for (Segment& segment : segments_) segment.sent_to.erase(number);
 }
 
 RoundResult Exchange::take_result() {

@@ -15,7 +15,9 @@
 // A round may take several attempts, with fewer members each, or with weight 0 for one whose
 // contribution is left out; it stays so. A contribution is the same in all of them: what has come
 // stays, and what was sent is not sent again to whom it was sent. The means are made anew. So a
-// member that vanishes costs only what it owned.
+// member that vanishes costs only what it owned. Where a connection broke, and for members that
+// reach each other through a third, nobody knows what has come: the next attempt sends it again,
+// and what came whole stays.
 //
 // A contribution that cannot be decoded, or not to finite values, ends the attempt here: no mean
 // ever holds anything but all contributions of its attempt.
@@ -35,6 +37,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/result.h"
@@ -94,6 +97,7 @@ class Exchange {
     std::vector<int64_t> weights;      // >= 0
     std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. With kGather only
                                        // sums_of_squares() asks for them.
+    std::map<int32_t, int32_t> via;    // Members that this one reaches through another: numbers.
     size_t segment_values = kSegmentValues;
 
     int64_t own_weight() const { return weights[static_cast<size_t>(rank)]; }
@@ -128,7 +132,7 @@ class Exchange {
   std::span<const float> own() const { return own_; }
   /// The numbers of the members that still owe something.
   std::vector<int32_t> debtors() const;
-  /// The connection to a member broke: what was on its way in either direction is lost.
+  /// The way to a member broke: the next attempt sends it again what it may not have got.
   void forget(int32_t number);
   /// The number of who made work() fail; -1: this member's own values did.
   int32_t culprit() const { return culprit_; }
@@ -150,13 +154,13 @@ class Exchange {
     BlobArena::Place place;  // As long as the first chunk said; empty before it.
     size_t received = 0;
     bool done = false;
+    std::pair<uint64_t, int32_t> attempt;  // In which it was sent: term and attempt.
   };
   struct Segment {
     size_t begin = 0;  // Within the values.
     size_t size = 0;
     std::map<int32_t, Incoming> contributions;  // By number.
     std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
-    std::set<int32_t> may_repeat;               // Of those who cannot know that theirs has come.
     // Of this attempt:
     int32_t owner = 0;  // Rank. With kGather all sum it, and this one says how large they are.
     bool waits_to_be_sent = false;

@@ -176,5 +176,62 @@ INSTANTIATE_TEST_SUITE_P(Codecs, AttemptsTest,
                          testing::Combine(testing::Values("fp32", "int8"),
                                           testing::Values(Topology::kScatter, Topology::kGather)));
 
+/// Two of three send each other what they have through the third: what is lost there in one attempt
+/// comes in the next, and what had come whole is not summed twice.
+TEST_P(AttemptsTest, WhatARelayLosesComesInTheNextAttempt) {
+  const auto& [codec, topology] = GetParam();
+  constexpr int32_t kAttempts = 4;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    uint64_t num_draws = 0;
+    const auto draw = [&](uint64_t end) { return random_bits(seed, 23, num_draws++) % end; };
+    Group group(3, 12'000, codec, topology, seed);
+    group.connect();
+    std::vector<int32_t> attempts(3, 0);
+    const auto deliver = [&](std::pair<int32_t, int32_t> link) {
+      auto& queue = group.links[link];
+      int32_t& attempt = attempts[static_cast<size_t>(link.second)];
+      if (queue.empty() || queue.front().header.attempt > attempt) return false;
+      const bool is_relayed = link.first + link.second == 1 && queue.front().header.attempt > 0;
+      const bool is_lost = is_relayed && queue.front().header.attempt < kAttempts && draw(20) == 0;
+      const bool is_past = is_relayed && queue.front().header.attempt < attempt;
+      if (!is_lost && !is_past) {
+        const auto received =
+            group.members[static_cast<size_t>(link.second)]->receive(queue.front());
+        EXPECT_TRUE(received.has_value()) << received.error().message;
+      }
+      queue.pop_front();
+      return true;
+    };
+    for (bool all_know = false, any = true; !all_know || any;) {
+      any = false;
+      for (int turn = 0; turn < 30; ++turn) {
+        if (draw(2) == 0) {
+          any = group.work(draw(3)) || any;
+        } else {
+          any = deliver({static_cast<int32_t>(draw(3)), static_cast<int32_t>(draw(3))}) || any;
+        }
+      }
+      const size_t member = draw(3);
+      if (draw(6) == 0 && attempts[member] < kAttempts) {
+        Exchange::Plan plan = group.members[member]->plan();
+        plan.header.attempt = ++attempts[member];
+        if (member < 2) plan.via = {{member == 0 ? 1 : 0, 2}};
+        group.members[member]->reopen(std::move(plan));
+      }
+      all_know = std::ranges::all_of(attempts, [](int32_t one) { return one == kAttempts; });
+      any = any || std::ranges::any_of(group.links,
+                                       [](const auto& entry) { return !entry.second.empty(); });
+    }
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t rank = 0; rank < 3; ++rank) any = group.work(rank) || any;
+      for (auto& [link, queue] : group.links) any = deliver(link) || any;
+    }
+    group.expect_as_defined();
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace atl::collective

@@ -64,7 +64,7 @@ void round_of_two(benchmark::State& state, const std::string& name, Topology top
           const size_t size = std::min(kChunkBytes, outgoing.blob->size() - at);
           swarm::Part part = outgoing.part;
           part.offset = at;
-          const Bytes frame = part_frame(part, outgoing.blob, size).joined();
+          const Bytes frame = part_frame(part, outgoing.blob, part.offset, size).joined();
           bytes += static_cast<int64_t>(frame.size());
           const auto view = view_part(frame, part_head_bytes(part.header));
           if (!members[static_cast<size_t>(outgoing.to)]->receive(view->part, view->data)) {

@@ -66,7 +66,7 @@ class Faults {
   Time over() const { return over_; }
 
  private:
-  static constexpr uint64_t kNumKinds = 18;
+  static constexpr uint64_t kNumKinds = 20;
 
   void at(Duration delay, std::function<void()> action) {
     over_ = std::max(over_, world_.now() + delay);
@@ -126,6 +126,9 @@ class Faults {
       case 16:
       case 17:
         return spoil(machine.name, time);
+      case 18:
+      case 19:
+        return part(time + std::chrono::seconds(10));
       default:
         return;
     }
@@ -198,6 +201,17 @@ class Faults {
       network.cut(c, b);
       at(time, [&network, c, b] { network.heal(c, b); });
     }
+  }
+  /// Two islands lose their connections and can make none: long enough for others to relay.
+  void part(Duration time) {
+    const std::string a = pick().name;
+    const std::string b = pick().name;
+    if (a == b) return;
+    auto& network = world_.network;
+    world_.note(fmt::format("-- {} and {} are parted for {:.1f} s", a, b, seconds(time)));
+    network.break_connections(a, b);
+    network.cut(a, b);
+    at(time, [&network, a, b] { network.heal(a, b); });
   }
   void slow(Duration time) {
     const std::string a = pick().name;

@@ -12,14 +12,11 @@ using DataSize = uint32_t;  // Ends the head.
 }
 
 net::SharedFrame part_frame(const swarm::Part& part, std::shared_ptr<const Bytes> blob,
-                            size_t size) {
+                            size_t begin, size_t size) {
   Bytes head = swarm::encode(part);
   const auto data_size = static_cast<DataSize>(size);
   std::memcpy(head.data() + head.size() - sizeof(data_size), &data_size, sizeof(data_size));
-  return {.head = std::move(head),
-          .blob = std::move(blob),
-          .begin = static_cast<size_t>(part.offset),
-          .num_bytes = size};
+  return {.head = std::move(head), .blob = std::move(blob), .begin = begin, .num_bytes = size};
 }
 
 size_t part_head_bytes(const swarm::Header& header) {

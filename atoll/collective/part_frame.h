@@ -9,9 +9,9 @@
 
 namespace atl::collective {
 
-/// The frame of a part whose data is bytes [part.offset, part.offset + size) of the blob.
+/// The frame of a part whose data is bytes [begin, begin + size) of the blob.
 net::SharedFrame part_frame(const swarm::Part& part, std::shared_ptr<const Bytes> blob,
-                            size_t size);
+                            size_t begin, size_t size);
 
 struct PartView {
   swarm::Part part;                 // Without data,

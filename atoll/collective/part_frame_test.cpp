@@ -20,7 +20,7 @@ TEST(PartFrameTest, IsTheFrameThatWireMakes) {
   const auto blob = std::make_shared<const Bytes>(400, std::byte{9});
   swarm::Part whole = example();
   whole.data.assign(250, std::byte{9});
-  EXPECT_EQ(part_frame(example(), blob, 250).joined(), swarm::encode(whole));
+  EXPECT_EQ(part_frame(example(), blob, 100, 250).joined(), swarm::encode(whole));
 }
 
 TEST(PartFrameTest, IsSeenWithoutACopyOfItsData) {

@@ -25,6 +25,7 @@
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
+#include "atoll/swarm/rules.h"
 #include "atoll/swarm/status.h"
 #include "atoll/swarm/suspicion.h"
 #include "atoll/swarm/tally.h"
@@ -147,6 +148,7 @@ class Coordinator {
     Time called{};                         // Elastic: when Due was said.
     int32_t attempt = -1;                  // The one that is open.
     std::vector<int32_t> members;          // Of that attempt.
+    std::vector<Relay> relays;             // Of it too.
     std::map<int32_t, Prepared> prepared;  // In it.
     std::set<int32_t> left_out;            // Whose contributions cannot be used, or are outliers.
 
@@ -233,11 +235,11 @@ class Coordinator {
   int64_t num_live() const;
 
   std::vector<int32_t> expected(int64_t round) const;
-  /// Of `members`, who have begun the round, the ones that can all reach each other.
-  std::vector<int32_t> members_for(int64_t round, std::vector<int32_t> members) const;
   void advance_all();
   void advance(int64_t number);
-  void open(int64_t number, Round& round, std::vector<int32_t> members);
+  void open(int64_t number, Round& round, Ways ways);
+  /// Says what becomes of pairs that cannot reach each other, where it is new.
+  void note_ways(int64_t number, const Round& round);
 
   /// Its members abstain from the attempts that follow; `why` is for a person.
   void leave_out(Round& round, int64_t round_number, int32_t number, const std::string& why);
@@ -273,11 +275,11 @@ class Coordinator {
   std::map<Connection, Guest> guests_;
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
-  std::map<int64_t, Round> rounds_;                 // Unresolved ones.
-  Outliers outliers_;                               // By the norms that were committed.
-  std::optional<Due> due_;                          // Elastic: the one that was called.
-  std::set<std::pair<int32_t, int32_t>> no_links_;  // Pairs that cannot reach each other.
-  std::map<std::string, std::string> facts_;        // Equal on all islands.
+  std::map<int64_t, Round> rounds_;           // Unresolved ones.
+  Outliers outliers_;                         // By the norms that were committed.
+  std::optional<Due> due_;                    // Elastic: the one that was called.
+  Pairs no_links_;                            // Pairs that cannot reach each other.
+  std::map<std::string, std::string> facts_;  // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;
   int64_t num_begun_with_ = 0;        // Islands; 0: not known.
@@ -293,8 +295,9 @@ class Coordinator {
   Time now_;         // Of the event that is being handled.
   Time last_moved_;  // When an island last said that it had moved something.
   Time next_alive_;
-  // For the status only.
+  // For the status and the log only.
   Time began_;
+  std::map<std::pair<int32_t, int32_t>, bool> is_relayed_;  // Of no_links_, as was last said.
   Tally tally_;
   std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;

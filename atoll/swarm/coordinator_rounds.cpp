@@ -63,25 +63,6 @@ std::vector<int32_t> Coordinator::expected(int64_t round) const {
   return numbers;
 }
 
-std::vector<int32_t> Coordinator::members_for(int64_t round, std::vector<int32_t> members) const {
-  const auto& begun = rounds_.at(round).begun;
-  while (true) {
-    std::map<int32_t, int64_t> num_missing;  // Of each member's links.
-    for (const auto& [a, b] : no_links_) {
-      if (std::ranges::find(members, a) == members.end()) continue;
-      if (std::ranges::find(members, b) == members.end()) continue;
-      num_missing[a] += 1;
-      num_missing[b] += 1;
-    }
-    if (num_missing.empty()) return members;
-    // Most links first, then least weight, then the last to come.
-    const auto worst = std::ranges::max_element(num_missing, {}, [&](const auto& entry) {
-      return std::tuple(entry.second, -begun.at(entry.first).weight, entry.first);
-    });
-    std::erase(members, worst->first);
-  }
-}
-
 void Coordinator::advance_all() {
   std::vector<int64_t> numbers;
   for (const auto& [number, round] : rounds_) numbers.push_back(number);
@@ -114,26 +95,28 @@ void Coordinator::advance(int64_t number) {
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
   if (!all_begun) return;
-  std::vector<int32_t> members = members_for(number, std::move(awaited));
-  const bool waits_for_lost = round.members.empty() ||
-                              !std::ranges::all_of(round.members, is_here) ||
-                              !std::ranges::all_of(round.members, [&](int32_t member) {
-                                return std::ranges::find(members, member) != members.end();
-                              });
-  if (waits_for_lost) open(number, round, std::move(members));
+  Ways ways = plan_ways(std::move(awaited), round.begun, no_links_);
+  const bool can_be_completed =
+      !round.members.empty() && are_open({round.members, round.relays}, no_links_) &&
+      std::ranges::all_of(round.members, [&](int32_t member) {
+        return is_here(member) && std::ranges::find(ways.members, member) != ways.members.end();
+      });
+  if (!can_be_completed) open(number, round, std::move(ways));
 }
 
-void Coordinator::open(int64_t number, Round& round, std::vector<int32_t> members) {
-  const Begin& first = round.begun.at(members.front());
+void Coordinator::open(int64_t number, Round& round, Ways ways) {
+  const Begin& first = round.begun.at(ways.members.front());
   round.attempt += 1;
-  round.members = std::move(members);
+  round.members = std::move(ways.members);
+  round.relays = std::move(ways.relays);
   round.prepared.clear();
   OpenAttempt attempt{.header = header(number, round.attempt),
                       .view = view_,
                       .fragment = first.fragment,
                       .count = first.count,
                       .segment_values = first.segment_values,
-                      .members = round.members};
+                      .members = round.members,
+                      .relays = round.relays};
   std::vector<int64_t> rates;
   for (const int32_t member : round.members) {
     attempt.weights.push_back(round.begun.at(member).weight);
@@ -141,6 +124,34 @@ void Coordinator::open(int64_t number, Round& round, std::vector<int32_t> member
   }
   attempt.shares = shares_by_rate(num_segments(first.count, first.segment_values), rates);
   for (const int32_t member : round.members) send_to(seats_.at(member), attempt);
+  note_ways(number, round);
+}
+
+void Coordinator::note_ways(int64_t number, const Round& round) {
+  const auto is_in = [&](int32_t member) {
+    return std::ranges::find(round.members, member) != round.members.end();
+  };
+  const auto wants_in = [&](int32_t member) {
+    return round.begun.contains(member) && is_live(seats_.at(member));
+  };
+  for (const auto& pair : no_links_) {
+    const auto& [a, b] = pair;
+    if (!wants_in(a) || !wants_in(b) || (!is_in(a) && !is_in(b))) continue;
+    const auto relay = std::ranges::find_if(
+        round.relays, [&](const Relay& other) { return other.a == a && other.b == b; });
+    const bool is_relayed = relay != round.relays.end();
+    const auto [said, is_new] = is_relayed_.try_emplace(pair, is_relayed);
+    if (!is_new && std::exchange(said->second, is_relayed) == is_relayed) continue;
+    if (is_relayed) {
+      log(fmt::format("islands '{}' and '{}' exchange through '{}' from round {} on", name(a),
+                      name(b), name(relay->via), number));
+    } else {
+      log(
+          fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
+                      "island reaches both",
+                      number, name(is_in(a) ? b : a), name(is_in(a) ? a : b)));
+    }
+  }
 }
 
 void Coordinator::on(int32_t number, const Prepared& prepared) {
@@ -265,10 +276,12 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   if (!seats_.contains(link.other) || link.other == number) return;
   const auto pair = std::minmax(number, link.other);
   if (link.up) {
-    no_links_.erase(pair);
-    return;
+    if (no_links_.erase(pair) == 0) return;
+    return log(fmt::format("islands '{}' and '{}' reach each other again", name(pair.first),
+                           name(pair.second)));
   }
   if (!no_links_.insert(pair).second) return;
+  is_relayed_.erase(pair);
   log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
                   name(link.other), printable(link.reason)));
   advance_all();

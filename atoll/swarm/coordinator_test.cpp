@@ -246,6 +246,69 @@ TEST_F(CoordinatorTest, PairsThatCannotReachEachOtherAreParted) {
   EXPECT_THAT(opened[0].second.members, ElementsAre(1)) << "the least weight is left out";
 }
 
+/// Islands b (connection 1), a (2) and c (3), in round 0 of three members.
+class ThreeIslandsTest : public CoordinatorTest {
+ protected:
+  ThreeIslandsTest() {
+    CoordinatorOptions three = options();
+    three.replicas = 3;
+    coordinator = Coordinator(three, {}, now);
+    coordinator.begin();
+    for (const uint64_t connection : {1, 2, 3}) {
+      coordinator.opened(connection, now);
+      say(connection, hello(std::string(1, "bac"[connection - 1])));
+    }
+    for (const uint64_t connection : {1, 2, 3}) say(connection, ready());
+    for (const uint64_t connection : {1, 2, 3}) say(connection, begin(0));
+  }
+  std::string lines(const Coordinator::Actions& actions) {
+    std::string log;
+    for (const auto& action : actions) {
+      if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line + "\n";
+    }
+    return log;
+  }
+};
+
+TEST_F(ThreeIslandsTest, APairThatCannotReachEachOtherIsRelayed) {
+  const auto actions = say(1, LinkState{kRun, 0, false, "cut"});  // b cannot reach a.
+  const auto opened = sent<OpenAttempt>(actions);
+  ASSERT_EQ(opened.size(), 3U);
+  EXPECT_EQ(opened[0].second.header.attempt, 1);
+  EXPECT_THAT(opened[0].second.members, ElementsAre(0, 1, 2));
+  EXPECT_THAT(opened[0].second.relays, ElementsAre(Relay{0, 1, 2}));
+  EXPECT_THAT(lines(actions),
+              AllOf(HasSubstr("islands 'b' and 'a' cannot reach each other: cut"),
+                    HasSubstr("islands 'a' and 'b' exchange through 'c' from round 0 on")));
+  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty());
+  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, true, ""})).empty());
+  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty())
+      << "the attempt does without that link";
+}
+
+/// Its link to the relay fails too: nobody is left who reaches both.
+TEST_F(ThreeIslandsTest, WhoseRelayIsOutOfReachIsLeftOut) {
+  say(1, LinkState{kRun, 0, false, "cut"});
+  const auto actions = say(3, LinkState{kRun, 0, false, "cut"});
+  const auto opened = sent<OpenAttempt>(actions);
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_EQ(opened[0].second.header.attempt, 2);
+  EXPECT_THAT(opened[0].second.members, ElementsAre(1, 2));
+  EXPECT_THAT(opened[0].second.relays, ElementsAre());
+  EXPECT_THAT(lines(actions), HasSubstr("round 0 goes on without island 'a': it cannot reach 'b', "
+                                        "and no third island reaches both"));
+}
+
+/// What was on its way over the relay's broken connection must be sent again.
+TEST_F(ThreeIslandsTest, AnAttemptWhoseRelayLostAConnectionIsFollowedByAnother) {
+  say(1, LinkState{kRun, 0, false, "cut"});
+  const auto opened = sent<OpenAttempt>(say(3, LinkState{kRun, 1, false, "cut"}));
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_THAT(opened[0].second.members, ElementsAre(0, 2)) << "b reaches nobody";
+  EXPECT_THAT(lines(say(3, LinkState{kRun, 1, true, ""})),
+              HasSubstr("islands 'b' and 'c' reach each other again"));
+}
+
 /// What an island must not say once the run has begun; it is put out, and the others go on.
 TEST_F(CoordinatorTest, ViolationsNameTheIsland) {
   Header later = kRun;

@@ -146,6 +146,16 @@ struct Begin {
   std::string exchange;        // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
+/// Two members of an attempt, a < b, that cannot reach each other: what they send each other goes
+/// through a third, which reaches both.
+struct Relay {
+  int32_t a = 0;
+  int32_t b = 0;
+  int32_t via = 0;
+
+  bool operator==(const Relay&) const = default;
+};
+
 /// All members that are here have begun: exchange. An attempt may be followed by another, of fewer
 /// members, or with weight 0 for one whose contribution is left out. In an attempt the members have
 /// one weight and one share each, by rank: their place in its list.
@@ -158,6 +168,7 @@ struct OpenAttempt {
   std::vector<int32_t> members;  // Numbers, rising.
   std::vector<int64_t> weights;
   std::vector<int64_t> shares;  // Segments that each member sums, one member's after another's.
+  std::vector<Relay> relays;    // By a, then b. All other pairs reach each other.
 };
 
 /// The member holds the result of the round in a spare buffer: it neither applies nor drops it
@@ -274,14 +285,15 @@ enum class PartKind : uint8_t { kContribution, kMean, kState, kResult };
 
 /// A chunk of an encoded segment: a member's contribution on its way to those who sum it, or the
 /// mean on its way to everybody. A contribution is good for every attempt of its round, a mean for
-/// its own. Or a chunk of what was asked for by Fetch.
+/// its own. Both may come through a relay. Or a chunk of what was asked for by Fetch.
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
-  int32_t sender = 0;   // Number.
-  int32_t segment = 0;  // Within the fragment; of what was fetched the fragment.
-  uint64_t offset = 0;  // Bytes, within the encoded segment; of a state within all of it.
-  uint64_t total = 0;   // Bytes of the encoded segment; the same in all its chunks.
+  int32_t sender = 0;    // Number: who made it,
+  int32_t receiver = 0;  // and for whom.
+  int32_t segment = 0;   // Within the fragment; of what was fetched the fragment.
+  uint64_t offset = 0;   // Bytes, within the encoded segment; of a state within all of it.
+  uint64_t total = 0;    // Bytes of the encoded segment; the same in all its chunks.
   Bytes data;
 };
 

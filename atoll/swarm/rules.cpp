@@ -6,6 +6,7 @@
 #include <cctype>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace atl::swarm {
@@ -23,6 +24,55 @@ constexpr size_t kMaxMembers = 1024;
 bool are_members(const std::vector<int32_t>& numbers) {
   return !numbers.empty() && numbers.front() >= 0 && numbers.size() <= kMaxMembers &&
          std::ranges::adjacent_find(numbers, std::greater_equal<>()) == numbers.end();
+}
+
+bool contains(const std::vector<int32_t>& numbers, int32_t number) {
+  return std::ranges::find(numbers, number) != numbers.end();
+}
+
+bool is_open(int32_t a, int32_t b, const Pairs& no_links) {
+  return !no_links.contains(std::minmax(a, b));
+}
+
+/// The members that reach both.
+std::vector<int32_t> between(int32_t a, int32_t b, const std::vector<int32_t>& members,
+                             const Pairs& no_links) {
+  std::vector<int32_t> out;
+  for (const int32_t via : members) {
+    const bool is_third = via != a && via != b;
+    if (is_third && is_open(a, via, no_links) && is_open(b, via, no_links)) out.push_back(via);
+  }
+  return out;
+}
+
+/// How many others each member has no way to; only those that lack one.
+std::map<int32_t, int64_t> missing_ways(const std::vector<int32_t>& members,
+                                        const Pairs& no_links) {
+  std::map<int32_t, int64_t> out;
+  for (const auto& [a, b] : no_links) {
+    if (!contains(members, a) || !contains(members, b)) continue;
+    if (!between(a, b, members, no_links).empty()) continue;
+    out[a] += 1;
+    out[b] += 1;
+  }
+  return out;
+}
+
+/// What is wrong with an attempt's relays; empty if nothing.
+std::string fault_of(const std::vector<Relay>& relays, const std::vector<int32_t>& members) {
+  Pairs relayed;
+  for (const Relay& relay : relays) {
+    const bool are_three = relay.a < relay.b && relay.via != relay.a && relay.via != relay.b;
+    if (!are_three || !contains(members, relay.a) || !contains(members, relay.b) ||
+        !contains(members, relay.via)) {
+      return "a relay is none of three members";
+    }
+    const std::pair pair(relay.a, relay.b);
+    if (!relayed.empty() && *relayed.rbegin() >= pair) return "the relays are not in order";
+    relayed.insert(relayed.end(), pair);
+  }
+  return are_open({members, relays}, relayed) ? std::string()
+                                              : std::string("a relay cannot reach both");
 }
 
 }  // namespace
@@ -77,6 +127,52 @@ std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int6
   }
   shares.back() += num_segments - given;
   return shares;
+}
+
+Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& begun,
+               const Pairs& no_links) {
+  std::vector<int32_t> left_out;
+  while (true) {
+    const auto missing = missing_ways(members, no_links);
+    if (missing.empty()) break;
+    // Most ways first, then least weight, then the last to come.
+    const auto worst = std::ranges::max_element(missing, {}, [&](const auto& entry) {
+      return std::tuple(entry.second, -begun.at(entry.first).weight, entry.first);
+    });
+    left_out.push_back(worst->first);
+    std::erase(members, worst->first);
+  }
+  // Those whom one of them could not reach may be left out themselves by now.
+  std::ranges::sort(left_out, {},
+                    [&](int32_t number) { return std::pair(-begun.at(number).weight, number); });
+  for (const int32_t number : left_out) {
+    const auto place = members.insert(std::ranges::lower_bound(members, number), number);
+    if (!missing_ways(members, no_links).empty()) members.erase(place);
+  }
+  Ways ways{.members = std::move(members)};
+  std::map<int32_t, int64_t> num_relayed;
+  for (const auto& [a, b] : no_links) {
+    if (!contains(ways.members, a) || !contains(ways.members, b)) continue;
+    const auto candidates = between(a, b, ways.members, no_links);
+    const int32_t via = *std::ranges::min_element(candidates, {}, [&](int32_t number) {
+      return std::tuple(num_relayed[number], -begun.at(number).rate, number);
+    });
+    num_relayed[via] += 1;
+    ways.relays.push_back({a, b, via});
+  }
+  return ways;
+}
+
+bool are_open(const Ways& ways, const Pairs& no_links) {
+  Pairs relayed;
+  for (const auto& [a, b, via] : ways.relays) {
+    relayed.emplace(a, b);
+    if (!is_open(a, via, no_links) || !is_open(b, via, no_links)) return false;
+  }
+  return std::ranges::all_of(no_links, [&](const auto& pair) {
+    return relayed.contains(pair) || !contains(ways.members, pair.first) ||
+           !contains(ways.members, pair.second);
+  });
 }
 
 int64_t num_segments(int64_t count, int64_t segment_values) {
@@ -189,7 +285,8 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t num
     if (attempt.shares[i] < 0 || attempt.shares[i] > rest) return "a share is impossible";
     rest -= attempt.shares[i];
   }
-  return rest == 0 ? std::string() : std::string("the shares do not cover the segments");
+  if (rest != 0) return "the shares do not cover the segments";
+  return fault_of(attempt.relays, attempt.members);
 }
 
 std::string fault_of(const Prepared& prepared) {

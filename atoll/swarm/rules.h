@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,28 @@ std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int6
 
 /// How many segments those values are.
 int64_t num_segments(int64_t count, int64_t segment_values);
+
+/// Pairs of members by number, the lower one first.
+using Pairs = std::set<std::pair<int32_t, int32_t>>;
+
+/// Who takes part in an attempt, and who reaches whom through whom.
+struct Ways {
+  std::vector<int32_t> members;  // Numbers, rising.
+  std::vector<Relay> relays;     // By a, then b.
+
+  bool operator==(const Ways&) const = default;
+};
+
+/// Ways for `members`, who have all begun the round; pairs in `no_links` cannot reach each other.
+/// Such a pair is relayed through a member that reaches both: the one that relays fewest others,
+/// of these the one whose line carries most. Where there is none, one of the pair is left out: who
+/// lacks a way to most others, then who has least weight. Nobody is left out who has a way to all
+/// that take part.
+Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& begun,
+               const Pairs& no_links);
+
+/// Whether none of the links that these ways use is among `no_links`.
+bool are_open(const Ways& ways, const Pairs& no_links);
 
 /// An island's checkpoints: step -> digest of the global parameters.
 using Checkpoints = std::map<int64_t, std::string>;

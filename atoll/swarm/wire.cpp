@@ -36,8 +36,10 @@ void visit(auto& io, Is<Begin> auto& m) {
   io(m.header, m.fragment, m.step, m.weight, m.count, m.segment_values, m.num_trained, m.rate,
      m.exchange);
 }
+void visit(auto& io, Is<Relay> auto& m) { io(m.a, m.b, m.via); }
 void visit(auto& io, Is<OpenAttempt> auto& m) {
-  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares);
+  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares,
+     m.relays);
 }
 void visit(auto& io, Is<Prepared> auto& m) { io(m.header, m.digest, m.sums_of_squares); }
 void visit(auto& io, Is<Commit> auto& m) {
@@ -59,7 +61,7 @@ void visit(auto& io, Is<Goodbye> auto& m) { io(m.header); }
 void visit(auto& io, Is<RunEnded> auto& m) { io(m.header, m.reason); }
 void visit(auto& io, Is<PeerHello> auto& m) { io(m.header, m.view, m.number); }
 void visit(auto& io, Is<Part> auto& m) {
-  io(m.header, m.kind, m.sender, m.segment, m.offset, m.total, m.data);
+  io(m.header, m.kind, m.sender, m.receiver, m.segment, m.offset, m.total, m.data);
 }
 void visit(auto& io, Is<Fetch> auto& m) { io(m.header, m.kind, m.fragment, m.begin, m.end); }
 void visit(auto& io, Is<NotHeld> auto& m) { io(m.header, m.kind, m.fragment, m.never); }

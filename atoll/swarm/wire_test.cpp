@@ -41,7 +41,7 @@ std::vector<Message> samples() {
           Resume{kHeader, 3, "b", "h:2", 7, 4, 60},
           Resumed{kHeader, 2, peers, units},
           Begin{kHeader, 1, 20, 300, 4000, 4096, 30, 125000, "fp32 scatter"},
-          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3}, {3, 2}, {3, 2}},
+          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3, 4}, {3, 2, 1}, {3, 2, 0}, {{1, 3, 4}}},
           Prepared{kHeader, sha256({}), {1.5, 0}},
           Commit{kHeader, 7, held, 10, 2, {1, 3}, {3, 2}, true},
           Lease{kHeader, units},
@@ -57,7 +57,7 @@ std::vector<Message> samples() {
           Goodbye{kHeader},
           RunEnded{kHeader, "why"},
           PeerHello{kHeader, 1, 2},
-          Part{kHeader, PartKind::kResult, 1, 2, 6, 9, Bytes(3, std::byte{7})},
+          Part{kHeader, PartKind::kResult, 1, 3, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
           NotHeld{kHeader, PartKind::kResult, 1, true},
           Unusable{kHeader, 3, "why"}};

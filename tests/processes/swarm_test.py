@@ -529,9 +529,9 @@ class LinkTest(SwarmTest):
             self.skipTest(f"no emulated network here: {reason}")
 
     @contextlib.contextmanager
-    def network(self, **settings):
+    def network(self, names="abc", **settings):
         with wan.Network(WAN, {host: wan.Link(rate=50, delay=2) for host in self.HOSTS.values()}) as net:
-            run = self.begin("abc", net=net, hosts=self.HOSTS, swarm__silence_timeout=5, **settings)
+            run = self.begin(names, net=net, hosts=self.HOSTS, swarm__silence_timeout=5, **settings)
             yield net, run
             run.kill_all()
 
@@ -567,6 +567,23 @@ class LinkTest(SwarmTest):
             after = run.mark()
             net.cut("a", "b")
             run.wait_log("islands '.' and '.' cannot reach each other", after=after)
+            said = run.wait_log("islands 'a' and 'b' exchange through 'c' from round ([0-9]+) on", after=after)
+            for name in "abc":
+                run.wait_part(name, 3)
+            since = [set(line["members"]) for line in run.rounds("c") if line["round"] >= int(said.group(1))]
+            self.assertGreaterEqual(len(since), 3)
+            self.assertEqual(since, [set("abc")] * len(since))
+            net.restore("a", "b")
+            run.wait_log("islands '.' and '.' reach each other again", after=after)
+            for name in "abc":
+                run.wait_part(name)
+            run.end()
+
+    def test_two_islands_alone_that_cannot_reach_each_other(self):
+        with self.network("ab") as (net, run):
+            after = run.mark()
+            net.cut("a", "b")
+            run.wait_log("goes on without island '.': it cannot reach '.', and no third island reaches both", after=after)
             run.wait_commits(3)  # Without one of them.
             net.restore("a", "b")
             run.wait_part("a")
