@@ -11,7 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::AllOf;
 using testing::HasSubstr;
 
 /// Rounds of many parts, that take long enough for something to happen in the middle of them.
