@@ -309,6 +309,7 @@ void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
   for (const int32_t number : gone) {
     if (links_.at(number).connection != 0) transport_.close(links_.at(number).connection);
     links_.erase(number);
+    forget_requests_of(number);
     for (Retrieval& retrieval : retrievals_) retrieval.lost(number);
   }
   for (const swarm::Peer& peer : members) {

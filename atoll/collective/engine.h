@@ -198,6 +198,8 @@ class Engine {
   void lend_piece(int32_t number, const swarm::Fetch& fetch, std::shared_ptr<const Bytes> blob,
                   Time now);
   void deny(int32_t number, const swarm::Fetch& fetch);
+  /// They are made again over the next connection.
+  void forget_requests_of(int32_t number);
 
   // Connections between members (engine_links.cpp).
   void dial_peer(int32_t number, Time now);

@@ -294,7 +294,7 @@ void Engine::copied(std::shared_ptr<const Bytes> state, Time now) {
   }
   for (const auto& [number, fetch] : std::exchange(unanswered_, {})) {
     const auto link = links_.find(number);
-    if (link == links_.end() || !link->second.opened) continue;  // It will ask again, or others.
+    if (link == links_.end() || !link->second.opened) continue;  // Lost by an answer before.
     const bool is_it =
         fetch.fragment == copied.fragment && fetch.header.round == copied.header.round;
     if (is_it && !is_here) {
@@ -304,6 +304,10 @@ void Engine::copied(std::shared_ptr<const Bytes> state, Time now) {
     }
     if (over_) return;
   }
+}
+
+void Engine::forget_requests_of(int32_t number) {
+  std::erase_if(unanswered_, [&](const auto& request) { return request.first == number; });
 }
 
 void Engine::deny(int32_t number, const swarm::Fetch& fetch) {

@@ -255,6 +255,7 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
   link.lost = (link.opened ? "the connection was lost: " : "it cannot be reached: ") + reason;
   link.transfers.clear();
   link.lent.clear();
+  forget_requests_of(number);
   link.waiting_bytes = 0;
   link.opened = false;
   link.was_reported = false;

@@ -260,6 +260,26 @@ TEST_F(EngineTest, WhoAskedAndIsGoneIsNotAnswered) {
   EXPECT_EQ(failure, "");
 }
 
+/// What was asked over a connection that broke is asked again over the next, perhaps otherwise.
+TEST_F(EngineTest, WhoAskedAndConnectsAnewIsNotAnsweredTwice) {
+  engine_.serve_state([](int32_t, int64_t) { return std::make_shared<const Bytes>(1000); });
+  copies_at_once = false;
+  from_b(swarm::Fetch{.header = header(0), .end = 100});
+  constexpr net::ConnectionId kNext = 101;
+  handle(net::Lost{.connection = kBulk, .reason = "reset"});
+  handle(net::Opened{.connection = kNext, .inbound = true, .plane = net::Plane::kBulk});
+  handle(net::Received{.connection = kNext,
+                       .frame = swarm::encode(swarm::PeerHello{.header = header(), .number = 1})});
+  engine_.copied(copy_job(), now_);
+  now_ += seconds(2);
+  engine_.tick(now_);
+  EXPECT_TRUE(said<swarm::Part>(transport_, kNext).empty());
+  handle(net::Received{
+      .connection = kNext,
+      .frame = swarm::encode(swarm::Fetch{.header = header(0), .begin = 50, .end = 100})});
+  EXPECT_EQ(said<swarm::Part>(transport_, kNext).size(), 1U);
+}
+
 /// It connects before this island has heard of it: what it asks waits, but not without end.
 TEST_F(EngineTest, ANewcomersRequestsWaitForTheView) {
   constexpr net::ConnectionId kNew = 200;

@@ -277,7 +277,7 @@ class Ledger {
       const int32_t number = record.members[rank];
       double sum = 0;
       for (const float value : all.own[rank]) sum += static_cast<double>(value) * value;
-      round.all.push_back({number, std::sqrt(sum)});
+      round.all.push_back({number, std::sqrt(sum), in.weights[rank]});
       if (record.weights[rank] == 0) round.left_out.insert(number);
     }
     if (round.left_out != outliers_.judge_all_attempts(round.fragment, round.all)) {

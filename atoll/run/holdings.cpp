@@ -5,6 +5,7 @@
 
 #include "atoll/base/hash.h"
 #include "atoll/run/run_state.h"
+#include "atoll/sync/strategy.h"
 #include "atoll/train/checkpoint.h"
 
 namespace atl::run {
@@ -18,27 +19,32 @@ constexpr size_t kMostReplayed = 8;
 std::string digest_of(const std::vector<Digest>& held, const std::string& parameters) {
   const bool is_committed =
       std::ranges::any_of(held, [](const Digest& digest) { return digest != Digest{}; });
-  if (!is_committed) return parameters;
-  Sha256 hash;
-  for (const Digest& digest : held) hash.update(digest);
-  return hex(hash.finish());
+  return is_committed ? hex(sync::state_name(held)) : parameters;
 }
 
 /// What the rounds make of that checkpoint, by step: the last few states.
-std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
+std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint, int64_t last_step,
                                     const std::vector<LoggedRound>& rounds) {
+  std::map<Digest, const LoggedRound*> behind;  // By the state that it rests on.
+  for (const LoggedRound& round : rounds) behind[round.before] = &round;
   std::map<int64_t, Holding> holdings;
   std::vector<Digest> held = checkpoint.held;
-  for (const LoggedRound& round : rounds) {
-    const auto fragment = static_cast<size_t>(round.fragment);
-    if (fragment >= held.size() || held[fragment] != round.before) continue;
-    held[fragment] = round.after;
+  size_t num_last = 0;
+  for (auto next = behind.find(sync::state_name(held)); next != behind.end();
+       next = behind.find(sync::state_name(held))) {
+    const LoggedRound& round = *next->second;
+    behind.erase(next);
+    if (round.fragment < 0 || static_cast<size_t>(round.fragment) >= held.size()) break;
+    held[static_cast<size_t>(round.fragment)] = round.after;
     holding.rounds.push_back(round);
     holding.digest = digest_of(held, checkpoint.digest);
+    // At the end all fragments are exchanged: before the last the run is not over.
+    num_last += round.step == last_step ? 1 : 0;
+    if (round.step == last_step && num_last < held.size()) continue;
     // One that was on its way when the checkpoint was made may be of an earlier step.
-    if (round.step > checkpoint.step) holdings[round.step] = holding;
+    holdings[std::max(round.step, checkpoint.step)] = holding;
+    if (holdings.size() > kMostReplayed) holdings.erase(holdings.begin());
   }
-  while (holdings.size() > kMostReplayed) holdings.erase(holdings.begin());
   return holdings;
 }
 
@@ -46,7 +52,7 @@ std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
 
 fs::path rounds_in(const fs::path& run_folder) { return run_folder / "rounds"; }
 
-std::map<int64_t, Holding> holdings_in(const fs::path& run_folder) {
+std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_step) {
   std::map<int64_t, Holding> holdings;
   RunState newest;
   for (const auto& [step, folder] : train::list_checkpoints(run_folder / "checkpoints")) {
@@ -54,7 +60,9 @@ std::map<int64_t, Holding> holdings_in(const fs::path& run_folder) {
     holdings[step] = {.checkpoint = folder, .digest = digest_of(newest.held, newest.digest)};
   }
   if (!holdings.empty()) {
-    holdings.merge(replayed(holdings.rbegin()->second, newest, list_rounds(rounds_in(run_folder))));
+    auto later =
+        replayed(holdings.rbegin()->second, newest, last_step, list_rounds(rounds_in(run_folder)));
+    for (auto& [step, holding] : later) holdings[step] = std::move(holding);
   }
   return holdings;
 }

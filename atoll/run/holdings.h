@@ -18,9 +18,9 @@ struct Holding {
   std::string digest;
 };
 
-/// By step. Of the states that rounds make only the last few: those that others may hold too.
-/// Throws InputError when a checkpoint's state.json cannot be read.
-std::map<int64_t, Holding> holdings_in(const std::filesystem::path& run_folder);
+/// By step, of a run of `last_step` steps. Of the states that rounds make only the last few: those
+/// that others may hold too. Throws InputError when a checkpoint's state.json cannot be read.
+std::map<int64_t, Holding> holdings_in(const std::filesystem::path& run_folder, int64_t last_step);
 
 /// Where the rounds of a run directory are.
 std::filesystem::path rounds_in(const std::filesystem::path& run_folder);

@@ -35,8 +35,7 @@
 namespace atl::run {
 namespace {
 
-/// Bytes of rounds for each of the parameters' that are kept until the next checkpoint: as much as
-/// two checkpoints.
+/// Bytes of rounds for each of the parameters' after which a checkpoint is due: as much as two.
 constexpr size_t kMostLogged = 8;
 
 /// What a replica needs before its first step.
@@ -339,7 +338,7 @@ class Membership {
     config_.data.path = prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(gather(config_, options_.init));
     require_same(folder_.path(), config_);
-    found_ = holdings_in(folder_.path());
+    found_ = holdings_in(folder_.path(), config_.train.steps);
   }
 
   collective::ReadyReport report() const {
@@ -364,14 +363,19 @@ class Membership {
         [](const std::string& sentence) { fmt::print(stderr, "atoll: warning: {}\n", sentence); });
   }
 
-  /// What is on disk of steps that the run does not go on from.
-  void put_away(int64_t step, const std::vector<LoggedRound>& rounds) {
+  /// Of the rounds on disk; the others are void.
+  void go_on_with(const std::vector<LoggedRound>& rounds) {
     if (round_log_) round_log_->keep_only(rounds);
+  }
+
+  /// What is on disk of steps that the run does not go on from.
+  void put_away(int64_t step) {
     for (const int64_t other : put_void_away(folder_.path(), step)) {
-      fmt::print(stderr,
-                 "atoll: the run goes on from step {}; the checkpoint of step {} is void and "
-                 "renamed to step-{:08}.void\n",
-                 step, other, other);
+      fmt::print(
+          stderr,
+          "atoll: the run is at step {}; the checkpoint of step {} is not of it any more and "
+          "renamed to step-{:08}.void\n",
+          step, other, other);
     }
   }
 
@@ -414,9 +418,7 @@ class Membership {
     if (start.joins) {
       fmt::print(stderr, "atoll: the run is at step {}: getting its state from the other islands\n",
                  start.step);
-      std::vector<LoggedRound> rounds = list_rounds(rounds_in(folder_.path()));
-      std::erase_if(rounds, [&](const LoggedRound& round) { return round.step > start.step; });
-      put_away(start.step, rounds);
+      put_away(start.step);
       auto joined = run_->join(start.step, [&](int32_t fragment, size_t size) {
         auto state = session_->fetch_state(fragment, size);
         if (state) state->round -= offset;
@@ -427,7 +429,8 @@ class Membership {
     }
     const auto held = found_.find(start.start_step);
     if (held != found_.end()) {
-      put_away(start.start_step, held->second.rounds);
+      go_on_with(held->second.rounds);
+      put_away(start.start_step);
       run_->resume(held->second.checkpoint, held->second.rounds);
       if (!held->second.rounds.empty()) {
         fmt::print(stderr, "atoll: step {} is checkpoint '{}' and {} rounds after it\n",
@@ -438,6 +441,8 @@ class Membership {
       throw InputError(
           fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
                       start.start_step, folder_.path().string()));
+    } else {
+      go_on_with({});
     }
     return {};
   }

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -115,9 +114,6 @@ std::vector<LoggedRound> list_rounds(const fs::path& folder) {
       continue;
     }
   }
-  std::ranges::sort(rounds, {}, [](const LoggedRound& logged) {
-    return std::tuple(logged.step, logged.round, logged.fragment);
-  });
   return rounds;
 }
 
@@ -142,7 +138,7 @@ void RoundLog::find_earlier() {
 }
 
 void RoundLog::add(std::shared_ptr<const CommittedRound> round, const Digest& before) {
-  if (num_bytes_ >= most_bytes_ || has_failed_) return;
+  if (has_failed_) return;
   worker_.wait();
   if (!error_.empty()) {
     has_failed_ = true;

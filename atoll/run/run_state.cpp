@@ -80,6 +80,7 @@ std::string to_json(const RunState& state) {
               {"store", state.store},
               {"codec", state.codec},
               {"fragment_sync_delay", state.fragment_sync_delay},
+              {"at_commit", state.at_commit},
               {"abstains", state.abstains},
               {"abstained_rounds", state.abstained_rounds}}
       .dump(1);
@@ -168,6 +169,7 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .store = in.at("store"),
             .codec = in.at("codec"),
             .fragment_sync_delay = in.at("fragment_sync_delay"),
+            .at_commit = in.value("at_commit", false),
             .abstains = in.at("abstains"),
             .abstained_rounds = in.value("abstained_rounds", std::vector<int64_t>{})};
   } catch (const json::exception&) {

@@ -29,6 +29,8 @@ struct RunState {
   // What the run uses, where its settings say "auto".
   std::string codec;
   int64_t fragment_sync_delay = 0;
+  /// As the commit of `step` left it, and no step since: nothing is on its way.
+  bool at_commit = false;
   bool abstains = false;  // From the next round: a step since the last one was not finite.
   std::vector<int64_t> abstained_rounds;  // On their way, with weight 0.
 };

@@ -83,7 +83,7 @@ void TrainingRun::resume(const std::filesystem::path& folder, std::span<const Lo
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
   strategy_->restore_held(state.held);
-  if (rounds.empty()) {
+  if (rounds.empty() && !state.at_commit) {
     strategy_->abstain_again(state.abstained_rounds);
     strategy_->resumed(state.step);
     if (state.abstains) strategy_->abstain();
@@ -107,7 +107,7 @@ void TrainingRun::replay(std::span<const LoggedRound> rounds) {
     step_ = std::max(step_, logged.step);
   }
   strategy_->replayed(step_);
-  has_replayed_ = true;
+  is_at_commit_ = true;
 }
 
 Result<void> TrainingRun::join(
@@ -132,6 +132,7 @@ Result<void> TrainingRun::join(
   step_ = std::min(newest, options_.steps - 1);
   strategy_->joined(step_);
   has_joined_ = true;
+  is_at_commit_ = true;
   return {};
 }
 
@@ -156,7 +157,8 @@ Result<Summary> TrainingRun::train() {
   }
   strategy_->serve();
   writer_.reserve(contents(fullest_checkpoint()));
-  if (step_ == 0 || has_replayed_) checkpoint();
+  if (step_ == 0 || is_at_commit_) checkpoint();
+  is_at_commit_ = false;
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
     const int64_t before = step_;
@@ -303,6 +305,7 @@ void TrainingRun::take_rounds() {
 
 /// The published parameters are those of a step that all islands keep.
 bool TrainingRun::keeps_now() const {
+  if (has_synced_ && parts_.round_log != nullptr && parts_.round_log->is_full()) return true;
   return (has_synced_ || !parts_.is_elastic) && strategy_->is_kept(step_);
 }
 
@@ -474,6 +477,7 @@ train::CheckpointContents TrainingRun::contents(int64_t step) {
                        .store = parts_.store.info().digest(),
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
+                       .at_commit = is_at_commit_,
                        .abstains = strategy_->abstains(),
                        .abstained_rounds = strategy_->abstained_rounds()};
   return checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer, parts_.model,

@@ -118,7 +118,7 @@ class TrainingRun {
   int64_t num_trained_ = 0;       // Units.
   int64_t unit_ = 0;              // The last of them.
   bool has_joined_ = false;       // In the middle of the run.
-  bool has_replayed_ = false;     // Rounds: the state is on disk in pieces.
+  bool is_at_commit_ = false;     // RunState::at_commit; the first checkpoint is of that.
   bool asked_to_stop_ = false;
   double loss_ = 0;
   double grad_norm_ = 0;

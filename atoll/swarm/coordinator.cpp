@@ -41,7 +41,8 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
   for (const auto& [number, peer] : book_.members()) {
     const bool has_left = book_.left().contains(number);
     seats_.emplace(number, Seat{.state = has_left ? State::kLeft : State::kReturning,
-                                .suspicion = {options_.suspicion(), now}});
+                                .suspicion = {options_.suspicion(), now},
+                                .heard = now});
   }
   num_begun_with_ = std::ssize(seats_);
 }

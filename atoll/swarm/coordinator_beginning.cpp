@@ -170,6 +170,7 @@ void Coordinator::start_run(Time now) {
     names.push_back(name);
   }
   num_begun_with_ = std::ssize(numbers);
+  waits_for_more_ = false;  // Whoever is here begins.
   if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;

@@ -17,7 +17,7 @@ std::vector<Outliers::Contributed> Coordinator::Round::norms() const {
     if (begun.at(members[rank]).weight == 0) continue;
     double sum = 0;
     for (const auto& [number, said] : prepared) sum += said.sums_of_squares[rank];
-    all.push_back({members[rank], std::sqrt(sum)});
+    all.push_back({members[rank], std::sqrt(sum), begun.at(members[rank]).weight});
   }
   return all;
 }
@@ -56,6 +56,7 @@ void Coordinator::on(int32_t number, const Unusable& unusable) {
     return std::ranges::find(round.members, member) != round.members.end();
   };
   const int32_t contributor = unusable.contributor;
+  if (contributor < 0) return violate(number, "named a contributor that is none");
   // Of an attempt that is over, or has no such member any more.
   if (unusable.header.attempt != round.attempt || !is_in(number) || !is_in(contributor)) return;
   if (contributor == number || round.begun.at(contributor).weight == 0) {

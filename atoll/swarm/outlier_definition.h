@@ -43,17 +43,33 @@ class OutlierDefinition {
   std::vector<Round> past;
 
  private:
+  /// By their norms, and for each token too.
   std::set<int32_t> large_ones(size_t before, int32_t fragment,
                                const std::vector<Contributed>& all) const {
+    const auto norm = [](const Contributed& one) { return one.norm; };
+    const auto per_token = [](const Contributed& one) {
+      return one.norm / static_cast<double>(one.weight);
+    };
+    std::set<int32_t> both;
+    const std::set<int32_t> dense = large_by(before, fragment, all, per_token);
+    for (const int32_t number : large_by(before, fragment, all, norm)) {
+      if (dense.contains(number)) both.insert(number);
+    }
+    return both;
+  }
+  template <typename Measure>
+  std::set<int32_t> large_by(size_t before, int32_t fragment, const std::vector<Contributed>& all,
+                             Measure measure) const {
     std::set<int32_t> large;
-    for (const auto& [number, norm] : all) {
+    for (const Contributed& one : all) {
+      const int32_t number = one.number;
       std::vector<double> norms;
       for (size_t i = 0; i < before; ++i) {
         if (past[i].fragment != fragment) continue;
         for (const Contributed& other : past[i].all) {
           const bool is_of_interest = all.size() >= 4 || other.number == number;
           if (is_of_interest && !past[i].left_out.contains(other.number)) {
-            norms.push_back(other.norm);
+            norms.push_back(measure(other));
           }
         }
       }
@@ -61,7 +77,7 @@ class OutlierDefinition {
       if (norms.size() < 5) continue;
       std::ranges::sort(norms);
       const double usual = (norms[(norms.size() - 1) / 2] + norms[norms.size() / 2]) / 2;
-      if (usual > 0 && norm > 10 * usual) large.insert(number);
+      if (usual > 0 && measure(one) > 10 * usual) large.insert(number);
     }
     return large;
   }

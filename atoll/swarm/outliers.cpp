@@ -1,19 +1,24 @@
 #include "atoll/swarm/outliers.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace atl::swarm {
 namespace {
 
-void remember(std::deque<double>& norms, double norm) {
-  norms.push_back(norm);
+using Contributed = Outliers::Contributed;
+
+void remember(std::deque<Contributed>& norms, const Contributed& one) {
+  norms.push_back(one);
   if (norms.size() > Outliers::kMemory) norms.pop_front();
 }
 
 /// 0 where too few are known.
-double median(const std::deque<double>& norms) {
+template <typename Measure>
+double median(const std::deque<Contributed>& norms, Measure measure) {
   if (norms.size() < Outliers::kLeastKnown) return 0;
-  std::vector<double> sorted(norms.begin(), norms.end());
+  std::vector<double> sorted;
+  for (const Contributed& one : norms) sorted.push_back(std::invoke(measure, one));
   std::ranges::sort(sorted);
   const size_t half = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
@@ -25,15 +30,18 @@ std::vector<Outliers::Outlier> Outliers::find(const Fragment& fragment,
                                               std::span<const Contributed> all) const {
   std::vector<Outlier> found;
   if (factor_ == 0) return found;
-  for (const auto& [number, norm] : all) {
-    const auto member = fragment.members.find(number);
-    double usual = 0;
-    if (all.size() >= kFewContributors) {
-      usual = median(fragment.norms);
-    } else if (member != fragment.members.end()) {
-      usual = median(member->second.norms);
+  for (const Contributed& one : all) {
+    const auto member = fragment.members.find(one.number);
+    const Norms* known = &fragment.norms;
+    if (all.size() < kFewContributors) {
+      if (member == fragment.members.end()) continue;
+      known = &member->second.norms;
     }
-    if (usual > 0 && norm > factor_ * usual) found.push_back({number, norm, usual});
+    const double usual = median(*known, &Contributed::norm);
+    const double usual_per_token = median(*known, &Contributed::per_token);
+    if (usual > 0 && one.norm > factor_ * usual && one.per_token() > factor_ * usual_per_token) {
+      found.push_back({one.number, one.norm, usual});
+    }
   }
   return found;
 }
@@ -52,12 +60,12 @@ std::vector<Outliers::Outlier> Outliers::judge(int32_t fragment, std::span<const
 void Outliers::committed(int32_t fragment, std::span<const Contributed> all) {
   Fragment& known = fragments_[fragment];
   const std::vector<Outlier> large = find(known, all);  // And they count all the same.
-  for (const auto& [number, norm] : all) {
-    Member& member = known.members[number];
-    const bool is_large = std::ranges::find(large, number, &Outlier::number) != large.end();
+  for (const Contributed& one : all) {
+    Member& member = known.members[one.number];
+    const bool is_large = std::ranges::find(large, one.number, &Outlier::number) != large.end();
     if (!is_large) member.num_left_out = 0;
-    remember(member.norms, norm);
-    remember(known.norms, norm);
+    remember(member.norms, one);
+    remember(known.norms, one);
   }
 }
 

@@ -3,7 +3,8 @@
 // island that would move the model of all. Pure; it remembers the norms of what was committed.
 //
 // An outlier's norm is over `factor` times the median of the last 20 committed norms of its
-// fragment. Below four contributors that is the median of its own ones: two islands cannot tell
+// fragment, and over `factor` times that for each token too: who has trained for longer may have
+// gone further. Below four contributors that is the median of its own ones: two islands cannot tell
 // which of them is wrong. Nobody is judged by less than five norms, or by a median of 0.
 //
 // Norms may grow for good, and the run must go on. So when more than half of the contributors are
@@ -27,6 +28,9 @@ class Outliers {
   struct Contributed {
     int32_t number = 0;  // Of the member.
     double norm = 0;     // >= 0
+    int64_t weight = 1;  // Tokens, > 0.
+
+    double per_token() const { return norm / static_cast<double>(weight); }
   };
   struct Outlier {
     int32_t number = 0;
@@ -46,7 +50,7 @@ class Outliers {
   void forget(int32_t number);
 
  private:
-  using Norms = std::deque<double>;  // Oldest first.
+  using Norms = std::deque<Contributed>;  // Oldest first.
   struct Member {
     Norms norms;
     int num_left_out = 0;  // Of the last rounds, in a row.

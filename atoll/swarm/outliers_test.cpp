@@ -47,6 +47,21 @@ TEST_F(OutliersTest, WhoIsFarAboveTheMedianIsLeftOut) {
   EXPECT_EQ(last[0].usual, 2.5);
 }
 
+/// As in elastic pace after a round that took long.
+TEST_F(OutliersTest, WhoHasTrainedForLongerMayHaveGoneFurther) {
+  const auto judge = [&](double norm, int64_t weight) {
+    return outliers.judge(
+        0, std::vector<Contributed>{{0, norm, weight}, {1, 1, 100}, {2, 1, 100}, {3, 1, 100}});
+  };
+  for (int i = 0; i < 3; ++i) {
+    outliers.committed(
+        0, std::vector<Contributed>{{0, 1, 100}, {1, 1, 100}, {2, 1, 100}, {3, 1, 100}});
+  }
+  EXPECT_THAT(judge(16, 1300), IsEmpty());
+  EXPECT_THAT(judge(3, 10), IsEmpty()) << "few tokens, and not far";
+  EXPECT_EQ(judge(16, 150).size(), 1);
+}
+
 TEST_F(OutliersTest, NobodyIsJudgedByFewNorms) {
   rounds(1, {1, 1, 1, 1});
   EXPECT_THAT(round({1, 1, 1, 100}), IsEmpty()) << "four are known";

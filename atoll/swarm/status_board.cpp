@@ -43,6 +43,8 @@ std::vector<RunStatus> StatusBoard::newest() const {
   std::vector<RunStatus> runs;
   for (const auto& published : newest) {
     runs.push_back(published->status);
+    // What is over does not change any more.
+    if (published->status.state == RunState::kOver) continue;
     runs.back().age_s = seconds(clock_.now() - published->when);
   }
   return runs;

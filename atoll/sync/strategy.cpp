@@ -95,7 +95,8 @@ void Strategy::begin(const at::Tensor& values, collective::Contribution contribu
   OpenRound& open = open_rounds_[contribution.round];
   open.fragment = contribution.fragment;
   open.num_steps = num_steps < 0 ? steps_since(contribution.fragment) : num_steps;
-  open.abstained = contribution.weight == 0;
+  // Elastic: who has learned nothing since has nothing to abstain with.
+  open.abstained = contribution.weight == 0 && (open.num_steps > 0 || !replica_.is_elastic);
   if (measures_layers_) {
     const auto [found, is_new] = slices_.try_emplace(contribution.fragment);
     if (is_new) {
@@ -140,7 +141,9 @@ Result<void> Strategy::drain() {
 Digest Strategy::note_applied(const collective::Commit& commit) {
   if (replica_.is_elastic) run_clock_.committed(commit.step, steps_since(commit.fragment));
   if (held_.empty()) return {};
-  return std::exchange(held_[static_cast<size_t>(commit.fragment)], commit.digest);
+  const Digest before = state_name(held_);
+  held_[static_cast<size_t>(commit.fragment)] = commit.digest;
+  return before;
 }
 
 void Strategy::note(const collective::Commit& commit) {
@@ -335,7 +338,7 @@ void Strategy::restore_held(std::vector<Digest> held) {
 
 Result<void> Strategy::replay(const collective::CommittedRound& round, const Digest& before) {
   const auto fragment = static_cast<size_t>(round.fragment);
-  if (fragment >= held_.size() || held_[fragment] != before) {
+  if (fragment >= held_.size() || state_name(held_) != before) {
     return failure(fmt::format("round {} does not follow what is here", round.round));
   }
   std::vector<float> mean(round.count);
@@ -357,6 +360,12 @@ void Strategy::resumed(int64_t step) {
   step_ = step;
   run_clock_.start(step);
   do_resume(step);
+}
+
+Digest state_name(std::span<const Digest> held) {
+  Sha256 hash;
+  for (const Digest& digest : held) hash.update(digest);
+  return hash.finish();
 }
 
 Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors) {

@@ -63,7 +63,7 @@ struct RoundRecord {
   collective::Commit commit;
   int32_t fragment = 0;
   bool abstained = false;           // This replica counted with weight 0.
-  Digest before{};                  // Of the fragment's state before it, as held() has it.
+  Digest before{};                  // The state_name() before it.
   double stall_seconds = 0;         // Training stood still for it, before and after its journey.
   std::vector<LayerRecord> layers;  // With sync.layer_metrics only.
 };
@@ -100,7 +100,7 @@ class Strategy {
   /// Resuming: those of the checkpoint, whose tensors were restored.
   void restore_held(std::vector<Digest> held);
   /// Resuming: takes the outer step of a round that was committed after the checkpoint. `before` is
-  /// the digest of its fragment before it. Fails when this replica's state is another.
+  /// the state_name() before it. Fails when this replica's state is another.
   [[nodiscard]] Result<void> replay(const collective::CommittedRound& round, const Digest& before);
   /// Resuming, last: has replayed all rounds; the run stands at `step`.
   void replayed(int64_t step);
@@ -229,7 +229,7 @@ class Strategy {
   Result<void> take_missed(const collective::Commit& commit);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
-  /// Returns the digest of the fragment's state before it.
+  /// Returns the state_name() before it.
   Digest note_applied(const collective::Commit& commit);
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
@@ -260,6 +260,9 @@ class Strategy {
 /// Of tensors that are there in pieces, one behind the other: what members compare before a round
 /// is committed.
 Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors);
+
+/// Of a whole published state: its fragments' digests, as Strategy::held() has them, as one.
+Digest state_name(std::span<const Digest> held);
 
 /// Throws UsageError when the method does not fit the number of members.
 std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,
