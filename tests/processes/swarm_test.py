@@ -568,11 +568,13 @@ class LinkTest(SwarmTest):
             net.cut("a", "b")
             run.wait_log("islands '.' and '.' cannot reach each other", after=after)
             said = run.wait_log("islands 'a' and 'b' exchange through 'c' from round ([0-9]+) on", after=after)
-            for name in "abc":
-                run.wait_part(name, 3)
-            since = [set(line["members"]) for line in run.rounds("c") if line["round"] >= int(said.group(1))]
-            self.assertGreaterEqual(len(since), 3)
-            self.assertEqual(since, [set("abc")] * len(since))
+            first = int(said.group(1))
+
+            def since():
+                return [set(line["members"]) for line in run.rounds("c") if line["round"] >= first]
+            wait_for(lambda: since()[-3:] == [set("abc")] * 3, "three rounds of all, one after another")
+            # Who waited for what cannot come may have blamed another link first.
+            self.assertLessEqual(sum(members != set("abc") for members in since()), 2)
             net.restore("a", "b")
             run.wait_log("islands '.' and '.' reach each other again", after=after)
             for name in "abc":
@@ -580,7 +582,8 @@ class LinkTest(SwarmTest):
             run.end()
 
     def test_two_islands_alone_that_cannot_reach_each_other(self):
-        with self.network("ab") as (net, run):
+        # One that is alone needs no line for its rounds: they must be slower than the line, or nobody catches up.
+        with self.network("ab", sync__sync_every=400, sync__codec="bf16") as (net, run):
             after = run.mark()
             net.cut("a", "b")
             run.wait_log("goes on without island '.': it cannot reach '.', and no third island reaches both", after=after)
