@@ -66,7 +66,7 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
           .steps = config.train.steps,
           .num_fragments = sync::num_fragments(config.sync),
           .takes_newcomers = run::takes_newcomers(config),
-          .keeps_rounds = run::keeps_rounds(config),
+          .keeps_rounds = run::takes_newcomers(config),
           .most_lost = most_lost(config),
           .most_ahead = config.swarm.is_elastic() ? 0 : sync::max_steps_apart(config.sync),
           .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),

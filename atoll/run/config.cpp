@@ -174,8 +174,6 @@ bool takes_newcomers(const RunConfig& config) {
   return sync::method_of(config.sync).takes_newcomers && config.sync.codec != "auto";
 }
 
-bool keeps_rounds(const RunConfig& config) { return takes_newcomers(config); }
-
 void check_config_text(std::string_view text, const std::string& where) {
   RunConfig config;
   config.settings().apply_toml(text, where);

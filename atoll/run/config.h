@@ -64,11 +64,9 @@ void check(const RunConfig& config);
 /// one beside the method on the command line expects something of it.
 void check_used(const RunConfig& config, const std::vector<std::string>& overrides);
 
-/// Whether islands can join when the run is under way.
+/// Whether islands can join when the run is under way. Then they also keep the rounds on disk that
+/// are committed after a checkpoint (round_log.h): both take the outer steps of others' rounds.
 bool takes_newcomers(const RunConfig& config);
-
-/// Whether islands keep the rounds on disk that are committed after a checkpoint (round_log.h).
-bool keeps_rounds(const RunConfig& config);
 
 /// Throws UsageError unless `text` is a valid configuration: for a coordinator, before islands
 /// join.

@@ -314,7 +314,7 @@ class Membership {
     folder_.save(config_);
     OffsetAverager after_probe(*session_, kProbeRounds);
     const bool is_auto = config_.sync.codec == "auto";
-    if (keeps_rounds(config_)) open_round_log();
+    if (takes_newcomers(config_)) open_round_log();
     TrainingParts parts =
         parts_for(*start, is_auto ? static_cast<collective::Averager&>(after_probe) : *session_);
     if (is_auto) parts.config.sync = resolve(parts, *start);
