@@ -225,6 +225,8 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
                         .fragment = due.fragment,
                         .base = due.base,
                         .step = due.step});
+    } else if (auto* waits = std::get_if<Member::Waits>(&action)) {
+      options_.on_notice(waits->why.empty() ? "the wait is over: rounds go on" : waits->why);
     } else if (std::holds_alternative<Member::Reconnect>(action)) {
       reconnect(now);
     } else if (std::holds_alternative<Member::Left>(action)) {
@@ -419,15 +421,15 @@ void Engine::commit(const swarm::Commit& message, Time now) {
   const Round round = std::move(found->second);
   rounds_.erase(found);
   held_[message.held.fragment] = message.held;
-  const RoundResult result = round.exchange->take_result();
-  keep_result(message.header.round, result);
+  const auto record = record_of(message, round.exchange->take_result());
+  keep_result(record);
   const bool left_out = round.contribution->weight > 0 && round.exchange->plan().own_weight() == 0;
   listener_.committed({.round = message.header.round,
                        .fragment = message.held.fragment,
                        .step = message.held.step,
                        .digest = message.held.digest,
                        .left_out = left_out,
-                       .record = record_of(message, result),
+                       .record = record,
                        .members = round.exchange->plan().members,
                        .abstainers = round.abstainers,
                        .own_share = round.own_share,

@@ -156,7 +156,7 @@ class Engine {
   /// Committed without a result here: it is fetched, and handed on in the order of the commits.
   struct Missing {
     swarm::Commit commit;
-    std::optional<RoundResult> result;
+    std::shared_ptr<const CommittedRound> record;  // With the result.
   };
   struct StateFetch {
     size_t size = 0;  // 0: it was not asked for yet.
@@ -193,7 +193,7 @@ class Engine {
                     Time now);
   void refused(int32_t number, const swarm::NotHeld& answer);
   void finish(Retrieval& retrieval, Time now);
-  void keep_result(int64_t round, RoundResult result);
+  void keep_result(const std::shared_ptr<const CommittedRound>& committed);
   void answer_state(int32_t number, const swarm::Fetch& fetch, Time now);
   void lend_piece(int32_t number, const swarm::Fetch& fetch, std::shared_ptr<const Bytes> blob,
                   Time now);
@@ -262,8 +262,8 @@ class Engine {
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   std::map<uint64_t, Missing> missing_;     // By index.
   std::vector<Retrieval> retrievals_;
-  std::map<int32_t, StateFetch> state_fetches_;  // By fragment.
-  std::map<int64_t, RoundResult> results_;       // Of past rounds, to lend.
+  std::map<int32_t, StateFetch> state_fetches_;                       // By fragment.
+  std::map<int64_t, std::shared_ptr<const CommittedRound>> results_;  // Of past rounds, to lend.
   size_t result_bytes_ = 0;
   LendingShare lending_;
   int32_t last_lent_to_ = -1;

@@ -40,7 +40,7 @@ void Engine::miss(const swarm::Commit& message, Time now) {
   const bool is_measurement =
       message.held.fragment == swarm::kNoFragment && !rounds_.contains(message.held.round);
   if (!has_weight(message) || is_measurement) {
-    missing.result.emplace();
+    missing.record = record_of(message, {});
   } else {
     retrievals_.push_back(Retrieval::of_result(message.held.fragment, message.held.round,
                                                most_result_bytes(message)));
@@ -69,7 +69,7 @@ void Engine::let_go(Round& round, const swarm::Commit& message) {
 
 /// In the order of the commits, each once its result is here and no job works on its buffers.
 void Engine::hand_on_missed(Time now) {
-  while (!missing_.empty() && missing_.begin()->second.result && !over_) {
+  while (!missing_.empty() && missing_.begin()->second.record && !over_) {
     Missing& missing = missing_.begin()->second;
     const swarm::Commit& message = missing.commit;
     const int64_t number = message.held.round;
@@ -93,7 +93,7 @@ void Engine::hand_on_missed(Time now) {
       commit.own_share = factors[rank];
       commit.left_out = is_begun_with_weight && message.weights[rank] == 0;
     }
-    commit.record = record_of(message, std::move(*missing.result));
+    commit.record = std::move(missing.record);
     commit.missed = true;
     if (begun) {
       commit.bytes_sent = round->second.bytes_sent;
@@ -110,11 +110,13 @@ void Engine::hand_on_missed(Time now) {
   }
 }
 
-/// Asks whoever may have it for what is still missing.
+/// Asks whoever may have it for what is still missing: states first. While one is on its way rounds
+/// go on; which of their results it will have in it shows when it is here.
 void Engine::ask_around() {
   if (over_) return;
   for (Retrieval& retrieval : retrievals_) {
     const bool is_state = retrieval.kind() == swarm::PartKind::kState;
+    if (!is_state && !state_fetches_.empty()) continue;
     bool anybody = false;
     for (auto& [number, link] : links_) {
       // Who is out of reach may hold a result that nobody else has; for a state there is a newer.
@@ -155,7 +157,9 @@ void Engine::ask_again(Time now) {
              !retrieval.has_refused(entry.first);
     });
     const bool is_result = retrieval.kind() == swarm::PartKind::kResult;
-    if (is_result && now - retrieval.progressed() > 2 * options_.silence_timeout) {
+    if (is_result && !state_fetches_.empty()) {
+      retrieval.set_progressed(now);  // Its turn has not come.
+    } else if (is_result && now - retrieval.progressed() > 2 * options_.silence_timeout) {
       return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
     }
     if (!is_asked) any = retrieval.forgive() || any;  // Each in turn.
@@ -231,13 +235,13 @@ void Engine::finish(Retrieval& retrieval, Time now) {
     }
     const Bytes bytes = retrieval.take();
     try {
-      missing.result = decode_result(bytes);
+      missing.record = record_of(missing.commit, decode_result(bytes));
     } catch (const InputError& error) {
       return give_up(
           fmt::format("the result of round {} cannot be read: {}", retrieval.round(), error.what()),
           /*may_join_again=*/true);
     }
-    keep_result(retrieval.round(), *missing.result);
+    keep_result(missing.record);
     break;
   }
   hand_on_missed(now);
@@ -259,7 +263,7 @@ void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
   if (fetch.kind != swarm::PartKind::kResult || found == results_.end()) {
     return deny(number, fetch);
   }
-  const auto blob = std::make_shared<const Bytes>(encode(found->second));
+  const auto blob = std::make_shared<const Bytes>(encode(found->second->result));
   swarm::Fetch whole = fetch;
   whole.begin = 0;
   whole.end = blob->size();
@@ -341,11 +345,15 @@ void Engine::lend_piece(int32_t number, const swarm::Fetch& fetch,
   pump(number, now);
 }
 
-void Engine::keep_result(int64_t round, RoundResult result) {
-  result_bytes_ += result.size_bytes();
-  results_[round] = std::move(result);
-  while (results_.size() > kLeastResults && result_bytes_ > options_.result_log_bytes) {
-    result_bytes_ -= results_.begin()->second.size_bytes();
+void Engine::keep_result(const std::shared_ptr<const CommittedRound>& committed) {
+  results_[committed->round] = committed;
+  result_bytes_ += committed->result.size_bytes();
+  // Who is fetching a state will want the results behind it; when those have become more than the
+  // state itself, a newer one is the shorter way.
+  size_t most = options_.result_log_bytes;
+  for (const auto& [fragment, snapshot] : snapshots_) most += snapshot.bytes->size();
+  while (results_.size() > kLeastResults && result_bytes_ > most) {
+    result_bytes_ -= results_.begin()->second->result.size_bytes();
     results_.erase(results_.begin());
   }
 }

@@ -15,7 +15,9 @@ namespace atl::collective {
 namespace {
 
 using std::chrono::seconds;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 /// Keeps what was sent, by connection.
 class SentFrames final : public net::Transport {
@@ -47,13 +49,18 @@ class EngineTest : public testing::Test, public EngineListener {
   static constexpr net::ConnectionId kBulk = 100;
   static constexpr size_t kCount = 1000;
 
-  EngineTest() {
+  explicit EngineTest(bool joins = false) {
     engine_.connect(now_);
     handle(net::Opened{.connection = kControl});
     from_coordinator(swarm::Welcome{.header = header()});
     engine_.ready({.checkpoints = {{0, "p0"}}});
-    from_coordinator(swarm::Start{
-        .header = header(), .members = {{0, "a", "a:1"}, {1, "b", "b:1"}}, .num_replicas = 2});
+    swarm::Start start{
+        .header = header(), .members = {{0, "a", "a:1"}, {1, "b", "b:1"}}, .num_replicas = 2};
+    if (joins) {
+      start.joins = true;
+      start.held = {{.round = 4, .step = 5}};
+    }
+    from_coordinator(start);
     handle(net::Opened{.connection = kBulk, .inbound = true, .plane = net::Plane::kBulk});
     from_b(swarm::PeerHello{.header = header(), .number = 1});
   }
@@ -95,11 +102,12 @@ class EngineTest : public testing::Test, public EngineListener {
   void leased(const std::vector<swarm::Units>&) override {}
   void called(const DueRound&) override {}
   void reinstated(int64_t) override {}
-  void fetched(int32_t, Result<FetchedState>) override {}
+  void fetched(int32_t, Result<FetchedState> state) override { states.push_back(*state); }
   void left() override {}
   void failed(const std::string& reason, bool) override { failure = reason; }
 
   std::vector<Commit> commits;
+  std::vector<FetchedState> states;
   std::string failure;
   bool copies_at_once = true;
   CopyJob copy_job;
@@ -183,6 +191,58 @@ TEST_F(EngineTest, ResultThatIsNoneEndsThisMembershipAlone) {
                      .total = 3,
                      .data = Bytes(3)});
   EXPECT_THAT(failure, HasSubstr("the result of round 0 cannot be read"));
+}
+
+class JoiningTest : public EngineTest {
+ protected:
+  JoiningTest() : EngineTest(/*joins=*/true) { engine_.fetch_state(0, 100); }
+  void commit(uint64_t index, int64_t round) {
+    swarm::Commit message = commit_of_b();
+    message.header.round = message.held.round = round;
+    message.index = index;
+    message.held.step = round + 1;
+    from_coordinator(message);
+  }
+  void give_state() {
+    from_b(swarm::Part{.header = header(4),
+                       .kind = swarm::PartKind::kState,
+                       .sender = 1,
+                       .total = 100,
+                       .data = Bytes(100)});
+  }
+  std::vector<int64_t> asked(swarm::PartKind kind) const {
+    std::vector<int64_t> rounds;
+    for (const swarm::Fetch& fetch : said<swarm::Fetch>(transport_, kBulk)) {
+      if (fetch.kind == kind) rounds.push_back(fetch.header.round);
+    }
+    return rounds;
+  }
+};
+
+/// Rounds may be faster than its line: their results would keep the state from ever coming.
+TEST_F(JoiningTest, ResultsAreAskedForBehindTheState) {
+  for (int64_t round = 5; round < 8; ++round) commit(static_cast<uint64_t>(round - 5), round);
+  for (int i = 0; i < 100; ++i) engine_.tick(now_ += seconds(1));  // However long it takes.
+  EXPECT_EQ(failure, "");
+  EXPECT_THAT(asked(swarm::PartKind::kState), ElementsAre(4));
+  EXPECT_THAT(asked(swarm::PartKind::kResult), IsEmpty());
+  give_state();
+  ASSERT_EQ(states.size(), 1U);
+  EXPECT_THAT(asked(swarm::PartKind::kResult), ElementsAre(5, 6, 7));
+}
+
+TEST_F(JoiningTest, ResultsThatANewerStateHasAreNotAskedFor) {
+  for (int64_t round = 5; round < 8; ++round) commit(static_cast<uint64_t>(round - 5), round);
+  from_b(swarm::NotHeld{.header = header(4)});
+  EXPECT_THAT(asked(swarm::PartKind::kState), ElementsAre(4, 7));
+  from_b(swarm::Part{.header = header(7),
+                     .kind = swarm::PartKind::kState,
+                     .sender = 1,
+                     .total = 100,
+                     .data = Bytes(100)});
+  ASSERT_EQ(states.size(), 1U);
+  EXPECT_EQ(states[0].round, 7);
+  EXPECT_THAT(asked(swarm::PartKind::kResult), IsEmpty());
 }
 
 TEST_F(EngineTest, FetchedBytesThatNobodyAskedForAreRefused) {

@@ -434,7 +434,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Damage{"Empty", true, [](Bytes& f) { f.clear(); }},
                     Damage{"Short", true, [](Bytes& f) { f.resize(f.size() / 2); }},
                     Damage{"Long", true, [](Bytes& f) { f.resize(f.size() + 1); }},
-                    Damage{"LaterVersion", true, [](Bytes& f) { f[4] = std::byte{9}; }}),
+                    Damage{"LaterVersion", true,
+                           [](Bytes& f) { f[4] = std::byte{swarm::kProtocolVersion + 1}; }}),
     [](const auto& param) { return param.param.name; });
 
 Plan endless(Topology topology) {

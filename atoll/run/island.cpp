@@ -228,9 +228,11 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
            [](const std::string& sentence) { fmt::print(stderr, "atoll: {}\n", sentence); },
        .cancelled = [] { return num_interrupts() > 0 || has_to_leave(); }},
       [&](net::Transport::Sink sink) {
-        return net::make_grpc_transport(
+        auto transport = net::make_grpc_transport(
             {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
             clock, std::move(sink));
+        return options.around_transport ? options.around_transport(std::move(transport))
+                                        : std::move(transport);
       },
       clock);
   if (!session) throw InputError(session.error().message);

@@ -3,10 +3,12 @@
 // model, finds the checkpoint to go on from, and trains.
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/net/transport.h"
 #include "atoll/run/config.h"
 #include "atoll/run/progress.h"
 
@@ -29,6 +31,8 @@ struct JoinOptions {
   std::vector<std::string> overrides;  // Local settings apply; shared ones must be the run's own.
   double link_rate_bits_per_s = 0;     // 0: unlimited.
   bool insecure = false;
+  /// What all frames shall pass through; tests put a peer that misbehaves there.
+  std::function<std::unique_ptr<net::Transport>(std::unique_ptr<net::Transport>)> around_transport;
 };
 
 /// Joins a run and trains to its end. Throws InputError when it is refused, when the coordinator

@@ -299,7 +299,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
     if (finished_) return take();
   }
   const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_moved_);
-  const Alive alive{header(), static_cast<uint64_t>(quiet.count())};
+  const Alive alive{header(), static_cast<uint64_t>(quiet.count()), why_waits()};
   broadcast(alive);
   for (const auto& [connection, guest] : guests_) send(connection, alive);
   return take();
@@ -365,6 +365,7 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   }
   seat.num_trained = std::max(seat.num_trained, heartbeat.num_trained);
   seat.caught_up = std::max(seat.caught_up, heartbeat.caught_up);
+  measure_speed(seat);
   grant_rows();
   look_whether_level(number);
   if (!finished_) call_round();

@@ -138,8 +138,11 @@ class Coordinator {
     Time heard{};
     Heartbeat progress;
     double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
-    std::string reason;       // Why it is away.
-    int64_t left_out = 0;     // Rounds, for the status.
+    int64_t rows_ahead = 0;   // Elastic: units that it trains on in kRowsAhead; 0: not known.
+    Time measured{};          // When that was, and how many it had trained on then.
+    int64_t num_trained_then = 0;
+    std::string reason;    // Why it is away.
+    int64_t left_out = 0;  // Rounds, for the status.
   };
   /// Among a round's members: its attempt cannot be completed any more.
   static constexpr int32_t kNobody = -1;
@@ -227,6 +230,10 @@ class Coordinator {
   IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
+  /// Elastic: how fast it trains, by its Heartbeats.
+  void measure_speed(Seat& seat) const;
+  /// Why no round goes on; empty: they do.
+  std::string why_waits() const;
   bool is_first_period() const;
   /// With fewer, rounds wait.
   int64_t least_replicas() const;

@@ -171,6 +171,7 @@ void Coordinator::start_run(Time now) {
   }
   num_begun_with_ = std::ssize(numbers);
   waits_for_more_ = false;  // Whoever is here begins.
+  gather_notice_.clear();
   if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;

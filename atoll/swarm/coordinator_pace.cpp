@@ -13,6 +13,9 @@ constexpr int64_t kReportsPerRound = 8;
 constexpr double kDelayGain = 1.0 / 4;  // Of a Begin's smoothed delay; rises at once.
 constexpr double kGraceInDelays = 3;
 constexpr Duration kLeastGrace = std::chrono::milliseconds(500);
+/// Who is cut off, or without a coordinator, trains on with the rows that it has: for so long.
+constexpr Duration kRowsAhead = std::chrono::seconds(10);
+constexpr Duration kSpeedInterval = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -86,6 +89,18 @@ Time Coordinator::grace_ends(const Round& round, const std::vector<int32_t>& awa
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(kGraceInDelays * longest));
   return round.called + std::clamp(wanted, std::min(kLeastGrace, options_.silence_timeout),
                                    options_.silence_timeout);
+}
+
+void Coordinator::measure_speed(Seat& seat) const {
+  const Duration took = now_ - seat.measured;
+  if (!is_elastic() || took < kSpeedInterval) return;
+  const auto trained = static_cast<double>(seat.num_trained - seat.num_trained_then);
+  // Beyond that the interval had a pause in it.
+  if (seat.measured != Time{} && took < kRowsAhead) {
+    seat.rows_ahead = static_cast<int64_t>(trained * seconds(kRowsAhead) / seconds(took));
+  }
+  seat.measured = now_;
+  seat.num_trained_then = seat.num_trained;
 }
 
 int64_t Coordinator::step_after(const Round& round) const {

@@ -12,6 +12,7 @@ namespace atl::swarm {
 namespace {
 
 constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
+constexpr int64_t kLeadParts = 4;
 
 }  // namespace
 
@@ -229,6 +230,7 @@ void Coordinator::commit(int64_t number) {
   if (due_ && due_->header.round <= number) due_.reset();
   grant_rows();
   seat_guests(now_);
+  note_membership();  // After the first period more are needed.
   call_round();
 }
 
@@ -249,10 +251,10 @@ void Coordinator::grant_rows() {
   const auto is_short = [&](int32_t number, const Seat& seat) {
     const auto found = book_.leases().members().find(number);
     const int64_t granted = found == book_.leases().members().end() ? 0 : found->second.num_granted;
-    return granted - seat.num_trained < options_.steps_ahead;
+    return granted - seat.num_trained < std::max(options_.steps_ahead, seat.rows_ahead);
   };
-  const auto give = [&](const std::vector<int32_t>& numbers) {
-    for (auto& [number, units] : record(Granted{numbers, options_.steps_ahead})) {
+  const auto give = [&](const std::vector<int32_t>& numbers, int64_t count) {
+    for (auto& [number, units] : record(Granted{numbers, count})) {
       send_to(seats_.at(number), Lease{header(), std::move(units)});
     }
   };
@@ -268,8 +270,11 @@ void Coordinator::grant_rows() {
       alone.push_back(number);
     }
   }
-  if (any_level_is_short) give(level);
-  for (const int32_t number : alone) give({number});
+  if (any_level_is_short) give(level, options_.steps_ahead);
+  for (const int32_t number : alone) {
+    // Of a long lead a part at a time: what is granted is nobody else's.
+    give({number}, std::max(options_.steps_ahead, seats_.at(number).rows_ahead / kLeadParts));
+  }
 }
 
 void Coordinator::on(int32_t number, const LinkState& link) {

@@ -37,14 +37,23 @@ RunStatus Coordinator::status(Time now) const {
   }
   std::ranges::sort(run.islands, {}, &IslandStatus::name);
   tally_.fill(run, now);
-  if (waits_for_more_) {
-    const std::string few =
-        fmt::format("rounds wait: {} islands are here, swarm.min_replicas is {}", num_live(),
-                    options_.min_replicas);
-    run.alarm = run.alarm.empty() ? few : few + "; " + run.alarm;
+  if (const std::string waits = why_waits(); !waits.empty() && book_.has_begun()) {
+    run.alarm = run.alarm.empty() ? waits : waits + "; " + run.alarm;
     run.seconds_left.reset();
   }
   return run;
+}
+
+std::string Coordinator::why_waits() const {
+  if (waits_for_more_) {
+    return fmt::format("rounds wait: {} islands are here, swarm.min_replicas is {}", num_live(),
+                       options_.min_replicas);
+  }
+  if (num_live() == 0 && !gather_notice_.empty()) return gather_notice_;
+  if (book_.has_begun() || guests_.empty()) return {};
+  const auto num_ready = std::ranges::count_if(
+      guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
+  return fmt::format("{} of {} islands are here", num_ready, options_.replicas);
 }
 
 IslandStatus Coordinator::status_of(int32_t number, const Seat& seat, Time now) const {

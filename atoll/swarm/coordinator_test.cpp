@@ -1,6 +1,9 @@
 // The coordinator's rounds, refusals and status.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "atoll/swarm/coordinator_harness.h"
 
@@ -15,7 +18,9 @@ using testing::HasSubstr;
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
   Hello other = hello("a");
   other.protocol = kProtocolVersion + 1;
-  EXPECT_EQ(refusal_of(other), "protocol version: the coordinator speaks 8, this island 9");
+  EXPECT_EQ(refusal_of(other),
+            fmt::format("protocol version: the coordinator speaks {}, this island {}",
+                        kProtocolVersion, kProtocolVersion + 1));
   other = hello("a");
   other.version = "0.2.0";
   EXPECT_EQ(refusal_of(other), "atoll version: the coordinator runs 0.1.0, this island 0.2.0");
@@ -207,6 +212,48 @@ TEST_F(CoordinatorTest, AliveSaysForHowLongNothingMoved) {
   say(1, Heartbeat{.header = kRun, .moved = 5});
   say(2, Heartbeat{.header = kRun, .moved = 1});
   EXPECT_EQ(quiet_ms(), 10'000U);
+}
+
+TEST_F(CoordinatorTest, AliveSaysWhyNoRoundGoesOn) {
+  coordinator.opened(1, now);
+  say(1, hello("a"));
+  say(1, ready());
+  const auto waits = [&] {
+    return sent<Alive>(coordinator.tick(now += seconds(1))).at(0).second.waits;
+  };
+  EXPECT_EQ(waits(), "1 of 2 islands are here");
+  coordinator.opened(2, now);
+  say(2, hello("b"));
+  say(2, ready());
+  EXPECT_EQ(waits(), "");
+}
+
+/// Who is cut off trains on with them. A slow island is not given more than it will use.
+TEST_F(CoordinatorTest, InElasticPaceRowsLastForSomeTimeAhead) {
+  CoordinatorOptions elastic = options();
+  elastic.round_units = 1'000'000;
+  Coordinator run(elastic, {}, now);
+  run.begin();
+  std::map<uint64_t, int64_t> granted;
+  const auto take = [&](const Coordinator::Actions& actions) {
+    for (const auto& [to, message] : sent<Start>(actions)) granted[to] += num_units(message.units);
+    for (const auto& [to, message] : sent<Lease>(actions)) granted[to] += num_units(message.units);
+  };
+  take(start_two(run));
+  std::map<uint64_t, int64_t> trained;
+  for (int i = 0; i < 200; ++i) {
+    now += std::chrono::milliseconds(100);
+    for (const uint64_t island : {1, 2}) {
+      const int64_t wanted = (i + 1) * (island == 1 ? 4 : 1);  // In tenths of a second.
+      trained[island] = std::min(wanted, granted[island]);
+      take(run.received(island, Heartbeat{.header = kRun, .num_trained = trained[island]}, now));
+    }
+  }
+  for (const uint64_t island : {1, 2}) {
+    const int64_t ten_seconds = island == 1 ? 400 : 100;
+    EXPECT_GE(granted[island] - trained[island], ten_seconds * 9 / 10) << island;
+    EXPECT_LE(granted[island] - trained[island], ten_seconds * 14 / 10) << island;
+  }
 }
 
 TEST_F(CoordinatorTest, LeavingIsNoLoss) {

@@ -397,6 +397,9 @@ void Member::on(const Alive& message) {
   constexpr uint64_t kLongest = 1'000'000'000;  // 11 days: no time overflows.
   const auto quiet = std::min(message.quiet_ms, kLongest);
   last_moved_ = heard_ - std::chrono::milliseconds(static_cast<int64_t>(quiet));
+  if (message.waits == waits_) return;
+  waits_ = message.waits;
+  actions_.emplace_back(Waits{printable(waits_)});
 }
 
 template <typename Other>

@@ -71,6 +71,10 @@ class Member {
   struct Called {
     Due due;
   };
+  /// Why no round goes on, for people; empty: they do again.
+  struct Waits {
+    std::string why;
+  };
   /// The coordinator is not there; connect again, and then say connected().
   struct Reconnect {
     std::string reason;
@@ -84,7 +88,7 @@ class Member {
     bool may_join_again = false;
   };
   using Action = std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased,
-                              TakesPart, Called, Reconnect, Left, Failed>;
+                              TakesPart, Called, Waits, Reconnect, Left, Failed>;
   using Actions = std::vector<Action>;
 
   explicit Member(MemberOptions options);
@@ -188,6 +192,7 @@ class Member {
   int64_t num_reported_ = 0;  // Units, in the last Heartbeat.
   uint64_t moved_ = 0;
   Time last_moved_{};
+  std::string waits_;  // What the coordinator said last.
   Time heard_{};
   Time next_heartbeat_{};
   Actions actions_;

@@ -9,7 +9,9 @@ namespace {
 
 using std::chrono::seconds;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr Time kStart{};
 const Header kRun{.run = "r1", .term = 1};
@@ -194,6 +196,20 @@ TEST_F(MemberTest, KnowsWhenOthersLastMoved) {
   EXPECT_EQ(member.last_moved(), kStart + seconds(5));
   member.received(Alive{kRun, ~uint64_t{0}}, kStart + seconds(9));
   EXPECT_LT(member.last_moved(), kStart);
+}
+
+TEST_F(MemberTest, SaysOnceWhyRoundsWait) {
+  const auto waits = [&](const char* why) {
+    std::vector<std::string> out;
+    for (const auto& action : member.received(Alive{kRun, 0, why}, kStart)) {
+      if (const auto* said = std::get_if<Member::Waits>(&action)) out.push_back(said->why);
+    }
+    return out;
+  };
+  EXPECT_THAT(waits(""), IsEmpty());
+  EXPECT_THAT(waits("1 of 2"), ElementsAre("1 of 2"));
+  EXPECT_THAT(waits("1 of 2"), IsEmpty());
+  EXPECT_THAT(waits(""), ElementsAre(""));
 }
 
 TEST_F(MemberTest, ItsOwnTroubleEndsItAndAnothersDoesNot) {

@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
 /// ever, so that two versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 8;
+constexpr uint16_t kProtocolVersion = 9;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -237,6 +237,7 @@ struct Heartbeat {
 struct Alive {
   Header header;
   uint64_t quiet_ms = 0;  // Since the coordinator last heard that any island had moved something.
+  std::string waits;      // Why no round goes on, for people; empty: they do.
 };
 
 /// Whether a member can exchange parts with another.

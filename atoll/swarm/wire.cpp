@@ -52,7 +52,7 @@ void visit(auto& io, Is<Due> auto& m) { io(m.header, m.fragment, m.base, m.step)
 void visit(auto& io, Is<Heartbeat> auto& m) {
   io(m.header, m.step, m.loss, m.tokens_per_s, m.num_trained, m.moved, m.caught_up);
 }
-void visit(auto& io, Is<Alive> auto& m) { io(m.header, m.quiet_ms); }
+void visit(auto& io, Is<Alive> auto& m) { io(m.header, m.quiet_ms, m.waits); }
 void visit(auto& io, Is<LinkState> auto& m) { io(m.header, m.other, m.up, m.reason); }
 void visit(auto& io, Is<Trouble> auto& m) { io(m.header, m.culprit, m.reason); }
 void visit(auto& io, Is<StopRequest> auto& m) { io(m.header); }

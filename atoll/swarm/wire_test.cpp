@@ -49,7 +49,7 @@ std::vector<Message> samples() {
           Reinstated{kHeader, 4, 20},
           Due{kHeader, 1, 3, 20},
           Heartbeat{kHeader, 20, 1.5, 1000, 30, 7, 8},
-          Alive{kHeader, 30},
+          Alive{kHeader, 30, "1 of 2 islands are here"},
           LinkState{kHeader, 3, true, "why"},
           Trouble{kHeader, 3, "why"},
           StopRequest{kHeader},
@@ -86,7 +86,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0800"      // version
+            "0900"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -105,13 +105,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0800"
+            "0900"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0800"
+            "0900"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -124,7 +124,7 @@ TEST(WireTest, GoldenBytesOfPrepared) {
   EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
                                      .sums_of_squares = {0, 1}})),
             "41544c4c"
-            "0800"
+            "0900"
             "0a"
             "0100000072"
             "0100000000000000"
@@ -150,11 +150,14 @@ TEST(WireTest, EveryTruncationAndExtensionIsRefused) {
 
 TEST(WireTest, OtherVersionsAreNamedButHelloAndRefusedAreRead) {
   Bytes frame = encode(Alive{kHeader});
-  frame[4] = std::byte{9};
-  EXPECT_THAT(refusal(frame), HasSubstr("protocol version 9, and this program speaks 8"));
-  for (const Message& message : {Message(Hello{.protocol = 9}), Message(Refused{kHeader, "why"})}) {
+  frame[4] = std::byte{kProtocolVersion + 1};
+  EXPECT_THAT(refusal(frame),
+              HasSubstr(fmt::format("protocol version {}, and this program speaks {}",
+                                    kProtocolVersion + 1, kProtocolVersion)));
+  for (const Message& message :
+       {Message(Hello{.protocol = kProtocolVersion + 1}), Message(Refused{kHeader, "why"})}) {
     frame = encode(message);
-    frame[4] = std::byte{9};
+    frame[4] = std::byte{kProtocolVersion + 1};
     EXPECT_EQ(refusal(frame), "");
   }
 }

@@ -50,9 +50,9 @@ class SwarmRun:
 
     # --- processes ---
 
-    def _start(self, name, words, **options):
+    def _start(self, name, words, program=None, **options):
         """Output goes to files, so that nobody has to read it for a process to go on."""
-        command = [*(self.around(name) if self.around else []), self.atoll, *map(str, words)]
+        command = [*(self.around(name) if self.around else []), program or self.atoll, *map(str, words)]
         with open(self.folder / f"{name}.log", "ab") as log, open(self.folder / f"{name}.out", "wb") as out:
             begin = {"stdout": out, "stderr": log, **options}
             if self.net:
@@ -80,6 +80,11 @@ class SwarmRun:
         more = ["--insecure", "--listen", f"{self.host(name)}:0"] if self.net else []
         return self._start(name, ["join", address or self.address, "--run", folder or self.folder / name, "--name", name,
                                   "--data", self.store, "--json", "--train.threads=1", *more, *words], **options)
+
+    def join_rogue(self, name, how, from_round):
+        """An island that breaks the protocol in this way (rogue_island.cpp) from its Begin of that round on."""
+        return self._start(name, [self.address, name, self.folder / name, self.store, how, from_round],
+                           program=str(pathlib.Path(self.atoll).parent / "atoll-rogue-island"))
 
     def signal(self, name, number):
         os.kill(self.processes[name].pid, number)

@@ -519,6 +519,59 @@ class StrangerTest(SwarmTest):
         run.end()
 
 
+class RogueTest(SwarmTest):
+    """A member that keeps the protocol until a round, and breaks it in one way from then on."""
+    def with_rogue(self, how, **more):
+        run = self.new_run(swarm__replicas=3, **more)
+        run.coordinate()
+        for name in "ab":
+            run.join(name)
+        run.join_rogue("rogue", how, from_round=3)
+        run.wait_log("the run begins at step 0")
+        run.wait_commits(3, after=0)
+        return run
+
+    def others_go_on(self, run):
+        """And agree; what the rogue does meanwhile is its own affair."""
+        run.wait_commits(5)
+        run.kill("rogue")
+        for name in "ab":
+            run.wait_part(name)
+        run.end()
+        for commit in run.journal().commits:
+            self.assertGreater(sum(commit.weights), 0)
+
+    def test_wrong_lengths(self):
+        run = self.with_rogue("lengths")
+        self.assertIn("'rogue'", run.wait_log(".*broke the protocol.*").group())
+        self.others_go_on(run)
+
+    def test_stale_terms(self):
+        run = self.with_rogue("terms")
+        run.wait_log("'rogue' was lost: no word from it")
+        self.others_go_on(run)
+
+    def test_no_word_at_all(self):
+        run = self.with_rogue("nothing")
+        run.wait_log("'rogue' was lost: no word from it")
+        self.others_go_on(run)
+
+    def test_values_that_are_not_finite(self):
+        run = self.with_rogue("nan")
+        run.wait_log("'rogue' is left out")
+        self.others_go_on(run)
+        journal = run.journal()
+        for commit in journal.commits:
+            weights = dict(zip((journal.names[number] for number in commit.members), commit.weights))
+            self.assertEqual(weights.get("rogue", 0) > 0, commit.round < 3, commit)
+
+    def test_rounds_begun_without_parts(self):
+        run = self.with_rogue("no-parts")
+        self.others_go_on(run)
+        alone = [line for line in run.rounds("a") if line["round"] >= 3]
+        self.assertNotIn("rogue", {name for line in alone for name in line["members"]})
+
+
 class LinkTest(SwarmTest):
     """Over the emulated network: coordinator at the hub's own host, one host for each island."""
     HOSTS = {"coordinator": "hub", "a": "a", "b": "b", "c": "c"}
