@@ -214,23 +214,19 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
 void Coordinator::on_member(int32_t number, const Message& message, Time now) {
   Seat& seat = seats_.at(number);
   if (seat.state == State::kLeaving || seat.state == State::kLeft) return;
+  const Header& said = std::visit([](const auto& m) -> const Header& { return m.header; }, message);
+  if (said.run != options_.run || said.term > book_.term()) {
+    return violate(number, fmt::format("spoke of run '{}', term {}; this is run '{}', term {}",
+                                       printable(said.run), said.term, options_.run, book_.term()));
+  }
+  if (said.term < book_.term()) return;  // It has not heard of this one yet: no sign of life.
   seat.suspicion.heard(now);
   seat.heard = now;
   if (seat.state == State::kAway) {
     log(fmt::format("island '{}' is back", name(number)));
     seat.state = State::kBehind;
   }
-  std::visit(
-      [&](const auto& m) {
-        if (m.header.run != options_.run || m.header.term > book_.term()) {
-          return violate(
-              number,
-              fmt::format("spoke of run '{}', term {}; this is run '{}', term {}",
-                          printable(m.header.run), m.header.term, options_.run, book_.term()));
-        }
-        if (m.header.term == book_.term()) on(number, m);
-      },
-      message);
+  std::visit([&](const auto& m) { on(number, m); }, message);
 }
 
 Coordinator::Actions Coordinator::lost(Connection connection, const std::string& reason, Time now) {

@@ -247,6 +247,9 @@ class Coordinator {
   void open(int64_t number, Round& round, Ways ways);
   /// Says what becomes of pairs that cannot reach each other, where it is new.
   void note_ways(int64_t number, const Round& round);
+  /// Pairs that do not send each other anything directly in that round.
+  Pairs no_links_in(int64_t round) const;
+  void trust_links(const Round& round);
 
   /// Its members abstain from the attempts that follow; `why` is for a person.
   void leave_out(Round& round, int64_t round_number, int32_t number, const std::string& why);
@@ -282,11 +285,16 @@ class Coordinator {
   std::map<Connection, Guest> guests_;
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
-  std::map<int64_t, Round> rounds_;           // Unresolved ones.
-  Outliers outliers_;                         // By the norms that were committed.
-  std::optional<Due> due_;                    // Elastic: the one that was called.
-  Pairs no_links_;                            // Pairs that cannot reach each other.
-  std::map<std::string, std::string> facts_;  // Equal on all islands.
+  std::map<int64_t, Round> rounds_;  // Unresolved ones.
+  Outliers outliers_;                // By the norms that were committed.
+  std::optional<Due> due_;           // Elastic: the one that was called.
+  Pairs no_links_;                   // Pairs that cannot reach each other.
+  struct Mistrust {
+    int64_t last_round = -1;  // That does without the link,
+    int64_t num_rounds = 0;   // the last of so many.
+  };
+  std::map<std::pair<int32_t, int32_t>, Mistrust> mistrusted_;  // Pairs whose link broke.
+  std::map<std::string, std::string> facts_;                    // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;
   int64_t num_begun_with_ = 0;        // Islands; 0: not known.

@@ -158,6 +158,7 @@ void Coordinator::start_run(Time now) {
   rounds_.clear();
   seats_.clear();
   no_links_.clear();
+  mistrusted_.clear();
   outliers_ = Outliers(options_.outlier_factor);
   due_.reset();
   highest_begun_ = -1;

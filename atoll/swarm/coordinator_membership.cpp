@@ -38,6 +38,9 @@ void Coordinator::remove(int32_t number, const std::string& why) {
   seats_.erase(number);
   std::erase_if(no_links_,
                 [&](const auto& pair) { return pair.first == number || pair.second == number; });
+  std::erase_if(mistrusted_, [&](const auto& entry) {
+    return entry.first.first == number || entry.first.second == number;
+  });
   forget_rounds_of(number);
   outliers_.forget(number);
   record(Removed{number});

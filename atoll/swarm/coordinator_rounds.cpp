@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
 constexpr int64_t kLeadParts = 4;
+constexpr int64_t kLongestMistrust = 64;  // Rounds.
 
 }  // namespace
 
@@ -96,13 +97,38 @@ void Coordinator::advance(int64_t number) {
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
   if (!all_begun) return;
-  Ways ways = plan_ways(std::move(awaited), round.begun, no_links_);
+  const Pairs no_links = no_links_in(number);
+  Ways ways = plan_ways(std::move(awaited), round.begun, no_links);
   const bool can_be_completed =
-      !round.members.empty() && are_open({round.members, round.relays}, no_links_) &&
+      !round.members.empty() && are_open({round.members, round.relays}, no_links) &&
       std::ranges::all_of(round.members, [&](int32_t member) {
         return is_here(member) && std::ranges::find(ways.members, member) != ways.members.end();
       });
   if (!can_be_completed) open(number, round, std::move(ways));
+}
+
+/// A link that broke may stand again and carry nothing (a path that drops what is large): the round
+/// in which it broke does without it, and each time that it breaks again before it has carried a
+/// round, twice as many do.
+Pairs Coordinator::no_links_in(int64_t round) const {
+  Pairs pairs = no_links_;
+  for (const auto& [pair, mistrust] : mistrusted_) {
+    if (round <= mistrust.last_round) pairs.insert(pair);
+  }
+  return pairs;
+}
+
+/// Those that a round's members have used.
+void Coordinator::trust_links(const Round& round) {
+  const auto is_in = [&](int32_t member) {
+    return std::ranges::find(round.members, member) != round.members.end();
+  };
+  std::erase_if(mistrusted_, [&](const auto& entry) {
+    const auto& [a, b] = entry.first;
+    const bool is_relayed = std::ranges::any_of(
+        round.relays, [&](const Relay& relay) { return relay.a == a && relay.b == b; });
+    return is_in(a) && is_in(b) && !is_relayed;
+  });
 }
 
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
@@ -135,7 +161,7 @@ void Coordinator::note_ways(int64_t number, const Round& round) {
   const auto wants_in = [&](int32_t member) {
     return round.begun.contains(member) && is_live(seats_.at(member));
   };
-  for (const auto& pair : no_links_) {
+  for (const auto& pair : no_links_in(number)) {
     const auto& [a, b] = pair;
     if (!wants_in(a) || !wants_in(b) || (!is_in(a) && !is_in(b))) continue;
     const auto relay = std::ranges::find_if(
@@ -209,6 +235,7 @@ void Coordinator::commit(int64_t number) {
   record(committed);
   count(committed);
   note_norms(round, begin.fragment);
+  trust_links(round);
   for (const auto& [member, prepared] : round.prepared) {
     uint64_t& caught_up = seats_.at(member).caught_up;
     if (caught_up == committed.index) caught_up += 1;
@@ -287,6 +314,10 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   }
   if (!no_links_.insert(pair).second) return;
   is_relayed_.erase(pair);
+  Mistrust& mistrust = mistrusted_[pair];
+  mistrust.num_rounds = std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
+  mistrust.last_round =
+      (rounds_.empty() ? book_.last_round() : rounds_.rbegin()->first) + mistrust.num_rounds - 1;
   log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
                   name(link.other), printable(link.reason)));
   advance_all();

@@ -356,6 +356,63 @@ TEST_F(ThreeIslandsTest, AnAttemptWhoseRelayLostAConnectionIsFollowedByAnother) 
               HasSubstr("islands 'b' and 'c' reach each other again"));
 }
 
+/// Connections stand, and what is sent over them does not come.
+TEST_F(ThreeIslandsTest, ALinkThatBreaksAgainIsDoneWithoutForLonger) {
+  const auto breaks = [&] {
+    const auto opened = sent<OpenAttempt>(say(1, LinkState{kRun, 0, false, "nothing came"}));
+    say(1, LinkState{kRun, 0, true, ""});
+    return opened.at(0).second;
+  };
+  const auto next = [&](const OpenAttempt& open) {
+    const int64_t round = open.header.round;
+    for (const uint64_t connection : {1, 2, 3}) {
+      Prepared message = prepared(round, {}, {1, 1, 1});
+      message.header.attempt = open.header.attempt;
+      say(connection, message);
+    }
+    say(1, begin(round + 1));
+    say(2, begin(round + 1));
+    return sent<OpenAttempt>(say(3, begin(round + 1))).at(0).second;
+  };
+  const auto goes_directly = [](const OpenAttempt& open) { return open.relays.empty(); };
+  OpenAttempt open = breaks();
+  EXPECT_FALSE(goes_directly(open)) << "round 0";
+  open = next(open);
+  EXPECT_TRUE(goes_directly(open)) << "round 1 tries it again";
+  open = breaks();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(goes_directly(open)) << open.header.round;
+    open = next(open);
+  }
+  EXPECT_TRUE(goes_directly(open)) << "round 3";
+  open = next(open);  // It has carried a round: all is forgotten.
+  open = breaks();
+  EXPECT_FALSE(goes_directly(open));
+  EXPECT_TRUE(goes_directly(next(open)));
+}
+
+/// It may be alive, but it takes no part: no sign of life.
+TEST_F(CoordinatorTest, WordsOfAnEarlierTermAreNotHeard) {
+  Book book;
+  book.apply(TermBegan{1});
+  CoordinatorOptions own = options();
+  Coordinator second(own, book, now);
+  second.begin();
+  start_two(second);
+  std::string log;
+  for (int i = 0; i < 400 && log.empty(); ++i) {
+    now += std::chrono::milliseconds(100);
+    second.received(1, Heartbeat{.header = kRun}, now);  // Of term 1.
+    Header header = kRun;
+    header.term = 2;
+    second.received(2, Heartbeat{.header = header}, now);
+    for (const auto& action : second.tick(now)) {
+      if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line + "\n";
+    }
+  }
+  EXPECT_THAT(log, HasSubstr("island 'b' was lost: no word from it"));
+}
+
 /// What an island must not say once the run has begun; it is put out, and the others go on.
 TEST_F(CoordinatorTest, ViolationsNameTheIsland) {
   Header later = kRun;

@@ -566,7 +566,7 @@ class RogueTest(SwarmTest):
             self.assertEqual(weights.get("rogue", 0) > 0, commit.round < 3, commit)
 
     def test_rounds_begun_without_parts(self):
-        run = self.with_rogue("no-parts")
+        run = self.with_rogue("no-parts", swarm__silence_timeout=2)
         self.others_go_on(run)
         alone = [line for line in run.rounds("a") if line["round"] >= 3]
         self.assertNotIn("rogue", {name for line in alone for name in line["members"]})
