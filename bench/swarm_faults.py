@@ -3,6 +3,7 @@
 Times are those of the coordinator's log lines. Each function makes its own run and checks it as the fault tests do:
 one digest, no commit twice, no row counted twice.
 """
+import bisect
 import concurrent.futures
 import contextlib
 import datetime
@@ -154,9 +155,22 @@ def tokens_committed(run):
     return sum(sum(commit.weights) for commit in run.journal().commits)
 
 
+def rates_in(run, spans):
+    """Commits and tokens per second within these spans of time."""
+    ends, sums = commit_times(run), [0]
+    for commit in run.journal().commits:
+        sums.append(sums[-1] + sum(commit.weights))
+    count = tokens = 0
+    for since, until in spans:
+        first, last = bisect.bisect(ends, since), bisect.bisect(ends, until)
+        count, tokens = count + last - first, tokens + sums[last] - sums[first]
+    length = sum(until - since for since, until in spans)
+    return {"commits_per_s": count / length, "tokens_per_s": tokens / length} if length else None
+
+
 def storm_run(store, folder, settings, steps, fault=None, every_s=15):
     """Four islands of 0.45 core, to the last step; `fault` strikes each `every_s`, but not at the very end. Commits and tokens per second,
-    the loss at the end, and the share of island-time without a fault."""
+    those in the time in which no fault is felt, the loss at the end, and the share of island-time without a fault."""
     names = "abcd"
     hosts = {"coordinator": "hub", **{name: name for name in names}}
     shares = Shares({name: 0.45 for name in names})
@@ -181,7 +195,8 @@ def storm_run(store, folder, settings, steps, fault=None, every_s=15):
             num_commits, tokens = len(run.commits()) - num_before, tokens_committed(run) - tokens_before
             end = next(iter(run.finished().values()))
             return {"commits_per_s": num_commits / took, "tokens_per_s": tokens / took, "steps_per_s": (steps - first_step) / took, "loss": end["val_loss"],
-                    "alive": 1 - fault.dead_s(begin, begin + took) / (took * len(names)) if fault else 1.0}
+                    "alive": 1 - fault.dead_s(begin, begin + took) / (took * len(names)) if fault else 1.0,
+                    "quiet": rates_in(run, fault.quiet_spans(begin)) if fault else None}
     finally:
         shares.remove()
 
@@ -213,21 +228,32 @@ class Fault:
             FAULTS[kind][1](run, net, victim)
             self.spans.append((since, time.time()))
 
+    def quiet_spans(self, begin, after_s=4):
+        """From some seconds after a fault is over, in which who was away has come back, to the next one."""
+        edges = [(begin, begin), *self.spans]
+        spans = [(over + after_s, struck) for (_, over), (struck, _) in zip(edges, edges[1:])]
+        return [(since, until) for since, until in spans if until > since]
+
     def dead_s(self, begin, end):
         return sum(min(end, until) - max(begin, since) for since, until in self.spans if since < end)
 
 
 def storm(store, folder, pace, lasts_s, seed=11):
     """Commits, and committed tokens, as a share of the fault-free rate times the share of island-time alive, and the relative difference of
-    the losses of the two runs, which have the same steps and seed."""
+    the losses of two runs, with faults and without, which have the same steps and seed.
+
+    The fault-free rate is that of the storm's own quiet seconds: what the machine gives four processes moves by 20 % and more from one
+    quarter of an hour to the next, and a run before or after says little. (`of_calm` is the share of the other run's rate.)"""
     folder = pathlib.Path(folder)
     settings = {"swarm.pace": pace}
     rate = storm_run(store, folder / "trial", settings, 2000)["steps_per_s"]
     steps = int(rate * lasts_s)
     calm = storm_run(store, folder / "calm", settings, steps)
     faulty = storm_run(store, folder / "storm", settings, steps, Fault(seed))
-    share = {name: faulty[name] / (calm[name] * faulty["alive"]) for name in ("commits_per_s", "tokens_per_s")}
-    return {"commits": share["commits_per_s"], "tokens": share["tokens_per_s"], "loss": faulty["loss"] / calm["loss"] - 1,
+    def share(name, of):
+        return faulty[name] / (of[name] * faulty["alive"])
+    return {"commits": share("commits_per_s", faulty["quiet"]), "tokens": share("tokens_per_s", faulty["quiet"]),
+            "of_calm": {name: share(name, calm) for name in ("commits_per_s", "tokens_per_s")}, "loss": faulty["loss"] / calm["loss"] - 1,
             "alive": faulty["alive"], "runs": {"calm": calm, "storm": faulty}}
 
 
