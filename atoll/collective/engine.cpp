@@ -21,7 +21,7 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tri
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr Duration kVisitorPatience = std::chrono::seconds(10);
 constexpr size_t kMaxVisitors = 1024;
-constexpr Duration kSnapshotPatience = std::chrono::seconds(30);  // Between two that ask for it.
+constexpr Duration kSnapshotPatience = std::chrono::seconds(60);  // From the last piece on.
 /// Encoded and waiting for one member, beyond which no more is encoded: enough that the line never
 /// runs dry, and little memory.
 constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
@@ -70,7 +70,7 @@ void Engine::handle(net::Event event, Time now) {
     } else if (const auto number = number_of(opened->connection)) {
       links_.at(*number).opened = true;
       links_.at(*number).opened_at = now;
-      ask_around();
+      ask_around(now);
     } else if (opened->inbound) {
       if (opened->plane == net::Plane::kBulk && visitors_.size() < kMaxVisitors) {
         visitors_[opened->connection] = {.since = now};
@@ -114,6 +114,11 @@ void Engine::tick(Time now) {
   ask_again(now);
   if (over_) return;
   lend(now);
+  const bool lends =
+      std::ranges::any_of(links_, [](const auto& entry) { return !entry.second.lent.empty(); });
+  for (auto& [fragment, snapshot] : snapshots_) {
+    if (lends) snapshot.used = now;
+  }
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
   for (const auto& [connection, visitor] : visitors_) {
@@ -332,7 +337,7 @@ void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
     if (visitor.hello) early.emplace_back(connection, *visitor.hello);
   }
   for (const auto& [connection, hello] : early) greet(connection, hello, now);
-  ask_around();
+  ask_around(now);
 }
 
 void Engine::take_part(const swarm::Reinstated& reinstated, Time now) {

@@ -94,7 +94,7 @@ class Engine {
   void request_stop();
   void leave();
   /// Of a run that this member joins.
-  void fetch_state(int32_t fragment, size_t size);
+  void fetch_state(int32_t fragment, size_t size, Time now);
   void serve_state(StateProvider provider) { provider_ = std::move(provider); }
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
@@ -184,14 +184,15 @@ class Engine {
   /// The round is no longer exchanged here.
   void let_go(Round& round, const swarm::Commit& message);
   void hand_on_missed(Time now);
-  void ask_around();
+  void ask_around(Time now);
+  void leave_silent_donors(Time now);
   void ask_again(Time now);
   static std::string nobody_holds(const Retrieval& retrieval);
   void fetch_held(int32_t fragment);
   void answer(int32_t number, const swarm::Fetch& fetch, Time now);
   void take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,
                     Time now);
-  void refused(int32_t number, const swarm::NotHeld& answer);
+  void refused(int32_t number, const swarm::NotHeld& answer, Time now);
   void finish(Retrieval& retrieval, Time now);
   void keep_result(const std::shared_ptr<const CommittedRound>& committed);
   void answer_state(int32_t number, const swarm::Fetch& fetch, Time now);
@@ -233,6 +234,7 @@ class Engine {
   bool send_some(Link& link, std::deque<Transfer>& queue, Time now);
   /// Breaks connections over which nothing comes any more though they stand.
   void check_stalls(Time now);
+  std::vector<int32_t> silent_to_relay(const Round& round) const;
   /// Reports lost links, and tries again.
   void check_links(Time now);
   void accuse(int32_t number, const std::string& reason, Time now);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "atoll/base/check.h"
@@ -46,7 +47,7 @@ void Engine::miss(const swarm::Commit& message, Time now) {
                                                most_result_bytes(message)));
     retrievals_.back().set_progressed(now);
   }
-  ask_around();
+  ask_around(now);
   hand_on_missed(now);
 }
 
@@ -112,7 +113,7 @@ void Engine::hand_on_missed(Time now) {
 
 /// Asks whoever may have it for what is still missing: states first. While one is on its way rounds
 /// go on; which of their results it will have in it shows when it is here.
-void Engine::ask_around() {
+void Engine::ask_around(Time now) {
   if (over_) return;
   for (Retrieval& retrieval : retrievals_) {
     const bool is_state = retrieval.kind() == swarm::PartKind::kState;
@@ -124,7 +125,7 @@ void Engine::ask_around() {
                                    : retrieval.never_holds(number);
       anybody = anybody || !is_out;
       while (link.opened && link.lost.empty()) {
-        auto request = retrieval.request_to(number);
+        auto request = retrieval.request_to(number, now);
         if (!request) break;
         request->header = member_.header(retrieval.round());
         if (transport_.send(link.connection, swarm::encode(*request)) != net::Sent::kAccepted) {
@@ -138,7 +139,7 @@ void Engine::ask_around() {
     const int32_t fragment = retrieval.fragment();
     if (is_state && held_.at(fragment).round > retrieval.round()) {
       fetch_held(fragment);
-      return ask_around();
+      return ask_around(now);
     }
     if (!is_state) return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
   }
@@ -150,6 +151,7 @@ std::string Engine::nobody_holds(const Retrieval& retrieval) {
 }
 
 void Engine::ask_again(Time now) {
+  leave_silent_donors(now);
   bool any = false;
   for (Retrieval& retrieval : retrievals_) {
     const bool is_asked = std::ranges::any_of(links_, [&](const auto& entry) {
@@ -164,17 +166,37 @@ void Engine::ask_again(Time now) {
     }
     if (!is_asked) any = retrieval.forgive() || any;  // Each in turn.
   }
-  if (any) ask_around();
+  if (any) ask_around(now);
 }
 
-void Engine::fetch_state(int32_t fragment, size_t size) {
+/// Their links stand and carry nothing: others are asked.
+void Engine::leave_silent_donors(Time now) {
+  std::set<int32_t> silent;
+  for (Retrieval& retrieval : retrievals_) {
+    for (const int32_t number : retrieval.silent_since(now - options_.silence_timeout)) {
+      retrieval.refused(number, /*never=*/false);
+      silent.insert(number);
+    }
+  }
+  for (const int32_t number : silent) {
+    const bool stands = links_.contains(number) && links_.at(number).lost.empty();
+    if (stands) {
+      drop_link(number,
+                fmt::format("nothing came for {:.0f} s of what it was asked for",
+                            seconds(options_.silence_timeout)),
+                now);
+    }
+  }
+}
+
+void Engine::fetch_state(int32_t fragment, size_t size, Time now) {
   if (over_) return;
   if (!held_.contains(fragment)) {
     return listener_.fetched(fragment, failure("the run has no such fragment"));
   }
   state_fetches_[fragment].size = size;
   fetch_held(fragment);
-  ask_around();
+  ask_around(now);
 }
 
 /// Begins, or begins anew, to fetch the newest state of a fragment.
@@ -195,8 +217,7 @@ void Engine::take_fetched(int32_t number, const swarm::Part& part, std::span<con
   });
   member_.count_moved(data.size());
   if (found == retrievals_.end()) return;  // It is not wanted any more.
-  found->set_progressed(now);
-  if (auto taken = found->receive(number, part, data); !taken) {
+  if (auto taken = found->receive(number, part, data, now); !taken) {
     return accuse(number, fmt::format("island '{}': {}", name(number), taken.error().message), now);
   }
   if (found->complete()) {
@@ -204,7 +225,7 @@ void Engine::take_fetched(int32_t number, const swarm::Part& part, std::span<con
     retrievals_.erase(found);
     finish(done, now);
   }
-  ask_around();
+  ask_around(now);
 }
 
 void Engine::finish(Retrieval& retrieval, Time now) {
@@ -247,14 +268,14 @@ void Engine::finish(Retrieval& retrieval, Time now) {
   hand_on_missed(now);
 }
 
-void Engine::refused(int32_t number, const swarm::NotHeld& answer) {
+void Engine::refused(int32_t number, const swarm::NotHeld& answer, Time now) {
   for (Retrieval& retrieval : retrievals_) {
     if (retrieval.kind() == answer.kind && retrieval.round() == answer.header.round &&
         retrieval.fragment() == answer.fragment) {
       retrieval.refused(number, answer.never);
     }
   }
-  ask_around();
+  ask_around(now);
 }
 
 void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
@@ -272,9 +293,9 @@ void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
 
 /// From a copy of the state as it was after the round, for this member goes on meanwhile.
 void Engine::answer_state(int32_t number, const swarm::Fetch& fetch, Time now) {
+  for (auto& [fragment, snapshot] : snapshots_) snapshot.used = now;  // It will ask for all.
   const auto found = snapshots_.find(fetch.fragment);
   if (found != snapshots_.end() && found->second.round == fetch.header.round) {
-    found->second.used = now;
     return lend_piece(number, fetch, found->second.bytes, now);
   }
   if (!provider_) return deny(number, fetch);

@@ -69,7 +69,7 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
     } else if (const auto* fetch = std::get_if<swarm::Fetch>(&message)) {
       answer(*number, *fetch, now);
     } else if (const auto* not_held = std::get_if<swarm::NotHeld>(&message)) {
-      refused(*number, *not_held);
+      refused(*number, *not_held, now);
     } else {
       accuse(*number,
              fmt::format("island '{}' sent a {} between parts", name(*number),
@@ -113,7 +113,7 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
       if (links_.contains(hello.number)) answer(hello.number, fetch, now);
     }
   }
-  ask_around();
+  ask_around(now);
 }
 
 void Engine::take(int32_t number, swarm::Part part, std::span<const std::byte> data,
@@ -274,7 +274,7 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
     link.pause = std::min(link.pause * 2, kLongestPause);
   }
   links_due_ = std::min({links_due_, link.verdict_due, link.next_dial});
-  ask_around();
+  ask_around(now);
 }
 
 void Engine::check_links(Time now) {
@@ -303,7 +303,7 @@ void Engine::check_links(Time now) {
     }
     links_due_ = std::min(links_due_, link.next_dial);
   }
-  if (any_is_back) ask_around();
+  if (any_is_back) ask_around(now);
 }
 
 void Engine::check_stalls(Time now) {
@@ -311,15 +311,15 @@ void Engine::check_stalls(Time now) {
   for (const auto& [number, round] : rounds_) {
     // While others move something, what this member waits for may come yet.
     const Time progressed = std::max(round.progressed, member_.last_moved());
-    if (round.exchange == nullptr || round.prepared ||
-        now - progressed <= options_.silence_timeout) {
-      continue;
-    }
-    for (const int32_t debtor : round.exchange->debtors()) {
-      // A relay misses who is silent behind it too, and says so first.
-      const int32_t over = neighbour(*round.exchange, debtor);
-      const bool is_late = now - progressed > 2 * options_.silence_timeout;
-      if (over == debtor || is_late) silent.emplace_back(over, number);
+    if (round.exchange == nullptr || now - progressed <= options_.silence_timeout) continue;
+    for (const int32_t member : silent_to_relay(round)) silent.emplace_back(member, number);
+    if (round.prepared) continue;
+    for (const Debtor& debtor : round.exchange->debtors()) {
+      // A relay misses who is silent behind it too, and who owes a mean may be waiting for a
+      // contribution itself: they say so first.
+      const int32_t over = neighbour(*round.exchange, debtor.number);
+      const int patience = 1 + (over != debtor.number ? 1 : 0) + (debtor.owes_only_means ? 2 : 0);
+      if (now - progressed > patience * options_.silence_timeout) silent.emplace_back(over, number);
     }
   }
   for (const auto& [over, round] : silent) {
@@ -330,6 +330,29 @@ void Engine::check_stalls(Time now) {
                           seconds(options_.silence_timeout)),
               now);
   }
+}
+
+/// Whose parts this member is to pass on in the newest attempt, and from whom none has come.
+std::vector<int32_t> Engine::silent_to_relay(const Round& round) const {
+  const swarm::OpenAttempt& attempt = round.newest;
+  const bool gathers = round.contribution->topology == Topology::kGather;
+  const auto rank = [&](int32_t number) {
+    return static_cast<size_t>(std::ranges::find(attempt.members, number) -
+                               attempt.members.begin());
+  };
+  const auto sends = [&](int32_t from, int32_t to) {
+    const bool contributes = gathers || attempt.shares[rank(to)] > 0;
+    const bool owns = !gathers && attempt.shares[rank(from)] > 0;
+    return (contributes && attempt.weights[rank(from)] > 0) || owns;
+  };
+  std::vector<int32_t> silent;
+  for (const swarm::Relay& relay : attempt.relays) {
+    if (relay.via != member_.number()) continue;
+    for (const auto& [from, to] : {std::pair(relay.a, relay.b), std::pair(relay.b, relay.a)}) {
+      if (sends(from, to) && !round.relayed_bytes.contains({from, to})) silent.push_back(from);
+    }
+  }
+  return silent;
 }
 
 void Engine::pump(int32_t number, Time now) {

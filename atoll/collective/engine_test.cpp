@@ -195,7 +195,7 @@ TEST_F(EngineTest, ResultThatIsNoneEndsThisMembershipAlone) {
 
 class JoiningTest : public EngineTest {
  protected:
-  JoiningTest() : EngineTest(/*joins=*/true) { engine_.fetch_state(0, 100); }
+  JoiningTest() : EngineTest(/*joins=*/true) { engine_.fetch_state(0, 100, now_); }
   void commit(uint64_t index, int64_t round) {
     swarm::Commit message = commit_of_b();
     message.header.round = message.held.round = round;
@@ -222,13 +222,32 @@ class JoiningTest : public EngineTest {
 /// Rounds may be faster than its line: their results would keep the state from ever coming.
 TEST_F(JoiningTest, ResultsAreAskedForBehindTheState) {
   for (int64_t round = 5; round < 8; ++round) commit(static_cast<uint64_t>(round - 5), round);
-  for (int i = 0; i < 100; ++i) engine_.tick(now_ += seconds(1));  // However long it takes.
+  for (int i = 0; i < 25; ++i) engine_.tick(now_ += seconds(1));
   EXPECT_EQ(failure, "");
   EXPECT_THAT(asked(swarm::PartKind::kState), ElementsAre(4));
   EXPECT_THAT(asked(swarm::PartKind::kResult), IsEmpty());
   give_state();
   ASSERT_EQ(states.size(), 1U);
   EXPECT_THAT(asked(swarm::PartKind::kResult), ElementsAre(5, 6, 7));
+}
+
+/// Its link stands and carries nothing.
+TEST_F(JoiningTest, ADonorThatIsSilentIsLeftForAnother) {
+  constexpr net::ConnectionId kBulkOfC = 200;
+  from_coordinator(swarm::View{.header = header(),
+                               .view = 2,
+                               .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
+  handle(net::Opened{.connection = kBulkOfC, .inbound = true, .plane = net::Plane::kBulk});
+  handle(net::Received{.connection = kBulkOfC,
+                       .frame = swarm::encode(swarm::PeerHello{.header = header(), .number = 2})});
+  EXPECT_THAT(asked(swarm::PartKind::kState), ElementsAre(4)) << "of b, and all of it";
+  EXPECT_THAT(said<swarm::Fetch>(transport_, kBulkOfC), IsEmpty());
+  for (int i = 0; i < 32; ++i) {
+    from_coordinator(swarm::Alive{.header = header()});
+    engine_.tick(now_ += seconds(1));
+  }
+  EXPECT_EQ(said<swarm::Fetch>(transport_, kBulkOfC).size(), 1U);
+  EXPECT_EQ(failure, "");
 }
 
 TEST_F(JoiningTest, ResultsThatANewerStateHasAreNotAskedFor) {
@@ -460,6 +479,21 @@ TEST_F(RelayingTest, ItKeepsNoMoreThanARoundHas) {
   open(0);
   for (int i = 0; i < 10'000 && trouble().empty(); ++i) from_b(part(1, 2, 0));
   EXPECT_THAT(trouble(), HasSubstr("island 'b' sent member 2 more than round 0 has"));
+}
+
+/// Who waits behind it cannot know whether the relay or the maker is silent.
+TEST_F(RelayingTest, WhoGivesItNothingToPassOnIsNamed) {
+  open(0);
+  from_b(part(1, 2, 0));
+  for (int i = 0; i < 33; ++i) {
+    from_coordinator(swarm::Alive{.header = header(), .quiet_ms = static_cast<uint64_t>(i) * 1000});
+    engine_.tick(now_ += seconds(1));
+  }
+  std::vector<int32_t> down;
+  for (const swarm::LinkState& link : said<swarm::LinkState>(transport_, kControl)) {
+    if (!link.up) down.push_back(link.other);
+  }
+  EXPECT_THAT(down, ElementsAre(2)) << "of c nothing came for b";
 }
 
 /// Its own parts to "c" go through "b", and those of "c" come so.

@@ -529,13 +529,14 @@ std::vector<double> Exchange::sums_of_squares() const {
   return sums;
 }
 
-std::vector<int32_t> Exchange::debtors() const {
-  std::vector<bool> owes(plan_.members.size(), false);
+std::vector<Debtor> Exchange::debtors() const {
+  std::vector<bool> owes(plan_.members.size(), false);  // A contribution.
+  std::vector<bool> owes_mean(plan_.members.size(), false);
   if (failed_) return {};  // Another attempt is to come.
   for (const Segment& segment : segments_) {
     if (num_missing_ == 0) break;
     if (!is_summed_here(segment)) {
-      if (!segment.mean.done) owes[static_cast<size_t>(segment.owner)] = true;
+      if (!segment.mean.done) owes_mean[static_cast<size_t>(segment.owner)] = true;
       continue;
     }
     for (int32_t rank = 0; std::cmp_less(rank, owes.size()); ++rank) {
@@ -545,11 +546,11 @@ std::vector<int32_t> Exchange::debtors() const {
       if (found == segment.contributions.end() || !found->second.done) owes[i] = true;
     }
   }
-  std::vector<int32_t> numbers;
+  std::vector<Debtor> debtors;
   for (size_t rank = 0; rank < owes.size(); ++rank) {
-    if (owes[rank]) numbers.push_back(plan_.numbers[rank]);
+    if (owes[rank] || owes_mean[rank]) debtors.push_back({plan_.numbers[rank], !owes[rank]});
   }
-  return numbers;
+  return debtors;
 }
 
 void Exchange::forget(int32_t number) {

@@ -86,6 +86,14 @@ struct Outgoing {
   std::shared_ptr<const Bytes> blob;
 };
 
+/// Who has not sent all that this member waits for.
+struct Debtor {
+  int32_t number = 0;
+  bool owes_only_means = false;  // It may be waiting for contributions itself.
+
+  bool operator==(const Debtor&) const = default;
+};
+
 class Exchange {
  public:
   /// Of one attempt; by rank, which is the order of summation.
@@ -131,7 +139,7 @@ class Exchange {
   std::span<const float> mean() const { return mean_; }
   std::span<const float> own() const { return own_; }
   /// The numbers of the members that still owe something.
-  std::vector<int32_t> debtors() const;
+  std::vector<Debtor> debtors() const;
   /// The way to a member broke: the next attempt sends it again what it may not have got.
   void forget(int32_t number);
   /// The number of who made work() fail; -1: this member's own values did.

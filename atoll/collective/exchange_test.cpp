@@ -388,8 +388,8 @@ TEST(ExchangeRefusalTest, WhatADeviceRefuses) {
 
 TEST(ExchangeRefusalTest, DebtorsAreThoseWhoOwe) {
   Receiving a;
-  EXPECT_EQ(a.group.members[0]->debtors(), std::vector<int32_t>{1});
-  EXPECT_EQ(a.group.members[2]->debtors(), (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(a.group.members[0]->debtors(), (std::vector<Debtor>{{1, false}}));
+  EXPECT_EQ(a.group.members[2]->debtors(), (std::vector<Debtor>{{0, true}, {1, true}}));
 }
 
 TEST(EqualSharesTest, AddUpAndDifferByASegment) {

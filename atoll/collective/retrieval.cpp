@@ -33,18 +33,19 @@ Retrieval Retrieval::of_result(int32_t fragment, int64_t round, size_t most) {
   return retrieval;
 }
 
-std::optional<swarm::Fetch> Retrieval::request_to(int32_t number) {
+std::optional<swarm::Fetch> Retrieval::request_to(int32_t number, Time now) {
   if (open_.empty() || has_refused(number)) return std::nullopt;
   std::deque<Piece>& asked = asked_[number];
   if (asked.size() >= kPiecesAhead) return std::nullopt;
   const Piece piece = open_.front();
   open_.pop_front();
+  if (asked.empty()) heard_[number] = now;
   asked.push_back(piece);
   return swarm::Fetch{.kind = kind_, .fragment = fragment_, .begin = piece.begin, .end = piece.end};
 }
 
 Result<void> Retrieval::receive(int32_t number, const swarm::Part& part,
-                                std::span<const std::byte> data) {
+                                std::span<const std::byte> data, Time now) {
   const auto found = asked_.find(number);
   if (found == asked_.end() || found->second.empty()) {
     return failure(fmt::format("it sent bytes of round {} that nobody asked for", round_));
@@ -66,6 +67,8 @@ Result<void> Retrieval::receive(int32_t number, const swarm::Part& part,
                                data.size(), part.offset, part.total, round_, piece.next,
                                piece.end));
   }
+  heard_[number] = now;
+  progressed_ = now;
   std::ranges::copy(data, bytes_.begin() + static_cast<ptrdiff_t>(part.offset));
   piece.next += data.size();
   if (piece.next == piece.end) found->second.pop_front();
@@ -89,6 +92,14 @@ void Retrieval::lost(int32_t number) {
 void Retrieval::refused(int32_t number, bool never) {
   lost(number);
   (never ? never_ : refused_).insert(number);
+}
+
+std::vector<int32_t> Retrieval::silent_since(Time then) const {
+  std::vector<int32_t> silent;
+  for (const auto& [number, pieces] : asked_) {
+    if (!pieces.empty() && heard_.at(number) < then) silent.push_back(number);
+  }
+  return silent;
 }
 
 bool Retrieval::forgive() {

@@ -25,10 +25,10 @@ class Retrieval {
   static Retrieval of_result(int32_t fragment, int64_t round, size_t most);
 
   /// What to ask this member for now; nothing if it has enough to do.
-  std::optional<swarm::Fetch> request_to(int32_t number);
+  std::optional<swarm::Fetch> request_to(int32_t number, Time now);
   /// A part, whose data lies elsewhere. Fails when it is not what was asked for.
   [[nodiscard]] Result<void> receive(int32_t number, const swarm::Part& part,
-                                     std::span<const std::byte> data);
+                                     std::span<const std::byte> data, Time now);
   /// The member does not hold it; `never`: nor will it.
   void refused(int32_t number, bool never);
   /// Those who did not hold it may hold it now. False: nobody is asked again.
@@ -40,6 +40,8 @@ class Retrieval {
   }
   bool never_holds(int32_t number) const { return never_.contains(number); }
 
+  /// Of whom it waits for, those from whom nothing has come since.
+  std::vector<int32_t> silent_since(Time then) const;
   /// When it began, or something of it came last.
   Time progressed() const { return progressed_; }
   void set_progressed(Time now) { progressed_ = now; }
@@ -66,6 +68,7 @@ class Retrieval {
   Bytes bytes_;
   std::deque<Piece> open_;                      // Asked of nobody.
   std::map<int32_t, std::deque<Piece>> asked_;  // By member, in the order asked.
+  std::map<int32_t, Time> heard_;               // When it was asked, or a part came.
   std::set<int32_t> refused_;
   std::set<int32_t> never_;
   Time progressed_{};

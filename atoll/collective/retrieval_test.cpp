@@ -25,7 +25,7 @@ Part chunk(const Fetch& fetch, uint64_t offset, size_t size, uint64_t total) {
 }
 
 Result<void> receive(Retrieval& retrieval, int32_t number, const Part& part) {
-  return retrieval.receive(number, part, part.data);
+  return retrieval.receive(number, part, part.data, Time{});
 }
 
 void answer(Retrieval& retrieval, int32_t number, const Fetch& fetch) {
@@ -44,12 +44,12 @@ std::string complaint(Retrieval& retrieval, int32_t number, const Part& part) {
 
 TEST(RetrievalTest, AStateComesInPiecesFromSeveral) {
   auto retrieval = Retrieval::of_state(2, 7, kSize);
-  const Fetch a1 = retrieval.request_to(1).value();
-  const Fetch b1 = retrieval.request_to(2).value();
-  const Fetch a2 = retrieval.request_to(1).value();
-  EXPECT_FALSE(retrieval.request_to(1)) << "it has enough to do";
-  const Fetch b2 = retrieval.request_to(2).value();
-  EXPECT_FALSE(retrieval.request_to(3)) << "all is asked for";
+  const Fetch a1 = retrieval.request_to(1, Time{}).value();
+  const Fetch b1 = retrieval.request_to(2, Time{}).value();
+  const Fetch a2 = retrieval.request_to(1, Time{}).value();
+  EXPECT_FALSE(retrieval.request_to(1, Time{})) << "it has enough to do";
+  const Fetch b2 = retrieval.request_to(2, Time{}).value();
+  EXPECT_FALSE(retrieval.request_to(3, Time{})) << "all is asked for";
   EXPECT_EQ(b2.end, kSize);
   answer(retrieval, 2, b1);
   answer(retrieval, 1, a1);
@@ -63,35 +63,35 @@ TEST(RetrievalTest, AStateComesInPiecesFromSeveral) {
 
 TEST(RetrievalTest, WhatWasLostIsAskedOfAnother) {
   auto retrieval = Retrieval::of_state(2, 7, kPiece);
-  const Fetch first = retrieval.request_to(1).value();
+  const Fetch first = retrieval.request_to(1, Time{}).value();
   ASSERT_TRUE(receive(retrieval, 1, chunk(first, 0, 1000, kPiece)).has_value());
   retrieval.lost(1);
-  const Fetch again = retrieval.request_to(2).value();
+  const Fetch again = retrieval.request_to(2, Time{}).value();
   EXPECT_EQ(again.begin, 0U) << "from the beginning: another's bytes are checked together";
   EXPECT_EQ(again.end, kPiece);
 }
 
 TEST(RetrievalTest, WhoRefusedIsAskedAgainOnceForgiven) {
   auto retrieval = Retrieval::of_result(2, 7, 1000);
-  ASSERT_TRUE(retrieval.request_to(1));
+  ASSERT_TRUE(retrieval.request_to(1, Time{}));
   retrieval.refused(1, /*never=*/false);
-  EXPECT_FALSE(retrieval.request_to(1));
+  EXPECT_FALSE(retrieval.request_to(1, Time{}));
   EXPECT_TRUE(retrieval.has_refused(1));
   EXPECT_TRUE(retrieval.forgive());
-  ASSERT_TRUE(retrieval.request_to(1));
+  ASSERT_TRUE(retrieval.request_to(1, Time{}));
   retrieval.refused(1, /*never=*/true);
   EXPECT_FALSE(retrieval.forgive());
-  EXPECT_FALSE(retrieval.request_to(1));
+  EXPECT_FALSE(retrieval.request_to(1, Time{}));
   EXPECT_TRUE(retrieval.never_holds(1));
 }
 
 TEST(RetrievalTest, AResultHasTheSizeThatItsSenderSays) {
   auto retrieval = Retrieval::of_result(2, 7, 1000);
-  const Fetch fetch = retrieval.request_to(1).value();
-  EXPECT_FALSE(retrieval.request_to(2)) << "one sends all of it";
+  const Fetch fetch = retrieval.request_to(1, Time{}).value();
+  EXPECT_FALSE(retrieval.request_to(2, Time{})) << "one sends all of it";
   ASSERT_TRUE(receive(retrieval, 1, chunk(fetch, 0, 300, 500)).has_value());
   retrieval.lost(1);
-  ASSERT_TRUE(retrieval.request_to(2));
+  ASSERT_TRUE(retrieval.request_to(2, Time{}));
   ASSERT_TRUE(receive(retrieval, 2, chunk(fetch, 0, 400, 400)).has_value());
   EXPECT_TRUE(retrieval.complete());
   EXPECT_EQ(retrieval.take().size(), 400U);
@@ -101,7 +101,7 @@ TEST(RetrievalTest, WhatWasNotAskedForIsRefused) {
   auto retrieval = Retrieval::of_result(2, 7, 1000);
   EXPECT_THAT(complaint(retrieval, 1, chunk({.kind = PartKind::kResult}, 0, 10, 10)),
               HasSubstr("nobody asked for"));
-  const Fetch fetch = retrieval.request_to(1).value();
+  const Fetch fetch = retrieval.request_to(1, Time{}).value();
   EXPECT_THAT(complaint(retrieval, 2, chunk(fetch, 0, 10, 10)), HasSubstr("nobody asked for"));
   EXPECT_THAT(complaint(retrieval, 1, chunk(fetch, 0, 10, 2000)), HasSubstr("1000 is the most"));
   EXPECT_THAT(complaint(retrieval, 1, chunk(fetch, 0, 0, 0)), HasSubstr("0 bytes"));

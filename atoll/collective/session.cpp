@@ -151,7 +151,7 @@ class Session::Impl final : public EngineListener {
   }
 
   Result<FetchedState> fetch_state(int32_t fragment, size_t size) {
-    post([fragment, size](Engine& engine, Time) { engine.fetch_state(fragment, size); });
+    post([fragment, size](Engine& engine, Time now) { engine.fetch_state(fragment, size, now); });
     auto waited = wait_until([&] { return fetched_.contains(fragment); });
     if (!waited) return tl::unexpected(waited.error());
     const std::scoped_lock lock(mutex_);

@@ -259,7 +259,8 @@ class Life final : public EngineListener {
     if (ended()) return;
     for (size_t f = 0; f < fragments_.size(); ++f) {
       if (fragments_[f].is_here) continue;
-      return engine_->fetch_state(static_cast<int32_t>(f), in_.plan.count * sizeof(float));
+      return engine_->fetch_state(static_cast<int32_t>(f), in_.plan.count * sizeof(float),
+                                  in_.network.queue().now());
     }
     train();
   }

@@ -249,6 +249,8 @@ class Coordinator {
   void note_ways(int64_t number, const Round& round);
   /// Pairs that do not send each other anything directly in that round.
   Pairs no_links_in(int64_t round) const;
+  static bool uses_link(const Round& round, const std::pair<int32_t, int32_t>& pair);
+  void mistrust(const std::pair<int32_t, int32_t>& pair);
   void trust_links(const Round& round);
 
   /// Its members abstain from the attempts that follow; `why` is for a person.

@@ -82,6 +82,7 @@ void Coordinator::reinstate(int32_t number) {
   send_to(seat, Reinstated{header(), seat.first_round, waits || is_elastic() ? 0 : step});
   say_due(seat);
   gather_until_.reset();
+  gather_notice_.clear();
   note_membership();
   advance_all();
   seat_guests(now_);

@@ -15,6 +15,7 @@ constexpr double kGraceInDelays = 3;
 constexpr Duration kLeastGrace = std::chrono::milliseconds(500);
 /// Who is cut off, or without a coordinator, trains on with the rows that it has: for so long.
 constexpr Duration kRowsAhead = std::chrono::seconds(10);
+constexpr int64_t kMostRoundsAhead = 64;
 constexpr Duration kSpeedInterval = std::chrono::seconds(1);
 
 }  // namespace
@@ -97,7 +98,10 @@ void Coordinator::measure_speed(Seat& seat) const {
   const auto trained = static_cast<double>(seat.num_trained - seat.num_trained_then);
   // Beyond that the interval had a pause in it.
   if (seat.measured != Time{} && took < kRowsAhead) {
-    seat.rows_ahead = static_cast<int64_t>(trained * seconds(kRowsAhead) / seconds(took));
+    // An island says itself what it has trained on.
+    const int64_t most = kMostRoundsAhead * options_.round_units;
+    seat.rows_ahead =
+        std::min(static_cast<int64_t>(trained * seconds(kRowsAhead) / seconds(took)), most);
   }
   seat.measured = now_;
   seat.num_trained_then = seat.num_trained;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
 constexpr int64_t kLeadParts = 4;
-constexpr int64_t kLongestMistrust = 64;  // Rounds.
+constexpr int64_t kLongestMistrust = 8;  // Rounds.
 
 }  // namespace
 
@@ -107,9 +107,28 @@ void Coordinator::advance(int64_t number) {
   if (!can_be_completed) open(number, round, std::move(ways));
 }
 
-/// A link that broke may stand again and carry nothing (a path that drops what is large): the round
-/// in which it broke does without it, and each time that it breaks again before it has carried a
-/// round, twice as many do.
+/// Whether that attempt sends something over the link of these two.
+bool Coordinator::uses_link(const Round& round, const std::pair<int32_t, int32_t>& pair) {
+  const auto is_in = [&](int32_t member) {
+    return std::ranges::find(round.members, member) != round.members.end();
+  };
+  const auto is_relayed = [&](const Relay& relay) { return std::pair(relay.a, relay.b) == pair; };
+  return is_in(pair.first) && is_in(pair.second) && std::ranges::none_of(round.relays, is_relayed);
+}
+
+/// A link that broke in an exchange may stand again and carry nothing (a path that drops what is
+/// large). That round does without it; when it breaks in a later one before it has carried any, so
+/// do twice as many. Both ends say that it broke: it counts once.
+void Coordinator::mistrust(const std::pair<int32_t, int32_t>& pair) {
+  for (const auto& [number, round] : rounds_) {
+    if (!uses_link(round, pair)) continue;
+    Mistrust& mistrust = mistrusted_[pair];
+    if (number <= mistrust.last_round) continue;
+    mistrust.num_rounds = std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
+    mistrust.last_round = number + mistrust.num_rounds - 1;
+  }
+}
+
 Pairs Coordinator::no_links_in(int64_t round) const {
   Pairs pairs = no_links_;
   for (const auto& [pair, mistrust] : mistrusted_) {
@@ -120,15 +139,7 @@ Pairs Coordinator::no_links_in(int64_t round) const {
 
 /// Those that a round's members have used.
 void Coordinator::trust_links(const Round& round) {
-  const auto is_in = [&](int32_t member) {
-    return std::ranges::find(round.members, member) != round.members.end();
-  };
-  std::erase_if(mistrusted_, [&](const auto& entry) {
-    const auto& [a, b] = entry.first;
-    const bool is_relayed = std::ranges::any_of(
-        round.relays, [&](const Relay& relay) { return relay.a == a && relay.b == b; });
-    return is_in(a) && is_in(b) && !is_relayed;
-  });
+  std::erase_if(mistrusted_, [&](const auto& entry) { return uses_link(round, entry.first); });
 }
 
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
@@ -314,10 +325,7 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   }
   if (!no_links_.insert(pair).second) return;
   is_relayed_.erase(pair);
-  Mistrust& mistrust = mistrusted_[pair];
-  mistrust.num_rounds = std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
-  mistrust.last_round =
-      (rounds_.empty() ? book_.last_round() : rounds_.rbegin()->first) + mistrust.num_rounds - 1;
+  mistrust(pair);
   log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
                   name(link.other), printable(link.reason)));
   advance_all();

@@ -45,11 +45,12 @@ RunStatus Coordinator::status(Time now) const {
 }
 
 std::string Coordinator::why_waits() const {
+  if (stop_requested_ || finished_) return {};
+  if (num_live() == 0 && !gather_notice_.empty()) return gather_notice_;
   if (waits_for_more_) {
     return fmt::format("rounds wait: {} islands are here, swarm.min_replicas is {}", num_live(),
                        options_.min_replicas);
   }
-  if (num_live() == 0 && !gather_notice_.empty()) return gather_notice_;
   if (book_.has_begun() || guests_.empty()) return {};
   const auto num_ready = std::ranges::count_if(
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });

@@ -37,9 +37,14 @@ bool send_stale_terms(Message& message) {
   return true;
 }
 
-/// All bits of a floating-point number set: not a number.
+/// All bits of a floating-point number set: not a number. What describes the encoding stays.
 bool send_nan(Message& message) {
-  if (auto* part = std::get_if<Part>(&message)) std::ranges::fill(part->data, std::byte{0xff});
+  auto* part = std::get_if<Part>(&message);
+  const bool is_its_own = part != nullptr && part->kind == atl::swarm::PartKind::kContribution;
+  if (is_its_own) {
+    const auto middle = part->data.begin() + std::ssize(part->data) / 2;
+    std::fill(middle, std::min(middle + 64, part->data.end()), std::byte{0xff});
+  }
   return true;
 }
 
