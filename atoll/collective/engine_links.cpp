@@ -332,7 +332,7 @@ void Engine::check_stalls(Time now) {
   }
 }
 
-/// Whose parts this member is to pass on in the newest attempt, and from whom none has come.
+/// Whose contribution this member is to pass on in the newest attempt, and from whom nothing came.
 std::vector<int32_t> Engine::silent_to_relay(const Round& round) const {
   const swarm::OpenAttempt& attempt = round.newest;
   const bool gathers = round.contribution->topology == Topology::kGather;
@@ -341,9 +341,7 @@ std::vector<int32_t> Engine::silent_to_relay(const Round& round) const {
                                attempt.members.begin());
   };
   const auto sends = [&](int32_t from, int32_t to) {
-    const bool contributes = gathers || attempt.shares[rank(to)] > 0;
-    const bool owns = !gathers && attempt.shares[rank(from)] > 0;
-    return (contributes && attempt.weights[rank(from)] > 0) || owns;
+    return attempt.weights[rank(from)] > 0 && (gathers || attempt.shares[rank(to)] > 0);
   };
   std::vector<int32_t> silent;
   for (const swarm::Relay& relay : attempt.relays) {
