@@ -13,9 +13,10 @@ constexpr int64_t kReportsPerRound = 8;
 constexpr double kDelayGain = 1.0 / 4;  // Of a Begin's smoothed delay; rises at once.
 constexpr double kGraceInDelays = 3;
 constexpr Duration kLeastGrace = std::chrono::milliseconds(500);
-/// Who is cut off, or without a coordinator, trains on with the rows that it has: for so long.
+/// Who is cut off, or without a coordinator, trains on with the rows that it has: for so long, but
+/// not for so many rounds that what it learns alone leads it far from the others.
 constexpr Duration kRowsAhead = std::chrono::seconds(10);
-constexpr int64_t kMostRoundsAhead = 64;
+constexpr int64_t kMostRoundsAhead = 8;
 constexpr Duration kSpeedInterval = std::chrono::seconds(1);
 
 }  // namespace
@@ -98,8 +99,7 @@ void Coordinator::measure_speed(Seat& seat) const {
   const auto trained = static_cast<double>(seat.num_trained - seat.num_trained_then);
   // Beyond that the interval had a pause in it.
   if (seat.measured != Time{} && took < kRowsAhead) {
-    // An island says itself what it has trained on.
-    const int64_t most = kMostRoundsAhead * options_.round_units;
+    const int64_t most = kMostRoundsAhead * options_.round_units / book_.num_replicas();
     seat.rows_ahead =
         std::min(static_cast<int64_t>(trained * seconds(kRowsAhead) / seconds(took)), most);
   }
