@@ -151,10 +151,6 @@ def kill_coordinator(store, folder, every_s, turns, away_s=0.5):
 # --- a storm ---
 
 
-def tokens_committed(run):
-    return sum(sum(commit.weights) for commit in run.journal().commits)
-
-
 def rates_in(run, spans):
     """Commits and tokens per second within these spans of time."""
     ends, sums = commit_times(run), [0]
@@ -180,8 +176,7 @@ def storm_run(store, folder, settings, steps, fault=None, every_s=15):
                                                "swarm.silence_timeout": 10, **settings},
                         net=net, hosts=hosts, around=shares.around) as run:
             run.wait_commits(10, after=0)
-            begin, num_before, tokens_before = time.time(), len(run.commits()), tokens_committed(run)
-            first_step = run.commits()[-1][1]
+            begin, first_step = time.time(), run.commits()[-1][1]
             next_fault = begin + every_s
             while run.processes["coordinator"].poll() is None:
                 is_late = run.commits()[-1][1] > 0.97 * steps
@@ -191,11 +186,11 @@ def storm_run(store, folder, settings, steps, fault=None, every_s=15):
                 if fault:
                     fault.heal(run, net, all_of_them=is_late)
                 time.sleep(0.1)
-            took = commit_times(run)[-1] - begin
-            num_commits, tokens = len(run.commits()) - num_before, tokens_committed(run) - tokens_before
+            last = commit_times(run)[-1]
+            took = last - begin
             end = next(iter(run.finished().values()))
-            return {"commits_per_s": num_commits / took, "tokens_per_s": tokens / took, "steps_per_s": (steps - first_step) / took, "loss": end["val_loss"],
-                    "alive": 1 - fault.dead_s(begin, begin + took) / (took * len(names)) if fault else 1.0,
+            return {**rates_in(run, [(begin, last)]), "steps_per_s": (steps - first_step) / took, "loss": end["val_loss"],
+                    "alive": 1 - fault.dead_s(begin, last) / (took * len(names)) if fault else 1.0,
                     "quiet": rates_in(run, fault.quiet_spans(begin)) if fault else None}
     finally:
         shares.remove()

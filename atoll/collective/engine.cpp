@@ -116,9 +116,7 @@ void Engine::tick(Time now) {
   lend(now);
   const bool lends =
       std::ranges::any_of(links_, [](const auto& entry) { return !entry.second.lent.empty(); });
-  for (auto& [fragment, snapshot] : snapshots_) {
-    if (lends) snapshot.used = now;
-  }
+  if (lends) keep_snapshots(now);
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
   for (const auto& [connection, visitor] : visitors_) {

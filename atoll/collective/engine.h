@@ -195,6 +195,7 @@ class Engine {
   void refused(int32_t number, const swarm::NotHeld& answer, Time now);
   void finish(Retrieval& retrieval, Time now);
   void keep_result(const std::shared_ptr<const CommittedRound>& committed);
+  void keep_snapshots(Time now);
   void answer_state(int32_t number, const swarm::Fetch& fetch, Time now);
   void lend_piece(int32_t number, const swarm::Fetch& fetch, std::shared_ptr<const Bytes> blob,
                   Time now);

@@ -293,7 +293,7 @@ void Engine::answer(int32_t number, const swarm::Fetch& fetch, Time now) {
 
 /// From a copy of the state as it was after the round, for this member goes on meanwhile.
 void Engine::answer_state(int32_t number, const swarm::Fetch& fetch, Time now) {
-  for (auto& [fragment, snapshot] : snapshots_) snapshot.used = now;  // It will ask for all.
+  keep_snapshots(now);  // It will ask for all.
   const auto found = snapshots_.find(fetch.fragment);
   if (found != snapshots_.end() && found->second.round == fetch.header.round) {
     return lend_piece(number, fetch, found->second.bytes, now);
@@ -306,6 +306,10 @@ void Engine::answer_state(int32_t number, const swarm::Fetch& fetch, Time now) {
   listener_.copy([provide = provider_, fragment = fetch.fragment, round = fetch.header.round] {
     return provide(fragment, round);
   });
+}
+
+void Engine::keep_snapshots(Time now) {
+  for (auto& [fragment, snapshot] : snapshots_) snapshot.used = now;
 }
 
 void Engine::copied(std::shared_ptr<const Bytes> state, Time now) {
@@ -370,7 +374,7 @@ void Engine::keep_result(const std::shared_ptr<const CommittedRound>& committed)
   results_[committed->round] = committed;
   result_bytes_ += committed->result.size_bytes();
   // Who is fetching a state will want the results behind it; when those have become more than the
-  // state itself, a newer one is the shorter way.
+  // state itself, to join again with a newer one is the shorter way.
   size_t most = options_.result_log_bytes;
   for (const auto& [fragment, snapshot] : snapshots_) most += snapshot.bytes->size();
   while (results_.size() > kLeastResults && result_bytes_ > most) {

@@ -138,7 +138,7 @@ class Exchange {
   /// The mean and, if wanted, this member's contribution as the others decode it. Once complete.
   std::span<const float> mean() const { return mean_; }
   std::span<const float> own() const { return own_; }
-  /// The numbers of the members that still owe something.
+  /// The members that still owe something, by rank.
   std::vector<Debtor> debtors() const;
   /// The way to a member broke: the next attempt sends it again what it may not have got.
   void forget(int32_t number);

@@ -202,7 +202,7 @@ TEST(SimulationTest, OfTwoIslandsAloneThatCannotReachEachOtherOneGoesOn) {
   world.network.cut("island-0", "island-1");
   world.run_for(seconds(40));
   EXPECT_GT(world.commits_in(seconds(2)), 20U) << world.describe();
-  EXPECT_THAT(world.log, AllOf(HasSubstr("cannot reach each other"),
+  EXPECT_THAT(world.log, AllOf(HasSubstr("'island-1' and 'island-0' cannot reach each other"),
                                HasSubstr("no third island reaches both")));
   world.network.heal("island-0", "island-1");
   world.run_for(seconds(8));

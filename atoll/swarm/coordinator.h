@@ -9,6 +9,7 @@
 // newest committed state, gets it from the others, and is waited for again once it has it. What
 // must not be forgotten is in the book (book.h), which changes by records that are durable before
 // anybody hears of them.
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -155,8 +156,13 @@ class Coordinator {
     std::map<int32_t, Prepared> prepared;  // In it.
     std::set<int32_t> left_out;            // Whose contributions cannot be used, or are outliers.
 
+    bool has(int32_t member) const { return std::ranges::find(members, member) != members.end(); }
     /// Of what was contributed to the attempt, by what its members say.
     std::vector<Outliers::Contributed> norms() const;
+  };
+  struct Mistrust {           // In a link that broke.
+    int64_t last_round = -1;  // That does without it,
+    int64_t num_rounds = 0;   // the last of so many.
   };
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
@@ -249,7 +255,6 @@ class Coordinator {
   void note_ways(int64_t number, const Round& round);
   /// Pairs that do not send each other anything directly in that round.
   Pairs no_links_in(int64_t round) const;
-  static bool uses_link(const Round& round, const std::pair<int32_t, int32_t>& pair);
   void mistrust(const std::pair<int32_t, int32_t>& pair);
   void trust_links(const Round& round);
 
@@ -291,11 +296,7 @@ class Coordinator {
   Outliers outliers_;                // By the norms that were committed.
   std::optional<Due> due_;           // Elastic: the one that was called.
   Pairs no_links_;                   // Pairs that cannot reach each other.
-  struct Mistrust {
-    int64_t last_round = -1;  // That does without the link,
-    int64_t num_rounds = 0;   // the last of so many.
-  };
-  std::map<std::pair<int32_t, int32_t>, Mistrust> mistrusted_;  // Pairs whose link broke.
+  std::map<std::pair<int32_t, int32_t>, Mistrust> mistrusted_;  // By pair.
   std::map<std::string, std::string> facts_;                    // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;

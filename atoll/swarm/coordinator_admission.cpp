@@ -125,13 +125,11 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   seat.connection = connection;
   numbers_[connection] = resume.number;
   // It says again whom it cannot reach.
-  std::erase_if(no_links_, [&](const auto& pair) {
-    return pair.first == resume.number || pair.second == resume.number;
-  });
+  std::erase_if(no_links_, [&](const auto& pair) { return is_of(pair, resume.number); });
   // It has let go of what it exchanged, but for what it had prepared.
   for (auto& [round, state] : rounds_) {
-    const bool is_open = std::ranges::find(state.members, resume.number) != state.members.end();
-    if (is_open && !state.prepared.contains(resume.number)) state.members.push_back(kNobody);
+    if (state.has(resume.number) && !state.prepared.contains(resume.number))
+      state.members.push_back(kNobody);
   }
   seat.suspicion.heard(now);
   const bool goes_on = seat.state == State::kReturning && resume.first_round >= 0;

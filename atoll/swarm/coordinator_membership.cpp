@@ -36,11 +36,8 @@ void Coordinator::remove(int32_t number, const std::string& why) {
     refuse(connection, why);
   }
   seats_.erase(number);
-  std::erase_if(no_links_,
-                [&](const auto& pair) { return pair.first == number || pair.second == number; });
-  std::erase_if(mistrusted_, [&](const auto& entry) {
-    return entry.first.first == number || entry.first.second == number;
-  });
+  std::erase_if(no_links_, [&](const auto& pair) { return is_of(pair, number); });
+  std::erase_if(mistrusted_, [&](const auto& entry) { return is_of(entry.first, number); });
   forget_rounds_of(number);
   outliers_.forget(number);
   record(Removed{number});

@@ -52,13 +52,11 @@ void Coordinator::on(int32_t number, const Unusable& unusable) {
   const auto found = rounds_.find(unusable.header.round);
   if (found == rounds_.end()) return;  // Committed without it.
   Round& round = found->second;
-  const auto is_in = [&](int32_t member) {
-    return std::ranges::find(round.members, member) != round.members.end();
-  };
   const int32_t contributor = unusable.contributor;
   if (contributor < 0) return violate(number, "named a contributor that is none");
   // Of an attempt that is over, or has no such member any more.
-  if (unusable.header.attempt != round.attempt || !is_in(number) || !is_in(contributor)) return;
+  if (unusable.header.attempt != round.attempt || !round.has(number) || !round.has(contributor))
+    return;
   if (contributor == number || round.begun.at(contributor).weight == 0) {
     return violate(
         number, fmt::format("cannot use what nobody sent it in round {}", unusable.header.round));

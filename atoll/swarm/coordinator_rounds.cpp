@@ -11,8 +11,8 @@
 namespace atl::swarm {
 namespace {
 
-constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
-constexpr int64_t kLeadParts = 4;
+constexpr size_t kMaxOpenRounds = 256;   // Methods keep a handful open.
+constexpr int64_t kLeadParts = 4;        // Of a long lead of rows, one at a time is granted.
 constexpr int64_t kLongestMistrust = 8;  // Rounds.
 
 }  // namespace
@@ -83,7 +83,7 @@ void Coordinator::advance(int64_t number) {
     return !is_here(member) || round.prepared.contains(member);
   };
   // An attempt that all who are left have completed stands: who is lost since has sent its part.
-  const bool is_whole = std::ranges::find(round.members, kNobody) == round.members.end();
+  const bool is_whole = !round.has(kNobody);
   if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.members, is_here) &&
       std::ranges::all_of(round.members, has_prepared)) {
     if (!leave_outliers_out(number, round)) return commit(number);
@@ -107,21 +107,12 @@ void Coordinator::advance(int64_t number) {
   if (!can_be_completed) open(number, round, std::move(ways));
 }
 
-/// Whether that attempt sends something over the link of these two.
-bool Coordinator::uses_link(const Round& round, const std::pair<int32_t, int32_t>& pair) {
-  const auto is_in = [&](int32_t member) {
-    return std::ranges::find(round.members, member) != round.members.end();
-  };
-  const auto is_relayed = [&](const Relay& relay) { return std::pair(relay.a, relay.b) == pair; };
-  return is_in(pair.first) && is_in(pair.second) && std::ranges::none_of(round.relays, is_relayed);
-}
-
 /// A link that broke in an exchange may stand again and carry nothing (a path that drops what is
 /// large). That round does without it; when it breaks in a later one before it has carried any, so
 /// do twice as many. Both ends say that it broke: it counts once.
 void Coordinator::mistrust(const std::pair<int32_t, int32_t>& pair) {
   for (const auto& [number, round] : rounds_) {
-    if (!uses_link(round, pair)) continue;
+    if (are_open({round.members, round.relays}, {pair})) continue;  // It does without that link.
     Mistrust& mistrust = mistrusted_[pair];
     if (number <= mistrust.last_round) continue;
     mistrust.num_rounds = std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
@@ -139,7 +130,8 @@ Pairs Coordinator::no_links_in(int64_t round) const {
 
 /// Those that a round's members have used.
 void Coordinator::trust_links(const Round& round) {
-  std::erase_if(mistrusted_, [&](const auto& entry) { return uses_link(round, entry.first); });
+  const Ways ways = {round.members, round.relays};
+  std::erase_if(mistrusted_, [&](const auto& entry) { return !are_open(ways, {entry.first}); });
 }
 
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
@@ -166,15 +158,12 @@ void Coordinator::open(int64_t number, Round& round, Ways ways) {
 }
 
 void Coordinator::note_ways(int64_t number, const Round& round) {
-  const auto is_in = [&](int32_t member) {
-    return std::ranges::find(round.members, member) != round.members.end();
-  };
   const auto wants_in = [&](int32_t member) {
     return round.begun.contains(member) && is_live(seats_.at(member));
   };
   for (const auto& pair : no_links_in(number)) {
     const auto& [a, b] = pair;
-    if (!wants_in(a) || !wants_in(b) || (!is_in(a) && !is_in(b))) continue;
+    if (!wants_in(a) || !wants_in(b) || (!round.has(a) && !round.has(b))) continue;
     const auto relay = std::ranges::find_if(
         round.relays, [&](const Relay& other) { return other.a == a && other.b == b; });
     const bool is_relayed = relay != round.relays.end();
@@ -187,7 +176,7 @@ void Coordinator::note_ways(int64_t number, const Round& round) {
       log(
           fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
                       "island reaches both",
-                      number, name(is_in(a) ? b : a), name(is_in(a) ? a : b)));
+                      number, name(round.has(a) ? b : a), name(round.has(a) ? a : b)));
     }
   }
 }
@@ -202,10 +191,8 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
                                        prepared.header.round, attempt));
   }
   // It does not know of the next one yet, or was left out meanwhile.
-  if (attempt < round.attempt || std::ranges::find(round.members, number) == round.members.end()) {
-    return;
-  }
-  const bool is_whole = std::ranges::find(round.members, kNobody) == round.members.end();
+  if (attempt < round.attempt || !round.has(number)) return;
+  const bool is_whole = !round.has(kNobody);
   std::string fault = fault_of(prepared);
   if (fault.empty() && is_whole && prepared.sums_of_squares.size() != round.members.size()) {
     fault = fmt::format("prepared round {} with other members than it has", prepared.header.round);
@@ -310,7 +297,7 @@ void Coordinator::grant_rows() {
   }
   if (any_level_is_short) give(level, options_.steps_ahead);
   for (const int32_t number : alone) {
-    // Of a long lead a part at a time: what is granted is nobody else's.
+    // What is granted is nobody else's: no more at a time than is soon used.
     give({number}, std::max(options_.steps_ahead, seats_.at(number).rows_ahead / kLeadParts));
   }
 }

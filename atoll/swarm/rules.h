@@ -35,6 +35,9 @@ int64_t num_segments(int64_t count, int64_t segment_values);
 
 /// Pairs of members by number, the lower one first.
 using Pairs = std::set<std::pair<int32_t, int32_t>>;
+inline bool is_of(const Pairs::value_type& pair, int32_t number) {
+  return pair.first == number || pair.second == number;
+}
 
 /// Who takes part in an attempt, and who reaches whom through whom.
 struct Ways {
