@@ -26,6 +26,9 @@ WAN = str(ROOT / "build" / "bin" / "atoll-wan-link")
 # About 0.15 million parameters: a step takes some ten milliseconds, a round some tenths of a second.
 SMALL = {"model.hidden_size": 64, "model.intermediate_size": 128, "model.num_layers": 2, "model.max_positions": 64,
          "train.sequence_length": 64, "train.batch_rows": 12, "train.log_every": 5, "sync.sync_every": 20}
+# Usual for DiLoCo. At 20 steps of some milliseconds, rounds are a fifth of what a slow island does, and a fault of seconds lasts
+# for dozens of them.
+PERIOD = {"sync.sync_every": 100}
 PERIOD_US = 20000
 CGROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
 LINE = re.compile(r"(?m)^coordinator: (\d\d):(\d\d):(\d\d\.\d+) (.*)$")
@@ -172,7 +175,7 @@ def storm_run(store, folder, settings, steps, fault=None, every_s=15):
     shares = Shares({name: 0.45 for name in names})
     try:
         with wan.Network(WAN, {host: wan.Link() for host in hosts.values()}) as net, \
-                running(store, folder, names, {"train.eval_rows": 256, "train.checkpoint_every": 200, "train.steps": steps,
+                running(store, folder, names, {"train.eval_rows": 256, "train.checkpoint_every": 1000, "train.steps": steps,
                                                "swarm.silence_timeout": 10, **settings},
                         net=net, hosts=hosts, around=shares.around) as run:
             run.wait_commits(10, after=0)
@@ -240,7 +243,7 @@ def storm(store, folder, pace, lasts_s, seed=11):
     The fault-free rate is that of the storm's own quiet seconds: what the machine gives four processes moves by 20 % and more from one
     quarter of an hour to the next, and a run before or after says little. (`of_calm` is the share of the other run's rate.)"""
     folder = pathlib.Path(folder)
-    settings = {"swarm.pace": pace}
+    settings = {**PERIOD, "swarm.pace": pace}
     rate = storm_run(store, folder / "trial", settings, 2000)["steps_per_s"]
     steps = int(rate * lasts_s)
     calm = storm_run(store, folder / "calm", settings, steps)
@@ -272,7 +275,6 @@ def speed(store, folder, shares, settings, lasts_s):
 
 
 UNEQUAL = {"fast": 0.8, "slow": 0.2}
-PERIOD = {"sync.sync_every": 100}  # Usual for DiLoCo. At 20 steps of a millisecond, rounds are a fifth of what the slow one does.
 
 
 def one_slow(store, folder, pace, lasts_s=12, turns=3):

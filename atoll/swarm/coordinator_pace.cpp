@@ -16,7 +16,7 @@ constexpr Duration kLeastGrace = std::chrono::milliseconds(500);
 /// Who is cut off, or without a coordinator, trains on with the rows that it has: for so long, but
 /// not for so many rounds that what it learns alone leads it far from the others.
 constexpr Duration kRowsAhead = std::chrono::seconds(10);
-constexpr int64_t kMostRoundsAhead = 8;
+constexpr int64_t kMostRoundsAhead = 4;
 constexpr Duration kSpeedInterval = std::chrono::seconds(1);
 
 }  // namespace
