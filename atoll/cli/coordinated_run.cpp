@@ -56,6 +56,16 @@ int64_t most_lost(const run::RunConfig& config) {
   return 2 * config.train.checkpoint_every + 3 * sync::max_steps_apart(config.sync);
 }
 
+Duration duration_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+/// Elastic: in a period all fragments are synchronised in turn.
+int64_t units_of_round(const run::RunConfig& config) {
+  const int64_t units = config.sync.sync_every * config.swarm.num_replicas();
+  return std::max<int64_t>(1, units / sync::num_fragments(config.sync));
+}
+
 swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
                                      const std::map<std::string, std::string>& shared) {
   return {.run = run,
@@ -70,12 +80,11 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
           .most_lost = most_lost(config),
           .most_ahead = config.swarm.is_elastic() ? 0 : sync::max_steps_apart(config.sync),
           .steps_ahead = std::max(kLeastStepsAhead, sync::period(config.sync)),
-          .round_units =
-              config.swarm.is_elastic() ? config.sync.sync_every * config.swarm.num_replicas() : 0,
+          .round_units = config.swarm.is_elastic() ? units_of_round(config) : 0,
           .outlier_factor = config.swarm.outlier_factor,
           .least_term = static_cast<uint64_t>(wall_time()),
-          .silence_timeout =
-              std::chrono::milliseconds(static_cast<int64_t>(config.swarm.silence_timeout * 1000))};
+          .silence_timeout = duration_of(config.swarm.silence_timeout),
+          .round_timeout = duration_of(config.swarm.round_timeout)};
 }
 
 run::RunConfig config_of(const CoordinatedRun::Place& place,

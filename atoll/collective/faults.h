@@ -32,10 +32,7 @@ inline Plan draw_plan(Draws& draw) {
   plan.return_patience = std::chrono::seconds(draw(2) == 0 ? 20 : 600);
   plan.removal_timeout = std::chrono::seconds(draw(2) == 0 ? 15 : 600);
   plan.fixed_ports = draw(2) == 0;
-  if (draw(3) == 0) {
-    plan.elastic_steps = 1 + static_cast<int64_t>(draw(5));
-    plan.in_flight = 1;
-  }
+  if (draw(3) == 0) plan.elastic_steps = 1 + static_cast<int64_t>(draw(5));
   return plan;
 }
 

@@ -296,11 +296,18 @@ class Life final : public EngineListener {
   bool all_here() const {
     return !fragments_.empty() && std::ranges::all_of(fragments_, &Fragment::is_here);
   }
+  /// Elastic: where the run stands.
+  int64_t run_step() const {
+    return std::ranges::max_element(fragments_, {}, &Fragment::step)->step;
+  }
   /// The next round that may begin.
   std::optional<int64_t> due() const {
     if (is_elastic()) {
-      const bool is_new = due_ && due_->round > fragments_[0].round && flights_.empty() &&
-                          fragments_[0].round >= due_->base;
+      const auto is_applied = [&](int64_t round) {
+        return round < 0 || fragments_[static_cast<size_t>(round % period())].round >= round;
+      };
+      const bool is_new =
+          due_ && !is_applied(due_->round) && flights_.empty() && is_applied(due_->base);
       return is_new ? std::optional(due_->round) : std::nullopt;
     }
     std::optional<int64_t> next;
@@ -319,10 +326,10 @@ class Life final : public EngineListener {
       apply_missed(commit);
     }
     const bool sits = in_.plan.bug == Bug::kSitsStill && start->joins;
-    const bool complete = std::ranges::all_of(fragments_, [&](const Fragment& fragment) {
-      const int64_t next = is_elastic() ? fragment.step : fragment.round + period();
-      return next >= in_.plan.num_rounds;
-    });
+    const bool complete = is_elastic() ? run_step() >= in_.plan.num_rounds
+                                       : std::ranges::all_of(fragments_, [&](const Fragment& own) {
+                                           return own.round + period() >= in_.plan.num_rounds;
+                                         });
     if (complete || (stop_ && flights_.empty())) {
       leaving_ = true;
       return process_.soon(
@@ -440,7 +447,8 @@ class Life final : public EngineListener {
     Fragment& fragment = fragments_[static_cast<size_t>(commit.fragment)];
     old_theta_ = std::exchange(fragment.theta, std::move(next));
     fragment.round = commit.round;
-    const int64_t step_before = std::exchange(fragment.step, commit.step);
+    const int64_t step_before = run_step();
+    fragment.step = commit.step;
     applied.push_back(commit.round);
     in_.ledger.applied(epoch_, commit.round, fragment.theta, in_.name);
     if (const auto flight = flights_.find(commit.round); flight != flights_.end()) {
@@ -457,7 +465,9 @@ class Life final : public EngineListener {
   }
   void checkpoint_between(int64_t before, int64_t step) {
     if (before / in_.plan.checkpoint_every == step / in_.plan.checkpoint_every) return;
-    keep(step, {fragments_[0].theta});
+    std::vector<Theta> all;
+    for (const Fragment& fragment : fragments_) all.push_back(fragment.theta);
+    keep(step, std::move(all));
   }
   void keep(int64_t step, std::vector<Theta> all) {
     in_.disk[step] = std::move(all);

@@ -1,6 +1,7 @@
 #include "atoll/run/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
@@ -33,7 +34,7 @@ void SwarmOptions::visit(SettingList& list) {
   list.add(
       "pace", pace,
       "lockstep: a round when all islands have taken sync.sync_every steps; elastic: when they "
-      "have together, each at its own speed, and nobody waits (sync.method = diloco)",
+      "have together, each at its own speed, and nobody waits (diloco, streaming_diloco, sparse_loco)",
       {"lockstep", "elastic"});
   list.add("outlier_factor", outlier_factor,
            "an island's contribution whose norm is over so many times the usual one is left out of "
@@ -42,6 +43,10 @@ void SwarmOptions::visit(SettingList& list) {
   list.add("silence_timeout", silence_timeout,
            "seconds without a word after which an island counts as lost, however irregular its "
            "signs of life were; regular ones are missed sooner",
+           {.min = 1, .max = 1e6});
+  list.add("round_timeout", round_timeout,
+           "seconds without a step or a byte after which an island that is heard, but for which a "
+           "round waits, is removed",
            {.min = 1, .max = 1e6});
   list.add("join_patience", join_patience,
            "seconds an island keeps trying to reach the coordinator", {.min = 0, .max = 1e6});
@@ -77,13 +82,24 @@ void choose_method(RunConfig& config, bool alone) {
 
 /// What elastic pace needs of a method: rounds of any length, and a snapshot that it can set its
 /// later work apart from.
-void require_elastic(const sync::SyncOptions& sync) {
+void require_elastic(const sync::SyncOptions& sync, int64_t steps) {
   const auto refuse = [](const std::string& setting) {
     throw UsageError(
         fmt::format("swarm.pace = 'elastic' does not go with {}; leave one of them out", setting));
   };
-  if (sync.method != "diloco") {
-    refuse(fmt::format("sync.method = '{}' (it needs diloco)", sync.method));
+  if (!sync::method_of(sync).goes_elastic) {
+    std::vector<std::string_view> others;
+    for (const sync::Method& other : sync::methods()) {
+      if (other.goes_elastic) others.push_back(other.name);
+    }
+    refuse(fmt::format("sync.method = '{}' (it needs one of {})", sync.method,
+                       fmt::join(others, ", ")));
+  }
+  if (steps < sync::num_fragments(sync)) {
+    throw UsageError(
+        fmt::format("train.steps = {}: with swarm.pace = 'elastic' a run ends with a round of each "
+                    "of its {} fragments, which are as many steps; give more steps",
+                    steps, sync::num_fragments(sync)));
   }
   if (sync.outer_dropout > 0) refuse("sync.outer_dropout");
   if (sync.sign_pruning > 0) refuse("sync.sign_pruning");
@@ -133,7 +149,7 @@ void check(const RunConfig& config) {
         "or 0 to leave nobody out",
         config.swarm.outlier_factor));
   }
-  if (config.swarm.is_elastic()) require_elastic(config.sync);
+  if (config.swarm.is_elastic()) require_elastic(config.sync, train.steps);
   model::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
   model::check(model);
@@ -164,7 +180,13 @@ void check_used(const RunConfig& config, const std::vector<std::string>& overrid
     const std::string_view name = assignment.substr(0, assignment.find('='));
     const std::string_view section = name.substr(0, name.find('.'));
     const std::string_view field = name.substr(std::min(name.size(), section.size() + 1));
-    const bool has_rests = config.swarm.is_elastic() && field == "exchange_share";
+    const bool is_elastic = config.swarm.is_elastic();
+    if (is_elastic && name == "sync.fragment_sync_delay") {
+      throw UsageError(
+          "sync.fragment_sync_delay has no effect with swarm.pace = 'elastic', where nobody waits "
+          "for an exchange; leave one of them out");
+    }
+    const bool has_rests = is_elastic && field == "exchange_share";
     if (section == "sync" && !has_rests) sync::check_used(config.sync, field);
     if (section == "train") train::check_used(config.train, field);
   }

@@ -27,6 +27,7 @@ struct SwarmOptions {
   std::string pace = "lockstep";
   double outlier_factor = 10;
   double silence_timeout = 30;
+  double round_timeout = 600;
   double join_patience = 60;
   double return_patience = 600;
 

@@ -204,6 +204,31 @@ TEST(ConfigTest, ChecksWhatInvolvesSeveralFields) {
   EXPECT_THAT(message({"sync.method=single", "swarm.min_replicas=2"}), HasSubstr("sync.method"));
 }
 
+TEST(ConfigTest, ElasticPaceNeedsAMethodForIt) {
+  const auto message = [](std::vector<std::string> overrides) -> std::string {
+    overrides.insert(overrides.end(), {"swarm.pace=elastic", "swarm.replicas=2"});
+    try {
+      RunConfig config = load_config({}, overrides);
+      choose_method(config, /*alone=*/false);
+      check(config);
+      check_used(config, overrides);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(message({}), "");
+  EXPECT_EQ(message({"sync.method=streaming_diloco", "sync.fragment_update_alpha=0.5"}), "");
+  EXPECT_EQ(message({"sync.method=sparse_loco"}), "");
+  EXPECT_THAT(message({"sync.method=cocktail_sgd"}), HasSubstr("one of diloco, streaming_diloco"));
+  EXPECT_THAT(message({"sync.outer_dropout=0.5"}), HasSubstr("sync.outer_dropout"));
+  EXPECT_THAT(message({"sync.method=streaming_diloco", "sync.codec=auto"}), HasSubstr("codec"));
+  EXPECT_THAT(message({"sync.method=streaming_diloco", "sync.fragment_sync_delay=2"}),
+              HasSubstr("sync.fragment_sync_delay has no effect with swarm.pace = 'elastic'"));
+  EXPECT_THAT(message({"sync.method=streaming_diloco", "train.steps=3", "train.warmup_steps=0"}),
+              HasSubstr("4 fragments"));
+}
+
 TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
   const auto message = [](const std::vector<std::string>& overrides) -> std::string {
     try {

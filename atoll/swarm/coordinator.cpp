@@ -251,7 +251,7 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
 Coordinator::Actions Coordinator::request_stop(Time now) {
   now_ = now;
   if (finished_ || stop_requested_) return take();
-  stop_requested_ = true;
+  note_stop();
   if (num_live() > 0) {
     log("stopping after the next commit");
   } else {
@@ -269,7 +269,10 @@ Coordinator::Actions Coordinator::tick(Time now) {
   now_ = now;
   if (finished_ || now < next_alive_) return take();
   if (now - next_alive_ > kOwnPause) {  // Who was silent? This process.
-    for (auto& [number, seat] : seats_) seat.suspicion.forgive(now);
+    for (auto& [number, seat] : seats_) {
+      seat.suspicion.forgive(now);
+      seat.progressed = now;
+    }
     for (auto& [connection, guest] : guests_) guest.heard = now;
   }
   next_alive_ = now + options_.alive_interval;
@@ -284,6 +287,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   }
   for (const Connection connection : silent) refuse(connection, "nothing was heard for long");
   look_for_silence(now);
+  if (!finished_) look_for_idleness();
   if (!finished_ && any_is(State::kLeaving)) say_goodbye();
   if (finished_) return take();
   if (gather_until_ && now >= *gather_until_) gather(now);
@@ -322,6 +326,26 @@ void Coordinator::look_for_silence(Time now) {
   }
 }
 
+void Coordinator::look_for_idleness() {
+  std::vector<std::pair<int32_t, int64_t>> idle;
+  for (const auto& [round_number, round] : rounds_) {
+    for (const int32_t number : expected(round_number)) {
+      const bool has_begun = round.begun.contains(number);
+      const bool is_last = !round.prepared.empty() && round.has(number) &&
+                           !round.prepared.contains(number);
+      const bool holds_up = has_begun ? is_last : !round.begun.empty();
+      const Time since = std::max(seats_.at(number).progressed, round.waits);
+      if (holds_up && now_ - since > options_.round_timeout) idle.emplace_back(number, round_number);
+    }
+  }
+  for (const auto& [number, round_number] : idle) {
+    if (finished_ || !seats_.contains(number)) continue;
+    remove(number, fmt::format("round {} waited for it, and for {:.0f} s it neither trained nor "
+                               "moved anything (swarm.round_timeout)",
+                               round_number, seconds(options_.round_timeout)));
+  }
+}
+
 Time Coordinator::next_deadline() const { return finished_ ? Time::max() : next_alive_; }
 
 const std::string& Coordinator::name(int32_t number) const {
@@ -355,6 +379,10 @@ int64_t Coordinator::num_live() const {
 void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   Seat& seat = seats_.at(number);
   if (heartbeat.moved != seat.progress.moved) last_moved_ = now_;
+  const bool is_idle = heartbeat.moved == seat.progress.moved &&
+                       heartbeat.step == seat.progress.step &&
+                       heartbeat.num_trained == seat.progress.num_trained;
+  if (!is_idle) seat.progressed = now_;
   seat.progress = heartbeat;
   if (!book_.leases().is_possible(number, heartbeat.num_trained)) {
     return violate(number, "trained on rows that it does not have");
@@ -369,7 +397,7 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
 
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
   if (stop_requested_) return;
-  stop_requested_ = true;
+  note_stop();
   log(fmt::format("island '{}' asked to stop: stopping after the next commit", name(number)));
 }
 

@@ -62,6 +62,7 @@ struct CoordinatorOptions {
   Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
   Duration leave_patience = std::chrono::seconds(30);   // With others that lack what a leaver has.
   Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
+  Duration round_timeout = std::chrono::minutes(10);    // For who is here and does nothing.
 
   SuspicionOptions suspicion() const;
 };
@@ -138,6 +139,7 @@ class Coordinator {
     Time away_since{};  // Or leaving.
     Time heard{};
     Heartbeat progress;
+    Time progressed{};        // When that last said that it had trained or moved something.
     double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
     int64_t rows_ahead = 0;   // Elastic: units that it trains on in kRowsAhead; 0: not known.
     Time measured{};          // When that was, and how many it had trained on then.
@@ -150,6 +152,7 @@ class Coordinator {
   struct Round {
     std::map<int32_t, Begin> begun;        // By number; of weight 0 who was left out.
     Time called{};                         // Elastic: when Due was said.
+    Time waits{};                          // When the first began it, or prepared its attempt.
     int32_t attempt = -1;                  // The one that is open.
     std::vector<int32_t> members;          // Of that attempt.
     std::vector<Relay> relays;             // Of it too.
@@ -221,6 +224,8 @@ class Coordinator {
   /// Is left out of rounds from here on; it may come back.
   void put_away(int32_t number, const std::string& why, Time now);
   void look_for_silence(Time now);
+  /// Removes who is alive and does nothing, while others wait for it.
+  void look_for_idleness();
   /// For good.
   void remove(int32_t number, const std::string& why);
   void forget_rounds_of(int32_t number);
@@ -236,6 +241,9 @@ class Coordinator {
   IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
+  void note_stop();
+  /// Whether all end with that round.
+  bool stops_with(int64_t round) const { return stop_requested_ && round >= stop_round_; }
   /// Elastic: how fast it trains, by its Heartbeats.
   void measure_speed(Seat& seat) const;
   /// Why no round goes on; empty: they do.
@@ -309,6 +317,7 @@ class Coordinator {
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
   bool stop_requested_ = false;
+  int64_t stop_round_ = 0;  // Elastic: from which on commits say so.
   bool finished_ = false;
   Time now_;         // Of the event that is being handled.
   Time last_moved_;  // When an island last said that it had moved something.

@@ -1,5 +1,7 @@
 // Elastic pace: rounds come when the islands together have trained on enough, whoever did it, and
-// nobody waits for them. The run's step is what was committed, in global batches.
+// nobody waits for them. The run's step is what was committed, in global batches. Round r is of
+// fragment r mod P; at the end of the run, and at a stop, P rounds follow one another at once, so
+// that what was learned is in all fragments.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +16,9 @@ constexpr double kDelayGain = 1.0 / 4;  // Of a Begin's smoothed delay; rises at
 constexpr double kGraceInDelays = 3;
 constexpr Duration kLeastGrace = std::chrono::milliseconds(500);
 /// Who is cut off, or without a coordinator, trains on with the rows that it has: for so long, but
-/// not for so many rounds that what it learns alone leads it far from the others.
+/// not for so many periods that what it learns alone leads it far from the others.
 constexpr Duration kRowsAhead = std::chrono::seconds(10);
-constexpr int64_t kMostRoundsAhead = 4;
+constexpr int64_t kMostPeriodsAhead = 4;
 constexpr Duration kSpeedInterval = std::chrono::seconds(1);
 
 }  // namespace
@@ -31,7 +33,7 @@ void Coordinator::call_round() {
   if (num_live() < (stop_requested_ ? 1 : least_replicas())) return;
   const int64_t consumed = book_.leases().num_consumed();
   const int64_t missing = options_.steps * book_.num_replicas() - consumed;
-  const bool is_over = options_.steps > 0 && missing <= 0;
+  const bool is_over = options_.steps > 0 && book_.last_step() >= options_.steps;
   int64_t trained = 0;
   for (const auto& [number, seat] : seats_) {
     if (is_live(seat)) trained += book_.leases().num_open(number, seat.num_trained);
@@ -46,9 +48,18 @@ void Coordinator::call_round() {
 Due Coordinator::next_due() const {
   // Rounds keep counting where a run begins again.
   const int64_t before = book_.start_step() * book_.num_replicas() / options_.round_units;
-  return {.header = header(std::max(book_.last_round() + 1, before)),
+  const int64_t round = std::max(book_.last_round() + 1, before);
+  return {.header = header(round),
+          .fragment = static_cast<int32_t>(round % options_.num_fragments),
           .base = book_.last_round(),
           .step = book_.last_step()};
+}
+
+/// Each fragment is in one more round.
+void Coordinator::note_stop() {
+  stop_requested_ = true;
+  if (!is_elastic()) return;
+  stop_round_ = (due_ ? *due_ : next_due()).header.round + options_.num_fragments - 1;
 }
 
 void Coordinator::call() {
@@ -99,7 +110,8 @@ void Coordinator::measure_speed(Seat& seat) const {
   const auto trained = static_cast<double>(seat.num_trained - seat.num_trained_then);
   // Beyond that the interval had a pause in it.
   if (seat.measured != Time{} && took < kRowsAhead) {
-    const int64_t most = kMostRoundsAhead * options_.round_units / book_.num_replicas();
+    const int64_t period = options_.num_fragments * options_.round_units / book_.num_replicas();
+    const int64_t most = kMostPeriodsAhead * period;
     seat.rows_ahead =
         std::min(static_cast<int64_t>(trained * seconds(kRowsAhead) / seconds(took)), most);
   }
@@ -114,10 +126,14 @@ int64_t Coordinator::step_after(const Round& round) const {
     if (begin.weight > 0) consumed += book_.leases().num_open(member, begin.num_trained);
   }
   // No two commits have one step: a checkpoint's step says which commits are in it.
-  const int64_t step = std::max(consumed / book_.num_replicas(), book_.last_step() + 1);
+  const int64_t next = book_.last_step() + 1;
+  const int64_t step = std::max(consumed / book_.num_replicas(), next);
   if (options_.steps == 0) return step;
-  const bool is_last = consumed >= options_.steps * book_.num_replicas();
-  return is_last ? options_.steps : std::min(step, options_.steps - 1);
+  // The last P steps are those of the rounds that end the run.
+  const int64_t before_end = options_.steps - options_.num_fragments;
+  const bool is_ending = consumed >= options_.steps * book_.num_replicas();
+  if (is_ending) return std::clamp(next, before_end + 1, options_.steps);
+  return std::min(step, std::max(before_end, std::min(next, options_.steps - 1)));
 }
 
 }  // namespace atl::swarm

@@ -47,6 +47,7 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     }
     break;
   }
+  if (round.begun.empty()) round.waits = now_;
   const bool is_first = round.begun.insert_or_assign(number, begin).second;
   if (round.left_out.contains(number)) round.begun.at(number).weight = 0;  // It may not know yet.
   if (is_elastic() && is_first) note_begin(number, begin);
@@ -198,6 +199,7 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
     fault = fmt::format("prepared round {} with other members than it has", prepared.header.round);
   }
   if (!fault.empty()) return violate(number, fault);
+  if (round.prepared.empty()) round.waits = now_;
   if (!round.prepared.emplace(number, prepared).second) {
     return violate(number, fmt::format("prepared round {} twice", prepared.header.round));
   }
@@ -244,7 +246,7 @@ void Coordinator::commit(int64_t number) {
                   abstainers.empty()
                       ? std::string()
                       : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-                  stop_requested_ ? ", stopping" : ""),
+                  stops_with(number) ? ", stopping" : ""),
       /*event=*/false);
   // Rounds of the fragment that were left behind will never be.
   std::erase_if(rounds_, [&](const auto& entry) {
@@ -267,7 +269,7 @@ Commit Coordinator::message_of(const Committed& committed) const {
           .segment_values = committed.segment_values,
           .members = committed.members,
           .weights = committed.weights,
-          .stop = stop_requested_};
+          .stop = stops_with(committed.held.round)};
 }
 
 /// Keeps everybody in rows. Those who are level get them together, dealt in turn; in elastic pace

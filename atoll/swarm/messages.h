@@ -218,7 +218,7 @@ struct Reinstated {
 struct Due {
   Header header;
   int32_t fragment = 0;
-  int64_t base = -1;  // The fragment's last committed round, whose result comes first.
+  int64_t base = -1;  // The last committed round, of any fragment, whose result comes first.
   int64_t step = 0;   // Where the run stands before it; for Begin.
 };
 

@@ -73,43 +73,18 @@ void DiLoCo::launch(int64_t round, int64_t step, bool dropped) {
                      }});
 }
 
-Result<void> DiLoCo::go_on() {
-  if (open_ && averager_.is_decided(*open_)) {
-    if (auto taken = take_open(); !taken) return taken;
-  }
-  if (auto due = averager_.take_due()) due_ = due;
-  if (!due_ || open_ || stats().stop_requested) return {};
-  const bool is_ready = due_->base < 0 || is_applied(0, due_->base);
-  if (is_applied(0, due_->round)) {
-    due_.reset();
-  } else if (is_ready) {
-    open_ = due_->round;
-    launch(due_->round, due_->step, /*dropped=*/false);
-    due_.reset();
-  }
-  return {};
+void DiLoCo::launch_due(const collective::DueRound& due) {
+  launch(due.round, due.step, /*dropped=*/false);
 }
 
-/// A commit of a later round comes after its own.
-Result<bool> DiLoCo::settle(int64_t round) {
-  if (!open_ || *open_ >= round) return false;
-  if (auto taken = take_open(); !taken) return tl::unexpected(taken.error());
-  return true;
-}
-
-Result<void> DiLoCo::take_open() {
-  const int64_t round = *std::exchange(open_, std::nullopt);
-  const auto fate = wait(round);
-  if (!fate) return tl::unexpected(fate.error());
+void DiLoCo::take_open(int64_t round, int64_t /*fragment*/, Fate fate) {
   adopt(round);
-  if (*fate == Fate::kAbstained || *fate == Fate::kLeftOut) {  // Not to be kept.
+  if (fate == Fate::kAbstained || fate == Fate::kLeftOut) {  // Not to be kept.
     replica_.values_P.copy_(origin_P_);
-    set_steps_since(0, 0);
-    return {};
+    return;
   }
   follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
-  if (*fate == Fate::kCounted) replica_.values_P.add_(values_PG_);
-  return {};
+  if (fate == Fate::kCounted) replica_.values_P.add_(values_PG_);
 }
 
 void DiLoCo::adopt(int64_t round) {

@@ -34,16 +34,14 @@ class DiLoCo final : public Strategy {
 
  private:
   Result<void> do_after_step(int64_t step) override;
-  Result<bool> settle(int64_t round) override;
   void do_resume(int64_t step) override;
   int64_t next_due(int64_t step) const override;
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
   Digest absorb(const collective::Commit& commit, std::span<const float> mean_PG) override;
   void do_join(int64_t step) override;
+  void launch_due(const collective::DueRound& due) override;
+  void take_open(int64_t round, int64_t fragment, Fate fate) override;
   void launch(int64_t round, int64_t step, bool dropped);
-  /// Elastic: takes what was decided, begins what is due, waits for nothing.
-  Result<void> go_on();
-  Result<void> take_open();
   /// The round's result is the state from here on.
   void adopt(int64_t round);
   bool is_due(int64_t step) const;
@@ -65,9 +63,6 @@ class DiLoCo final : public Strategy {
   at::Tensor origin_P_;      // now_.theta_P, where outer gradients are made.
   at::Tensor values_PG_;     // There too. What this replica sends; G = 0 without radial_.
   at::Tensor mean_delta_P_;  // Host. With radial_ only.
-  // Elastic.
-  std::optional<collective::DueRound> due_;
-  std::optional<int64_t> open_;  // The round that was begun.
 };
 
 }  // namespace atl::sync

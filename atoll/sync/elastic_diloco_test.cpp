@@ -1,86 +1,19 @@
-// DiLoCo in elastic pace, against its definition: a run whose commits come when the test says so.
+// DiLoCo in elastic pace, against its definition.
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <map>
-#include <memory>
+#include <limits>
+#include <vector>
 
-#include "atoll/codec/codec.h"
-#include "atoll/collective/round_result.h"
 #include "atoll/sync/diloco.h"
 #include "atoll/sync/method.h"
+#include "atoll/sync/scripted_run.h"
 
 namespace atl::sync {
 namespace {
 
 constexpr int64_t kSize = 4;
 constexpr int64_t kTokens = 10;  // Of a step.
-
-/// The run as a member sees it; the test is its coordinator.
-class ScriptedRun final : public collective::Averager {
- public:
-  int num_members() const override { return 2; }
-  void begin(collective::Contribution contribution) override {
-    begun.emplace(contribution.round, std::move(contribution));
-  }
-  bool is_decided(int64_t round) const override { return commits_.contains(round); }
-  Result<collective::Commit> wait(int64_t round) override {
-    if (!commits_.contains(round)) throw std::logic_error("a member of elastic pace waits");
-    return std::move(commits_.extract(round).mapped());
-  }
-  std::optional<collective::Commit> take_missed() override {
-    if (missed_.empty()) return std::nullopt;
-    auto commit = std::move(missed_.front());
-    missed_.pop_front();
-    return commit;
-  }
-  std::optional<collective::DueRound> take_due() override { return std::exchange(due, {}); }
-  collective::ExchangeStats stats() const override { return {}; }
-
-  /// The round's mean is `mean` in all its values; this member had a part in it, or was left out.
-  void commit(int64_t round, int64_t step, float mean, bool left_out = false) {
-    const std::vector<float> values(kSize, mean);
-    const Digest digest = begun.at(round).prepare(values, {});
-    commits_[round] = {.round = round, .step = step, .digest = digest, .left_out = left_out};
-  }
-  /// The same without this member. It begun it, or has not heard of it.
-  void commit_without(int64_t round, int64_t step, float mean, const Digest& digest) {
-    collective::Commit commit{.round = round, .step = step, .digest = digest, .included = false};
-    commit.record = record(round, step, mean, digest);
-    commit.missed = true;
-    if (begun.contains(round)) {
-      commits_[round] = std::move(commit);
-    } else {
-      missed_.push_back(std::move(commit));
-    }
-  }
-
-  std::optional<collective::DueRound> due;
-  std::map<int64_t, collective::Contribution> begun;
-
- private:
-  static std::shared_ptr<const collective::CommittedRound> record(int64_t round, int64_t step,
-                                                                  float mean,
-                                                                  const Digest& digest) {
-    auto out = std::make_shared<collective::CommittedRound>();
-    *out = {.round = round,
-            .step = step,
-            .digest = digest,
-            .count = kSize,
-            .segment_values = kSize,
-            .members = {1},
-            .weights = {1}};
-    const auto bytes = std::make_shared<Bytes>();
-    codec::make_codec("fp32")->encode(std::vector<float>(kSize, mean), *bytes,
-                                      static_cast<uint32_t>(round));
-    out->result.segments.push_back({{collective::kMeanKey, {bytes, *bytes}}});
-    return out;
-  }
-
-  std::map<int64_t, collective::Commit> commits_;
-  std::deque<collective::Commit> missed_;
-};
 
 /// With the outer step new = old - mean, so that every number is by hand.
 class ElasticDiLoCoTest : public testing::Test {
@@ -153,7 +86,7 @@ TEST_F(ElasticDiLoCoTest, WhoWasLateCountsInTheNextRound) {
     const std::vector<float> mean(kSize, 5.0F);
     digest = run.begun.at(0).prepare(mean, {});
   }
-  run.commit_without(0, 4, 5, digest);
+  run.commit_without(0, 4, 5, digest, kSize);
   train();
   EXPECT_EQ(global(), 95);
   EXPECT_EQ(live(), 91) << "100 - 4 steps - what the others learned";
@@ -176,7 +109,7 @@ TEST_F(ElasticDiLoCoTest, ASnapshotRestsOnTheResultBeforeIt) {
   ASSERT_TRUE(other.after_step(1));
   others.commit(0, 4, 5);
   const Digest digest = others.wait(0).value().digest;
-  run.commit_without(0, 4, 5, digest);
+  run.commit_without(0, 4, 5, digest, kSize);
   train();
   EXPECT_EQ(global(), 95);
   ASSERT_TRUE(run.begun.contains(1));

@@ -33,6 +33,7 @@ struct Method {
   bool is_late = false;            // A round's result is used one period after it was sent.
   bool is_for_one = false;         // One island, which agrees with nobody.
   bool takes_newcomers = false;    // A replica can be given the state in the middle of a run.
+  bool goes_elastic = false;       // Rounds may be of any length, and come while training goes on.
   bool makes_signs = false;        // Of gradients: for inner SGD without clipping.
   /// Throws UsageError when its own settings contradict each other.
   void (*check)(const SyncOptions&) = [](const SyncOptions&) {};

@@ -1,8 +1,6 @@
 #include "atoll/sync/sparse_loco.h"
 
 #include <algorithm>
-
-#include <algorithm>
 #include <utility>
 
 #include "atoll/sync/host.h"
@@ -23,14 +21,30 @@ SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::
   global_P_.copy_(replica_.values_P);
 }
 
-bool SparseLoCo::syncs_after(int64_t step) const {
+bool SparseLoCo::is_due(int64_t step) const {
   return step % sync_every_ == 0 || step == replica_.last_step;
 }
 
+/// Elastic: what a replica has learned on top of the published state is its own.
+bool SparseLoCo::syncs_after(int64_t step) const { return replica_.is_elastic || is_due(step); }
+
 Result<void> SparseLoCo::do_after_step(int64_t step) {
-  if (!syncs_after(step)) return {};
+  if (replica_.is_elastic) return go_on();
+  if (!is_due(step)) return {};
   const int64_t round = (step - 1) / sync_every_;
   if (is_applied(0, round)) return {};
+  launch(round, step);
+  const auto fate = wait(round);
+  if (!fate) return tl::unexpected(fate.error());
+  take(round, *fate);
+  return {};
+}
+
+void SparseLoCo::launch_due(const collective::DueRound& due) { launch(due.round, due.step); }
+
+void SparseLoCo::take_open(int64_t round, int64_t /*fragment*/, Fate fate) { take(round, fate); }
+
+void SparseLoCo::launch(int64_t round, int64_t step) {
   corrected_P_.copy_(replica_.values_P);
   const std::span<float> corrected = span_of(corrected_P_);
   const std::span<const float> global = span_of(global_P_);
@@ -41,6 +55,7 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
   const int64_t tokens = weight(round, corrected_P_, tokens_since(0));
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
+  has_delta_ = tokens > 0;
   begin(corrected_P_, {.round = round,
                        .step = step,
                        .weight = tokens,
@@ -48,17 +63,23 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
                        .prepare = [this](std::span<const float> mean, std::span<const float> own) {
                          return prepare(mean, own);
                        }});
-  const auto fate = wait(round);
-  if (!fate) return tl::unexpected(fate.error());
+}
+
+void SparseLoCo::take(int64_t round, Fate fate) {
   adopt(round);
-  if (*fate == Fate::kLate) {
+  const bool goes_on = fate == Fate::kCounted && replica_.is_elastic;
+  if (fate == Fate::kLate || goes_on) {
     follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
-    return {};
+  } else {
+    replica_.values_P.copy_(global_P_);
+  }
+  if (goes_on && has_delta_) {  // From its own snapshot: this replica's outer gradient is in the others' mean.
+    const at::Tensor delta_P = corrected_P_.sub_(residual_P_, decay_);
+    replica_.values_P.add_(delta_P.to(replica_.values_P.device()));
   }
   // What was left out is not kept for later.
-  if (*fate != Fate::kLeftOut) std::swap(residual_P_, new_residual_P_);
-  replica_.values_P.copy_(global_P_);
-  return {};
+  const bool is_sent = fate == Fate::kCounted || fate == Fate::kAbstained;
+  if (is_sent) std::swap(residual_P_, new_residual_P_);
 }
 
 void SparseLoCo::adopt(int64_t round) {
@@ -101,7 +122,9 @@ void SparseLoCo::do_join(int64_t /*step*/) {
 }
 
 void SparseLoCo::do_resume(int64_t step) {
-  set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);
+  // Elastic: a checkpoint holds what was published.
+  const bool is_level = replica_.is_elastic || step == replica_.last_step;
+  set_steps_since(0, is_level ? 0 : step % sync_every_);
 }
 
 at::Tensor SparseLoCo::global_parameters() const { return global_P_; }

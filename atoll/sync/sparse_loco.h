@@ -5,6 +5,7 @@
 //   D^  = C(beta * e + D)                  C: the largest of each chunk, 2 bits each
 //   e   = beta * e + D - D^
 //   theta = theta - outer_lr * mean_m(D^)
+// In elastic pace (Replica::is_elastic) rounds are begun and taken as in diloco.h.
 // Every member sums the encodings of all (collective::Topology::kGather).
 #include <memory>
 
@@ -28,6 +29,11 @@ class SparseLoCo final : public Strategy {
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
   Digest absorb(const collective::Commit& commit, std::span<const float> mean_P) override;
   void do_join(int64_t step) override;
+  void launch_due(const collective::DueRound& due) override;
+  void take_open(int64_t round, int64_t fragment, Fate fate) override;
+  bool is_due(int64_t step) const;
+  void launch(int64_t round, int64_t step);
+  void take(int64_t round, Fate fate);
   Digest step_global(std::span<const float> mean_P);
   void adopt(int64_t round);
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
@@ -37,7 +43,8 @@ class SparseLoCo final : public Strategy {
   float decay_;
   at::Tensor global_P_;      // Host. theta
   at::Tensor residual_P_;    // Host. e
-  at::Tensor corrected_P_;   // Host. beta * e + D while a round is in flight.
+  at::Tensor corrected_P_;   // Host. beta * e + D while a round is in flight,
+  bool has_delta_ = false;   // or, with nothing to send, e.
   at::Tensor new_global_P_;  // Host. The round's results before its commit.
   at::Tensor new_residual_P_;
 };

@@ -139,7 +139,8 @@ Result<void> Strategy::drain() {
 }
 
 Digest Strategy::note_applied(const collective::Commit& commit) {
-  if (replica_.is_elastic) run_clock_.committed(commit.step, steps_since(commit.fragment));
+  // A row counts with the first commit of any fragment that has it.
+  if (replica_.is_elastic) run_clock_.committed(commit.step, *std::ranges::min_element(steps_since_));
   if (held_.empty()) return {};
   const Digest before = state_name(held_);
   held_[static_cast<size_t>(commit.fragment)] = commit.digest;
@@ -255,9 +256,10 @@ Result<void> Strategy::take_missed(const collective::Commit& commit) {
   return {};
 }
 
-void Strategy::follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before) {
+void Strategy::follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before,
+                      float share) {
   at::Tensor live = replica_.values_P.slice(0, begin, end);
-  live.add_(at::sub(now, before).to(live.device()));
+  live.add_(at::sub(now, before).to(live.device()), share);
 }
 
 bool Strategy::is_applied(int64_t fragment, int64_t round) const {

@@ -142,12 +142,20 @@ class Strategy {
   void abstain_again(std::vector<int64_t> rounds) { abstains_again_ = std::move(rounds); }
 
  protected:
+  /// What became of this replica's part of a round.
+  enum class Fate : uint8_t {
+    kCounted,
+    kAbstained,  // It had no weight,
+    kLeftOut,    // or the others took it away. What was learned is lost: it is to be unlearned.
+    kLate,       // The round was committed without this replica: its part counts in a later one.
+  };
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
   virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
   virtual void do_resume(int64_t /*step*/) {}
-  /// Before a round of that number is absorbed: takes what came of an older one. Whether there was
-  /// one.
-  virtual Result<bool> settle(int64_t /*round*/) { return false; }
+  /// Elastic: begins the round that the run has called.
+  virtual void launch_due(const collective::DueRound& /*due*/) {}
+  /// Elastic: what became of the round that was begun.
+  virtual void take_open(int64_t /*round*/, int64_t /*fragment*/, Fate /*fate*/) {}
   /// The next step after `step` after which something is sent.
   virtual int64_t next_due(int64_t step) const { return step + 1; }
   /// For methods that take newcomers: the tensors of a fragment's state (contiguous), each in
@@ -175,8 +183,9 @@ class Strategy {
     change();
     applied_[static_cast<size_t>(fragment)] = round;
   }
-  /// Moves the live parameters [begin, end) by what the global ones moved.
-  void follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before);
+  /// Moves the live parameters [begin, end) by that share of what the global ones moved.
+  void follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before,
+              float share = 1);
   /// Where the global copy is to lie, and what the outer optimiser keeps.
   at::Device outer_device() const;
   /// Makes `copy_P` what `outer_P`, on outer_device(), is, near the live parameters: the tensor
@@ -196,15 +205,12 @@ class Strategy {
   /// `num_steps` of this replica are in them (-1: all that no round has counted).
   void begin(const at::Tensor& values, collective::Contribution contribution,
              std::span<const Range> ranges = {}, int64_t num_steps = -1);
-  /// What became of this replica's part of a round.
-  enum class Fate : uint8_t {
-    kCounted,
-    kAbstained,  // It had no weight,
-    kLeftOut,    // or the others took it away. What was learned is lost: it is to be unlearned.
-    kLate,       // The round was committed without this replica: its part counts in a later one.
-  };
   /// Waits for the round's commit and books it; prepare() has run when it returns.
   Result<Fate> wait(int64_t round);
+
+  /// Elastic, after each step: takes what was decided, begins what is due, waits for nothing
+  /// (elastic_pace.cpp).
+  Result<void> go_on();
 
   Replica replica_;
   collective::Averager& averager_;
@@ -218,6 +224,11 @@ class Strategy {
     std::vector<LayerSums> sums;            // The exchange thread writes it before the commit.
   };
   bool takes_late_rounds() const { return method_.takes_newcomers; }
+  /// Elastic: takes what came of the round that was begun.
+  Result<void> take_begun();
+  /// Elastic, before a round of that number is absorbed: takes what came of an older one. Whether
+  /// there was one.
+  Result<bool> settle(int64_t round);
   /// Blocks until the round is committed.
   Result<collective::Commit> commit_of(int64_t round);
   tl::unexpected<Failure> without_this_island(int64_t round) const;
@@ -235,7 +246,10 @@ class Strategy {
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
   const Clock& clock_;
-  ElasticClock run_clock_;  // Elastic.
+  // Elastic.
+  ElasticClock run_clock_;
+  std::optional<collective::DueRound> due_;    // Is to be begun.
+  std::optional<collective::DueRound> begun_;  // Is not decided yet.
   const Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;

@@ -55,14 +55,17 @@ StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
   bring(now_.theta_P, origin_P_);
 }
 
-/// In between, fragments are of different ages.
+/// In between, fragments are of different ages. Elastic: what a replica has learned on top of the
+/// published state is its own.
 bool StreamingDiLoCo::syncs_after(int64_t step) const {
+  if (replica_.is_elastic) return true;
   if (alpha_ != 0) return false;
   return step == schedule_.last_step() ||
          (delay_ == 0 && fragments_.size() == 1 && schedule_.due(step).has_value());
 }
 
 Result<void> StreamingDiLoCo::do_after_step(int64_t step) {
+  if (replica_.is_elastic) return go_on();
   const bool last = step == schedule_.last_step();
   const auto is_due = [&] { return !flights_.empty() && (last || flights_.front().due <= step); };
   const auto fragment = schedule_.due(step);
@@ -88,6 +91,10 @@ int64_t StreamingDiLoCo::next_due(int64_t step) const {
 
 void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
   if (is_applied(fragment, schedule_.round(fragment, step))) return;
+  launch(flight_after(fragment, step, delta_of(fragment)), step, steps_since(fragment));
+}
+
+at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
   const Fragment& part = fragments_[static_cast<size_t>(fragment)];
   at::Tensor delta_F = empty_like_fragment(part, origin_P_);
   for_each_range(part, [&](const Range& range, int64_t packed) {
@@ -95,22 +102,25 @@ void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
     at::sub_out(piece, origin_P_.slice(0, range.begin, range.end),
                 replica_.values_P.slice(0, range.begin, range.end));
   });
-  launch(fragment, step, std::move(delta_F), steps_since(fragment));
+  return delta_F;
 }
 
-void StreamingDiLoCo::launch(int64_t fragment, int64_t step, at::Tensor delta_F,
-                             int64_t num_steps) {
-  const Fragment& part = fragments_[static_cast<size_t>(fragment)];
-  flights_.push_back({.fragment = fragment,
-                      .round = schedule_.round(fragment, step),
-                      .number = schedule_.number(fragment, step),
-                      .due = step + delay_,
-                      .delta_F = std::move(delta_F)});
-  Flight& flight = flights_.back();  // A deque: it stays where it is.
+StreamingDiLoCo::Flight StreamingDiLoCo::flight_after(int64_t fragment, int64_t step,
+                                                      at::Tensor delta_F) const {
+  return {.fragment = fragment,
+          .round = schedule_.round(fragment, step),
+          .number = schedule_.number(fragment, step),
+          .due = step + delay_,
+          .delta_F = std::move(delta_F)};
+}
+
+void StreamingDiLoCo::launch(Flight sent, int64_t step, int64_t num_steps) {
+  Flight& flight = flights_.emplace_back(std::move(sent));  // A deque: it stays where it is.
+  const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   const int64_t tokens = weight(flight.round, flight.delta_F, num_steps * replica_.tokens_per_step);
   begin(flight.delta_F,
         {.round = flight.round,
-         .fragment = static_cast<int32_t>(fragment),
+         .fragment = static_cast<int32_t>(flight.fragment),
          .step = step,
          .weight = tokens,
          .prepare = [this, &flight](std::span<const float> mean_F,
@@ -134,23 +144,48 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
 }
 
 Result<void> StreamingDiLoCo::apply_front() {
-  Flight& flight = flights_.front();
-  const auto fate = wait(flight.round);
+  const auto fate = wait(flights_.front().round);
   if (!fate) return tl::unexpected(fate.error());
-  // What cannot be used is not mixed in either; what was not counted is not lost.
-  const bool mixes = alpha_ != 0 && *fate == Fate::kCounted;
-  adopt(flight, *fate == Fate::kLate ? Use::kFollow : mixes ? Use::kMix : Use::kTake);
-  flights_.pop_front();
+  take_front(*fate);
   return {};
+}
+
+void StreamingDiLoCo::take_front(Fate fate) {
+  Use use = Use::kTake;  // What cannot be used is not mixed in either.
+  if (fate == Fate::kLate) use = Use::kFollow;  // What was not counted is not lost.
+  if (fate == Fate::kCounted && replica_.is_elastic) use = Use::kGoOn;
+  if (fate == Fate::kCounted && !replica_.is_elastic && alpha_ != 0) use = Use::kMix;
+  adopt(flights_.front(), use);
+  flights_.pop_front();
+}
+
+int64_t StreamingDiLoCo::number_in_turn(int64_t round) const {
+  return round / std::ssize(fragments_) + 1;
+}
+
+void StreamingDiLoCo::launch_due(const collective::DueRound& due) {
+  launch({.fragment = due.fragment,
+          .round = due.round,
+          .number = number_in_turn(due.round),
+          .delta_F = delta_of(due.fragment)},
+         due.step, steps_since(due.fragment));
+}
+
+void StreamingDiLoCo::take_open(int64_t /*round*/, int64_t /*fragment*/, Fate fate) {
+  take_front(fate);
 }
 
 void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
   const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
-  if (use == Use::kFollow) {
+  if (use == Use::kFollow || use == Use::kGoOn) {
+    const float share = use == Use::kFollow ? 1 : 1 - alpha_;
     for_each_range(part, [&](const Range& range, int64_t packed) {
-      follow(range.begin, range.end,
-             flight.next_F->theta_P.slice(0, packed, packed + range.end - range.begin),
-             now_.theta_P.slice(0, range.begin, range.end));
+      const int64_t end = packed + range.end - range.begin;
+      follow(range.begin, range.end, flight.next_F->theta_P.slice(0, packed, end),
+             now_.theta_P.slice(0, range.begin, range.end), share);
+      if (use == Use::kFollow) return;
+      at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
+      live.add_(flight.delta_F.slice(0, packed, end), share);
     });
   }
   publish(flight.fragment, flight.round, [&] {
@@ -174,7 +209,9 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
 Digest StreamingDiLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_F) {
   Flight flight{.fragment = commit.fragment,
                 .round = commit.round,
-                .number = schedule_.number(commit.fragment, commit.step)};
+                .number = replica_.is_elastic
+                              ? number_in_turn(commit.round)
+                              : schedule_.number(commit.fragment, commit.step)};
   const Digest digest = prepare(flight, mean_F);
   adopt(flight, Use::kFollow);
   return digest;
@@ -201,7 +238,7 @@ at::Tensor StreamingDiLoCo::global_parameters() const { return now_.theta_P; }
 
 std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   std::vector<std::pair<std::string, at::Tensor>> tensors = now_.buffers();
-  if (delay_ > 0) {
+  if (delay_ > 0 && !replica_.is_elastic) {
     in_flight_P_ = host_buffer(now_.theta_P);
     for (const Flight& flight : flights_) {
       scatter(fragments_[static_cast<size_t>(flight.fragment)], flight.delta_F, in_flight_P_);
@@ -217,7 +254,8 @@ void StreamingDiLoCo::restore_global(const at::Tensor& global_P) {
 }
 
 void StreamingDiLoCo::do_resume(int64_t step) {
-  const bool is_over = step == schedule_.last_step();
+  // Elastic: a checkpoint holds what was published.
+  const bool is_over = replica_.is_elastic || step == schedule_.last_step();
   for (size_t p = 0; p < fragments_.size(); ++p) {
     const auto fragment = static_cast<int64_t>(p);
     set_steps_since(fragment, is_over ? 0 : step - schedule_.last_sent(fragment, step));
@@ -232,7 +270,7 @@ void StreamingDiLoCo::do_resume(int64_t step) {
     gather(part, in_flight_P_, delta_F);
     const int64_t period = sent - schedule_.last_sent(*fragment, sent - 1);
     set_steps_since(*fragment, period + back);
-    launch(*fragment, sent, std::move(delta_F), period);
+    launch(flight_after(*fragment, sent, std::move(delta_F)), sent, period);
   }
   in_flight_P_ = at::Tensor();
 }

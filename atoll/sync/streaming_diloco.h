@@ -7,6 +7,11 @@
 //   g_p     = OuterOpt(g_p, Delta_p)                     after step t + tau
 //   theta_m,p = alpha * theta_m,p + (1 - alpha) * g_p
 //
+// In elastic pace (Replica::is_elastic) the run calls the rounds, one at a time, round r for
+// fragment r mod P. What a replica has learned since the snapshot s stays its own:
+//   theta_m,p = theta_m,p + (1 - alpha) * (g_p - s_m,p)
+// which with alpha = 0 is DiLoCo's of diloco.h.
+//
 // Deviations: after the last step everything in flight is applied and every fragment sent once
 // more, so that no replica's work is lost. Low-bit codecs are summed from every member's own
 // encoding (collective::Topology::kGather), so nothing is quantised twice.
@@ -38,6 +43,8 @@ class StreamingDiLoCo final : public Strategy {
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
   Digest absorb(const collective::Commit& commit, std::span<const float> mean_F) override;
   void do_join(int64_t step) override;
+  void launch_due(const collective::DueRound& due) override;
+  void take_open(int64_t round, int64_t fragment, Fate fate) override;
   /// A fragment F on its way. Its tensors live here until the round is over.
   struct Flight {
     int64_t fragment = 0;
@@ -50,13 +57,20 @@ class StreamingDiLoCo final : public Strategy {
 
   /// Sends the fragment as it is after `step`.
   void send(int64_t fragment, int64_t step);
-  /// Sends `delta_F`, which was the fragment's outer gradient after `step`.
-  void launch(int64_t fragment, int64_t step, at::Tensor delta_F, int64_t num_steps);
+  /// What the fragment's outer gradient is now.
+  at::Tensor delta_of(int64_t fragment) const;
+  /// The flight of a fragment that is sent after `step`, with `delta_F` as its outer gradient.
+  Flight flight_after(int64_t fragment, int64_t step, at::Tensor delta_F) const;
+  void launch(Flight flight, int64_t step, int64_t num_steps);
+  /// Elastic: how many times a round's fragment has been sent with it.
+  int64_t number_in_turn(int64_t round) const;
   Digest prepare(Flight& flight, std::span<const float> mean_F);
   Result<void> apply_front();
-  enum class Use : uint8_t { kMix, kTake, kFollow };
+  void take_front(Fate fate);
+  enum class Use : uint8_t { kMix, kTake, kFollow, kGoOn };
   /// The flight's result is the fragment's state from here on; live parameters are mixed with it,
-  /// replaced by it, or moved by as much as it moved.
+  /// replaced by it, or moved by as much as it moved; or, elastic, those of the snapshot are mixed
+  /// with it, and what was learned since goes on top.
   void adopt(const Flight& flight, Use use);
 
   int64_t delay_;

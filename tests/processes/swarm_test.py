@@ -471,6 +471,20 @@ class ElasticTest(SwarmTest):
         run.end()
 
 
+class ElasticStreamingTest(ElasticTest):
+    """The same fragment by fragment."""
+
+    def begin(self, names, **more):
+        return super().begin(names, sync__method="streaming_diloco", sync__num_fragments=3, **more)
+
+    def test_ends_with_a_round_of_each_fragment(self):
+        run = self.begin("ab", train__steps=600)
+        run.finished()
+        last = run.journal().commits[-3:]
+        self.assertEqual([commit.step for commit in last], [598, 599, 600])
+        self.assertEqual({commit.fragment for commit in last}, {0, 1, 2})
+
+
 class DiskTest(SwarmTest):
     def test_a_full_disk_ends_the_coordinator_and_loses_nothing(self):
         run = self.new_run()
@@ -554,6 +568,12 @@ class RogueTest(SwarmTest):
     def test_no_word_at_all(self):
         run = self.with_rogue("nothing")
         run.wait_log("'rogue' was lost: no word from it")
+        self.others_go_on(run)
+
+    def test_alive_and_idle(self):
+        """Its training hangs: it never begins the round that the others have begun."""
+        run = self.with_rogue("no-begin", swarm__round_timeout=4)
+        run.wait_log("'rogue' is no member any more: round 3 waited for it")
         self.others_go_on(run)
 
     def test_values_that_are_not_finite(self):

@@ -1,0 +1,166 @@
+// Streaming DiLoCo in elastic pace, against its definition: two fragments of two values each.
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "atoll/sync/scripted_run.h"
+#include "atoll/sync/streaming_diloco.h"
+
+namespace atl::sync {
+namespace {
+
+constexpr int64_t kSize = 4;
+constexpr int64_t kTokens = 10;  // Of a step.
+
+/// With the outer step new = old - mean, so that every number is by hand.
+struct Member {
+  explicit Member(double alpha = 0)
+      : strategy({.method = "streaming_diloco",
+                  .sync_every = 8,
+                  .outer_lr = 1,
+                  .outer_momentum = 0,
+                  .outer_optimizer = "sgd",
+                  .num_fragments = 2,
+                  .fragment_pattern = "balanced",
+                  .fragment_update_alpha = alpha,
+                  .codec = "fp32"},
+                 {.values_P = live_P,
+                  .gradients_P = at::full({kSize}, 0.0F),
+                  .tokens_per_step = kTokens,
+                  .last_step = 100,
+                  .specs = specs,
+                  .is_elastic = true},
+                 run, clock) {}
+  /// A step that lowers each parameter by 1.
+  void train(int64_t steps = 1) {
+    for (int64_t i = 0; i < steps; ++i) {
+      step = strategy.catch_up(step).value();
+      live_P.sub_(1);
+      step = strategy.step_after(step);
+      ASSERT_TRUE(strategy.after_step(step));
+    }
+  }
+  /// The first value of a fragment.
+  float live(int64_t fragment) const { return live_P[2 * fragment].item<float>(); }
+  float global(int64_t fragment) const {
+    return strategy.global_parameters()[2 * fragment].item<float>();
+  }
+
+  std::vector<model::ParameterSpec> specs = {{.name = "w", .shape = {kSize}, .size = kSize}};
+  at::Tensor live_P = at::full({kSize}, 100.0F);
+  ScriptedRun run;
+  SystemClock clock;
+  StreamingDiLoCo strategy;
+  int64_t step = 0;
+};
+
+TEST(ElasticStreamingTest, EachFragmentGoesOnFromItsOwnSnapshot) {
+  Member one;
+  one.train(3);
+  EXPECT_TRUE(one.run.begun.empty()) << "nothing is due before the run says so";
+  one.run.due = {.round = 0, .fragment = 0, .step = 5};
+  one.train();
+  const auto& first = one.run.begun.at(0);
+  EXPECT_EQ(first.fragment, 0);
+  EXPECT_EQ(first.weight, 4 * kTokens);
+  EXPECT_EQ(first.step, 5);
+  EXPECT_EQ(std::vector(first.values.begin(), first.values.end()), std::vector(2, 4.0F));
+  one.train(2);
+  EXPECT_EQ(one.global(0), 100);
+  one.run.commit(0, 9, 7);
+  one.train();
+  EXPECT_EQ(one.global(0), 93);
+  EXPECT_EQ(one.live(0), 90) << "global 93, less the three steps since the snapshot";
+  EXPECT_EQ(one.global(1), 100);
+  EXPECT_EQ(one.live(1), 93) << "seven steps of its own";
+  EXPECT_EQ(one.strategy.published_step(one.step), 9);
+
+  one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 9};
+  one.train();
+  const auto& second = one.run.begun.at(1);
+  EXPECT_EQ(second.weight, 8 * kTokens) << "no round has counted this fragment's";
+  EXPECT_EQ(second.values[0], 8.0F);
+  one.run.commit(1, 12, 6);
+  one.train();
+  EXPECT_EQ(one.global(1), 94);
+  EXPECT_EQ(one.live(1), 93);
+  EXPECT_EQ(one.live(0), 88);
+
+  one.run.due = {.round = 2, .fragment = 0, .base = 1, .step = 12};
+  one.train();
+  EXPECT_EQ(one.run.begun.at(2).weight, 6 * kTokens) << "since round 0";
+  EXPECT_EQ(one.run.begun.at(2).values[0], 6.0F) << "global 93 - live 87";
+}
+
+TEST(ElasticStreamingTest, AlphaKeepsAShareOfTheSnapshot) {
+  Member one(0.25);
+  one.run.due = {.round = 0, .fragment = 0, .step = 1};
+  one.train(4);
+  ASSERT_EQ(one.run.begun.at(0).values[0], 1.0F) << "the snapshot is 99";
+  one.run.commit(0, 4, 9);
+  one.train();
+  EXPECT_EQ(one.global(0), 91);
+  EXPECT_EQ(one.live(0), 0.25F * 99 + 0.75F * 91 - 4) << "four steps since";
+  EXPECT_EQ(one.live(1), 95);
+}
+
+TEST(ElasticStreamingTest, WhoWasLateCountsInTheFragmentsNextRound) {
+  Member other;
+  other.run.due = {.round = 0, .fragment = 0, .step = 1};
+  other.train();
+  other.run.commit(0, 2, 5);
+  const Digest digest = other.run.wait(0).value().digest;
+
+  Member one;
+  one.train(2);
+  one.run.commit_without(0, 2, 5, digest, 2);  // It has not heard of it.
+  one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 2};
+  one.train();
+  EXPECT_EQ(one.global(0), 95);
+  EXPECT_EQ(one.live(0), 92) << "100 - 3 steps - what the others learned";
+  ASSERT_TRUE(one.run.begun.contains(1));
+  one.run.commit(1, 4, 3);
+  one.run.due = {.round = 2, .fragment = 0, .base = 1, .step = 4};
+  one.train();
+  EXPECT_EQ(one.run.begun.at(2).weight, 4 * kTokens) << "all its steps";
+  EXPECT_EQ(one.run.begun.at(2).values[0], 4.0F);
+}
+
+TEST(ElasticStreamingTest, ARoundWaitsForTheResultBeforeItWhicheverFragmentThatIsOf) {
+  Member one;
+  one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 2};
+  one.train();
+  EXPECT_TRUE(one.run.begun.empty());
+}
+
+TEST(ElasticStreamingTest, WhatWasLeftOutIsDroppedInItsFragmentAlone) {
+  Member one;
+  one.train(3);
+  one.run.due = {.round = 0, .fragment = 0, .step = 4};
+  one.train();
+  one.run.commit(0, 4, 5, /*left_out=*/true);
+  one.train();
+  EXPECT_EQ(one.live(0), 95);
+  EXPECT_EQ(one.live(1), 95) << "five steps";
+  one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 5};
+  one.train();
+  EXPECT_EQ(one.run.begun.at(1).weight, 6 * kTokens);
+}
+
+TEST(ElasticStreamingTest, TheLastCommitEndsTheRun) {
+  Member one;
+  one.run.due = {.round = 0, .fragment = 0, .step = 98};
+  one.train();
+  one.run.commit(0, 99, 5);
+  one.train();
+  EXPECT_EQ(one.strategy.catch_up(one.step).value(), 99);
+  one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 99};
+  one.train();
+  one.run.commit(1, 100, 5);
+  one.train();
+  EXPECT_EQ(one.strategy.catch_up(one.step).value(), 100);
+}
+
+}  // namespace
+}  // namespace atl::sync
