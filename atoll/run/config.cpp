@@ -34,7 +34,8 @@ void SwarmOptions::visit(SettingList& list) {
   list.add(
       "pace", pace,
       "lockstep: a round when all islands have taken sync.sync_every steps; elastic: when they "
-      "have together, each at its own speed, and nobody waits (diloco, streaming_diloco, sparse_loco)",
+      "have together, each at its own speed, and nobody waits (diloco, streaming_diloco, "
+      "sparse_loco)",
       {"lockstep", "elastic"});
   list.add("outlier_factor", outlier_factor,
            "an island's contribution whose norm is over so many times the usual one is left out of "

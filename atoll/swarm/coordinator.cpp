@@ -331,11 +331,12 @@ void Coordinator::look_for_idleness() {
   for (const auto& [round_number, round] : rounds_) {
     for (const int32_t number : expected(round_number)) {
       const bool has_begun = round.begun.contains(number);
-      const bool is_last = !round.prepared.empty() && round.has(number) &&
-                           !round.prepared.contains(number);
+      const bool is_last =
+          !round.prepared.empty() && round.has(number) && !round.prepared.contains(number);
       const bool holds_up = has_begun ? is_last : !round.begun.empty();
       const Time since = std::max(seats_.at(number).progressed, round.waits);
-      if (holds_up && now_ - since > options_.round_timeout) idle.emplace_back(number, round_number);
+      if (holds_up && now_ - since > options_.round_timeout)
+        idle.emplace_back(number, round_number);
     }
   }
   for (const auto& [number, round_number] : idle) {

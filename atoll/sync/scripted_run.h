@@ -51,11 +51,8 @@ class ScriptedRun final : public collective::Averager {
   /// The same without this member, of `size` values. It begun it, or has not heard of it.
   void commit_without(int64_t round, int64_t step, float mean, const Digest& digest, size_t size,
                       int32_t fragment = 0) {
-    collective::Commit commit{.round = round,
-                              .fragment = fragment,
-                              .step = step,
-                              .digest = digest,
-                              .included = false};
+    collective::Commit commit{
+        .round = round, .fragment = fragment, .step = step, .digest = digest, .included = false};
     commit.record = record(round, step, mean, digest, size);
     commit.missed = true;
     if (begun.contains(round)) {
@@ -70,8 +67,7 @@ class ScriptedRun final : public collective::Averager {
 
  private:
   static std::shared_ptr<const collective::CommittedRound> record(int64_t round, int64_t step,
-                                                                  float mean,
-                                                                  const Digest& digest,
+                                                                  float mean, const Digest& digest,
                                                                   size_t size) {
     auto out = std::make_shared<collective::CommittedRound>();
     *out = {.round = round,

@@ -73,7 +73,8 @@ void SparseLoCo::take(int64_t round, Fate fate) {
   } else {
     replica_.values_P.copy_(global_P_);
   }
-  if (goes_on && has_delta_) {  // From its own snapshot: this replica's outer gradient is in the others' mean.
+  if (goes_on &&
+      has_delta_) {  // From its own snapshot: this replica's outer gradient is in the others' mean.
     const at::Tensor delta_P = corrected_P_.sub_(residual_P_, decay_);
     replica_.values_P.add_(delta_P.to(replica_.values_P.device()));
   }

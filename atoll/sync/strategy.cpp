@@ -140,7 +140,8 @@ Result<void> Strategy::drain() {
 
 Digest Strategy::note_applied(const collective::Commit& commit) {
   // A row counts with the first commit of any fragment that has it.
-  if (replica_.is_elastic) run_clock_.committed(commit.step, *std::ranges::min_element(steps_since_));
+  if (replica_.is_elastic)
+    run_clock_.committed(commit.step, *std::ranges::min_element(steps_since_));
   if (held_.empty()) return {};
   const Digest before = state_name(held_);
   held_[static_cast<size_t>(commit.fragment)] = commit.digest;

@@ -151,7 +151,7 @@ Result<void> StreamingDiLoCo::apply_front() {
 }
 
 void StreamingDiLoCo::take_front(Fate fate) {
-  Use use = Use::kTake;  // What cannot be used is not mixed in either.
+  Use use = Use::kTake;                         // What cannot be used is not mixed in either.
   if (fate == Fate::kLate) use = Use::kFollow;  // What was not counted is not lost.
   if (fate == Fate::kCounted && replica_.is_elastic) use = Use::kGoOn;
   if (fate == Fate::kCounted && !replica_.is_elastic && alpha_ != 0) use = Use::kMix;
@@ -209,9 +209,8 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
 Digest StreamingDiLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_F) {
   Flight flight{.fragment = commit.fragment,
                 .round = commit.round,
-                .number = replica_.is_elastic
-                              ? number_in_turn(commit.round)
-                              : schedule_.number(commit.fragment, commit.step)};
+                .number = replica_.is_elastic ? number_in_turn(commit.round)
+                                              : schedule_.number(commit.fragment, commit.step)};
   const Digest digest = prepare(flight, mean_F);
   adopt(flight, Use::kFollow);
   return digest;

@@ -50,18 +50,13 @@ bool send_nan(Message& message) {
 
 bool send_no_parts(Message& message) { return !std::holds_alternative<Part>(message); }
 
-bool send_no_begin(Message& message) {
-  return !std::holds_alternative<atl::swarm::Begin>(message);
-}
+bool send_no_begin(Message& message) { return !std::holds_alternative<atl::swarm::Begin>(message); }
 
 bool send_nothing(Message& /*message*/) { return false; }
 
-const std::map<std::string, Misdeed> kMisdeeds = {{"lengths", send_wrong_lengths},
-                                                  {"terms", send_stale_terms},
-                                                  {"nan", send_nan},
-                                                  {"no-parts", send_no_parts},
-                                                  {"no-begin", send_no_begin},
-                                                  {"nothing", send_nothing}};
+const std::map<std::string, Misdeed> kMisdeeds = {
+    {"lengths", send_wrong_lengths}, {"terms", send_stale_terms}, {"nan", send_nan},
+    {"no-parts", send_no_parts},     {"no-begin", send_no_begin}, {"nothing", send_nothing}};
 
 class RogueTransport final : public atl::net::Transport {
  public:
