@@ -274,8 +274,8 @@ TEST_F(CoordinatorTest, WhoIsHeardAndHoldsUpARoundIsRemovedInTime) {
     return last;
   };
   EXPECT_TRUE(sent<Refused>(pass(150, [](int i) { return i / 250; })).empty()) << "a step in 50 s";
-  EXPECT_TRUE(sent<Refused>(pass(50, [](int) { return 2; })).empty());
-  const auto actions = pass(20, [](int) { return 2; });
+  EXPECT_TRUE(sent<Refused>(pass(50, [](int) { return 3; })).empty());
+  const auto actions = pass(20, [](int) { return 3; });
   ASSERT_EQ(sent<Refused>(actions).size(), 1U);
   EXPECT_EQ(sent<Refused>(actions)[0].first, 2U);
   EXPECT_THAT(sent<Refused>(actions)[0].second.reason, HasSubstr("round 0 waited for it"));
