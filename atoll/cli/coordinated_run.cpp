@@ -84,7 +84,8 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
           .outlier_factor = config.swarm.outlier_factor,
           .least_term = static_cast<uint64_t>(wall_time()),
           .silence_timeout = duration_of(config.swarm.silence_timeout),
-          .round_timeout = duration_of(config.swarm.round_timeout)};
+          .round_timeout =
+              duration_of(std::max(config.swarm.round_timeout, config.swarm.silence_timeout))};
 }
 
 run::RunConfig config_of(const CoordinatedRun::Place& place,

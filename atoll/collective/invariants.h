@@ -72,6 +72,8 @@ class Ledger {
   /// Whether the coordinator has the reports of all attempts, and each is of all members: from the
   /// beginning, until something goes wrong.
   void judge_outliers(bool judges) { judges_ = judges; }
+  /// Elastic pace: each commit is of a later step than the one before.
+  void expect_rising_steps(bool rises) { steps_rise_ = rises; }
 
   /// What is known of consumed rows is gone with it: the next run begins behind its start step's.
   void lost_disk() { lost_disk_ = true; }
@@ -175,6 +177,7 @@ class Ledger {
   }
   void take(const swarm::RunBegan& record) {
     epoch_ += 1;
+    last_step_ = record.start_step;
     const int64_t first = record.start_step * record.num_replicas;
     if (std::exchange(lost_disk_, false) || first < first_unit_) {  // Before what is known.
       consumed_.clear();
@@ -194,6 +197,12 @@ class Ledger {
     if (!first && !(found->second == record)) {
       return violated("commits",
                       fmt::format("round {} of epoch {} was committed twice", round, epoch_));
+    }
+    const int64_t before = std::exchange(last_step_, record.held.step);
+    if (steps_rise_ && first && record.held.step <= before) {
+      violated("commits",
+               fmt::format("round {} of epoch {} was committed at step {}, after step {}", round,
+                           epoch_, record.held.step, before));
     }
     consume(record);
     define(record);
@@ -293,6 +302,7 @@ class Ledger {
   std::optional<std::string> broken_;
   uint64_t term_ = 0;
   Epoch epoch_ = -1;
+  int64_t last_step_ = 0;  // Of the newest commit.
   int64_t first_unit_ = 0;
   std::map<std::pair<int32_t, uint64_t>, Epoch> admitted_;
   std::map<std::pair<Epoch, int64_t>, swarm::Committed> commits_;
@@ -306,6 +316,7 @@ class Ledger {
   bool lost_disk_ = false;
   swarm::OutlierDefinition outliers_;
   bool judges_ = false;
+  bool steps_rise_ = false;
 };
 
 }  // namespace atl::collective

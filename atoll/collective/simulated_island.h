@@ -300,6 +300,11 @@ class Life final : public EngineListener {
   int64_t run_step() const {
     return std::ranges::max_element(fragments_, {}, &Fragment::step)->step;
   }
+  /// A newcomer at the end of the run: fragments that it has fetched before lack rounds.
+  bool has_last_rounds() const {
+    const auto [oldest, newest] = std::ranges::minmax(fragments_, {}, &Fragment::round);
+    return !start->joins || oldest.round > newest.round - period();
+  }
   /// The next round that may begin.
   std::optional<int64_t> due() const {
     if (is_elastic()) {
@@ -326,7 +331,7 @@ class Life final : public EngineListener {
       apply_missed(commit);
     }
     const bool sits = in_.plan.bug == Bug::kSitsStill && start->joins;
-    const bool complete = is_elastic() ? run_step() >= in_.plan.num_rounds
+    const bool complete = is_elastic() ? run_step() >= in_.plan.num_rounds && has_last_rounds()
                                        : std::ranges::all_of(fragments_, [&](const Fragment& own) {
                                            return own.round + period() >= in_.plan.num_rounds;
                                          });

@@ -51,7 +51,9 @@ class World {
         network({.seed = seed, .link = link}),
         codec(codec::make_codec(plan.codec)),
         ledger(*codec, plan.topology, plan.count),
-        seed_(seed) {}
+        seed_(seed) {
+    ledger.expect_rising_steps(plan.elastic_steps > 0);
+  }
   ~World() {
     machines.clear();
     coordinator_.reset();

@@ -46,8 +46,8 @@ void SwarmOptions::visit(SettingList& list) {
            "signs of life were; regular ones are missed sooner",
            {.min = 1, .max = 1e6});
   list.add("round_timeout", round_timeout,
-           "seconds without a step or a byte after which an island that is heard, but for which a "
-           "round waits, is removed",
+           "seconds without a step, at least silence_timeout, after which an island that is heard "
+           "and has not begun a round that others have is removed; longer than an evaluation takes",
            {.min = 1, .max = 1e6});
   list.add("join_patience", join_patience,
            "seconds an island keeps trying to reach the coordinator", {.min = 0, .max = 1e6});

@@ -24,7 +24,7 @@ std::string digest_of(const std::vector<Digest>& held, const std::string& parame
 
 /// What the rounds make of that checkpoint, by step: the last few states.
 std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint, int64_t last_step,
-                                    const std::vector<LoggedRound>& rounds) {
+                                    size_t num_at_end, const std::vector<LoggedRound>& rounds) {
   std::map<Digest, const LoggedRound*> behind;  // By the state that it rests on.
   for (const LoggedRound& round : rounds) behind[round.before] = &round;
   std::map<int64_t, Holding> holdings;
@@ -38,9 +38,9 @@ std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
     held[static_cast<size_t>(round.fragment)] = round.after;
     holding.rounds.push_back(round);
     holding.digest = digest_of(held, checkpoint.digest);
-    // At the end all fragments are exchanged: before the last the run is not over.
+    // Before the last of them the run is not over.
     num_last += round.step == last_step ? 1 : 0;
-    if (round.step == last_step && num_last < held.size()) continue;
+    if (round.step == last_step && num_last < num_at_end) continue;
     // One that was on its way when the checkpoint was made may be of an earlier step.
     holdings[std::max(round.step, checkpoint.step)] = holding;
     if (holdings.size() > kMostReplayed) holdings.erase(holdings.begin());
@@ -52,7 +52,8 @@ std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
 
 fs::path rounds_in(const fs::path& run_folder) { return run_folder / "rounds"; }
 
-std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_step) {
+std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_step,
+                                       size_t num_at_end) {
   std::map<int64_t, Holding> holdings;
   RunState newest;
   for (const auto& [step, folder] : train::list_checkpoints(run_folder / "checkpoints")) {
@@ -60,8 +61,8 @@ std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_
     holdings[step] = {.checkpoint = folder, .digest = digest_of(newest.held, newest.digest)};
   }
   if (!holdings.empty()) {
-    auto later =
-        replayed(holdings.rbegin()->second, newest, last_step, list_rounds(rounds_in(run_folder)));
+    auto later = replayed(holdings.rbegin()->second, newest, last_step, num_at_end,
+                          list_rounds(rounds_in(run_folder)));
     for (auto& [step, holding] : later) holdings[step] = std::move(holding);
   }
   return holdings;

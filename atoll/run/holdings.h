@@ -18,9 +18,11 @@ struct Holding {
   std::string digest;
 };
 
-/// By step, of a run of `last_step` steps. Of the states that rounds make only the last few: those
-/// that others may hold too. Throws InputError when a checkpoint's state.json cannot be read.
-std::map<int64_t, Holding> holdings_in(const std::filesystem::path& run_folder, int64_t last_step);
+/// By step, of a run that ends with `num_at_end` rounds of `last_step`. Of the states that rounds
+/// make only the last few: those that others may hold too. Throws InputError when a checkpoint's
+/// state.json cannot be read.
+std::map<int64_t, Holding> holdings_in(const std::filesystem::path& run_folder, int64_t last_step,
+                                       size_t num_at_end);
 
 /// Where the rounds of a run directory are.
 std::filesystem::path rounds_in(const std::filesystem::path& run_folder);

@@ -340,7 +340,9 @@ class Membership {
     config_.data.path = prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(gather(config_, options_.init));
     require_same(folder_.path(), config_);
-    found_ = holdings_in(folder_.path(), config_.train.steps);
+    // Elastic: the rounds that end a run have steps of their own.
+    const int64_t num_at_end = config_.swarm.is_elastic() ? 1 : sync::num_fragments(config_.sync);
+    found_ = holdings_in(folder_.path(), config_.train.steps, static_cast<size_t>(num_at_end));
   }
 
   collective::ReadyReport report() const {

@@ -115,6 +115,7 @@ Result<void> TrainingRun::join(
     const std::function<Result<collective::FetchedState>(int32_t fragment, size_t size)>& fetch) {
   const sync::SyncOptions& sync = parts_.config.sync;
   int64_t newest = step;
+  int64_t last_round = -1;
   for (int32_t fragment = 0; fragment < sync::num_fragments(sync); ++fragment) {
     const size_t size = strategy_->state_bytes(fragment);
     if (size == 0) {
@@ -128,9 +129,10 @@ Result<void> TrainingRun::join(
     auto taken = strategy_->import_state(fragment, state->round, state->digest, state->bytes);
     if (!taken) return taken;
     newest = std::max(newest, state->step);
+    if (parts_.is_elastic && state->step == options_.steps) last_round = state->round;
   }
   step_ = std::min(newest, options_.steps - 1);
-  strategy_->joined(step_);
+  strategy_->joined(step_, last_round);
   has_joined_ = true;
   is_at_commit_ = true;
   return {};
@@ -195,27 +197,28 @@ Result<Summary> TrainingRun::train() {
   const double blocked = stats.blocked_seconds + unit_seconds_;
   const double tokens = static_cast<double>(num_trained_ * local_rows() * options_.sequence_length);
   const int64_t steps = strategy_->published_step(step_);
-  return Summary{.run = parts_.folder.string(),
-                 .steps = steps,
-                 .tokens = steps * options_.batch_rows * options_.sequence_length,
-                 .train_loss = loss_,
-                 .val_loss_start = validation_begin_,
-                 .val_loss_island = validation_island_,
-                 .val_loss = *validation_,
-                 .tokens_per_s = train_seconds_ > 0 ? tokens / train_seconds_ : 0,
-                 .digest = parameter_digest(strategy_->global_parameters()),
-                 .bytes_sent = traffic.bytes_sent,
-                 .bytes_received = traffic.bytes_received,
-                 .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
-                 .blocked_share = train_seconds_ > 0 ? blocked / train_seconds_ : 0,
-                 .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
-                 .num_parameters = parts_.model.parameters().values_P().numel(),
-                 .abstained_rounds = abstained_rounds_,
-                 .method = std::string(sync::method_of(parts_.config.sync).name),
-                 .codec = sync::codec_name(parts_.config.sync),
-                 .fragment_sync_delay = sync::fragment_sync_delay(parts_.config.sync),
-                 .steps_now = num_trained_,
-                 .stopped = stopped};
+  return Summary{
+      .run = parts_.folder.string(),
+      .steps = steps,
+      .tokens = steps * options_.batch_rows * options_.sequence_length,
+      .train_loss = loss_,
+      .val_loss_start = validation_begin_,
+      .val_loss_island = validation_island_,
+      .val_loss = *validation_,
+      .tokens_per_s = train_seconds_ > 0 ? tokens / train_seconds_ : 0,
+      .digest = parameter_digest(strategy_->global_parameters()),
+      .bytes_sent = traffic.bytes_sent,
+      .bytes_received = traffic.bytes_received,
+      .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
+      .blocked_share = train_seconds_ > 0 ? blocked / train_seconds_ : 0,
+      .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
+      .num_parameters = parts_.model.parameters().values_P().numel(),
+      .abstained_rounds = abstained_rounds_,
+      .method = std::string(sync::method_of(parts_.config.sync).name),
+      .codec = sync::codec_name(parts_.config.sync),
+      .fragment_sync_delay = parts_.is_elastic ? 0 : sync::fragment_sync_delay(parts_.config.sync),
+      .steps_now = num_trained_,
+      .stopped = stopped};
 }
 
 /// Goes to where the others are.
@@ -292,9 +295,9 @@ Result<void> TrainingRun::train_step() {
 void TrainingRun::take_rounds() {
   const auto rounds = strategy_->take_rounds();
   has_synced_ = !rounds.empty();
-  has_counted_ = std::ranges::any_of(
-      rounds, [](const sync::RoundRecord& round) { return round.commit.included; });
+  const bool leaves = parts_.leaves && parts_.leaves();
   for (const sync::RoundRecord& round : rounds) {
+    if (leaves && round.commit.included) counted_.insert(round.fragment);
     metrics_->add_round(to_json(round));
     if (parts_.round_log != nullptr && round.commit.record != nullptr) {
       parts_.round_log->add(round.commit.record, round.before);
@@ -323,9 +326,12 @@ Result<int64_t> TrainingRun::next_unit() {
   return unit;
 }
 
-/// This island alone is done: after a sync, so that what it learned is not lost.
+/// This island alone is done: after a sync, so that what it learned is not lost; in elastic pace
+/// after one of each fragment.
 bool TrainingRun::leaves_now() const {
-  const bool has_counted = parts_.is_elastic ? has_counted_ : strategy_->syncs_after(step_);
+  const bool has_counted =
+      parts_.is_elastic ? std::cmp_equal(counted_.size(), sync::num_fragments(parts_.config.sync))
+                        : strategy_->syncs_after(step_);
   return parts_.leaves && parts_.leaves() && has_counted;
 }
 

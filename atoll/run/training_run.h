@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 
@@ -114,7 +115,7 @@ class TrainingRun {
   int64_t first_step_ = 0;        // From which on this process has trained; see train_step().
   int64_t checkpoint_step_ = -1;  // Of the last one.
   bool has_synced_ = false;       // With the last step,
-  bool has_counted_ = false;      // and what this island had learned is in it.
+  std::set<int32_t> counted_;     // Fragments with this island in them since it is to leave.
   int64_t num_trained_ = 0;       // Units.
   int64_t unit_ = 0;              // The last of them.
   bool has_joined_ = false;       // In the middle of the run.

@@ -253,7 +253,7 @@ Coordinator::Actions Coordinator::request_stop(Time now) {
   if (finished_ || stop_requested_) return take();
   note_stop();
   if (num_live() > 0) {
-    log("stopping after the next commit");
+    log("stopping after the next sync");
   } else {
     fail("the run was stopped while no island trained");
   }
@@ -271,7 +271,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (now - next_alive_ > kOwnPause) {  // Who was silent? This process.
     for (auto& [number, seat] : seats_) {
       seat.suspicion.forgive(now);
-      seat.progressed = now;
+      seat.trained = now;
     }
     for (auto& [connection, guest] : guests_) guest.heard = now;
   }
@@ -327,22 +327,21 @@ void Coordinator::look_for_silence(Time now) {
 }
 
 void Coordinator::look_for_idleness() {
-  std::vector<std::pair<int32_t, int64_t>> idle;
+  std::map<int32_t, int64_t> idle;  // And the round.
   for (const auto& [round_number, round] : rounds_) {
+    if (round.begun.empty()) continue;
     for (const int32_t number : expected(round_number)) {
-      const bool has_begun = round.begun.contains(number);
-      const bool is_last =
-          !round.prepared.empty() && round.has(number) && !round.prepared.contains(number);
-      const bool holds_up = has_begun ? is_last : !round.begun.empty();
-      const Time since = std::max(seats_.at(number).progressed, round.waits);
-      if (holds_up && now_ - since > options_.round_timeout)
-        idle.emplace_back(number, round_number);
+      const Seat& seat = seats_.at(number);
+      if (seat.state != State::kActive || round.begun.contains(number)) continue;
+      // Elastic: rounds go on without it, each after a while.
+      const Time since = is_elastic() ? seat.trained : std::max(seat.trained, round.waits);
+      if (now_ - since > options_.round_timeout) idle.emplace(number, round_number);
     }
   }
   for (const auto& [number, round_number] : idle) {
     if (finished_ || !seats_.contains(number)) continue;
-    remove(number, fmt::format("round {} waited for it, and for {:.0f} s it neither trained nor "
-                               "moved anything (swarm.round_timeout)",
+    remove(number, fmt::format("it has not begun round {} and took no step for {:.0f} s "
+                               "(swarm.round_timeout)",
                                round_number, seconds(options_.round_timeout)));
   }
 }
@@ -380,10 +379,7 @@ int64_t Coordinator::num_live() const {
 void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   Seat& seat = seats_.at(number);
   if (heartbeat.moved != seat.progress.moved) last_moved_ = now_;
-  const bool is_idle = heartbeat.moved == seat.progress.moved &&
-                       heartbeat.step == seat.progress.step &&
-                       heartbeat.num_trained == seat.progress.num_trained;
-  if (!is_idle) seat.progressed = now_;
+  if (heartbeat.num_trained > seat.num_trained) seat.trained = now_;
   seat.progress = heartbeat;
   if (!book_.leases().is_possible(number, heartbeat.num_trained)) {
     return violate(number, "trained on rows that it does not have");
@@ -399,7 +395,7 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
   if (stop_requested_) return;
   note_stop();
-  log(fmt::format("island '{}' asked to stop: stopping after the next commit", name(number)));
+  log(fmt::format("island '{}' asked to stop: stopping after the next sync", name(number)));
 }
 
 void Coordinator::on(int32_t number, const Leave& /*leave*/) {

@@ -107,7 +107,8 @@ class Coordinator {
   Actions lost(Connection connection, const std::string& reason, Time now);
   /// Call at next_deadline() or later.
   Actions tick(Time now);
-  /// The operator's Ctrl-C: the next commit tells all to stop; before the start the run ends.
+  /// The operator's Ctrl-C: the next commit (elastic: the one that has all fragments) tells all to
+  /// stop; before the start the run ends.
   Actions request_stop(Time now);
   /// Ends the run for everybody now.
   Actions end(const std::string& reason);
@@ -139,10 +140,11 @@ class Coordinator {
     Time away_since{};  // Or leaving.
     Time heard{};
     Heartbeat progress;
-    Time progressed{};        // When that last said that it had trained or moved something.
+    Time trained{};           // When that last said that it had taken a step.
     double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
-    int64_t rows_ahead = 0;   // Elastic: units that it trains on in kRowsAhead; 0: not known.
-    Time measured{};          // When that was, and how many it had trained on then.
+    int64_t num_trained_at_call = 0;  // Elastic: when the last Due was said.
+    int64_t rows_ahead = 0;  // Elastic: units that it trains on in kRowsAhead; 0: not known.
+    Time measured{};         // When that was, and how many it had trained on then.
     int64_t num_trained_then = 0;
     std::string reason;    // Why it is away.
     int64_t left_out = 0;  // Rounds, for the status.
@@ -152,7 +154,7 @@ class Coordinator {
   struct Round {
     std::map<int32_t, Begin> begun;        // By number; of weight 0 who was left out.
     Time called{};                         // Elastic: when Due was said.
-    Time waits{};                          // When the first began it, or prepared its attempt.
+    Time waits{};                          // Since when: for those who have not begun it.
     int32_t attempt = -1;                  // The one that is open.
     std::vector<int32_t> members;          // Of that attempt.
     std::vector<Relay> relays;             // Of it too.
@@ -224,7 +226,7 @@ class Coordinator {
   /// Is left out of rounds from here on; it may come back.
   void put_away(int32_t number, const std::string& why, Time now);
   void look_for_silence(Time now);
-  /// Removes who is alive and does nothing, while others wait for it.
+  /// Removes who is heard, has not begun the open round, and does not train.
   void look_for_idleness();
   /// For good.
   void remove(int32_t number, const std::string& why);
@@ -279,6 +281,8 @@ class Coordinator {
   int64_t report_every() const;
   /// Calls the next round if the islands have trained on enough.
   void call_round();
+  /// The rounds that come are the run's last ones.
+  bool is_ending() const;
   void call();
   /// What the next one is: the same in every term.
   Due next_due() const;

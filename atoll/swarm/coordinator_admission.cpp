@@ -132,6 +132,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
       state.members.push_back(kNobody);
   }
   seat.suspicion.heard(now);
+  seat.trained = now;
   const bool goes_on = seat.state == State::kReturning && resume.first_round >= 0;
   seat.state = goes_on ? State::kActive : State::kBehind;
   seat.is_new = resume.first_round < 0;

@@ -163,6 +163,7 @@ void Coordinator::start_run(Time now) {
   due_.reset();
   highest_begun_ = -1;
   record(RunBegan{options_.run, step, options_.replicas, facts_, options_.config});
+  if (stop_requested_) note_stop();  // Rounds are counted anew.
   std::vector<int32_t> numbers;
   std::vector<std::string> names;
   for (const auto& [name, connection] : beginning->islands) {
@@ -179,6 +180,7 @@ void Coordinator::start_run(Time now) {
   log(fmt::format("the run begins at step {} with {}", step, fmt::join(names, ", ")));
   for (const int32_t number : numbers) {
     seats_.at(number).state = State::kActive;
+    seats_.at(number).trained = now;
     seats_.at(number).is_new = false;
     Start start = start_of(number, /*joins=*/false);
     start.units = grants.at(number);
@@ -246,7 +248,8 @@ void Coordinator::seat_guests(Time now) {
 void Coordinator::begin_first_period_anew() {
   const bool any_ready = std::ranges::any_of(
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!any_ready || num_live() >= least_replicas()) return;
+  const bool is_over = options_.steps > 0 && book_.last_step() >= options_.steps;
+  if (!any_ready || is_over || num_live() >= least_replicas()) return;
   std::vector<int32_t> numbers;
   for (const auto& [number, seat] : seats_) {
     numbers.push_back(number);

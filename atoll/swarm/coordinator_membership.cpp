@@ -74,6 +74,7 @@ void Coordinator::reinstate(int32_t number) {
   seat.first_round =
       waits ? std::max(highest_begun_, book_.last_round()) + 1 + options_.num_fragments : 0;
   seat.state = State::kActive;
+  seat.trained = now_;
   log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
                   std::max(seat.first_round, book_.last_round() + 1)));
   send_to(seat, Reinstated{header(), seat.first_round, waits || is_elastic() ? 0 : step});

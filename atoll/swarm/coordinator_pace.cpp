@@ -1,7 +1,7 @@
 // Elastic pace: rounds come when the islands together have trained on enough, whoever did it, and
 // nobody waits for them. The run's step is what was committed, in global batches. Round r is of
 // fragment r mod P; at the end of the run, and at a stop, P rounds follow one another at once, so
-// that what was learned is in all fragments.
+// that what was learned is in all fragments. The run's last P steps are those of its last P rounds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,13 +36,19 @@ void Coordinator::call_round() {
   const bool is_over = options_.steps > 0 && book_.last_step() >= options_.steps;
   int64_t trained = 0;
   for (const auto& [number, seat] : seats_) {
-    if (is_live(seat)) trained += book_.leases().num_open(number, seat.num_trained);
+    // What was trained on before the last call, and is open yet, has missed its round.
+    const int64_t open = book_.leases().num_open(number, seat.num_trained);
+    if (is_live(seat)) trained += std::min(open, seat.num_trained - seat.num_trained_at_call);
   }
   int64_t needed = options_.round_units;
-  if (options_.steps > 0) needed = std::min(needed, missing);
+  if (options_.steps > 0) needed = is_ending() ? missing : std::min(needed, missing);
   if (stop_requested_) needed = 0;
   if (is_over || trained < needed) return;
   call();
+}
+
+bool Coordinator::is_ending() const {
+  return options_.steps > 0 && book_.last_step() >= options_.steps - options_.num_fragments;
 }
 
 Due Coordinator::next_due() const {
@@ -55,11 +61,14 @@ Due Coordinator::next_due() const {
           .step = book_.last_step()};
 }
 
-/// Each fragment is in one more round.
+/// Each fragment is in one more round, which nobody has begun yet.
 void Coordinator::note_stop() {
   stop_requested_ = true;
   if (!is_elastic()) return;
-  stop_round_ = (due_ ? *due_ : next_due()).header.round + options_.num_fragments - 1;
+  int64_t first = (due_ ? *due_ : next_due()).header.round;
+  if (const auto open = rounds_.find(first); open != rounds_.end() && !open->second.begun.empty())
+    first += 1;
+  stop_round_ = first + options_.num_fragments - 1;
 }
 
 void Coordinator::call() {
@@ -67,7 +76,10 @@ void Coordinator::call() {
   const int64_t round = due_->header.round;
   rounds_[round].called = now_;
   highest_begun_ = std::max(highest_begun_, round);
-  for (const auto& [number, seat] : seats_) say_due(seat);
+  for (auto& [number, seat] : seats_) {
+    seat.num_trained_at_call = seat.num_trained;
+    say_due(seat);
+  }
 }
 
 /// To who takes part; said again, it is not heard twice.
@@ -129,11 +141,10 @@ int64_t Coordinator::step_after(const Round& round) const {
   const int64_t next = book_.last_step() + 1;
   const int64_t step = std::max(consumed / book_.num_replicas(), next);
   if (options_.steps == 0) return step;
-  // The last P steps are those of the rounds that end the run.
   const int64_t before_end = options_.steps - options_.num_fragments;
-  const bool is_ending = consumed >= options_.steps * book_.num_replicas();
-  if (is_ending) return std::clamp(next, before_end + 1, options_.steps);
-  return std::min(step, std::max(before_end, std::min(next, options_.steps - 1)));
+  const bool has_all = consumed >= options_.steps * book_.num_replicas();
+  if (has_all || is_ending()) return std::clamp(next, before_end + 1, options_.steps);
+  return std::min(step, before_end);
 }
 
 }  // namespace atl::swarm

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -10,6 +12,7 @@
 namespace atl::swarm {
 namespace {
 
+using std::chrono::seconds;
 using testing::ElementsAre;
 
 /// Two islands of one speed; the test says how far they have trained.
@@ -54,29 +57,105 @@ class PaceTest : public CoordinatorTest {
     }
   }
 
+  /// Of all commits until the run is over.
+  std::vector<int64_t> steps_to_the_end(Coordinator& run, int64_t num_fragments) {
+    std::vector<int64_t> steps;
+    trained_then.clear();
+    for (int i = 0; i < 100 && run.book().last_step() < 20; ++i) {
+      if (!due) train(run, 1);
+      if (!due) continue;
+      EXPECT_EQ(due->fragment, due->header.round % num_fragments);
+      EXPECT_EQ(due->base, due->header.round - 1);
+      exchange(run);
+      steps.push_back(last->held.step);
+      trained_then.push_back(trained);
+    }
+    return steps;
+  }
+
   std::optional<Due> due;
   std::optional<Commit> last;
   int64_t trained = 0;
+  std::vector<int64_t> trained_then;  // By commit.
 };
 
 TEST_F(PaceTest, ARunEndsWithARoundOfEachFragment) {
   Coordinator run(elastic(20, 3), {}, now);
   begin(run);
-  std::vector<int64_t> fragments;
-  std::vector<int64_t> steps;
-  while (run.book().last_step() < 20 && steps.size() < 100) {
-    if (!due) train(run, 2);
-    ASSERT_TRUE(due.has_value()) << "after step " << run.book().last_step();
-    EXPECT_EQ(due->fragment, due->header.round % 3);
-    EXPECT_EQ(due->base, due->header.round - 1);
-    exchange(run);
-    fragments.push_back(last->held.fragment);
-    steps.push_back(last->held.step);
-  }
-  EXPECT_THAT(steps, ElementsAre(2, 4, 6, 8, 10, 12, 14, 16, 17, 18, 19, 20));
+  EXPECT_THAT(steps_to_the_end(run, 3), ElementsAre(2, 4, 6, 8, 10, 12, 14, 16, 17, 18, 19, 20));
   EXPECT_EQ(trained, 20) << "the last two rounds came at once";
-  EXPECT_THAT(fragments, ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2));
   EXPECT_FALSE(due.has_value()) << "the run is over";
+}
+
+TEST_F(PaceTest, TheLastRoundsHaveAllRowsHoweverManyFragmentsThereAre) {
+  for (const int64_t num_fragments : {1, 2, 4, 7, 8, 19, 20}) {
+    SCOPED_TRACE(num_fragments);
+    trained = 0;
+    due.reset();
+    Coordinator run(elastic(20, num_fragments), {}, now);
+    begin(run);
+    const auto steps = steps_to_the_end(run, num_fragments);
+    ASSERT_GE(std::ssize(steps), num_fragments);
+    EXPECT_TRUE(std::ranges::is_sorted(steps, std::less_equal())) << "each later than the last";
+    EXPECT_EQ(steps.back(), 20);
+    EXPECT_EQ(trained_then.at(steps.size() - static_cast<size_t>(num_fragments)), 20)
+        << "of the first of the last rounds";
+  }
+}
+
+/// Its rows are open, and no reason to call the next round at once.
+TEST_F(PaceTest, WhoMissesARoundCallsNoOther) {
+  Coordinator run(elastic(1000, 1), {}, now);
+  begin(run);
+  train(run, 2);
+  const Due round = *std::exchange(due, std::nullopt);
+  Begin alone = CoordinatorTest::begin(round.header.round);
+  alone.step = round.step;
+  alone.num_trained = trained;
+  note(run.received(1, alone, now));
+  now += seconds(40);  // The grace is over.
+  note(run.received(2, Heartbeat{.header = kRun, .num_trained = trained}, now));
+  note(run.received(1, Heartbeat{.header = kRun, .num_trained = trained}, now));
+  note(run.tick(now));
+  note(run.received(1, prepared(round.header.round, {}, {1}), now));
+  ASSERT_TRUE(last.has_value());
+  EXPECT_FALSE(due.has_value());
+  train(run, 1);
+  EXPECT_FALSE(due.has_value());
+  train(run, 1);
+  EXPECT_TRUE(due.has_value());
+}
+
+TEST_F(PaceTest, WhoDoesNotTrainAndBeginsNothingIsRemovedInTime) {
+  CoordinatorOptions patient = elastic(100'000, 1);
+  patient.round_timeout = seconds(60);
+  Coordinator run(patient, {}, now);
+  begin(run);
+  std::optional<Time> removed;
+  for (int i = 0; i < 500 && !removed; ++i) {
+    now += std::chrono::milliseconds(200);
+    trained += 1;
+    note(run.received(1, Heartbeat{.header = kRun, .num_trained = trained}, now));
+    note(run.received(2, Heartbeat{.header = kRun}, now));
+    if (due) {
+      Begin alone = CoordinatorTest::begin(due->header.round);
+      alone.step = due->step;
+      alone.num_trained = trained;
+      note(run.received(1, alone, now));
+      due.reset();
+    }
+    const auto actions = note(run.tick(now));
+    for (const auto& [to, attempt] : sent<OpenAttempt>(actions)) {
+      note(run.received(to, prepared(attempt.header.round, {}, {1}), now));
+    }
+    for (const auto& [to, refused] : sent<Refused>(actions)) {
+      EXPECT_EQ(to, 2U) << refused.reason;
+      removed = now;
+    }
+  }
+  ASSERT_TRUE(removed.has_value());
+  EXPECT_GE(*removed - kStart, seconds(60));
+  EXPECT_LE(*removed - kStart, seconds(95)) << "when the next round was open";
 }
 
 TEST_F(PaceTest, AStopTravelsWithTheCommitThatHasAllFragments) {
@@ -110,6 +189,22 @@ TEST_F(PaceTest, ACalledRoundIsTheFirstOfAStop) {
   EXPECT_TRUE(last->stop);
 }
 
+TEST_F(PaceTest, ARoundThatWasBegunBeforeAStopIsNoneOfItsRounds) {
+  Coordinator run(elastic(1000, 2), {}, now);
+  begin(run);
+  train(run, 2);
+  Begin early = CoordinatorTest::begin(due->header.round);
+  early.step = due->step;
+  early.num_trained = trained;
+  note(run.received(2, early, now));
+  note(run.received(1, StopRequest{kRun}, now));
+  for (const bool stops : {false, false, true}) {
+    ASSERT_TRUE(due.has_value());
+    exchange(run);
+    EXPECT_EQ(last->stop, stops);
+  }
+}
+
 /// Begun again so near to its end that there are fewer steps left than fragments.
 TEST_F(PaceTest, StepsNeverFallWhereFewAreLeft) {
   CoordinatorOptions options = elastic(10, 4);
@@ -123,16 +218,14 @@ TEST_F(PaceTest, StepsNeverFallWhereFewAreLeft) {
   run.received(1, nearly, now);
   note(run.received(2, nearly, now));
   std::vector<int64_t> steps;
-  while (run.book().last_step() < 10 && steps.size() < 100) {
+  for (int i = 0; i < 100 && run.book().last_step() < 10; ++i) {
     if (!due) train(run, 1);
     if (!due) continue;
     exchange(run);
     steps.push_back(last->held.step);
   }
-  ASSERT_FALSE(steps.empty());
-  EXPECT_EQ(steps.back(), 10);
-  EXPECT_TRUE(std::ranges::is_sorted(steps));
-  EXPECT_GE(steps.front(), 8);
+  EXPECT_THAT(steps, ElementsAre(9, 10));
+  EXPECT_GE(trained, 2) << "global batches that were left";
 }
 
 }  // namespace

@@ -199,7 +199,6 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
     fault = fmt::format("prepared round {} with other members than it has", prepared.header.round);
   }
   if (!fault.empty()) return violate(number, fault);
-  if (round.prepared.empty()) round.waits = now_;
   if (!round.prepared.emplace(number, prepared).second) {
     return violate(number, fmt::format("prepared round {} twice", prepared.header.round));
   }

@@ -268,7 +268,7 @@ TEST_F(CoordinatorTest, WhoIsHeardAndHoldsUpARoundIsRemovedInTime) {
     for (int i = 0; i < 5 * for_s; ++i) {
       now += std::chrono::milliseconds(200);
       run.received(1, Heartbeat{.header = kRun}, now);
-      run.received(2, Heartbeat{.header = kRun, .step = trained_by_a(i)}, now);
+      run.received(2, Heartbeat{.header = kRun, .num_trained = trained_by_a(i)}, now);
       for (auto& action : run.tick(now)) last.push_back(std::move(action));
     }
     return last;
@@ -278,34 +278,9 @@ TEST_F(CoordinatorTest, WhoIsHeardAndHoldsUpARoundIsRemovedInTime) {
   const auto actions = pass(20, [](int) { return 3; });
   ASSERT_EQ(sent<Refused>(actions).size(), 1U);
   EXPECT_EQ(sent<Refused>(actions)[0].first, 2U);
-  EXPECT_THAT(sent<Refused>(actions)[0].second.reason, HasSubstr("round 0 waited for it"));
+  EXPECT_THAT(sent<Refused>(actions)[0].second.reason, HasSubstr("it has not begun round 0"));
   ASSERT_EQ(sent<OpenAttempt>(actions).size(), 1U);
   EXPECT_THAT(sent<OpenAttempt>(actions)[0].second.members, ElementsAre(1));
-}
-
-TEST_F(CoordinatorTest, WhoNeverEndsAnExchangeIsRemovedInTime) {
-  CoordinatorOptions patient = options();
-  patient.round_timeout = seconds(60);
-  Coordinator run(patient, {}, now);
-  run.begin();
-  start_two(run);
-  run.received(1, begin(0), now);
-  run.received(2, begin(0), now);
-  const auto pass = [&](int for_s) {
-    Coordinator::Actions last;
-    for (int i = 0; i < 5 * for_s; ++i) {
-      now += std::chrono::milliseconds(200);
-      for (const uint64_t island : {1, 2}) run.received(island, Heartbeat{.header = kRun}, now);
-      for (auto& action : run.tick(now)) last.push_back(std::move(action));
-    }
-    return last;
-  };
-  EXPECT_TRUE(sent<Refused>(pass(90)).empty()) << "neither is the one that holds up the other";
-  run.received(2, prepared(0), now);
-  EXPECT_TRUE(sent<Refused>(pass(50)).empty()) << "from then on";
-  const auto actions = pass(20);
-  ASSERT_EQ(sent<Refused>(actions).size(), 1U);
-  EXPECT_EQ(sent<Refused>(actions)[0].first, 1U);
 }
 
 TEST_F(CoordinatorTest, LeavingIsNoLoss) {

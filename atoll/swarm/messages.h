@@ -255,7 +255,8 @@ struct Trouble {
   std::string reason;
 };
 
-/// The island's user pressed Ctrl-C: the next commit tells all to stop.
+/// The island's user pressed Ctrl-C: the next commit tells all to stop (elastic: the one
+/// that has all fragments).
 struct StopRequest {
   Header header;
 };

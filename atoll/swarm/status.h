@@ -14,7 +14,7 @@ namespace atl::swarm {
 enum class RunState {
   kGathering,  // Not enough islands have come.
   kTraining,
-  kStopping,  // After the next commit.
+  kStopping,  // After the next sync.
   kOver,
 };
 

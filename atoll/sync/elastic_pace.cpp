@@ -2,6 +2,7 @@
 // the result is there.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "atoll/sync/strategy.h"
@@ -23,11 +24,20 @@ Result<void> Strategy::go_on() {
     due_.reset();
     return {};
   }
-  const bool is_ready = due_->base < 0 || is_applied(due_->base % num_fragments, due_->base);
-  if (!is_ready) return {};
+  // A newcomer's fragments are of different rounds: what it has missed comes first.
+  if (!missed_) missed_ = averager_.take_missed();
+  const bool has_base = due_->base < 0 || is_applied(due_->base % num_fragments, due_->base);
+  if (missed_ || !has_base) return {};
   begun_ = std::exchange(due_, std::nullopt);
   launch_due(*begun_);
   return {};
+}
+
+/// Rounds are of the fragments in turn.
+bool Strategy::has_last_rounds() const {
+  const std::scoped_lock lock(state_mutex_);
+  return last_round_ >= 0 &&
+         *std::ranges::min_element(applied_) > last_round_ - std::ssize(applied_);
 }
 
 /// A commit of a later round comes after its own.

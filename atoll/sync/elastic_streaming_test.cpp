@@ -2,6 +2,8 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "atoll/sync/scripted_run.h"
@@ -146,6 +148,48 @@ TEST(ElasticStreamingTest, WhatWasLeftOutIsDroppedInItsFragmentAlone) {
   one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 5};
   one.train();
   EXPECT_EQ(one.run.begun.at(1).weight, 6 * kTokens);
+}
+
+/// Fragments are fetched one after the other, each as it is then.
+TEST(ElasticStreamingTest, ANewcomerAtTheEndIsThereWhenItHasAllFragments) {
+  Member other;
+  other.strategy.serve();
+  std::map<int64_t, std::shared_ptr<const Bytes>> states;  // After a round, of its fragment.
+  std::map<int64_t, Digest> digests;
+  for (int32_t round = 0; round < 5; ++round) {
+    other.run.due = {.round = round, .fragment = round % 2, .base = round - 1, .step = 95 + round};
+    other.train();
+    other.run.commit(round, 96 + round, 3);
+    other.train();
+    states[round] = other.run.state_of(round % 2, round);
+    digests[round] = other.strategy.held().at(static_cast<size_t>(round % 2));
+  }
+  Member one;
+  ASSERT_TRUE(one.strategy.import_state(1, 1, digests.at(1), *states.at(1)));
+  ASSERT_TRUE(one.strategy.import_state(0, 4, digests.at(4), *states.at(4)));
+  one.strategy.joined(99, 4);
+  EXPECT_EQ(one.strategy.catch_up(99).value(), 99) << "round 3 is missing";
+  one.run.commit_without(3, 99, 3, digests.at(3), 2, 1);
+  EXPECT_EQ(one.strategy.catch_up(99).value(), 100);
+  for (const int64_t fragment : {0, 1}) EXPECT_EQ(one.global(fragment), other.global(fragment));
+}
+
+/// What a newcomer has missed may be there before its first Due, and be of another fragment than
+/// the base.
+TEST(ElasticStreamingTest, ARoundWaitsForWhatWasMissed) {
+  Member other;
+  other.run.due = {.round = 0, .fragment = 0, .step = 1};
+  other.train();
+  other.run.commit(0, 2, 5);
+  const Digest digest = other.run.wait(0).value().digest;
+  Member one;
+  one.step = one.strategy.catch_up(0).value();
+  one.run.commit_without(0, 2, 5, digest, 2);  // During the step.
+  one.run.due = {.round = 2, .fragment = 0, .base = -1, .step = 2};
+  ASSERT_TRUE(one.strategy.after_step(1));
+  EXPECT_TRUE(one.run.begun.empty());
+  one.train();
+  EXPECT_TRUE(one.run.begun.contains(2));
 }
 
 TEST(ElasticStreamingTest, TheLastCommitEndsTheRun) {

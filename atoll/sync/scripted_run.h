@@ -33,6 +33,7 @@ class ScriptedRun final : public collective::Averager {
     return commit;
   }
   std::optional<collective::DueRound> take_due() override { return std::exchange(due, {}); }
+  void serve_state(collective::StateProvider provider) override { state_of = std::move(provider); }
   collective::ExchangeStats stats() const override { return {}; }
 
   /// The round's mean is `mean` in all its values; this member had a part in it, or was left out.
@@ -64,6 +65,7 @@ class ScriptedRun final : public collective::Averager {
 
   std::optional<collective::DueRound> due;
   std::map<int64_t, collective::Contribution> begun;
+  collective::StateProvider state_of;
 
  private:
   static std::shared_ptr<const collective::CommittedRound> record(int64_t round, int64_t step,

@@ -41,10 +41,10 @@ class SparseLoCo final : public Strategy {
   int64_t sync_every_;
   float lr_;
   float decay_;
-  at::Tensor global_P_;      // Host. theta
-  at::Tensor residual_P_;    // Host. e
-  at::Tensor corrected_P_;   // Host. beta * e + D while a round is in flight,
-  bool has_delta_ = false;   // or, with nothing to send, e.
+  at::Tensor global_P_;     // Host. theta
+  at::Tensor residual_P_;   // Host. e
+  at::Tensor corrected_P_;  // Host. beta * e + D while a round is in flight; e if it has no D.
+  bool has_delta_ = false;
   at::Tensor new_global_P_;  // Host. The round's results before its commit.
   at::Tensor new_residual_P_;
 };

@@ -223,6 +223,7 @@ Result<int64_t> Strategy::catch_up(int64_t step) {
     // The last step is everybody's own: there all fragments come together.
     if (!replica_.is_elastic) step = std::max(step, std::min(newest_step_, replica_.last_step - 1));
   }
+  if (has_last_rounds()) run_clock_.start(replica_.last_step);
   if (replica_.is_elastic) return std::max(step, run_clock_.now());
   if (const auto position = averager_.take_position()) {
     step = std::max(step, std::min(*position, next_due(step) - 1));
@@ -327,8 +328,9 @@ Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Diges
                   fragment, round));
 }
 
-void Strategy::joined(int64_t step) {
+void Strategy::joined(int64_t step, int64_t last_round) {
   step_ = step;
+  last_round_ = last_round;
   run_clock_.start(step);
   std::ranges::fill(steps_since_, 0);
   do_join(step);

@@ -92,8 +92,10 @@ class Strategy {
   /// digest.
   [[nodiscard]] Result<void> import_state(int64_t fragment, int64_t round, const Digest& digest,
                                           std::span<const std::byte> bytes);
-  /// A newcomer, last: has all fragments' states, of a run that stands at `step`.
-  void joined(int64_t step);
+  /// A newcomer, last: has all fragments' states, of a run that stands at `step`. Elastic: if one
+  /// of them is of the run's last commit, that is `last_round`; the run is over here too once the
+  /// others' last ones are taken in.
+  void joined(int64_t step, int64_t last_round = -1);
   /// By fragment: the digest of its state, as it was committed; zeros before that. Nothing where
   /// commits do not say what the published parameters are (methods that take no newcomers).
   const std::vector<Digest>& held() const { return held_; }
@@ -224,6 +226,7 @@ class Strategy {
     std::vector<LayerSums> sums;            // The exchange thread writes it before the commit.
   };
   bool takes_late_rounds() const { return method_.takes_newcomers; }
+  bool has_last_rounds() const;
   /// Elastic: takes what came of the round that was begun.
   Result<void> take_begun();
   /// Elastic, before a round of that number is absorbed: takes what came of an older one. Whether
@@ -250,6 +253,7 @@ class Strategy {
   ElasticClock run_clock_;
   std::optional<collective::DueRound> due_;    // Is to be begun.
   std::optional<collective::DueRound> begun_;  // Is not decided yet.
+  int64_t last_round_ = -1;                    // Of the run; -1: not known.
   const Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;

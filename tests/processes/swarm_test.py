@@ -484,6 +484,19 @@ class ElasticStreamingTest(ElasticTest):
         self.assertEqual([commit.step for commit in last], [598, 599, 600])
         self.assertEqual({commit.fragment for commit in last}, {0, 1, 2})
 
+    def test_who_leaves_has_counted_in_each_fragment(self):
+        run = self.begin("abc")
+        run.wait_part("b")
+        before = len(run.journal().commits)
+        run.signal("b", signal.SIGTERM)
+        self.assertEqual(run.finish("b")[0], 0)
+        del run.processes["b"]
+        run.wait_commits(3)
+        run.end()
+        journal = run.journal()
+        with_b = [commit for commit in journal.commits[before:] if "b" in (journal.names[number] for number in commit.members)]
+        self.assertEqual({commit.fragment for commit in with_b}, {0, 1, 2})
+
 
 class DiskTest(SwarmTest):
     def test_a_full_disk_ends_the_coordinator_and_loses_nothing(self):
@@ -572,8 +585,8 @@ class RogueTest(SwarmTest):
 
     def test_alive_and_idle(self):
         """Its training hangs: it never begins the round that the others have begun."""
-        run = self.with_rogue("no-begin", swarm__round_timeout=4)
-        run.wait_log("'rogue' is no member any more: round 3 waited for it")
+        run = self.with_rogue("no-begin", swarm__silence_timeout=4, swarm__round_timeout=4)
+        run.wait_log("'rogue' is no member any more: it has not begun round 3")
         self.others_go_on(run)
 
     def test_values_that_are_not_finite(self):
