@@ -298,6 +298,7 @@ void TrainingRun::take_rounds() {
   const bool leaves = parts_.leaves && parts_.leaves();
   for (const sync::RoundRecord& round : rounds) {
     if (leaves && round.commit.included) counted_.insert(round.fragment);
+    if (has_counted()) strategy_->begin_no_more();
     metrics_->add_round(to_json(round));
     if (parts_.round_log != nullptr && round.commit.record != nullptr) {
       parts_.round_log->add(round.commit.record, round.before);
@@ -326,13 +327,16 @@ Result<int64_t> TrainingRun::next_unit() {
   return unit;
 }
 
-/// This island alone is done: after a sync, so that what it learned is not lost; in elastic pace
-/// after one of each fragment.
+/// Elastic: since it is to leave, this island was in a round of each fragment.
+bool TrainingRun::has_counted() const {
+  return std::cmp_equal(counted_.size(), sync::num_fragments(parts_.config.sync));
+}
+
+/// This island alone is done: after a sync, so that what it learned is not lost.
 bool TrainingRun::leaves_now() const {
-  const bool has_counted =
-      parts_.is_elastic ? std::cmp_equal(counted_.size(), sync::num_fragments(parts_.config.sync))
-                        : strategy_->syncs_after(step_);
-  return parts_.leaves && parts_.leaves() && has_counted;
+  if (!parts_.leaves || !parts_.leaves()) return false;
+  return parts_.is_elastic ? has_counted() && !strategy_->has_begun()
+                           : strategy_->syncs_after(step_);
 }
 
 /// The others can go on without what this island learned in a step; alone, or again and again,
@@ -425,20 +429,22 @@ Progress TrainingRun::progress() const {
       std::max(train_seconds_, 1e-9);  // Who has just joined has taken no step yet.
   const double per_own_step = spent / static_cast<double>(std::max<int64_t>(1, num_trained_));
   const double per_step = spent / static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
-  return {
-      .step = step_,
-      .steps = options_.steps,
-      .tokens = step_ * options_.batch_rows * options_.sequence_length,
-      .loss = loss_,
-      .lr = learning_rate_,
-      .grad_norm = grad_norm_,
-      .tokens_per_s = static_cast<double>(local_rows() * options_.sequence_length) / per_own_step,
-      .seconds_left = per_step * static_cast<double>(options_.steps - step_),
-      .stall_share = strategy_->stats().stall_seconds / spent,
-      .abstained_rounds = abstained_rounds_,
-      .member = parts_.rank,
-      .trained = num_trained_,
-      .unit = unit_};
+  return {.step = step_,
+          .steps = options_.steps,
+          .tokens = step_ * options_.batch_rows * options_.sequence_length,
+          .loss = loss_,
+          .lr = learning_rate_,
+          .grad_norm = grad_norm_,
+          .tokens_per_s =
+              num_trained_ == 0
+                  ? 0
+                  : static_cast<double>(local_rows() * options_.sequence_length) / per_own_step,
+          .seconds_left = per_step * static_cast<double>(options_.steps - step_),
+          .stall_share = strategy_->stats().stall_seconds / spent,
+          .abstained_rounds = abstained_rounds_,
+          .member = parts_.rank,
+          .trained = num_trained_,
+          .unit = unit_};
 }
 
 void TrainingRun::report(bool with_validation) {

@@ -98,6 +98,7 @@ class TrainingRun {
   int64_t fullest_checkpoint() const;
   int64_t local_rows() const;
   bool ends_run() const;
+  bool has_counted() const;
   bool leaves_now() const;
 
   TrainingParts parts_;

@@ -14,7 +14,7 @@ Result<void> Strategy::go_on() {
     if (auto taken = take_begun(); !taken) return taken;
   }
   if (auto due = averager_.take_due()) due_ = due;
-  if (!due_ || begun_ || stats_.stop_requested) return {};
+  if (!due_ || begun_ || !begins_ || stats_.stop_requested) return {};
   const int64_t num_fragments = std::ssize(applied_);
   if (due_->fragment >= num_fragments) {
     return failure(fmt::format("the coordinator called a round of fragment {}, of {} fragments",

@@ -131,6 +131,10 @@ class Strategy {
   /// The run ends here, early: waits for what is on its way, and leaves it unused. The run that
   /// resumes sends it again.
   [[nodiscard]] Result<void> drain();
+  /// Elastic: this replica is about to leave. A round that it has begun it must still take: others
+  /// may count on it to hold that.
+  void begin_no_more() { begins_ = false; }
+  bool has_begun() const { return begun_.has_value(); }
   const SyncStats& stats() const { return stats_; }
   /// The rounds committed since the last call.
   std::vector<RoundRecord> take_rounds() { return std::exchange(records_, {}); }
@@ -253,7 +257,8 @@ class Strategy {
   ElasticClock run_clock_;
   std::optional<collective::DueRound> due_;    // Is to be begun.
   std::optional<collective::DueRound> begun_;  // Is not decided yet.
-  int64_t last_round_ = -1;                    // Of the run; -1: not known.
+  bool begins_ = true;
+  int64_t last_round_ = -1;  // Of the run; -1: not known.
   const Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;

@@ -458,6 +458,16 @@ class ElasticTest(SwarmTest):
             run.wait_commits(6)
         run.end()
 
+    def test_all_leave_and_hold_what_was_committed(self):
+        run = self.begin("ab", sync__sync_every=5)
+        run.wait_commits(3)
+        for name in "ab":
+            run.signal(name, signal.SIGTERM)
+        for name in ("a", "b", "coordinator"):
+            self.assertEqual(run.finish(name)[0], 0, name)
+        held = {line["round"] for name in "ab" for line in run.rounds(name)}
+        self.assertLessEqual({commit.round for commit in run.journal().commits}, held)
+
     def test_stopped_and_resumed(self):
         run = self.begin("ab", commits=4)
         stopped = run.end()
