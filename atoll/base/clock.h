@@ -34,6 +34,9 @@ class ManualClock final : public Clock {
 };
 
 inline double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+inline Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
 
 /// Seconds since 1970, for time stamps in files that people and TensorBoard read.
 double wall_time();

@@ -56,10 +56,6 @@ int64_t most_lost(const run::RunConfig& config) {
   return 2 * config.train.checkpoint_every + 3 * sync::max_steps_apart(config.sync);
 }
 
-Duration duration_of(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
-
 /// Elastic: in a period all fragments are synchronised in turn.
 int64_t units_of_round(const run::RunConfig& config) {
   const int64_t units = config.sync.sync_every * config.swarm.num_replicas();

@@ -170,8 +170,7 @@ bool are_over(const Runs& runs) {
 
 /// False once the user asked to stop.
 bool sleep_for(double seconds, const Clock& clock) {
-  const Time until =
-      clock.now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  const Time until = clock.now() + duration_of(seconds);
   while (num_interrupts() == 0 && clock.now() < until) ::poll(nullptr, 0, 50);
   return num_interrupts() == 0;
 }

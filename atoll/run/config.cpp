@@ -79,6 +79,7 @@ RunConfig load_config(const std::filesystem::path& file,
 
 void choose_method(RunConfig& config, bool alone) {
   if (config.sync.method == "default") config.sync.method = alone ? "single" : "diloco";
+  if (config.swarm.is_elastic()) config.sync.fragment_sync_delay = 0;
 }
 
 /// What elastic pace needs of a method: rounds of any length, and a snapshot that it can set its
@@ -89,12 +90,8 @@ void require_elastic(const sync::SyncOptions& sync, int64_t steps) {
         fmt::format("swarm.pace = 'elastic' does not go with {}; leave one of them out", setting));
   };
   if (!sync::method_of(sync).goes_elastic) {
-    std::vector<std::string_view> others;
-    for (const sync::Method& other : sync::methods()) {
-      if (other.goes_elastic) others.push_back(other.name);
-    }
     refuse(fmt::format("sync.method = '{}' (it needs one of {})", sync.method,
-                       fmt::join(others, ", ")));
+                       fmt::join(sync::methods_that(&sync::Method::goes_elastic), ", ")));
   }
   if (steps < sync::num_fragments(sync)) {
     throw UsageError(

@@ -53,7 +53,8 @@ struct RunConfig {
 RunConfig load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 /// Puts a method in the place of sync.method = "default": single for a replica that trains alone
-/// (it has nobody to agree with), else diloco.
+/// (it has nobody to agree with), else diloco. In elastic pace it has no delay: nobody waits for an
+/// exchange.
 void choose_method(RunConfig& config, bool alone);
 
 /// Checks what involves several fields (batch and islands, row and context, ...). Throws UsageError

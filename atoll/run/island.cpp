@@ -155,10 +155,6 @@ std::map<std::string, std::string> demands_of(const JoinOptions& options, RunCon
   return demands;
 }
 
-Duration seconds_of(double value) {
-  return std::chrono::milliseconds(static_cast<int64_t>(value * 1000));
-}
-
 /// An island keeps its name: ranks are by name, and a resumed island must get its own rows again.
 JoinOptions with_name(JoinOptions options, const std::filesystem::path& folder) {
   const auto file = folder / "name";
@@ -221,8 +217,8 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
        .listen = options.listen,
        .name = options.name,
        .settings = demands,
-       .connect_patience = seconds_of(asked.swarm.join_patience),
-       .return_patience = seconds_of(asked.swarm.return_patience),
+       .connect_patience = duration_of(asked.swarm.join_patience),
+       .return_patience = duration_of(asked.swarm.return_patience),
        .work_share = asked.sync.exchange_share,
        .on_notice =
            [](const std::string& sentence) { fmt::print(stderr, "atoll: {}\n", sentence); },
@@ -356,7 +352,7 @@ class Membership {
                       {"model", fmt::format("{} parameters", parameters.values_P().numel())},
                       {"sync.codec", sync::codec_name(config_.sync)}},
             .checkpoints = checkpoints,
-            .silence_timeout = seconds_of(config_.swarm.silence_timeout)};
+            .silence_timeout = duration_of(config_.swarm.silence_timeout)};
   }
 
   void open_round_log() {

@@ -27,8 +27,7 @@ class FakeLine final : public collective::Averager {
     EXPECT_EQ(round, num_rounds++);
     const double bytes = 4.0 * static_cast<double>(begun_.values.size());
     largest_bytes = std::max(largest_bytes, bytes);
-    clock.advance(
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(line_(round, bytes))));
+    clock.advance(duration_of(line_(round, bytes)));
     std::vector<float> mean(begun_.values.begin(), begun_.values.end());
     for (float& value : mean) value /= 2;
     mean[1] = mean[0];
@@ -57,8 +56,7 @@ class Timed final : public collective::Averager {
     inner_.begin(std::move(contribution));
   }
   Result<collective::Commit> wait(int64_t round) override {
-    clock_.advance(
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(line_(round, bytes_))));
+    clock_.advance(duration_of(line_(round, bytes_)));
     return inner_.wait(round);
   }
   collective::ExchangeStats stats() const override { return {}; }

@@ -219,6 +219,8 @@ TEST(ConfigTest, ElasticPaceNeedsAMethodForIt) {
   };
   EXPECT_EQ(message({}), "");
   EXPECT_EQ(message({"sync.method=streaming_diloco", "sync.fragment_update_alpha=0.5"}), "");
+  EXPECT_EQ(message({"sync.method=streaming_diloco", "sync.num_fragments=1", "sync.sync_every=1"}),
+            "");
   EXPECT_EQ(message({"sync.method=sparse_loco"}), "");
   EXPECT_THAT(message({"sync.method=cocktail_sgd"}), HasSubstr("one of diloco, streaming_diloco"));
   EXPECT_THAT(message({"sync.outer_dropout=0.5"}), HasSubstr("sync.outer_dropout"));

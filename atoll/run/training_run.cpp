@@ -195,30 +195,28 @@ Result<Summary> TrainingRun::train() {
   const auto traffic = parts_.averager.stats();
   const auto& stats = strategy_->stats();
   const double blocked = stats.blocked_seconds + unit_seconds_;
-  const double tokens = static_cast<double>(num_trained_ * local_rows() * options_.sequence_length);
   const int64_t steps = strategy_->published_step(step_);
-  return Summary{
-      .run = parts_.folder.string(),
-      .steps = steps,
-      .tokens = steps * options_.batch_rows * options_.sequence_length,
-      .train_loss = loss_,
-      .val_loss_start = validation_begin_,
-      .val_loss_island = validation_island_,
-      .val_loss = *validation_,
-      .tokens_per_s = train_seconds_ > 0 ? tokens / train_seconds_ : 0,
-      .digest = parameter_digest(strategy_->global_parameters()),
-      .bytes_sent = traffic.bytes_sent,
-      .bytes_received = traffic.bytes_received,
-      .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
-      .blocked_share = train_seconds_ > 0 ? blocked / train_seconds_ : 0,
-      .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
-      .num_parameters = parts_.model.parameters().values_P().numel(),
-      .abstained_rounds = abstained_rounds_,
-      .method = std::string(sync::method_of(parts_.config.sync).name),
-      .codec = sync::codec_name(parts_.config.sync),
-      .fragment_sync_delay = parts_.is_elastic ? 0 : sync::fragment_sync_delay(parts_.config.sync),
-      .steps_now = num_trained_,
-      .stopped = stopped};
+  return Summary{.run = parts_.folder.string(),
+                 .steps = steps,
+                 .tokens = steps * options_.batch_rows * options_.sequence_length,
+                 .train_loss = loss_,
+                 .val_loss_start = validation_begin_,
+                 .val_loss_island = validation_island_,
+                 .val_loss = *validation_,
+                 .tokens_per_s = train_seconds_ > 0 ? own_tokens() / train_seconds_ : 0,
+                 .digest = parameter_digest(strategy_->global_parameters()),
+                 .bytes_sent = traffic.bytes_sent,
+                 .bytes_received = traffic.bytes_received,
+                 .stall_share = train_seconds_ > 0 ? stats.stall_seconds / train_seconds_ : 0,
+                 .blocked_share = train_seconds_ > 0 ? blocked / train_seconds_ : 0,
+                 .checkpoint_stall_ms = 1000 * checkpoint_stall_max_,
+                 .num_parameters = parts_.model.parameters().values_P().numel(),
+                 .abstained_rounds = abstained_rounds_,
+                 .method = std::string(sync::method_of(parts_.config.sync).name),
+                 .codec = sync::codec_name(parts_.config.sync),
+                 .fragment_sync_delay = sync::fragment_sync_delay(parts_.config.sync),
+                 .steps_now = num_trained_,
+                 .stopped = stopped};
 }
 
 /// Goes to where the others are.
@@ -285,8 +283,7 @@ Result<void> TrainingRun::train_step() {
   if (parts_.on_step) {
     parts_.on_step({.step = step_,
                     .loss = loss_,
-                    .tokens_per_s = static_cast<double>(num_trained_ * local_rows()) *
-                                    static_cast<double>(options_.sequence_length) / train_seconds_,
+                    .tokens_per_s = own_tokens() / train_seconds_,
                     .num_trained = num_trained_});
   }
   return done;
@@ -298,13 +295,13 @@ void TrainingRun::take_rounds() {
   const bool leaves = parts_.leaves && parts_.leaves();
   for (const sync::RoundRecord& round : rounds) {
     if (leaves && round.commit.included) counted_.insert(round.fragment);
-    if (has_counted()) strategy_->begin_no_more();
     metrics_->add_round(to_json(round));
     if (parts_.round_log != nullptr && round.commit.record != nullptr) {
       parts_.round_log->add(round.commit.record, round.before);
     }
     note_abstention(round);
   }
+  if (has_counted()) strategy_->begin_no_more();
 }
 
 /// The published parameters are those of a step that all islands keep.
@@ -427,7 +424,6 @@ double TrainingRun::validate(const at::Tensor& parameters_P) {
 Progress TrainingRun::progress() const {
   const double spent =
       std::max(train_seconds_, 1e-9);  // Who has just joined has taken no step yet.
-  const double per_own_step = spent / static_cast<double>(std::max<int64_t>(1, num_trained_));
   const double per_step = spent / static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
   return {.step = step_,
           .steps = options_.steps,
@@ -435,10 +431,7 @@ Progress TrainingRun::progress() const {
           .loss = loss_,
           .lr = learning_rate_,
           .grad_norm = grad_norm_,
-          .tokens_per_s =
-              num_trained_ == 0
-                  ? 0
-                  : static_cast<double>(local_rows() * options_.sequence_length) / per_own_step,
+          .tokens_per_s = own_tokens() / spent,
           .seconds_left = per_step * static_cast<double>(options_.steps - step_),
           .stall_share = strategy_->stats().stall_seconds / spent,
           .abstained_rounds = abstained_rounds_,
@@ -503,6 +496,11 @@ int64_t TrainingRun::fullest_checkpoint() const {
     if (step > step_ && !strategy_->syncs_after(step)) return step;
   }
   return options_.steps;
+}
+
+/// That this process has trained on.
+double TrainingRun::own_tokens() const {
+  return static_cast<double>(num_trained_ * local_rows() * options_.sequence_length);
 }
 
 int64_t TrainingRun::local_rows() const {

@@ -96,6 +96,7 @@ class TrainingRun {
   void checkpoint();
   train::CheckpointContents contents(int64_t step);
   int64_t fullest_checkpoint() const;
+  double own_tokens() const;
   int64_t local_rows() const;
   bool ends_run() const;
   bool has_counted() const;

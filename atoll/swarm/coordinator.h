@@ -238,6 +238,8 @@ class Coordinator {
   void hurry_newcomers();
   void note_membership();
   void say_goodbye();
+  /// Its last step is committed.
+  bool is_at_end() const { return options_.steps > 0 && book_.last_step() >= options_.steps; }
   bool is_complete() const;
   void finish_if_all_left(bool has_just_left);
   IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;

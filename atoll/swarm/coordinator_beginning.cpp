@@ -248,8 +248,7 @@ void Coordinator::seat_guests(Time now) {
 void Coordinator::begin_first_period_anew() {
   const bool any_ready = std::ranges::any_of(
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  const bool is_over = options_.steps > 0 && book_.last_step() >= options_.steps;
-  if (!any_ready || is_over || num_live() >= least_replicas()) return;
+  if (!any_ready || is_at_end() || num_live() >= least_replicas()) return;
   std::vector<int32_t> numbers;
   for (const auto& [number, seat] : seats_) {
     numbers.push_back(number);

@@ -154,7 +154,7 @@ void Coordinator::say_goodbye() {
 
 /// Its last step is committed, or it was asked to stop; or nobody said how many steps it has.
 bool Coordinator::is_complete() const {
-  return stop_requested_ || options_.steps == 0 || book_.last_step() >= options_.steps;
+  return stop_requested_ || options_.steps == 0 || is_at_end();
 }
 
 /// Before its end a run waits for those who are away, though others have left it for good. It is

@@ -33,7 +33,6 @@ void Coordinator::call_round() {
   if (num_live() < (stop_requested_ ? 1 : least_replicas())) return;
   const int64_t consumed = book_.leases().num_consumed();
   const int64_t missing = options_.steps * book_.num_replicas() - consumed;
-  const bool is_over = options_.steps > 0 && book_.last_step() >= options_.steps;
   int64_t trained = 0;
   for (const auto& [number, seat] : seats_) {
     // What was trained on before the last call, and is open yet, has missed its round.
@@ -43,7 +42,7 @@ void Coordinator::call_round() {
   int64_t needed = options_.round_units;
   if (options_.steps > 0) needed = is_ending() ? missing : std::min(needed, missing);
   if (stop_requested_) needed = 0;
-  if (is_over || trained < needed) return;
+  if (is_at_end() || trained < needed) return;
   call();
 }
 
@@ -110,9 +109,8 @@ Time Coordinator::grace_ends(const Round& round, const std::vector<int32_t>& awa
     const double delay = seats_.at(member).begin_delay;
     longest = std::max(longest, delay < 0 ? seconds(options_.silence_timeout) : delay);
   }
-  const auto wanted =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(kGraceInDelays * longest));
-  return round.called + std::clamp(wanted, std::min(kLeastGrace, options_.silence_timeout),
+  return round.called + std::clamp(duration_of(kGraceInDelays * longest),
+                                   std::min(kLeastGrace, options_.silence_timeout),
                                    options_.silence_timeout);
 }
 

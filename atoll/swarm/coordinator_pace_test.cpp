@@ -42,15 +42,18 @@ class PaceTest : public CoordinatorTest {
       note(run.received(island, Heartbeat{.header = kRun, .num_trained = trained}, now));
     }
   }
+  Begin begin_of(const Due& round) {
+    Begin message = CoordinatorTest::begin(round.header.round);
+    message.fragment = round.fragment;
+    message.step = round.step;
+    message.num_trained = trained;
+    return message;
+  }
   /// Both take part in the round that was called; its commit is last.
   void exchange(Coordinator& run) {
     const Due round = *std::exchange(due, std::nullopt);
     for (const uint64_t island : {1, 2}) {
-      Begin begin = CoordinatorTest::begin(round.header.round);
-      begin.fragment = round.fragment;
-      begin.step = round.step;
-      begin.num_trained = trained;
-      note(run.received(island, begin, now));
+      note(run.received(island, begin_of(round), now));
     }
     for (const uint64_t island : {1, 2}) {
       note(run.received(island, prepared(round.header.round), now));
@@ -58,14 +61,14 @@ class PaceTest : public CoordinatorTest {
   }
 
   /// Of all commits until the run is over.
-  std::vector<int64_t> steps_to_the_end(Coordinator& run, int64_t num_fragments) {
+  std::vector<int64_t> steps_to_the_end(Coordinator& run, int64_t num_fragments, int64_t end = 20) {
     std::vector<int64_t> steps;
     trained_then.clear();
-    for (int i = 0; i < 100 && run.book().last_step() < 20; ++i) {
+    for (int i = 0; i < 100 && run.book().last_step() < end; ++i) {
       if (!due) train(run, 1);
       if (!due) continue;
       EXPECT_EQ(due->fragment, due->header.round % num_fragments);
-      EXPECT_EQ(due->base, due->header.round - 1);
+      EXPECT_EQ(due->base, run.book().last_round());
       exchange(run);
       steps.push_back(last->held.step);
       trained_then.push_back(trained);
@@ -109,10 +112,7 @@ TEST_F(PaceTest, WhoMissesARoundCallsNoOther) {
   begin(run);
   train(run, 2);
   const Due round = *std::exchange(due, std::nullopt);
-  Begin alone = CoordinatorTest::begin(round.header.round);
-  alone.step = round.step;
-  alone.num_trained = trained;
-  note(run.received(1, alone, now));
+  note(run.received(1, begin_of(round), now));
   now += seconds(40);  // The grace is over.
   note(run.received(2, Heartbeat{.header = kRun, .num_trained = trained}, now));
   note(run.received(1, Heartbeat{.header = kRun, .num_trained = trained}, now));
@@ -138,10 +138,7 @@ TEST_F(PaceTest, WhoDoesNotTrainAndBeginsNothingIsRemovedInTime) {
     note(run.received(1, Heartbeat{.header = kRun, .num_trained = trained}, now));
     note(run.received(2, Heartbeat{.header = kRun}, now));
     if (due) {
-      Begin alone = CoordinatorTest::begin(due->header.round);
-      alone.step = due->step;
-      alone.num_trained = trained;
-      note(run.received(1, alone, now));
+      note(run.received(1, begin_of(*due), now));
       due.reset();
     }
     const auto actions = note(run.tick(now));
@@ -193,10 +190,7 @@ TEST_F(PaceTest, ARoundThatWasBegunBeforeAStopIsNoneOfItsRounds) {
   Coordinator run(elastic(1000, 2), {}, now);
   begin(run);
   train(run, 2);
-  Begin early = CoordinatorTest::begin(due->header.round);
-  early.step = due->step;
-  early.num_trained = trained;
-  note(run.received(2, early, now));
+  note(run.received(2, begin_of(*due), now));
   note(run.received(1, StopRequest{kRun}, now));
   for (const bool stops : {false, false, true}) {
     ASSERT_TRUE(due.has_value());
@@ -217,14 +211,7 @@ TEST_F(PaceTest, StepsNeverFallWhereFewAreLeft) {
   const Ready nearly{kRun, {{"data", "d"}}, {{8, "p"}}};
   run.received(1, nearly, now);
   note(run.received(2, nearly, now));
-  std::vector<int64_t> steps;
-  for (int i = 0; i < 100 && run.book().last_step() < 10; ++i) {
-    if (!due) train(run, 1);
-    if (!due) continue;
-    exchange(run);
-    steps.push_back(last->held.step);
-  }
-  EXPECT_THAT(steps, ElementsAre(9, 10));
+  EXPECT_THAT(steps_to_the_end(run, 4, 10), ElementsAre(9, 10));
   EXPECT_GE(trained, 2) << "global batches that were left";
 }
 

@@ -29,9 +29,7 @@ void Suspicion::heard(Time now) {
 }
 
 Duration Suspicion::patience() const {
-  const auto wanted = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(mean_ + kDeviations * deviation_));
-  return std::clamp(wanted, options_.least, options_.most);
+  return std::clamp(duration_of(mean_ + kDeviations * deviation_), options_.least, options_.most);
 }
 
 }  // namespace atl::swarm

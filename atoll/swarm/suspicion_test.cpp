@@ -27,7 +27,7 @@ TEST(SuspicionTest, AnIrregularPeerHasMoreTime) {
   Suspicion peer(kOptions, now);
   int missed = 0;
   for (int i = 0; i < 20'000; ++i) {
-    now += std::chrono::duration_cast<Duration>(std::chrono::duration<double>(pause(random)));
+    now += duration_of(pause(random));
     if (now > peer.away_at()) ++missed;
     peer.heard(now);
     EXPECT_LE(peer.patience(), kOptions.most);

@@ -77,7 +77,7 @@ void DiLoCo::launch_due(const collective::DueRound& due) {
   launch(due.round, due.step, /*dropped=*/false);
 }
 
-void DiLoCo::take_open(int64_t round, int64_t /*fragment*/, Fate fate) {
+void DiLoCo::take(int64_t round, Fate fate) {
   adopt(round);
   if (fate == Fate::kAbstained || fate == Fate::kLeftOut) {  // Not to be kept.
     replica_.values_P.copy_(origin_P_);

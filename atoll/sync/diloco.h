@@ -40,7 +40,7 @@ class DiLoCo final : public Strategy {
   Digest absorb(const collective::Commit& commit, std::span<const float> mean_PG) override;
   void do_join(int64_t step) override;
   void launch_due(const collective::DueRound& due) override;
-  void take_open(int64_t round, int64_t fragment, Fate fate) override;
+  void take(int64_t round, Fate fate) override;
   void launch(int64_t round, int64_t step, bool dropped);
   /// The round's result is the state from here on.
   void adopt(int64_t round);

@@ -1,57 +1,26 @@
 // DiLoCo in elastic pace, against its definition.
-#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <vector>
 
 #include "atoll/sync/diloco.h"
 #include "atoll/sync/method.h"
-#include "atoll/sync/scripted_run.h"
+#include "atoll/sync/scripted_member.h"
 
 namespace atl::sync {
 namespace {
 
-constexpr int64_t kSize = 4;
-constexpr int64_t kTokens = 10;  // Of a step.
-
 /// With the outer step new = old - mean, so that every number is by hand.
-class ElasticDiLoCoTest : public testing::Test {
- protected:
-  static SyncOptions options() {
-    return {.method = "diloco",
-            .sync_every = 4,
-            .outer_lr = 1,
-            .outer_momentum = 0,
-            .outer_optimizer = "sgd",
-            .codec = "fp32"};
-  }
-  Replica replica() {
-    return {.values_P = live_P,
-            .gradients_P = at::full({kSize}, 0.0F),
-            .tokens_per_step = kTokens,
-            .last_step = 100,
-            .is_elastic = true};
-  }
-  /// A step that lowers each parameter by 1.
-  void train(int64_t steps = 1) {
-    for (int64_t i = 0; i < steps; ++i) {
-      step = strategy.catch_up(step).value();
-      live_P.sub_(1);
-      step = strategy.step_after(step);
-      ASSERT_TRUE(strategy.after_step(step));
-    }
-  }
-  float live() const { return live_P[0].item<float>(); }
-  float global() const { return strategy.global_parameters()[0].item<float>(); }
-
-  at::Tensor live_P = at::full({kSize}, 100.0F);
-  ScriptedRun run;
-  SystemClock clock;
-  SyncOptions options_ = options();
-  DiLoCo strategy{options_, replica(), run, clock};
-  int64_t step = 0;
+struct Member : ScriptedMember<DiLoCo> {
+  Member()
+      : ScriptedMember({.method = "diloco",
+                        .sync_every = 4,
+                        .outer_lr = 1,
+                        .outer_momentum = 0,
+                        .outer_optimizer = "sgd",
+                        .codec = "fp32"}) {}
 };
+class ElasticDiLoCoTest : public testing::Test, public Member {};
 
 TEST_F(ElasticDiLoCoTest, TrainingGoesOnAndKeepsWhatItLearnedMeanwhile) {
   train(3);
@@ -100,15 +69,11 @@ TEST_F(ElasticDiLoCoTest, ASnapshotRestsOnTheResultBeforeIt) {
   run.due = {.round = 1, .base = 0, .step = 8};
   train();
   EXPECT_TRUE(run.begun.empty()) << "round 0 is not here yet";
-  at::Tensor other_P = at::full({kSize}, 100.0F);
-  ScriptedRun others;
-  Replica theirs = replica();
-  theirs.values_P = other_P;
-  DiLoCo other(options_, theirs, others, clock);
-  others.due = {.round = 0, .step = 4};
-  ASSERT_TRUE(other.after_step(1));
-  others.commit(0, 4, 5);
-  const Digest digest = others.wait(0).value().digest;
+  Member other;
+  other.run.due = {.round = 0, .step = 4};
+  other.train();
+  other.run.commit(0, 4, 5);
+  const Digest digest = other.run.wait(0).value().digest;
   run.commit_without(0, 4, 5, digest, kSize);
   train();
   EXPECT_EQ(global(), 95);

@@ -51,7 +51,7 @@ Result<void> Strategy::take_begun() {
   const collective::DueRound begun = *std::exchange(begun_, std::nullopt);
   const auto fate = wait(begun.round);
   if (!fate) return tl::unexpected(fate.error());
-  take_open(begun.round, begun.fragment, *fate);
+  take(begun.round, *fate);
   // What was unlearned is nobody's.
   if (*fate == Fate::kAbstained || *fate == Fate::kLeftOut) set_steps_since(begun.fragment, 0);
   return {};

@@ -1,48 +1,22 @@
 // SparseLoCo in elastic pace, against its definition.
-#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "atoll/sync/scripted_run.h"
+#include "atoll/sync/scripted_member.h"
 #include "atoll/sync/sparse_loco.h"
 
 namespace atl::sync {
 namespace {
 
-constexpr int64_t kSize = 4;
-constexpr int64_t kTokens = 10;  // Of a step.
-
 /// With beta = 0.5 and an outer learning rate of 1, so that every number is by hand.
-class ElasticSparseTest : public testing::Test {
- protected:
-  /// A step that lowers each parameter by 1.
-  void train(int64_t steps = 1) {
-    for (int64_t i = 0; i < steps; ++i) {
-      step = strategy.catch_up(step).value();
-      live_P.sub_(1);
-      step = strategy.step_after(step);
-      ASSERT_TRUE(strategy.after_step(step));
-    }
-  }
-  float live() const { return live_P[0].item<float>(); }
-  float global() const { return strategy.global_parameters()[0].item<float>(); }
-
-  at::Tensor live_P = at::full({kSize}, 100.0F);
-  ScriptedRun run;
-  SystemClock clock;
-  SparseLoCo strategy{{.method = "sparse_loco",
-                       .sync_every = 4,
-                       .outer_lr = 1,
-                       .error_feedback_decay = 0.5,
-                       .codec = "fp32"},
-                      {.values_P = live_P,
-                       .gradients_P = at::full({kSize}, 0.0F),
-                       .tokens_per_step = kTokens,
-                       .last_step = 100,
-                       .is_elastic = true},
-                      run,
-                      clock};
-  int64_t step = 0;
+struct Member : ScriptedMember<SparseLoCo> {
+  Member()
+      : ScriptedMember({.method = "sparse_loco",
+                        .sync_every = 4,
+                        .outer_lr = 1,
+                        .error_feedback_decay = 0.5,
+                        .codec = "fp32"}) {}
 };
+class ElasticSparseTest : public testing::Test, public Member {};
 
 TEST_F(ElasticSparseTest, TrainingGoesOnAndWhatWasNotSentIsSentLater) {
   train(3);

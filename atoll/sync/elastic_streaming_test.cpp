@@ -1,61 +1,41 @@
 // Streaming DiLoCo in elastic pace, against its definition: two fragments of two values each.
-#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
 #include <vector>
 
-#include "atoll/sync/scripted_run.h"
+#include "atoll/sync/scripted_member.h"
 #include "atoll/sync/streaming_diloco.h"
 
 namespace atl::sync {
 namespace {
 
-constexpr int64_t kSize = 4;
-constexpr int64_t kTokens = 10;  // Of a step.
-
 /// With the outer step new = old - mean, so that every number is by hand.
-struct Member {
+struct Member : ScriptedMember<StreamingDiLoCo> {
   explicit Member(double alpha = 0)
-      : strategy({.method = "streaming_diloco",
-                  .sync_every = 8,
-                  .outer_lr = 1,
-                  .outer_momentum = 0,
-                  .outer_optimizer = "sgd",
-                  .num_fragments = 2,
-                  .fragment_pattern = "balanced",
-                  .fragment_update_alpha = alpha,
-                  .codec = "fp32"},
-                 {.values_P = live_P,
-                  .gradients_P = at::full({kSize}, 0.0F),
-                  .tokens_per_step = kTokens,
-                  .last_step = 100,
-                  .specs = specs,
-                  .is_elastic = true},
-                 run, clock) {}
-  /// A step that lowers each parameter by 1.
-  void train(int64_t steps = 1) {
-    for (int64_t i = 0; i < steps; ++i) {
-      step = strategy.catch_up(step).value();
-      live_P.sub_(1);
-      step = strategy.step_after(step);
-      ASSERT_TRUE(strategy.after_step(step));
-    }
-  }
+      : ScriptedMember({.method = "streaming_diloco",
+                        .sync_every = 8,
+                        .outer_lr = 1,
+                        .outer_momentum = 0,
+                        .outer_optimizer = "sgd",
+                        .num_fragments = 2,
+                        .fragment_pattern = "balanced",
+                        .fragment_update_alpha = alpha,
+                        .codec = "fp32"}) {}
   /// The first value of a fragment.
-  float live(int64_t fragment) const { return live_P[2 * fragment].item<float>(); }
-  float global(int64_t fragment) const {
-    return strategy.global_parameters()[2 * fragment].item<float>();
-  }
-
-  std::vector<model::ParameterSpec> specs = {{.name = "w", .shape = {kSize}, .size = kSize}};
-  at::Tensor live_P = at::full({kSize}, 100.0F);
-  ScriptedRun run;
-  SystemClock clock;
-  StreamingDiLoCo strategy;
-  int64_t step = 0;
+  float live(int64_t fragment) const { return ScriptedMember::live(2 * fragment); }
+  float global(int64_t fragment) const { return ScriptedMember::global(2 * fragment); }
 };
+
+/// Of fragment 0 after round 0, whose mean is 5.
+Digest digest_of_first_round() {
+  Member other;
+  other.run.due = {.round = 0, .fragment = 0, .step = 1};
+  other.train();
+  other.run.commit(0, 2, 5);
+  return other.run.wait(0).value().digest;
+}
 
 TEST(ElasticStreamingTest, EachFragmentGoesOnFromItsOwnSnapshot) {
   Member one;
@@ -65,7 +45,7 @@ TEST(ElasticStreamingTest, EachFragmentGoesOnFromItsOwnSnapshot) {
   one.train();
   const auto& first = one.run.begun.at(0);
   EXPECT_EQ(first.fragment, 0);
-  EXPECT_EQ(first.weight, 4 * kTokens);
+  EXPECT_EQ(first.weight, 4 * Member::kTokens);
   EXPECT_EQ(first.step, 5);
   EXPECT_EQ(std::vector(first.values.begin(), first.values.end()), std::vector(2, 4.0F));
   one.train(2);
@@ -81,7 +61,7 @@ TEST(ElasticStreamingTest, EachFragmentGoesOnFromItsOwnSnapshot) {
   one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 9};
   one.train();
   const auto& second = one.run.begun.at(1);
-  EXPECT_EQ(second.weight, 8 * kTokens) << "no round has counted this fragment's";
+  EXPECT_EQ(second.weight, 8 * Member::kTokens) << "no round has counted this fragment's";
   EXPECT_EQ(second.values[0], 8.0F);
   one.run.commit(1, 12, 6);
   one.train();
@@ -91,7 +71,7 @@ TEST(ElasticStreamingTest, EachFragmentGoesOnFromItsOwnSnapshot) {
 
   one.run.due = {.round = 2, .fragment = 0, .base = 1, .step = 12};
   one.train();
-  EXPECT_EQ(one.run.begun.at(2).weight, 6 * kTokens) << "since round 0";
+  EXPECT_EQ(one.run.begun.at(2).weight, 6 * Member::kTokens) << "since round 0";
   EXPECT_EQ(one.run.begun.at(2).values[0], 6.0F) << "global 93 - live 87";
 }
 
@@ -108,15 +88,9 @@ TEST(ElasticStreamingTest, AlphaKeepsAShareOfTheSnapshot) {
 }
 
 TEST(ElasticStreamingTest, WhoWasLateCountsInTheFragmentsNextRound) {
-  Member other;
-  other.run.due = {.round = 0, .fragment = 0, .step = 1};
-  other.train();
-  other.run.commit(0, 2, 5);
-  const Digest digest = other.run.wait(0).value().digest;
-
   Member one;
   one.train(2);
-  one.run.commit_without(0, 2, 5, digest, 2);  // It has not heard of it.
+  one.run.commit_without(0, 2, 5, digest_of_first_round(), 2);  // It has not heard of it.
   one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 2};
   one.train();
   EXPECT_EQ(one.global(0), 95);
@@ -125,7 +99,7 @@ TEST(ElasticStreamingTest, WhoWasLateCountsInTheFragmentsNextRound) {
   one.run.commit(1, 4, 3);
   one.run.due = {.round = 2, .fragment = 0, .base = 1, .step = 4};
   one.train();
-  EXPECT_EQ(one.run.begun.at(2).weight, 4 * kTokens) << "all its steps";
+  EXPECT_EQ(one.run.begun.at(2).weight, 4 * Member::kTokens) << "all its steps";
   EXPECT_EQ(one.run.begun.at(2).values[0], 4.0F);
 }
 
@@ -147,7 +121,7 @@ TEST(ElasticStreamingTest, WhatWasLeftOutIsDroppedInItsFragmentAlone) {
   EXPECT_EQ(one.live(1), 95) << "five steps";
   one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 5};
   one.train();
-  EXPECT_EQ(one.run.begun.at(1).weight, 6 * kTokens);
+  EXPECT_EQ(one.run.begun.at(1).weight, 6 * Member::kTokens);
 }
 
 /// Fragments are fetched one after the other, each as it is then.
@@ -177,14 +151,9 @@ TEST(ElasticStreamingTest, ANewcomerAtTheEndIsThereWhenItHasAllFragments) {
 /// What a newcomer has missed may be there before its first Due, and be of another fragment than
 /// the base.
 TEST(ElasticStreamingTest, ARoundWaitsForWhatWasMissed) {
-  Member other;
-  other.run.due = {.round = 0, .fragment = 0, .step = 1};
-  other.train();
-  other.run.commit(0, 2, 5);
-  const Digest digest = other.run.wait(0).value().digest;
   Member one;
   one.step = one.strategy.catch_up(0).value();
-  one.run.commit_without(0, 2, 5, digest, 2);  // During the step.
+  one.run.commit_without(0, 2, 5, digest_of_first_round(), 2);  // During the step.
   one.run.due = {.round = 2, .fragment = 0, .base = -1, .step = 2};
   ASSERT_TRUE(one.strategy.after_step(1));
   EXPECT_TRUE(one.run.begun.empty());

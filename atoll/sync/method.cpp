@@ -116,6 +116,14 @@ const std::vector<Method>& methods() {
   return table;
 }
 
+std::vector<std::string_view> methods_that(const std::function<bool(const Method&)>& are_so) {
+  std::vector<std::string_view> names;
+  for (const Method& method : methods()) {
+    if (are_so(method)) names.push_back(method.name);
+  }
+  return names;
+}
+
 bool Method::uses(std::string_view field) const { return std::ranges::count(settings, field) > 0; }
 
 const Method& method_of(const SyncOptions& options) {

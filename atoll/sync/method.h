@@ -3,6 +3,7 @@
 // checks and every rule that depends on the method read it. LibTorch-free. A method is one file, an
 // entry in this table and its constructor in methods.cpp.
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ struct Method {
 
 /// In the order of the help.
 const std::vector<Method>& methods();
+
+/// The names of those that are so.
+std::vector<std::string_view> methods_that(const std::function<bool(const Method&)>& are_so);
 
 /// The one that the options name; "default", which is not resolved yet, counts as diloco. Throws
 /// UsageError when there is none.

@@ -18,11 +18,7 @@ constexpr int64_t kMaxFragments = 128;
 
 /// The names of the methods that use a field; of none: it is for all of them.
 std::vector<std::string_view> users(std::string_view field) {
-  std::vector<std::string_view> names;
-  for (const Method& method : methods()) {
-    if (method.uses(field)) names.push_back(method.name);
-  }
-  return names;
+  return methods_that([&](const Method& method) { return method.uses(field); });
 }
 
 /// "0.7 (sparse_loco: 1)": the usual value of a field of Method, and of those who have another.
@@ -174,10 +170,8 @@ void check_codec(const SyncOptions& options) {
   }
   const auto codec = codec_of(options);
   if (codec->is_dense() || method.left_out != LeftOut::kLost) return;
-  std::vector<std::string_view> others;
-  for (const Method& other : methods()) {
-    if (other.left_out != LeftOut::kLost) others.push_back(other.name);
-  }
+  const auto others =
+      methods_that([](const Method& other) { return other.left_out != LeftOut::kLost; });
   throw UsageError(fmt::format(
       "sync.codec = '{}' leaves values out, and sync.method = '{}' would lose them: it has no "
       "error feedback; choose a codec that keeps all (int8, e3m0, ...), or one of {}",

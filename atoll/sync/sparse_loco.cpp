@@ -42,8 +42,6 @@ Result<void> SparseLoCo::do_after_step(int64_t step) {
 
 void SparseLoCo::launch_due(const collective::DueRound& due) { launch(due.round, due.step); }
 
-void SparseLoCo::take_open(int64_t round, int64_t /*fragment*/, Fate fate) { take(round, fate); }
-
 void SparseLoCo::launch(int64_t round, int64_t step) {
   corrected_P_.copy_(replica_.values_P);
   const std::span<float> corrected = span_of(corrected_P_);
@@ -73,8 +71,8 @@ void SparseLoCo::take(int64_t round, Fate fate) {
   } else {
     replica_.values_P.copy_(global_P_);
   }
-  if (goes_on &&
-      has_delta_) {  // From its own snapshot: this replica's outer gradient is in the others' mean.
+  // From its own snapshot: this replica's outer gradient is in the mean.
+  if (goes_on && has_delta_) {
     const at::Tensor delta_P = corrected_P_.sub_(residual_P_, decay_);
     replica_.values_P.add_(delta_P.to(replica_.values_P.device()));
   }

@@ -30,10 +30,9 @@ class SparseLoCo final : public Strategy {
   Digest absorb(const collective::Commit& commit, std::span<const float> mean_P) override;
   void do_join(int64_t step) override;
   void launch_due(const collective::DueRound& due) override;
-  void take_open(int64_t round, int64_t fragment, Fate fate) override;
+  void take(int64_t round, Fate fate) override;
   bool is_due(int64_t step) const;
   void launch(int64_t round, int64_t step);
-  void take(int64_t round, Fate fate);
   Digest step_global(std::span<const float> mean_P);
   void adopt(int64_t round);
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);

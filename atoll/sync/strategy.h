@@ -161,7 +161,7 @@ class Strategy {
   /// Elastic: begins the round that the run has called.
   virtual void launch_due(const collective::DueRound& /*due*/) {}
   /// Elastic: what became of the round that was begun.
-  virtual void take_open(int64_t /*round*/, int64_t /*fragment*/, Fate /*fate*/) {}
+  virtual void take(int64_t /*round*/, Fate /*fate*/) {}
   /// The next step after `step` after which something is sent.
   virtual int64_t next_due(int64_t step) const { return step + 1; }
   /// For methods that take newcomers: the tensors of a fragment's state (contiguous), each in

@@ -144,13 +144,15 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
 }
 
 Result<void> StreamingDiLoCo::apply_front() {
-  const auto fate = wait(flights_.front().round);
+  const int64_t round = flights_.front().round;
+  const auto fate = wait(round);
   if (!fate) return tl::unexpected(fate.error());
-  take_front(*fate);
+  take(round, *fate);
   return {};
 }
 
-void StreamingDiLoCo::take_front(Fate fate) {
+/// Of the oldest flight, as all rounds.
+void StreamingDiLoCo::take(int64_t /*round*/, Fate fate) {
   Use use = Use::kTake;                         // What cannot be used is not mixed in either.
   if (fate == Fate::kLate) use = Use::kFollow;  // What was not counted is not lost.
   if (fate == Fate::kCounted && replica_.is_elastic) use = Use::kGoOn;
@@ -169,10 +171,6 @@ void StreamingDiLoCo::launch_due(const collective::DueRound& due) {
           .number = number_in_turn(due.round),
           .delta_F = delta_of(due.fragment)},
          due.step, steps_since(due.fragment));
-}
-
-void StreamingDiLoCo::take_open(int64_t /*round*/, int64_t /*fragment*/, Fate fate) {
-  take_front(fate);
 }
 
 void StreamingDiLoCo::adopt(const Flight& flight, Use use) {

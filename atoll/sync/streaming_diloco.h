@@ -44,7 +44,7 @@ class StreamingDiLoCo final : public Strategy {
   Digest absorb(const collective::Commit& commit, std::span<const float> mean_F) override;
   void do_join(int64_t step) override;
   void launch_due(const collective::DueRound& due) override;
-  void take_open(int64_t round, int64_t fragment, Fate fate) override;
+  void take(int64_t round, Fate fate) override;
   /// A fragment F on its way. Its tensors live here until the round is over.
   struct Flight {
     int64_t fragment = 0;
@@ -66,7 +66,6 @@ class StreamingDiLoCo final : public Strategy {
   int64_t number_in_turn(int64_t round) const;
   Digest prepare(Flight& flight, std::span<const float> mean_F);
   Result<void> apply_front();
-  void take_front(Fate fate);
   enum class Use : uint8_t { kMix, kTake, kFollow, kGoOn };
   /// The flight's result is the fragment's state from here on; live parameters are mixed with it,
   /// replaced by it, or moved by as much as it moved; or, elastic, those of the snapshot are mixed

@@ -562,7 +562,7 @@ class RogueTest(SwarmTest):
     def with_rogue(self, how, **more):
         run = self.new_run(swarm__replicas=3, **more)
         run.coordinate()
-        for name in "ab":
+        for name in "xy":  # The rogue is asked before them.
             run.join(name)
         run.join_rogue("rogue", how, from_round=3)
         run.wait_log("the run begins at step 0")
@@ -574,7 +574,7 @@ class RogueTest(SwarmTest):
         run.wait_commits(5)
         run.kill("rogue")  # If it has not given up itself.
         del run.processes["rogue"]
-        for name in "ab":
+        for name in "xy":
             run.wait_part(name)
         run.end()
 
@@ -616,10 +616,10 @@ class RogueTest(SwarmTest):
         waited = {int(number) for number in re.findall(r"'rogue'.* in round (\d+) nothing came", run.log())}
         counted = [number for number, *_ in run.commits() if number >= 3]
         self.assertLessEqual(len(waited), len(counted) // 2 + 1, "most rounds do without its links from the start")
-        run.join("c")
-        run.wait_part("c")
+        run.join("z")
+        run.wait_part("z")
         self.others_go_on(run)
-        for line in run.rounds("a"):
+        for line in run.rounds("x"):
             self.assertEqual("rogue" in line["members"], line["round"] < 3, line)
 
 
