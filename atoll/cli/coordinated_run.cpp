@@ -13,6 +13,7 @@
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/net/address.h"
+#include "atoll/run/run_folder.h"
 #include "atoll/sync/method.h"
 
 namespace atl::cli {
@@ -42,12 +43,11 @@ std::string address_for_islands(const std::string& bound) {
   return fmt::format("THIS_MACHINE:{}", address->port);
 }
 
-/// The run that a journal is of goes on with the settings that it began with.
-void require_same(const swarm::Book& book, const std::string& config) {
-  if (!book.has_begun() || book.config() == config) return;
-  throw UsageError(
-      "the run that this folder's journal is of was started with other settings; start its "
-      "coordinator with the same, or choose another --run");
+std::map<std::string, std::string> shared_settings(const std::string& toml) {
+  run::RunConfig config;
+  SettingList list = config.settings();
+  list.apply_toml(toml, "the journal");
+  return list.shared();
 }
 
 /// When all islands die: one checkpoint may be on its way to the disk, and another be due.
@@ -128,7 +128,10 @@ CoordinatedRun::CoordinatedRun(Place place, const std::vector<std::string>& over
       journal_.emplace(place_.folder / "coordinator.journal");
       book_ = journal_->book();
     }
-    require_same(book_, shared_toml(shared));
+    if (book_.has_begun()) {
+      came_back_at_ = book_.last_step();
+      run::require_same(place_.folder, shared_settings(book_.config()), shared);
+    }
     options_ = options_of(config, book_.has_begun() ? book_.run() : random_name(), shared);
   } catch (const UsageError& error) {
     if (place_.is_only) throw;
@@ -172,8 +175,11 @@ void CoordinatedRun::leave_file(const std::string& control, const std::string& s
 }
 
 void CoordinatedRun::announce(const std::string& control) const {
-  log(fmt::format("run {} waits for {} islands: atoll join {}{}", options_.run, options_.replicas,
-                  address_for_islands(control), place_.is_only ? "" : "/" + place_.name));
+  const std::string what = came_back_at_
+                               ? fmt::format("is at step {} of {}", *came_back_at_, options_.steps)
+                               : fmt::format("waits for {} islands", options_.replicas);
+  log(fmt::format("run {} {}: atoll join {}{}", options_.run, what, address_for_islands(control),
+                  place_.is_only ? "" : "/" + place_.name));
 }
 
 }  // namespace atl::cli

@@ -66,6 +66,7 @@ class CoordinatedRun {
   swarm::Book book_;  // As the journal has it, until the server does.
   std::optional<run::CoordinatorFile> file_;
   swarm::CoordinatorOptions options_;
+  std::optional<int64_t> came_back_at_;  // The step of a journal's run.
   double started_at_ = wall_time();
 };
 

@@ -236,12 +236,12 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
       over_ = true;
       listener_.left();
     } else if (auto* failed = std::get_if<Member::Failed>(&action)) {
-      give_up(failed->reason, failed->may_join_again);
+      give_up(failed->reason, failed->ending);
     }
   }
 }
 
-void Engine::give_up(const std::string& reason, bool may_join_again) {
+void Engine::give_up(const std::string& reason, swarm::Ending ending) {
   if (over_) return;
   over_ = true;
   rounds_.clear();
@@ -252,7 +252,7 @@ void Engine::give_up(const std::string& reason, bool may_join_again) {
   for (const auto& [connection, _] : visitors_) transport_.close(connection);
   visitors_.clear();
   if (control_ != 0) transport_.close(control_);
-  listener_.failed(reason, may_join_again);
+  listener_.failed(reason, ending);
 }
 
 void Engine::lose_control(const std::string& reason, Time now) {

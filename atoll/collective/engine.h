@@ -66,7 +66,7 @@ class EngineListener {
   virtual void left() = 0;
   /// Once, and last. The engine has let go of all values and prepare functions; a job that is out
   /// still uses its own.
-  virtual void failed(const std::string& reason, bool may_join_again) = 0;
+  virtual void failed(const std::string& reason, swarm::Ending ending) = 0;
 };
 
 class Engine {
@@ -177,7 +177,7 @@ class Engine {
   void take_early(Round& round, Time now);
   Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
   void commit(const swarm::Commit& message, Time now);
-  void give_up(const std::string& reason, bool may_join_again = false);
+  void give_up(const std::string& reason, swarm::Ending ending = swarm::Ending::kFailure);
 
   // What was missed, and what others have (engine_fetch.cpp).
   void miss(const swarm::Commit& message, Time now);

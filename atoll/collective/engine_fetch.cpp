@@ -141,7 +141,7 @@ void Engine::ask_around(Time now) {
       fetch_held(fragment);
       return ask_around(now);
     }
-    if (!is_state) return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
+    if (!is_state) return give_up(nobody_holds(retrieval), swarm::Ending::kMembership);
   }
 }
 
@@ -162,7 +162,7 @@ void Engine::ask_again(Time now) {
     if (is_result && !state_fetches_.empty()) {
       retrieval.set_progressed(now);  // Its turn has not come.
     } else if (is_result && now - retrieval.progressed() > 2 * options_.silence_timeout) {
-      return give_up(nobody_holds(retrieval), /*may_join_again=*/true);
+      return give_up(nobody_holds(retrieval), swarm::Ending::kMembership);
     }
     if (!is_asked) any = retrieval.forgive() || any;  // Each in turn.
   }
@@ -260,7 +260,7 @@ void Engine::finish(Retrieval& retrieval, Time now) {
     } catch (const InputError& error) {
       return give_up(
           fmt::format("the result of round {} cannot be read: {}", retrieval.round(), error.what()),
-          /*may_join_again=*/true);
+          swarm::Ending::kMembership);
     }
     keep_result(missing.record);
     break;

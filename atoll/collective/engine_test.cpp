@@ -104,7 +104,7 @@ class EngineTest : public testing::Test, public EngineListener {
   void reinstated(int64_t) override {}
   void fetched(int32_t, Result<FetchedState> state) override { states.push_back(*state); }
   void left() override {}
-  void failed(const std::string& reason, bool) override { failure = reason; }
+  void failed(const std::string& reason, swarm::Ending) override { failure = reason; }
 
   std::vector<Commit> commits;
   std::vector<FetchedState> states;

@@ -170,9 +170,9 @@ class Session::Impl final : public EngineListener {
     return unit;
   }
 
-  bool may_join_again() const {
+  swarm::Ending ending() const {
     const std::scoped_lock lock(mutex_);
-    return may_join_again_;
+    return ending_;
   }
 
   ExchangeStats stats() const {
@@ -287,12 +287,12 @@ class Session::Impl final : public EngineListener {
   void left() override {
     publish([&] { left_ = true; });
   }
-  void failed(const std::string& reason, bool may_join_again) override {
+  void failed(const std::string& reason, swarm::Ending ending) override {
     worker_.wait();  // The caller's memory is its own again once it hears of this.
     copier_.wait();
     publish([&] {
       failure_ = Failure{reason};
-      may_join_again_ = may_join_again;
+      ending_ = ending;
     });
   }
 
@@ -314,7 +314,7 @@ class Session::Impl final : public EngineListener {
   std::optional<DueRound> due_;
   std::optional<int64_t> position_;
   std::map<int32_t, Result<FetchedState>> fetched_;
-  bool may_join_again_ = false;
+  swarm::Ending ending_ = swarm::Ending::kFailure;
   std::optional<Failure> failure_;
 
   std::atomic<int> num_waiting_ = 0;  // In take_commit().
@@ -382,7 +382,7 @@ Result<FetchedState> Session::fetch_state(int32_t fragment, size_t size) {
   return impl_->fetch_state(fragment, size);
 }
 Result<int64_t> Session::next_unit() { return impl_->next_unit(); }
-bool Session::may_join_again() const { return impl_->may_join_again(); }
+swarm::Ending Session::ending() const { return impl_->ending(); }
 
 void Session::serve_state(StateProvider provider) {
   impl_->post([provider = std::move(provider)](Engine& engine, Time) mutable {

@@ -13,6 +13,7 @@
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/net/transport.h"
+#include "atoll/swarm/ending.h"
 
 namespace atl::collective {
 
@@ -102,8 +103,8 @@ class Session final : public Averager {
   /// The next unit of data to train on (swarm/leases.h). Waits when the coordinator has granted no
   /// more.
   [[nodiscard]] Result<int64_t> next_unit();
-  /// After a failure: it is this membership that ended, not the run. A new session may join again.
-  bool may_join_again() const;
+  /// After a failure: of what kind it was.
+  swarm::Ending ending() const;
 
   int num_members() const override;
   void begin(Contribution contribution) override;

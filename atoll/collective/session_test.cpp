@@ -317,7 +317,7 @@ TEST_F(OuterStepTest, WaitFailsOnlyOnceItIsOver) {
   EXPECT_TRUE(ended_);
   ASSERT_FALSE(commit.has_value());
   EXPECT_THAT(commit.error().message, HasSubstr("the coordinator was interrupted"));
-  EXPECT_FALSE(a_->may_join_again());
+  EXPECT_EQ(a_->ending(), swarm::Ending::kFailure);
 }
 
 TEST_F(OuterStepTest, SessionIsGoneOnlyOnceItIsOver) {

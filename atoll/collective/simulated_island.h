@@ -78,7 +78,7 @@ class Life final : public EngineListener {
   bool ended() const { return done || failed_; }
   bool done = false;
   std::string failure;
-  bool may_join_again = false;
+  swarm::Ending ending = swarm::Ending::kFailure;
   std::optional<StartInfo> start;
   std::vector<int64_t> applied;      // Rounds, in that order.
   std::vector<int64_t> contributed;  // Those that it had a part in.
@@ -135,11 +135,11 @@ class Life final : public EngineListener {
                   in_.plan.prepare_time);
   }
   void left() override { done = true; }
-  void failed(const std::string& reason, bool again) override {
+  void failed(const std::string& reason, swarm::Ending how) override {
     if (failed_) in_.ledger.violated("engine", in_.name + " failed twice");
     failed_ = true;
     failure = reason;
-    may_join_again = again;
+    ending = how;
     if (job_) std::exchange(job_, nullptr)();  // As a thread that cannot be stopped.
     flights_.clear();  // As a caller may once wait() has failed: the engine must not touch them.
   }

@@ -302,8 +302,19 @@ class Membership {
              const ProgressCallback& on_progress)
       : options_(options), folder_(folder), clock_(clock), on_progress_(on_progress) {}
 
-  /// Trains to the end of the run. A failure with may_join_again() ended the membership alone.
+  /// Trains to the end of the run, or finds it complete and its end on this island's disk.
   Result<Summary> train() {
+    auto summary = take_part();
+    const bool is_complete = !summary && session_->ending() == swarm::Ending::kComplete;
+    return is_complete && found_.contains(config_.train.steps) ? end_on_disk() : summary;
+  }
+  /// After a failure: it ended the membership alone.
+  bool may_join_again() const {
+    return session_ != nullptr && session_->ending() == swarm::Ending::kMembership;
+  }
+
+ private:
+  Result<Summary> take_part() {
     session_ = connect(options_, clock_);
     prepare();
     const auto start = session_->ready(report());
@@ -325,9 +336,21 @@ class Membership {
     if (auto left = session_->leave(); !left) return tl::unexpected(left.error());
     return summary;
   }
-  bool may_join_again() const { return session_ != nullptr && session_->may_join_again(); }
 
- private:
+  Result<Summary> end_on_disk() {
+    const Holding& end = found_.at(config_.train.steps);
+    collective::Alone alone;
+    TrainingParts parts =
+        parts_of(config_, folder_.path(), *materials_, alone, clock_, on_progress_);
+    parts.is_elastic = config_.swarm.is_elastic();
+    if (config_.sync.codec == "auto") {
+      parts.config.sync = resolve_auto(parts, alone, end.checkpoint, config_.train.steps);
+    }
+    TrainingRun run(std::move(parts));
+    run.resume(end.checkpoint, end.rounds);
+    return run.train();
+  }
+
   void prepare() {
     config_ = config_of(*session_, options_);
     const auto tokenizer = options_.init.empty()

@@ -119,14 +119,20 @@ RunConfig configure(const fs::path& folder, const fs::path& file,
 void require_same(const fs::path& folder, RunConfig& config) {
   if (!was_started(folder)) return;
   RunConfig saved = load_config(folder / "config.toml", {});
-  const auto before = saved.settings().shared();
-  for (const auto& [name, value] : config.settings().shared()) {
-    if (before.at(name) != value) {
-      throw UsageError(
-          fmt::format("the run in '{}' was started with {} = {}, now {} is asked for; "
-                      "resume it as it was or choose another --run",
-                      folder.string(), name, before.at(name), value));
-    }
+  require_same(folder, saved.settings().shared(), config.settings().shared());
+}
+
+void require_same(const fs::path& folder, const std::map<std::string, std::string>& before,
+                  const std::map<std::string, std::string>& now) {
+  for (const auto& [name, value] : now) {
+    if (before.at(name) == value) continue;
+    const bool is_length = name == "train.steps";
+    throw UsageError(fmt::format(
+        "the run in '{}' was started with {} = {}, now {} is asked for; resume it as it was or "
+        "choose another --run{}",
+        folder.string(), name, before.at(name), value,
+        is_length ? "; to train further on what it learned, give that new run --init and this one"
+                  : ""));
   }
 }
 

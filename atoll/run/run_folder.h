@@ -1,6 +1,7 @@
 #pragma once
 // A run directory: who may use it, and which settings it was started with. LibTorch-free.
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ RunConfig configure(const std::filesystem::path& folder, const std::filesystem::
 /// Throws UsageError when the run in `folder` was started with other settings (local ones apart),
 /// naming the first that differs.
 void require_same(const std::filesystem::path& folder, RunConfig& config);
+/// The same of two texts of all shared settings, by name.
+void require_same(const std::filesystem::path& folder,
+                  const std::map<std::string, std::string>& before,
+                  const std::map<std::string, std::string>& now);
 
 /// The word as a shell takes it.
 std::string shell_quoted(const std::string& word);

@@ -152,8 +152,9 @@ double TrainingRun::time_step() {
 Result<Summary> TrainingRun::train() {
   first_step_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
-  if (has_joined_) {
-    validation_begin_ = std::numeric_limits<double>::quiet_NaN();  // It was not there.
+  if (has_joined_) {  // It was not there, and has not trained yet.
+    validation_begin_ = std::numeric_limits<double>::quiet_NaN();
+    loss_ = std::numeric_limits<double>::quiet_NaN();
   } else if (validation_begin_ < 0) {
     validation_begin_ = validate(strategy_->global_parameters());
   }

@@ -56,9 +56,13 @@ Coordinator::Actions Coordinator::begin() {
     for (const auto& [number, seat] : std::exchange(seats_, {})) record(Removed{number});
   }
   if (!seats_.empty()) {
+    std::vector<std::string> names;
+    for (const auto& [number, seat] : seats_) {
+      if (seat.state == State::kReturning) names.push_back(name(number));
+    }
     log(fmt::format(
-        "back in run '{}', term {}: round {} was committed last; {} islands are awaited",
-        options_.run, book_.term(), book_.last_round(), seats_.size()));
+        "back in run '{}', term {}: round {} (step {}) was committed last; waits for {} to return",
+        options_.run, book_.term(), book_.last_round(), book_.last_step(), fmt::join(names, ", ")));
   }
   return take();
 }
@@ -106,8 +110,18 @@ void Coordinator::finish(Result<void> result) {
   for (const auto& [connection, guest] : guests_) actions_.emplace_back(Close{connection});
   for (const auto& [connection, number] : numbers_) actions_.emplace_back(Close{connection});
   finished_ = true;
-  log(result ? std::string("the run is over") : "the run ended: " + result.error().message);
+  log(result ? outcome() : "the run ended: " + result.error().message);
   actions_.emplace_back(Finished{std::move(result)});
+}
+
+std::string Coordinator::outcome() const {
+  if (is_at_end() || options_.steps == 0) {
+    return fmt::format("the run is over: step {} is committed", book_.last_step());
+  }
+  return fmt::format(
+      "the run has stopped at step {} of {}; to go on with it, start its coordinator and islands "
+      "again with the same run directories",
+      book_.last_step(), options_.steps);
 }
 
 void Coordinator::fail(const std::string& reason) {

@@ -178,6 +178,8 @@ class Coordinator {
   void broadcast(const Message& message);
   void refuse(Connection connection, const std::string& reason);
   void fail(const std::string& reason);
+  /// Of a run that did not fail, in words.
+  std::string outcome() const;
   void finish(Result<void> result);
   Actions take();
 
@@ -230,6 +232,7 @@ class Coordinator {
   void look_for_idleness();
   /// For good.
   void remove(int32_t number, const std::string& why);
+  void vacate(int32_t number, const std::string& why);
   void forget_rounds_of(int32_t number);
   void violate(int32_t number, const std::string& what);
   /// Reinstates who is behind no more.

@@ -231,7 +231,8 @@ void Coordinator::seat_guests(Time now) {
     for (const auto& [number, peer] : book_.members()) {
       if (peer.name == name) before.push_back(number);
     }
-    for (const int32_t number : before) remove(number, "it has come back without its state");
+    if (!before.empty()) log(fmt::format("island '{}' is back and joins anew", name));
+    for (const int32_t number : before) vacate(number, "it has joined anew");
     if (finished_) return;
     if (!guests_.contains(connection)) continue;
     const int32_t number = seat(connection, now);

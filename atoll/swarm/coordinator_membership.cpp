@@ -20,8 +20,10 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   seat.state = State::kAway;
   seat.away_since = now;
   seat.reason = why;
+  const auto num_left = std::ranges::count_if(
+      seats_, [](const auto& entry) { return entry.second.state == State::kLeft; });
   log(fmt::format("island '{}' was lost: {}; {} of {} islands go on", name(number), why, num_live(),
-                  seats_.size()));
+                  std::ssize(seats_) - num_left));
   if (num_live() == 0) log("no island is left; waiting for islands to come back");
   note_membership();
   advance_all();
@@ -29,8 +31,12 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
 }
 
 void Coordinator::remove(int32_t number, const std::string& why) {
-  Seat& seat = seats_.at(number);
   log(fmt::format("island '{}' is no member any more: {}", name(number), why));
+  vacate(number, why);
+}
+
+void Coordinator::vacate(int32_t number, const std::string& why) {
+  Seat& seat = seats_.at(number);
   if (seat.connection) {
     const Connection connection = *seat.connection;
     refuse(connection, why);
@@ -118,10 +124,11 @@ void Coordinator::note_membership() {
   const bool few = num_live() < least_replicas() && !is_over;
   if (few == waits_for_more_) return;
   waits_for_more_ = few;
-  log(few ? fmt::format("WARNING: {} islands are here and swarm.min_replicas is {}: rounds wait "
-                        "until more have come",
+  log(few ? fmt::format("WARNING: rounds wait until more have come: {} of at least {} islands "
+                        "(swarm.min_replicas)",
                         num_live(), options_.min_replicas)
-          : fmt::format("{} islands are here: rounds go on", num_live()));
+          : fmt::format("rounds go on with {} of at least {} islands", num_live(),
+                        options_.min_replicas));
 }
 
 /// Those who leave stay until nobody lacks what they hold, for a while.
@@ -165,11 +172,13 @@ void Coordinator::finish_if_all_left(bool has_just_left) {
   if (has_anyone_left_ && (is_complete() || (has_just_left && !may_go_on))) {
     for (const auto& [number, seat] : seats_) {
       if (seat.state == State::kBehind) {
-        send_to(seat, RunEnded{header(), "the run was over before this island had its state"});
+        send_to(seat, RunEnded{header(),
+                               "the run was over before this island had its state: " + outcome(),
+                               is_at_end()});
       }
     }
     for (const auto& [connection, guest] : guests_) {
-      send(connection, RunEnded{header(), "the run is over"});
+      send(connection, RunEnded{header(), outcome(), is_at_end()});
     }
     return finish({});
   }

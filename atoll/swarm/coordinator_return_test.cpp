@@ -103,7 +103,7 @@ TEST_F(CoordinatorReturnTest, WhoHoldsTheRunsStateBeginsItAgainThoughTheyAreFew)
   EXPECT_TRUE(joined[0].second.joins);
   EXPECT_TRUE(sent<OpenAttempt>(again.received(2, begin(1), now)).empty()) << "two are needed now";
   EXPECT_THAT(sent<Alive>(again.tick(now + seconds(1))).at(0).second.waits,
-              HasSubstr("1 islands are here, swarm.min_replicas is 2"));
+              HasSubstr("1 of at least 2 islands (swarm.min_replicas)"));
 }
 
 TEST_F(CoordinatorReturnTest, TheNewestCheckpointThatAnybodyHoldsBegins) {

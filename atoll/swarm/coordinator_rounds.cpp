@@ -306,16 +306,19 @@ void Coordinator::grant_rows() {
 void Coordinator::on(int32_t number, const LinkState& link) {
   if (!seats_.contains(link.other) || link.other == number) return;
   const auto pair = std::minmax(number, link.other);
+  const bool both_live = is_live(seats_.at(number)) && is_live(seats_.at(link.other));
   if (link.up) {
-    if (no_links_.erase(pair) == 0) return;
+    if (no_links_.erase(pair) == 0 || !both_live) return;
     return log(fmt::format("islands '{}' and '{}' reach each other again", name(pair.first),
                            name(pair.second)));
   }
   if (!no_links_.insert(pair).second) return;
   is_relayed_.erase(pair);
   mistrust(pair);
-  log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
-                  name(link.other), printable(link.reason)));
+  if (both_live) {  // Of who is lost it is known.
+    log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
+                    name(link.other), printable(link.reason)));
+  }
   advance_all();
 }
 

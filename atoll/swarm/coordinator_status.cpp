@@ -48,7 +48,7 @@ std::string Coordinator::why_waits() const {
   if (stop_requested_ || finished_) return {};
   if (num_live() == 0 && !gather_notice_.empty()) return gather_notice_;
   if (waits_for_more_) {
-    return fmt::format("rounds wait: {} islands are here, swarm.min_replicas is {}", num_live(),
+    return fmt::format("rounds wait: {} of at least {} islands (swarm.min_replicas)", num_live(),
                        options_.min_replicas);
   }
   if (book_.has_begun() || guests_.empty()) return {};

@@ -40,10 +40,10 @@ void Member::send(Message message) {
 
 Member::Actions Member::take() { return std::exchange(actions_, {}); }
 
-void Member::fail(std::string reason, bool may_join_again) {
+void Member::fail(std::string reason, Ending ending) {
   if (phase_ == Phase::kOver) return;
   phase_ = Phase::kOver;
-  actions_.emplace_back(Failed{std::move(reason), may_join_again});
+  actions_.emplace_back(Failed{std::move(reason), ending});
 }
 
 void Member::protest(const std::string& what) {
@@ -236,7 +236,7 @@ Time Member::next_deadline() const {
 void Member::on(const Welcome& message) {
   if (phase_ != Phase::kGreeting) return protest("a second Welcome");
   if (!run_.empty() && run_ != message.header.run) {
-    return fail("the coordinator's run is another one now", /*may_join_again=*/true);
+    return fail("the coordinator's run is another one now", Ending::kMembership);
   }
   const bool again = !run_.empty();
   phase_ = Phase::kGathering;
@@ -253,7 +253,7 @@ void Member::on(const Welcome& message) {
 
 void Member::on(const Refused& message) {
   if (is_member() && phase_ != Phase::kLeaving) {
-    return fail("the coordinator refused this island: " + message.reason, /*may_join_again=*/true);
+    return fail("the coordinator refused this island: " + message.reason, Ending::kMembership);
   }
   if (phase_ == Phase::kLeaving) {
     phase_ = Phase::kOver;
@@ -389,7 +389,7 @@ void Member::on(const RunEnded& message) {
     phase_ = Phase::kOver;
     actions_.emplace_back(Left{});
   } else {
-    fail(message.reason);
+    fail(message.reason, message.complete ? Ending::kComplete : Ending::kFailure);
   }
 }
 

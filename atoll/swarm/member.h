@@ -15,6 +15,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/ending.h"
 #include "atoll/swarm/messages.h"
 
 namespace atl::swarm {
@@ -81,11 +82,10 @@ class Member {
   };
   /// The coordinator knows that this member is done.
   struct Left {};
-  /// The run is over for this member. Last action, once. `may_join_again`: it is the membership
-  /// that is over, not the run.
+  /// The run is over for this member. Last action, once.
   struct Failed {
     std::string reason;
-    bool may_join_again = false;
+    Ending ending = Ending::kFailure;
   };
   using Action = std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased,
                               TakesPart, Called, Waits, Reconnect, Left, Failed>;
@@ -148,7 +148,7 @@ class Member {
   };
 
   void send(Message message);
-  void fail(std::string reason, bool may_join_again = false);
+  void fail(std::string reason, Ending ending = Ending::kFailure);
   /// Fails: the coordinator said something it must not.
   void protest(const std::string& what);
   Actions take();

@@ -133,8 +133,20 @@ TEST_F(MemberTest, ComesBackAsItselfAndSaysAgain) {
 TEST_F(MemberTest, MayJoinAgainWhenOnlyItsMembershipIsOver) {
   const auto actions = member.received(Refused{kRun, "you are no member"}, kStart);
   ASSERT_TRUE(has<Member::Failed>(actions));
-  EXPECT_TRUE(std::get<Member::Failed>(actions.back()).may_join_again);
+  EXPECT_EQ(std::get<Member::Failed>(actions.back()).ending, Ending::kMembership);
   EXPECT_TRUE(member.over());
+}
+
+TEST_F(MemberTest, KnowsWhetherTheRunThatIsOverIsComplete) {
+  const auto ending = [](bool complete) {
+    Member other({.name = "b"});
+    other.connected("b:1", kStart);
+    other.received(Welcome{kRun, "text"}, kStart);
+    const auto actions = other.received(RunEnded{kRun, "over", complete}, kStart);
+    return std::get<Member::Failed>(actions.back()).ending;
+  };
+  EXPECT_EQ(ending(true), Ending::kComplete);
+  EXPECT_EQ(ending(false), Ending::kFailure);
 }
 
 TEST_F(MemberTest, AnOlderTermIsRefused) {

@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
 /// ever, so that two versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 9;
+constexpr uint16_t kProtocolVersion = 10;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -270,10 +270,12 @@ struct Goodbye {
   Header header;
 };
 
-/// The run is over for everybody: who was lost and why, and how to resume.
+/// The run is over for everybody: who was lost and why, and how to resume. `complete`: its last
+/// step is committed, and who holds that lacks nothing.
 struct RunEnded {
   Header header;
   std::string reason;
+  bool complete = false;
 };
 
 /// First word on a bulk connection.

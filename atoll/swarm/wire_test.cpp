@@ -55,7 +55,7 @@ std::vector<Message> samples() {
           StopRequest{kHeader},
           Leave{kHeader},
           Goodbye{kHeader},
-          RunEnded{kHeader, "why"},
+          RunEnded{kHeader, "why", true},
           PeerHello{kHeader, 1, 2},
           Part{kHeader, PartKind::kResult, 1, 3, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
@@ -86,7 +86,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0900"      // version
+            "0a00"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -105,13 +105,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0900"
+            "0a00"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0900"
+            "0a00"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -124,7 +124,7 @@ TEST(WireTest, GoldenBytesOfPrepared) {
   EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
                                      .sums_of_squares = {0, 1}})),
             "41544c4c"
-            "0900"
+            "0a00"
             "0a"
             "0100000072"
             "0100000000000000"

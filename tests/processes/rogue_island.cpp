@@ -83,8 +83,11 @@ class RogueTransport final : public atl::net::Transport {
   }
   void close(atl::net::ConnectionId connection) override { inner_->close(connection); }
   atl::net::Traffic traffic() const override { return inner_->traffic(); }
+  /// Who is slow owns nothing of a round: what it contributes must travel.
   atl::net::LinkEstimate estimate(atl::net::ConnectionId connection) const override {
-    return inner_->estimate(connection);
+    auto estimate = inner_->estimate(connection);
+    estimate.bytes_per_second = std::min(estimate.bytes_per_second, 1.0);
+    return estimate;
   }
 
  private:
