@@ -18,7 +18,7 @@
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
 #include "atoll/model/device.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/loss.h"
 #include "atoll/train/options.h"
@@ -66,7 +66,7 @@ void bench_train_step(const BenchArguments& arguments) {
   model::ModelConfig config = arguments.model;
   config.max_positions = std::max(config.max_positions, options.sequence_length);
   const at::Device device = model::usable_device(options.device, "train.device");
-  model::Llama model(config, device, model::Purpose::kTraining);
+  model::Model model(config, device, model::Purpose::kTraining);
   model.initialise(static_cast<uint64_t>(options.seed));
   const at::Tensor gradients_P = model.parameters().gradients_P();
   const auto optimizer = train::make_inner_optimizer(options, train::target_of(model.parameters()));

@@ -54,8 +54,8 @@ Examples:
 constexpr int64_t kMaxWindow = 2048;  // By default: attention costs the square of it.
 constexpr int64_t kBatchTokens = 4096;
 
-int64_t window_of(const EvalArguments& arguments, const model::Llama& model) {
-  const int64_t context = model.config().max_positions;
+int64_t window_of(const EvalArguments& arguments, const model::Model& model) {
+  const int64_t context = model.config().context();
   if (arguments.window == 0) return std::min(context, kMaxWindow);
   if (arguments.window > context) {
     throw UsageError(fmt::format("--window {} is longer than the model's context of {}",

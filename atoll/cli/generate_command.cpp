@@ -88,7 +88,7 @@ void note_full_context(const LoadedModel& loaded, const serve::Generation& found
                        int64_t max_tokens) {
   if (found.reason != serve::FinishReason::kLength || std::ssize(found.ids) == max_tokens) return;
   fmt::print(stderr, "atoll: stopped after {} of {} tokens: the model's context of {} is full\n",
-             found.ids.size(), max_tokens, loaded.model.config().max_positions);
+             found.ids.size(), max_tokens, loaded.model.config().context());
 }
 
 void generate(GenerateArguments arguments) {

@@ -21,6 +21,23 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   command.add_option("--device", arguments.device, "cpu, cuda, cuda:1, ... (default: cpu)");
   command.add_option("--threads", arguments.threads, "CPU threads (default: all cores)")
       ->check(whole_number<int64_t>(1, 4096));
+  command.add_flag("--strict", arguments.strict,
+                   "refuse weights that are not finite (default: a warning)");
+}
+
+void report_not_finite(const model::Model& model, const std::filesystem::path& folder,
+                       bool strict) {
+  const at::Tensor finite_P = model.parameters().values_P().isfinite();
+  if (finite_P.all().item<bool>()) return;
+  for (const model::ParameterSpec& spec : model.parameters().specs()) {
+    const int64_t num_finite = finite_P.narrow(0, spec.offset, spec.size).sum().item<int64_t>();
+    if (num_finite == spec.size) continue;
+    const std::string what =
+        fmt::format("'{}': tensor '{}' has {} of {} values that are not finite", folder.string(),
+                    spec.name, spec.size - num_finite, spec.size);
+    if (strict) throw InputError(what);
+    fmt::print(stderr, "atoll: warning: {}\n", what);
+  }
 }
 
 LoadedModel load_model(const ModelArguments& arguments) {
@@ -33,9 +50,10 @@ LoadedModel load_model(const ModelArguments& arguments) {
   LoadedModel loaded{
       .folder = folder,
       .ids = model::load_hf_config(folder).ids,
-      .model = model::load_llama(folder, device, model::Purpose::kInference),
+      .model = model::load_model(folder, device, model::Purpose::kInference),
       .tokenizer = data::Tokenizer::load(tokenizer_file),
   };
+  report_not_finite(loaded.model, folder, arguments.strict);
   const int64_t vocab_size = loaded.model.config().vocab_size;
   if (loaded.tokenizer.vocab_size() > vocab_size) {
     throw InputError(fmt::format(

@@ -8,7 +8,7 @@
 
 #include "atoll/data/tokenizer.h"
 #include "atoll/model/hf_config.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 
 namespace CLI {
 class App;
@@ -21,17 +21,21 @@ struct ModelArguments {
   std::string tokenizer;  // Empty: the model folder's tokenizer.json.
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores.
+  bool strict = false;  // Weights that are not finite are refused.
 };
 
-/// MODEL, --tokenizer, --device, --threads.
+/// MODEL, --tokenizer, --device, --threads, --strict.
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
 
 struct LoadedModel {
   std::filesystem::path folder;
   model::SpecialIds ids;
-  model::Llama model;
+  model::Model model;
   data::Tokenizer tokenizer;
 };
+
+/// Says on stderr which weights are not finite; when `strict`, throws InputError.
+void report_not_finite(const model::Model& model, const std::filesystem::path& folder, bool strict);
 
 /// Throws UsageError (device) or InputError (files; a tokenizer with more ids than the model).
 LoadedModel load_model(const ModelArguments& arguments);

@@ -10,6 +10,7 @@
 #include "atoll/base/process.h"
 #include "atoll/cli/bench_command.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/convert_command.h"
 #include "atoll/cli/eval_command.h"
 #include "atoll/cli/generate_command.h"
 #include "atoll/cli/join_command.h"
@@ -64,6 +65,7 @@ int main(int argc, char** argv) {
   atl::cli::add_join_command(app);
   atl::cli::add_eval_command(app);
   atl::cli::add_generate_command(app);
+  atl::cli::add_convert_command(app);
   atl::cli::add_bench_command(app);
   return atl::cli::run_app(app, argc, argv);
 }

@@ -20,6 +20,8 @@ struct AttentionShape {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_size = 0;
+  int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it. The
+                       // kernel itself knows no windows.
 
   int64_t row_width() const { return (num_heads + 2 * num_kv_heads) * head_size; }
 };

@@ -3,8 +3,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/IListRef_inl.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
+
+#include <optional>
 
 namespace atl::model::composite {
 namespace {
@@ -37,17 +40,26 @@ at::Tensor head_norm(const AttentionShape& shape, const at::Tensor& qkv_BTF,
   return at::cat({q, k, v}, 2).flatten(2);
 }
 
-at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
-                   const at::Tensor& sin_TN) {
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TR,
+                   const at::Tensor& sin_TR) {
   const int64_t turned = shape.num_heads + shape.num_kv_heads;
-  const int64_t half = shape.head_size / 2;
+  const int64_t half = cos_TR.size(1);
   const at::Tensor qk = heads_BTHN(shape, qkv_BTF, 0, turned);
   const at::Tensor low = qk.narrow(3, 0, half);
   const at::Tensor high = qk.narrow(3, half, half);
-  const at::Tensor cosine = cos_TN.unsqueeze(1);  // Broadcast over the heads.
-  const at::Tensor sine = sin_TN.unsqueeze(1);
-  const at::Tensor result = at::cat({low * cosine - high * sine, high * cosine + low * sine}, 3);
+  const at::Tensor rest = qk.narrow(3, 2 * half, shape.head_size - 2 * half);
+  const at::Tensor cosine = cos_TR.unsqueeze(1);  // Broadcast over the heads.
+  const at::Tensor sine = sin_TR.unsqueeze(1);
+  const at::Tensor result =
+      at::cat({low * cosine - high * sine, high * cosine + low * sine, rest}, 3);
   return at::cat({result, heads_BTHN(shape, qkv_BTF, turned, shape.num_kv_heads)}, 2).flatten(2);
+}
+
+at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device) {
+  const auto options = at::TensorOptions().dtype(at::kBool).device(device);
+  const int64_t before = num_keys - num_queries;
+  const at::Tensor causal_TS = at::ones({num_queries, num_keys}, options).tril(before);
+  return window > 0 ? causal_TS.triu(before - window + 1) : causal_TS;
 }
 
 at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
@@ -56,7 +68,11 @@ at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
   const at::Tensor q_BHTN = heads_BTHN(shape, qkv_BTF, 0, heads).transpose(1, 2);
   const at::Tensor k_BHTN = heads_BTHN(shape, qkv_BTF, heads, kv_heads).transpose(1, 2);
   const at::Tensor v_BHTN = heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads).transpose(1, 2);
-  return at::scaled_dot_product_attention(q_BHTN, k_BHTN, v_BHTN, std::nullopt, 0.0, true,
+  std::optional<at::Tensor> mask;
+  if (shape.window > 0 && shape.window < shape.positions) {
+    mask = visible_TS(shape.positions, shape.positions, shape.window, qkv_BTF.device());
+  }
+  return at::scaled_dot_product_attention(q_BHTN, k_BHTN, v_BHTN, mask, 0.0, !mask.has_value(),
                                           std::nullopt, heads != kv_heads)
       .transpose(1, 2)
       .flatten(2);

@@ -19,9 +19,13 @@ at::Tensor swiglu(const at::Tensor& gate_up);
 at::Tensor head_norm(const AttentionShape& shape, const at::Tensor& qkv_BTF,
                      const at::Tensor& q_weight, const at::Tensor& k_weight, double epsilon);
 
-/// The queries and keys of qkv_BTF turned by their positions' angles; cos and sin are (T, N / 2).
-at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
-                   const at::Tensor& sin_TN);
+/// The first R elements of each query and key of qkv_BTF turned by their positions' angles; cos and
+/// sin are (T, R / 2).
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TR,
+                   const at::Tensor& sin_TR);
+
+/// See model::visible_TS().
+at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device);
 
 /// Causal attention over a rotated qkv_BTF: (B, T, H N).
 at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "atoll/base/error.h"
+#include "atoll/model/families.h"
 
 namespace atl::model {
 namespace {
@@ -12,6 +13,7 @@ constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr int64_t kMaxHidden = int64_t{1} << 20;
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxHeads = 4096;  // And the most elements of one head.
+constexpr double kMaxRopeFactor = 1024;
 
 void require(bool condition, const std::string& message) {
   if (!condition) throw UsageError("model: " + message);
@@ -22,26 +24,59 @@ void require_range(const char* field, int64_t value, int64_t max) {
           fmt::format("'{}' must be from 1 to {}, not {}", field, max, value));
 }
 
-/// Appends tensors one behind the other.
-class SpecList {
- public:
-  void add(std::string name, std::vector<int64_t> shape, int64_t layer) {
-    int64_t size = 1;
-    for (const int64_t length : shape) size *= length;
-    specs_.push_back({std::move(name), std::move(shape), offset_, size, layer});
-    offset_ += size;
-  }
-  std::vector<ParameterSpec> take() { return std::move(specs_); }
+/// What a family does not have keeps its default.
+void refuse_foreign(const ModelConfig& config, const Family& family) {
+  const ModelConfig usual;
+  const auto refuse_unless = [&](const char* field, bool is_usual) {
+    require(
+        is_usual || family.has(field),
+        fmt::format("'{}' has no effect with architecture '{}'; leave it out", field, family.name));
+  };
+  refuse_unless("head_dim", config.head_dim == usual.head_dim);
+  refuse_unless("partial_rotary_factor",
+                config.partial_rotary_factor == usual.partial_rotary_factor);
+  refuse_unless("sliding_window", config.sliding_window == usual.sliding_window);
+  refuse_unless("full_layers", config.full_layers == usual.full_layers);
+  refuse_unless("attention_bias", config.attention_bias == usual.attention_bias);
+  refuse_unless("mlp_bias", config.mlp_bias == usual.mlp_bias);
+  refuse_unless("parallel_residual", config.parallel_residual == usual.parallel_residual);
+  refuse_unless("activation", config.activation == usual.activation);
+}
 
- private:
-  std::vector<ParameterSpec> specs_;
-  int64_t offset_ = 0;
-};
+void check_rope(const ModelConfig& config) {
+  require(config.rope_theta >= 1,
+          fmt::format("'rope_theta' must be at least 1, not {}", config.rope_theta));
+  const std::string& type = config.rope_type;
+  require(type == "default" || type == "linear" || type == "dynamic" || type == "llama3",
+          fmt::format("'rope_type' must be default, linear, dynamic or llama3, not '{}'", type));
+  require(config.rope_factor >= 1 && config.rope_factor <= kMaxRopeFactor,
+          fmt::format("'rope_factor' must be from 1 to {}, not {}", kMaxRopeFactor,
+                      config.rope_factor));
+  require(type != "default" || config.rope_factor == 1,
+          "'rope_factor' has no effect with rope_type 'default'; choose linear, dynamic or llama3");
+  if (type == "llama3") {
+    require_range("rope_original_positions", config.rope_original_positions, kMaxSize);
+    require(
+        config.rope_low_freq_factor > 0 &&
+            config.rope_high_freq_factor > config.rope_low_freq_factor,
+        fmt::format("'rope_high_freq_factor' ({}) must be over 'rope_low_freq_factor' ({}), and "
+                    "that over 0",
+                    config.rope_high_freq_factor, config.rope_low_freq_factor));
+  }
+  require(config.partial_rotary_factor > 0 && config.partial_rotary_factor <= 1,
+          fmt::format("'partial_rotary_factor' must be over 0, and 1 at most, not {}",
+                      config.partial_rotary_factor));
+  require(config.rotary_size() >= 2 && config.rotary_size() % 2 == 0,
+          fmt::format("the part of a head that turns must be even (rotary positions turn pairs), "
+                      "and of 'head_dim' {} it is {}",
+                      config.head_size(), config.rotary_size()));
+}
 
 }  // namespace
 
 void ModelConfig::visit(SettingList& list) {
-  list.section("model", "the transformer: a Llama, or a Qwen 3 with qk_norm");
+  list.section("model", "the transformer");
+  list.add("architecture", architecture, "llama, mistral, qwen2, qwen3, olmo2, gpt_neox");
   list.add("vocab_size", vocab_size, "rows of the embedding; 0 = the tokenizer's",
            {.min = 0, .max = kMaxSize});
   list.add("hidden_size", hidden_size, "width of the residual stream",
@@ -56,12 +91,41 @@ void ModelConfig::visit(SettingList& list) {
            {.min = 0, .max = kMaxHeads});
   list.add("max_positions", max_positions, "longest context", {.min = 1, .max = kMaxSize});
   list.add("rope_theta", rope_theta, "base of the rotary positions", {.min = 1, .max = 1e12});
-  list.add("norm_eps", norm_eps, "epsilon of RMSNorm", {.min = 0, .max = 1});
+  list.add("rope_type", rope_type,
+           "how positions are stretched: default (not), linear, dynamic, llama3");
+  list.add("rope_factor", rope_factor, "by how much", {.min = 1, .max = kMaxRopeFactor});
+  list.add("rope_low_freq_factor", rope_low_freq_factor,
+           "llama3: waves longer than rope_original_positions / this are stretched",
+           {.min = 0, .max = kMaxRopeFactor});
+  list.add("rope_high_freq_factor", rope_high_freq_factor,
+           "llama3: waves shorter than rope_original_positions / this are not",
+           {.min = 0, .max = kMaxRopeFactor});
+  list.add("rope_original_positions", rope_original_positions,
+           "llama3: the longest context before stretching", {.min = 0, .max = kMaxSize});
+  list.add("partial_rotary_factor", partial_rotary_factor,
+           "share of each head that turns with the position (gpt_neox)", {.min = 0, .max = 1});
+  list.add("sliding_window", sliding_window,
+           "positions that a query sees, its own included; 0 = all (mistral, qwen2, qwen3)",
+           {.min = 0, .max = kMaxSize});
+  list.add("full_layers", full_layers, "first layers, which have no window (qwen2, qwen3)",
+           {.min = 0, .max = kMaxLayers});
+  list.add("norm_eps", norm_eps, "epsilon of RMSNorm or LayerNorm", {.min = 0, .max = 1});
   list.add("tie_embeddings", tie_embeddings, "input and output embedding are one matrix");
-  list.add("qk_norm", qk_norm, "RMSNorm over each query and key head (Qwen 3)");
+  list.add("attention_bias", attention_bias,
+           "biases in attention (llama, qwen3, olmo2, gpt_neox; qwen2 has its own)");
+  list.add("mlp_bias", mlp_bias, "biases in the MLP (llama; gpt_neox always)");
+  list.add("parallel_residual", parallel_residual,
+           "attention and MLP read the same residual stream (gpt_neox)");
+  list.add("activation", activation, "gelu or gelu_tanh, in the MLP (gpt_neox)");
+}
+
+int64_t ModelConfig::context() const {
+  const double stretch = rope_type == "dynamic" ? rope_factor : 1;
+  return static_cast<int64_t>(static_cast<double>(max_positions) * stretch);
 }
 
 void check(const ModelConfig& config) {
+  refuse_foreign(config, family_of(config));
   require_range("vocab_size", config.vocab_size, kMaxSize);
   require_range("hidden_size", config.hidden_size, kMaxHidden);
   require_range("intermediate_size", config.intermediate_size, kMaxSize);
@@ -71,8 +135,17 @@ void check(const ModelConfig& config) {
   require_range("max_positions", config.max_positions, kMaxSize);
   require(config.head_dim >= 0 && config.head_dim <= kMaxHeads,
           fmt::format("'head_dim' must be from 0 to {}, not {}", kMaxHeads, config.head_dim));
-  require(config.rope_theta >= 1,
-          fmt::format("'rope_theta' must be at least 1, not {}", config.rope_theta));
+  require(config.sliding_window >= 0 && config.sliding_window <= kMaxSize,
+          fmt::format("'sliding_window' must be from 0 to {}, not {}", kMaxSize,
+                      config.sliding_window));
+  require(config.full_layers >= 0 && config.full_layers <= config.num_layers,
+          fmt::format("'full_layers' must be from 0 to 'num_layers' ({}), not {}",
+                      config.num_layers, config.full_layers));
+  require(config.activation == "gelu" || config.activation == "gelu_tanh",
+          fmt::format("'activation' must be gelu or gelu_tanh, not '{}'", config.activation));
+  require(config.architecture != "gpt_neox" || config.num_kv_heads == config.num_heads,
+          fmt::format("'num_kv_heads' must be 'num_heads' ({}) with gpt_neox, not {}",
+                      config.num_heads, config.num_kv_heads));
   require(config.norm_eps >= 0 && config.norm_eps <= 1,
           fmt::format("'norm_eps' must be from 0 to 1, not {}", config.norm_eps));
   require(config.num_heads % config.num_kv_heads == 0,
@@ -82,38 +155,11 @@ void check(const ModelConfig& config) {
           fmt::format("'num_heads' must divide 'hidden_size' ({}) unless 'head_dim' is given, and "
                       "{} does not",
                       config.hidden_size, config.num_heads));
-  require(config.head_size() % 2 == 0,
-          fmt::format("'head_dim' must be even (rotary positions turn pairs), not {}",
-                      config.head_size()));
+  check_rope(config);
 }
 
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config) {
-  const int64_t hidden = config.hidden_size;
-  const int64_t queries = config.num_heads * config.head_size();
-  const int64_t keys = config.num_kv_heads * config.head_size();
-  SpecList specs;
-  specs.add("model.embed_tokens.weight", {config.vocab_size, hidden}, -1);
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const auto add = [&](const char* name, std::vector<int64_t> shape) {
-      specs.add(fmt::format("model.layers.{}.{}.weight", layer, name), std::move(shape), layer);
-    };
-    add("input_layernorm", {hidden});
-    add("self_attn.q_proj", {queries, hidden});
-    add("self_attn.k_proj", {keys, hidden});
-    add("self_attn.v_proj", {keys, hidden});
-    add("self_attn.o_proj", {hidden, queries});
-    if (config.qk_norm) {
-      add("self_attn.q_norm", {config.head_size()});
-      add("self_attn.k_norm", {config.head_size()});
-    }
-    add("post_attention_layernorm", {hidden});
-    add("mlp.gate_proj", {config.intermediate_size, hidden});
-    add("mlp.up_proj", {config.intermediate_size, hidden});
-    add("mlp.down_proj", {hidden, config.intermediate_size});
-  }
-  specs.add("model.norm.weight", {hidden}, -1);
-  if (!config.tie_embeddings) specs.add("lm_head.weight", {config.vocab_size, hidden}, -1);
-  return specs.take();
+  return family_of(config).specs(config);
 }
 
 int64_t num_parameters(const ModelConfig& config) {

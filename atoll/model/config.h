@@ -9,11 +9,11 @@
 
 namespace atl::model {
 
-/// A decoder of the Llama family (Touvron et al. 2023): RMSNorm before each part, rotary positions,
-/// grouped-query attention, SwiGLU, no biases. `qk_norm` adds an RMSNorm over each query and key
-/// head, which makes it a Qwen 3.
+/// A decoder-only transformer of one of the families in families.h. A setting that the family does
+/// not have keeps its default: check() refuses others.
 struct ModelConfig {
-  int64_t vocab_size = 0;  // 0: the tokenizer's; to be filled in before a model is made.
+  std::string architecture = "llama";  // As config.json's model_type.
+  int64_t vocab_size = 0;              // 0: the tokenizer's; to be filled in before one is made.
   int64_t hidden_size = 256;
   int64_t intermediate_size = 640;
   int64_t num_layers = 4;
@@ -22,12 +22,31 @@ struct ModelConfig {
   int64_t head_dim = 0;  // 0: hidden_size / num_heads.
   int64_t max_positions = 512;
   double rope_theta = 10'000;
+  std::string rope_type = "default";    // default, linear, dynamic (NTK), llama3.
+  double rope_factor = 1;               // By how much positions are stretched.
+  double rope_low_freq_factor = 1;      // llama3: waves longer than original / low are stretched,
+  double rope_high_freq_factor = 4;     // those shorter than original / high are not.
+  int64_t rope_original_positions = 0;  // llama3: before stretching.
+  double partial_rotary_factor = 1;     // The share of each head that turns.
+  int64_t sliding_window = 0;           // Positions that a query sees, its own included; 0: all.
+  int64_t full_layers = 0;              // The first layers, which have no window.
   double norm_eps = 1e-5;
   bool tie_embeddings = true;
-  bool qk_norm = false;
+  bool attention_bias = false;      // In the projections of attention.
+  bool mlp_bias = false;            // In those of the MLP.
+  bool parallel_residual = true;    // Attention and MLP read the same residual stream.
+  std::string activation = "gelu";  // gelu (erf), gelu_tanh.
 
   void visit(SettingList& list);
   int64_t head_size() const { return head_dim != 0 ? head_dim : hidden_size / num_heads; }
+  /// Elements of a head that turn with the position, its first ones.
+  int64_t rotary_size() const {
+    return static_cast<int64_t>(static_cast<double>(head_size()) * partial_rotary_factor);
+  }
+  /// The longest text, in tokens.
+  int64_t context() const;
+  /// Positions that a query of that layer sees; 0: all.
+  int64_t window_of(int64_t layer) const { return layer < full_layers ? 0 : sliding_window; }
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -46,7 +65,8 @@ struct ParameterSpec {
 
 /// All parameters in the order of the flat buffer: the embedding, layer by layer, the final norm,
 /// the head (unless tied). Nothing lies between them. Query, key and value matrices are adjacent,
-/// and so are gate and up, so that one matrix product can use them as one.
+/// and so are gate and up, and the biases of either, so that one matrix product can use them as
+/// one.
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config);
 
 /// The length of the flat buffer.

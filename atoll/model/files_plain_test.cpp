@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/bytes.h"
@@ -15,6 +16,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/random.h"
 #include "atoll/model/hf_folder.h"
+#include "atoll/model/presets.h"
 #include "atoll/model/safetensors.h"
 
 namespace atl::model {
@@ -156,25 +158,61 @@ TEST(CopyAsF32Test, HalvesConvertExactly) {
 
 using HfFolderTest = Files;
 
-TEST_F(HfFolderTest, AModelComesBackBitForBit) {
+/// Every family, with each of its settings.
+std::vector<ModelConfig> varieties() {
+  std::vector<ModelConfig> all;
+  const auto add = [&](std::string architecture, const std::function<void(ModelConfig&)>& edit) {
+    ModelConfig config = tiny();
+    config.architecture = std::move(architecture);
+    config.head_dim = 6;
+    config.rope_theta = 5000;
+    config.norm_eps = 1e-6;
+    edit(config);
+    all.push_back(config);
+  };
   for (const bool tied : {true, false}) {
-    for (const bool qk_norm : {true, false}) {
-      ModelConfig config = tiny();
-      config.tie_embeddings = tied;
-      config.qk_norm = qk_norm;
-      config.head_dim = 6;
-      config.rope_theta = 5000;
-      config.norm_eps = 1e-6;
-      const std::vector<float> values = some_values(config);
-      save_hf_model(folder_, config, {.begin_of_text = std::nullopt, .end_of_text = 3}, values);
-      const HfConfig found = load_hf_config(folder_);
-      EXPECT_EQ(found.config, config);
-      EXPECT_EQ(found.ids.end_of_text, 3);
-      EXPECT_FALSE(found.ids.begin_of_text.has_value());
-      std::vector<float> loaded(values.size());
-      load_hf_weights(folder_, found.config, loaded);
-      EXPECT_EQ(loaded, values);
+    for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "olmo2"}) {
+      add(name, [&](ModelConfig& c) { c.tie_embeddings = tied; });
     }
+  }
+  add("llama", [](ModelConfig& c) { c.attention_bias = c.mlp_bias = true; });
+  add("llama", [](ModelConfig& c) { c.rope_type = "linear", c.rope_factor = 2.5; });
+  add("mistral", [](ModelConfig& c) { c.rope_type = "dynamic", c.rope_factor = 4; });
+  add("llama", [](ModelConfig& c) {
+    c.rope_type = "llama3";
+    c.rope_factor = 8;
+    c.rope_low_freq_factor = 0.5;
+    c.rope_high_freq_factor = 3;
+    c.rope_original_positions = 9;
+  });
+  add("mistral", [](ModelConfig& c) { c.sliding_window = 5; });
+  add("qwen2", [](ModelConfig& c) { c.sliding_window = 5, c.full_layers = 1; });
+  add("qwen3", [](ModelConfig& c) { c.sliding_window = 5, c.attention_bias = true; });
+  add("olmo2", [](ModelConfig& c) { c.attention_bias = true; });
+  for (const bool is_parallel : {true, false}) {
+    add("gpt_neox", [&](ModelConfig& c) {
+      c.num_kv_heads = c.num_heads;
+      c.head_dim = 0;
+      c.partial_rotary_factor = 0.5;
+      c.parallel_residual = c.attention_bias = is_parallel;
+      if (!is_parallel) c.activation = "gelu_tanh";
+    });
+  }
+  return all;
+}
+
+TEST_F(HfFolderTest, EveryFamilyComesBackBitForBit) {
+  for (const ModelConfig& config : varieties()) {
+    SCOPED_TRACE(to_hf_config(config, {}));
+    const std::vector<float> values = some_values(config);
+    save_hf_model(folder_, config, {.begin_of_text = std::nullopt, .end_of_text = 3}, values);
+    const HfConfig found = load_hf_config(folder_);
+    EXPECT_EQ(found.config, config);
+    EXPECT_EQ(found.ids.end_of_text, 3);
+    EXPECT_FALSE(found.ids.begin_of_text.has_value());
+    std::vector<float> loaded(values.size());
+    load_hf_weights(folder_, found.config, loaded);
+    EXPECT_EQ(loaded, values);
   }
 }
 
@@ -224,11 +262,11 @@ TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
   const std::vector<std::pair<std::string, Json>> edits{
       {"model_type", "gpt2"},
       {"hidden_act", "gelu"},
-      {"attention_bias", true},
-      {"mlp_bias", true},
+      {"architectures", {"LlamaForSequenceClassification"}},
+      {"attention_dropout", 0.1},
       {"use_sliding_window", true},
       {"quantization_config", {{"bits", 4}}},
-      {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}},
+      {"rope_scaling", {{"rope_type", "longrope"}, {"factor", 8.0}}},
       {"rope_parameters", {{"rope_type", "yarn"}}},
       {"layer_types", {"full_attention", "sliding_attention"}},
       {"hidden_size", "256"},
@@ -258,8 +296,19 @@ TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
 }
 
 TEST(ConfigTest, ParametersTileTheBuffer) {
+  for (const ModelConfig& config : varieties()) {
+    int64_t offset = 0;
+    for (const ParameterSpec& spec : parameter_specs(config)) {
+      EXPECT_EQ(spec.offset, offset);
+      offset += spec.size;
+    }
+    EXPECT_EQ(num_parameters(config), offset);
+  }
+}
+
+TEST(ConfigTest, TensorsAreCounted) {
   ModelConfig config = tiny();
-  config.qk_norm = true;
+  config.architecture = "qwen3";
   config.tie_embeddings = false;
   int64_t offset = 0;
   for (const ParameterSpec& spec : parameter_specs(config)) {
@@ -277,6 +326,13 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       {[](ModelConfig& c) { c.vocab_size = 0; }, "vocab_size"},
       {[](ModelConfig& c) { c.num_heads = 3; }, "num_heads"},
       {[](ModelConfig& c) { c.head_dim = 5; }, "head_dim"},
+      {[](ModelConfig& c) { c.architecture = "gpt2"; }, "architecture"},
+      {[](ModelConfig& c) { c.sliding_window = 5; }, "sliding_window"},
+      {[](ModelConfig& c) { c.activation = "gelu_tanh"; }, "activation"},
+      {[](ModelConfig& c) { c.rope_factor = 2; }, "rope_factor"},
+      {[](ModelConfig& c) { c.rope_type = "yarn"; }, "rope_type"},
+      {[](ModelConfig& c) { c.rope_type = "llama3"; }, "rope_original_positions"},
+      {[](ModelConfig& c) { c.architecture = "gpt_neox"; }, "num_kv_heads"},
       {[](ModelConfig& c) { c.norm_eps = -1; }, "norm_eps"}};
   for (const auto& [edit, name] : edits) {
     ModelConfig config = tiny();
@@ -288,6 +344,32 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       EXPECT_THAT(error.what(), HasSubstr("'" + name + "'"));
     }
   }
+}
+
+TEST(PresetTest, HaveTheParametersThatTheirPapersGive) {
+  const std::map<std::string, int64_t> pythia{
+      {"pythia-14m", 14'067'712},     {"pythia-31m", 30'494'720},
+      {"pythia-70m", 70'426'624},     {"pythia-160m", 162'322'944},
+      {"pythia-410m", 405'334'016},   {"pythia-1b", 1'011'781'632},
+      {"pythia-1.4b", 1'414'647'808}, {"pythia-2.8b", 2'775'208'960},
+      {"pythia-6.9b", 6'857'302'016}, {"pythia-12b", 11'846'072'320}};
+  for (const auto& [name, wanted] : pythia) {
+    EXPECT_EQ(num_parameters(preset(name)), wanted) << name;
+  }
+  for (const std::string_view name : preset_names()) {
+    const ModelConfig config = preset(name);
+    EXPECT_NO_THROW(check(config)) << name;
+    if (name.starts_with("pythia")) continue;
+    // "190m", "1.3b": the OLMo 2 ladder leaves the input embedding out below 7B.
+    double named = std::stod(std::string(name.substr(name.find('-') + 1)));
+    named *= name.back() == 'b' ? 1e9 : 1e6;
+    const bool is_ladder = name.starts_with("olmo2") && named < 5e9;
+    const int64_t embedding = is_ladder ? config.vocab_size * config.hidden_size : 0;
+    const auto found = static_cast<double>(num_parameters(config) - embedding);
+    const double tolerance = name == "olmo2-1b" ? 0.3 : 0.08;  // It is 1.28, in fact.
+    EXPECT_NEAR(found / named, 1, tolerance) << name;
+  }
+  EXPECT_THROW(preset("pythia-15m"), UsageError);
 }
 
 using ResolveModelTest = Files;

@@ -1,11 +1,13 @@
 #include "atoll/model/hf_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <cmath>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/model/families.h"
 
 namespace atl::model {
 namespace {
@@ -35,6 +37,17 @@ class Reader {
   }
   int64_t integer(const char* key, int64_t fallback) const {
     return find(key) == nullptr ? fallback : integer(key);
+  }
+  /// `fallback` where the key is absent; nothing where it is null.
+  std::optional<int64_t> integer_or_null(const char* key, int64_t fallback) const {
+    if (!json_.contains(key)) return fallback;
+    return find(key) == nullptr ? std::nullopt : std::optional(integer(key));
+  }
+  std::string text(const char* key, const std::string& fallback) const {
+    const Json* value = find(key);
+    if (value == nullptr) return fallback;
+    if (!value->is_string()) fail(fmt::format("'{}' must be text, not {}", key, value->dump()));
+    return value->get<std::string>();
   }
   double real(const char* key, double fallback) const {
     const Json* value = find(key);
@@ -67,47 +80,121 @@ class Reader {
 };
 
 /// transformers 5 writes rope_parameters, version 4 rope_theta and rope_scaling: we read both.
-double read_rope_theta(const Reader& reader) {
-  double theta = reader.real("rope_theta", 10'000);
+void read_rope(const Reader& reader, ModelConfig& config) {
+  config.rope_theta = reader.real("rope_theta", 10'000);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const Json* rope = reader.find(key);
     if (rope == nullptr) continue;
     if (!rope->is_object()) reader.fail(fmt::format("'{}' must be an object", key));
     for (const auto& [name, value] : rope->items()) {
-      const bool type = name == "rope_type" || name == "type";
-      if (type && value == "default") continue;
-      if (name == "rope_theta" && value.is_number()) {
-        theta = value.get<double>();
-      } else if (name == "partial_rotary_factor" && value == 1.0) {
-        continue;
+      const auto refuse = [&] {
+        reader.fail(fmt::format(
+            "'{}' has {} {}, which is not supported: rotary positions are of rope_type default, "
+            "linear, dynamic or llama3",
+            key, name, value.dump()));
+      };
+      const auto number = [&]() -> double {
+        if (!value.is_number()) refuse();
+        return value.get<double>();
+      };
+      if (name == "rope_type" || name == "type") {
+        const std::string type = value.is_string() ? value.get<std::string>() : "";
+        if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") {
+          refuse();
+        }
+        config.rope_type = type;
+      } else if (name == "rope_theta") {
+        config.rope_theta = number();
+      } else if (name == "factor") {
+        config.rope_factor = number();
+      } else if (name == "low_freq_factor") {
+        config.rope_low_freq_factor = number();
+      } else if (name == "high_freq_factor") {
+        config.rope_high_freq_factor = number();
+      } else if (name == "original_max_position_embeddings") {
+        if (!value.is_number_integer()) refuse();
+        config.rope_original_positions = value.get<int64_t>();
+      } else if (name == "partial_rotary_factor") {
+        config.partial_rotary_factor = number();
       } else {
-        reader.fail(
-            fmt::format("'{}' has {} {}, and only the default rotary positions are "
-                        "supported",
-                        key, name, value.dump()));
+        refuse();
       }
     }
   }
-  return theta;
+  if (config.rope_type == "default") config.rope_factor = 1;  // transformers ignores it.
+  if (config.rope_type == "llama3" && config.rope_original_positions == 0) {
+    config.rope_original_positions = config.max_positions;
+  }
 }
 
-void refuse_other_mathematics(const Reader& reader) {
-  reader.require("hidden_act", "silu");
-  reader.require("attention_bias", false);
-  reader.require("mlp_bias", false);
-  reader.require("use_sliding_window", false);
-  reader.require("partial_rotary_factor", 1.0);
-  if (reader.find("quantization_config") != nullptr) {
-    reader.fail("'quantization_config' is set, and only FP32, BF16 and FP16 weights are supported");
+/// Layers with a window come behind those without.
+void read_windows(const Reader& reader, const Family& family, ModelConfig& config) {
+  if (family.name == "mistral") {
+    config.sliding_window = reader.integer_or_null("sliding_window", 4096).value_or(0);
+  } else if (reader.flag("use_sliding_window", false)) {
+    if (!family.has("sliding_window")) {
+      reader.fail(fmt::format("'use_sliding_window' is set, and '{}' has no windows", family.name));
+    }
+    config.sliding_window = reader.integer_or_null("sliding_window", 4096).value_or(0);
+    config.full_layers = std::min(reader.integer("max_window_layers", 28), config.num_layers);
   }
   const Json* layers = reader.find("layer_types");
   if (layers == nullptr) return;
-  if (!layers->is_array()) reader.fail("'layer_types' must be a list");
+  if (!layers->is_array() || std::ssize(*layers) != config.num_layers) {
+    reader.fail(fmt::format("'layer_types' must be a list of {} types (num_hidden_layers)",
+                            config.num_layers));
+  }
+  int64_t num_full = 0;
+  while (num_full < config.num_layers &&
+         (*layers)[static_cast<size_t>(num_full)] == "full_attention") {
+    num_full += 1;
+  }
   for (const Json& type : *layers) {
-    if (type != "full_attention") {
-      reader.fail(fmt::format("'layer_types' has {}, and only \"full_attention\" is supported",
-                              type.dump()));
+    if (type != "full_attention" && type != "sliding_attention") {
+      reader.fail(
+          fmt::format("'layer_types' has {}, and only \"full_attention\" and "
+                      "\"sliding_attention\" are supported",
+                      type.dump()));
     }
+  }
+  const auto num_sliding = std::count(layers->begin(), layers->end(), Json("sliding_attention"));
+  if (num_full + num_sliding != config.num_layers) {
+    reader.fail(
+        "'layer_types' has \"full_attention\" behind \"sliding_attention\", which is not "
+        "supported: windows are in the last layers");
+  }
+  if (num_sliding > 0 && config.sliding_window == 0) {
+    reader.fail("'layer_types' has \"sliding_attention\", but no sliding_window is in use");
+  }
+  config.full_layers = num_sliding > 0 ? num_full : 0;
+  if (num_sliding == 0) config.sliding_window = 0;
+}
+
+std::string read_activation(const Reader& reader) {
+  const std::string name = reader.text("hidden_act", "gelu");
+  if (name == "gelu") return "gelu";
+  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") return "gelu_tanh";
+  reader.fail(
+      fmt::format("'hidden_act' is \"{}\", and only gelu, gelu_new, gelu_fast and "
+                  "gelu_pytorch_tanh are supported",
+                  name));
+}
+
+void refuse_other_mathematics(const Reader& reader, const Family& family) {
+  if (family.name != "gpt_neox") reader.require("hidden_act", "silu");
+  for (const char* key : {"attention_dropout", "hidden_dropout"}) {
+    if (reader.real(key, 0) != 0) {
+      reader.fail(fmt::format("'{}' is not 0, and dropout is not supported", key));
+    }
+  }
+  if (reader.find("quantization_config") != nullptr) {
+    reader.fail("'quantization_config' is set, and only FP32, BF16 and FP16 weights are supported");
+  }
+  const Json* classes = reader.find("architectures");
+  if (classes != nullptr && classes->is_array() && !classes->empty() &&
+      std::ranges::count(*classes, Json(family.hf_class)) == 0) {
+    reader.fail(fmt::format("'architectures' is {}, and of '{}' only {} is supported",
+                            classes->dump(), family.name, family.hf_class));
   }
 }
 
@@ -120,53 +207,125 @@ std::optional<int64_t> read_id(const Reader& reader, const char* key) {
   return id.get<int64_t>();
 }
 
-ModelConfig read_sizes(const Reader& reader, bool qk_norm) {
+/// What transformers assumes where a key is absent.
+int64_t usual_kv_heads(const Family& family, int64_t num_heads) {
+  if (family.name == "mistral") return 8;
+  return family.name == "qwen2" || family.name == "qwen3" ? 32 : num_heads;
+}
+
+ModelConfig read_config(const Reader& reader, const Family& family) {
   ModelConfig config;
-  config.qk_norm = qk_norm;
+  config.architecture = family.name;
+  const bool is_neox = family.name == "gpt_neox";
   config.vocab_size = reader.integer("vocab_size");
   config.hidden_size = reader.integer("hidden_size");
   config.intermediate_size = reader.integer("intermediate_size");
   config.num_layers = reader.integer("num_hidden_layers");
   config.num_heads = reader.integer("num_attention_heads");
-  config.num_kv_heads = reader.integer("num_key_value_heads", config.num_heads);
-  config.head_dim = reader.integer("head_dim", qk_norm ? 128 : 0);  // transformers' default.
+  config.num_kv_heads =
+      is_neox
+          ? config.num_heads
+          : reader.integer_or_null("num_key_value_heads", usual_kv_heads(family, config.num_heads))
+                .value_or(config.num_heads);
+  if (family.has("head_dim"))
+    config.head_dim = reader.integer("head_dim", family.name == "qwen3" ? 128 : 0);
+  // Said or not, it is the same model.
+  if (config.num_heads > 0 && config.hidden_size % config.num_heads == 0 &&
+      config.head_dim == config.hidden_size / config.num_heads) {
+    config.head_dim = 0;
+  }
   config.max_positions = reader.integer("max_position_embeddings");
-  config.norm_eps = reader.real("rms_norm_eps", 1e-6);
+  config.norm_eps = is_neox ? reader.real("layer_norm_eps", 1e-5)
+                            : reader.real("rms_norm_eps", family.name == "olmo2" ? 1e-5 : 1e-6);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
-  config.rope_theta = read_rope_theta(reader);
+  if (family.has("attention_bias")) config.attention_bias = reader.flag("attention_bias", is_neox);
+  if (family.has("mlp_bias")) config.mlp_bias = reader.flag("mlp_bias", false);
+  if (is_neox) {
+    config.activation = read_activation(reader);
+    config.parallel_residual = reader.flag("use_parallel_residual", true);
+    config.partial_rotary_factor = reader.real("rotary_pct", 0.25);
+  } else {
+    config.partial_rotary_factor = reader.real("partial_rotary_factor", 1);
+  }
+  read_rope(reader, config);
+  if (is_neox) config.rope_theta = reader.real("rotary_emb_base", config.rope_theta);
+  read_windows(reader, family, config);
   return config;
+}
+
+nlohmann::ordered_json rope_json(const ModelConfig& config) {
+  nlohmann::ordered_json rope{{"rope_type", config.rope_type}, {"rope_theta", config.rope_theta}};
+  if (config.rope_type != "default") rope["factor"] = config.rope_factor;
+  if (config.rope_type == "llama3") {
+    rope["low_freq_factor"] = config.rope_low_freq_factor;
+    rope["high_freq_factor"] = config.rope_high_freq_factor;
+    rope["original_max_position_embeddings"] = config.rope_original_positions;
+  }
+  if (config.partial_rotary_factor != 1) {
+    rope["partial_rotary_factor"] = config.partial_rotary_factor;
+  }
+  return rope;
+}
+
+void put_windows(const ModelConfig& config, nlohmann::ordered_json& json) {
+  const bool slides = config.sliding_window > 0;
+  json["sliding_window"] =
+      slides ? nlohmann::ordered_json(config.sliding_window) : nlohmann::ordered_json();
+  if (config.architecture == "mistral") return;
+  json["use_sliding_window"] = slides;
+  json["max_window_layers"] = slides ? config.full_layers : config.num_layers;
+  auto& types = json["layer_types"] = nlohmann::ordered_json::array();
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    types.push_back(config.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
+  }
 }
 
 }  // namespace
 
-std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids) {
+std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids, DType type) {
+  const Family& family = family_of(config);
+  const bool is_neox = family.name == "gpt_neox";
   nlohmann::ordered_json json;
-  json["architectures"] = {config.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"};
-  json["model_type"] = config.qk_norm ? "qwen3" : "llama";
+  json["architectures"] = {family.hf_class};
+  json["model_type"] = family.name;
   json["vocab_size"] = config.vocab_size;
   json["hidden_size"] = config.hidden_size;
   json["intermediate_size"] = config.intermediate_size;
   json["num_hidden_layers"] = config.num_layers;
   json["num_attention_heads"] = config.num_heads;
-  json["num_key_value_heads"] = config.num_kv_heads;
-  json["head_dim"] = config.head_size();
+  if (!is_neox) json["num_key_value_heads"] = config.num_kv_heads;
+  if (family.has("head_dim")) json["head_dim"] = config.head_size();
   json["max_position_embeddings"] = config.max_positions;
-  json["rms_norm_eps"] = config.norm_eps;
-  json["rope_theta"] = config.rope_theta;  // transformers 4
-  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config.rope_theta}};  // 5
-  json["tie_word_embeddings"] = config.tie_embeddings;
-  json["hidden_act"] = "silu";
-  json["attention_bias"] = false;
-  json["attention_dropout"] = 0.0;
-  if (config.qk_norm) {
-    json["use_sliding_window"] = false;
+  json[is_neox ? "layer_norm_eps" : "rms_norm_eps"] = config.norm_eps;
+  const auto rope = rope_json(config);
+  json["rope_parameters"] = rope;  // transformers 5
+  if (is_neox) {                   // 4
+    json["rotary_pct"] = config.partial_rotary_factor;
+    json["rotary_emb_base"] = config.rope_theta;
   } else {
-    json["mlp_bias"] = false;
+    json["rope_theta"] = config.rope_theta;
+  }
+  if (config.rope_type != "default") {  // 4
+    json["rope_scaling"] = rope;
+    json["rope_scaling"].erase("rope_theta");
+  }
+  json["tie_word_embeddings"] = config.tie_embeddings;
+  json["hidden_act"] =
+      !is_neox ? "silu" : (config.activation == "gelu" ? "gelu" : "gelu_pytorch_tanh");
+  if (family.has("attention_bias")) json["attention_bias"] = config.attention_bias;
+  json["attention_dropout"] = 0.0;
+  if (family.has("mlp_bias")) json["mlp_bias"] = config.mlp_bias;
+  if (family.has("sliding_window")) put_windows(config, json);
+  if (is_neox) {
+    json["hidden_dropout"] = 0.0;
+    json["use_parallel_residual"] = config.parallel_residual;
   }
   json["initializer_range"] = 0.02;
   json["use_cache"] = true;
-  json["torch_dtype"] = "float32";  // transformers 4
-  json["dtype"] = "float32";        // 5
+  const char* dtype =
+      type == DType::kF32 ? "float32" : (type == DType::kF16 ? "float16" : "bfloat16");
+  json["torch_dtype"] = dtype;  // transformers 4
+  json["dtype"] = dtype;        // 5
   const auto id = [](const std::optional<int64_t>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   };
@@ -196,14 +355,18 @@ HfConfig from_hf_config(std::string_view json, const std::string& name) {
   if (!document.is_object()) throw InputError(fmt::format("'{}' is not a JSON object", name));
   const Reader reader(document, name);
   const Json* type = reader.find("model_type");
-  const std::string family = type != nullptr && type->is_string() ? type->get<std::string>() : "";
-  if (family != "llama" && family != "qwen3") {
-    reader.fail(fmt::format("'model_type' is {}, and only \"llama\" and \"qwen3\" are supported",
-                            type == nullptr ? "missing" : type->dump()));
+  const std::string name_of_family =
+      type != nullptr && type->is_string() ? type->get<std::string>() : "";
+  const Family* family = find_family(name_of_family);
+  if (family == nullptr) {
+    std::vector<std::string_view> names;
+    for (const Family& known : families()) names.push_back(known.name);
+    reader.fail(fmt::format("'model_type' is {}, and only {} are supported",
+                            type == nullptr ? "missing" : type->dump(), fmt::join(names, ", ")));
   }
-  refuse_other_mathematics(reader);
+  refuse_other_mathematics(reader, *family);
   HfConfig result;
-  result.config = read_sizes(reader, family == "qwen3");
+  result.config = read_config(reader, *family);
   result.ids = {read_id(reader, "bos_token_id"), read_id(reader, "eos_token_id")};
   try {
     check(result.config);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "atoll/model/config.h"
+#include "atoll/model/safetensors.h"
 
 namespace atl::model {
 
@@ -15,9 +16,9 @@ struct SpecialIds {
   std::optional<int64_t> end_of_text;
 };
 
-/// A config.json of LlamaForCausalLM (Qwen3ForCausalLM when `qk_norm`) that transformers 4 and 5
-/// both read.
-std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids);
+/// A config.json of the model's family that transformers 4 and 5 both read; `type`: of the weights.
+std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids,
+                         DType type = DType::kF32);
 
 /// The generation_config.json of such a model.
 std::string to_generation_config(const SpecialIds& ids);
@@ -30,9 +31,10 @@ struct HfConfig {
   SpecialIds ids;
 };
 
-/// Throws InputError naming the key: an architecture we do not have, or a setting that changes the
-/// mathematics in a way we do not compute (another activation, biases, scaled rotary positions,
-/// sliding windows, quantised weights ...). `name` (a file) appears in messages.
+/// In the spelling of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). Throws
+/// InputError naming the key: an architecture we do not have, or a setting that changes the
+/// mathematics in a way we do not compute (another activation, other rotary scalings, windows in
+/// some layers only, quantised weights ...). `name` (a file) appears in messages.
 HfConfig from_hf_config(std::string_view json, const std::string& name);
 
 }  // namespace atl::model

@@ -58,10 +58,28 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
 }
 
 /// Tensors that carry no parameters of ours: the head of a tied model repeats the embedding, old
-/// files hold the rotary frequencies.
+/// files hold the rotary frequencies, and those of GPT-NeoX the causal mask.
 bool may_be_skipped(const std::string& name, const ModelConfig& config) {
-  return (config.tie_embeddings && name == "lm_head.weight") ||
-         name.ends_with(".rotary_emb.inv_freq");
+  const bool is_head = name == "lm_head.weight" || name == "embed_out.weight";
+  return (config.tie_embeddings && is_head) || name.ends_with(".rotary_emb.inv_freq") ||
+         name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias");
+}
+
+/// In their order, as many to a file as go into it.
+std::vector<std::vector<ParameterSpec>> shards_of(const std::vector<ParameterSpec>& specs,
+                                                  const SaveOptions& options) {
+  std::vector<std::vector<ParameterSpec>> shards;
+  int64_t size = 0;
+  for (const ParameterSpec& spec : specs) {
+    const int64_t own = spec.size * static_cast<int64_t>(num_bytes(options.type));
+    if (shards.empty() || own > options.max_shard_bytes - size) {
+      shards.emplace_back();
+      size = 0;
+    }
+    shards.back().push_back(spec);
+    size += own;
+  }
+  return shards;
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -93,20 +111,47 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
 }  // namespace
 
 void save_hf_model(const fs::path& folder, const ModelConfig& config, const SpecialIds& ids,
-                   std::span<const float> values_P) {
-  std::vector<TensorView> tensors;
-  for (ParameterSpec& spec : parameter_specs(config)) {
-    ATOLL_CHECK(static_cast<size_t>(spec.offset + spec.size) <= values_P.size());
-    const auto values =
-        values_P.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size));
-    tensors.push_back({.name = std::move(spec.name),
-                       .type = DType::kF32,
-                       .shape = std::move(spec.shape),
-                       .bytes = std::as_bytes(values)});
+                   std::span<const float> values_P, const SaveOptions& options) {
+  const auto shards = shards_of(parameter_specs(config), options);
+  nlohmann::ordered_json map;
+  uint64_t total = 0;
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    const std::string name = shards.size() == 1 ? kWeights
+                                                : fmt::format("model-{:05}-of-{:05}.safetensors",
+                                                              shard + 1, shards.size());
+    std::vector<Bytes> contents;
+    std::vector<TensorView> tensors;
+    for (const ParameterSpec& spec : shards[shard]) {
+      ATOLL_CHECK(static_cast<size_t>(spec.offset + spec.size) <= values_P.size());
+      contents.push_back(bytes_as(options.type, values_P.subspan(static_cast<size_t>(spec.offset),
+                                                                 static_cast<size_t>(spec.size))));
+      tensors.push_back(
+          {.name = spec.name, .type = options.type, .shape = spec.shape, .bytes = contents.back()});
+      map[spec.name] = name;
+      total += contents.back().size();
+    }
+    write_safetensors(folder / name, tensors, {{"format", "pt"}});
   }
-  write_safetensors(folder / kWeights, tensors, {{"format", "pt"}});
-  write_text(folder / "config.json", to_hf_config(config, ids));
+  if (shards.size() > 1) {
+    const nlohmann::ordered_json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+    write_text(folder / kIndex, index.dump(2) + "\n");
+  }
+  write_text(folder / "config.json", to_hf_config(config, ids, options.type));
   write_text(folder / "generation_config.json", to_generation_config(ids));
+}
+
+DType stored_type(const fs::path& folder) {
+  std::map<DType, size_t> num_bytes_of;
+  for (const fs::path& path : weight_files(folder)) {
+    for (const TensorView& tensor : SafetensorsFile(path).tensors()) {
+      num_bytes_of[tensor.type] += tensor.bytes.size();
+    }
+  }
+  if (num_bytes_of.empty()) {
+    throw InputError(fmt::format("'{}' holds no tensors", folder.string()));
+  }
+  return std::ranges::max_element(num_bytes_of, {}, [](const auto& entry) { return entry.second; })
+      ->first;
 }
 
 HfConfig load_hf_config(const fs::path& folder) {

@@ -2,18 +2,31 @@
 // A model as a Hugging Face folder: config.json, generation_config.json, model.safetensors (or
 // several behind model.safetensors.index.json). Free of LibTorch: parameters are one flat FP32
 // buffer in the order of parameter_specs(). docs/formats.md has the details.
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 
 #include "atoll/model/config.h"
 #include "atoll/model/hf_config.h"
+#include "atoll/model/safetensors.h"
 
 namespace atl::model {
+
+struct SaveOptions {
+  DType type = DType::kF32;  // F32, F16, BF16.
+  /// Several files, behind an index, where one would be larger; a tensor is never cut.
+  int64_t max_shard_bytes = std::numeric_limits<int64_t>::max();
+};
 
 /// Writes and syncs the files that transformers needs for the model itself (the tokenizer's file is
 /// the caller's). The folder must exist. Throws InputError when the disk is full.
 void save_hf_model(const std::filesystem::path& folder, const ModelConfig& config,
-                   const SpecialIds& ids, std::span<const float> values_P);
+                   const SpecialIds& ids, std::span<const float> values_P,
+                   const SaveOptions& options = {});
+
+/// The type of most values in the folder's files. Throws InputError as load_hf_weights().
+DType stored_type(const std::filesystem::path& folder);
 
 /// Throws InputError: see from_hf_config(). Where there is a manifest.json (a run's checkpoint),
 /// this checks config.json and tokenizer.json against it, and load_hf_weights() every tensor.

@@ -99,14 +99,14 @@ ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const float
   }
 }
 
-ATOLL_CLONES void rotate_rows(const HeadShape& shape, int64_t num_positions, int64_t begin,
-                              int64_t end, float* x, const float* cos_TN, const float* sin_TN,
+ATOLL_CLONES void rotate_rows(const HeadShape& shape, Positions positions, int64_t begin,
+                              int64_t end, float* x, const float* cos_TR, const float* sin_TR,
                               float direction) {
-  const int64_t half = shape.head_size / 2;
+  const int64_t half = positions.rotary_size / 2;
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t position = row % num_positions;
-    const float* cosine = cos_TN + position * half;
-    const float* sine = sin_TN + position * half;
+    const int64_t position = row % positions.count;
+    const float* cosine = cos_TR + position * half;
+    const float* sine = sin_TR + position * half;
     for (int64_t head = 0; head < shape.num_heads; ++head) {
       float* low = x + row * shape.stride + head * shape.head_size;
       float* high = low + half;
@@ -244,12 +244,12 @@ void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dg
   });
 }
 
-void rotate(const HeadShape& shape, int64_t num_positions, float* x, const float* cos_TN,
-            const float* sin_TN, Turn turn) {
+void rotate(const HeadShape& shape, Positions positions, float* x, const float* cos_TR,
+            const float* sin_TR, Turn turn) {
   const float direction = turn == Turn::kBackwards ? -1.0F : 1.0F;
   at::parallel_for(0, shape.num_rows, grain(shape.num_heads * shape.head_size),
                    [&](int64_t begin, int64_t end) {
-                     rotate_rows(shape, num_positions, begin, end, x, cos_TN, sin_TN, direction);
+                     rotate_rows(shape, positions, begin, end, x, cos_TR, sin_TR, direction);
                    });
 }
 

@@ -44,11 +44,16 @@ void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
 void swiglu_forward(Rows rows, const float* gate_up, float* y);
 void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up);
 
-/// Turns pairs (i, i + N/2) of each head by its position's angle, in place (Su et al. 2021, in the
-/// half-split layout of Hugging Face). Row r has position r % num_positions.
+/// Turns pairs (i, i + R/2) of the first R elements of each head by their position's angle, in
+/// place (Su et al. 2021, in the half-split layout of Hugging Face); cos and sin are (count, R/2).
+/// Row r has position r % count.
 enum class Turn { kForwards, kBackwards };
-void rotate(const HeadShape& shape, int64_t num_positions, float* x, const float* cos_TN,
-            const float* sin_TN, Turn turn);
+struct Positions {
+  int64_t count = 0;
+  int64_t rotary_size = 0;  // R, at most the head's.
+};
+void rotate(const HeadShape& shape, Positions positions, float* x, const float* cos_TR,
+            const float* sin_TR, Turn turn);
 
 /// weight_VC's gradient: dweight[tokens[r]] += dy[r], in order of r.
 void embedding_backward(Rows rows, const int64_t* tokens, const float* dy, float* dweight);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/layer_norm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "atoll/model/composite.h"
@@ -188,11 +189,14 @@ HeadShape turned_heads(const AttentionShape& shape) {
   return heads;
 }
 
+Positions positions_of(const at::Tensor& cos_TR) { return {cos_TR.size(0), 2 * cos_TR.size(1)}; }
+
 struct RotaryAttention : Function<RotaryAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv,
                             const AttentionShape& shape, const at::Tensor& cosine,
                             const at::Tensor& sine) {
-    rotate(turned_heads(shape), shape.positions, out(qkv), in(cosine), in(sine), Turn::kForwards);
+    rotate(turned_heads(shape), positions_of(cosine), out(qkv), in(cosine), in(sine),
+           Turn::kForwards);
     const at::Tensor result =
         at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size}, qkv.options());
     const at::Tensor log_sums =
@@ -212,7 +216,7 @@ struct RotaryAttention : Function<RotaryAttention> {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty_like(qkv);
     attention_backward(shape, in(qkv), in(saved[1]), in(dy), in(saved[2]), out(dqkv));
-    rotate(turned_heads(shape), shape.positions, out(dqkv), in(saved[3]), in(saved[4]),
+    rotate(turned_heads(shape), positions_of(saved[3]), out(dqkv), in(saved[3]), in(saved[4]),
            Turn::kBackwards);
     return {dqkv, {}, {}, {}};
   }
@@ -225,6 +229,15 @@ at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
 }
 
 at::Tensor linear(const Weight& weight, const at::Tensor& x) { return Linear::apply(x, weight); }
+
+at::Tensor project(const Projection& projection, const at::Tensor& x) {
+  const at::Tensor y = linear(projection.weight, x);
+  return projection.bias.value.defined() ? y.add(projection.bias.value) : y;
+}
+
+at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilon) {
+  return at::layer_norm(x, {x.size(-1)}, norm.weight.value, norm.bias.value, epsilon);
+}
 
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon) {
   if (!on_cpu(x)) return composite::rms_norm(x, weight.value, epsilon);
@@ -253,21 +266,27 @@ at::Tensor head_norm(const AttentionShape& shape, const Weight& q_weight, const 
   return HeadNorm::apply(qkv_BTF.contiguous(), shape, q_weight, k_weight, epsilon);
 }
 
-at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
-                   const at::Tensor& sin_TN) {
-  if (!on_cpu(qkv_BTF)) return composite::rotated(shape, qkv_BTF, cos_TN, sin_TN);
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TR,
+                   const at::Tensor& sin_TR) {
+  if (!on_cpu(qkv_BTF)) return composite::rotated(shape, qkv_BTF, cos_TR, sin_TR);
   at::Tensor turned = qkv_BTF.contiguous();
-  rotate(turned_heads(shape), shape.positions, out(turned), in(cos_TN), in(sin_TN),
+  rotate(turned_heads(shape), positions_of(cos_TR), out(turned), in(cos_TR), in(sin_TR),
          Turn::kForwards);
   return turned;
 }
 
 at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
-                            const at::Tensor& cos_TN, const at::Tensor& sin_TN) {
-  if (!on_cpu(qkv_BTF) || !attention_kernel_available()) {
-    return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TN, sin_TN));
+                            const at::Tensor& cos_TR, const at::Tensor& sin_TR) {
+  const bool is_windowed = shape.window > 0 && shape.window < shape.positions;
+  if (!on_cpu(qkv_BTF) || !attention_kernel_available() || is_windowed) {
+    return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TR, sin_TR));
   }
-  return RotaryAttention::apply(qkv_BTF.contiguous(), shape, cos_TN, sin_TN);
+  return RotaryAttention::apply(qkv_BTF.contiguous(), shape, cos_TR.contiguous(),
+                                sin_TR.contiguous());
+}
+
+at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device) {
+  return composite::visible_TS(num_queries, num_keys, window, device);
 }
 
 }  // namespace atl::model

@@ -3,7 +3,8 @@
 // directions (kernels.h, attention_kernel.h); elsewhere a chain of LibTorch's (composite.h). The
 // gradient of a weight is added straight to Weight::grad.
 //
-// Shapes: B = rows, T = positions, C = hidden size, F = (H + 2 G) N as in attention_kernel.h.
+// Shapes: B = rows, T = positions, C = hidden size, F = (H + 2 G) N as in attention_kernel.h, R =
+// the elements of a head that turn.
 #include <ATen/core/Tensor.h>
 
 #include <utility>
@@ -19,6 +20,12 @@ at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT);
 /// x W^T.
 at::Tensor linear(const Weight& weight, const at::Tensor& x);
 
+/// x W^T + b.
+at::Tensor project(const Projection& projection, const at::Tensor& x);
+
+/// LayerNorm over the last dimension (Ba et al. 2016).
+at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilon);
+
 /// RMSNorm over the last dimension.
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon);
 
@@ -33,13 +40,18 @@ at::Tensor swiglu(const at::Tensor& gate_up);
 at::Tensor head_norm(const AttentionShape& shape, const Weight& q_weight, const Weight& k_weight,
                      const at::Tensor& qkv_BTF, double epsilon);
 
-/// Rotary positions. Without autograd; on the CPU qkv_BTF itself is changed and returned.
-at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TN,
-                   const at::Tensor& sin_TN);
+/// Rotary positions: pairs (i, i + R/2) of the first R elements of each head turn, cos and sin are
+/// (T, R/2). Without autograd; on the CPU qkv_BTF itself is changed and returned.
+at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TR,
+                   const at::Tensor& sin_TR);
 
 /// Rotary positions, then causal attention: (B, T, H N). May overwrite qkv_BTF, so the caller gives
-/// it away; cos and sin are (T, N / 2).
+/// it away.
 at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
-                            const at::Tensor& cos_TN, const at::Tensor& sin_TN);
+                            const at::Tensor& cos_TR, const at::Tensor& sin_TR);
+
+/// What the last T of S positions see, (T, S): themselves and what lies before them, `window` in
+/// all (0: everything).
+at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device);
 
 }  // namespace atl::model

@@ -6,7 +6,7 @@
 
 #include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 
 namespace atl::model {
 namespace {
@@ -122,7 +122,9 @@ TEST_P(RotaryAttentionTest, MatchesFp64ForwardAndBackward) {
   const AttentionShape shape = GetParam();
   const std::vector<int64_t> size{shape.batch, shape.positions, shape.row_width()};
   const at::Tensor qkv = leaf(random(size, 1) * 2, at::kFloat);
-  const at::Tensor angles = random({shape.positions, shape.head_size / 2}, 2);
+  // With a window a part of each head turns alone.
+  const int64_t turning = shape.window > 0 ? 2 : shape.head_size;
+  const at::Tensor angles = random({shape.positions, turning / 2}, 2);
   const at::Tensor dy =
       random({shape.batch, shape.positions, shape.num_heads * shape.head_size}, 3);
   // The operation overwrites what it is given, here a copy.
@@ -138,12 +140,25 @@ TEST_P(RotaryAttentionTest, MatchesFp64ForwardAndBackward) {
   expect_near(qkv.grad(), qkv64.grad(), 1e-5, "dqkv");
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, RotaryAttentionTest,
-                         testing::Values(AttentionShape{1, 1, 1, 1, 2},
-                                         AttentionShape{2, 64, 4, 4, 16},
-                                         AttentionShape{2, 65, 4, 2, 8},
-                                         AttentionShape{1, 200, 6, 2, 10},
-                                         AttentionShape{3, 17, 8, 1, 32}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, RotaryAttentionTest,
+    testing::Values(AttentionShape{1, 1, 1, 1, 2}, AttentionShape{2, 64, 4, 4, 16},
+                    AttentionShape{2, 65, 4, 2, 8}, AttentionShape{1, 200, 6, 2, 10},
+                    AttentionShape{3, 17, 8, 1, 32}, AttentionShape{1, 40, 4, 2, 8, 100},
+                    AttentionShape{2, 40, 4, 2, 8, 7}));
+
+TEST(VisibleTest, IsWhatLiesBeforeWithinTheWindow) {
+  for (const int64_t window : {0, 1, 3, 10}) {
+    const at::Tensor visible = visible_TS(4, 9, window, at::kCPU);
+    for (int64_t query = 0; query < 4; ++query) {
+      for (int64_t key = 0; key < 9; ++key) {
+        const int64_t distance = query + 5 - key;
+        const bool wanted = distance >= 0 && (window == 0 || distance < window);
+        EXPECT_EQ(visible[query][key].item<bool>(), wanted) << window << query << key;
+      }
+    }
+  }
+}
 
 TEST(KernelsTest, SoftmaxLossAndItsGradientMatchFp64) {
   const at::Tensor logits = random({5, 1000}, 1) * 10;

@@ -33,8 +33,9 @@ Weight Parameters::weight(std::string_view first, std::string_view last) const {
   const ParameterSpec& end = find(last);
   const int64_t size = end.offset + end.size - begin.offset;
   std::vector<int64_t> shape = begin.shape;
-  if (shape.size() == 2) shape[0] = size / shape[1];
-  ATOLL_CHECK(shape.size() == end.shape.size() && shape.back() == end.shape.back());
+  shape[0] = shape.size() == 2 ? size / shape[1] : size;
+  ATOLL_CHECK(shape.size() == end.shape.size());
+  ATOLL_CHECK(shape.size() == 1 || shape.back() == end.shape.back());
   const auto cut = [&](const at::Tensor& flat) {
     return flat.narrow(0, begin.offset, size).view(shape).detach();
   };
@@ -45,6 +46,12 @@ Weight Parameters::weight(std::string_view first, std::string_view last) const {
     weight.value.mutable_grad() = weight.grad;
   }
   return weight;
+}
+
+Projection Parameters::projection(const std::string& first, const std::string& last,
+                                  bool has_bias) const {
+  return {weight(first + ".weight", last + ".weight"),
+          has_bias ? weight(first + ".bias", last + ".bias") : Weight{}};
 }
 
 }  // namespace atl::model

@@ -6,6 +6,7 @@
 // Shapes: P = all parameters, in the order of parameter_specs().
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct Weight {
   at::Tensor grad;
 };
 
+/// x W^T + b; without a bias its value is undefined.
+struct Projection {
+  Weight weight;
+  Weight bias;
+};
+
 class Parameters {
  public:
   Parameters(const ModelConfig& config, at::Device device, Purpose purpose);
@@ -35,9 +42,11 @@ class Parameters {
   /// The parameter's values, as a view without autograd.
   at::Tensor view(std::string_view name) const;
   /// `first` and the parameters that follow it up to `last`, which have the same inputs, as one
-  /// matrix (outputs, inputs).
+  /// matrix (outputs, inputs); or as one vector.
   Weight weight(std::string_view first, std::string_view last) const;
   Weight weight(std::string_view name) const { return weight(name, name); }
+  /// The ".weight"s from `first` to `last`, and the ".bias"es where it has them.
+  Projection projection(const std::string& first, const std::string& last, bool has_bias) const;
   bool trains() const { return gradients_P_.defined(); }
 
  private:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -155,6 +156,31 @@ float half_to_float(uint16_t half) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
+uint16_t float_to_half(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  uint32_t half = 0x7C00;  // Infinite.
+  if (magnitude > 0x7F800000U) {
+    const uint32_t fraction = (magnitude >> 13) & 0x3FFU;
+    half = 0x7C00U | (fraction != 0 ? fraction : 0x200U);  // Not a number.
+  } else if (magnitude < 0x38800000U) {                    // Below 2^-14: in steps of 2^-24.
+    half = static_cast<uint32_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1.0p24F));
+  } else if (magnitude < 0x477FF000U) {  // 65520 and more round up to what there is not.
+    half = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | half);
+}
+
+uint16_t float_to_bfloat(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) {
+    const uint32_t top = bits >> 16;
+    return static_cast<uint16_t>((top & 0x7FU) != 0 ? top : top | 0x40U);
+  }
+  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
 }  // namespace
 
 size_t num_bytes(DType type) { return entry(type).bytes; }
@@ -260,6 +286,21 @@ void copy_as_f32(const TensorView& tensor, std::span<float> target, const std::s
     target[i] = tensor.type == DType::kBF16 ? std::bit_cast<float>(uint32_t{half} << 16)
                                             : half_to_float(half);
   }
+}
+
+Bytes bytes_as(DType type, std::span<const float> values) {
+  ATOLL_CHECK(type == DType::kF32 || type == DType::kF16 || type == DType::kBF16);
+  Bytes bytes(values.size() * num_bytes(type));
+  if (type == DType::kF32) {
+    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t half =
+        type == DType::kF16 ? float_to_half(values[i]) : float_to_bfloat(values[i]);
+    std::memcpy(bytes.data() + 2 * i, &half, 2);
+  }
+  return bytes;
 }
 
 }  // namespace atl::model

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/base/bytes.h"
 #include "atoll/base/file.h"
 
 namespace atl::model {
@@ -60,5 +61,9 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
 
 /// Copies a F32, F16 or BF16 tensor as FP32. Throws InputError for other types, checks the length.
 void copy_as_f32(const TensorView& tensor, std::span<float> target, const std::string& file);
+
+/// The bytes of `values` as F32, F16 or BF16, rounded to the nearest, ties to even; too large for
+/// F16 becomes infinite. What copy_as_f32() made of a type becomes the same bytes again.
+Bytes bytes_as(DType type, std::span<const float> values);
 
 }  // namespace atl::model

@@ -5,6 +5,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/model/presets.h"
 #include "atoll/sync/fragments.h"
 #include "atoll/sync/method.h"
 
@@ -62,18 +63,32 @@ SettingList RunConfig::settings() {
   SettingList list;
   data.visit(list);
   model.visit(list);
+  list.add("preset", preset,
+           "sizes of a known model, which the others here may change: pythia-14m ...");
   train.visit(list);
   sync.visit(list);
   swarm.visit(list);
   return list;
 }
 
+void apply(RunConfig& config, const std::filesystem::path& file,
+           const std::vector<std::string>& overrides) {
+  const auto apply_all = [&] {
+    SettingList list = config.settings();
+    if (!file.empty()) list.apply_toml(read_file(file), file.string());
+    for (const std::string& assignment : overrides) list.apply_override(assignment);
+  };
+  apply_all();
+  if (config.preset.empty()) return;
+  config.model = model::preset(config.preset);
+  apply_all();
+  config.preset.clear();
+}
+
 RunConfig load_config(const std::filesystem::path& file,
                       const std::vector<std::string>& overrides) {
   RunConfig config;
-  SettingList list = config.settings();
-  if (!file.empty()) list.apply_toml(read_file(file), file.string());
-  for (const std::string& assignment : overrides) list.apply_override(assignment);
+  apply(config, file, overrides);
   return config;
 }
 
@@ -126,7 +141,7 @@ void check(const RunConfig& config) {
         fmt::format("train.micro_batch_rows = {} must divide an island's {} rows a step",
                     train.micro_batch_rows, rows));
   }
-  if (train.sequence_length > config.model.max_positions) {
+  if (train.sequence_length > config.model.context()) {
     throw UsageError(fmt::format("train.sequence_length = {} is over model.max_positions = {}",
                                  train.sequence_length, config.model.max_positions));
   }

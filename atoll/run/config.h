@@ -41,6 +41,7 @@ struct SwarmOptions {
 struct RunConfig {
   DataOptions data;
   model::ModelConfig model;
+  std::string preset;  // Of the model; empty once it is applied.
   train::TrainOptions train;
   sync::SyncOptions sync;
   SwarmOptions swarm;
@@ -49,7 +50,12 @@ struct RunConfig {
   SettingList settings();
 };
 
-/// Defaults, then the file (if any), then the overrides ("section.key=value"). Throws UsageError.
+/// The file (if any), then the overrides ("section.key=value"). A model.preset among them is
+/// replaced by its sizes, and by what else they say of the model. Throws UsageError.
+void apply(RunConfig& config, const std::filesystem::path& file,
+           const std::vector<std::string>& overrides);
+
+/// The same on the defaults.
 RunConfig load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 /// Puts a method in the place of sync.method = "default": single for a replica that trains alone

@@ -21,7 +21,7 @@
 #include "atoll/data/tokenizer.h"
 #include "atoll/model/device.h"
 #include "atoll/model/hf_folder.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/run/holdings.h"
@@ -42,7 +42,7 @@ constexpr size_t kMostLogged = 8;
 struct Materials {
   data::TokenStore store;
   data::Tokenizer tokenizer;
-  model::Llama model;
+  model::Model model;
 };
 
 /// The checkpoint to go on from, if there is one.
@@ -106,7 +106,7 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
   check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
   require_memory(config.model, device);
-  model::Llama model(config.model, device, model::Purpose::kTraining);
+  model::Model model(config.model, device, model::Purpose::kTraining);
   if (init.empty()) {
     model.initialise(static_cast<uint64_t>(config.train.seed));
   } else {

@@ -108,9 +108,7 @@ RunConfig configure(const fs::path& folder, const fs::path& file,
   const bool started = was_started(folder);
   // What is not asked for stays as it was saved.
   RunConfig asked = started ? load_config(folder / "config.toml", {}) : RunConfig();
-  SettingList list = asked.settings();
-  if (!file.empty()) list.apply_toml(read_file(file), file.string());
-  for (const std::string& assignment : overrides) list.apply_override(assignment);
+  apply(asked, file, overrides);
   choose_method(asked, asked.swarm.num_replicas() == 1);
   if (started) require_same(folder, asked);
   return asked;

@@ -201,7 +201,7 @@ std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::pa
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
                                               const data::TokenStore& store,
                                               const data::Tokenizer& tokenizer,
-                                              const model::Llama& model,
+                                              const model::Model& model,
                                               train::InnerOptimizer& optimizer,
                                               sync::Strategy& strategy) {
   train::CheckpointContents contents{.step = state.step};

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "atoll/data/token_store.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 #include "atoll/run/config.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/train/checkpoint.h"
@@ -52,7 +52,7 @@ std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::pa
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
                                               const data::TokenStore& store,
                                               const data::Tokenizer& tokenizer,
-                                              const model::Llama& model,
+                                              const model::Model& model,
                                               train::InnerOptimizer& optimizer,
                                               sync::Strategy& strategy);
 

@@ -15,7 +15,7 @@
 #include "atoll/collective/session.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/token_store.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 #include "atoll/run/config.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
@@ -39,7 +39,7 @@ struct TrainingParts {
   std::filesystem::path folder;  // The run directory, e.g. of this island.
   const data::TokenStore& store;
   const data::Tokenizer& tokenizer;
-  model::Llama& model;
+  model::Model& model;
   collective::Averager& averager;
   int rank = 0;  // Of this replica among averager.num_members().
   const Clock& clock;

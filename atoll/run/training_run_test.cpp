@@ -77,7 +77,7 @@ class TrainingRunTest : public testing::Test {
     }
     const data::TokenStore store = data::TokenStore::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
-    model::Llama model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
+    model::Model model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
                        model::Purpose::kTraining);
     model.initialise(1);
     const SystemClock clock;

@@ -12,7 +12,7 @@ namespace atl::serve {
 namespace {
 
 /// Reads `ids` and returns the logits of the token behind them, on the host.
-at::Tensor next_logits_V(const model::Llama& model, std::span<const int64_t> ids,
+at::Tensor next_logits_V(const model::Model& model, std::span<const int64_t> ids,
                          model::KvCache& cache) {
   const auto count = static_cast<int64_t>(ids.size());
   const at::Tensor tokens_BT = at::empty({1, count}, at::TensorOptions().dtype(at::kLong));
@@ -27,11 +27,11 @@ std::string name_of(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 
-Generation generate(const model::Llama& model, std::span<const int64_t> prompt,
+Generation generate(const model::Model& model, std::span<const int64_t> prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check(options.sampler);
   const auto length = static_cast<int64_t>(prompt.size());
-  const int64_t context = model.config().max_positions;
+  const int64_t context = model.config().context();
   if (prompt.empty()) throw InputError("the prompt has no tokens");
   if (length >= context) {
     throw InputError(

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 #include "atoll/serve/sampler.h"
 
 namespace atl::serve {
@@ -31,7 +31,7 @@ struct Generation {
 
 /// `on_token` (may be empty) gets each new id at once. Throws InputError when the prompt is empty,
 /// fills the context, or holds ids over the vocabulary.
-Generation generate(const model::Llama& model, std::span<const int64_t> prompt,
+Generation generate(const model::Model& model, std::span<const int64_t> prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token);
 
 }  // namespace atl::serve

@@ -6,21 +6,28 @@
 #include <gtest/gtest.h>
 
 #include "atoll/base/error.h"
+#include "atoll/model/families.h"
 #include "atoll/model/stand_in_device.h"
 
 namespace atl::serve {
 namespace {
 
-model::Llama small_model(bool qk_norm, at::Device device = at::kCPU) {
-  model::Llama model({.vocab_size = 61,
+model::Model small_model(const std::string& architecture = "llama", at::Device device = at::kCPU) {
+  const bool is_neox = architecture == "gpt_neox";
+  const bool has_window = architecture == "mistral" || architecture == "qwen2";
+  model::Model model({.architecture = architecture,
+                      .vocab_size = 61,
                       .hidden_size = 24,
                       .intermediate_size = 40,
                       .num_layers = 3,
                       .num_heads = 4,
-                      .num_kv_heads = 2,
+                      .num_kv_heads = is_neox ? 4 : 2,
                       .max_positions = 48,
+                      .partial_rotary_factor = is_neox ? 0.4 : 1,
+                      .sliding_window = has_window ? 4 : 0,
+                      .full_layers = architecture == "qwen2" ? 1 : 0,
                       .tie_embeddings = false,
-                      .qk_norm = qk_norm},
+                      .attention_bias = is_neox},
                      device, model::Purpose::kInference);
   model.initialise(5);
   at::set_num_threads(1);                 // So small that threads only wait for each other.
@@ -32,15 +39,16 @@ at::Tensor as_tensor(std::span<const int64_t> ids) {
   return at::tensor(at::ArrayRef<int64_t>(ids.data(), ids.size()), at::kLong).unsqueeze(0);
 }
 
-at::Tensor full_logits_TV(const model::Llama& model, std::span<const int64_t> ids) {
+at::Tensor full_logits_TV(const model::Model& model, std::span<const int64_t> ids) {
   return model.logits(model.hidden_BTC(as_tensor(ids)))[0];
 }
 
 const std::vector<int64_t> kPrompt{3, 14, 15, 9, 26, 5, 35};
 
 TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
-  for (const bool qk_norm : {false, true}) {
-    const model::Llama model = small_model(qk_norm);
+  for (const model::Family& family : model::families()) {
+    SCOPED_TRACE(family.name);
+    const model::Model model = small_model(std::string(family.name));
     const at::Tensor wanted_TV = full_logits_TV(model, kPrompt);
     for (const std::vector<int64_t>& cuts :
          std::vector<std::vector<int64_t>>{{7}, {1, 1, 1, 1, 1, 1, 1}, {3, 4}, {4, 1, 2}}) {
@@ -63,14 +71,14 @@ TEST(GenerateTest, OnADeviceTheSameTokensAsOnTheCpu) {
   std::vector<at::Device> devices = {model::stand_in::device()};
   if (at::hasCUDA()) devices.emplace_back(at::kCUDA, 0);
   const GenerateOptions greedy{.max_tokens = 20, .sampler = {.temperature = 0}};
-  const Generation wanted = generate(small_model(true), kPrompt, greedy, {});
+  const Generation wanted = generate(small_model("qwen3"), kPrompt, greedy, {});
   for (const at::Device device : devices) {
-    EXPECT_EQ(generate(small_model(true, device), kPrompt, greedy, {}).ids, wanted.ids);
+    EXPECT_EQ(generate(small_model("qwen3", device), kPrompt, greedy, {}).ids, wanted.ids);
   }
 }
 
 TEST(GenerateTest, TruncatingTheCacheTakesTokensBack) {
-  const model::Llama model = small_model(false);
+  const model::Model model = small_model();
   model::KvCache cache(model.config(), 1, 20, at::kCPU);
   model.hidden_BTC(as_tensor(kPrompt), cache);
   const at::Tensor first = model.hidden_BTC(as_tensor(std::vector<int64_t>{1}), cache);
@@ -80,7 +88,7 @@ TEST(GenerateTest, TruncatingTheCacheTakesTokensBack) {
 }
 
 TEST(GenerateTest, GreedyEqualsFullRecomputation) {
-  const model::Llama model = small_model(false);
+  const model::Model model = small_model();
   std::vector<int64_t> seen;
   const Generation found =
       generate(model, kPrompt, {.max_tokens = 20, .sampler = {.temperature = 0}},
@@ -95,7 +103,7 @@ TEST(GenerateTest, GreedyEqualsFullRecomputation) {
 }
 
 TEST(GenerateTest, EndsAtEndOfTextAndAtTheContextsEnd) {
-  const model::Llama model = small_model(false);
+  const model::Model model = small_model();
   const GenerateOptions greedy{.max_tokens = 1000, .sampler = {.temperature = 0}};
   const Generation whole = generate(model, kPrompt, greedy, {});
   EXPECT_EQ(whole.ids.size(), 48 - kPrompt.size());
@@ -110,7 +118,7 @@ TEST(GenerateTest, EndsAtEndOfTextAndAtTheContextsEnd) {
 }
 
 TEST(GenerateTest, EqualSeedsGiveEqualTextAndOthersOther) {
-  const model::Llama model = small_model(false);
+  const model::Model model = small_model();
   const auto ids = [&](uint64_t seed) {
     return generate(model, kPrompt, {.max_tokens = 30, .sampler = {.temperature = 5, .seed = seed}},
                     {})
@@ -121,7 +129,7 @@ TEST(GenerateTest, EqualSeedsGiveEqualTextAndOthersOther) {
 }
 
 TEST(GenerateTest, RefusesPromptsThatCannotBeContinued) {
-  const model::Llama model = small_model(false);
+  const model::Model model = small_model();
   EXPECT_THROW(generate(model, {}, {}, {}), InputError);
   EXPECT_THROW(generate(model, std::vector<int64_t>(48, 1), {}, {}), InputError);
   EXPECT_THROW(generate(model, std::vector<int64_t>{61}, {}, {}), InputError);

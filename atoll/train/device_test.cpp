@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "atoll/data/batches.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 #include "atoll/model/stand_in_device.h"
 #include "atoll/train/evaluate.h"
 #include "atoll/train/inner_optimizer.h"
@@ -16,22 +16,28 @@ namespace {
 constexpr double kTolerance = 1e-4;  // Of FP32 sums in another order.
 
 struct Family {
+  std::string architecture;
   bool tie_embeddings;
-  bool qk_norm;
   int64_t num_kv_heads;
+  int64_t sliding_window = 0;
 };
-const std::vector<Family> kFamilies = {{true, false, 2}, {false, true, 4}};
+const std::vector<Family> kFamilies = {{"llama", true, 2},
+                                       {"qwen3", false, 4},
+                                       {"qwen2", true, 2, 9},
+                                       {"olmo2", false, 2},
+                                       {"gpt_neox", false, 4}};
 
-model::Llama make_model(const Family& family, at::Device device) {
-  model::Llama model({.vocab_size = 97,
+model::Model make_model(const Family& family, at::Device device) {
+  model::Model model({.architecture = family.architecture,
+                      .vocab_size = 97,
                       .hidden_size = 24,
                       .intermediate_size = 40,
                       .num_layers = 2,
                       .num_heads = 4,
                       .num_kv_heads = family.num_kv_heads,
                       .max_positions = 80,
-                      .tie_embeddings = family.tie_embeddings,
-                      .qk_norm = family.qk_norm},
+                      .sliding_window = family.sliding_window,
+                      .tie_embeddings = family.tie_embeddings},
                      device, model::Purpose::kTraining);
   model.initialise(5);
   return model;
@@ -60,7 +66,7 @@ struct Trained {
 
 /// Two steps, as the training loop makes them. Gradients are those of the second.
 Trained train(const Family& family, const TrainOptions& options, at::Device device) {
-  model::Llama model = make_model(family, device);
+  model::Model model = make_model(family, device);
   const at::Tensor gradients_P = model.parameters().gradients_P();
   const auto optimizer = make_inner_optimizer(options, target_of(model.parameters()));
   Trained trained;

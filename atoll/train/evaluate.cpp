@@ -23,7 +23,7 @@ at::Tensor tokens_BT(std::span<const int64_t> ids, at::Device device) {
 }
 
 /// Scores ids[1...] from the hidden states of ids[0...], position by position.
-void score_positions(const model::Llama& model, const at::Tensor& hidden_TC,
+void score_positions(const model::Model& model, const at::Tensor& hidden_TC,
                      std::span<const int64_t> targets,
                      std::span<std::optional<TokenScore>> scores) {
   constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
@@ -48,7 +48,7 @@ void score_positions(const model::Llama& model, const at::Tensor& hidden_TC,
 
 }  // namespace
 
-double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t sequence_length,
+double mean_loss(const model::Model& model, const data::Batches& rows, int64_t sequence_length,
                  int64_t num_rows, int64_t batch_rows) {
   ATOLL_CHECK(batch_rows > 0 && sequence_length > 1);
   num_rows = std::min(num_rows, rows.num_rows());
@@ -73,11 +73,11 @@ double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t s
   return total / static_cast<double>(num_rows);
 }
 
-std::vector<std::optional<TokenScore>> score_tokens(const model::Llama& model,
+std::vector<std::optional<TokenScore>> score_tokens(const model::Model& model,
                                                     std::span<const int64_t> ids, int64_t window,
                                                     int64_t stride,
                                                     const std::function<void(int64_t)>& progress) {
-  ATOLL_CHECK(stride > 0 && stride < window && window <= model.config().max_positions);
+  ATOLL_CHECK(stride > 0 && stride < window && window <= model.config().context());
   const at::NoGradGuard no_grad;
   const auto count = static_cast<int64_t>(ids.size());
   std::vector<std::optional<TokenScore>> scores(ids.size());

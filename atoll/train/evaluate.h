@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "atoll/data/batches.h"
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 
 namespace atl::train {
 
 /// The mean cross entropy in nats per predicted token over `num_rows` rows (at most all), spread
 /// evenly over the split so that a few long documents do not stand for all, `batch_rows` at a time.
-double mean_loss(const model::Llama& model, const data::Batches& rows, int64_t sequence_length,
+double mean_loss(const model::Model& model, const data::Batches& rows, int64_t sequence_length,
                  int64_t num_rows, int64_t batch_rows);
 
 /// How a model saw one token of a text.
@@ -26,9 +26,9 @@ struct TokenScore {
 /// One entry per id; empty for the first, which nothing precedes. A text longer than `window` is
 /// read in windows that begin `stride` tokens after each other; a token is scored in the first
 /// window that holds it, so beyond the first window at least window - stride tokens precede each.
-/// 0 < stride < window <= max_positions. `progress` (may be empty) gets the number of tokens done.
-/// Throws InputError when an id is not below the model's vocabulary.
-std::vector<std::optional<TokenScore>> score_tokens(const model::Llama& model,
+/// 0 < stride < window <= ModelConfig::context(). `progress` (may be empty) gets the number of
+/// tokens done. Throws InputError when an id is not below the model's vocabulary.
+std::vector<std::optional<TokenScore>> score_tokens(const model::Model& model,
                                                     std::span<const int64_t> ids, int64_t window,
                                                     int64_t stride,
                                                     const std::function<void(int64_t)>& progress);

@@ -89,7 +89,7 @@ Loss mean(const Sums& sums, const at::Tensor& count, const LossOptions& options)
 
 }  // namespace
 
-Loss accumulate_gradients(model::Llama& model, const at::Tensor& inputs_BT,
+Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
                           const at::Tensor& targets_BT, const LossOptions& options) {
   ATOLL_CHECK(model.parameters().trains());
   ATOLL_CHECK(inputs_BT.sizes() == targets_BT.sizes());
@@ -110,7 +110,7 @@ Loss accumulate_gradients(model::Llama& model, const at::Tensor& inputs_BT,
   return mean(sums, count, options);
 }
 
-Loss evaluate_loss(const model::Llama& model, const at::Tensor& inputs_BT,
+Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,
                    const at::Tensor& targets_BT, const LossOptions& options) {
   const at::NoGradGuard no_grad;
   const at::Tensor targets_M = targets_BT.reshape(-1);

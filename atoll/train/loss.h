@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "atoll/model/llama.h"
+#include "atoll/model/model.h"
 
 namespace atl::train {
 
@@ -29,11 +29,11 @@ struct Loss {
 /// Forward and backward: adds scale x d(total)/dP to the model's gradients. targets_BT (int64)
 /// holds the token to predict at each position; data::kIgnoredTarget (-100) leaves it out. The
 /// model must have been made for training. Nothing is read back from the device.
-Loss accumulate_gradients(model::Llama& model, const at::Tensor& inputs_BT,
+Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
                           const at::Tensor& targets_BT, const LossOptions& options);
 
 /// The same loss without gradients.
-Loss evaluate_loss(const model::Llama& model, const at::Tensor& inputs_BT,
+Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,
                    const at::Tensor& targets_BT, const LossOptions& options);
 
 }  // namespace atl::train

@@ -19,7 +19,7 @@
 namespace atl::train {
 namespace {
 
-using model::Llama;
+using model::Model;
 using model::ModelConfig;
 using model::Purpose;
 
@@ -44,17 +44,17 @@ at::Tensor next_tokens(const at::Tensor& inputs_BT) {
 }
 
 /// Parameters far enough from their start that every part of the model matters.
-void randomise(Llama& model) {
+void randomise(Model& model) {
   model.initialise(5);
   auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{11});
   const at::Tensor& values_P = model.parameters().values_P();
   values_P.add_(at::randn(values_P.sizes(), generator, values_P.options()), 0.1);
 }
 
-/// A Llama as one would write it down, in FP64.
+/// A Llama or a Qwen 3 as one would write it down, in FP64.
 class Reference {
  public:
-  explicit Reference(const Llama& model) : config_(model.config()) {
+  explicit Reference(const Model& model) : config_(model.config()) {
     for (const auto& spec : model.parameters().specs()) {
       leaves_[spec.name] = model.parameters()
                                .view(spec.name)
@@ -84,7 +84,7 @@ class Reference {
           {at::linear(h, weight("self_attn.q_proj")), at::linear(h, weight("self_attn.k_proj")),
            at::linear(h, weight("self_attn.v_proj"))},
           2);
-      if (config_.qk_norm) {
+      if (config_.architecture == "qwen3") {
         qkv = model::composite::head_norm(shape, qkv, weight("self_attn.q_norm"),
                                           weight("self_attn.k_norm"), config_.norm_eps);
       }
@@ -125,8 +125,8 @@ class GradientTest : public testing::TestWithParam<std::pair<bool, bool>> {};
 TEST_P(GradientTest, LossAndEveryGradientEqualFp64) {
   ModelConfig config = small_config();
   config.tie_embeddings = GetParam().first;
-  config.qk_norm = GetParam().second;
-  Llama model(config, at::kCPU, Purpose::kTraining);
+  if (GetParam().second) config.architecture = "qwen3";
+  Model model(config, at::kCPU, Purpose::kTraining);
   randomise(model);
   const at::Tensor inputs_BT = tokens({3, 70}, config.vocab_size);
   const at::Tensor targets_BT = next_tokens(inputs_BT);
@@ -151,8 +151,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GradientTest,
                                          std::pair(true, true), std::pair(false, true)));
 
 TEST(LossTest, MicroBatchesAddUpToTheWholeBatch) {
-  Llama whole(small_config(), at::kCPU, Purpose::kTraining);
-  Llama parts(small_config(), at::kCPU, Purpose::kTraining);
+  Model whole(small_config(), at::kCPU, Purpose::kTraining);
+  Model parts(small_config(), at::kCPU, Purpose::kTraining);
   randomise(whole);
   randomise(parts);
   const at::Tensor inputs_BT = tokens({4, 16}, 97);
@@ -168,7 +168,7 @@ TEST(LossTest, MicroBatchesAddUpToTheWholeBatch) {
 
 TEST(LossTest, TwoRunsGiveTheSameBits) {
   const auto gradients = [] {
-    Llama model(small_config(), at::kCPU, Purpose::kTraining);
+    Model model(small_config(), at::kCPU, Purpose::kTraining);
     randomise(model);
     const at::Tensor inputs_BT = tokens({8, 64}, 97);
     accumulate_gradients(model, inputs_BT, next_tokens(inputs_BT), {});
@@ -178,7 +178,7 @@ TEST(LossTest, TwoRunsGiveTheSameBits) {
 }
 
 TEST(LossTest, IgnoredTargetsTrainNothing) {
-  Llama model(small_config(), at::kCPU, Purpose::kTraining);
+  Model model(small_config(), at::kCPU, Purpose::kTraining);
   randomise(model);
   const at::Tensor inputs_BT = tokens({2, 8}, 97);
   const Loss loss = accumulate_gradients(
@@ -188,18 +188,18 @@ TEST(LossTest, IgnoredTargetsTrainNothing) {
 }
 
 TEST(LossTest, RefusesTokensOverTheVocabularyAndLongRows) {
-  const Llama model(small_config(), at::kCPU, Purpose::kInference);
+  const Model model(small_config(), at::kCPU, Purpose::kInference);
   EXPECT_THROW(model.hidden_BTC(at::full({1, 4}, 97, at::kLong)), InputError);
   EXPECT_THROW(model.hidden_BTC(at::full({1, 4}, -1, at::kLong)), InputError);
   EXPECT_THROW(model.hidden_BTC(at::zeros({1, 81}, at::kLong)), InputError);
 }
 
 TEST(LlamaTest, InitialisationIsAFunctionOfSeedAndName) {
-  Llama a(small_config(), at::kCPU, Purpose::kInference);
+  Model a(small_config(), at::kCPU, Purpose::kInference);
   a.initialise(3);
   ModelConfig deeper = small_config();
   deeper.num_kv_heads = 4;  // Other shapes elsewhere leave this tensor's stream alone.
-  Llama b(deeper, at::kCPU, Purpose::kInference);
+  Model b(deeper, at::kCPU, Purpose::kInference);
   b.initialise(3);
   const char* name = "model.layers.1.mlp.gate_proj.weight";
   EXPECT_TRUE(at::equal(a.parameters().view(name), b.parameters().view(name)));
@@ -216,7 +216,7 @@ TEST(LlamaTest, InitialisationIsAFunctionOfSeedAndName) {
 
 TEST(EvaluateTest, ScoresEqualLogSoftmaxAlsoAcrossWindows) {
   ModelConfig config = small_config();
-  Llama model(config, at::kCPU, Purpose::kInference);
+  Model model(config, at::kCPU, Purpose::kInference);
   randomise(model);
   const at::Tensor text = tokens({1, 60}, config.vocab_size);
   const std::span<const int64_t> ids(text.const_data_ptr<int64_t>(), 60);
@@ -261,7 +261,7 @@ TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
 
   ModelConfig config = small_config();
   config.vocab_size = tokenizer.vocab_size();
-  Llama model(config, at::kCPU, Purpose::kInference);
+  Model model(config, at::kCPU, Purpose::kInference);
   randomise(model);
   double total = 0;
   for (int64_t row = 0; row < 5; ++row) {

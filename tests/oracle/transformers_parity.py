@@ -7,7 +7,10 @@ Random models made by transformers (FP32, BF16, FP16, in one file and sharded) g
 and `atoll generate`; checkpoints made by `atoll train` go through transformers. Log-probabilities must
 agree to 1e-4 in FP32. Nothing is downloaded.
 """
+import contextlib
+import functools
 import json
+import logging
 import pathlib
 import subprocess
 import sys
@@ -30,6 +33,21 @@ def run(*arguments):
     if done.returncode != 0:
         sys.exit(f"atoll {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
     return done.stdout
+
+
+@contextlib.contextmanager
+def no_warnings(name):
+    """Of transformers."""
+    said = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+    assert not said, f"{name}: transformers warns: {said}"
 
 
 def train_tokenizer(path):
@@ -60,6 +78,98 @@ def foreign_models():
     yield "llama, fp16, head_dim 32", transformers.LlamaForCausalLM(small(llama, head_dim=32)).half(), {}
     yield "qwen3", transformers.Qwen3ForCausalLM(small(qwen, head_dim=24)), {}
     yield "qwen3, tied", transformers.Qwen3ForCausalLM(small(qwen, head_dim=16, tie_word_embeddings=True)), {}
+    yield "qwen3, biases, a window in the last layers", transformers.Qwen3ForCausalLM(small(
+        qwen, head_dim=16, attention_bias=True, use_sliding_window=True, sliding_window=50, max_window_layers=1)), {}
+    yield "llama, biases", transformers.LlamaForCausalLM(small(llama, attention_bias=True, mlp_bias=True)), {}
+    for name, rope in {
+        "linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0},
+        "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
+        "llama3": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                   "high_freq_factor": 4.0, "original_max_position_embeddings": 100},
+    }.items():
+        context = 256 if name == "dynamic" else 1024
+        yield f"llama, {name} rotary positions", transformers.LlamaForCausalLM(
+            small(llama, rope_parameters=rope, max_position_embeddings=context)), {}
+    mistral = transformers.MistralConfig
+    yield "mistral, window", transformers.MistralForCausalLM(small(mistral, sliding_window=60)), {}
+    yield "mistral, no window, head_dim 24", transformers.MistralForCausalLM(
+        small(mistral, sliding_window=None, head_dim=24)), {}
+    qwen2 = transformers.Qwen2Config
+    yield "qwen2", transformers.Qwen2ForCausalLM(small(qwen2)), {}
+    yield "qwen2, tied, window", transformers.Qwen2ForCausalLM(small(
+        qwen2, tie_word_embeddings=True, use_sliding_window=True, sliding_window=33, max_window_layers=2)), {}
+    olmo2 = transformers.Olmo2Config
+    yield "olmo2", transformers.Olmo2ForCausalLM(small(olmo2)), {}
+    yield "olmo2, tied, biases", transformers.Olmo2ForCausalLM(small(olmo2, tie_word_embeddings=True, attention_bias=True)), {}
+    neox = functools.partial(small, transformers.GPTNeoXConfig, num_key_value_heads=None)
+    quarter = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
+    yield "gpt_neox", transformers.GPTNeoXForCausalLM(neox(rope_parameters=quarter)), {}
+    yield "gpt_neox, sequential, tanh gelu, no biases in attention", transformers.GPTNeoXForCausalLM(neox(
+        use_parallel_residual=False, hidden_act="gelu_new", attention_bias=False,
+        rope_parameters=quarter | {"partial_rotary_factor": 1.0, "rope_theta": 500.0})), {}
+    yield "gpt_neox, tied", transformers.GPTNeoXForCausalLM(neox(tie_word_embeddings=True, rope_parameters=quarter)), {}
+
+
+def rouse(model):
+    """Biases and norms begin as 0 and 1, where a mistake in them would not show."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+
+
+def compare_gradients(name, folder, model, root):
+    """One step of SGD with a rate of 1 moves each parameter by its gradient."""
+    store = root / "store"
+    source = root / "source"
+    if not source.exists():
+        source.mkdir()
+        for number in range(30):
+            (source / f"{number}.txt").write_text(f"{number}\n" + text)
+    run("data", "pack", source, "--tokenizer", folder / "tokenizer.json", "--out", store, "--overwrite",
+        "--validation-share", 0.3, "--json")
+    batch = json.loads(run("data", "batch", store, "--step", 0, "--batch-rows", 2, "--sequence-length", 96, "--seed", 1,
+                           "--json"))
+    trained = root / "trained" / folder.name
+    run("train", "--init", folder, "--run", trained, "--data", store, "--train.steps=1", "--train.batch_rows=2",
+        "--train.sequence_length=96", "--train.optimizer=sgd", "--train.lr=1", "--train.min_lr_ratio=1",
+        "--train.warmup_steps=0", "--train.weight_decay=0", "--train.grad_clip=0", "--train.z_loss=0",
+        "--train.threads=1", "--json")
+    step = sorted((trained / "checkpoints").iterdir())[-1]
+    after = transformers.AutoModelForCausalLM.from_pretrained(step, dtype=torch.float32).state_dict()
+    rows = torch.tensor([row["ids"] for row in batch["rows"]])
+    model = model.float().train()
+    model.zero_grad()
+    logits = model(rows[:, :-1]).logits
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), rows[:, 1:].flatten()).backward()
+    worst = 0.0
+    for key, parameter in model.named_parameters():
+        found = parameter.detach().double() - after[key].double()
+        wanted = parameter.grad.double()
+        # Storing parameters in FP32 rounds their difference.
+        rounding = 2 ** -23 * parameter.detach().double().norm()
+        error = (found - wanted).norm()
+        assert error <= tolerance * wanted.norm() + rounding, f"{name}: the gradient of {key} differs by {error / wanted.norm()}"
+        worst = max(worst, (error / (wanted.norm() + rounding / tolerance)).item())
+    print(f"{name}: gradients, largest difference {worst:.1e}")
+
+
+def compare_converted(name, folder, root):
+    """`atoll convert` keeps every bit, in as many files as asked for, and transformers reads them in silence."""
+    out = root / "converted" / folder.name
+    out.parent.mkdir(exist_ok=True)
+    said = json.loads(run("convert", folder, out, "--max-shard-size", 0.0001, "--verify", "--json"))
+    assert said["equal_values"] == said["parameters"] and said["largest_logprob_difference"] == 0, said
+    assert len(list(out.glob("*.safetensors"))) > 1
+
+    def state(path):
+        return transformers.AutoModelForCausalLM.from_pretrained(path, dtype="auto").state_dict()
+    with no_warnings(name):
+        found = state(out)
+    wanted = state(folder)
+    assert found.keys() == wanted.keys()
+    for key, value in wanted.items():
+        assert found[key].dtype == value.dtype and torch.equal(found[key], value), f"{name}: {key} changed"
 
 
 def compare(name, folder, model, tokenizer):
@@ -72,7 +182,7 @@ def compare(name, folder, model, tokenizer):
     lines = [json.loads(line) for line in out_file.read_text().splitlines()]
     ids = [line["id"] for line in lines]
     assert ids == tokenizer.encode(text).ids, f"{name}: other ids than tokenizers"
-    assert 200 < len(ids) <= model.config.max_position_embeddings, len(ids)
+    assert 200 < len(ids) <= 1024, len(ids)
     with torch.no_grad():
         logprobs = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
     wanted = logprobs[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
@@ -122,7 +232,8 @@ def check_own_checkpoint(name, folder, options):
         "--model.max_positions=1024", "--model.hidden_size=32", "--model.intermediate_size=48",
         "--model.num_layers=2", "--data.validation_share=0.3", *options, "--json")
     checkpoint = sorted((folder / "run" / "checkpoints").iterdir())[-1]
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, output_loading_info=True)
+    with no_warnings(name):
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, output_loading_info=True)
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not info[key], f"{name}: {key} {info[key]}"
     assert model.dtype == torch.float32
@@ -140,6 +251,7 @@ def main():
         root = pathlib.Path(temporary)
         for number, (name, model, how) in enumerate(foreign_models()):
             folder = root / f"foreign-{number}"
+            rouse(model)
             model.save_pretrained(folder, **how)
             assert ("max_shard_size" in how) == (folder / "model.safetensors.index.json").exists()
             tokenizer = train_tokenizer(folder / "tokenizer.json")
@@ -147,8 +259,17 @@ def main():
             model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             compare(name, folder, model, tokenizer)
             compare_greedy(name, folder, model, tokenizer)
+            compare_gradients(name, folder, model, root)
+            compare_converted(name, folder, root)
         for number, (name, options) in enumerate([("our llama", []), ("our qwen3, untied", [
-                "--model.qk_norm=true", "--model.tie_embeddings=false", "--model.head_dim=16"])]):
+                "--model.architecture=qwen3", "--model.tie_embeddings=false", "--model.head_dim=16"]),
+                ("our mistral", ["--model.architecture=mistral", "--model.sliding_window=20"]),
+                ("our qwen2", ["--model.architecture=qwen2", "--model.sliding_window=20", "--model.full_layers=1"]),
+                ("our olmo2", ["--model.architecture=olmo2", "--model.tie_embeddings=false"]),
+                ("our pythia", ["--model.architecture=gpt_neox", "--model.num_kv_heads=4", "--model.attention_bias=true",
+                                "--model.partial_rotary_factor=0.25", "--model.tie_embeddings=false"]),
+                ("our llama, stretched", ["--model.rope_type=llama3", "--model.rope_factor=8",
+                                          "--model.rope_original_positions=64"])]):
             folder = root / f"own-{number}"
             folder.mkdir()
             check_own_checkpoint(name, folder, options)

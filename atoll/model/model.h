@@ -1,24 +1,25 @@
 #pragma once
-// The Llama family on LibTorch: architecture only; training, sampling and files live elsewhere.
-// Owned by one thread. Equal threads give equal bits.
+// A model: its parameters, and the mathematics of its family over them. Architecture only;
+// training, sampling and files live elsewhere. Owned by one thread. Equal threads give equal bits.
 //
-// Shapes: B = rows, T = tokens per row, C = hidden size, V = vocabulary, H = heads, N = head size.
+// Shapes: B = rows, T = tokens per row, C = hidden size, V = vocabulary.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <vector>
+#include <memory>
 
 #include "atoll/model/config.h"
+#include "atoll/model/decoder.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
 
 namespace atl::model {
 
-class Llama {
+class Model {
  public:
   /// Parameters are zero until initialise() or a load. Throws UsageError: see check().
-  Llama(const ModelConfig& config, at::Device device, Purpose purpose);
+  Model(const ModelConfig& config, at::Device device, Purpose purpose);
 
   const ModelConfig& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
@@ -26,37 +27,29 @@ class Llama {
   at::Device device() const { return parameters_.values_P().device(); }
 
   /// Normal with deviation 0.02, the projections back into the residual stream 0.02 / sqrt(2 L)
-  /// (GPT-2), norms 1. A pure function of (seed, parameter name, index): the same on every machine
-  /// with the same C library.
+  /// (GPT-2), norms 1, biases 0. A pure function of (seed, parameter name, index): the same on
+  /// every machine with the same C library.
   void initialise(uint64_t seed);
 
   /// The hidden states after the final norm; tokens_BT is int64 on the model's device, T at most
-  /// max_positions. With autograd when gradients are enabled and the model trains.
+  /// ModelConfig::context(). With autograd when gradients are enabled and the model trains.
   at::Tensor hidden_BTC(const at::Tensor& tokens_BT) const;
   /// The same for tokens that follow those in the cache, which grows by T. Without autograd.
   at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const;
   /// Hidden states to logits; a large result: (.., V).
   at::Tensor logits(const at::Tensor& hidden) const;
   /// The matrix (V, C) that turns hidden states into logits; the embedding's when tied.
-  const Weight& head_VC() const { return head_; }
+  const Weight& head_VC() const { return decoder_->head_VC(); }
 
  private:
-  struct Layer {
-    Weight attention_norm, qkv, output, query_norm, key_norm, mlp_norm, gate_up, down;
-  };
-  at::Tensor forward(const at::Tensor& tokens_BT, KvCache* cache) const;
-  at::Tensor attend(const Layer& layer, const at::Tensor& x_BTC, KvCache* cache,
-                    int64_t layer_index) const;
   void check_tokens(const at::Tensor& tokens_BT, int64_t begin) const;
 
   ModelConfig config_;
   Parameters parameters_;
-  Weight embedding_, final_norm_, head_;
-  std::vector<Layer> layers_;
-  at::Tensor cos_TN_, sin_TN_;  // Rotary factors of every position, (max_positions, N / 2).
+  std::unique_ptr<const Decoder> decoder_;
 };
 
 /// A model from a Hugging Face folder. Throws InputError: see load_hf_weights().
-Llama load_llama(const std::filesystem::path& folder, at::Device device, Purpose purpose);
+Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose);
 
 }  // namespace atl::model

@@ -1,0 +1,196 @@
+#include "atoll/cli/convert_command.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/log_softmax.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/model_arguments.h"
+#include "atoll/model/hf_folder.h"
+#include "atoll/model/model.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ConvertArguments {
+  std::string model;
+  std::string out;
+  std::string dtype = "auto";
+  double max_shard_gb = 5;
+  bool verify = false;
+  bool strict = false;
+  bool json = false;
+};
+
+constexpr const char* kFooter = R"(
+MODEL is a Hugging Face folder or a run directory (its newest checkpoint); FOLDER becomes a Hugging
+Face folder with the weights, config.json and the tokenizer's files. Optimizer state stays behind.
+--dtype auto keeps the type that MODEL is stored in: then every value comes back bit for bit.
+--verify reads FOLDER again and compares it with MODEL: every value, and the log-probabilities that
+both give to some tokens.
+
+Examples:
+  atoll convert runs/demo my-model --dtype bf16 --verify
+  atoll convert my-model sharded --max-shard-size 2)";
+
+/// What describes the tokenizer and chats, in any of its spellings.
+constexpr const char* kCopied[] = {
+    "tokenizer.json",     "tokenizer_config.json",   "vocab.json",      "merges.txt",
+    "added_tokens.json",  "special_tokens_map.json", "tokenizer.model", "chat_template.jinja",
+    "chat_template.json", "generation_config.json"};
+
+model::DType type_of(const std::string& name, const fs::path& source) {
+  if (name == "fp32") return model::DType::kF32;
+  if (name == "fp16") return model::DType::kF16;
+  if (name == "bf16") return model::DType::kBF16;
+  return model::stored_type(source);
+}
+
+/// FP16 ends at 65504.
+void require_representable(const model::Parameters& parameters, model::DType type) {
+  if (type != model::DType::kF16) return;
+  for (const model::ParameterSpec& spec : parameters.specs()) {
+    const at::Tensor values = parameters.view(spec.name);
+    const double largest = values.nan_to_num(0, 0, 0).abs().max().item<double>();
+    if (largest < 65520) continue;
+    throw InputError(
+        fmt::format("tensor '{}' has a value of {:.4g}, which FP16 cannot hold; use --dtype bf16",
+                    spec.name, largest));
+  }
+}
+
+struct Comparison {
+  int64_t num_values = 0;
+  int64_t num_equal = 0;          // Bit for bit.
+  double largest_difference = 0;  // Of log-probabilities.
+};
+
+at::Tensor log_probabilities(const model::Model& model) {
+  const at::NoGradGuard no_grad;
+  const int64_t vocabulary = model.config().vocab_size;
+  const int64_t length = std::min<int64_t>(64, model.config().context());
+  const at::Tensor tokens_BT =
+      (at::arange(length, at::kLong) * 7919 + 13).remainder(vocabulary).unsqueeze(0);
+  return at::log_softmax(model.logits(model.hidden_BTC(tokens_BT)), -1);
+}
+
+Comparison compare(const model::Model& source, const fs::path& folder) {
+  const model::Model written = model::load_model(folder, at::kCPU, model::Purpose::kInference);
+  if (written.config() != source.config()) {
+    throw InputError(
+        fmt::format("'{}': config.json describes another model than was read", folder.string()));
+  }
+  const at::Tensor& wanted_P = source.parameters().values_P();
+  const at::Tensor& found_P = written.parameters().values_P();
+  const at::Tensor equal_P = wanted_P.view(at::kInt) == found_P.view(at::kInt);
+  const at::Tensor difference = log_probabilities(source) - log_probabilities(written);
+  return {.num_values = wanted_P.numel(),
+          .num_equal = equal_P.sum().item<int64_t>(),
+          .largest_difference = difference.abs().max().item<double>()};
+}
+
+void copy_tokenizer(const fs::path& source, const fs::path& target) {
+  for (const char* name : kCopied) {
+    if (!fs::exists(source / name)) continue;
+    write_file_atomically(target / name, read_file(source / name));
+  }
+}
+
+void convert(const ConvertArguments& arguments) {
+  const fs::path source = model::resolve_model(arguments.model);
+  const fs::path target = arguments.out;
+  if (fs::exists(target)) {
+    throw UsageError(fmt::format("'{}' exists; name a folder that does not", target.string()));
+  }
+  const model::HfConfig found = model::load_hf_config(source);
+  const model::Model model = model::load_model(source, at::kCPU, model::Purpose::kInference);
+  report_not_finite(model, source, arguments.strict);
+  const model::DType type = type_of(arguments.dtype, source);
+  require_representable(model.parameters(), type);
+  const at::Tensor& values_P = model.parameters().values_P();
+  fs::path draft = target;
+  draft += ".tmp";
+  fs::remove_all(draft);
+  fs::create_directories(draft);
+  try {
+    model::save_hf_model(
+        draft, found.config, found.ids,
+        {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
+        {.type = type, .max_shard_bytes = static_cast<int64_t>(arguments.max_shard_gb * 1e9)});
+    copy_tokenizer(source, draft);
+    std::optional<Comparison> verified;
+    if (arguments.verify) verified = compare(model, draft);
+    const bool keeps_all = type == model::DType::kF32 || type == model::stored_type(source);
+    if (verified && keeps_all && verified->num_equal != verified->num_values) {
+      throw InputError(fmt::format("'{}': {} of {} values came back changed", target.string(),
+                                   verified->num_values - verified->num_equal,
+                                   verified->num_values));
+    }
+    fs::rename(draft, target);
+    sync_folder(fs::absolute(target).parent_path());
+    if (arguments.json) {
+      nlohmann::ordered_json json{{"model", target.string()},
+                                  {"architecture", found.config.architecture},
+                                  {"parameters", values_P.numel()},
+                                  {"dtype", model::name_of(type)}};
+      if (verified) {
+        json["equal_values"] = verified->num_equal;
+        json["largest_logprob_difference"] = verified->largest_difference;
+      }
+      fmt::print("{}\n", json.dump());
+      return;
+    }
+    fmt::print("{}: {}, {} parameters, {}\n", target.string(), found.config.architecture,
+               values_P.numel(), model::name_of(type));
+    if (verified) {
+      fmt::print(
+          "verified: {} of {} values are the same bit for bit; log-probabilities differ by "
+          "{:.1e} at most\n",
+          verified->num_equal, verified->num_values, verified->largest_difference);
+    }
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(draft, ignored);
+    throw;
+  }
+}
+
+}  // namespace
+
+void add_convert_command(CLI::App& app) {
+  auto* command = app.add_subcommand("convert", "Write a model as a Hugging Face folder");
+  auto arguments = std::make_shared<ConvertArguments>();
+  command
+      ->add_option("model", arguments->model,
+                   "a Hugging Face model folder, or a run directory (its newest checkpoint)")
+      ->required();
+  command->add_option("folder", arguments->out, "the folder to make")->required();
+  command->add_option("--dtype", arguments->dtype, "of the weights: auto, fp32, bf16, fp16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command->add_option("--max-shard-size", arguments->max_shard_gb, "of a file, in GB")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-6, 1e6));
+  command->add_flag("--verify", arguments->verify, "compare what was written with what was read");
+  command->add_flag("--strict", arguments->strict, "refuse weights that are not finite");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->footer(kFooter);
+  command->callback([arguments] { convert(*arguments); });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,47 @@
+#pragma once
+// Causal attention with rotary positions, as all families use it: with and without a cache, with
+// and without a window.
+//
+// Shapes: B = rows, T = positions, R = elements of a head that turn, F as in attention_kernel.h.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "atoll/model/config.h"
+#include "atoll/model/kv_cache.h"
+
+namespace atl::model {
+
+/// Rotary factors (Su et al. 2021) and their stretched kinds: linear (Chen et al. 2023), dynamic
+/// (NTK-aware, by the text's length), llama3 (long waves only).
+class Rotary {
+ public:
+  Rotary(const ModelConfig& config, at::Device device);
+  /// Cosines and sines (T, R / 2) of `count` positions from `begin` on, at the end of their text.
+  std::pair<at::Tensor, at::Tensor> factors(int64_t begin, int64_t count) const;
+
+ private:
+  /// Of the first `count` positions of a text of `length`.
+  std::pair<at::Tensor, at::Tensor> table(int64_t count, int64_t length) const;
+
+  ModelConfig config_;
+  at::Device device_;
+  at::Tensor cos_TR_, sin_TR_;  // Of all positions of texts that are not over max_positions.
+};
+
+class Attention {
+ public:
+  Attention(const ModelConfig& config, at::Device device);
+  /// Queries, keys and values (B, T, F) to (B, T, H N). May overwrite qkv_BTF: the caller gives it
+  /// away. With a cache without autograd.
+  at::Tensor operator()(const at::Tensor& qkv_BTF, int64_t layer, KvCache* cache) const;
+
+ private:
+  at::Tensor cached(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const;
+
+  ModelConfig config_;
+  Rotary rotary_;
+};
+
+}  // namespace atl::model

@@ -1,0 +1,114 @@
+#include "atoll/model/model.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/random.h"
+#include "atoll/model/hf_folder.h"
+#include "atoll/model/operations.h"
+
+namespace atl::model {
+namespace {
+
+/// The projections whose results are added to the residual stream.
+constexpr std::string_view kIntoResidual[] = {"o_proj.weight", "down_proj.weight",
+                                              "attention.dense.weight", "dense_4h_to_h.weight"};
+
+const ModelConfig& checked(const ModelConfig& config) {
+  check(config);
+  return config;
+}
+
+std::unique_ptr<const Decoder> make_decoder(const ModelConfig& config,
+                                            const Parameters& parameters) {
+  if (config.architecture == "olmo2") return make_olmo2(config, parameters);
+  if (config.architecture == "gpt_neox") return make_gpt_neox(config, parameters);
+  return make_llama(config, parameters);
+}
+
+}  // namespace
+
+Model::Model(const ModelConfig& config, at::Device device, Purpose purpose)
+    : config_(checked(config)),
+      parameters_(config_, device, purpose),
+      decoder_(make_decoder(config_, parameters_)) {}
+
+void Model::initialise(uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  const double into_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
+  for (const ParameterSpec& spec : parameters_.specs()) {
+    const at::Tensor target = parameters_.view(spec.name);
+    if (spec.shape.size() == 1) {
+      target.fill_(spec.name.ends_with(".bias") ? 0 : 1);
+      continue;
+    }
+    const bool residual = std::ranges::any_of(
+        kIntoResidual, [&](std::string_view name) { return spec.name.ends_with(name); });
+    const double deviation = residual ? into_residual : 0.02;
+    const uint64_t stream = random_stream(spec.name);
+    const at::Tensor values = at::ones({spec.size}, at::TensorOptions().dtype(at::kFloat));
+    float* data = values.mutable_data_ptr<float>();
+    at::parallel_for(0, spec.size, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        data[i] =
+            static_cast<float>(deviation * random_normal(seed, stream, static_cast<uint64_t>(i)));
+      }
+    });
+    target.copy_(values.view(spec.shape));
+  }
+}
+
+void Model::check_tokens(const at::Tensor& tokens_BT, int64_t begin) const {
+  ATOLL_CHECK(tokens_BT.dim() == 2 && tokens_BT.scalar_type() == at::kLong);
+  if (begin + tokens_BT.size(1) > config_.context()) {
+    throw InputError(fmt::format("{} tokens do not fit into the model's context of {} positions",
+                                 begin + tokens_BT.size(1), config_.context()));
+  }
+  if (!tokens_BT.is_cpu()) return;  // The device reports an index that is out of range itself.
+  const at::Tensor contiguous = tokens_BT.contiguous();
+  const int64_t* ids = contiguous.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < contiguous.numel(); ++i) {
+    if (ids[i] >= 0 && ids[i] < config_.vocab_size) continue;
+    throw InputError(
+        fmt::format("token {} is not in the model's vocabulary of {}; is this the "
+                    "tokenizer the model was trained with?",
+                    ids[i], config_.vocab_size));
+  }
+}
+
+at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT) const {
+  check_tokens(tokens_BT, 0);
+  return decoder_->hidden_BTC(tokens_BT, nullptr);
+}
+
+at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const {
+  const at::NoGradGuard no_grad;
+  check_tokens(tokens_BT, cache.length());
+  const at::Tensor hidden = decoder_->hidden_BTC(tokens_BT, &cache);
+  cache.advance(tokens_BT.size(1));
+  return hidden;
+}
+
+at::Tensor Model::logits(const at::Tensor& hidden) const { return linear(head_VC(), hidden); }
+
+Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose) {
+  const HfConfig found = load_hf_config(folder);
+  Model model(found.config, device, purpose);
+  const at::NoGradGuard no_grad;
+  const at::Tensor& values_P = model.parameters().values_P();
+  const at::Tensor host_P = values_P.to(at::kCPU);
+  load_hf_weights(folder, found.config,
+                  {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
+  if (!values_P.is_cpu()) values_P.copy_(host_P);
+  return model;
+}
+
+}  // namespace atl::model
