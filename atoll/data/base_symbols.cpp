@@ -4,7 +4,20 @@
 
 namespace atl::data {
 
-void BaseSymbols::set_character(uint32_t code_point, TokenId id) { characters_[code_point] = id; }
+void BaseSymbols::set_character(uint32_t code_point, TokenId id) {
+  is_bytes_ = false;
+  if (code_point < ascii_.size()) {
+    ascii_[code_point] = id;
+  } else {
+    others_[code_point] = id;
+  }
+}
+
+TokenId BaseSymbols::character(uint32_t code_point) const {
+  if (code_point < ascii_.size()) return ascii_[code_point];
+  const auto found = others_.find(code_point);
+  return found == others_.end() ? kNone : found->second;
+}
 
 void BaseSymbols::set_unknown(TokenId id, bool fused) {
   unknown_ = id;
@@ -21,14 +34,15 @@ size_t BaseSymbols::read_characters(std::string_view word, TokenId* ids) const {
   size_t count = 0;
   bool after_unknown = false;
   while (!word.empty()) {
-    const CodePoint next = decode_utf8(word);
-    const auto found = characters_.find(next.value);
-    const bool is_unknown = found == characters_.end();
+    const auto byte = static_cast<uint8_t>(word.front());
+    const CodePoint next = byte < ascii_.size() ? CodePoint{byte, 1, true} : decode_utf8(word);
+    const TokenId id = character(next.value);
+    const bool is_unknown = id == kNone;
     if (!is_unknown) {
-      ids[count++] = found->second;
+      ids[count++] = id;
     } else if (unknown_ == kNone) {
-      for (const char byte : word.substr(0, next.num_bytes)) {
-        ids[count++] = bytes_[static_cast<uint8_t>(byte)];
+      for (const char part : word.substr(0, next.num_bytes)) {
+        ids[count++] = bytes_[static_cast<uint8_t>(part)];
       }
     } else if (!(after_unknown && unknown_fused_)) {
       ids[count++] = unknown_;

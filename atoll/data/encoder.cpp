@@ -1,5 +1,6 @@
 // Text to ids: bad bytes repaired, added tokens cut out, the rest normalised and cut into words,
 // which are merged or, nearly always, found in the cache.
+#include <array>
 #include <cstring>
 #include <variant>
 
@@ -29,10 +30,21 @@ Words words_of(const TokenizerTables& tables) {
   return Gpt2Words();
 }
 
+/// A word of one byte is one symbol, which nothing can merge with.
+std::array<TokenId, 128> one_byte_ids(const BaseSymbols& symbols) {
+  std::array<TokenId, 128> ids{};
+  for (size_t byte = 0; byte < ids.size(); ++byte) {
+    const char word = static_cast<char>(byte);
+    symbols.read({&word, 1}, &ids[byte]);
+  }
+  return ids;
+}
+
 }  // namespace
 
 struct Encoder::State {
   const TokenizerTables& tables;
+  std::array<TokenId, 128> one_byte;  // The ids of words of one byte.
   Words words;
   WordCache cache;
   BpeScratch scratch;
@@ -75,7 +87,9 @@ struct Encoder::State {
     while (at < end) {
       const char* const after = cutter.next(at, end);
       const auto size = static_cast<size_t>(after - at);
-      if (size > ShortWord::kMaxBytes) [[unlikely]] {
+      if (size == 1) {
+        *out++ = one_byte[static_cast<uint8_t>(*at)];
+      } else if (size > ShortWord::kMaxBytes) [[unlikely]] {
         out += encode_long_word({at, size}, out);
       } else {
         const ShortWord word = ShortWord::read(at, size, end);
@@ -128,6 +142,7 @@ struct Encoder::State {
 
 Encoder::Encoder(const Tokenizer& tokenizer)
     : state_(new State{.tables = *tokenizer.tables_,
+                       .one_byte = one_byte_ids(tokenizer.tables_->symbols),
                        .words = words_of(*tokenizer.tables_),
                        .cache = {},
                        .scratch = {},

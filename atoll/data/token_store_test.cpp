@@ -201,11 +201,10 @@ TEST_F(StoreTest, CutsTextFilesAtMarksOrAtLineEnds) {
 
 TEST_F(StoreTest, WideVocabulariesUseFourBytes) {
   write_sample();
-  // The same vocabulary with an added token far above: ids no longer fit two bytes.
+  // The same vocabulary with a token far above: ids no longer fit two bytes.
   std::string json = read_file(folder_ / "tokenizer.json");
-  const std::string list = "\"added_tokens\": [";
-  json.insert(json.find(list) + list.size(),
-              R"({"id": 70000, "content": "<|far|>", "special": true},)");
+  const std::string vocabulary = "\"vocab\": {";
+  json.insert(json.find(vocabulary) + vocabulary.size(), R"("<|far|>": 70000,)");
   std::ofstream(folder_ / "tokenizer.json") << json;
   pack_into("store", "tree", {});
   const TokenStore store = TokenStore::open(folder_ / "store");

@@ -136,8 +136,8 @@ Json split_by(const std::string& pattern, const std::string& behavior, bool inve
 }
 
 TEST(SplitTest, KnowsPatternsByTheirText) {
-  const std::string qwen =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::string qwen = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
+                           R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   Json json = byte_level();
   json["pre_tokenizer"] = split_by(qwen, "Isolated", false);
   EXPECT_EQ(error_of(json), "");

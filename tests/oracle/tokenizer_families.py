@@ -118,7 +118,7 @@ def flags(texts, vocab_size):
     tokenizer = byte_level(texts, vocab_size, split(QWEN), True)
     tokens = []
     for number, (single, left, right, normalized, is_special) in enumerate(itertools.product((False, True), repeat=5)):
-        content = ["<{}>", "wo{}rd", "e\u0301{}", " sp{}", "{}\n"][number % 5].format(number)
+        content = ["<{}>", "wo{}rd", "a\u0307{}", " sp{}", "{}\n"][number % 5].format(number)
         tokens.append(AddedToken(content, single_word=single, lstrip=left, rstrip=right, normalized=normalized,
                                  special=is_special))
     tokenizer.add_tokens(tokens)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every family of tokenizer.json that Atoll reads beside Hugging Face's library.
 
-  tokenizer_families_oracle.py ATOLL [--strings 3000]
+  tokenizer_families_oracle.py ATOLL [--strings 3000] [--only FAMILY,... | --only code-points]
 
 Of each family a small tokenizer is trained with the library. Compared: ids of generated strings, added tokens read
 as tokens and left as text; the text decoded from them; ids with the post-processor's tokens; normalisation and \\w of
@@ -20,6 +20,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 parser = argparse.ArgumentParser()
 parser.add_argument("atoll")
 parser.add_argument("--strings", type=int, default=3000)
+parser.add_argument("--only", type=lambda names: names.split(","))
 arguments = parser.parse_args()
 scratch = tempfile.TemporaryDirectory(prefix="atoll-families-")
 folder = pathlib.Path(scratch.name)
@@ -85,6 +86,8 @@ def check_pieces(name, path, texts):
 def main():
     texts = families.python_sources(1_000_000)
     for name in {**families.FAMILIES, **families.VARIANTS}:
+        if arguments.only and name not in arguments.only:
+            continue
         tokenizer = families.make(name, texts + families.strings(1, 2000, Tokenizer(models.BPE())), 2000)
         path = saved(name, tokenizer)
         strings = families.strings(2, arguments.strings, tokenizer)
@@ -92,7 +95,8 @@ def main():
         compare(f"{name}, --special", path, strings[:200], special=True)
         report(f"{name}, added tokens as text", strings, families.plain_differences(arguments.atoll, path, strings, folder))
         check_pieces(name, path, texts)
-    check_code_points()
+    if not arguments.only or "code-points" in arguments.only:
+        check_code_points()
 
 
 main()
