@@ -111,16 +111,19 @@ const Tables& tables() {
 
 /// Marks in the order of their classes; the order within a class stays.
 void reorder(const Tables& t, std::vector<uint32_t>& codes) {
-  for (auto at = codes.begin(); at != codes.end();) {
-    if (t.class_of(*at) == 0) {
-      ++at;
+  constexpr int kCodeBits = 21;
+  std::vector<uint64_t> run;  // Class, place, code: sorted as numbers.
+  for (size_t i = 0; i <= codes.size(); ++i) {
+    const uint8_t own_class = i < codes.size() ? t.class_of(codes[i]) : uint8_t{0};
+    if (own_class != 0) {
+      run.push_back(uint64_t{own_class} << 56 | uint64_t{i} << kCodeBits | codes[i]);
       continue;
     }
-    const auto run_end =
-        std::find_if(at, codes.end(), [&](uint32_t code) { return t.class_of(code) == 0; });
-    std::stable_sort(at, run_end,
-                     [&](uint32_t a, uint32_t b) { return t.class_of(a) < t.class_of(b); });
-    at = run_end;
+    std::sort(run.begin(), run.end());
+    for (size_t j = 0; j < run.size(); ++j) {
+      codes[i - run.size() + j] = static_cast<uint32_t>(run[j] & ((1U << kCodeBits) - 1));
+    }
+    run.clear();
   }
 }
 

@@ -17,6 +17,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import numpy
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
 TIKTOKEN = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]"
@@ -69,6 +70,10 @@ def byte_level(texts, vocab_size, pre_tokenizer, nfc=False, special_tokens=("<|e
 
 def gpt2(texts, vocab_size):
     return byte_level(texts, vocab_size, pre_tokenizers.ByteLevel(add_prefix_space=False))
+
+
+def gpt2_split(texts, vocab_size):
+    return byte_level(texts, vocab_size, split(GPT2))
 
 
 def neox(texts, vocab_size):
@@ -210,7 +215,7 @@ def unknown_apart(texts, vocab_size):
 # Published files are of these;
 FAMILIES = {"gpt2": gpt2, "neox": neox, "llama3": llama3, "olmo2": olmo2, "qwen": qwen, "llama2": llama2, "mistral": mistral}
 # these have what rarely comes.
-VARIANTS = {"tiktoken": tiktoken, "flags": flags, "llama2_normalized": llama2_normalized,
+VARIANTS = {"gpt2_split": gpt2_split, "tiktoken": tiktoken, "flags": flags, "llama2_normalized": llama2_normalized,
             "llama2_across_spaces": llama2_across_spaces, "metaspace_words": metaspace_words,
             "metaspace_never": metaspace_never, "unknown_fused": unknown_fused, "unknown_apart": unknown_apart}
 
