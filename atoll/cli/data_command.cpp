@@ -152,7 +152,7 @@ Json row_json(const data::TokenStore& store, data::Split split, int64_t row, int
                          {"end", document.end}});
   }
   int64_t num_cut = 0;  // A row may begin or end inside a character.
-  std::string text = data::repair_utf8(tokenizer.decode(std::span<const int64_t>(ids)), num_cut);
+  std::string text = data::repair_utf8(tokenizer.decode_part(ids), num_cut);
   return {{"row", row},
           {"begin", begin},
           {"end", begin + length},

@@ -70,7 +70,7 @@ void write_per_token(const std::string& file, const data::Tokenizer& tokenizer,
   std::string lines;
   for (size_t i = 0; i < ids.size(); ++i) {
     int64_t replaced = 0;
-    const std::string text = data::repair_utf8(tokenizer.decode(ids.subspan(i, 1)), replaced);
+    const std::string text = data::repair_utf8(tokenizer.decode_part(ids.subspan(i, 1)), replaced);
     nlohmann::ordered_json line{
         {"id", ids[i]}, {"text", text}, {"logprob", nullptr}, {"rank", nullptr}};
     if (scores[i]) {

@@ -100,7 +100,7 @@ void generate(GenerateArguments arguments) {
   if (!arguments.json) {
     Stream stream;
     const std::function<void(int64_t)> print = [&](int64_t id) {
-      stream.add(loaded.tokenizer.decode(std::span<const int64_t>(&id, 1)));
+      stream.add(loaded.tokenizer.decode_part(std::span<const int64_t>(&id, 1)));
     };
     const auto found = serve::generate(loaded.model, prompt, arguments.options, print);
     stream.finish();
@@ -111,7 +111,7 @@ void generate(GenerateArguments arguments) {
   note_full_context(loaded, found, arguments.options.max_tokens);
   int64_t replaced = 0;
   const nlohmann::ordered_json json{
-      {"text", data::repair_utf8(loaded.tokenizer.decode(found.ids), replaced)},
+      {"text", data::repair_utf8(loaded.tokenizer.decode_part(found.ids), replaced)},
       {"ids", found.ids},
       {"finish_reason", serve::name_of(found.reason)}};
   fmt::print("{}\n", json.dump());

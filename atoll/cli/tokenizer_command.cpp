@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
@@ -15,6 +17,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/data/json_text.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/tokenizer_trainer.h"
 #include "atoll/data/utf8.h"
@@ -75,10 +78,37 @@ struct EncodeArguments {
   std::string text_file;
   bool special = false;
   bool json = false;
+  bool jsonl = false;
 };
+
+/// Calls use(line, where) for each line that is not empty.
+template <typename Use>
+void for_each_line(std::string_view text, const std::string& name, const Use& use) {
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (!line.empty()) use(line, fmt::format("'{}' line {}", name, number));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+}
+
+void encode_lines(const EncodeArguments& arguments, const data::Tokenizer& tokenizer) {
+  data::Encoder encoder(tokenizer);
+  const std::string text = read_text(arguments.text_file);
+  for_each_line(text, arguments.text_file, [&](std::string_view line, const std::string& where) {
+    const nlohmann::json json = data::parse_json(line, where);
+    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
+      throw InputError(where + ": not an object with a string \"text\"");
+    }
+    std::vector<data::TokenId> ids;
+    encoder.encode(json["text"].get<std::string>(), data::SpecialText::kToken, ids);
+    if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
+    fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
+  });
+}
 
 void encode(const EncodeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  if (arguments.jsonl) return encode_lines(arguments, tokenizer);
   const std::string text = read_text(arguments.text_file);
   std::vector<data::TokenId> ids;
   data::Encoder encoder(tokenizer);
@@ -96,6 +126,7 @@ struct DecodeArguments {
   std::string tokenizer;
   std::string ids;
   bool json = false;
+  bool jsonl = false;
 };
 
 std::vector<data::TokenId> parse_ids(std::string_view text) {
@@ -116,15 +147,36 @@ std::vector<data::TokenId> parse_ids(std::string_view text) {
   return ids;
 }
 
+void print_as_json(std::string_view text) {
+  int64_t num_replaced = 0;  // JSON is UTF-8; a cut character shows as U+FFFD.
+  const nlohmann::json result = {{"text", data::repair_utf8(text, num_replaced)}};
+  fmt::print("{}\n", result.dump());
+}
+
+void decode_lines(const DecodeArguments& arguments, const data::Tokenizer& tokenizer) {
+  if (arguments.ids != "-") throw UsageError("--jsonl reads standard input: --ids must be -");
+  const std::string text = read_text("-");
+  for_each_line(text, "-", [&](std::string_view line, const std::string& where) {
+    const nlohmann::json json = data::parse_json(line, where);
+    const auto is_id = [](const nlohmann::json& id) {
+      return id.is_number_unsigned() && std::in_range<data::TokenId>(id.get<uint64_t>());
+    };
+    if (!json.is_object() || !json.contains("ids") || !json["ids"].is_array() ||
+        !std::ranges::all_of(json["ids"], is_id)) {
+      throw InputError(where + ": not an object with a list of token ids \"ids\"");
+    }
+    print_as_json(tokenizer.decode(json["ids"].get<std::vector<data::TokenId>>()));
+  });
+}
+
 void decode(const DecodeArguments& arguments) {
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  if (arguments.jsonl) return decode_lines(arguments, tokenizer);
   const std::vector<data::TokenId> ids =
       parse_ids(arguments.ids == "-" ? read_text("-") : arguments.ids);
-  const std::string text = tokenizer.decode(std::span<const data::TokenId>(ids));
+  const std::string text = tokenizer.decode(ids);
   if (arguments.json) {
-    int64_t num_replaced = 0;  // JSON is UTF-8; a cut character shows as U+FFFD.
-    const nlohmann::json result = {{"text", data::repair_utf8(text, num_replaced)}};
-    fmt::print("{}\n", result.dump());
+    print_as_json(text);
   } else {
     fmt::print("{}", text);
   }
@@ -160,7 +212,11 @@ void add_encode(CLI::App& tokenizer) {
                       "The text file; - (the default) is standard input");
   command->add_flag("--special", arguments->special,
                     "Add the tokens around the text that the file's post-processor asks for");
-  command->add_flag("--json", arguments->json, "Print {\"ids\":[...]}");
+  CLI::Option* json = command->add_flag("--json", arguments->json, "Print {\"ids\":[...]}");
+  command
+      ->add_flag("--jsonl", arguments->jsonl,
+                 "Of each line {\"text\":...} print a line {\"ids\":[...]}")
+      ->excludes(json);
   command->footer("Example: echo 'def f():' | atoll tokenizer encode --tokenizer tokenizer.json");
   command->callback([arguments] { encode(*arguments); });
 }
@@ -173,7 +229,11 @@ void add_decode(CLI::App& tokenizer) {
       ->add_option("--ids", arguments->ids,
                    "Ids with commas between them; - reads them from standard input")
       ->required();
-  command->add_flag("--json", arguments->json, "Print {\"text\":...}");
+  CLI::Option* json = command->add_flag("--json", arguments->json, "Print {\"text\":...}");
+  command
+      ->add_flag("--jsonl", arguments->jsonl,
+                 "Of each line {\"ids\":[...]} print a line {\"text\":...}")
+      ->excludes(json);
   command->footer("Example: atoll tokenizer decode --tokenizer tokenizer.json --ids 312,70,12");
   command->callback([arguments] { decode(*arguments); });
 }

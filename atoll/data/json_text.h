@@ -1,5 +1,5 @@
 #pragma once
-// JSON that came from outside, with the parser's reason where it is none. Internal to data.
+// JSON that came from outside, with the parser's reason where it is none.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -84,8 +84,8 @@ class TokenStore {
   std::vector<Document> documents(Split split) const;
   /// Reads everything: digests, ids below vocab_size, tables that tile the tokens, documents that
   /// end with end-of-text and lie in their part, bytes of text. `sources` alone cannot be checked,
-  /// and where texts held bad UTF-8, text_bytes only within bounds. Throws InputError naming the
-  /// first fault.
+  /// where texts held bad UTF-8, text_bytes only within bounds, and neither it nor the parts where
+  /// the tokenizer does not keep texts as they are. Throws InputError naming the first fault.
   void verify() const;
 
  private:

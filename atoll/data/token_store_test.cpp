@@ -131,7 +131,7 @@ TEST_F(StoreTest, PacksATreeInSortedOrderAndReadsItBack) {
       store.read(split, document.begin, ids);
       EXPECT_EQ(ids.back(), tokens.end_of_text());
       ids.pop_back();
-      const std::string text = tokens.decode(std::span<const int64_t>(ids));
+      const std::string text = tokens.decode_part(ids);
       EXPECT_EQ(split_of(text, 0.3), split);
       EXPECT_LT(previous, document.id);
       previous = document.id;
@@ -141,6 +141,20 @@ TEST_F(StoreTest, PacksATreeInSortedOrderAndReadsItBack) {
   EXPECT_EQ(texts.size(), 40U);
   EXPECT_EQ(texts.at("f17.txt"), "the cat sat on 17\n");
   EXPECT_FALSE(fs::exists(folder_ / "store.tmp"));
+}
+
+TEST_F(StoreTest, VerifiesWhatATokenizerDoesNotKeep) {
+  std::string json = read_file(folder_ / "tokenizer.json");
+  const std::string none = "\"normalizer\": null";
+  json.replace(json.find(none), none.size(), R"("normalizer": {"type": "NFC"})");
+  write("tokenizer.json", json);
+  for (int i = 10; i < 50; ++i) {
+    write("tree/f" + std::to_string(i) + ".txt", "the cafe\u0301 " + std::to_string(i) + "\n");
+  }
+  pack_into("store", "tree", {.validation_share = 0.3});
+  const TokenStore store = TokenStore::open(folder_ / "store");
+  EXPECT_NO_THROW(store.verify());
+  EXPECT_EQ(store.info().train.text_bytes + store.info().validation.text_bytes, 40 * 14);
 }
 
 TEST_F(StoreTest, PacksTheSameBytesTwice) {
@@ -187,11 +201,10 @@ TEST_F(StoreTest, CutsTextFilesAtMarksOrAtLineEnds) {
 
 TEST_F(StoreTest, WideVocabulariesUseFourBytes) {
   write_sample();
-  // The same vocabulary with an added token far above: ids no longer fit two bytes.
+  // The same vocabulary with a token far above: ids no longer fit two bytes.
   std::string json = read_file(folder_ / "tokenizer.json");
-  const std::string list = "\"added_tokens\": [";
-  json.insert(json.find(list) + list.size(),
-              R"({"id": 70000, "content": "<|far|>", "special": true},)");
+  const std::string vocabulary = "\"vocab\": {";
+  json.insert(json.find(vocabulary) + vocabulary.size(), R"("<|far|>": 70000,)");
   std::ofstream(folder_ / "tokenizer.json") << json;
   pack_into("store", "tree", {});
   const TokenStore store = TokenStore::open(folder_ / "store");

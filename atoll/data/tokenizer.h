@@ -1,6 +1,7 @@
 #pragma once
-// Byte-level BPE over Hugging Face's tokenizer.json: text to token ids and back, equal id for id to
-// the `tokenizers` library and several times as fast (one thread, bench/tokenizer_speed.py).
+// BPE over Hugging Face's tokenizer.json, byte-level or SentencePiece-style: text to token ids and
+// back, equal id for id to the `tokenizers` library and several times as fast (one thread,
+// bench/tokenizer_speed.py).
 //
 // A Tokenizer never changes after loading and may be shared by threads. An Encoder adds a bounded
 // cache of words, belongs to one thread, and must not outlive its Tokenizer.
@@ -31,8 +32,8 @@ struct TokenizerTables;
 
 class Tokenizer {
  public:
-  /// Throws InputError when the file is not a byte-level BPE tokenizer.json, or has a component
-  /// that this version does not support (the message names it): other ids would be worse than none.
+  /// Throws InputError when the file is not a BPE tokenizer.json, or has a component that this
+  /// version does not support (the message names it): other ids would be worse than none.
   static Tokenizer load(const std::filesystem::path& file);
   /// The same from the file's text; `name` appears in messages.
   static Tokenizer from_json(std::string_view json, const std::string& name);
@@ -46,12 +47,18 @@ class Tokenizer {
   /// `ids` with the tokens around it that the file's post-processor asks for, often none.
   std::vector<TokenId> with_special_tokens(std::vector<TokenId> ids) const;
 
-  /// The exact bytes, special tokens written out. A slice of text can end inside a character, so
+  /// The exact bytes of a text that begins with `ids`, special tokens written out; without the
+  /// space that a SentencePiece-style tokenizer put before it. Ids may end inside a character, so
   /// the result need not be valid UTF-8 (data/utf8.h repairs). Throws InputError at an unknown id.
   std::string decode(std::span<const TokenId> ids) const;
-  std::string decode(std::span<const int64_t> ids) const;
-  /// The bytes of one token.
+  /// The bytes of ids that stand within a text: all of them.
+  std::string decode_part(std::span<const int64_t> ids) const;
+  /// The bytes of one token within a text.
   std::string_view token_bytes(TokenId id) const;
+
+  /// Whether ids give back the text that they were made from, to the byte; not where it was
+  /// normalised first, or added tokens take white space.
+  bool keeps_text() const;
 
   /// One more than the largest id: the rows a model's embedding needs.
   int64_t vocab_size() const;

@@ -1,255 +1,217 @@
-// Reads tokenizer.json. What changes ids and is not supported is refused by name.
-#include <fmt/format.h>
-
+// Reads tokenizer.json: the vocabulary, the merges and the added tokens, in between the components
+// around them (tokenizer_components.cpp). What changes ids and is not supported is refused by name.
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <charconv>
 
 #include "atoll/base/bytes.h"
-#include "atoll/base/error.h"
 #include "atoll/base/hash.h"
 #include "atoll/data/byte_alphabet.h"
-#include "atoll/data/json_text.h"
-#include "atoll/data/tokenizer_tables.h"
+#include "atoll/data/tokenizer_file.h"
 #include "atoll/data/utf8.h"
 
 namespace atl::data {
 namespace {
 
-using Json = nlohmann::json;
+/// "<0x0A>" -> 10.
+std::optional<uint8_t> read_byte_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return {};
+  uint8_t byte = 0;
+  const char* const digits_end = token.data() + 5;
+  const auto [stop, error] = std::from_chars(token.data() + 3, digits_end, byte, 16);
+  if (error != std::errc() || stop != digits_end) return {};
+  return byte;
+}
 
-constexpr size_t kMaxIds = size_t{1} << 22;  // 4 M ids: several times today's largest vocabulary.
-
-class Reader {
+class ModelReader {
  public:
-  Reader(std::string_view text, std::string name) : name_(std::move(name)) {
-    json_ = parse_json(text, "'" + name_ + "'");
-    if (!json_.is_object() || !json_.contains("model")) fail("not a tokenizer.json: no \"model\"");
+  ModelReader(const TokenizerFile& file, const DecoderRule& decoder, TokenizerTables& tables)
+      : file_(file), decoder_(decoder), tables_(tables), model_(file.json()["model"]) {}
+
+  void read() {
+    check_options();
+    vocabulary_ = &file_.field(model_, "model", "vocab");
+    if (!vocabulary_->is_object()) file_.fail("\"model.vocab\" is not an object");
+    for (const auto& [spelling, value] : vocabulary_->items()) {
+      const TokenId id = file_.token_id(value, "model.vocab");
+      if (is_known(id)) file_.fail(fmt::format("model.vocab: id {} is given twice", id));
+      set_spelling(id, spelling);
+    }
+    if (is_byte_level()) {
+      read_bytes();
+    } else {
+      read_characters();
+    }
+    if (file_.flag(model_, "ignore_merges", false)) read_whole_words();
+    read_merges();
   }
 
-  void check_components() const {
-    for (const auto& [key, value] : json_.items()) {
-      const bool known = key == "version" || key == "truncation" || key == "padding" ||
-                         key == "added_tokens" || key == "normalizer" || key == "pre_tokenizer" ||
-                         key == "post_processor" || key == "decoder" || key == "model";
-      if (!known) unsupported(fmt::format("the key \"{}\"", key));
-    }
-    for (const char* key : {"truncation", "padding", "normalizer"}) {
-      if (json_.contains(key) && !json_[key].is_null()) {
-        unsupported(fmt::format("{} {}", key, type_of(json_[key])));
-      }
-    }
-    check_pre_tokenizer();
-    if (type_of(part("decoder")) != "ByteLevel") {
-      unsupported(fmt::format("decoder {}", type_of(part("decoder"))));
-    }
-  }
-
-  void read_model(TokenizerTables& tables) const {
-    const Json& model = part("model");
-    // Old files leave the type out; they are told by their merges.
-    if (model.contains("type") ? type_of(model) != "BPE" : !model.contains("merges")) {
-      unsupported(fmt::format("model {}", type_of(model)));
-    }
-    const auto refuse_unless_off = [&](const char* key) {
-      if (!model.contains(key)) return;
-      const Json& value = model[key];
-      const bool off = value.is_null() || value == Json(false) || value == Json("") ||
-                       (value.is_number() && value == Json(0));
-      if (!off) unsupported(fmt::format("model.{} = {}", key, brief(value)));
-    };
-    for (const char* key : {"dropout", "unk_token", "continuing_subword_prefix",
-                            "end_of_word_suffix", "byte_fallback", "ignore_merges"}) {
-      refuse_unless_off(key);
-    }
-    read_vocabulary(field(model, "model", "vocab"), tables);
-    read_merges(field(model, "model", "merges"), tables);
-  }
-
-  void read_added_tokens(TokenizerTables& tables) const {
-    if (!json_.contains("added_tokens") || json_["added_tokens"].is_null()) return;
-    if (!json_["added_tokens"].is_array()) fail("\"added_tokens\" is not a list");
-    for (const Json& entry : json_["added_tokens"]) {
-      AddedToken token;
-      token.content = text(entry, "added_tokens", "content");
-      token.id = to_id(field(entry, "added_tokens", "id"), "added_tokens");
-      token.special = flag(entry, "special", false);
-      token.normalized = flag(entry, "normalized", !token.special);
-      for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-        if (flag(entry, key, false)) {
-          unsupported(fmt::format("{} of the added token \"{}\"", key, token.content));
-        }
-      }
-      if (token.content.empty()) {
-        fail(fmt::format("added_tokens: the token with id {} has no content", token.id));
-      }
-      require_own_id(tables, token);
-      set_bytes(tables, token.id, token.content);
-      tables.added.push_back(std::move(token));
-    }
-    std::vector<AddedToken> raw;
-    std::vector<AddedToken> normalized;
-    for (const AddedToken& token : tables.added) {
-      (token.normalized ? normalized : raw).push_back(token);
-    }
-    tables.raw = AddedTokenMatcher(std::move(raw));
-    tables.normalized = AddedTokenMatcher(std::move(normalized));
-  }
-
-  /// TemplateProcessing puts tokens around a text; ByteLevel only moves offsets.
-  void read_post_processor(TokenizerTables& tables) const {
-    if (!json_.contains("post_processor") || json_["post_processor"].is_null()) return;
-    const Json& processor = json_["post_processor"];
-    if (type_of(processor) == "ByteLevel") return;
-    if (type_of(processor) != "TemplateProcessing") {
-      unsupported(fmt::format("post_processor {}", type_of(processor)));
-    }
-    const Json& pieces = field(processor, "post_processor", "single");
-    const Json& specials = field(processor, "post_processor", "special_tokens");
-    if (!pieces.is_array()) fail("\"post_processor.single\" is not a list");
-    bool after_text = false;
-    for (const Json& piece : pieces) {
-      if (piece.is_object() && piece.contains("Sequence")) {
-        if (after_text) unsupported("post_processor that repeats the text");
-        after_text = true;
+  void read_added_tokens() {
+    const Json& entries = file_.part("added_tokens");
+    if (entries.is_null()) return;
+    if (!entries.is_array()) file_.fail("\"added_tokens\" is not a list");
+    std::unordered_map<std::string, size_t> places;
+    auto next_id = static_cast<TokenId>(vocabulary_->size());
+    for (const Json& entry : entries) {
+      AddedToken token = read_added_token(entry);
+      const auto [place, is_new] = places.emplace(token.content, tables_.added.size());
+      if (!is_new) {
+        if (tables_.added[place->second].id != token.id) refuse_id(token);
+        tables_.added[place->second] = std::move(token);
         continue;
       }
-      const std::string name = text(field(piece, "post_processor.single", "SpecialToken"),
-                                    "post_processor.single", "id");
-      const Json& ids = field(field(specials, "post_processor.special_tokens", name.c_str()),
-                              "post_processor.special_tokens", "ids");
-      if (!ids.is_array()) fail("\"post_processor.special_tokens.ids\" is not a list");
-      for (const Json& id : ids) {
-        (after_text ? tables.suffix : tables.prefix)
-            .push_back(known_id(tables, id, "post_processor"));
-      }
+      check_id(token, next_id);
+      tables_.added.push_back(std::move(token));
     }
-    if (!after_text) unsupported("post_processor without the text");
+    make_matchers();
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw InputError(fmt::format("'{}': {}", name_, what));
-  }
-  [[noreturn]] void unsupported(const std::string& what) const {
-    fail(
-        fmt::format("{} is not supported: this version reads byte-level BPE with GPT-2's "
-                    "pre-tokenizer",
-                    what));
-  }
-  static std::string brief(const Json& value) {
-    return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
-  }
-  static std::string type_of(const Json& component) {
-    if (!component.is_object() || !component.contains("type")) return brief(component);
-    const Json& type = component["type"];
-    return type.is_string() ? type.get<std::string>() : brief(type);
-  }
-  const Json& part(const char* key) const { return field(json_, "the file", key); }
-  const Json& field(const Json& object, const char* where, const char* key) const {
-    if (!object.is_object() || !object.contains(key)) {
-      fail(fmt::format("{} lacks \"{}\"", where, key));
-    }
-    return object[key];
-  }
-  std::string text(const Json& object, const char* where, const char* key) const {
-    const Json& value = field(object, where, key);
-    if (!value.is_string()) fail(fmt::format("\"{}\" in {} is not a string", key, where));
-    return value.get<std::string>();
-  }
-  bool flag(const Json& object, const char* key, bool otherwise) const {
-    if (!object.contains(key)) return otherwise;
-    if (!object[key].is_boolean()) fail(fmt::format("\"{}\" is not true or false", key));
-    return object[key].get<bool>();
-  }
-  TokenId to_id(const Json& value, const char* where) const {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() >= kMaxIds) {
-      fail(fmt::format("{}: {} is not a token id (0 to {})", where, brief(value), kMaxIds - 1));
-    }
-    return value.get<TokenId>();
-  }
-  TokenId known_id(const TokenizerTables& tables, const Json& value, const char* where) const {
-    const TokenId id = to_id(value, where);
+  bool is_byte_level() const { return tables_.words != WordRule::kJoined; }
+  bool is_known(TokenId id) const {
     const auto at = static_cast<size_t>(id);
-    if (at >= tables.bytes.size() || !tables.is_known[at]) {
-      fail(fmt::format("{}: id {} is not in the vocabulary", where, id));
+    return at < tables_.is_known.size() && tables_.is_known[at];
+  }
+
+  void check_options() const {
+    // Old files leave the type out; they are told by their merges.
+    if (model_.is_object() && model_.contains("type") ? TokenizerFile::type_of(model_) != "BPE"
+                                                      : !model_.contains("merges")) {
+      file_.unsupported(fmt::format("model {}", TokenizerFile::type_of(model_)));
     }
-    return id;
-  }
-
-  void check_pre_tokenizer() const {
-    const Json& pre = part("pre_tokenizer");
-    if (type_of(pre) != "ByteLevel") unsupported(fmt::format("pre_tokenizer {}", type_of(pre)));
-    if (flag(pre, "add_prefix_space", true)) unsupported("pre_tokenizer.add_prefix_space = true");
-    if (!flag(pre, "use_regex", true)) unsupported("pre_tokenizer.use_regex = false");
-  }
-
-  /// An added token may repeat its entry in the vocabulary, but not take another token's id: texts
-  /// with that token would decode to something else.
-  void require_own_id(const TokenizerTables& tables, const AddedToken& token) const {
-    const auto at = static_cast<size_t>(token.id);
-    if (at >= tables.bytes.size() || !tables.is_known[at]) return;
-    const Json& vocabulary = json_["model"]["vocab"];
-    const auto found = vocabulary.find(token.content);
-    const bool is_itself = found != vocabulary.end() && *found == token.id;
-    const bool is_repeated = std::ranges::any_of(tables.added, [&](const AddedToken& other) {
-      return other.id == token.id && other.content == token.content;
-    });
-    if (is_itself || is_repeated) return;
-    fail(fmt::format("added_tokens: \"{}\" has id {}, which is the id of another token",
-                     token.content, token.id));
-  }
-
-  static void set_bytes(TokenizerTables& tables, TokenId id, std::string bytes) {
-    const auto at = static_cast<size_t>(id);
-    if (at >= tables.bytes.size()) {
-      tables.bytes.resize(at + 1);
-      tables.is_known.resize(at + 1);
-    }
-    tables.bytes[at] = std::move(bytes);
-    tables.is_known[at] = true;
-  }
-
-  void read_vocabulary(const Json& vocabulary, TokenizerTables& tables) const {
-    if (!vocabulary.is_object()) fail("\"model.vocab\" is not an object");
-    for (const auto& [spelling, value] : vocabulary.items()) {
-      const TokenId id = to_id(value, "model.vocab");
-      if (static_cast<size_t>(id) < tables.is_known.size() &&
-          tables.is_known[static_cast<size_t>(id)]) {
-        fail(fmt::format("model.vocab: id {} is given twice", id));
+    for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!model_.contains(key)) continue;
+      const Json& value = model_[key];
+      const bool off =
+          value.is_null() || value == Json("") || (value.is_number() && value == Json(0));
+      if (!off) {
+        file_.unsupported(fmt::format("model.{} = {}", key, TokenizerFile::brief(value)));
       }
-      set_bytes(tables, id, read_spelling(spelling).value_or(spelling));
     }
+    if (!is_byte_level() && file_.flag(model_, "ignore_merges", false)) {
+      file_.unsupported("model.ignore_merges without ByteLevel");
+    }
+  }
+
+  /// What the file spells so is decoded to this.
+  void set_spelling(TokenId id, const std::string& spelling) {
+    const auto at = static_cast<size_t>(id);
+    if (at >= tables_.bytes.size()) {
+      tables_.bytes.resize(at + 1);
+      tables_.is_known.resize(at + 1);
+    }
+    tables_.is_known[at] = true;
+    std::string& bytes = tables_.bytes[at];
+    tables_.first_bytes.erase(id);
+    if (is_byte_level()) {
+      bytes = read_spelling(spelling).value_or(spelling);
+      return;
+    }
+    if (const auto byte = read_byte_token(spelling); byte && decoder_.byte_fallback) {
+      bytes = static_cast<char>(*byte);
+      return;
+    }
+    bytes = replaced(spelling, kMark, " ");
+    if (decoder_.strips_first_mark && bytes.size() != spelling.size()) {
+      tables_.first_bytes[id] = replaced(spelling, kMark, "");
+    }
+  }
+
+  void read_bytes() {
     for (unsigned byte = 0; byte < 256; ++byte) {
       std::string spelling;
       append_utf8(spelling, byte_to_char(static_cast<uint8_t>(byte)));
-      if (!vocabulary.contains(spelling)) {
-        fail(fmt::format("model.vocab lacks byte {} (\"{}\"): text with it could not be encoded",
-                         byte, spelling));
+      if (!vocabulary_->contains(spelling)) {
+        file_.fail(
+            fmt::format("model.vocab lacks byte {} (\"{}\"): text with it could not be encoded",
+                        byte, spelling));
       }
-      tables.byte_ids[byte] = vocabulary[spelling].get<TokenId>();
+      tables_.symbols.set_byte(static_cast<uint8_t>(byte), (*vocabulary_)[spelling].get<TokenId>());
     }
   }
 
-  void read_merges(const Json& merges, TokenizerTables& tables) const {
-    const Json& vocabulary = json_["model"]["vocab"];
-    if (!merges.is_array()) fail("\"model.merges\" is not a list");
-    tables.merges = MergeTable(merges.size());
-    const auto id_of = [&](size_t rank, const std::string& token) {
-      const auto found = vocabulary.find(token);
-      if (found == vocabulary.end()) {
-        fail(fmt::format("model.merges entry {}: \"{}\" is not in the vocabulary", rank, token));
-      }
-      return found->get<TokenId>();
-    };
-    for (size_t rank = 0; rank < merges.size(); ++rank) {
-      const auto [left, right] = split_merge(merges[rank], rank);
-      tables.merges.insert(id_of(rank, left), id_of(rank, right),
-                           {static_cast<uint32_t>(rank), id_of(rank, left + right)});
+  void read_characters() {
+    for (const auto& [spelling, value] : vocabulary_->items()) {
+      // A text's spaces are marks, so a token that is a space never comes up.
+      if (spelling.empty() || spelling == " ") continue;
+      const CodePoint first = decode_utf8(spelling);
+      if (first.num_bytes != spelling.size()) continue;
+      const uint32_t code = spelling == kMark ? uint32_t{' '} : first.value;
+      tables_.symbols.set_character(code, value.get<TokenId>());
     }
+    if (tables_.symbols.is_bytes()) file_.fail("model.vocab has no token of one character");
+    if (file_.flag(model_, "byte_fallback", false)) {
+      for (unsigned byte = 0; byte < 256; ++byte) {
+        const auto found = vocabulary_->find(fmt::format("<0x{:02X}>", byte));
+        if (found == vocabulary_->end()) {
+          file_.fail(
+              fmt::format("model.vocab lacks <0x{:02X}>, which byte_fallback asks for", byte));
+        }
+        tables_.symbols.set_byte(static_cast<uint8_t>(byte), found->get<TokenId>());
+      }
+      return;
+    }
+    if (!model_.contains("unk_token") || model_["unk_token"].is_null()) {
+      file_.fail(
+          "model has neither byte_fallback nor unk_token: characters without a token would be "
+          "lost");
+    }
+    const std::string unknown = file_.text(model_, "model", "unk_token");
+    tables_.symbols.set_unknown(id_of(unknown, "model.unk_token"),
+                                file_.flag(model_, "fuse_unk", false));
+  }
+
+  void read_whole_words() {
+    for (const auto& [spelling, value] : vocabulary_->items()) {
+      if (const auto bytes = read_spelling(spelling)) {
+        tables_.whole_words[*bytes] = value.get<TokenId>();
+      }
+    }
+  }
+
+  TokenId id_of(const std::string& token, const std::string& where) const {
+    const auto found = vocabulary_->find(token);
+    if (found == vocabulary_->end()) {
+      file_.fail(fmt::format("{}: \"{}\" is not in the vocabulary", where, token));
+    }
+    return found->get<TokenId>();
+  }
+
+  void read_merges() {
+    const Json& merges = file_.list(model_, "model", "merges");
+    tables_.merges = MergeTable(merges.size());
+    if (!is_byte_level()) cut_between_characters();
+    for (size_t rank = 0; rank < merges.size(); ++rank) {
+      const std::string where = fmt::format("model.merges entry {}", rank);
+      const auto [left, right] = split_merge(merges[rank], where);
+      tables_.merges.insert(id_of(left, where), id_of(right, where),
+                            {static_cast<uint32_t>(rank), id_of(left + right, where)});
+      if (!is_byte_level()) join(left, right);
+    }
+    if (!tables_.metaspace.is_used || !tables_.metaspace.splits) return;
+    for (int left = 0; left < 256; ++left) tables_.joins.cut(static_cast<uint8_t>(left), ' ');
+  }
+
+  /// Between characters of ASCII that have tokens, until a merge joins them. Any other neighbour
+  /// may be bytes, or unknown ones that fuse.
+  void cut_between_characters() {
+    for (uint8_t left = 0; left < 128; ++left) {
+      for (uint8_t right = 0; right < 128; ++right) {
+        if (tables_.symbols.has_character(left) && tables_.symbols.has_character(right)) {
+          tables_.joins.cut(left, right);
+        }
+      }
+    }
+  }
+  void join(const std::string& left, const std::string& right) {
+    if (left.empty() || right.empty()) return;
+    const char last = left.ends_with(kMark) ? ' ' : left.back();
+    const char first = right.starts_with(kMark) ? ' ' : right.front();
+    tables_.joins.join(static_cast<uint8_t>(last), static_cast<uint8_t>(first));
   }
 
   /// "left right" in older files, ["left", "right"] in newer ones.
-  std::pair<std::string, std::string> split_merge(const Json& merge, size_t rank) const {
+  std::pair<std::string, std::string> split_merge(const Json& merge,
+                                                  const std::string& where) const {
     if (merge.is_string()) {
       const auto both = merge.get<std::string>();
       const size_t space = both.find(' ');
@@ -260,24 +222,83 @@ class Reader {
                merge[1].is_string()) {
       return {merge[0].get<std::string>(), merge[1].get<std::string>()};
     }
-    fail(fmt::format("model.merges entry {} is not a pair of tokens", rank));
+    file_.fail(where + " is not a pair of tokens");
   }
 
-  std::string name_;
-  Json json_;
+  AddedToken read_added_token(const Json& entry) const {
+    AddedToken token;
+    token.content = file_.text(entry, "added_tokens", "content");
+    token.id = file_.token_id(file_.field(entry, "added_tokens", "id"), "added_tokens");
+    token.special = file_.flag(entry, "special", false);
+    token.normalized = file_.flag(entry, "normalized", !token.special);
+    token.single_word = file_.flag(entry, "single_word", false);
+    token.lstrip = file_.flag(entry, "lstrip", false);
+    token.rstrip = file_.flag(entry, "rstrip", false);
+    if (token.content.empty()) {
+      file_.fail(fmt::format("added_tokens: the token with id {} has no content", token.id));
+    }
+    return token;
+  }
+
+  [[noreturn]] void refuse_id(const AddedToken& token) const {
+    file_.fail(fmt::format("added_tokens: \"{}\" has id {}, which is the id of another token",
+                           token.content, token.id));
+  }
+
+  /// An added token may repeat its entry in the vocabulary, but not take another token's id: texts
+  /// with that token would decode to something else. New ones follow the vocabulary without gaps:
+  /// `tokenizers` deals their ids itself, and a file that says otherwise means two things.
+  void check_id(const AddedToken& token, TokenId& next_id) const {
+    const auto found = vocabulary_->find(token.content);
+    const bool is_new = found == vocabulary_->end();
+    const TokenId dealt = is_new ? next_id++ : found->get<TokenId>();
+    if (token.id == dealt && (!is_new || !is_known(token.id))) return;
+    if (is_known(token.id)) refuse_id(token);
+    file_.fail(
+        fmt::format("added_tokens: \"{}\" has id {}, but Hugging Face's library would give "
+                    "it {}: list added tokens in the order of their ids, without gaps",
+                    token.content, token.id, dealt));
+  }
+
+  void make_matchers() {
+    std::vector<AddedToken> raw;
+    std::vector<AddedToken> normalized;
+    std::string nfc_scratch;
+    std::string mark_scratch;
+    for (AddedToken token : tables_.added) {
+      if (token.normalized) {
+        token.content = tables_.normalizer.apply(token.content, nfc_scratch, mark_scratch);
+      }
+      const bool has_marks = token.normalized && tables_.normalizer.marks;
+      const std::string spelling = has_marks ? replaced(token.content, " ", kMark) : token.content;
+      set_spelling(token.id, spelling);
+      if (is_byte_level()) tables_.bytes[static_cast<size_t>(token.id)] = spelling;
+      (token.normalized ? normalized : raw).push_back(std::move(token));
+    }
+    const auto space = tables_.normalizer.marks ? SpaceMeaning::kMark : SpaceMeaning::kSpace;
+    tables_.raw = AddedTokenMatcher(std::move(raw), SpaceMeaning::kSpace);
+    tables_.normalized = AddedTokenMatcher(std::move(normalized), space);
+  }
+
+  const TokenizerFile& file_;
+  const DecoderRule& decoder_;
+  TokenizerTables& tables_;
+  const Json& model_;
+  const Json* vocabulary_ = nullptr;
 };
 
 }  // namespace
 
 Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
-  const Reader reader(json, name);
+  const TokenizerFile file(json, name);
   auto tables = std::make_unique<TokenizerTables>();
   tables->json = json;
   tables->sha256 = hex(atl::sha256(as_byte_span(json)));
-  reader.check_components();
-  reader.read_model(*tables);
-  reader.read_added_tokens(*tables);
-  reader.read_post_processor(*tables);
+  const DecoderRule decoder = read_components(file, *tables);
+  ModelReader model(file, decoder, *tables);
+  model.read();
+  model.read_added_tokens();
+  read_post_processor(file, *tables);
   return Tokenizer(std::move(tables));
 }
 

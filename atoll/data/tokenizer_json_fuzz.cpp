@@ -1,8 +1,10 @@
 // tokenizer.json from strangers: it loads, and then encodes and decodes, or is refused with an
 // InputError. Inputs are edits of a good file, so that they pass the first checks.
+#include <array>
 #include <cstdint>
 
 #include "atoll/base/error.h"
+#include "atoll/data/sample_tokenizer.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/tokenizer_trainer.h"
 
@@ -28,10 +30,12 @@ std::string make_json() {
 }  // namespace atl::data
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::string good = atl::data::make_json();
+  static const std::array<std::string, 2> good = {
+      atl::data::make_json(),
+      atl::data::sample_llama_json({"\u2581", "t", "h", "\u2581t"}, {"\u2581 t"})};
   atl::data::try_load({reinterpret_cast<const char*>(data), size});
   // Each four bytes: where, how much to cut, how much of the input to put there instead.
-  std::string edited = good;
+  std::string edited = good[size % 2];
   for (size_t i = 0; i + 4 <= size && i < 32; i += 4) {
     const size_t at = (data[i] * 256U + data[i + 1]) % (edited.size() + 1);
     const size_t put = data[i + 3] % 8;

@@ -1,6 +1,7 @@
 #include "atoll/data/unicode_classes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace atl::data {
@@ -19,6 +20,9 @@ constexpr Range kNumbers[] = {
 };
 constexpr Range kSpaces[] = {
 #include "atoll/data/unicode_spaces.inc"
+};
+constexpr Range kWords[] = {
+#include "atoll/data/unicode_words.inc"
 };
 
 std::vector<CharClass> make_table() {
@@ -39,6 +43,13 @@ std::vector<CharClass> make_table() {
 const CharClass* char_class_table() {
   static const std::vector<CharClass> table = make_table();
   return table.data();
+}
+
+bool is_word_char(uint32_t code_point) {
+  const Range* found =
+      std::upper_bound(std::begin(kWords), std::end(kWords), code_point,
+                       [](uint32_t code, const Range& range) { return code < range.first; });
+  return found != std::begin(kWords) && code_point <= found[-1].last;
 }
 
 }  // namespace atl::data

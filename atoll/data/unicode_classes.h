@@ -16,4 +16,7 @@ inline CharClass char_class(const CharClass* table, uint32_t code_point) {
   return code_point < kClassLimit ? table[code_point] : CharClass::kOther;
 }
 
+/// \w of regular expressions: alphabetic, a mark, a digit, a connector. For rare use: it searches.
+bool is_word_char(uint32_t code_point);
+
 }  // namespace atl::data

@@ -134,6 +134,18 @@ class CommandLineTest(unittest.TestCase):
         largest = run(*batch, "--sequence-length", 32, "--seed", 2**64 - 1, "--json")
         self.assertEqual(largest.returncode, 0, largest.stderr)
 
+    def test_json_lines_of_texts_and_ids(self):
+        tokenizer = self.store / "tokenizer.json"
+        encode = ["tokenizer", "encode", "--tokenizer", tokenizer, "--text", "-", "--jsonl"]
+        decode = ["tokenizer", "decode", "--tokenizer", tokenizer, "--ids", "-", "--jsonl"]
+        ids = run(*encode, stdin='{"text": "def"}\n\n{"text": ""}\n')
+        self.assertEqual(len(ids.stdout.splitlines()), 2, ids)
+        self.assertEqual(run(*decode, stdin=ids.stdout).stdout, '{"text":"def"}\n{"text":""}\n')
+        self.assert_fails(run(*encode, stdin='{"text": "a"}\n{"txt": "a"}\n'), 1, "'-' line 2", "\"text\"")
+        self.assert_fails(run(*decode, stdin='{"ids": [1, -1]}\n'), 1, "'-' line 1", "\"ids\"")
+        self.assert_fails(run(*decode, stdin='{"ids": [99999999]}\n'), 1, "99999999 is not in the vocabulary")
+        self.assert_fails(run(*decode[:-2], "1,2", "--jsonl"), 2, "--ids must be -")
+
     # --- checkpoints ---
 
     def copy_of_checkpoint(self):

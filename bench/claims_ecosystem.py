@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""make claims-ecosystem: what Atoll reads of others' files, measured again (about 10 minutes on 2 cores)."""
+import functools
+import json
+import pathlib
+import sys
+import sysconfig
+import tempfile
+
+import tokenizer_speed
+from claims import ATOLL, ROOT, Claims
+
+sys.path.append(str(ROOT / "tests" / "oracle"))
+import tokenizer_families as families  # noqa: E402
+
+claims = Claims("ecosystem")
+scratch = tempfile.TemporaryDirectory(prefix="atoll-claims-")
+folder = pathlib.Path(scratch.name)
+NUM_STRINGS, CHUNK = 100_000, 5_000
+TEXT_BYTES, TRAINED_BYTES, SPEED_BYTES, VOCAB_SIZE, ROUNDS = 20_000_000, 5_000_000, 6_000_000, 16_384, 3
+
+# --- tokenizers: equal to Hugging Face's library, and faster ---
+
+
+@functools.cache
+def sources():
+    """20 MB of Python: this machine's standard library and installed packages."""
+    paths = sysconfig.get_paths()
+    texts = families.python_sources(TEXT_BYTES, paths["stdlib"], paths["purelib"])
+    file = folder / "sources.txt"
+    file.write_bytes("".join(texts).encode())
+    beginning = folder / "beginning.txt"
+    beginning.write_bytes(file.read_bytes()[:SPEED_BYTES].decode(errors="ignore").encode())
+    return texts, file, beginning
+
+
+@functools.cache
+def tokenizer(family):
+    texts, *_ = sources()
+    kept, size = [], 0
+    for text in texts[::4]:
+        size += len(text)
+        if size > TRAINED_BYTES:
+            break
+        kept.append(text)
+    path = folder / f"{family}.json"
+    made = families.make(family, kept + families.strings(1, 2000, families.Tokenizer(families.models.BPE())), VOCAB_SIZE)
+    made.save(str(path))
+    return made, path
+
+
+def num_different(family, chunks):
+    made, path = tokenizer(family)
+    different = 0
+    for texts in chunks(made):
+        found = families.differences(ATOLL, path, texts)
+        different += len(found)
+        for text, ours, theirs in found[:1]:
+            print(f"\n{family}: {text[:200]!r}: {ours[:50]}, not {theirs[:50]}", file=sys.stderr)
+    return different
+
+
+def generated(made):
+    return (families.strings(100 + seed, CHUNK, made) for seed in range(NUM_STRINGS // CHUNK))
+
+
+def source_files(made):
+    texts, *_ = sources()
+    return (texts[first : first + 100] for first in range(0, len(texts), 100))
+
+
+def speed(family):
+    result = tokenizer_speed.measure(ROOT / "build", sources()[2], tokenizer(family)[1], ROUNDS)
+    print(f"\n{family}: {json.dumps(result)}", file=sys.stderr)
+    return result["ratio"]
+
+
+for family in families.FAMILIES:
+    claims.measured(f"{family}: generated strings of {NUM_STRINGS:,} that differ from tokenizers'",
+                    functools.partial(num_different, family, generated), lambda n: n == 0, "0", "{}")
+    claims.measured(f"{family}: files of {TEXT_BYTES // 1_000_000} MB of source text that differ",
+                    functools.partial(num_different, family, source_files), lambda n: n == 0, "0", "{}")
+for family in families.FAMILIES:
+    claims.measured(f"{family}: times as fast as tokenizers, one thread, in turns", functools.partial(speed, family),
+                    lambda ratio: ratio >= 8, ">= 8", "{:.1f}")
+
+sys.exit(claims.end())

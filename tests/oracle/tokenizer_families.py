@@ -1,0 +1,325 @@
+"""Tokenizers of each family that Atoll reads, trained small with Hugging Face's library, and strings that are hard.
+
+make(family, texts, vocab_size) gives a `tokenizers.Tokenizer` with the components of the family's published files;
+strings(seed, count, tokenizer) gives texts that mix scripts, marks, emoji, white space, control characters and the
+tokenizer's own added tokens.
+"""
+import gzip
+import itertools
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sysconfig
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+import numpy
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+TIKTOKEN = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]"
+            r"|\s+(?!\S)|\s+")
+QWEN = CL100K.replace(r"\p{N}{1,3}", r"\p{N}")
+MARK = "\u2581"
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior, invert),
+                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def special(*contents):
+    return [AddedToken(content, special=True, normalized=False) for content in contents]
+
+
+def around(tokenizer, before, after=""):
+    named = [token for token in (before, after) if token]
+    return processors.TemplateProcessing(single=" ".join(part for part in (before, "$A", after) if part),
+                                         special_tokens=[(token, tokenizer.token_to_id(token)) for token in named])
+
+
+def train(tokenizer, texts, vocab_size, special_tokens, alphabet):
+    # Of characters the vocabulary keeps few, so that others are bytes or unknown.
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=vocab_size, min_frequency=2, special_tokens=special_tokens, initial_alphabet=alphabet,
+        limit_alphabet=300, show_progress=False))
+
+
+def edited(tokenizer, **model):
+    """The same with other settings of its model, which Python's bindings do not all set."""
+    file = json.loads(tokenizer.to_str())
+    file["model"].update(model)
+    return Tokenizer.from_str(json.dumps(file))
+
+
+# --- byte-level families ---
+
+
+def byte_level(texts, vocab_size, pre_tokenizer, nfc=False, special_tokens=("<|endoftext|>",)):
+    tokenizer = Tokenizer(models.BPE())
+    if nfc:
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    train(tokenizer, texts, vocab_size, list(special_tokens), sorted(pre_tokenizers.ByteLevel.alphabet()))
+    return tokenizer
+
+
+def gpt2(texts, vocab_size):
+    return byte_level(texts, vocab_size, pre_tokenizers.ByteLevel(add_prefix_space=False))
+
+
+def gpt2_split(texts, vocab_size):
+    return byte_level(texts, vocab_size, split(GPT2))
+
+
+def neox(texts, vocab_size):
+    tokenizer = byte_level(texts, vocab_size, pre_tokenizers.ByteLevel(add_prefix_space=False), True,
+                           ("<|endoftext|>", "<|padding|>"))
+    tokenizer.add_tokens([AddedToken(" " * count, normalized=True) for count in range(24, 1, -1)])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    return tokenizer
+
+
+def llama3(texts, vocab_size):
+    tokenizer = byte_level(texts, vocab_size, split(CL100K), special_tokens=())
+    # Words that no merges make, which ignore_merges takes whole.
+    spelled = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str("xqzjy qjxzkv zqx\n\u00e9\u00e8\u00ea")]
+    vocabulary = json.loads(tokenizer.to_str())["model"]["vocab"]
+    for word in spelled:
+        vocabulary.setdefault(word, len(vocabulary))
+    tokenizer = edited(tokenizer, ignore_merges=True, vocab=vocabulary)
+    tokenizer.add_special_tokens(special("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>",
+                                         *(f"<|reserved_special_token_{i}|>" for i in range(250))))
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False),
+                                                    around(tokenizer, "<|begin_of_text|>")])
+    return tokenizer
+
+
+def olmo2(texts, vocab_size):
+    tokenizer = byte_level(texts, vocab_size, split(CL100K, "removed", True), special_tokens=())
+    tokenizer.add_special_tokens(special("<|fim_prefix|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|pad|>"))
+    tokenizer.add_tokens([AddedToken("|||IP_ADDRESS|||", normalized=False), AddedToken("|||EMAIL|||", normalized=True)])
+    return tokenizer
+
+
+def tiktoken(texts, vocab_size):
+    return byte_level(texts, vocab_size, split(TIKTOKEN, "removed", True))
+
+
+def qwen(texts, vocab_size):
+    tokenizer = byte_level(texts, vocab_size, split(QWEN), True, ())
+    tokenizer.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in ("<tool_call>", "</tool_call>", "<think>")])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def flags(texts, vocab_size):
+    """Every flag that an added token may have, in all mixtures, with a normalizer."""
+    tokenizer = byte_level(texts, vocab_size, split(QWEN), True)
+    tokens = []
+    for number, (single, left, right, normalized, is_special) in enumerate(itertools.product((False, True), repeat=5)):
+        content = ["<{}>", "wo{}rd", "a\u0307{}", " sp{}", "{}\n"][number % 5].format(number)
+        tokens.append(AddedToken(content, single_word=single, lstrip=left, rstrip=right, normalized=normalized,
+                                 special=is_special))
+    tokenizer.add_tokens(tokens)
+    return tokenizer
+
+
+# --- SentencePiece-style families ---
+
+
+def sentence_piece(texts, vocab_size, words=None, byte_fallback=True, fuse_unk=True, extra=()):
+    """As converters make them: <unk>, <s>, </s>, the bytes, the rest. `words` cuts the text that is learnt from."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse_unk, byte_fallback=byte_fallback))
+    tokenizer.pre_tokenizer = words or pre_tokenizers.Metaspace(prepend_scheme="always")
+    bytes_of = [f"<0x{byte:02X}>" for byte in range(256)] if byte_fallback else []
+    train(tokenizer, texts, vocab_size, ["<unk>", "<s>", "</s>", *bytes_of], [MARK])
+    file = json.loads(tokenizer.to_str())
+    file["added_tokens"] = [token for token in file["added_tokens"] if not token["content"].startswith("<0x")]
+    file["pre_tokenizer"] = None
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_tokens(list(extra))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.post_processor = around(tokenizer, "<s>")
+    return tokenizer
+
+
+PREPENDED = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+
+
+def llama2(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size, extra=special("[INST]"))
+    tokenizer.normalizer = PREPENDED
+    return tokenizer
+
+
+def llama2_normalized(texts, vocab_size):
+    """As the first converters wrote it: added tokens are looked for in the normalised text."""
+    tokenizer = sentence_piece(texts, vocab_size)
+    tokenizer.normalizer = PREPENDED
+    file = json.loads(tokenizer.to_str())
+    for token in file["added_tokens"]:
+        token["normalized"] = True
+    file["added_tokens"].append({**file["added_tokens"][0], "id": tokenizer.get_vocab_size(), "content": "a b", "lstrip": True,
+                                 "rstrip": True, "special": False})
+    return Tokenizer.from_str(json.dumps(file))
+
+
+def llama2_across_spaces(texts, vocab_size):
+    """Merges that join words: the text cannot be cut at spaces."""
+    tokenizer = sentence_piece([line[:200] for text in texts[:200] for line in text.split("\n")], vocab_size,
+                               words=pre_tokenizers.Metaspace(prepend_scheme="always", split=False))
+    tokenizer.normalizer = PREPENDED
+    return tokenizer
+
+
+def mistral(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size, extra=special("[INST]", "[/INST]", "[TOOL_CALLS]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    return tokenizer
+
+
+def metaspace_words(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always", split=True)
+    return tokenizer
+
+
+def metaspace_never(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
+    return tokenizer
+
+
+def unknown_fused(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size, byte_fallback=False)
+    tokenizer.normalizer = PREPENDED
+    return tokenizer
+
+
+def unknown_apart(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size, byte_fallback=False, fuse_unk=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    return tokenizer
+
+
+# Published files are of these;
+FAMILIES = {"gpt2": gpt2, "neox": neox, "llama3": llama3, "olmo2": olmo2, "qwen": qwen, "llama2": llama2, "mistral": mistral}
+# these have what rarely comes.
+VARIANTS = {"gpt2_split": gpt2_split, "tiktoken": tiktoken, "flags": flags, "llama2_normalized": llama2_normalized,
+            "llama2_across_spaces": llama2_across_spaces, "metaspace_words": metaspace_words,
+            "metaspace_never": metaspace_never, "unknown_fused": unknown_fused, "unknown_apart": unknown_apart}
+
+
+def make(family, texts, vocab_size):
+    return {**FAMILIES, **VARIANTS}[family](texts, vocab_size)
+
+
+def python_sources(max_bytes, *folders):
+    """Python files of this machine (the standard library unless folders are named), up to `max_bytes` in all."""
+    texts, total = [], 0
+    for folder in folders or (sysconfig.get_paths()["stdlib"],):
+        for path in sorted(pathlib.Path(folder).rglob("*.py")):
+            if not folders and {"site-packages", "dist-packages"} & set(path.parts):
+                continue
+            text = path.read_bytes().decode("utf8", errors="replace")
+            if total + len(text.encode()) > max_bytes:
+                return texts
+            texts.append(text)
+            total += len(text.encode())
+    return texts
+
+
+SPACES = [" ", " ", " ", "\n", "\n", "\t", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u1680", "\u2003", "\u2028",
+          "\u202f", "\u205f", "\u3000", "\u180e", "\u200b", "\ufeff", MARK]
+WORDS = ["the", "'s", "'ll", "'LL", "don't", "'\u017f", "'Re", "I'VE", "'sAB", "def", "()", "==", "<|endof", "</s", "12", "3.14",
+         "2024", "caf\u00e9", "xqzjy", " qjxzkv", "<0x41>", "\u2581\u2581", "self.value_of[index]", "\u00df", "\ufb06"]
+DIGITS = [chr(zero + i) for zero in (0x30, 0x660, 0x966, 0xE50, 0x1D7CE, 0x1FBF0, 0x10D40) for i in range(10)]
+DIGITS += ["\u00b2", "\u00bd", "\u2167", "\u3024", "\u4e94"]
+EMOJI = ["\U0001F600", "\U0001F468\u200d\U0001F469\u200d\U0001F467", "\u2764\ufe0f", "\U0001F1E9\U0001F1EA", "\U0001F44D\U0001F3FD"]
+BASES = [0x61, 0x45, 0x71, 0xE9, 0x3B1, 0x5D0, 0x627, 0x915, 0xB95, 0xAC00, 0xAC01, 0x1112, 0x4E00, 0x304B, 0x1D157, 0x105D2]
+MARKS = [0x300, 0x301, 0x307, 0x308, 0x323, 0x327, 0x345, 0x5B0, 0x64B, 0x653, 0x93C, 0x93F, 0xBBE, 0x1161, 0x11A8, 0x3099, 0x20DD,
+         0x200D, 0x1DF6, 0x897, 0x1D165, 0x16D68]
+RANGES = [(0x80, 0x800), (0x800, 0xD800), (0xE000, 0x10000), (0x10000, 0x20000), (0x20000, 0x40000), (0x40000, 0x110000),
+          (0x1F300, 0x1FAFF), (0x4E00, 0x9FFF), (0x1100, 0x11FF), (0xF900, 0xFB50), (0x2F800, 0x2FA20), (0x900, 0xE00)]
+
+
+def strings(seed, count, tokenizer):
+    source = random.Random(seed)
+    added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+
+    def piece():
+        kind = source.randrange(10)
+        if kind == 0:
+            return source.choice(SPACES) * source.choice([1, 1, 2, 3, 17, 40])
+        if kind == 1:
+            return "".join(source.choice(SPACES) for _ in range(source.randrange(1, 5)))
+        if kind == 2:
+            return source.choice(WORDS)
+        if kind == 3:
+            return "".join(source.choice(DIGITS) for _ in range(source.randrange(1, 8)))
+        if kind == 4:
+            return "".join(chr(source.choice(BASES)) + "".join(chr(source.choice(MARKS)) for _ in range(source.randrange(4)))
+                           for _ in range(3))
+        if kind == 5:
+            return source.choice(EMOJI)
+        if kind == 6:
+            return "".join(chr(source.randrange(0x20, 0x7F)) for _ in range(source.randrange(1, 30)))
+        if kind == 7:
+            return source.choice(added) if added else ""
+        if kind == 8:
+            return "".join(chr(source.randrange(0, 0x20)) for _ in range(source.randrange(1, 4)))
+        low, high = source.choice(RANGES)
+        return "".join(chr(source.randrange(low, high)) for _ in range(source.randrange(1, 8)))
+
+    return ["".join(piece() for _ in range(source.randrange(1, 12))) for _ in range(count)]
+
+
+def lines(atoll, command, rows):
+    """Each row through `atoll tokenizer COMMAND`, JSON lines in and out."""
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    done = subprocess.run([atoll, "tokenizer", *map(str, command)], input=text, capture_output=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"atoll tokenizer {command[0]}: exit {done.returncode}\n{done.stderr.decode()}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def differences(atoll, path, texts, special=False):
+    """Texts whose ids, or the text decoded from them, differ: (text, ours, theirs)."""
+    reference = Tokenizer.from_file(str(path))
+    theirs = [encoded.ids for encoded in reference.encode_batch(texts, add_special_tokens=special)]
+    options = ["--special"] if special else []
+    ours = [row["ids"] for row in lines(atoll, ["encode", "--tokenizer", path, "--text", "-", "--jsonl", *options],
+                                        [{"text": text} for text in texts])]
+    assert len(ours) == len(texts), f"{len(texts)} texts, {len(ours)} answers"
+    found = [(text, a, b) for text, a, b in zip(texts, ours, theirs) if a != b]
+    decoded = [row["text"] for row in lines(atoll, ["decode", "--tokenizer", path, "--ids", "-", "--jsonl"],
+                                            [{"ids": ids} for ids in ours])]
+    expected = reference.decode_batch(ours, skip_special_tokens=False)
+    return found + [(text, a, b) for text, a, b in zip(texts, decoded, expected) if a != b]
+
+
+def plain_differences(atoll, path, texts, folder):
+    """Texts whose ids differ where special tokens in the text are text, as `atoll data pack` reads them."""
+    source, store = folder / "texts.jsonl", folder / "plain-store"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    subprocess.run([atoll, "data", "pack", source, "--tokenizer", path, "--out", store, "--validation-share", "0",
+                    "--overwrite"], check=True, capture_output=True)
+    tokens = numpy.fromfile(store / "tokens-train.npy", dtype=numpy.uint16)
+    with gzip.open(store / "tokens-train.csv.gz", "rt", encoding="utf8", newline="") as table:
+        rows = [line.split(",") for line in table]
+    ours = [tokens[int(row[0]) : int(row[1]) - 1].tolist() for row in rows]
+    assert len(ours) == len(texts), f"{len(texts)} texts, {len(ours)} documents"
+    reference = Tokenizer.from_file(str(path))
+    reference.encode_special_tokens = True
+    theirs = [encoded.ids for encoded in reference.encode_batch(texts, add_special_tokens=False)]
+    return [(text, a, b) for text, a, b in zip(texts, ours, theirs) if a != b]
