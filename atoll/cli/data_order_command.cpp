@@ -63,13 +63,11 @@ Rows rows_from(const std::string& text) {
 const RecomputedOrder::File& counterpart(const RecomputedOrder& order, const std::string& file) {
   if (order.files.size() == 1) return order.files.front();
   const std::string name = fs::path(file).filename().string();
-  const auto ending = [](const std::string& text) { return text.substr(text.find("_indexmap_")); };
   std::vector<const RecomputedOrder::File*> same_kind;
   for (const RecomputedOrder::File& candidate : order.files) {
     if (candidate.name == name) return candidate;
-    const std::string own = ending(candidate.name);
     for (const char* kind : {"_doc_idx.npy", "_sample_idx.npy", "_shuffle_idx.npy"}) {
-      if (name.ends_with(kind) && own.ends_with(kind)) same_kind.push_back(&candidate);
+      if (name.ends_with(kind) && candidate.name.ends_with(kind)) same_kind.push_back(&candidate);
     }
   }
   if (same_kind.size() == 1) return *same_kind.front();

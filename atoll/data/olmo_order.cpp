@@ -32,7 +32,10 @@ int64_t rows_kept(const OlmoOptions& options, const OlmoCoreOptions& more) {
   return options.num_rows / more.batch_rows * more.batch_rows;
 }
 
-IndexMap raw(std::vector<uint32_t> order) {
+IndexMap raw(std::vector<uint32_t> order, const OlmoOptions& options) {
+  if (order.empty()) {
+    throw InputError(fmt::format("{} rows are too few: nothing is left of them", options.num_rows));
+  }
   return {.numbers = std::move(order), .has_header = false};
 }
 
@@ -53,7 +56,7 @@ IndexMap olmo_order(const OlmoOptions& options, int64_t world_size, bool drop_la
     // More than once around where there are fewer rows than ranks.
     for (size_t i = num_rows; i < order.size(); ++i) order[i] = order[i - num_rows];
   }
-  return raw(std::move(order));
+  return raw(std::move(order), options);
 }
 
 IndexMap olmo_core_order(const OlmoOptions& options, const OlmoCoreOptions& more) {
@@ -74,15 +77,10 @@ IndexMap olmo_core_order(const OlmoOptions& options, const OlmoCoreOptions& more
     }
     order = std::move(rows);
   }
-  if (more.batch_rows > 0) {
-    if (rows_kept(options, more) == 0) {
-      throw InputError(
-          fmt::format("{} rows are no whole batch of {}", options.num_rows, more.batch_rows));
-    }
-    // Whole chunks may have left fewer.
+  if (more.batch_rows > 0) {  // Whole chunks may have left fewer.
     order.resize(std::min(order.size(), static_cast<size_t>(rows_kept(options, more))));
   }
-  return raw(std::move(order));
+  return raw(std::move(order), options);
 }
 
 std::string olmo_core_name(const OlmoOptions& options, const OlmoCoreOptions& more) {

@@ -19,7 +19,8 @@ struct OlmoOptions {
 };
 
 /// OLMo's global_indices.npy: shuffled by PCG64(seed + epoch), then made a multiple of the
-/// `world_size`: cut (`drop_last`), or filled up from the beginning.
+/// `world_size`: cut (`drop_last`), or filled up from the beginning. Throws UsageError at an option
+/// out of range, InputError when no row is left; so does olmo_core_order().
 IndexMap olmo_order(const OlmoOptions& options, int64_t world_size, bool drop_last);
 
 struct OlmoCoreOptions {

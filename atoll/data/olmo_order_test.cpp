@@ -65,7 +65,9 @@ TEST(OlmoCoreOrderTest, CountsEpochsFromOneAndKeepsChunksTogether) {
   EXPECT_THROW(olmo_core_order({.num_rows = 10, .epoch = 0}, {}), UsageError);
   EXPECT_THROW(olmo_core_order(options, {.chunk_rows = 0}), UsageError);
   EXPECT_THAT(message_of([&] { olmo_core_order(options, {.batch_rows = 11}); }),
-              HasSubstr("10 rows are no whole batch of 11"));
+              HasSubstr("10 rows are too few"));
+  EXPECT_THROW(olmo_core_order(options, {.chunk_rows = 11}), InputError);
+  EXPECT_THROW(olmo_order(options, 11, true), InputError);
 }
 
 TEST(OlmoCoreOrderTest, FilesHaveItsNames) {
