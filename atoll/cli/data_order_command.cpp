@@ -226,7 +226,7 @@ void add_neox_options(CLI::App& command, OrderArguments& order) {
       ->group(group);
   command
       .add_flag("--old-names", order.old_names,
-                "Names without _packedpi_ac, as NeoX gave until 2024 (Pythia's)")
+                "Names without _packedpi_ac, as older versions gave (Pythia's)")
       ->group(group);
 }
 

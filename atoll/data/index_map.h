@@ -20,7 +20,7 @@ struct IndexMap {
   size_t size() const;
   std::span<const std::byte> bytes() const;
   NpyHeader header() const;
-  /// Of the file that write() makes, in hexadecimal.
+  /// Of the file that write_index_map() makes, in hexadecimal.
   std::string sha256() const;
 };
 

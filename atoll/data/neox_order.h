@@ -60,7 +60,7 @@ std::vector<int64_t> neox_row_tokens(const MegatronStore& store, const NeoxOrder
                                      int64_t row);
 
 /// "PREFIX_NAME_indexmap_512ns_2048sl_1234s_packedpi_ac" without the "_doc_idx.npy" behind it;
-/// `old_names` leaves out "_packedpi_ac", as NeoX did until 2024 and Pythia's files do.
+/// `old_names` leaves out "_packedpi_ac", as older versions did and Pythia's files do.
 std::string neox_map_name(const std::string& prefix, const std::string& name,
                           const NeoxOptions& options, bool old_names);
 
