@@ -2,9 +2,14 @@
 // Counter-based random numbers: f(seed, stream, index). No state travels, so the numbers do not
 // depend on threads, on the order of calls, or on where a run was resumed.
 #include <cstdint>
+#include <random>
 #include <string>
 
 namespace atl {
+
+/// The MT19937 that numpy's RandomState is, for orders that others drew from it. What Atoll draws
+/// itself has no state.
+using MersenneTwister = std::mt19937;
 
 /// The 64 random bits at (seed, stream, index): three rounds of the SplitMix64 finaliser (Steele,
 /// Lea & Flood 2014). Not for secrets.

@@ -13,6 +13,10 @@
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
+#include "atoll/cli/data_exchange_command.h"
+#include "atoll/cli/data_order_command.h"
+#include "atoll/cli/data_verify_command.h"
+#include "atoll/cli/store_report.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/pack.h"
@@ -22,46 +26,6 @@ namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json split_json(const data::SplitInfo& split) {
-  return {{"documents", split.num_documents},
-          {"tokens", split.num_tokens},
-          {"bytes", split.text_bytes}};
-}
-
-Json store_json(const data::StoreInfo& info) {
-  return {{"documents", info.train.num_documents + info.validation.num_documents},
-          {"tokens", info.train.num_tokens + info.validation.num_tokens},
-          {"bytes", info.train.text_bytes + info.validation.text_bytes},
-          {"vocab_size", info.vocab_size},
-          {"dtype", info.type == data::TokenType::kU16 ? "uint16" : "uint32"},
-          {"train", split_json(info.train)},
-          {"validation", split_json(info.validation)},
-          {"validation_share", info.validation_share},
-          {"end_of_text", info.end_of_text},
-          {"tokenizer_sha256", info.tokenizer_sha256},
-          {"sources", info.sources},
-          {"digest", info.digest()}};
-}
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-void print_store(const std::string& folder, const data::StoreInfo& info) {
-  fmt::print("{}\n", folder);
-  for (const data::Split which : data::kSplits) {
-    const data::SplitInfo& split = info.split(which);
-    fmt::print("  {:<11} {} documents, {} tokens, {} of text\n", data::split_name(which) + ":",
-               split.num_documents, format_count(static_cast<double>(split.num_tokens)),
-               format_bytes(static_cast<double>(split.text_bytes)));
-  }
-  fmt::print("  vocabulary:  {} ids as {}, tokenizer {}...\n", info.vocab_size,
-             info.type == data::TokenType::kU16 ? "uint16" : "uint32",
-             info.tokenizer_sha256.substr(0, 12));
-  for (const std::string& source : info.sources) fmt::print("  source:      {}\n", source);
-  fmt::print("  digest:      {}\n", info.digest());
-}
 
 struct PackArguments {
   data::CorpusOptions corpus;
@@ -89,35 +53,7 @@ void pack(const PackArguments& arguments) {
                "atoll: no document fell to validation; raise --validation-share or, for one text "
                "file, lower --document-bytes\n");
   }
-  if (arguments.json) {
-    fmt::print("{}\n", dump(store_json(report.info)));
-  } else {
-    print_store(arguments.out, report.info);
-  }
-}
-
-struct StoreArguments {
-  std::string store;
-  bool json = false;
-};
-
-void info(const StoreArguments& arguments) {
-  const data::TokenStore store = data::TokenStore::open(arguments.store);
-  if (arguments.json) {
-    fmt::print("{}\n", dump(store_json(store.info())));
-  } else {
-    print_store(arguments.store, store.info());
-  }
-}
-
-void verify(const StoreArguments& arguments) {
-  const data::TokenStore store = data::TokenStore::open(arguments.store);
-  store.verify();
-  if (arguments.json) {
-    fmt::print("{}\n", dump({{"store", arguments.store}, {"digest", store.info().digest()}}));
-  } else {
-    fmt::print("{}: intact, digest {}\n", arguments.store, store.info().digest());
-  }
+  report_store(arguments.out, report.info, arguments.json);
 }
 
 struct BatchArguments {
@@ -172,9 +108,9 @@ void batch(const BatchArguments& arguments) {
     rows.push_back(row_json(store, split, row, arguments.batch.sequence_length, tokenizer, table));
   }
   if (arguments.json) {
-    fmt::print("{}\n", dump({{"step", arguments.step},
-                             {"pass", batches.pass(arguments.step)},
-                             {"rows", std::move(rows)}}));
+    fmt::print("{}\n", one_line({{"step", arguments.step},
+                                 {"pass", batches.pass(arguments.step)},
+                                 {"rows", std::move(rows)}}));
     return;
   }
   fmt::print("step {}, pass {}: {} of {} rows\n", arguments.step, batches.pass(arguments.step),
@@ -228,25 +164,19 @@ void add_batch(CLI::App& data) {
   command->callback([arguments] { batch(*arguments); });
 }
 
-void add_store_command(CLI::App& data, const std::string& name, const std::string& description,
-                       void (*run)(const StoreArguments&)) {
-  CLI::App* command = data.add_subcommand(name, description);
-  const auto arguments = std::make_shared<StoreArguments>();
-  command->add_option("store", arguments->store, "The token store")->required();
-  command->add_flag("--json", arguments->json, "Print one JSON object");
-  command->footer(fmt::format("Example: atoll data {} store", name));
-  command->callback([arguments, run] { run(*arguments); });
-}
-
 }  // namespace
 
 void add_data_command(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Pack text into token stores and look into them");
+  CLI::App* data =
+      app.add_subcommand("data", "Pack text into token stores, look into them, verify data orders");
   data->require_subcommand(1);
   add_pack(*data);
-  add_store_command(*data, "info", "What is in a token store", info);
+  add_data_info(*data);
   add_batch(*data);
-  add_store_command(*data, "verify", "Read a whole store and check it", verify);
+  add_data_verify(*data);
+  add_data_order(*data);
+  add_data_import(*data);
+  add_data_export(*data);
 }
 
 }  // namespace atl::cli

@@ -1,5 +1,5 @@
 #pragma once
-// `atoll data pack | info | batch | verify`.
+// `atoll data ...`: pack and batch; info, verify, order, import and export have files of their own.
 
 namespace CLI {
 class App;

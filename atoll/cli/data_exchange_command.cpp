@@ -1,0 +1,116 @@
+#include "atoll/cli/data_exchange_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
+#include "atoll/cli/store_report.h"
+#include "atoll/data/megatron_exchange.h"
+
+namespace atl::cli {
+namespace {
+
+struct ImportArguments {
+  std::string prefix;
+  std::string tokenizer;
+  data::StoreTarget target;
+  double validation_share = 0;
+  bool json = false;
+};
+
+void import_store(const ImportArguments& arguments) {
+  const SystemClock clock;
+  watch_interrupts();  // Ctrl-C removes the draft of the store.
+  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  const data::MegatronStore from = data::MegatronStore::open(arguments.prefix);
+  data::StoreInfo info;
+  {
+    ProgressBar bar("importing", static_cast<double>(from.index().num_tokens), clock);
+    info = data::import_megatron(
+        from, tokenizer, arguments.target, arguments.validation_share,
+        [&](int64_t tokens_done) { bar.update(static_cast<double>(tokens_done)); });
+  }
+  report_store(arguments.target.folder.string(), info, arguments.json);
+}
+
+struct ExportArguments {
+  std::string store;
+  std::string prefix;
+  bool validation = false;
+  bool overwrite = false;
+  bool json = false;
+};
+
+void export_store(const ExportArguments& arguments) {
+  const SystemClock clock;
+  watch_interrupts();
+  const data::TokenStore store = data::TokenStore::open(arguments.store);
+  const data::Split split = arguments.validation ? data::Split::kValidation : data::Split::kTrain;
+  const data::SplitInfo& info = store.info().split(split);
+  data::MegatronWriter::Hashes hashes;
+  {
+    ProgressBar bar("exporting", static_cast<double>(info.num_tokens), clock);
+    hashes = data::export_megatron(
+        store, split, arguments.prefix, arguments.overwrite,
+        [&](int64_t tokens_done) { bar.update(static_cast<double>(tokens_done)); });
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", one_line({{"prefix", arguments.prefix},
+                                 {"documents", info.num_documents},
+                                 {"tokens", info.num_tokens},
+                                 {"idx_sha256", hashes.idx_sha256},
+                                 {"bin_sha256", hashes.bin_sha256}}));
+    return;
+  }
+  fmt::print(
+      "{0}.bin, {0}.idx: {1} documents, {2} tokens\n  sha256 {3}  {0}.idx\n"
+      "  sha256 {4}  {0}.bin\n",
+      arguments.prefix, info.num_documents, info.num_tokens, hashes.idx_sha256, hashes.bin_sha256);
+}
+
+}  // namespace
+
+void add_data_import(CLI::App& data) {
+  CLI::App* command =
+      data.add_subcommand("import", "Make a token store of a Megatron store (.bin and .idx)");
+  const auto arguments = std::make_shared<ImportArguments>();
+  command->add_option("prefix", arguments->prefix, "The files' name, with or without .idx")
+      ->required();
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "The tokenizer.json that the tokens were made with")
+      ->required();
+  command->add_option("--out", arguments->target.folder, "The folder to make")->required();
+  command
+      ->add_option("--validation-share", arguments->validation_share,
+                   "Share of the documents kept for validation, chosen by a hash of their text; 0 "
+                   "keeps all documents in their order")
+      ->capture_default_str();
+  command->add_flag("--overwrite", arguments->target.overwrite, "Replace the store at --out");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->footer(
+      "Example: atoll data import pile_text_document --tokenizer tokenizer.json --out store");
+  command->callback([arguments] { import_store(*arguments); });
+}
+
+void add_data_export(CLI::App& data) {
+  CLI::App* command =
+      data.add_subcommand("export", "Write a token store as a Megatron store (.bin and .idx)");
+  const auto arguments = std::make_shared<ExportArguments>();
+  command->add_option("store", arguments->store, "The token store")->required();
+  command->add_option("prefix", arguments->prefix, "The files' name without .bin and .idx")
+      ->required();
+  command->add_flag("--validation", arguments->validation,
+                    "Write the validation part; else the training part");
+  command->add_flag("--overwrite", arguments->overwrite, "Replace files that are there");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->footer("Example: atoll data export store store_text_document");
+  command->callback([arguments] { export_store(*arguments); });
+}
+
+}  // namespace atl::cli

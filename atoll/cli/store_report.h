@@ -1,0 +1,16 @@
+#pragma once
+// What the `atoll data` commands print of a token store, and JSON as they print it.
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "atoll/data/token_store.h"
+
+namespace atl::cli {
+
+/// One line; bytes that are not UTF-8 are replaced.
+std::string one_line(const nlohmann::ordered_json& json);
+
+/// Prints a store's contents, as one JSON object or for people.
+void report_store(const std::string& folder, const data::StoreInfo& info, bool json);
+
+}  // namespace atl::cli
