@@ -41,8 +41,8 @@ constexpr const char* kFooter = R"(
 MODEL is a Hugging Face folder or a run directory (its newest checkpoint); FOLDER becomes a Hugging
 Face folder with the weights, config.json and the tokenizer's files. Optimizer state stays behind.
 --dtype auto keeps the type that MODEL is stored in: then every value comes back bit for bit.
---verify reads FOLDER again and compares it with MODEL: every value, and the log-probabilities that
-both give to some tokens.
+--verify reads FOLDER again: every value must be the nearest to MODEL's that the type has. It says
+by how much the log-probabilities differ that both give to some tokens.
 
 Examples:
   atoll convert runs/demo my-model --dtype bf16 --verify
@@ -74,11 +74,10 @@ void require_representable(const model::Parameters& parameters, model::DType typ
   }
 }
 
-struct Comparison {
-  int64_t num_values = 0;
-  int64_t num_equal = 0;          // Bit for bit.
-  double largest_difference = 0;  // Of log-probabilities.
-};
+at::ScalarType scalar_type(model::DType type) {
+  if (type == model::DType::kF16) return at::kHalf;
+  return type == model::DType::kBF16 ? at::kBFloat16 : at::kFloat;
+}
 
 at::Tensor log_probabilities(const model::Model& model) {
   const at::NoGradGuard no_grad;
@@ -89,25 +88,51 @@ at::Tensor log_probabilities(const model::Model& model) {
   return at::log_softmax(model.logits(model.hidden_BTC(tokens_BT)), -1);
 }
 
-Comparison compare(const model::Model& source, const fs::path& folder) {
+/// Every value in the folder must be the nearest that the type has. The largest difference of
+/// log-probabilities.
+double verify(const model::Model& source, const fs::path& folder, model::DType type) {
   const model::Model written = model::load_model(folder, at::kCPU, model::Purpose::kInference);
   if (written.config() != source.config()) {
-    throw InputError(
-        fmt::format("'{}': config.json describes another model than was read", folder.string()));
+    throw InputError("what was written describes another model than was read");
   }
-  const at::Tensor& wanted_P = source.parameters().values_P();
+  const at::Tensor& source_P = source.parameters().values_P();
+  const at::Tensor wanted_P = source_P.to(scalar_type(type)).to(at::kFloat);
   const at::Tensor& found_P = written.parameters().values_P();
-  const at::Tensor equal_P = wanted_P.view(at::kInt) == found_P.view(at::kInt);
+  const at::Tensor differs_P =
+      (wanted_P != found_P).logical_and((wanted_P.isnan() & found_P.isnan()).logical_not());
+  if (const int64_t count = differs_P.sum().item<int64_t>(); count > 0) {
+    throw InputError(fmt::format("{} of {} values came back changed", count, wanted_P.numel()));
+  }
   const at::Tensor difference = log_probabilities(source) - log_probabilities(written);
-  return {.num_values = wanted_P.numel(),
-          .num_equal = equal_P.sum().item<int64_t>(),
-          .largest_difference = difference.abs().max().item<double>()};
+  return difference.abs().max().item<double>();
 }
 
 void copy_tokenizer(const fs::path& source, const fs::path& target) {
   for (const char* name : kCopied) {
     if (!fs::exists(source / name)) continue;
     write_file_atomically(target / name, read_file(source / name));
+  }
+}
+
+void report(const ConvertArguments& arguments, const model::ModelConfig& config, model::DType type,
+            std::optional<double> difference) {
+  if (arguments.json) {
+    nlohmann::ordered_json json{{"model", arguments.out},
+                                {"architecture", config.architecture},
+                                {"parameters", model::num_parameters(config)},
+                                {"dtype", model::name_of(type)}};
+    if (difference) json["largest_logprob_difference"] = *difference;
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  fmt::print("{}: {}, {} parameters, {}\n", arguments.out, config.architecture,
+             model::num_parameters(config), model::name_of(type));
+  if (difference) {
+    fmt::print(
+        "verified: every value is there, the nearest that {} has; log-probabilities differ by "
+        "{:.1e} "
+        "at most\n",
+        model::name_of(type), *difference);
   }
 }
 
@@ -133,36 +158,11 @@ void convert(const ConvertArguments& arguments) {
         {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
         {.type = type, .max_shard_bytes = static_cast<int64_t>(arguments.max_shard_gb * 1e9)});
     copy_tokenizer(source, draft);
-    std::optional<Comparison> verified;
-    if (arguments.verify) verified = compare(model, draft);
-    const bool keeps_all = type == model::DType::kF32 || type == model::stored_type(source);
-    if (verified && keeps_all && verified->num_equal != verified->num_values) {
-      throw InputError(fmt::format("'{}': {} of {} values came back changed", target.string(),
-                                   verified->num_values - verified->num_equal,
-                                   verified->num_values));
-    }
+    std::optional<double> difference;
+    if (arguments.verify) difference = verify(model, draft, type);
     fs::rename(draft, target);
     sync_folder(fs::absolute(target).parent_path());
-    if (arguments.json) {
-      nlohmann::ordered_json json{{"model", target.string()},
-                                  {"architecture", found.config.architecture},
-                                  {"parameters", values_P.numel()},
-                                  {"dtype", model::name_of(type)}};
-      if (verified) {
-        json["equal_values"] = verified->num_equal;
-        json["largest_logprob_difference"] = verified->largest_difference;
-      }
-      fmt::print("{}\n", json.dump());
-      return;
-    }
-    fmt::print("{}: {}, {} parameters, {}\n", target.string(), found.config.architecture,
-               values_P.numel(), model::name_of(type));
-    if (verified) {
-      fmt::print(
-          "verified: {} of {} values are the same bit for bit; log-probabilities differ by "
-          "{:.1e} at most\n",
-          verified->num_equal, verified->num_values, verified->largest_difference);
-    }
+    report(arguments, found.config, type, difference);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(draft, ignored);
