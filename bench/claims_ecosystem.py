@@ -3,6 +3,8 @@
 import functools
 import json
 import pathlib
+import re
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -18,6 +20,36 @@ scratch = tempfile.TemporaryDirectory(prefix="atoll-claims-")
 folder = pathlib.Path(scratch.name)
 NUM_STRINGS, CHUNK = 100_000, 5_000
 TEXT_BYTES, TRAINED_BYTES, SPEED_BYTES, VOCAB_SIZE, ROUNDS = 20_000_000, 5_000_000, 6_000_000, 16_384, 3
+
+# --- models: equal to transformers, forwards and backwards ---
+
+
+def oracle(name):
+    """Its last line."""
+    done = subprocess.run([sys.executable, ROOT / "tests" / "oracle" / name, ATOLL], check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()[-1]
+
+
+@functools.cache
+def parity():
+    return json.loads(oracle("transformers_parity.py"))
+
+
+claims.measured("models of all families: largest difference of log-probabilities to transformers'",
+                lambda: parity()["max_difference"], lambda worst: worst <= 1e-4, "<= 1e-4", "{:.1e}")
+claims.measured("and of gradients, relative", lambda: parity()["max_gradient_difference"], lambda worst: worst <= 1e-4,
+                "<= 1e-4", "{:.1e}")
+
+# --- published orders and Megatron's files: equal to numpy ---
+
+
+def num_orders():
+    """It fails at the first difference."""
+    said = oracle("orders_oracle.py")
+    return sum(map(int, re.findall(r"(\d+) of", said)))
+
+
+claims.measured("orders of NeoX, OLMo and OLMo-core that are equal to numpy's, of as many", num_orders, lambda n: n > 0, "all", "{}")
 
 # --- tokenizers: equal to Hugging Face's library, and faster ---
 

@@ -24,6 +24,7 @@ transformers.utils.logging.disable_progress_bar()
 atoll = sys.argv[1]
 tolerance = 1e-4
 differences = []
+gradient_differences = []
 text = "\n".join(pathlib.Path(__file__).read_text().split("\n")[:28])
 end_of_text = "<|endoftext|>"
 
@@ -152,6 +153,7 @@ def compare_gradients(name, folder, model, root):
         assert error <= tolerance * wanted.norm() + rounding, f"{name}: the gradient of {key} differs by {error / wanted.norm()}"
         worst = max(worst, (error / (wanted.norm() + rounding / tolerance)).item())
     print(f"{name}: gradients, largest difference {worst:.1e}")
+    gradient_differences.append(worst)
 
 
 def compare_converted(name, folder, root):
@@ -273,7 +275,8 @@ def main():
             folder = root / f"own-{number}"
             folder.mkdir()
             check_own_checkpoint(name, folder, options)
-    print(json.dumps({"max_difference": max(differences)}))
+    print(json.dumps({"models": len(differences), "max_difference": max(differences),
+                      "max_gradient_difference": max(gradient_differences)}))
 
 
 if __name__ == "__main__":
