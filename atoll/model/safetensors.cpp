@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
@@ -144,6 +145,24 @@ void require_tiling(const std::vector<TensorView>& tensors, std::span<const std:
   }
 }
 
+/// Discarded where it is no JSON. A key that stands twice in one object hides what the header says.
+Json parse_header(std::string_view text, const auto& fail) {
+  std::vector<std::set<std::string>> keys;  // Of the open object at each depth.
+  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
+    const auto num_open = static_cast<size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      keys.resize(num_open);
+      keys.emplace_back();
+    }
+    if (event == Json::parse_event_t::key &&
+        !keys.at(num_open - 1).insert(value.get<std::string>()).second) {
+      fail(fmt::format("in its header '{}' stands twice", value.get<std::string>()));
+    }
+    return depth <= 4;  // Deeper levels are refused before they cost stack or memory.
+  };
+  return Json::parse(text.begin(), text.end(), check, /*allow_exceptions=*/false);
+}
+
 float half_to_float(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000U} << 16;
   const uint32_t exponent = (half >> 10) & 0x1FU;
@@ -202,9 +221,7 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> contents,
                     header_bytes, contents.size()));
   }
   const char* text = reinterpret_cast<const char*>(contents.data()) + kLengthBytes;
-  // Nesting is shallow: the callback refuses deeper levels before they cost stack or memory.
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 4; };
-  const Json header = Json::parse(text, text + header_bytes, shallow, /*allow_exceptions=*/false);
+  const Json header = parse_header({text, header_bytes}, fail);
   if (!header.is_object()) fail("its header is not a JSON object");
 
   const std::span<const std::byte> data = contents.subspan(kLengthBytes + header_bytes);
