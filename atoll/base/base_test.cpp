@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "atoll/base/bytes.h"
-#include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 
 namespace atl {
 namespace {
@@ -54,25 +54,17 @@ TEST(BytesTest, ReaderRefusesToGoPastTheEnd) {
 }
 
 TEST(FileTest, AtomicWriteReplacesAndMissingFilesAreNamed) {
-  const auto folder = std::filesystem::temp_directory_path() / ("atoll-test-" + random_name());
-  std::filesystem::create_directory(folder);
+  const TestFolder folder;
   write_file_atomically(folder / "a", "one");
   write_file_atomically(folder / "a", "two");
   EXPECT_EQ(read_file(folder / "a"), "two");
   EXPECT_EQ(MappedFile(folder / "a").bytes().size(), 3U);
-  try {
-    read_file(folder / "missing");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("missing"));
-  }
-  std::filesystem::remove_all(folder);
+  EXPECT_THAT(message_of([&] { read_file(folder / "missing"); }), testing::HasSubstr("missing"));
 }
 
 TEST(FileTest, AtomicWriteFollowsLinksAndKeepsWhatIsNotAFile) {
   namespace fs = std::filesystem;
-  const auto folder = fs::temp_directory_path() / ("atoll-test-" + random_name());
-  fs::create_directory(folder);
+  const TestFolder folder;
   write_file_atomically(folder / "target", "old");
   fs::create_symlink("target", folder / "link");
   write_file_atomically(folder / "link", "new");
@@ -91,19 +83,17 @@ TEST(FileTest, AtomicWriteFollowsLinksAndKeepsWhatIsNotAFile) {
   EXPECT_THROW(write_file_atomically(folder, "a folder"), InputError);
   fs::create_symlink("nowhere/file", folder / "dangling");
   EXPECT_THROW(write_file_atomically(folder / "dangling", "x"), InputError);
-  fs::remove_all(folder);
 }
 
 TEST(FileTest, WhatCannotBeWrittenIsFoundBeforeTheWork) {
-  const auto folder = std::filesystem::temp_directory_path() / ("atoll-writable-" + random_name());
-  std::filesystem::create_directories(folder);
+  const TestFolder folder;
   require_writable(folder / "new");
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   write_file_atomically(folder / "old", "kept");
   require_writable(folder / "old");
   EXPECT_EQ(read_file(folder / "old"), "kept");
   require_writable("/dev/null");
-  for (const auto& path : {folder, folder / "absent" / "new", folder / "old" / "new"}) {
+  for (const auto& path : {folder.path(), folder / "absent" / "new", folder / "old" / "new"}) {
     try {
       require_writable(path);
       ADD_FAILURE() << path;
@@ -111,7 +101,6 @@ TEST(FileTest, WhatCannotBeWrittenIsFoundBeforeTheWork) {
       EXPECT_THAT(error.what(), testing::HasSubstr("'" + path.string() + "'"));
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(RandomTest, IsAFunctionOfItsCoordinatesAlone) {

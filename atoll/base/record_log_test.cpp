@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/base/testing.h"
 
 namespace atl {
 namespace {
@@ -34,13 +34,6 @@ std::vector<Bytes> records(const std::vector<std::string>& texts) {
 
 class RecordLogTest : public testing::Test {
  protected:
-  RecordLogTest() {
-    std::string name = testing::TempDir() + "atoll-log-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-    path_ = folder_ / "log";
-  }
-  ~RecordLogTest() override { fs::remove_all(folder_); }
-
   std::vector<Bytes> found() const { return RecordLog(path_).take_found(); }
   void write(const std::vector<std::string>& texts) const {
     RecordLog log(path_);
@@ -50,16 +43,11 @@ class RecordLogTest : public testing::Test {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << contents;
   }
   std::string refusal() const {
-    try {
-      const RecordLog log(path_);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return message_of([&] { const RecordLog log(path_); });
   }
 
-  fs::path folder_;
-  fs::path path_;
+  TestFolder folder_;
+  fs::path path_ = folder_ / "log";
 };
 
 TEST_F(RecordLogTest, GivesBackWhatWasAppended) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 
 namespace atl {
 namespace {
@@ -28,14 +28,9 @@ struct Example {
   }
 };
 
-std::string message_of(const std::string& toml) {
+std::string refusal(const std::string& toml) {
   Example example;
-  try {
-    example.list().apply_toml(toml, "run.toml");
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_of<UsageError>([&] { example.list().apply_toml(toml, "run.toml"); });
 }
 
 TEST(SettingsTest, TomlSetsWhatItNamesAndKeepsTheRest) {
@@ -58,22 +53,21 @@ TEST(SettingsTest, DumpReadsBackAsTheSame) {
 }
 
 TEST(SettingsTest, UnknownKeysNameTheNearest) {
-  EXPECT_THAT(message_of("[train]\nstep = 3"), HasSubstr("did you mean 'train.steps'"));
-  EXPECT_THAT(message_of("[train]\nmethod = 'single'"), HasSubstr("did you mean 'sync.method'"));
-  EXPECT_THAT(message_of("[zzzzzzzzzzzz]\nqqqqqqqq = 3"), HasSubstr("--dump-config"));
+  EXPECT_THAT(refusal("[train]\nstep = 3"), HasSubstr("did you mean 'train.steps'"));
+  EXPECT_THAT(refusal("[train]\nmethod = 'single'"), HasSubstr("did you mean 'sync.method'"));
+  EXPECT_THAT(refusal("[zzzzzzzzzzzz]\nqqqqqqqq = 3"), HasSubstr("--dump-config"));
 }
 
 TEST(SettingsTest, WrongTypesAndRangesAreNamed) {
-  EXPECT_THAT(message_of("[train]\nsteps = 'x'"),
-              HasSubstr("'train.steps' must be a whole number"));
-  EXPECT_THAT(message_of("[train]\nsteps = 1.5"), HasSubstr("whole number, not 1.5"));
-  EXPECT_THAT(message_of("[train]\nsteps = 0"), HasSubstr("at least 1, not 0"));
-  EXPECT_THAT(message_of("[train]\nlr = nan"), HasSubstr("from 0 to 1"));
-  EXPECT_THAT(message_of("[sync]\ntied = 1"), HasSubstr("true or false"));
-  EXPECT_THAT(message_of("[sync]\nmethod = 'x'"), HasSubstr("one of single, diloco"));
-  EXPECT_THAT(message_of("[train.steps]\nx = 1"), HasSubstr("sections do not nest"));
-  EXPECT_THAT(message_of("steps = 1"), HasSubstr("inside a [section]"));
-  EXPECT_THAT(message_of("[train\n"), HasSubstr("run.toml: line"));
+  EXPECT_THAT(refusal("[train]\nsteps = 'x'"), HasSubstr("'train.steps' must be a whole number"));
+  EXPECT_THAT(refusal("[train]\nsteps = 1.5"), HasSubstr("whole number, not 1.5"));
+  EXPECT_THAT(refusal("[train]\nsteps = 0"), HasSubstr("at least 1, not 0"));
+  EXPECT_THAT(refusal("[train]\nlr = nan"), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(refusal("[sync]\ntied = 1"), HasSubstr("true or false"));
+  EXPECT_THAT(refusal("[sync]\nmethod = 'x'"), HasSubstr("one of single, diloco"));
+  EXPECT_THAT(refusal("[train.steps]\nx = 1"), HasSubstr("sections do not nest"));
+  EXPECT_THAT(refusal("steps = 1"), HasSubstr("inside a [section]"));
+  EXPECT_THAT(refusal("[train\n"), HasSubstr("run.toml: line"));
 }
 
 TEST(SettingsTest, NothingChangesWhenAnyLineIsWrong) {

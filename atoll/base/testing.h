@@ -22,6 +22,8 @@ class TestFolder {
   TestFolder& operator=(const TestFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  // NOLINTNEXTLINE(google-explicit-constructor): it stands for its path.
+  operator const std::filesystem::path&() const { return path_; }
   std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
 
   /// Writes the file `name`, and the folders that lead to it.
@@ -37,7 +39,7 @@ class TestFolder {
       std::filesystem::temp_directory_path() / ("atoll-test-" + random_name());
 };
 
-/// What `action` complains of: the message of its `Error`, or "no error".
+/// What `action` complains of: the message of its `Error`, empty when there is none.
 template <typename Error = InputError>
 std::string message_of(const auto& action) {
   try {
@@ -45,7 +47,7 @@ std::string message_of(const auto& action) {
   } catch (const Error& error) {
     return error.what();
   }
-  return "no error";
+  return {};
 }
 
 }  // namespace atl

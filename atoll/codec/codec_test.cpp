@@ -265,8 +265,7 @@ TEST(CodecTest, DecodeRefusesEverythingButItsOwnEncoding) {
       return message_of([&] { codec->decode(bytes, decoded); });
     };
     for (size_t size = 0; size < good.size(); ++size) {
-      EXPECT_NE(message(Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(size)), 3),
-                "nothing was thrown");
+      EXPECT_NE(message(Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(size)), 3), "");
     }
     EXPECT_THAT(message(good, 2), HasSubstr("3 values encoded, 2 expected"));
     Bytes bad = good;
@@ -297,7 +296,7 @@ TEST(CodecTest, DecodingFlippedBitsThrowsOrGivesFiniteValues) {
       bad[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       std::vector<float> values(300);
       const std::string message = message_of([&] { codec->decode(bad, values); });
-      if (message != "nothing was thrown") continue;
+      if (!message.empty()) continue;
       ASSERT_GE(bit, 8 * Codec::kHeaderBytes);
       for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << bit;
     }

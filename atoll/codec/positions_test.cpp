@@ -97,7 +97,7 @@ TEST(PositionsTest, OnlyZerosFillTheLastByte) {
       Bytes bad = good;
       bad.back() ^= static_cast<std::byte>(1 << bit);
       const std::string message = message_of([&] { read_positions(bad, 1000, read); });
-      ASSERT_TRUE(message != "nothing was thrown" || read != positions) << num_kept << ' ' << bit;
+      ASSERT_TRUE(!message.empty() || read != positions) << num_kept << ' ' << bit;
     }
   }
 }

@@ -78,7 +78,7 @@ TEST(TopkTest, OtherCountsPerChunkAreRefused) {
     bytes.resize(bytes.size() + 4 * positions.size());
     return message_of([&] { decoded(*codec, bytes, kCount); });
   };
-  EXPECT_EQ(message(64, 64, 2), "nothing was thrown");
+  EXPECT_EQ(message(64, 64, 2), "");
   EXPECT_THAT(message(65, 63, 2), HasSubstr("the 64 values kept of chunk 1 do not"));
   EXPECT_THAT(message(63, 65, 2), HasSubstr("kept of chunk 0 do not"));
   EXPECT_THAT(message(64, 65, 1), HasSubstr("the 2 values kept of chunk 2 do not"));

@@ -7,21 +7,11 @@
 #include <bit>
 #include <cmath>
 
-#include "atoll/base/error.h"
 #include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 #include "atoll/codec/codec.h"
 
 namespace atl::codec {
-
-/// What the action complains of.
-inline std::string message_of(const auto& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 inline Bytes encoded(const Codec& codec, std::span<const float> values, uint32_t sequence = 0) {
   Bytes bytes;

@@ -1,12 +1,11 @@
 #include "atoll/data/neox_order.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 
 namespace atl::data {
 namespace {
@@ -14,16 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::vector<int64_t> numbers_of(const IndexMap& map) {
   std::vector<int64_t> numbers;
@@ -145,13 +134,6 @@ TEST(NeoxBlendTest, TakesFromTheStoreThatLagsFarthest) {
 
 class IndexMapTest : public ::testing::Test {
  protected:
-  IndexMapTest() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() /
-              ("atoll-maps-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(folder_);
-  }
-  ~IndexMapTest() override { fs::remove_all(folder_); }
   fs::path write(const std::string& name, const IndexMap& map) const {
     write_index_map(map, folder_ / name);
     return folder_ / name;
@@ -161,7 +143,7 @@ class IndexMapTest : public ::testing::Test {
     return message_of([&] { check_index_file(NpyFile(file), file); });
   }
 
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 TEST_F(IndexMapTest, ComparingNamesTheFirstDifference) {
@@ -187,22 +169,22 @@ TEST_F(IndexMapTest, NamesOfFilesPromiseTheirContents) {
   const auto numbers = [](std::vector<int64_t> values, bool is_pairs) {
     return IndexMap{.numbers = std::move(values), .is_pairs = is_pairs};
   };
-  EXPECT_EQ(fault("a_shuffle_idx.npy", numbers({2, 0, 1}, false)), "no error");
+  EXPECT_EQ(fault("a_shuffle_idx.npy", numbers({2, 0, 1}, false)), "");
   EXPECT_THAT(fault("a_shuffle_idx.npy", numbers({2, 0, 0}, false)),
               HasSubstr("0 comes 2 times, the others 1"));
   EXPECT_THAT(fault("a_shuffle_idx.npy", numbers({3, 0, 1}, false)), HasSubstr("never come"));
   EXPECT_THAT(fault("a_shuffle_idx.npy", numbers({INT64_MAX, INT64_MIN, 1}, false)),
               HasSubstr("never come"));
   EXPECT_THAT(fault("a_shuffle_idx.npy", numbers({0, 1}, true)), HasSubstr("has the shape (1, 2)"));
-  EXPECT_EQ(fault("a_doc_idx.npy", numbers({7, 6, 6, 7}, false)), "no error");
+  EXPECT_EQ(fault("a_doc_idx.npy", numbers({7, 6, 6, 7}, false)), "");
   EXPECT_THAT(fault("a_doc_idx.npy", numbers({7, 6, 6, 6}, false)), HasSubstr("6 comes 3 times"));
   EXPECT_THAT(fault("a_doc_idx.npy", numbers({INT64_MAX, INT64_MIN}, false)),
               HasSubstr("never come"));
-  EXPECT_EQ(fault("a_sample_idx.npy", numbers({0, 0, 0, 4, 2, 1}, true)), "no error");
+  EXPECT_EQ(fault("a_sample_idx.npy", numbers({0, 0, 0, 4, 2, 1}, true)), "");
   EXPECT_THAT(fault("a_sample_idx.npy", numbers({0, 0, 1, 4, 1, 4}, true)),
               HasSubstr("row 2 is (1, 4), which does not ascend"));
   EXPECT_THAT(fault("a_sample_idx.npy", numbers({0, 0}, false)), HasSubstr("has the shape (2,)"));
-  EXPECT_EQ(fault("a.npy", numbers({5, 5}, false)), "no error");
+  EXPECT_EQ(fault("a.npy", numbers({5, 5}, false)), "");
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include "atoll/data/olmo_order.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <fstream>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 #include "atoll/data/sample_order.h"
 
 namespace atl::data {
@@ -14,16 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::vector<uint32_t> rows_of(const IndexMap& map) {
   EXPECT_FALSE(map.has_header);
@@ -80,30 +69,24 @@ TEST(OlmoCoreOrderTest, FilesHaveItsNames) {
 }
 
 TEST(OlmoFilesTest, RowsDropTheTailOfEachFile) {
-  const fs::path folder = fs::temp_directory_path() / ("atoll-olmo-" + std::to_string(::getpid()));
-  fs::create_directories(folder);
-  const auto write = [&](const std::string& name, const std::string& bytes) {
-    std::ofstream(folder / name, std::ios::binary) << bytes;
-    return folder / name;
-  };
-  const fs::path first = write("a.npy", std::string("\1\0\2\0\3\0\4\0\5\0", 10));
-  const fs::path small = write("b.npy", std::string("\7\0", 2));
-  const fs::path last = write("c.npy", std::string("\6\0\7\0", 4));
+  const TestFolder folder;
+  const fs::path first = folder.write("a.npy", std::string("\1\0\2\0\3\0\4\0\5\0", 10));
+  const fs::path small = folder.write("b.npy", std::string("\7\0", 2));
+  const fs::path last = folder.write("c.npy", std::string("\6\0\7\0", 4));
   const OlmoFiles files({first, small, last}, NumberType::kU16, 2);
   EXPECT_EQ(files.num_rows(), 3);
   EXPECT_THAT(files.row(1).ids, ElementsAre(3, 4));
   EXPECT_EQ(files.row(1).begin, 2);
   EXPECT_THAT(files.row(2).ids, ElementsAre(6, 7));
   EXPECT_EQ(files.row(2).file, last.string());
-  const fs::path odd = write("d.npy", "abc");
+  const fs::path odd = folder.write("d.npy", "abc");
   EXPECT_THAT(message_of([&] { OlmoFiles({odd}, NumberType::kU16, 2); }),
               HasSubstr("d.npy' has 3 bytes, which are not whole tokens of uint16"));
-  const fs::path real = write("e.npy", "\x93NUMPY");
+  const fs::path real = folder.write("e.npy", "\x93NUMPY");
   EXPECT_THAT(message_of([&] { OlmoFiles({real}, NumberType::kU16, 2); }),
               HasSubstr("has numpy's header"));
   EXPECT_THAT(message_of([&] { OlmoFiles({small}, NumberType::kU16, 2); }),
               HasSubstr("no row of 2 tokens"));
-  fs::remove_all(folder);
 }
 
 }  // namespace

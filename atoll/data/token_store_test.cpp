@@ -10,8 +10,8 @@
 #include <fstream>
 #include <map>
 
-#include "atoll/base/error.h"
 #include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/document_table.h"
 #include "atoll/data/pack.h"
@@ -26,16 +26,6 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-template <typename Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(SampleOrderTest, PassCountsFromZeroAndOlmosEpochFromOne) {
   EXPECT_EQ(sample_order(6000, 197, 1000), shuffled_range(6198, 1000));
   EXPECT_NE(sample_order(6000, 198, 1000), shuffled_range(6198, 1000));
@@ -44,25 +34,17 @@ TEST(SampleOrderTest, PassCountsFromZeroAndOlmosEpochFromOne) {
   EXPECT_EQ(sample_order(~uint64_t{0}, 0, 4).size(), 4U);
 }
 
-/// A folder of its own for each test.
 class StoreTest : public ::testing::Test {
  protected:
   StoreTest() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() /
-              ("atoll-store-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(folder_);
     WordCounts words;
     words.add("the cat sat on the mat, the cat sat on the hat");
-    std::ofstream(folder_ / "tokenizer.json")
-        << train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {});
+    folder_.write("tokenizer.json",
+                  train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
   }
-  ~StoreTest() override { fs::remove_all(folder_); }
 
-  fs::path write(const std::string& name, const std::string& text) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return folder_ / name;
+  fs::path write(const std::string& name, std::string_view text) const {
+    return folder_.write(name, text);
   }
   Tokenizer tokenizer() const { return Tokenizer::load(folder_ / "tokenizer.json"); }
   PackReport pack_into(const std::string& store, const std::string& input,
@@ -78,7 +60,7 @@ class StoreTest : public ::testing::Test {
     return folder_ / "tree";
   }
 
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 TEST_F(StoreTest, PacksATreeInSortedOrderAndReadsItBack) {
@@ -249,7 +231,7 @@ TEST_F(StoreTest, NamesWhatIsWrongWithAStore) {
     damage(folder_ / "store");
     return message_of([&] { TokenStore::open(folder_ / "store").verify(); });
   };
-  EXPECT_THAT(damaged([](const fs::path&) {}), "no error");
+  EXPECT_THAT(damaged([](const fs::path&) {}), "");
   EXPECT_THAT(damaged([](const fs::path& store) {
                 fs::resize_file(store / "tokens-train.npy",
                                 fs::file_size(store / "tokens-train.npy") - 2);
@@ -294,7 +276,7 @@ TEST_F(StoreTest, VerifyFindsEditsThatLeaveTheDigestAsItWas) {
     std::ofstream(file) << edited;
     return message_of([&] { TokenStore::open(folder_ / "store").verify(); });
   };
-  EXPECT_EQ(fault_after("validation_share", "0.25"), "no error");
+  EXPECT_EQ(fault_after("validation_share", "0.25"), "");
   EXPECT_THAT(fault_after("text_bytes", "1"), HasSubstr("train.text_bytes is 1"));
   EXPECT_THAT(fault_after("end_of_text", "5"), HasSubstr("end_of_text is 5"));
   EXPECT_THAT(fault_after("validation_share", "0.9"), HasSubstr("validation share of 0.9"));
@@ -396,7 +378,7 @@ TEST(DocumentTableTest, ReadsWhatItWritesAndRefusesGaps) {
   const auto failure = [](const std::string& text) {
     return message_of([&] { parse_documents(text, 1, 9, "t"); });
   };
-  EXPECT_THAT(failure("0,9,a,b,1\n"), "no error");
+  EXPECT_THAT(failure("0,9,a,b,1\n"), "");
   EXPECT_THAT(failure("1,9,a,b,1\n"), HasSubstr("'t' row 1: tokens 1 to 9 do not follow on 0"));
   EXPECT_THAT(failure("0,0,a,b,1\n"), HasSubstr("do not follow"));
   EXPECT_THAT(failure("0,10,a,b,1\n"), HasSubstr("within 9 tokens"));

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 #include "atoll/data/sample_tokenizer.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/tokenizer_trainer.h"
@@ -34,12 +34,7 @@ std::vector<TokenId> ids_of(const Json& json, std::string_view text) {
 }
 
 std::string error_of(const Json& json) {
-  try {
-    tokenizer_of(json);
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return message_of([&] { tokenizer_of(json); });
 }
 
 TEST(LlamaTokenizerTest, PutsAMarkBeforeEachTextAndFallsBackToBytes) {

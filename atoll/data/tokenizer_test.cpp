@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "atoll/base/error.h"
 #include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 #include "atoll/data/bpe.h"
 #include "atoll/data/byte_alphabet.h"
 #include "atoll/data/gpt2_words.h"
@@ -190,12 +190,7 @@ std::string error_after(const std::string& from, const std::string& to) {
   const size_t at = json.find(from);
   if (at == std::string::npos) return "the sample lacks " + from;
   json.replace(at, from.size(), to);
-  try {
-    Tokenizer::from_json(json, "edited.json");
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return message_of([&] { Tokenizer::from_json(json, "edited.json"); });
 }
 
 TEST(TokenizerTest, RefusesByNameWhatItCannotDo) {

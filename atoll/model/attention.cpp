@@ -12,6 +12,7 @@
 #include <numbers>
 #include <optional>
 
+#include "atoll/model/composite.h"
 #include "atoll/model/operations.h"
 
 namespace atl::model {
@@ -47,12 +48,13 @@ at::Tensor frequencies(const ModelConfig& config, int64_t length) {
 }  // namespace
 
 Rotary::Rotary(const ModelConfig& config, at::Device device) : config_(config), device_(device) {
-  std::tie(cos_TR_, sin_TR_) = table(config.max_positions, config.max_positions);
+  std::tie(cos_TR_, sin_TR_) = table(0, config.max_positions, config.max_positions);
 }
 
-std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t count, int64_t length) const {
+std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t begin, int64_t end, int64_t length) const {
   const auto options = at::TensorOptions().dtype(at::kDouble);
-  const at::Tensor angles_TR = at::outer(at::arange(count, options), frequencies(config_, length));
+  const at::Tensor angles_TR =
+      at::outer(at::arange(begin, end, options), frequencies(config_, length));
   return {angles_TR.cos().to(device_, at::kFloat), angles_TR.sin().to(device_, at::kFloat)};
 }
 
@@ -61,8 +63,7 @@ std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) 
   if (length <= config_.max_positions) {
     return {cos_TR_.narrow(0, begin, count), sin_TR_.narrow(0, begin, count)};
   }
-  const auto [cos_TR, sin_TR] = table(length, length);
-  return {cos_TR.narrow(0, begin, count), sin_TR.narrow(0, begin, count)};
+  return table(begin, length, length);
 }
 
 Attention::Attention(const ModelConfig& config, at::Device device)
@@ -92,7 +93,8 @@ at::Tensor Attention::cached(const at::Tensor& qkv_BTF, int64_t layer, KvCache& 
   const bool is_windowed = shape.window > 0 && end > shape.window;
   std::optional<at::Tensor> mask;
   if ((begin > 0 && shape.positions > 1) || is_windowed) {
-    mask = visible_TS(shape.positions, end, is_windowed ? shape.window : 0, qkv_BTF.device());
+    mask = composite::visible_TS(shape.positions, end, is_windowed ? shape.window : 0,
+                                 qkv_BTF.device());
   }
   const bool is_causal = !mask && shape.positions > 1;
   return at::scaled_dot_product_attention(q_BHTN, cache.keys_BHSN(layer, end),

@@ -22,8 +22,8 @@ class Rotary {
   std::pair<at::Tensor, at::Tensor> factors(int64_t begin, int64_t count) const;
 
  private:
-  /// Of the first `count` positions of a text of `length`.
-  std::pair<at::Tensor, at::Tensor> table(int64_t count, int64_t length) const;
+  /// Of the positions from `begin` to before `end` of a text of `length`.
+  std::pair<at::Tensor, at::Tensor> table(int64_t begin, int64_t end, int64_t length) const;
 
   ModelConfig config_;
   at::Device device_;

@@ -24,7 +24,8 @@ at::Tensor head_norm(const AttentionShape& shape, const at::Tensor& qkv_BTF,
 at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TR,
                    const at::Tensor& sin_TR);
 
-/// See model::visible_TS().
+/// What the last T of S positions see, (T, S): themselves and what lies before them, `window` in
+/// all (0: everything).
 at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device);
 
 /// Causal attention over a rotated qkv_BTF: (B, T, H N).

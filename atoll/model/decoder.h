@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 
+#include "atoll/model/attention.h"
 #include "atoll/model/config.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
@@ -15,12 +17,46 @@ namespace atl::model {
 
 class Decoder {
  public:
+  /// `embedding` and `head` name matrices (V, C); a tied model has no head of its own.
+  Decoder(const ModelConfig& config, const Parameters& parameters, const char* embedding,
+          const char* head)
+      : config_(config),
+        attention_(config, parameters.values_P().device()),
+        embedding_(parameters.weight(embedding)),
+        head_(config.tie_embeddings ? embedding_ : parameters.weight(head)) {}
   virtual ~Decoder() = default;
   /// The hidden states after the final norm. With a cache the tokens follow those in it, and their
   /// keys and values are written there (KvCache::advance() is the caller's).
   virtual at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache* cache) const = 0;
   /// The matrix (V, C) that turns hidden states into logits.
-  virtual const Weight& head_VC() const = 0;
+  const Weight& head_VC() const { return head_; }
+
+ protected:
+  ModelConfig config_;
+  Attention attention_;
+  Weight embedding_;
+
+ private:
+  Weight head_;
+};
+
+/// The parameters under one prefix, such as one layer's, by what follows it.
+class ParameterScope {
+ public:
+  ParameterScope(const Parameters& parameters, std::string prefix)
+      : parameters_(parameters), prefix_(std::move(prefix)) {}
+  Weight weight(const char* name) const { return parameters_.weight(prefix_ + name + ".weight"); }
+  /// See Parameters::projection().
+  Projection projection(const char* first, const char* last, bool has_bias) const {
+    return parameters_.projection(prefix_ + first, prefix_ + last, has_bias);
+  }
+  Projection projection(const char* name, bool has_bias) const {
+    return projection(name, name, has_bias);
+  }
+
+ private:
+  const Parameters& parameters_;
+  std::string prefix_;
 };
 
 /// Llama, Mistral, Qwen 2 and 3: norms before each part. Touvron et al. 2023; Jiang et al. 2023

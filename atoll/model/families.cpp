@@ -31,11 +31,10 @@ enum class Norms {
   kBefore,  // Each part reads a normalised residual stream.
   kBehind,  // Each part's result is normalised (OLMo 2).
 };
-/// Of queries and keys.
-enum class QkNorm { kNone, kPerHead, kWhole };
 
 /// RMSNorm, grouped-query attention, SwiGLU.
-std::vector<ParameterSpec> gated_specs(const ModelConfig& config, Norms norms, QkNorm qk_norm) {
+std::vector<ParameterSpec> gated_specs(const ModelConfig& config, Norms norms) {
+  const QkNorm qk_norm = family_of(config).qk_norm;
   const int64_t hidden = config.hidden_size;
   const int64_t queries = config.num_heads * config.head_size();
   const int64_t keys = config.num_kv_heads * config.head_size();
@@ -79,15 +78,11 @@ std::vector<ParameterSpec> gated_specs(const ModelConfig& config, Norms norms, Q
 }
 
 std::vector<ParameterSpec> llama_specs(const ModelConfig& config) {
-  return gated_specs(config, Norms::kBefore, QkNorm::kNone);
-}
-
-std::vector<ParameterSpec> qwen3_specs(const ModelConfig& config) {
-  return gated_specs(config, Norms::kBefore, QkNorm::kPerHead);
+  return gated_specs(config, Norms::kBefore);
 }
 
 std::vector<ParameterSpec> olmo2_specs(const ModelConfig& config) {
-  return gated_specs(config, Norms::kBehind, QkNorm::kWhole);
+  return gated_specs(config, Norms::kBehind);
 }
 
 /// LayerNorm and projections with biases; query, key and value of each head side by side.
@@ -123,18 +118,39 @@ std::vector<ParameterSpec> gpt_neox_specs(const ModelConfig& config) {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> table = {
-      {"llama", "LlamaForCausalLM", {"attention_bias", "mlp_bias", "head_dim"}, llama_specs},
-      {"mistral", "MistralForCausalLM", {"sliding_window", "head_dim"}, llama_specs},
-      {"qwen2", "Qwen2ForCausalLM", {"sliding_window", "full_layers", "head_dim"}, llama_specs},
-      {"qwen3",
-       "Qwen3ForCausalLM",
-       {"attention_bias", "sliding_window", "full_layers", "head_dim"},
-       qwen3_specs},
-      {"olmo2", "Olmo2ForCausalLM", {"attention_bias", "head_dim"}, olmo2_specs},
-      {"gpt_neox",
-       "GPTNeoXForCausalLM",
-       {"attention_bias", "partial_rotary_factor", "parallel_residual", "activation"},
-       gpt_neox_specs},
+      {.name = "llama",
+       .hf_class = "LlamaForCausalLM",
+       .settings = {"attention_bias", "mlp_bias", "head_dim"},
+       .specs = llama_specs},
+      {.name = "mistral",
+       .hf_class = "MistralForCausalLM",
+       .settings = {"sliding_window", "head_dim"},
+       .specs = llama_specs,
+       .usual_kv_heads = 8},
+      {.name = "qwen2",
+       .hf_class = "Qwen2ForCausalLM",
+       .settings = {"sliding_window", "full_layers", "head_dim"},
+       .specs = llama_specs,
+       .has_qkv_bias = true,
+       .usual_kv_heads = 32},
+      {.name = "qwen3",
+       .hf_class = "Qwen3ForCausalLM",
+       .settings = {"attention_bias", "sliding_window", "full_layers", "head_dim"},
+       .specs = llama_specs,
+       .qk_norm = QkNorm::kPerHead,
+       .usual_kv_heads = 32,
+       .usual_head_dim = 128},
+      {.name = "olmo2",
+       .hf_class = "Olmo2ForCausalLM",
+       .settings = {"attention_bias", "head_dim"},
+       .specs = olmo2_specs,
+       .qk_norm = QkNorm::kWhole,
+       .usual_norm_eps = 1e-5},
+      {.name = "gpt_neox",
+       .hf_class = "GPTNeoXForCausalLM",
+       .settings = {"attention_bias", "partial_rotary_factor", "parallel_residual", "activation"},
+       .specs = gpt_neox_specs,
+       .usual_norm_eps = 1e-5},
   };
   return table;
 }
@@ -158,7 +174,7 @@ const Family& family_of(const ModelConfig& config) {
 }
 
 bool has_qkv_bias(const ModelConfig& config) {
-  return config.attention_bias || config.architecture == "qwen2";
+  return config.attention_bias || family_of(config).has_qkv_bias;
 }
 
 bool has_output_bias(const ModelConfig& config) { return config.attention_bias; }

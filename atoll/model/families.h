@@ -9,12 +9,25 @@
 
 namespace atl::model {
 
+/// RMSNorm over queries and keys.
+enum class QkNorm {
+  kNone,
+  kPerHead,  // Over each head.
+  kWhole,    // Over all queries, and over all keys.
+};
+
 struct Family {
   std::string_view name;      // ModelConfig::architecture; "model_type" in config.json.
   std::string_view hf_class;  // "architectures" in config.json.
   /// Settings that not all families have; the others must keep their defaults.
   std::vector<std::string_view> settings;
   std::vector<ParameterSpec> (*specs)(const ModelConfig& config);
+  QkNorm qk_norm = QkNorm::kNone;
+  bool has_qkv_bias = false;  // Whatever `attention_bias` says.
+  /// What config.json stands for where a key is absent. 0: as many as heads, hidden / heads.
+  int64_t usual_kv_heads = 0;
+  int64_t usual_head_dim = 0;
+  double usual_norm_eps = 1e-6;
 
   bool has(std::string_view setting) const;
 };

@@ -12,9 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/bytes.h"
-#include "atoll/base/error.h"
 #include "atoll/base/file.h"
-#include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/model/presets.h"
 #include "atoll/model/safetensors.h"
@@ -29,11 +28,6 @@ using Json = nlohmann::ordered_json;
 
 class Files : public testing::Test {
  protected:
-  Files() : folder_(fs::temp_directory_path() / ("atoll-files-" + random_name())) {
-    fs::create_directories(folder_);
-  }
-  ~Files() override { fs::remove_all(folder_); }
-
   /// A safetensors file with any header, right or wrong.
   fs::path write(const std::string& header, size_t data_bytes) const {
     ByteWriter writer;
@@ -47,18 +41,9 @@ class Files : public testing::Test {
   }
   std::string refusal(const std::string& header, size_t data_bytes) const {
     const fs::path path = write(header, data_bytes);
-    return message([&] { SafetensorsFile file(path); });
+    return message_of([&] { SafetensorsFile file(path); });
   }
-  static std::string message(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
-  }
-
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 ModelConfig tiny() {
@@ -96,7 +81,7 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(file.at("b").type, DType::kI64);
   EXPECT_TRUE(file.at("empty").bytes.empty());
   EXPECT_EQ(file.find("y"), nullptr);
-  EXPECT_THAT(message([&] { file.at("y"); }), HasSubstr("'y' is missing"));
+  EXPECT_THAT(message_of([&] { file.at("y"); }), HasSubstr("'y' is missing"));
 }
 
 TEST_F(SafetensorsTest, EachLieInTheHeaderIsRefusedByName) {
@@ -105,7 +90,7 @@ TEST_F(SafetensorsTest, EachLieInTheHeaderIsRefusedByName) {
     return fmt::format(R"({{"w":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", type, shape,
                        offsets);
   };
-  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 8), "accepted");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 8), "");
   EXPECT_THAT(refusal(entry("F32", "[2]", "[0,8]"), 7),
               AllOf(HasSubstr("'w'"), HasSubstr("0 to 8")));
   EXPECT_THAT(refusal(entry("F32", "[3]", "[0,8]"), 8), HasSubstr("tensor 'w': its shape"));
@@ -124,6 +109,11 @@ TEST_F(SafetensorsTest, EachLieInTheHeaderIsRefusedByName) {
                       R"("w":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
                       3),
               HasSubstr("'w': its bytes overlap"));
+  const std::string twice = R"("w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
+  EXPECT_THAT(refusal("{" + twice + "," + twice + "}", 2), HasSubstr("'w' stands twice"));
+  EXPECT_THAT(refusal(R"({"w":{"dtype":"U8","shape":[1],"shape":[2],"data_offsets":[0,2]}})", 2),
+              HasSubstr("'shape' stands twice"));
+  EXPECT_THAT(refusal(R"({"__metadata__":{"a":"1","a":"2"}})", 0), HasSubstr("'a' stands twice"));
   EXPECT_THAT(refusal("[1]", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(refusal("{", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(refusal(std::string(100'000, '['), 0), HasSubstr("not a JSON object"));
@@ -132,10 +122,10 @@ TEST_F(SafetensorsTest, EachLieInTheHeaderIsRefusedByName) {
 TEST_F(SafetensorsTest, FilesThatAreNoneAreRefused) {
   const fs::path path = folder_ / "x";
   std::ofstream(path) << "short";
-  EXPECT_THAT(message([&] { SafetensorsFile file(path); }), HasSubstr("too short"));
+  EXPECT_THAT(message_of([&] { SafetensorsFile file(path); }), HasSubstr("too short"));
   std::ofstream(path) << "PK and much more text than eight bytes";
-  EXPECT_THAT(message([&] { SafetensorsFile file(path); }), HasSubstr("not a safetensors file"));
-  EXPECT_THAT(message([&] { SafetensorsFile file(folder_ / "absent"); }), HasSubstr("absent"));
+  EXPECT_THAT(message_of([&] { SafetensorsFile file(path); }), HasSubstr("not a safetensors file"));
+  EXPECT_THAT(message_of([&] { SafetensorsFile file(folder_ / "absent"); }), HasSubstr("absent"));
 }
 
 TEST(CopyAsF32Test, HalvesConvertExactly) {
@@ -223,7 +213,7 @@ TEST_F(HfFolderTest, MismatchesNameTheTensor) {
   std::vector<float> loaded(values.size() * 2);
   const auto load = [&](const ModelConfig& wanted) {
     loaded.resize(static_cast<size_t>(num_parameters(wanted)));
-    return message([&] { load_hf_weights(folder_, wanted, loaded); });
+    return message_of([&] { load_hf_weights(folder_, wanted, loaded); });
   };
   ModelConfig wider = config;
   wider.vocab_size = 12;
@@ -278,12 +268,7 @@ TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
   for (const auto& [key, value] : edits) {
     Json bad = good;
     bad[key] = value;
-    std::string found = "accepted";
-    try {
-      from_hf_config(bad.dump(), "config.json");
-    } catch (const InputError& error) {
-      found = error.what();
-    }
+    const std::string found = message_of([&] { from_hf_config(bad.dump(), "config.json"); });
     const std::string named = key == "num_hidden_layers"     ? "num_layers"
                               : key == "num_key_value_heads" ? "num_kv_heads"
                                                              : key;
@@ -379,8 +364,8 @@ TEST_F(ResolveModelTest, FindsTheNewestCompleteCheckpoint) {
     fs::create_directories(folder_ / name);
     std::ofstream(folder_ / name / "config.json") << "{}";
   };
-  EXPECT_THAT(message([&] { resolve_model(folder_); }), HasSubstr("neither a model"));
-  EXPECT_THAT(message([&] { resolve_model(folder_ / "absent"); }), HasSubstr("not a folder"));
+  EXPECT_THAT(message_of([&] { resolve_model(folder_); }), HasSubstr("neither a model"));
+  EXPECT_THAT(message_of([&] { resolve_model(folder_ / "absent"); }), HasSubstr("not a folder"));
   checkpoint("island-0/checkpoints/step-00000100");
   checkpoint("island-1/checkpoints/step-00000100");
   EXPECT_EQ(resolve_model(folder_), folder_ / "island-0/checkpoints/step-00000100");
@@ -391,7 +376,7 @@ TEST_F(ResolveModelTest, FindsTheNewestCompleteCheckpoint) {
   checkpoint("checkpoints/step-00000011.tmp");
   EXPECT_EQ(resolve_model(folder_), folder_ / "checkpoints/step-00000010");
   fs::create_directories(folder_ / "checkpoints/step-00000012");  // Damaged: it never was so.
-  EXPECT_THAT(message([&] { resolve_model(folder_); }),
+  EXPECT_THAT(message_of([&] { resolve_model(folder_); }),
               AllOf(HasSubstr("step-00000012"), HasSubstr("config.json")));
   std::ofstream(folder_ / "config.json") << "{}";
   EXPECT_EQ(resolve_model(folder_), folder_);

@@ -4,10 +4,8 @@
 #include <ATen/ops/gelu.h>
 #include <fmt/format.h>
 
-#include <string>
 #include <vector>
 
-#include "atoll/model/attention.h"
 #include "atoll/model/decoder.h"
 #include "atoll/model/operations.h"
 
@@ -17,24 +15,17 @@ namespace {
 class GptNeoX final : public Decoder {
  public:
   GptNeoX(const ModelConfig& config, const Parameters& parameters)
-      : config_(config),
-        attention_(config, parameters.values_P().device()),
-        embedding_(parameters.weight("gpt_neox.embed_in.weight")),
-        final_norm_(parameters.projection("gpt_neox.final_layer_norm", "gpt_neox.final_layer_norm",
-                                          /*has_bias=*/true)),
-        head_(config.tie_embeddings ? embedding_ : parameters.weight("embed_out.weight")) {
+      : Decoder(config, parameters, "gpt_neox.embed_in.weight", "embed_out.weight"),
+        final_norm_(ParameterScope(parameters, "gpt_neox.").projection("final_layer_norm", true)) {
     for (int64_t index = 0; index < config.num_layers; ++index) {
-      const auto projection = [&](const char* name, bool has_bias) {
-        const auto full = fmt::format("gpt_neox.layers.{}.{}", index, name);
-        return parameters.projection(full, full, has_bias);
-      };
+      const ParameterScope scope(parameters, fmt::format("gpt_neox.layers.{}.", index));
       layers_.push_back({
-          .attention_norm = projection("input_layernorm", true),
-          .mlp_norm = projection("post_attention_layernorm", true),
-          .qkv = projection("attention.query_key_value", config.attention_bias),
-          .output = projection("attention.dense", config.attention_bias),
-          .up = projection("mlp.dense_h_to_4h", true),
-          .down = projection("mlp.dense_4h_to_h", true),
+          .attention_norm = scope.projection("input_layernorm", true),
+          .mlp_norm = scope.projection("post_attention_layernorm", true),
+          .qkv = scope.projection("attention.query_key_value", config.attention_bias),
+          .output = scope.projection("attention.dense", config.attention_bias),
+          .up = scope.projection("mlp.dense_h_to_4h", true),
+          .down = scope.projection("mlp.dense_4h_to_h", true),
       });
     }
   }
@@ -53,8 +44,6 @@ class GptNeoX final : public Decoder {
     }
     return layer_norm(final_norm_, x_BTC, epsilon);
   }
-
-  const Weight& head_VC() const override { return head_; }
 
  private:
   struct Layer {
@@ -76,11 +65,7 @@ class GptNeoX final : public Decoder {
     return project(layer.down, at::gelu(project(layer.up, x_BTC), kind));
   }
 
-  ModelConfig config_;
-  Attention attention_;
-  Weight embedding_;
   Projection final_norm_;
-  Weight head_;
   std::vector<Layer> layers_;
 };
 

@@ -207,12 +207,6 @@ std::optional<int64_t> read_id(const Reader& reader, const char* key) {
   return id.get<int64_t>();
 }
 
-/// What transformers assumes where a key is absent.
-int64_t usual_kv_heads(const Family& family, int64_t num_heads) {
-  if (family.name == "mistral") return 8;
-  return family.name == "qwen2" || family.name == "qwen3" ? 32 : num_heads;
-}
-
 ModelConfig read_config(const Reader& reader, const Family& family) {
   ModelConfig config;
   config.architecture = family.name;
@@ -222,21 +216,22 @@ ModelConfig read_config(const Reader& reader, const Family& family) {
   config.intermediate_size = reader.integer("intermediate_size");
   config.num_layers = reader.integer("num_hidden_layers");
   config.num_heads = reader.integer("num_attention_heads");
-  config.num_kv_heads =
-      is_neox
-          ? config.num_heads
-          : reader.integer_or_null("num_key_value_heads", usual_kv_heads(family, config.num_heads))
-                .value_or(config.num_heads);
-  if (family.has("head_dim"))
-    config.head_dim = reader.integer("head_dim", family.name == "qwen3" ? 128 : 0);
+  config.num_kv_heads = config.num_heads;
+  if (!is_neox) {
+    const int64_t usual = family.usual_kv_heads > 0 ? family.usual_kv_heads : config.num_heads;
+    config.num_kv_heads =
+        reader.integer_or_null("num_key_value_heads", usual).value_or(config.num_heads);
+  }
+  if (family.has("head_dim")) {
+    config.head_dim = reader.integer("head_dim", family.usual_head_dim);
+  }
   // Said or not, it is the same model.
   if (config.num_heads > 0 && config.hidden_size % config.num_heads == 0 &&
       config.head_dim == config.hidden_size / config.num_heads) {
     config.head_dim = 0;
   }
   config.max_positions = reader.integer("max_position_embeddings");
-  config.norm_eps = is_neox ? reader.real("layer_norm_eps", 1e-5)
-                            : reader.real("rms_norm_eps", family.name == "olmo2" ? 1e-5 : 1e-6);
+  config.norm_eps = reader.real(is_neox ? "layer_norm_eps" : "rms_norm_eps", family.usual_norm_eps);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   if (family.has("attention_bias")) config.attention_bias = reader.flag("attention_bias", is_neox);
   if (family.has("mlp_bias")) config.mlp_bias = reader.flag("mlp_bias", false);

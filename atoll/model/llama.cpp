@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "atoll/model/attention.h"
 #include "atoll/model/decoder.h"
 #include "atoll/model/families.h"
 #include "atoll/model/operations.h"
@@ -15,30 +14,21 @@ namespace {
 class Llama final : public Decoder {
  public:
   Llama(const ModelConfig& config, const Parameters& parameters)
-      : config_(config),
-        attention_(config, parameters.values_P().device()),
-        embedding_(parameters.weight("model.embed_tokens.weight")),
-        final_norm_(parameters.weight("model.norm.weight")),
-        head_(config.tie_embeddings ? embedding_ : parameters.weight("lm_head.weight")) {
+      : Decoder(config, parameters, "model.embed_tokens.weight", "lm_head.weight"),
+        final_norm_(parameters.weight("model.norm.weight")) {
     for (int64_t index = 0; index < config.num_layers; ++index) {
-      const auto name = [&](const char* part) {
-        return fmt::format("model.layers.{}.{}", index, part);
-      };
-      const auto projection = [&](const char* first, const char* last, bool has_bias) {
-        return parameters.projection(name(first), name(last), has_bias);
-      };
-      const auto norm = [&](const char* part) { return parameters.weight(name(part) + ".weight"); };
+      const ParameterScope scope(parameters, fmt::format("model.layers.{}.", index));
       Layer layer;
-      layer.attention_norm = norm("input_layernorm");
-      layer.qkv = projection("self_attn.q_proj", "self_attn.v_proj", has_qkv_bias(config));
-      layer.output = projection("self_attn.o_proj", "self_attn.o_proj", has_output_bias(config));
+      layer.attention_norm = scope.weight("input_layernorm");
+      layer.qkv = scope.projection("self_attn.q_proj", "self_attn.v_proj", has_qkv_bias(config));
+      layer.output = scope.projection("self_attn.o_proj", has_output_bias(config));
       if (has_head_norms()) {
-        layer.query_norm = norm("self_attn.q_norm");
-        layer.key_norm = norm("self_attn.k_norm");
+        layer.query_norm = scope.weight("self_attn.q_norm");
+        layer.key_norm = scope.weight("self_attn.k_norm");
       }
-      layer.mlp_norm = norm("post_attention_layernorm");
-      layer.gate_up = projection("mlp.gate_proj", "mlp.up_proj", config.mlp_bias);
-      layer.down = projection("mlp.down_proj", "mlp.down_proj", config.mlp_bias);
+      layer.mlp_norm = scope.weight("post_attention_layernorm");
+      layer.gate_up = scope.projection("mlp.gate_proj", "mlp.up_proj", config.mlp_bias);
+      layer.down = scope.projection("mlp.down_proj", config.mlp_bias);
       layers_.push_back(std::move(layer));
     }
   }
@@ -60,14 +50,12 @@ class Llama final : public Decoder {
     return x_BTC;
   }
 
-  const Weight& head_VC() const override { return head_; }
-
  private:
   struct Layer {
     Weight attention_norm, query_norm, key_norm, mlp_norm;
     Projection qkv, output, gate_up, down;
   };
-  bool has_head_norms() const { return config_.architecture == "qwen3"; }
+  bool has_head_norms() const { return family_of(config_).qk_norm == QkNorm::kPerHead; }
 
   at::Tensor attend(int64_t index, const at::Tensor& x_BTC, KvCache* cache) const {
     const Layer& layer = layers_[static_cast<size_t>(index)];
@@ -80,9 +68,7 @@ class Llama final : public Decoder {
     return project(layer.output, attention_(qkv_BTF, index, cache));
   }
 
-  ModelConfig config_;
-  Attention attention_;
-  Weight embedding_, final_norm_, head_;
+  Weight final_norm_;
   std::vector<Layer> layers_;
 };
 

@@ -6,7 +6,6 @@
 
 #include <vector>
 
-#include "atoll/model/attention.h"
 #include "atoll/model/decoder.h"
 #include "atoll/model/families.h"
 #include "atoll/model/operations.h"
@@ -17,28 +16,19 @@ namespace {
 class Olmo2 final : public Decoder {
  public:
   Olmo2(const ModelConfig& config, const Parameters& parameters)
-      : config_(config),
-        attention_(config, parameters.values_P().device()),
-        embedding_(parameters.weight("model.embed_tokens.weight")),
-        final_norm_(parameters.weight("model.norm.weight")),
-        head_(config.tie_embeddings ? embedding_ : parameters.weight("lm_head.weight")) {
+      : Decoder(config, parameters, "model.embed_tokens.weight", "lm_head.weight"),
+        final_norm_(parameters.weight("model.norm.weight")) {
     for (int64_t index = 0; index < config.num_layers; ++index) {
-      const auto name = [&](const char* part) {
-        return fmt::format("model.layers.{}.{}", index, part);
-      };
-      const auto projection = [&](const char* first, const char* last, bool has_bias) {
-        return parameters.projection(name(first), name(last), has_bias);
-      };
-      const auto norm = [&](const char* part) { return parameters.weight(name(part) + ".weight"); };
+      const ParameterScope scope(parameters, fmt::format("model.layers.{}.", index));
       layers_.push_back({
-          .query_norm = norm("self_attn.q_norm"),
-          .key_norm = norm("self_attn.k_norm"),
-          .attention_norm = norm("post_attention_layernorm"),
-          .mlp_norm = norm("post_feedforward_layernorm"),
-          .qkv = projection("self_attn.q_proj", "self_attn.v_proj", has_qkv_bias(config)),
-          .output = projection("self_attn.o_proj", "self_attn.o_proj", has_output_bias(config)),
-          .gate_up = projection("mlp.gate_proj", "mlp.up_proj", false),
-          .down = projection("mlp.down_proj", "mlp.down_proj", false),
+          .query_norm = scope.weight("self_attn.q_norm"),
+          .key_norm = scope.weight("self_attn.k_norm"),
+          .attention_norm = scope.weight("post_attention_layernorm"),
+          .mlp_norm = scope.weight("post_feedforward_layernorm"),
+          .qkv = scope.projection("self_attn.q_proj", "self_attn.v_proj", has_qkv_bias(config)),
+          .output = scope.projection("self_attn.o_proj", has_output_bias(config)),
+          .gate_up = scope.projection("mlp.gate_proj", "mlp.up_proj", false),
+          .down = scope.projection("mlp.down_proj", false),
       });
     }
   }
@@ -58,8 +48,6 @@ class Olmo2 final : public Decoder {
     return rms_norm(final_norm_, x_BTC, epsilon);
   }
 
-  const Weight& head_VC() const override { return head_; }
-
  private:
   struct Layer {
     Weight query_norm, key_norm, attention_norm, mlp_norm;
@@ -77,9 +65,7 @@ class Olmo2 final : public Decoder {
                    2);
   }
 
-  ModelConfig config_;
-  Attention attention_;
-  Weight embedding_, final_norm_, head_;
+  Weight final_norm_;
   std::vector<Layer> layers_;
 };
 

@@ -285,8 +285,4 @@ at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_B
                                 sin_TR.contiguous());
 }
 
-at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device) {
-  return composite::visible_TS(num_queries, num_keys, window, device);
-}
-
 }  // namespace atl::model

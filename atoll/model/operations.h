@@ -50,8 +50,4 @@ at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const
 at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
                             const at::Tensor& cos_TR, const at::Tensor& sin_TR);
 
-/// What the last T of S positions see, (T, S): themselves and what lies before them, `window` in
-/// all (0: everything).
-at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device);
-
 }  // namespace atl::model

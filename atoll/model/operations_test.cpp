@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(VisibleTest, IsWhatLiesBeforeWithinTheWindow) {
   for (const int64_t window : {0, 1, 3, 10}) {
-    const at::Tensor visible = visible_TS(4, 9, window, at::kCPU);
+    const at::Tensor visible = composite::visible_TS(4, 9, window, at::kCPU);
     for (int64_t query = 0; query < 4; ++query) {
       for (int64_t key = 0; key < 9; ++key) {
         const int64_t distance = query + 5 - key;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/file.h"
+#include "atoll/base/testing.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::run {
@@ -25,12 +26,6 @@ constexpr size_t kNumAtEnd = 2;
 
 class HoldingsTest : public testing::Test {
  protected:
-  HoldingsTest() {
-    std::string name = testing::TempDir() + "atoll-holdings-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~HoldingsTest() override { fs::remove_all(folder_); }
-
   fs::path checkpoint(int64_t step, const std::vector<Digest>& held) const {
     const fs::path path = folder_ / "checkpoints" / fmt::format("step-{:08}", step);
     fs::create_directories(path);
@@ -72,7 +67,7 @@ class HoldingsTest : public testing::Test {
     return found;
   }
 
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 TEST_F(HoldingsTest, NothingIsHeldInAnEmptyFolder) {

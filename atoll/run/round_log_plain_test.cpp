@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/base/testing.h"
 
 namespace atl::run {
 namespace {
@@ -39,12 +39,6 @@ std::shared_ptr<const CommittedRound> round(int number, size_t size = 5) {
 
 class RoundLogTest : public testing::Test {
  protected:
-  RoundLogTest() {
-    std::string name = testing::TempDir() + "atoll-rounds-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~RoundLogTest() override { fs::remove_all(folder_); }
-
   RoundLog open(size_t most_bytes = 1000) {
     return {folder_ / "rounds", most_bytes,
             [this](const std::string& sentence) { notices_.push_back(sentence); }};
@@ -58,7 +52,7 @@ class RoundLogTest : public testing::Test {
     return numbers;
   }
 
-  fs::path folder_;
+  TestFolder folder_;
   std::vector<std::string> notices_;
 };
 

@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "atoll/base/bytes.h"
-#include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/base/testing.h"
 #include "atoll/run/config.h"
 #include "atoll/run/event_file.h"
 #include "atoll/run/metrics.h"
@@ -24,13 +24,7 @@ using testing::HasSubstr;
 
 class RunTest : public testing::Test {
  protected:
-  RunTest() {
-    std::string name = testing::TempDir() + "atoll-run-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~RunTest() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
@@ -141,12 +135,8 @@ TEST_F(RunTest, RunsThatBeginTogetherGetFoldersOfTheirOwn) {
 }
 
 TEST(RunFolderTest, AFolderThatCannotBeMadeIsSaid) {
-  try {
-    const RunFolder folder("/proc/version/run");
-    FAIL() << "made a folder inside a file";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("Not a directory"));
-  }
+  EXPECT_THAT(message_of([] { const RunFolder folder("/proc/version/run"); }),
+              HasSubstr("Not a directory"));
 }
 
 TEST(RunFolderTest, ResumeCommandsAreQuotedForAShell) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "atoll/base/testing.h"
 #include "atoll/collective/thread_group.h"
 #include "atoll/data/corpus.h"
 #include "atoll/data/pack.h"
@@ -28,8 +29,6 @@ constexpr int64_t kPeriod = 4;
 class TrainingRunTest : public testing::Test {
  protected:
   TrainingRunTest() {
-    std::string name = testing::TempDir() + "atoll-training-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
     data::WordCounts words;
     words.add("one two three four one two three");
     std::ofstream(folder_ / "tokenizer.json")
@@ -43,7 +42,6 @@ class TrainingRunTest : public testing::Test {
     data::pack(corpus, data::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / "store",
                {.validation_share = 0.3}, [](int64_t) {});
   }
-  ~TrainingRunTest() override { fs::remove_all(folder_); }
 
   using Meddle = std::function<void(int64_t, const model::Parameters&)>;
 
@@ -107,7 +105,7 @@ class TrainingRunTest : public testing::Test {
     return out;
   }
 
-  fs::path folder_;
+  TestFolder folder_;
   std::string codec_ = "default";
   at::Device second_device_ = at::kCPU;  // Of replica 1.
 };
@@ -206,25 +204,17 @@ TEST_F(TrainingRunTest, WhatTheCodecCannotHoldIsAbstainedFromToo) {
 TEST_F(TrainingRunTest, ARunThatTheCodecCannotServeEnds) {
   codec_ = "fp16";
   collective::Alone alone;
-  try {
-    (void)train(alone, 0, "diloco", poison_after(kPeriod - 1, 1e6));
-    FAIL() << "trained without learning";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("sync.codec = 'fp16'"),
-                                             testing::HasSubstr("bf16, fp32")));
-  }
+  EXPECT_THAT(
+      message_of([&] { train(alone, 0, "diloco", poison_after(kPeriod - 1, 1e6)); }),
+      testing::AllOf(testing::HasSubstr("sync.codec = 'fp16'"), testing::HasSubstr("bf16, fp32")));
 }
 
 TEST_F(TrainingRunTest, AloneItEndsAndSaysWhatToDo) {
   for (const std::string method : {"single", "data_parallel", "diloco"}) {
     collective::Alone alone;
-    try {
-      (void)train(alone, 0, method, poison_after(6));
-      FAIL() << method;
-    } catch (const InputError& error) {
-      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("loss is nan at step 7"),
-                                               testing::HasSubstr("train.lr")));
-    }
+    EXPECT_THAT(message_of([&] { train(alone, 0, method, poison_after(6)); }),
+                testing::AllOf(testing::HasSubstr("loss is nan at step 7"),
+                               testing::HasSubstr("train.lr")));
   }
 }
 

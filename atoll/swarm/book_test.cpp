@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 
 namespace atl::swarm {
 namespace {
@@ -39,12 +39,7 @@ Book told(const std::vector<Record>& records) {
 }
 
 std::string complaint(Book book, const Record& record) {
-  try {
-    book.apply(record);
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return message_of([&] { book.apply(record); });
 }
 
 std::vector<Bytes> journal_of(const std::vector<Record>& records) {

@@ -2,12 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 
 namespace atl::swarm {
 namespace {
@@ -16,21 +15,14 @@ namespace fs = std::filesystem;
 
 class JournalTest : public testing::Test {
  protected:
-  JournalTest() {
-    std::string name = testing::TempDir() + "atoll-journal-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-    path_ = folder_ / "journal";
-  }
-  ~JournalTest() override { fs::remove_all(folder_); }
-
   void begin(Journal& journal) {
     journal.append(TermBegan{1});
     journal.append(RunBegan{"r", 0, 1, {}});
     journal.append(Admitted{{0, "a", "h:1"}});
   }
 
-  fs::path folder_;
-  fs::path path_;
+  TestFolder folder_;
+  fs::path path_ = folder_ / "journal";
 };
 
 TEST_F(JournalTest, IsReadAgain) {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll/base/error.h"
+#include "atoll/base/testing.h"
 
 namespace atl::swarm {
 namespace {
@@ -18,12 +18,7 @@ std::string hex_text(const Bytes& bytes) {
 }
 
 std::string refusal(const Bytes& frame) {
-  try {
-    decode(frame);
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return message_of([&] { decode(frame); });
 }
 
 const Header kHeader{.run = "r1", .term = 2, .round = 3, .attempt = 1};

@@ -161,9 +161,9 @@ TEST(DeviceCodecTest, RefusesWhatTheCodecsRefuseInTheSameWords) {
         const at::Tensor values_N = tensor_of(values, device);
         EXPECT_FALSE(accepts(*codec, values_N));
         Bytes out = {std::byte{1}};
-        const std::string message = codec::message_of([&] { encode(*codec, values_N, out); });
+        const std::string message = message_of([&] { encode(*codec, values_N, out); });
         EXPECT_THAT(message, HasSubstr("value 277 is"));
-        EXPECT_EQ(message, codec::message_of([&] { codec->encode(values, out); }));
+        EXPECT_EQ(message, message_of([&] { codec->encode(values, out); }));
         EXPECT_EQ(out.size(), 1U);
       }
     }

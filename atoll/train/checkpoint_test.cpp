@@ -7,9 +7,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "atoll/base/error.h"
 #include "atoll/base/file.h"
-#include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 
 namespace atl::train {
 namespace {
@@ -19,11 +18,10 @@ using testing::HasSubstr;
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() : folder_(fs::temp_directory_path() / ("atoll-checkpoint-" + random_name())) {
+  CheckpointTest() {
     weights_.resize(1000, 1.5F);
     moments_.resize(1000, 0.25F);
   }
-  ~CheckpointTest() override { fs::remove_all(folder_); }
 
   CheckpointContents contents(int64_t step) {
     const auto view = [](const char* name, const std::vector<float>& values) {
@@ -48,15 +46,10 @@ class CheckpointTest : public testing::Test {
   }
 
   std::string error_on_opening() const {
-    try {
-      const Checkpoint checkpoint(newest());
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    return message_of([&] { const Checkpoint checkpoint(newest()); });
   }
 
-  fs::path folder_;
+  TestFolder folder_;
   std::vector<float> weights_;
   std::vector<float> moments_;
 };
@@ -159,7 +152,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesThePreviousOneValid) {
   ASSERT_TRUE(error);
   EXPECT_THAT(*error, HasSubstr("model.safetensors"));
   ASSERT_EQ(list_checkpoints(folder_).size(), 1U);
-  EXPECT_EQ(error_on_opening(), "no error");
+  EXPECT_EQ(error_on_opening(), "");
   EXPECT_FALSE(fs::exists(folder_ / "step-00000002.tmp"));
 }
 

@@ -3,14 +3,14 @@
 #include "atoll/train/loss.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
 
-#include "atoll/base/error.h"
-#include "atoll/base/random.h"
+#include "atoll/base/testing.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/tokenizer_trainer.h"
 #include "atoll/model/composite.h"
@@ -241,16 +241,15 @@ TEST(EvaluateTest, ScoresEqualLogSoftmaxAlsoAcrossWindows) {
 
 TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::temp_directory_path() / ("atoll-evaluate-" + random_name());
-  fs::create_directories(folder / "tree");
+  const TestFolder folder;
   data::WordCounts words;
   words.add("the cat sat on the mat, the cat sat on the hat");
   const std::string json =
       data::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {});
   const auto tokenizer = data::Tokenizer::from_json(json, "test");
-  std::ofstream(folder / "tokenizer.json") << json;
+  folder.write("tokenizer.json", json);
   for (int i = 10; i < 60; ++i) {
-    std::ofstream(folder / "tree" / (std::to_string(i) + ".txt")) << "the cat sat on " << i;
+    folder.write(fmt::format("tree/{}.txt", i), fmt::format("the cat sat on {}", i));
   }
   const data::Corpus corpus({.inputs = {(folder / "tree").string()}});
   data::pack(corpus, tokenizer, folder / "store", {.validation_share = 0.5}, [](int64_t) {});
@@ -273,7 +272,6 @@ TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
   }
   // Batches of 2, 2 and 1 rows.
   EXPECT_NEAR(mean_loss(model, rows, 12, 5, 2), total / (5 * 11), 1e-5);
-  fs::remove_all(folder);
 }
 
 }  // namespace
