@@ -42,25 +42,46 @@ void multiply(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, 
          &b_stride, a.data, &a_stride, &beta, target, &target_stride);
 }
 
-/// Turns the scores of queries `begin` ... into probabilities times their row's sum, which is
-/// written to `sums`; `maxima` get the maxima. What a query may not see becomes 0.
-ATOLL_CLONES void exponentials(int64_t begin, int64_t count, float* scores, float* maxima,
-                               float* sums) {
-  const int64_t stride = begin + count;
-  for (int64_t i = 0; i < count; ++i) {
-    float* row = scores + i * stride;
-    const int64_t visible = begin + i + 1;
-    float maximum = row[0];
+/// Some queries, and the keys that any of them sees.
+struct Tile {
+  int64_t begin = 0;  // First query.
+  int64_t num_queries = 0;
+  int64_t first_key = 0;
+  int64_t num_keys = 0;
+  int64_t window = 0;
+
+  /// What query i sees, counted from the first key: [seen_from, seen_to).
+  int64_t seen_to(int64_t i) const { return begin + i + 1 - first_key; }
+  int64_t seen_from(int64_t i) const { return std::max<int64_t>(seen_to(i) - window, 0); }
+};
+
+Tile tile_at(const AttentionShape& shape, int64_t begin) {
+  Tile tile{.begin = begin, .num_queries = std::min(kTile, shape.positions - begin)};
+  tile.window = shape.window > 0 ? shape.window : shape.positions;
+  tile.first_key = std::max<int64_t>(begin + 1 - tile.window, 0);
+  tile.num_keys = begin + tile.num_queries - tile.first_key;
+  return tile;
+}
+
+/// Turns the scores into probabilities times their row's sum, which is written to `sums`; `maxima`
+/// get the maxima. What a query may not see becomes 0.
+ATOLL_CLONES void exponentials(const Tile& tile, float* scores, float* maxima, float* sums) {
+  for (int64_t i = 0; i < tile.num_queries; ++i) {
+    float* row = scores + i * tile.num_keys;
+    const int64_t from = tile.seen_from(i);
+    const int64_t to = tile.seen_to(i);
+    float maximum = row[from];
 #pragma omp simd reduction(max : maximum)
-    for (int64_t j = 0; j < visible; ++j) maximum = row[j] > maximum ? row[j] : maximum;
+    for (int64_t j = from; j < to; ++j) maximum = row[j] > maximum ? row[j] : maximum;
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = from; j < to; ++j) {
       const float e = fast_exp(row[j] - maximum);
       row[j] = e;
       sum += e;
     }
-    std::fill(row + visible, row + stride, 0.0F);
+    std::fill(row, row + from, 0.0F);
+    std::fill(row + to, row + tile.num_keys, 0.0F);
     maxima[i] = maximum;
     sums[i] = sum;
   }
@@ -77,28 +98,30 @@ ATOLL_CLONES void divide_rows(int64_t count, int64_t width, int64_t stride, cons
 }
 
 /// scores -> probabilities, and dprobabilities -> dscores = p (dp - <out, dout>).
-ATOLL_CLONES void softmax_backward(int64_t begin, int64_t count, const float* log_sums,
-                                   const float* out, const float* dout, int64_t out_stride,
-                                   int64_t head_size, float* scores, float* dscores) {
-  const int64_t stride = begin + count;
-  for (int64_t i = 0; i < count; ++i) {
+ATOLL_CLONES void softmax_backward(const Tile& tile, const float* log_sums, const float* out,
+                                   const float* dout, int64_t out_stride, int64_t head_size,
+                                   float* scores, float* dscores) {
+  for (int64_t i = 0; i < tile.num_queries; ++i) {
     float dot = 0;
     const float* out_row = out + i * out_stride;
     const float* dout_row = dout + i * out_stride;
 #pragma omp simd reduction(+ : dot)
     for (int64_t n = 0; n < head_size; ++n) dot += out_row[n] * dout_row[n];
-    float* p = scores + i * stride;
-    float* dp = dscores + i * stride;
-    const int64_t visible = begin + i + 1;
+    float* p = scores + i * tile.num_keys;
+    float* dp = dscores + i * tile.num_keys;
+    const int64_t from = tile.seen_from(i);
+    const int64_t to = tile.seen_to(i);
     const float log_sum = log_sums[i];
 #pragma omp simd
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = from; j < to; ++j) {
       const float probability = fast_exp(p[j] - log_sum);
       p[j] = probability;
       dp[j] = probability * (dp[j] - dot);
     }
-    std::fill(p + visible, p + stride, 0.0F);
-    std::fill(dp + visible, dp + stride, 0.0F);
+    for (float* row : {p, dp}) {
+      std::fill(row, row + from, 0.0F);
+      std::fill(row + to, row + tile.num_keys, 0.0F);
+    }
   }
 }
 
@@ -132,25 +155,31 @@ Head locate(const AttentionShape& shape, const float* qkv, int64_t row, int64_t 
   return at;
 }
 
+Matrix rows_from(Matrix matrix, int64_t row) {
+  matrix.data += row * matrix.stride;
+  return matrix;
+}
+
 float score_scale(const AttentionShape& shape) {
   return 1.0F / std::sqrt(static_cast<float>(shape.head_size));
 }
 
-void forward_tile(const AttentionShape& shape, const Head& head, int64_t begin, float* out,
+void forward_tile(const AttentionShape& shape, const Head& head, const Tile& tile, float* out,
                   float* log_sums, std::vector<float>& scores) {
-  const int64_t count = std::min(kTile, shape.positions - begin);
-  const int64_t keys = begin + count;
+  const auto& [begin, queries, first_key, keys, window] = tile;
   const int64_t size = shape.head_size;
   scores.resize(static_cast<size_t>(kTile * shape.positions));
-  const Matrix q{head.q.data + begin * head.qkv_stride, head.qkv_stride, false};
-  multiply(count, keys, size, score_scale(shape), q, head.k_transposed, 0, scores.data(), keys);
+  const Matrix q = rows_from(head.q, begin);
+  multiply(queries, keys, size, score_scale(shape), q, rows_from(head.k_transposed, first_key), 0,
+           scores.data(), keys);
   float maxima[kTile];
   float sums[kTile];
-  exponentials(begin, count, scores.data(), maxima, sums);
+  exponentials(tile, scores.data(), maxima, sums);
   float* target = out + head.out_offset + begin * head.out_stride;
-  multiply(count, size, keys, 1, {scores.data(), keys, false}, head.v, 0, target, head.out_stride);
-  divide_rows(count, size, head.out_stride, sums, target);
-  for (int64_t i = 0; i < count; ++i) {
+  multiply(queries, size, keys, 1, {scores.data(), keys, false}, rows_from(head.v, first_key), 0,
+           target, head.out_stride);
+  divide_rows(queries, size, head.out_stride, sums, target);
+  for (int64_t i = 0; i < queries; ++i) {
     log_sums[head.log_sum_offset + begin + i] = maxima[i] + std::log(sums[i]);
   }
 }
@@ -163,33 +192,40 @@ struct Backward {
   float* dqkv;
 };
 
-/// `first`: this tile is the first to write the keys' and values' gradients, and covers all of
-/// them.
+/// Zeros the gradients of the head's keys and values.
+void clear_kv(const AttentionShape& shape, const Head& head, float* dqkv) {
+  for (const int64_t offset : {head.k_offset, head.v_offset}) {
+    for (int64_t t = 0; t < shape.positions; ++t) {
+      std::fill_n(dqkv + offset + t * head.qkv_stride, shape.head_size, 0.0F);
+    }
+  }
+}
+
+/// Adds to the gradients of keys and values, and writes those of the tile's queries.
 void backward_tile(const AttentionShape& shape, const Head& head, const Backward& arrays,
-                   int64_t begin, bool first, std::vector<float>& scores,
-                   std::vector<float>& dscores) {
-  const int64_t count = std::min(kTile, shape.positions - begin);
-  const int64_t keys = begin + count;
+                   const Tile& tile, std::vector<float>& scores, std::vector<float>& dscores) {
+  const auto& [begin, queries, first_key, keys, window] = tile;
   const int64_t size = shape.head_size;
   const float scale = score_scale(shape);
-  const float kept = first ? 0.0F : 1.0F;
   scores.resize(static_cast<size_t>(kTile * shape.positions));
   dscores.resize(scores.size());
   const int64_t out_offset = head.out_offset + begin * head.out_stride;
   const int64_t stride = head.qkv_stride;
-  const Matrix q{head.q.data + begin * stride, stride, false};
+  const Matrix q = rows_from(head.q, begin);
   const Matrix dout{arrays.dout + out_offset, head.out_stride, false};
-  multiply(count, keys, size, scale, q, head.k_transposed, 0, scores.data(), keys);
-  multiply(count, keys, size, 1, dout, head.v_transposed, 0, dscores.data(), keys);
-  softmax_backward(begin, count, arrays.log_sums + head.log_sum_offset + begin,
-                   arrays.out + out_offset, dout.data, head.out_stride, size, scores.data(),
-                   dscores.data());
-  multiply(keys, size, count, 1, {scores.data(), keys, true}, dout, kept,
-           arrays.dqkv + head.v_offset, stride);
-  multiply(keys, size, count, scale, {dscores.data(), keys, true}, q, kept,
-           arrays.dqkv + head.k_offset, stride);
-  multiply(count, size, keys, scale, {dscores.data(), keys, false}, head.k, 0,
-           arrays.dqkv + head.q_offset + begin * stride, stride);
+  multiply(queries, keys, size, scale, q, rows_from(head.k_transposed, first_key), 0, scores.data(),
+           keys);
+  multiply(queries, keys, size, 1, dout, rows_from(head.v_transposed, first_key), 0, dscores.data(),
+           keys);
+  softmax_backward(tile, arrays.log_sums + head.log_sum_offset + begin, arrays.out + out_offset,
+                   dout.data, head.out_stride, size, scores.data(), dscores.data());
+  const int64_t first_row = first_key * stride;
+  multiply(keys, size, queries, 1, {scores.data(), keys, true}, dout, 1,
+           arrays.dqkv + head.v_offset + first_row, stride);
+  multiply(keys, size, queries, scale, {dscores.data(), keys, true}, q, 1,
+           arrays.dqkv + head.k_offset + first_row, stride);
+  multiply(queries, size, keys, scale, {dscores.data(), keys, false}, rows_from(head.k, first_key),
+           0, arrays.dqkv + head.q_offset + begin * stride, stride);
 }
 
 }  // namespace
@@ -204,7 +240,7 @@ void attention_forward(const AttentionShape& shape, const float* qkv_BTF, float*
     for (int64_t index = first; index < last; ++index) {
       const Head head = locate(shape, qkv_BTF, index / shape.num_heads, index % shape.num_heads);
       for (int64_t begin = 0; begin < shape.positions; begin += kTile) {
-        forward_tile(shape, head, begin, out_BTHN, log_sums_BHT, scores);
+        forward_tile(shape, head, tile_at(shape, begin), out_BTHN, log_sums_BHT, scores);
       }
     }
   });
@@ -222,12 +258,11 @@ void attention_backward(const AttentionShape& shape, const float* qkv_BTF, const
     for (int64_t index = first; index < last; ++index) {
       const int64_t row = index / shape.num_kv_heads;
       const int64_t kv_head = index % shape.num_kv_heads;
+      clear_kv(shape, locate(shape, qkv_BTF, row, kv_head * group), dqkv_BTF);
       for (int64_t member = 0; member < group; ++member) {
         const Head head = locate(shape, qkv_BTF, row, kv_head * group + member);
-        // From the last tile, which sees all keys and so can overwrite instead of adding.
         for (int64_t begin = last_tile; begin >= 0; begin -= kTile) {
-          const bool overwrite = member == 0 && begin == last_tile;
-          backward_tile(shape, head, arrays, begin, overwrite, scores, dscores);
+          backward_tile(shape, head, arrays, tile_at(shape, begin), scores, dscores);
         }
       }
     }

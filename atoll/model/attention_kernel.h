@@ -1,9 +1,9 @@
 #pragma once
 // Causal grouped-query attention on FP32 in memory, forward and backward, a tile of queries at a
-// time: scores exist for one tile only, keys behind the diagonal are never read, and key-value
-// heads are used where they lie instead of being repeated. On matrices this small LibTorch's own
-// kernel spends most of its time outside the matrix products (docs/architecture.md has the
-// figures).
+// time: scores exist for one tile only, keys behind the diagonal or before the window are
+// never read, and key-value heads are used where they lie instead of being repeated. On matrices
+// this small LibTorch's own kernel spends most of its time outside the matrix products
+// (docs/architecture.md has the figures).
 //
 // The matrix products are the BLAS that LibTorch brings (sgemm_); without one there is no kernel
 // and the caller takes LibTorch's. Threads share out (row, key-value head); each sum has one order.
@@ -20,16 +20,15 @@ struct AttentionShape {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_size = 0;
-  int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it. The
-                       // kernel itself knows no windows.
+  int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it.
 
   int64_t row_width() const { return (num_heads + 2 * num_kv_heads) * head_size; }
 };
 
 bool attention_kernel_available();
 
-/// out_BTHN = softmax(q k^T / sqrt(N), causal) v; log_sums_BHT (log of the softmax denominators) is
-/// kept for the backward pass.
+/// out_BTHN = softmax(q k^T / sqrt(N), causal, within the window) v; log_sums_BHT (log of the
+/// softmax denominators) is kept for the backward pass.
 void attention_forward(const AttentionShape& shape, const float* qkv_BTF, float* out_BTHN,
                        float* log_sums_BHT);
 

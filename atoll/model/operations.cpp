@@ -205,14 +205,19 @@ struct RotaryAttention : Function<RotaryAttention> {
     context->save_for_backward({qkv, result, log_sums, cosine, sine});
     context->saved_data["heads"] = shape.num_heads;
     context->saved_data["kv_heads"] = shape.num_kv_heads;
+    context->saved_data["window"] = shape.window;
     return result;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& qkv = saved[0];
     const int64_t heads = context->saved_data["heads"].toInt();
-    const AttentionShape shape{qkv.size(0), qkv.size(1), heads,
-                               context->saved_data["kv_heads"].toInt(), saved[1].size(2) / heads};
+    const AttentionShape shape{qkv.size(0),
+                               qkv.size(1),
+                               heads,
+                               context->saved_data["kv_heads"].toInt(),
+                               saved[1].size(2) / heads,
+                               context->saved_data["window"].toInt()};
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty_like(qkv);
     attention_backward(shape, in(qkv), in(saved[1]), in(dy), in(saved[2]), out(dqkv));
@@ -277,8 +282,7 @@ at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const
 
 at::Tensor rotary_attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
                             const at::Tensor& cos_TR, const at::Tensor& sin_TR) {
-  const bool is_windowed = shape.window > 0 && shape.window < shape.positions;
-  if (!on_cpu(qkv_BTF) || !attention_kernel_available() || is_windowed) {
+  if (!on_cpu(qkv_BTF) || !attention_kernel_available()) {
     return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TR, sin_TR));
   }
   return RotaryAttention::apply(qkv_BTF.contiguous(), shape, cos_TR.contiguous(),

@@ -145,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(AttentionShape{1, 1, 1, 1, 2}, AttentionShape{2, 64, 4, 4, 16},
                     AttentionShape{2, 65, 4, 2, 8}, AttentionShape{1, 200, 6, 2, 10},
                     AttentionShape{3, 17, 8, 1, 32}, AttentionShape{1, 40, 4, 2, 8, 100},
-                    AttentionShape{2, 40, 4, 2, 8, 7}));
+                    AttentionShape{2, 40, 4, 2, 8, 7}, AttentionShape{1, 130, 2, 1, 4, 1},
+                    AttentionShape{1, 300, 4, 2, 8, 70}, AttentionShape{2, 200, 2, 2, 8, 64}));
 
 TEST(VisibleTest, IsWhatLiesBeforeWithinTheWindow) {
   for (const int64_t window : {0, 1, 3, 10}) {
