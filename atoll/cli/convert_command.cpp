@@ -61,22 +61,23 @@ model::DType type_of(const std::string& name, const fs::path& source) {
   return model::stored_type(source);
 }
 
-/// FP16 ends at 65504.
-void require_representable(const model::Parameters& parameters, model::DType type) {
-  if (type != model::DType::kF16) return;
-  for (const model::ParameterSpec& spec : parameters.specs()) {
-    const at::Tensor values = parameters.view(spec.name);
-    const double largest = values.nan_to_num(0, 0, 0).abs().max().item<double>();
-    if (largest < 65520) continue;
-    throw InputError(
-        fmt::format("tensor '{}' has a value of {:.4g}, which FP16 cannot hold; use --dtype bf16",
-                    spec.name, largest));
-  }
-}
-
 at::ScalarType scalar_type(model::DType type) {
   if (type == model::DType::kF16) return at::kHalf;
   return type == model::DType::kBF16 ? at::kBFloat16 : at::kFloat;
+}
+
+/// FP16 ends at 65504, BF16 a little under FP32: what is over it would become infinite.
+void require_representable(const model::Parameters& parameters, model::DType type) {
+  if (type == model::DType::kF32) return;
+  for (const model::ParameterSpec& spec : parameters.specs()) {
+    const at::Tensor values = parameters.view(spec.name);
+    const at::Tensor lost =
+        values.isfinite().logical_and_(values.to(scalar_type(type)).isfinite().logical_not_());
+    if (!lost.any().item<bool>()) continue;
+    throw InputError(fmt::format("tensor '{}' has values that {} cannot hold; use --dtype {}",
+                                 spec.name, model::name_of(type),
+                                 type == model::DType::kF16 ? "bf16" : "fp32"));
+  }
 }
 
 at::Tensor log_probabilities(const model::Model& model) {
@@ -104,7 +105,12 @@ double verify(const model::Model& source, const fs::path& folder, model::DType t
     throw InputError(fmt::format("{} of {} values came back changed", count, wanted_P.numel()));
   }
   const at::Tensor difference = log_probabilities(source) - log_probabilities(written);
-  return difference.abs().max().item<double>();
+  const auto largest = difference.abs().max().item<double>();
+  // Not finite weights make results that are no numbers; they were compared above.
+  if (std::isnan(largest) && source_P.isfinite().all().item<bool>()) {
+    throw InputError("the log-probabilities of what was written are not numbers");
+  }
+  return largest;
 }
 
 void copy_tokenizer(const fs::path& source, const fs::path& target) {
@@ -121,7 +127,7 @@ void report(const ConvertArguments& arguments, const model::ModelConfig& config,
                                 {"architecture", config.architecture},
                                 {"parameters", model::num_parameters(config)},
                                 {"dtype", model::name_of(type)}};
-    if (difference) json["largest_logprob_difference"] = *difference;
+    if (difference) json["largest_logprob_difference"] = *difference;  // NaN becomes null.
     fmt::print("{}\n", json.dump());
     return;
   }
@@ -138,7 +144,9 @@ void report(const ConvertArguments& arguments, const model::ModelConfig& config,
 
 void convert(const ConvertArguments& arguments) {
   const fs::path source = model::resolve_model(arguments.model);
-  const fs::path target = arguments.out;
+  const fs::path named = arguments.out;
+  const fs::path target = named.has_filename() ? named : named.parent_path();  // "out/" is "out".
+  if (target.empty()) throw UsageError("name the folder to make");
   if (fs::exists(target)) {
     throw UsageError(fmt::format("'{}' exists; name a folder that does not", target.string()));
   }
@@ -150,8 +158,12 @@ void convert(const ConvertArguments& arguments) {
   const at::Tensor& values_P = model.parameters().values_P();
   fs::path draft = target;
   draft += ".tmp";
-  fs::remove_all(draft);
-  fs::create_directories(draft);
+  std::error_code error;
+  fs::remove_all(draft, error);
+  fs::create_directories(draft, error);
+  if (error) {
+    throw InputError(fmt::format("cannot make '{}': {}", draft.string(), error.message()));
+  }
   try {
     model::save_hf_model(
         draft, found.config, found.ids,
@@ -185,6 +197,9 @@ void add_convert_command(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   command->add_option("--max-shard-size", arguments->max_shard_gb, "of a file, in GB")
       ->capture_default_str()
+      ->check([](const std::string& text) {
+        return text.find_first_of("nN") == std::string::npos ? "" : "must be a number";
+      })
       ->check(CLI::Range(1e-6, 1e6));
   command->add_flag("--verify", arguments->verify, "compare what was written with what was read");
   command->add_flag("--strict", arguments->strict, "refuse weights that are not finite");

@@ -102,6 +102,16 @@ Json files_json(const RecomputedOrder& order, const std::string& out) {
   return files;
 }
 
+void write_files(const RecomputedOrder& order, const std::string& out) {
+  if (out.empty()) return;
+  for (const RecomputedOrder::File& file : order.files) {
+    require_output_file(out_path(out, order, file), "--out");
+  }
+  for (const RecomputedOrder::File& file : order.files) {
+    data::write_index_map(*file.map, out_path(out, order, file));
+  }
+}
+
 void print_for_people(const Arguments& arguments, const Json& result) {
   fmt::print("{}: {} rows\n", arguments.order.kind, result["num_rows"].get<int64_t>());
   for (const Json& file : result["files"]) {
@@ -119,13 +129,6 @@ void run(const Arguments& arguments) {
   const bool is_neox = arguments.order.kind == "neox";
   const RecomputedOrder order =
       is_neox ? recompute_neox(arguments.order) : recompute_olmo(arguments.order);
-  if (!arguments.out.empty()) {
-    for (const RecomputedOrder::File& file : order.files) {
-      const std::string path = out_path(arguments.out, order, file);
-      require_output_file(path, "--out");
-      data::write_index_map(*file.map, path);
-    }
-  }
   Json result = {{"kind", arguments.order.kind},
                  {"num_rows", order.num_rows},
                  {"files", files_json(order, arguments.out)}};
@@ -147,6 +150,7 @@ void run(const Arguments& arguments) {
     }
     result["rows"] = std::move(shown);
   }
+  write_files(order, arguments.out);  // Behind all checks: it may replace what was checked.
   if (arguments.json) {
     fmt::print("{}\n", one_line(result));
   } else {

@@ -94,8 +94,9 @@ void for_each_line(std::string_view text, const std::string& name, const Use& us
 void encode_lines(const EncodeArguments& arguments, const data::Tokenizer& tokenizer) {
   data::Encoder encoder(tokenizer);
   const std::string text = read_text(arguments.text_file);
+  int64_t num_replaced = 0;
   for_each_line(text, arguments.text_file, [&](std::string_view line, const std::string& where) {
-    const nlohmann::json json = data::parse_json(line, where);
+    const nlohmann::json json = data::parse_json(data::repair_utf8(line, num_replaced), where);
     if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
       throw InputError(where + ": not an object with a string \"text\"");
     }
@@ -104,6 +105,7 @@ void encode_lines(const EncodeArguments& arguments, const data::Tokenizer& token
     if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
     fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
   });
+  warn_replaced(num_replaced);
 }
 
 void encode(const EncodeArguments& arguments) {

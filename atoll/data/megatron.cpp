@@ -192,8 +192,9 @@ struct MegatronWriter::Draft {
   Bytes buffer;
 };
 
-MegatronWriter::MegatronWriter(const std::string& prefix, NumberType type, bool overwrite)
+MegatronWriter::MegatronWriter(const std::string& name, NumberType type, bool overwrite)
     : type_(type) {
+  const std::string prefix = without_ending(name);
   for (const char* ending : {".bin", ".idx"}) {
     if (overwrite || !fs::exists(prefix + ending)) continue;
     throw UsageError(fmt::format("'{}{}' already exists; choose another name or pass --overwrite",

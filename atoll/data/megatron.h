@@ -65,8 +65,9 @@ class MegatronStore {
 /// behind unless it finishes. One owner thread.
 class MegatronWriter {
  public:
-  /// Throws UsageError when one of the files exists and `overwrite` is not set.
-  MegatronWriter(const std::string& prefix, NumberType type, bool overwrite);
+  /// `name` is what both files' names begin with; it may also be the name of one of the two files.
+  /// Throws UsageError when one of them exists and `overwrite` is not set.
+  MegatronWriter(const std::string& name, NumberType type, bool overwrite);
   ~MegatronWriter();
 
   /// Appends a document of one sequence. Throws InputError at one of 2^31 tokens or more, at an id

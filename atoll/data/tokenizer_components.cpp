@@ -219,6 +219,10 @@ DecoderRule read_components(const TokenizerFile& file, TokenizerTables& tables) 
                        key == "post_processor" || key == "decoder" || key == "model";
     if (!known) file.unsupported(fmt::format("the key \"{}\"", key));
   }
+  const Json& version = file.part("version");
+  if (!version.is_null() && version != "1.0") {
+    file.unsupported(fmt::format("version {}", version.dump()));
+  }
   for (const char* key : {"truncation", "padding"}) {
     if (!file.part(key).is_null()) {
       file.unsupported(fmt::format("{} {}", key, TokenizerFile::type_of(file.part(key))));

@@ -62,6 +62,13 @@ void check_rope(const ModelConfig& config) {
         fmt::format("'rope_high_freq_factor' ({}) must be over 'rope_low_freq_factor' ({}), and "
                     "that over 0",
                     config.rope_high_freq_factor, config.rope_low_freq_factor));
+  } else {
+    const ModelConfig usual = canonical(config);
+    require(config.rope_low_freq_factor == usual.rope_low_freq_factor &&
+                config.rope_high_freq_factor == usual.rope_high_freq_factor &&
+                config.rope_original_positions == usual.rope_original_positions,
+            "'rope_low_freq_factor', 'rope_high_freq_factor' and 'rope_original_positions' have no "
+            "effect but with rope_type 'llama3'; leave them out");
   }
   require(config.partial_rotary_factor > 0 && config.partial_rotary_factor <= 1,
           fmt::format("'partial_rotary_factor' must be over 0, and 1 at most, not {}",
@@ -124,6 +131,23 @@ int64_t ModelConfig::context() const {
   return static_cast<int64_t>(static_cast<double>(max_positions) * stretch);
 }
 
+ModelConfig canonical(ModelConfig config) {
+  const ModelConfig usual;
+  if (config.num_heads > 0 && config.hidden_size % config.num_heads == 0 &&
+      config.head_dim == config.hidden_size / config.num_heads) {
+    config.head_dim = usual.head_dim;
+  }
+  if (config.full_layers >= config.num_layers) config.sliding_window = usual.sliding_window;
+  if (config.sliding_window == 0) config.full_layers = usual.full_layers;
+  if (config.rope_type == "default") config.rope_factor = usual.rope_factor;
+  if (config.rope_type != "llama3") {
+    config.rope_low_freq_factor = usual.rope_low_freq_factor;
+    config.rope_high_freq_factor = usual.rope_high_freq_factor;
+    config.rope_original_positions = usual.rope_original_positions;
+  }
+  return config;
+}
+
 void check(const ModelConfig& config) {
   refuse_foreign(config, family_of(config));
   require_range("vocab_size", config.vocab_size, kMaxSize);
@@ -138,9 +162,11 @@ void check(const ModelConfig& config) {
   require(config.sliding_window >= 0 && config.sliding_window <= kMaxSize,
           fmt::format("'sliding_window' must be from 0 to {}, not {}", kMaxSize,
                       config.sliding_window));
-  require(config.full_layers >= 0 && config.full_layers <= config.num_layers,
-          fmt::format("'full_layers' must be from 0 to 'num_layers' ({}), not {}",
+  require(config.full_layers >= 0 && config.full_layers < config.num_layers,
+          fmt::format("'full_layers' must be from 0 to under 'num_layers' ({}), not {}",
                       config.num_layers, config.full_layers));
+  require(config.full_layers == 0 || config.sliding_window > 0,
+          "'full_layers' has no effect without a 'sliding_window'; leave it out");
   require(config.activation == "gelu" || config.activation == "gelu_tanh",
           fmt::format("'activation' must be gelu or gelu_tanh, not '{}'", config.activation));
   require(config.architecture != "gpt_neox" || config.num_kv_heads == config.num_heads,

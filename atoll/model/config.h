@@ -50,6 +50,10 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+/// The same model with its defaults in all that has no effect: two configs are of one model when
+/// these are equal.
+ModelConfig canonical(ModelConfig config);
+
 /// Throws UsageError naming the first field that is out of range or contradicts another. A
 /// vocab_size of 0 is an error here: fill it in first.
 void check(const ModelConfig& config);

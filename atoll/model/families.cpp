@@ -144,12 +144,14 @@ const std::vector<Family>& families() {
        .hf_class = "Olmo2ForCausalLM",
        .settings = {"attention_bias", "head_dim"},
        .specs = olmo2_specs,
+       .layers = LayerKind::kOlmo2,
        .qk_norm = QkNorm::kWhole,
        .usual_norm_eps = 1e-5},
       {.name = "gpt_neox",
        .hf_class = "GPTNeoXForCausalLM",
        .settings = {"attention_bias", "partial_rotary_factor", "parallel_residual", "activation"},
        .specs = gpt_neox_specs,
+       .layers = LayerKind::kGptNeoX,
        .usual_norm_eps = 1e-5},
   };
   return table;

@@ -16,12 +16,16 @@ enum class QkNorm {
   kWhole,    // Over all queries, and over all keys.
 };
 
+/// Whose mathematics a layer has: decoder.h has one file for each.
+enum class LayerKind { kLlama, kOlmo2, kGptNeoX };
+
 struct Family {
   std::string_view name;      // ModelConfig::architecture; "model_type" in config.json.
   std::string_view hf_class;  // "architectures" in config.json.
   /// Settings that not all families have; the others must keep their defaults.
   std::vector<std::string_view> settings;
   std::vector<ParameterSpec> (*specs)(const ModelConfig& config);
+  LayerKind layers = LayerKind::kLlama;
   QkNorm qk_norm = QkNorm::kNone;
   bool has_qkv_bias = false;  // Whatever `attention_bias` says.
   /// What config.json stands for where a key is absent. 0: as many as heads, hidden / heads.

@@ -247,6 +247,104 @@ TEST(HfConfigTest, ReadsBothSpellingsOfTheRotaryBase) {
   EXPECT_EQ(from_hf_config(five.dump(), "f").config.rope_theta, 88);
 }
 
+TEST_F(HfFolderTest, ATiedHeadMustBeTheEmbedding) {
+  ModelConfig config = tiny();
+  config.tie_embeddings = false;
+  std::vector<float> values = some_values(config);
+  const size_t size = static_cast<size_t>(config.vocab_size * config.hidden_size);
+  save_hf_model(folder_, config, {}, values);
+  config.tie_embeddings = true;
+  std::vector<float> loaded(static_cast<size_t>(num_parameters(config)));
+  EXPECT_THAT(message_of([&] { load_hf_weights(folder_, config, loaded); }),
+              HasSubstr("tie_word_embeddings"));
+
+  std::copy_n(values.begin(), size, values.end() - static_cast<ptrdiff_t>(size));
+  config.tie_embeddings = false;
+  save_hf_model(folder_, config, {}, values);
+  config.tie_embeddings = true;
+  load_hf_weights(folder_, config, loaded);
+  EXPECT_TRUE(std::equal(loaded.begin(), loaded.end(), values.begin()));
+}
+
+TEST_F(HfFolderTest, TheStoredTypeIsThatOfParametersAndHoldsAll) {
+  const ModelConfig config = tiny();
+  std::ofstream(folder_ / "config.json") << to_hf_config(config, {});
+  const auto stored = [&](DType first, DType others) {
+    std::vector<Bytes> contents;
+    std::vector<TensorView> tensors;
+    const auto add = [&](const std::string& name, DType type, std::vector<int64_t> shape) {
+      int64_t size = static_cast<int64_t>(num_bytes(type));
+      for (const int64_t length : shape) size *= length;
+      contents.emplace_back(static_cast<size_t>(size));
+      tensors.push_back({name, type, std::move(shape), contents.back()});
+    };
+    for (const ParameterSpec& spec : parameter_specs(config)) {
+      add(spec.name, tensors.empty() ? first : others, spec.shape);
+    }
+    add("model.layers.0.attention.bias", DType::kU8, {1000, 1000});  // No parameter.
+    write_safetensors(folder_ / "model.safetensors", tensors, {});
+    return stored_type(folder_);
+  };
+  EXPECT_EQ(stored(DType::kBF16, DType::kBF16), DType::kBF16);
+  EXPECT_EQ(stored(DType::kF16, DType::kF16), DType::kF16);
+  EXPECT_EQ(stored(DType::kF16, DType::kBF16), DType::kF32);
+  EXPECT_EQ(stored(DType::kF32, DType::kBF16), DType::kF32);
+}
+
+TEST(HfConfigTest, OfSeveralRotaryEntriesTheSameCountsAsInTransformers) {
+  const auto read = [](const std::function<void(Json&)>& edit) {
+    Json json = Json::parse(to_hf_config(tiny(), {}));
+    json.erase("rope_parameters");
+    edit(json);
+    return from_hf_config(json.dump(), "f").config;
+  };
+  // rope_scaling, where there is one, is all that counts of the two.
+  const ModelConfig both = read([](Json& json) {
+    json["rope_scaling"] = {{"type", "linear"}, {"rope_type", "dynamic"}, {"factor", 2.0}};
+    json["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 5.0}};
+    json["rope_theta"] = 77.0;
+  });
+  EXPECT_EQ(both.rope_type, "dynamic");
+  EXPECT_EQ(both.rope_factor, 2);
+  EXPECT_EQ(both.rope_theta, 77);
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 9}};
+  const ModelConfig outside = read([&](Json& json) {
+    json["rope_parameters"] = llama3;
+    json["original_max_position_embeddings"] = 7;
+  });
+  EXPECT_EQ(outside.rope_original_positions, 7);
+  for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"}) {
+    Json lacking = llama3;
+    lacking.erase(key);
+    EXPECT_THAT(message_of([&] { read([&](Json& json) { json["rope_scaling"] = lacking; }); }),
+                AllOf(HasSubstr("'rope_scaling'"), HasSubstr(key), HasSubstr("missing")));
+  }
+}
+
+TEST(HfConfigTest, WhatHasNoEffectIsNotKept) {
+  Json json = Json::parse(to_hf_config(tiny(), {}));
+  json["rope_parameters"] = {
+      {"rope_type", "linear"}, {"factor", 2.0}, {"original_max_position_embeddings", 9}};
+  EXPECT_EQ(from_hf_config(json.dump(), "f").config.rope_original_positions, 0);
+  json["model_type"] = "qwen2";
+  json["architectures"] = {"Qwen2ForCausalLM"};
+  json["use_sliding_window"] = true;
+  const auto is_plain = [&] {
+    const ModelConfig config = from_hf_config(json.dump(), "f").config;
+    return config.sliding_window == 0 && config.full_layers == 0;
+  };
+  json["sliding_window"] = 4;
+  json["max_window_layers"] = 28;  // More than there are.
+  EXPECT_TRUE(is_plain());
+  json["sliding_window"] = nullptr;
+  json["max_window_layers"] = 1;
+  EXPECT_TRUE(is_plain());
+}
+
 TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
   const Json good = Json::parse(to_hf_config(tiny(), {}));
   const std::vector<std::pair<std::string, Json>> edits{
@@ -259,6 +357,7 @@ TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
       {"rope_scaling", {{"rope_type", "longrope"}, {"factor", 8.0}}},
       {"rope_parameters", {{"rope_type", "yarn"}}},
       {"layer_types", {"full_attention", "sliding_attention"}},
+      {"is_causal", false},
       {"hidden_size", "256"},
       {"hidden_size", -1},
       {"num_hidden_layers", 1'000'000'000},
@@ -317,6 +416,8 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       {[](ModelConfig& c) { c.rope_factor = 2; }, "rope_factor"},
       {[](ModelConfig& c) { c.rope_type = "yarn"; }, "rope_type"},
       {[](ModelConfig& c) { c.rope_type = "llama3"; }, "rope_original_positions"},
+      {[](ModelConfig& c) { c.rope_original_positions = 9; }, "rope_original_positions"},
+      {[](ModelConfig& c) { c.architecture = "qwen2", c.full_layers = 1; }, "full_layers"},
       {[](ModelConfig& c) { c.architecture = "gpt_neox"; }, "num_kv_heads"},
       {[](ModelConfig& c) { c.norm_eps = -1; }, "norm_eps"}};
   for (const auto& [edit, name] : edits) {

@@ -79,52 +79,65 @@ class Reader {
   const std::string& name_;
 };
 
-/// transformers 5 writes rope_parameters, version 4 rope_theta and rope_scaling: we read both.
-void read_rope(const Reader& reader, ModelConfig& config) {
-  config.rope_theta = reader.real("rope_theta", 10'000);
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const Json* rope = reader.find(key);
-    if (rope == nullptr) continue;
-    if (!rope->is_object()) reader.fail(fmt::format("'{}' must be an object", key));
-    for (const auto& [name, value] : rope->items()) {
-      const auto refuse = [&] {
-        reader.fail(fmt::format(
-            "'{}' has {} {}, which is not supported: rotary positions are of rope_type default, "
-            "linear, dynamic or llama3",
-            key, name, value.dump()));
-      };
-      const auto number = [&]() -> double {
-        if (!value.is_number()) refuse();
-        return value.get<double>();
-      };
-      if (name == "rope_type" || name == "type") {
-        const std::string type = value.is_string() ? value.get<std::string>() : "";
-        if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") {
-          refuse();
-        }
-        config.rope_type = type;
-      } else if (name == "rope_theta") {
-        config.rope_theta = number();
-      } else if (name == "factor") {
-        config.rope_factor = number();
-      } else if (name == "low_freq_factor") {
-        config.rope_low_freq_factor = number();
-      } else if (name == "high_freq_factor") {
-        config.rope_high_freq_factor = number();
-      } else if (name == "original_max_position_embeddings") {
-        if (!value.is_number_integer()) refuse();
-        config.rope_original_positions = value.get<int64_t>();
-      } else if (name == "partial_rotary_factor") {
-        config.partial_rotary_factor = number();
-      } else {
-        refuse();
-      }
+const Json kNoRope = Json::object();
+
+/// transformers 5 writes rope_parameters, version 4 rope_theta and rope_scaling. Where a config has
+/// several, the same one counts as in transformers 5.
+void read_rope(const Reader& reader, const Family& family, ModelConfig& config) {
+  const bool is_neox = family.name == "gpt_neox";
+  config.rope_theta = reader.real(is_neox ? "rotary_emb_base" : "rope_theta", 10'000);
+  config.partial_rotary_factor =
+      is_neox ? reader.real("rotary_pct", 0.25) : reader.real("partial_rotary_factor", 1);
+  const char* key = "rope_scaling";
+  const Json* rope = reader.find(key);
+  if (rope == nullptr || rope->empty()) rope = reader.find(key = "rope_parameters");
+  if (rope == nullptr) rope = &kNoRope;
+  if (!rope->is_object()) reader.fail(fmt::format("'{}' must be an object", key));
+  for (const auto& [name, value] : rope->items()) {
+    const auto refuse = [&] {
+      reader.fail(fmt::format(
+          "'{}' has {} {}, which is not supported: rotary positions are of rope_type default, "
+          "linear, dynamic or llama3",
+          key, name, value.dump()));
+    };
+    const auto number = [&]() -> double {
+      if (!value.is_number()) refuse();
+      return value.get<double>();
+    };
+    if (name == "rope_type" || name == "type") {
+      const std::string type = value.is_string() ? value.get<std::string>() : "";
+      if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") refuse();
+      if (name == "rope_type" || !rope->contains("rope_type")) config.rope_type = type;
+    } else if (name == "rope_theta") {
+      config.rope_theta = number();
+    } else if (name == "factor") {
+      config.rope_factor = number();
+    } else if (name == "low_freq_factor") {
+      config.rope_low_freq_factor = number();
+    } else if (name == "high_freq_factor") {
+      config.rope_high_freq_factor = number();
+    } else if (name == "original_max_position_embeddings") {
+      if (!value.is_number_integer()) refuse();
+      config.rope_original_positions = value.get<int64_t>();
+    } else if (name == "partial_rotary_factor") {
+      config.partial_rotary_factor = number();
+    } else {
+      refuse();
     }
   }
-  if (config.rope_type == "default") config.rope_factor = 1;  // transformers ignores it.
-  if (config.rope_type == "llama3" && config.rope_original_positions == 0) {
-    config.rope_original_positions = config.max_positions;
+  const auto require_key = [&](const char* name) {
+    if (rope->contains(name)) return;
+    reader.fail(fmt::format("'{}' is of rope_type {}, and its '{}' is missing", key,
+                            config.rope_type, name));
+  };
+  if (config.rope_type != "default") require_key("factor");
+  if (config.rope_type == "llama3") {
+    require_key("low_freq_factor");
+    require_key("high_freq_factor");
   }
+  if (config.rope_original_positions == 0) config.rope_original_positions = config.max_positions;
+  config.rope_original_positions =
+      reader.integer("original_max_position_embeddings", config.rope_original_positions);
 }
 
 /// Layers with a window come behind those without.
@@ -136,7 +149,8 @@ void read_windows(const Reader& reader, const Family& family, ModelConfig& confi
       reader.fail(fmt::format("'use_sliding_window' is set, and '{}' has no windows", family.name));
     }
     config.sliding_window = reader.integer_or_null("sliding_window", 4096).value_or(0);
-    config.full_layers = std::min(reader.integer("max_window_layers", 28), config.num_layers);
+    config.full_layers =
+        std::clamp<int64_t>(reader.integer("max_window_layers", 28), 0, config.num_layers);
   }
   const Json* layers = reader.find("layer_types");
   if (layers == nullptr) return;
@@ -166,8 +180,7 @@ void read_windows(const Reader& reader, const Family& family, ModelConfig& confi
   if (num_sliding > 0 && config.sliding_window == 0) {
     reader.fail("'layer_types' has \"sliding_attention\", but no sliding_window is in use");
   }
-  config.full_layers = num_sliding > 0 ? num_full : 0;
-  if (num_sliding == 0) config.sliding_window = 0;
+  config.full_layers = num_full;
 }
 
 std::string read_activation(const Reader& reader) {
@@ -182,6 +195,7 @@ std::string read_activation(const Reader& reader) {
 
 void refuse_other_mathematics(const Reader& reader, const Family& family) {
   if (family.name != "gpt_neox") reader.require("hidden_act", "silu");
+  reader.require("is_causal", true);
   for (const char* key : {"attention_dropout", "hidden_dropout"}) {
     if (reader.real(key, 0) != 0) {
       reader.fail(fmt::format("'{}' is not 0, and dropout is not supported", key));
@@ -224,11 +238,8 @@ ModelConfig read_config(const Reader& reader, const Family& family) {
   }
   if (family.has("head_dim")) {
     config.head_dim = reader.integer("head_dim", family.usual_head_dim);
-  }
-  // Said or not, it is the same model.
-  if (config.num_heads > 0 && config.hidden_size % config.num_heads == 0 &&
-      config.head_dim == config.hidden_size / config.num_heads) {
-    config.head_dim = 0;
+  } else if (config.num_heads > 0) {
+    reader.require("head_dim", config.hidden_size / config.num_heads);
   }
   config.max_positions = reader.integer("max_position_embeddings");
   config.norm_eps = reader.real(is_neox ? "layer_norm_eps" : "rms_norm_eps", family.usual_norm_eps);
@@ -238,14 +249,10 @@ ModelConfig read_config(const Reader& reader, const Family& family) {
   if (is_neox) {
     config.activation = read_activation(reader);
     config.parallel_residual = reader.flag("use_parallel_residual", true);
-    config.partial_rotary_factor = reader.real("rotary_pct", 0.25);
-  } else {
-    config.partial_rotary_factor = reader.real("partial_rotary_factor", 1);
   }
-  read_rope(reader, config);
-  if (is_neox) config.rope_theta = reader.real("rotary_emb_base", config.rope_theta);
+  read_rope(reader, family, config);
   read_windows(reader, family, config);
-  return config;
+  return canonical(config);
 }
 
 nlohmann::ordered_json rope_json(const ModelConfig& config) {

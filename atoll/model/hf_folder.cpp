@@ -41,7 +41,7 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || map == json.end() || !map->is_object()) {
-    throw InputError(fmt::format("'{}' has no weight_map", index.string()));
+    throw InputError(fmt::format("'{}' is not a JSON object with a weight_map", index.string()));
   }
   std::set<std::string> names;
   for (const auto& [tensor, file] : map->items()) {
@@ -57,12 +57,15 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   return files;
 }
 
-/// Tensors that carry no parameters of ours: the head of a tied model repeats the embedding, old
-/// files hold the rotary frequencies, and those of GPT-NeoX the causal mask.
-bool may_be_skipped(const std::string& name, const ModelConfig& config) {
-  const bool is_head = name == "lm_head.weight" || name == "embed_out.weight";
-  return (config.tie_embeddings && is_head) || name.ends_with(".rotary_emb.inv_freq") ||
-         name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias");
+bool is_head(const std::string& name) {
+  return name == "lm_head.weight" || name == "embed_out.weight";
+}
+
+/// Tensors that carry no parameters of ours: old files hold the rotary frequencies, and those of
+/// GPT-NeoX the causal mask.
+bool may_be_skipped(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attention.bias") ||
+         name.ends_with(".attention.masked_bias");
 }
 
 /// In their order, as many to a file as go into it.
@@ -141,17 +144,19 @@ void save_hf_model(const fs::path& folder, const ModelConfig& config, const Spec
 }
 
 DType stored_type(const fs::path& folder) {
-  std::map<DType, size_t> num_bytes_of;
+  std::set<std::string> parameters;
+  for (const ParameterSpec& spec : parameter_specs(load_hf_config(folder).config)) {
+    parameters.insert(spec.name);
+  }
+  std::set<DType> types;
   for (const fs::path& path : weight_files(folder)) {
-    for (const TensorView& tensor : SafetensorsFile(path).tensors()) {
-      num_bytes_of[tensor.type] += tensor.bytes.size();
+    const SafetensorsFile file(path);
+    for (const TensorView& tensor : file.tensors()) {
+      if (parameters.contains(tensor.name)) types.insert(tensor.type);
     }
   }
-  if (num_bytes_of.empty()) {
-    throw InputError(fmt::format("'{}' holds no tensors", folder.string()));
-  }
-  return std::ranges::max_element(num_bytes_of, {}, [](const auto& entry) { return entry.second; })
-      ->first;
+  return types == std::set{DType::kF16} || types == std::set{DType::kBF16} ? *types.begin()
+                                                                           : DType::kF32;
 }
 
 HfConfig load_hf_config(const fs::path& folder) {
@@ -169,13 +174,19 @@ void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::spa
   for (ParameterSpec& spec : parameter_specs(config)) wanted.emplace(spec.name, spec);
   std::optional<Manifest> manifest;
   if (Manifest::exists(folder)) manifest.emplace(folder);
+  std::vector<float> tied_head;
   for (const fs::path& path : weight_files(folder)) {
     const SafetensorsFile file(path);
     if (manifest) manifest->check_tensors(path.filename().string(), file);
     for (const TensorView& tensor : file.tensors()) {
       const auto found = wanted.find(tensor.name);
       if (found == wanted.end()) {
-        if (may_be_skipped(tensor.name, config)) continue;
+        if (may_be_skipped(tensor.name)) continue;
+        if (config.tie_embeddings && is_head(tensor.name) && tied_head.empty()) {
+          tied_head.resize(tensor.bytes.size() / num_bytes(tensor.type));
+          copy_as_f32(tensor, tied_head, path.string());
+          continue;
+        }
         throw InputError(
             fmt::format("'{}': tensor '{}' is not part of the model that config.json "
                         "describes, or appears twice",
@@ -197,6 +208,14 @@ void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::spa
   if (!wanted.empty()) {
     throw InputError(fmt::format("'{}': tensor '{}' is missing ({} in all)", folder.string(),
                                  wanted.begin()->first, wanted.size()));
+  }
+  const auto embedding_P =
+      values_P.first(static_cast<size_t>(config.vocab_size * config.hidden_size));
+  if (!tied_head.empty() && !std::ranges::equal(tied_head, embedding_P)) {
+    throw InputError(
+        fmt::format("'{}': config.json ties the head to the embedding ('tie_word_embeddings'), and "
+                    "the file has another head; set it to false if the head is meant",
+                    folder.string()));
   }
 }
 

@@ -25,7 +25,8 @@ void save_hf_model(const std::filesystem::path& folder, const ModelConfig& confi
                    const SpecialIds& ids, std::span<const float> values_P,
                    const SaveOptions& options = {});
 
-/// The type of most values in the folder's files. Throws InputError as load_hf_weights().
+/// The smallest type that holds the parameters in the folder's files as they are: F16 or BF16 where
+/// all are so, else F32. Throws InputError as load_hf_config().
 DType stored_type(const std::filesystem::path& folder);
 
 /// Throws InputError: see from_hf_config(). Where there is a manifest.json (a run's checkpoint),

@@ -12,6 +12,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
+#include "atoll/model/families.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/model/operations.h"
 
@@ -29,9 +30,15 @@ const ModelConfig& checked(const ModelConfig& config) {
 
 std::unique_ptr<const Decoder> make_decoder(const ModelConfig& config,
                                             const Parameters& parameters) {
-  if (config.architecture == "olmo2") return make_olmo2(config, parameters);
-  if (config.architecture == "gpt_neox") return make_gpt_neox(config, parameters);
-  return make_llama(config, parameters);
+  switch (family_of(config).layers) {
+    case LayerKind::kLlama:
+      return make_llama(config, parameters);
+    case LayerKind::kOlmo2:
+      return make_olmo2(config, parameters);
+    case LayerKind::kGptNeoX:
+      return make_gpt_neox(config, parameters);
+  }
+  __builtin_unreachable();
 }
 
 }  // namespace
