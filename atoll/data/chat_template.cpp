@@ -173,6 +173,8 @@ std::string_view ChatTemplate::built_in(std::string_view name) {
   return {};
 }
 
+std::string ChatTemplate::end_of_turn() const { return special_tokens_.value("eos_token", ""); }
+
 std::string ChatTemplate::render(const Chat& chat) const {
   Json variables = special_tokens_;
   for (const auto& [key, value] : chat.more.items()) variables[key] = value;

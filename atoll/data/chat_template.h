@@ -37,6 +37,8 @@ class ChatTemplate {
   /// Templates for models that bring none: "chatml", "llama3", "plain". Empty: none of that name.
   static std::string_view built_in(std::string_view name);
 
+  /// The tokenizer's end-of-sequence token, which ends a turn; empty where the folder names none.
+  std::string end_of_turn() const;
   /// The text. Throws InputError, also where the template itself refuses the chat.
   std::string render(const Chat& chat) const;
   /// Its ids: special tokens in the text count as such, none is added.

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 
 #include "atoll/model/config.h"
 #include "atoll/model/kv_cache.h"
@@ -16,9 +17,11 @@ namespace atl::model {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// The hidden states after the final norm. With a cache the tokens follow those in it, and their
-  /// keys and values are written there (KvCache::advance() is the caller's).
-  virtual at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache* cache) const = 0;
+  /// The hidden states after the final norm. With `cached` the tokens follow those in its caches,
+  /// and their keys and values are written there (KvCache::advance() is the caller's). Several rows
+  /// lie one behind the other in a batch of one, so that rows of different lengths need no padding.
+  virtual at::Tensor hidden_BTC(const at::Tensor& tokens_BT,
+                                std::span<const CachedRow> cached) const = 0;
   /// The matrix (V, C) that turns hidden states into logits.
   virtual const Weight& head_VC() const = 0;
 };
