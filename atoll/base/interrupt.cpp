@@ -44,6 +44,21 @@ void watch_interrupts() {
   if (hangup.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);  // Not under nohup.
 }
 
+InterruptsWatched::InterruptsWatched() {
+  interrupts = 0;
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+}
+InterruptsWatched::~InterruptsWatched() {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
 int num_interrupts() { return interrupts.load(); }
 
 void throw_if_interrupted() {

@@ -14,6 +14,15 @@ class Interrupted : public InputError {
 
 /// Installs the handlers; call once, early in main's thread.
 void watch_interrupts();
+/// Watches for Ctrl-C alone while it lives: for a part of the work that can be given up. Behind it
+/// Ctrl-C ends the program again.
+class InterruptsWatched {
+ public:
+  InterruptsWatched();
+  ~InterruptsWatched();
+  InterruptsWatched(const InterruptsWatched&) = delete;
+  InterruptsWatched& operator=(const InterruptsWatched&) = delete;
+};
 /// How often the user asked to stop.
 int num_interrupts();
 /// From here on SIGTERM does not count as one: it asks this process alone to leave what it takes

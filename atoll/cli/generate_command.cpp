@@ -3,48 +3,71 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "atoll/base/error.h"
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/model_arguments.h"
-#include "atoll/cli/whole_number.h"
-#include "atoll/data/utf8.h"
+#include "atoll/cli/sampling_arguments.h"
+#include "atoll/data/json_text.h"
 #include "atoll/serve/generate.h"
+#include "atoll/serve/text_stream.h"
 
 namespace atl::cli {
 namespace {
 
+constexpr size_t kRowsAtOnce = 32;
+
 struct GenerateArguments {
   ModelArguments model;
-  std::string prompt;
-  serve::GenerateOptions options;
-  bool greedy = false;
+  SamplingArguments sampling;
+  std::vector<std::string> prompts;
+  std::string prompts_file;
   bool json = false;
 };
 
 constexpr const char* kFooter = R"(
-Prints the continuation, without the prompt, as it is made. --json prints one object at the end:
-text, ids (of the continuation) and finish_reason: "stop" (the model ended the text) or "length".
+Prints the continuation, without the prompt, as it is made; of several prompts each under its own
+heading, in their order. Up to 32 prompts go through the model together; each gives what it would
+alone. With --seed S prompt number N (from 0) draws as it would alone with --seed S+N.
+
+--json prints one object at the end: text, ids (of the continuation) and finish_reason: "stop" (the
+model ended the text, or a --stop text came) or "length". Of several prompts these are the first
+one's, and "generations" has the same of all.
 
 Examples:
   atoll generate runs/demo --prompt "def add(a, b):" --max-tokens 60 --greedy
-  atoll generate my-model --prompt "Once" --temperature 0.8 --top-p 0.9 --seed 7 --json)";
+  atoll generate my-model --prompt "Once" --temperature 0.8 --min-p 0.05 --seed 7 --stop "The end"
+  atoll generate my-model --prompts questions.jsonl --greedy --json)";
 
-/// The id that ends a text, where the model or its tokenizer names one.
-std::optional<int64_t> end_of_text(const LoadedModel& loaded) {
-  if (loaded.ids.end_of_text) return loaded.ids.end_of_text;
-  try {
-    return loaded.tokenizer.end_of_text();
-  } catch (const InputError&) {
-    return std::nullopt;  // Then only --max-tokens and the context end the text.
+/// Lines of text, or of {"prompt": text} where the file's name ends in .jsonl.
+void add_prompts(const std::string& file, std::vector<std::string>& prompts) {
+  const std::string text = read_text(file);
+  std::string_view rest = text;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.empty()) continue;
+    if (!file.ends_with(".jsonl")) {
+      prompts.emplace_back(line);
+      continue;
+    }
+    const std::string where = fmt::format("'{}' line {}", file, number);
+    const nlohmann::json json = data::parse_json(line, where);
+    if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) {
+      throw InputError(where + ": not an object with a text \"prompt\"");
+    }
+    prompts.push_back(json["prompt"].get<std::string>());
   }
 }
 
-std::vector<int64_t> prompt_ids(const LoadedModel& loaded, const std::string& prompt) {
+std::vector<int64_t> prompt_ids(const LoadedModel& loaded, const std::string& prompt,
+                                const std::vector<int64_t>& ends) {
   std::vector<data::TokenId> ids;
   data::Encoder encoder(loaded.tokenizer);
   encoder.encode(prompt, data::SpecialText::kToken, ids);
@@ -52,35 +75,60 @@ std::vector<int64_t> prompt_ids(const LoadedModel& loaded, const std::string& pr
   ids = loaded.tokenizer.with_special_tokens(std::move(ids));
   std::vector<int64_t> wide(ids.begin(), ids.end());
   if (wide.empty()) {  // What begins a document is the end of the one before.
-    const auto end = end_of_text(loaded);
-    if (!end) throw UsageError("--prompt is empty, and this model has no token to begin with");
-    wide.push_back(*end);
+    if (ends.empty()) {
+      throw UsageError("--prompt is empty, and this model has no token to begin with");
+    }
+    wide.push_back(ends[0]);
   }
   return wide;
 }
 
-/// Writes text as it comes, but no broken characters: a token may end inside one.
-class Stream {
+/// The rows' texts, printed in the order of the rows: what is not its turn yet waits.
+class Printer {
  public:
-  void add(std::string_view bytes) {
-    pending_ += bytes;
-    const size_t whole = data::valid_utf8_prefix(pending_);
-    const bool hopeless = pending_.size() - whole >= 4;  // No character is that long.
-    write(hopeless ? pending_.size() : whole);
+  Printer(const std::vector<std::string>& prompts, const std::vector<std::string>& stops,
+          bool is_silent)
+      : prompts_(prompts),
+        is_silent_(is_silent),
+        streams_(prompts.size(), serve::TextStream(stops)),
+        texts_(prompts.size()) {}
+
+  void begin(size_t row) {
+    turn_ = row;
+    num_printed_ = 0;
+    if (!is_silent_ && prompts_.size() > 1) {
+      fmt::print("{}== {}: {}\n", row == 0 ? "" : "\n", row + 1, prompts_[row]);
+    }
+    print();
   }
-  void finish() {
-    write(pending_.size());
-    fmt::print("\n");
+  /// Whether the row goes on.
+  bool add(size_t row, std::string_view bytes) {
+    texts_[row] += streams_[row].add(bytes);
+    if (row == turn_) print();
+    return !streams_[row].is_stopped();
   }
+  void finish(size_t row) {
+    texts_[row] += streams_[row].finish();
+    if (row != turn_) begin(row);
+    print();
+    if (!is_silent_) fmt::print("\n");
+  }
+  const std::string& text(size_t row) const { return texts_[row]; }
 
  private:
-  void write(size_t size) {
-    int64_t replaced = 0;
-    fmt::print("{}", data::repair_utf8(std::string_view(pending_).substr(0, size), replaced));
+  void print() {
+    if (is_silent_) return;
+    fmt::print("{}", std::string_view(texts_[turn_]).substr(num_printed_));
+    num_printed_ = texts_[turn_].size();
     flush_standard_output();  // Nobody reads on: no reason to go on.
-    pending_.erase(0, size);
   }
-  std::string pending_;
+
+  const std::vector<std::string>& prompts_;
+  const bool is_silent_;
+  std::vector<serve::TextStream> streams_;
+  std::vector<std::string> texts_;
+  size_t turn_ = 0;
+  size_t num_printed_ = 0;
 };
 
 /// The end that nobody asked for: the model can read no more.
@@ -91,57 +139,65 @@ void note_full_context(const LoadedModel& loaded, const serve::Generation& found
              found.ids.size(), max_tokens, loaded.model.config().context());
 }
 
-void generate(GenerateArguments arguments) {
-  if (arguments.greedy) arguments.options.sampler.temperature = 0;
-  serve::check(arguments.options.sampler);
-  const LoadedModel loaded = load_model(arguments.model);
-  arguments.options.end_of_text = end_of_text(loaded);
-  const std::vector<int64_t> prompt = prompt_ids(loaded, arguments.prompt);
-  if (!arguments.json) {
-    Stream stream;
-    const std::function<void(int64_t)> print = [&](int64_t id) {
-      stream.add(loaded.tokenizer.decode_part(std::span<const int64_t>(&id, 1)));
+/// All prompts, some at once.
+std::vector<serve::Generation> generate_all(const LoadedModel& loaded,
+                                            const std::vector<std::vector<int64_t>>& prompts,
+                                            serve::GenerateOptions options, Printer& printer) {
+  std::vector<serve::Generation> all;
+  for (size_t first = 0; first < prompts.size(); first += kRowsAtOnce) {
+    const size_t count = std::min(kRowsAtOnce, prompts.size() - first);
+    const auto print = [&](size_t row, int64_t id) {
+      return printer.add(first + row, loaded.tokenizer.decode_part(std::span(&id, 1)));
     };
-    const auto found = serve::generate(loaded.model, prompt, arguments.options, print);
-    stream.finish();
-    note_full_context(loaded, found, arguments.options.max_tokens);
-    return;
+    printer.begin(first);
+    const auto found =
+        serve::generate(loaded.model, std::span(prompts).subspan(first, count), options, print);
+    for (size_t row = 0; row < count; ++row) {
+      printer.finish(first + row);
+      note_full_context(loaded, found[row], options.max_tokens);
+    }
+    all.insert(all.end(), found.begin(), found.end());
+    options.sampler.seed += count;
   }
-  const serve::Generation found = serve::generate(loaded.model, prompt, arguments.options, {});
-  note_full_context(loaded, found, arguments.options.max_tokens);
-  int64_t replaced = 0;
-  const nlohmann::ordered_json json{
-      {"text", data::repair_utf8(loaded.tokenizer.decode_part(found.ids), replaced)},
-      {"ids", found.ids},
-      {"finish_reason", serve::name_of(found.reason)}};
+  return all;
+}
+
+void generate(const GenerateArguments& arguments) {
+  std::vector<std::string> texts = arguments.prompts;
+  if (!arguments.prompts_file.empty()) add_prompts(arguments.prompts_file, texts);
+  if (texts.empty()) throw UsageError("no prompt: give --prompt or --prompts");
+  Printer printer(texts, arguments.sampling.stops, arguments.json);
+  serve::check(arguments.sampling.options.sampler);
+  const LoadedModel loaded = load_model(arguments.model);
+  const serve::GenerateOptions options = sampling_options(arguments.sampling, loaded);
+  std::vector<std::vector<int64_t>> prompts;
+  for (const std::string& text : texts) prompts.push_back(prompt_ids(loaded, text, options.ends));
+  const auto found = generate_all(loaded, prompts, options, printer);
+  if (!arguments.json) return;
+  nlohmann::ordered_json list;
+  for (size_t row = 0; row < found.size(); ++row) {
+    list.push_back({{"text", printer.text(row)},
+                    {"ids", found[row].ids},
+                    {"finish_reason", serve::name_of(found[row].reason)}});
+  }
+  nlohmann::ordered_json json = list[0];
+  if (found.size() > 1) json["generations"] = list;
   fmt::print("{}\n", json.dump());
 }
 
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-  auto* command = app.add_subcommand("generate", "Continue a prompt with a model");
+  auto* command = app.add_subcommand("generate", "Continue prompts with a model");
   auto arguments = std::make_shared<GenerateArguments>();
-  serve::SamplerOptions& sampler = arguments->options.sampler;
   add_model_arguments(*command, arguments->model);
-  command->add_option("--prompt", arguments->prompt, "the text to continue")->required();
-  command->add_option("--max-tokens", arguments->options.max_tokens, "tokens to add (default: 128)")
-      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
-  auto* greedy = command->add_flag("--greedy", arguments->greedy, "always the likeliest token");
   command
-      ->add_option("--temperature", sampler.temperature,
-                   "divides the logits; 0 is --greedy (default: 1)")
-      ->excludes(greedy);
-  command->add_option("--top-k", sampler.top_k, "only the k likeliest tokens; 0: all (default: 0)")
-      ->check(whole_number<int64_t>(0))
-      ->excludes(greedy);
-  command
-      ->add_option("--top-p", sampler.top_p,
-                   "only the likeliest tokens that reach this probability (default: 1)")
-      ->excludes(greedy);
-  command->add_option("--seed", sampler.seed, "of the random draws (default: 0)")
-      ->check(whole_number<uint64_t>(0))
-      ->excludes(greedy);
+      ->add_option("--prompt", arguments->prompts,
+                   "the text to continue; may be given several times")
+      ->allow_extra_args(false);
+  command->add_option("--prompts", arguments->prompts_file,
+                      "a file with a prompt on each line, in .jsonl as {\"prompt\":...}");
+  add_sampling_arguments(*command, arguments->sampling);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kFooter);
   command->callback([arguments] { generate(*arguments); });

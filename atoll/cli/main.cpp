@@ -22,7 +22,8 @@ struct TorchCommand {
 constexpr std::array kTorchCommands = {
     TorchCommand{"join", "Join a run: this machine becomes one of its islands"},
     TorchCommand{"eval", "Measure a model on text: loss, perplexity, bits per byte"},
-    TorchCommand{"generate", "Continue a prompt with a model"},
+    TorchCommand{"generate", "Continue prompts with a model"},
+    TorchCommand{"chat", "Talk with a model"},
     TorchCommand{"convert", "Write a model as a Hugging Face folder"},
     TorchCommand{"bench", "Measure how fast this machine trains"},
 };

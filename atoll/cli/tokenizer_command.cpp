@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "atoll/base/clock.h"
@@ -17,6 +19,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/data/chat_template.h"
 #include "atoll/data/json_text.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/tokenizer_trainer.h"
@@ -184,6 +187,57 @@ void decode(const DecodeArguments& arguments) {
   }
 }
 
+struct ChatArguments {
+  std::string tokenizer;
+  std::string messages = "-";
+  std::string chat_template;
+  bool add_generation_prompt = false;
+  bool ids = false;
+  bool json = false;
+  bool jsonl = false;
+};
+
+data::ChatTemplate chat_template(const ChatArguments& arguments) {
+  const std::filesystem::path file = arguments.tokenizer;
+  const std::filesystem::path folder =
+      std::filesystem::is_directory(file) ? file : file.parent_path();
+  if (!arguments.chat_template.empty()) {
+    return data::ChatTemplate::load(folder, arguments.chat_template);
+  }
+  auto found = data::ChatTemplate::load(folder);
+  if (found) return std::move(*found);
+  throw InputError(
+      fmt::format("'{}' has no chat template (chat_template.jinja, or \"chat_template\" in "
+                  "tokenizer_config.json): name one with --template",
+                  folder.string()));
+}
+
+void chat(const ChatArguments& arguments) {
+  std::filesystem::path file = arguments.tokenizer;
+  if (std::filesystem::is_directory(file)) file /= "tokenizer.json";
+  std::optional<data::Tokenizer> tokenizer;
+  if (arguments.ids || arguments.json || arguments.jsonl) {
+    tokenizer.emplace(data::Tokenizer::load(file));
+  }
+  const data::ChatTemplate found = chat_template(arguments);
+  const auto render = [&](std::string_view text, const std::string& where, bool as_json) {
+    const auto json = data::parse_json<nlohmann::ordered_json>(text, where);
+    data::Chat chat = data::Chat::from_json(json, where);
+    chat.add_generation_prompt |= arguments.add_generation_prompt;
+    const std::string rendered = found.render(chat);
+    if (!tokenizer) return fmt::print("{}", rendered);
+    const auto ids = data::ChatTemplate::encode(*tokenizer, rendered);
+    if (!as_json) return fmt::print("{}\n", fmt::join(ids, ","));
+    fmt::print("{}\n", nlohmann::ordered_json{{"text", rendered}, {"ids", ids}}.dump());
+  };
+  const std::string text = read_text(arguments.messages);
+  const std::string name = arguments.messages == "-" ? "standard input" : arguments.messages;
+  if (!arguments.jsonl) return render(text, "'" + name + "'", arguments.json);
+  for_each_line(text, name, [&](std::string_view line, const std::string& where) {
+    render(line, where, true);
+  });
+}
+
 void add_train(CLI::App& tokenizer) {
   CLI::App* command = tokenizer.add_subcommand("train", "Learn a byte-level BPE vocabulary");
   const auto arguments = std::make_shared<TrainArguments>();
@@ -240,15 +294,45 @@ void add_decode(CLI::App& tokenizer) {
   command->callback([arguments] { decode(*arguments); });
 }
 
+void add_chat(CLI::App& tokenizer) {
+  CLI::App* command =
+      tokenizer.add_subcommand("chat", "Messages to the text, or ids, that a chat model reads");
+  const auto arguments = std::make_shared<ChatArguments>();
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "A folder with tokenizer.json, tokenizer_config.json and perhaps "
+                   "chat_template.jinja, or its tokenizer.json")
+      ->required();
+  command->add_option("--messages", arguments->messages,
+                      "JSON: a list of messages, or an object with \"messages\" and perhaps "
+                      "\"tools\", \"documents\" and variables of the template; - (the default) is "
+                      "standard input");
+  command->add_option("--template", arguments->chat_template,
+                      "Another template: a file, or chatml, llama3, plain");
+  command->add_flag("--add-generation-prompt", arguments->add_generation_prompt,
+                    "Behind the messages, what begins the answer");
+  CLI::Option* ids = command->add_flag("--ids", arguments->ids, "Print token ids");
+  CLI::Option* json =
+      command->add_flag("--json", arguments->json, "Print {\"text\":...,\"ids\":[...]}");
+  command->add_flag("--jsonl", arguments->jsonl, "The same for each line of --messages")
+      ->excludes(json)
+      ->excludes(ids);
+  command->footer(
+      "Example: echo '[{\"role\":\"user\",\"content\":\"Hi\"}]' | "
+      "atoll tokenizer chat --tokenizer my-model --add-generation-prompt");
+  command->callback([arguments] { chat(*arguments); });
+}
+
 }  // namespace
 
 void add_tokenizer_command(CLI::App& app) {
   CLI::App* tokenizer =
-      app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text");
+      app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text and chats");
   tokenizer->require_subcommand(1);
   add_train(*tokenizer);
   add_encode(*tokenizer);
   add_decode(*tokenizer);
+  add_chat(*tokenizer);
 }
 
 }  // namespace atl::cli

@@ -9,6 +9,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/process.h"
 #include "atoll/cli/bench_command.h"
+#include "atoll/cli/chat_command.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/convert_command.h"
 #include "atoll/cli/eval_command.h"
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   atl::cli::add_join_command(app);
   atl::cli::add_eval_command(app);
   atl::cli::add_generate_command(app);
+  atl::cli::add_chat_command(app);
   atl::cli::add_convert_command(app);
   atl::cli::add_bench_command(app);
   return atl::cli::run_app(app, argc, argv);

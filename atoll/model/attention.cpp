@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <vector>
 
 #include "atoll/model/composite.h"
 #include "atoll/model/operations.h"
@@ -69,15 +71,25 @@ std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) 
 Attention::Attention(const ModelConfig& config, at::Device device)
     : config_(config), rotary_(config, device) {}
 
-at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer, KvCache* cache) const {
-  if (cache != nullptr) return cached(qkv_BTF, layer, *cache);
+at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,
+                                 std::span<const CachedRow> cached) const {
+  if (cached.size() == 1) return with_cache(qkv_BTF, layer, *cached[0].cache);
+  if (!cached.empty()) {
+    std::vector<at::Tensor> rows;
+    int64_t begin = 0;
+    for (const CachedRow& row : cached) {
+      rows.push_back(with_cache(qkv_BTF.narrow(1, begin, row.num_tokens), layer, *row.cache));
+      begin += row.num_tokens;
+    }
+    return at::cat(rows, 1);
+  }
   const AttentionShape shape{qkv_BTF.size(0),      qkv_BTF.size(1),     config_.num_heads,
                              config_.num_kv_heads, config_.head_size(), config_.window_of(layer)};
   const auto [cos_TR, sin_TR] = rotary_.factors(0, shape.positions);
   return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
 }
 
-at::Tensor Attention::cached(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const {
+at::Tensor Attention::with_cache(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const {
   const AttentionShape shape{qkv_BTF.size(0),      qkv_BTF.size(1),     config_.num_heads,
                              config_.num_kv_heads, config_.head_size(), config_.window_of(layer)};
   const int64_t begin = cache.length();

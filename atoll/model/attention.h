@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "atoll/model/config.h"
@@ -34,11 +35,12 @@ class Attention {
  public:
   Attention(const ModelConfig& config, at::Device device);
   /// Queries, keys and values (B, T, F) to (B, T, H N). May overwrite qkv_BTF: the caller gives it
-  /// away. With a cache without autograd.
-  at::Tensor operator()(const at::Tensor& qkv_BTF, int64_t layer, KvCache* cache) const;
+  /// away. With caches without autograd; each row attends to its own alone.
+  at::Tensor operator()(const at::Tensor& qkv_BTF, int64_t layer,
+                        std::span<const CachedRow> cached) const;
 
  private:
-  at::Tensor cached(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const;
+  at::Tensor with_cache(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const;
 
   ModelConfig config_;
   Rotary rotary_;

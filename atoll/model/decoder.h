@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "atoll/model/attention.h"
@@ -25,9 +26,11 @@ class Decoder {
         embedding_(parameters.weight(embedding)),
         head_(config.tie_embeddings ? embedding_ : parameters.weight(head)) {}
   virtual ~Decoder() = default;
-  /// The hidden states after the final norm. With a cache the tokens follow those in it, and their
-  /// keys and values are written there (KvCache::advance() is the caller's).
-  virtual at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache* cache) const = 0;
+  /// The hidden states after the final norm. With `cached` the tokens follow those in its caches,
+  /// and their keys and values are written there (KvCache::advance() is the caller's). Several rows
+  /// lie one behind the other in a batch of one, so that rows of different lengths need no padding.
+  virtual at::Tensor hidden_BTC(const at::Tensor& tokens_BT,
+                                std::span<const CachedRow> cached) const = 0;
   /// The matrix (V, C) that turns hidden states into logits.
   const Weight& head_VC() const { return head_; }
 

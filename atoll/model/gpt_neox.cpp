@@ -4,6 +4,7 @@
 #include <ATen/ops/gelu.h>
 #include <fmt/format.h>
 
+#include <span>
 #include <vector>
 
 #include "atoll/model/decoder.h"
@@ -30,14 +31,15 @@ class GptNeoX final : public Decoder {
     }
   }
 
-  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache* cache) const override {
+  at::Tensor hidden_BTC(const at::Tensor& tokens_BT,
+                        std::span<const CachedRow> cached) const override {
     const double epsilon = config_.norm_eps;
     at::Tensor x_BTC = embed(embedding_, tokens_BT);
     for (size_t index = 0; index < layers_.size(); ++index) {
       const Layer& layer = layers_[index];
       const at::Tensor attended_BTC =
           attend(layer, layer_norm(layer.attention_norm, x_BTC, epsilon),
-                 static_cast<int64_t>(index), cache);
+                 static_cast<int64_t>(index), cached);
       const at::Tensor with_attention_BTC = x_BTC + attended_BTC;
       const at::Tensor& read_BTC = config_.parallel_residual ? x_BTC : with_attention_BTC;
       x_BTC = with_attention_BTC + mlp(layer, layer_norm(layer.mlp_norm, read_BTC, epsilon));
@@ -51,13 +53,13 @@ class GptNeoX final : public Decoder {
   };
 
   at::Tensor attend(const Layer& layer, const at::Tensor& x_BTC, int64_t index,
-                    KvCache* cache) const {
+                    std::span<const CachedRow> cached) const {
     // A row holds query, key and value head by head; attention takes all queries first.
     const at::Tensor qkv_BTF = project(layer.qkv, x_BTC)
                                    .unflatten(2, {config_.num_heads, 3, config_.head_size()})
                                    .transpose(2, 3)
                                    .flatten(2);
-    return project(layer.output, attention_(qkv_BTF, index, cache));
+    return project(layer.output, attention_(qkv_BTF, index, cached));
   }
 
   at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC) const {

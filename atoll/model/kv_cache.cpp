@@ -18,6 +18,19 @@ KvCache::KvCache(const ModelConfig& config, int64_t num_sequences, int64_t capac
   }
 }
 
+void KvCache::reserve(int64_t capacity) {
+  if (capacity <= capacity_) return;
+  for (auto* list : {&keys_BHSN_, &values_BHSN_}) {
+    for (at::Tensor& held_BHSN : *list) {
+      const at::Tensor larger_BHSN = at::zeros(
+          {held_BHSN.size(0), held_BHSN.size(1), capacity, held_BHSN.size(3)}, held_BHSN.options());
+      larger_BHSN.narrow(2, 0, length_).copy_(held_BHSN.narrow(2, 0, length_));
+      held_BHSN = larger_BHSN;
+    }
+  }
+  capacity_ = capacity;
+}
+
 void KvCache::truncate(int64_t length) {
   ATOLL_CHECK(length >= 0 && length <= length_);
   length_ = length;

@@ -24,6 +24,8 @@ class KvCache {
   /// layers are written, then advance(T) makes them count.
   void write(int64_t layer, const at::Tensor& k_BTHN, const at::Tensor& v_BTHN);
   void advance(int64_t num_positions) { length_ += num_positions; }
+  /// Makes room for `capacity` positions; what is held stays.
+  void reserve(int64_t capacity);
   /// (B, H, length, N) views of the first `length` positions.
   at::Tensor keys_BHSN(int64_t layer, int64_t length) const;
   at::Tensor values_BHSN(int64_t layer, int64_t length) const;
@@ -33,6 +35,13 @@ class KvCache {
   std::vector<at::Tensor> values_BHSN_;
   int64_t capacity_ = 0;
   int64_t length_ = 0;
+};
+
+/// A sequence that takes part in a forward pass with others: its cache, and how many of the pass's
+/// tokens are its own.
+struct CachedRow {
+  KvCache* cache;
+  int64_t num_tokens;
 };
 
 }  // namespace atl::model

@@ -2,6 +2,7 @@
 // windows.
 #include <fmt/format.h>
 
+#include <span>
 #include <vector>
 
 #include "atoll/model/decoder.h"
@@ -33,7 +34,8 @@ class Llama final : public Decoder {
     }
   }
 
-  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache* cache) const override {
+  at::Tensor hidden_BTC(const at::Tensor& tokens_BT,
+                        std::span<const CachedRow> cached) const override {
     const double epsilon = config_.norm_eps;
     at::Tensor residual_BTC = embed(embedding_, tokens_BT);
     at::Tensor x_BTC = rms_norm(layers_.front().attention_norm, residual_BTC, epsilon);
@@ -41,7 +43,7 @@ class Llama final : public Decoder {
       const Layer& layer = layers_[index];
       const Weight& next_norm =
           index + 1 < layers_.size() ? layers_[index + 1].attention_norm : final_norm_;
-      const at::Tensor attended_BTC = attend(static_cast<int64_t>(index), x_BTC, cache);
+      const at::Tensor attended_BTC = attend(static_cast<int64_t>(index), x_BTC, cached);
       std::tie(residual_BTC, x_BTC) =
           add_rms_norm(layer.mlp_norm, residual_BTC, attended_BTC, epsilon);
       const at::Tensor mlp_BTC = project(layer.down, swiglu(project(layer.gate_up, x_BTC)));
@@ -57,7 +59,8 @@ class Llama final : public Decoder {
   };
   bool has_head_norms() const { return family_of(config_).qk_norm == QkNorm::kPerHead; }
 
-  at::Tensor attend(int64_t index, const at::Tensor& x_BTC, KvCache* cache) const {
+  at::Tensor attend(int64_t index, const at::Tensor& x_BTC,
+                    std::span<const CachedRow> cached) const {
     const Layer& layer = layers_[static_cast<size_t>(index)];
     at::Tensor qkv_BTF = project(layer.qkv, x_BTC);
     if (has_head_norms()) {
@@ -65,7 +68,7 @@ class Llama final : public Decoder {
                                  config_.num_kv_heads, config_.head_size()};
       qkv_BTF = head_norm(shape, layer.query_norm, layer.key_norm, qkv_BTF, config_.norm_eps);
     }
-    return project(layer.output, attention_(qkv_BTF, index, cache));
+    return project(layer.output, attention_(qkv_BTF, index, cached));
   }
 
   Weight final_norm_;

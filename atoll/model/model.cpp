@@ -73,12 +73,14 @@ void Model::initialise(uint64_t seed) {
   }
 }
 
-void Model::check_tokens(const at::Tensor& tokens_BT, int64_t begin) const {
+void Model::check_length(int64_t length) const {
+  if (length <= config_.context()) return;
+  throw InputError(fmt::format("{} tokens do not fit into the model's context of {} positions",
+                               length, config_.context()));
+}
+
+void Model::check_tokens(const at::Tensor& tokens_BT) const {
   ATOLL_CHECK(tokens_BT.dim() == 2 && tokens_BT.scalar_type() == at::kLong);
-  if (begin + tokens_BT.size(1) > config_.context()) {
-    throw InputError(fmt::format("{} tokens do not fit into the model's context of {} positions",
-                                 begin + tokens_BT.size(1), config_.context()));
-  }
   if (!tokens_BT.is_cpu()) return;  // The device reports an index that is out of range itself.
   const at::Tensor contiguous = tokens_BT.contiguous();
   const int64_t* ids = contiguous.const_data_ptr<int64_t>();
@@ -92,16 +94,28 @@ void Model::check_tokens(const at::Tensor& tokens_BT, int64_t begin) const {
 }
 
 at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT) const {
-  check_tokens(tokens_BT, 0);
-  return decoder_->hidden_BTC(tokens_BT, nullptr);
+  check_length(tokens_BT.size(1));
+  check_tokens(tokens_BT);
+  return decoder_->hidden_BTC(tokens_BT, {});
 }
 
 at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const {
+  const CachedRow row{&cache, tokens_BT.size(1)};
+  return hidden_1TC(tokens_BT, std::span(&row, 1));
+}
+
+at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const CachedRow> rows) const {
   const at::NoGradGuard no_grad;
-  check_tokens(tokens_BT, cache.length());
-  const at::Tensor hidden = decoder_->hidden_BTC(tokens_BT, &cache);
-  cache.advance(tokens_BT.size(1));
-  return hidden;
+  check_tokens(tokens_1T);
+  int64_t num_tokens = 0;
+  for (const CachedRow& row : rows) {
+    check_length(row.cache->length() + row.num_tokens);
+    num_tokens += row.num_tokens;
+  }
+  ATOLL_CHECK(!rows.empty() && num_tokens == tokens_1T.size(1));
+  const at::Tensor hidden_1TC = decoder_->hidden_BTC(tokens_1T, rows);
+  for (const CachedRow& row : rows) row.cache->advance(row.num_tokens);
+  return hidden_1TC;
 }
 
 at::Tensor Model::logits(const at::Tensor& hidden) const { return linear(head_VC(), hidden); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "atoll/model/config.h"
 #include "atoll/model/decoder.h"
@@ -36,13 +37,17 @@ class Model {
   at::Tensor hidden_BTC(const at::Tensor& tokens_BT) const;
   /// The same for tokens that follow those in the cache, which grows by T. Without autograd.
   at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const;
+  /// The same for several sequences, whose tokens lie one behind the other in tokens_1T: as if each
+  /// were read alone, in one pass over the weights.
+  at::Tensor hidden_1TC(const at::Tensor& tokens_1T, std::span<const CachedRow> rows) const;
   /// Hidden states to logits; a large result: (.., V).
   at::Tensor logits(const at::Tensor& hidden) const;
   /// The matrix (V, C) that turns hidden states into logits; the embedding's when tied.
   const Weight& head_VC() const { return decoder_->head_VC(); }
 
  private:
-  void check_tokens(const at::Tensor& tokens_BT, int64_t begin) const;
+  void check_length(int64_t length) const;
+  void check_tokens(const at::Tensor& tokens_BT) const;
 
   ModelConfig config_;
   Parameters parameters_;

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <fmt/format.h>
 
+#include <span>
 #include <vector>
 
 #include "atoll/model/decoder.h"
@@ -33,14 +34,15 @@ class Olmo2 final : public Decoder {
     }
   }
 
-  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache* cache) const override {
+  at::Tensor hidden_BTC(const at::Tensor& tokens_BT,
+                        std::span<const CachedRow> cached) const override {
     const double epsilon = config_.norm_eps;
     at::Tensor x_BTC = embed(embedding_, tokens_BT);
     for (size_t index = 0; index < layers_.size(); ++index) {
       const Layer& layer = layers_[index];
       const at::Tensor attended_BTC =
           project(layer.output, attention_(normalised(layer, project(layer.qkv, x_BTC)),
-                                           static_cast<int64_t>(index), cache));
+                                           static_cast<int64_t>(index), cached));
       x_BTC = x_BTC + rms_norm(layer.attention_norm, attended_BTC, epsilon);
       const at::Tensor mlp_BTC = project(layer.down, swiglu(project(layer.gate_up, x_BTC)));
       x_BTC = x_BTC + rms_norm(layer.mlp_norm, mlp_BTC, epsilon);

@@ -2,23 +2,79 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 
 namespace atl::serve {
 namespace {
 
-/// Reads `ids` and returns the logits of the token behind them, on the host.
-at::Tensor next_logits_V(const model::Model& model, std::span<const int64_t> ids,
-                         model::KvCache& cache) {
-  const auto count = static_cast<int64_t>(ids.size());
-  const at::Tensor tokens_BT = at::empty({1, count}, at::TensorOptions().dtype(at::kLong));
-  std::ranges::copy(ids, tokens_BT.mutable_data_ptr<int64_t>());
-  const at::Tensor hidden_BTC = model.hidden_BTC(tokens_BT.to(model.device()), cache);
-  return model.logits(hidden_BTC[0].narrow(0, count - 1, 1))[0].to(at::kCPU).contiguous();
+/// A row and what its next token follows from.
+struct Active {
+  size_t index;
+  Row* row;
+  Generation* generation;
+  int64_t max_tokens;
+  SeenTokens seen;
+};
+
+int64_t checked_room(const Row& row, int64_t context) {
+  const int64_t length = std::ssize(row.tokens);
+  ATOLL_CHECK(row.cache->length() < std::max<int64_t>(length, 1));
+  if (length == 0) throw InputError("the prompt has no tokens");
+  if (length < context) return context - length;
+  throw InputError(
+      fmt::format("the prompt has {} tokens and the model's context {}: shorten it "
+                  "to at most {}",
+                  length, context, context - 1));
+}
+
+/// Reads what the caches lack and returns the logits of each row's next token, on the host.
+at::Tensor next_logits_RV(const model::Model& model, std::span<const Active> active) {
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> last;  // The place of each row's last token.
+  std::vector<model::CachedRow> rows;
+  for (const Active& each : active) {
+    const auto unread = std::span(each.row->tokens).subspan(each.row->cache->length());
+    tokens.insert(tokens.end(), unread.begin(), unread.end());
+    last.push_back(std::ssize(tokens) - 1);
+    rows.push_back({each.row->cache, std::ssize(unread)});
+  }
+  const auto options = at::TensorOptions().dtype(at::kLong);
+  const at::Tensor tokens_1T = at::empty({1, std::ssize(tokens)}, options);
+  std::ranges::copy(tokens, tokens_1T.mutable_data_ptr<int64_t>());
+  const at::Tensor hidden_1TC = model.hidden_1TC(tokens_1T.to(model.device()), rows);
+  const at::Tensor last_R = at::empty({std::ssize(last)}, options);
+  std::ranges::copy(last, last_R.mutable_data_ptr<int64_t>());
+  const at::Tensor hidden_RC = hidden_1TC[0].index_select(0, last_R.to(model.device()));
+  return model.logits(hidden_RC).to(at::kCPU).contiguous();
+}
+
+/// Whether the row goes on.
+bool take_token(const GenerateOptions& options, const OnToken& on_token, std::span<float> logits_V,
+                Active& active) {
+  SamplerOptions sampler = options.sampler;
+  sampler.seed += active.index;
+  active.seen.penalise(logits_V, sampler.repetition_penalty);
+  const int64_t id = sample(logits_V, sampler, std::ssize(active.row->tokens));
+  Generation& generation = *active.generation;
+  if (std::ranges::find(options.ends, id) != options.ends.end()) {
+    generation.reason = FinishReason::kStop;
+    return false;
+  }
+  active.row->tokens.push_back(id);
+  active.seen.add(id);
+  generation.ids.push_back(id);
+  if (on_token && !on_token(active.index, id)) {
+    generation.reason = FinishReason::kStop;
+    return false;
+  }
+  return std::ssize(generation.ids) < active.max_tokens;
 }
 
 }  // namespace
@@ -27,37 +83,47 @@ std::string name_of(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 
-Generation generate(const model::Model& model, std::span<const int64_t> prompt,
-                    const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
+std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
+                                 const GenerateOptions& options, const OnToken& on_token) {
   check(options.sampler);
-  const auto length = static_cast<int64_t>(prompt.size());
-  const int64_t context = model.config().context();
-  if (prompt.empty()) throw InputError("the prompt has no tokens");
-  if (length >= context) {
-    throw InputError(
-        fmt::format("the prompt has {} tokens and the model's context {}: shorten it "
-                    "to at most {}",
-                    length, context, context - 1));
-  }
   const at::NoGradGuard no_grad;
-  const int64_t max_tokens = std::min(options.max_tokens, context - length);
-  model::KvCache cache(model.config(), 1, length + max_tokens, model.device());
-  Generation generation;
-  std::span<const int64_t> unread = prompt;
-  while (std::ssize(generation.ids) < max_tokens) {
-    const at::Tensor logits_V = next_logits_V(model, unread, cache);
-    const int64_t id =
-        sample({logits_V.const_data_ptr<float>(), static_cast<size_t>(logits_V.numel())},
-               options.sampler, length + std::ssize(generation.ids));
-    if (id == options.end_of_text) {
-      generation.reason = FinishReason::kStop;
-      break;
-    }
-    generation.ids.push_back(id);
-    unread = std::span(generation.ids).last(1);
-    if (on_token) on_token(id);
+  std::vector<Generation> generations(rows.size());
+  std::vector<Active> active;
+  for (size_t index = 0; index < rows.size(); ++index) {
+    Row& row = rows[index];
+    const int64_t room = checked_room(row, model.config().context());
+    const int64_t max_tokens = std::min(options.max_tokens, room);
+    if (max_tokens <= 0) continue;
+    row.cache->reserve(std::ssize(row.tokens) + max_tokens);
+    SeenTokens seen(model.config().vocab_size);
+    for (const int64_t id : row.tokens) seen.add(id);
+    active.push_back({index, &row, &generations[index], max_tokens, std::move(seen)});
   }
-  return generation;
+  while (!active.empty()) {
+    const at::Tensor logits_RV = next_logits_RV(model, active);
+    const auto size = static_cast<size_t>(logits_RV.size(1));
+    float* logits_V = logits_RV.mutable_data_ptr<float>();
+    std::vector<Active> going;
+    for (Active& each : active) {
+      if (take_token(options, on_token, {logits_V, size}, each)) going.push_back(std::move(each));
+      logits_V += size;
+    }
+    active = std::move(going);
+  }
+  return generations;
+}
+
+std::vector<Generation> generate(const model::Model& model,
+                                 std::span<const std::vector<int64_t>> prompts,
+                                 const GenerateOptions& options, const OnToken& on_token) {
+  std::vector<model::KvCache> caches;
+  caches.reserve(prompts.size());
+  std::vector<Row> rows;
+  for (const std::vector<int64_t>& prompt : prompts) {
+    caches.emplace_back(model.config(), 1, 0, model.device());
+    rows.push_back({prompt, &caches.back()});
+  }
+  return generate(model, rows, options, on_token);
 }
 
 }  // namespace atl::serve

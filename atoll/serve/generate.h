@@ -1,8 +1,8 @@
 #pragma once
-// One prompt continued by one model on this machine. The caller's thread; the model is only read.
+// Prompts continued by one model on this machine, several at once. The caller's thread; the model
+// is only read.
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,24 +14,38 @@ namespace atl::serve {
 
 struct GenerateOptions {
   int64_t max_tokens = 128;
-  std::optional<int64_t> end_of_text;  // Generation ends before this token.
-  SamplerOptions sampler;
+  std::vector<int64_t> ends;  // A text ends before any of these tokens.
+  SamplerOptions sampler;     // Row r draws with seed + r: as it would alone with that seed.
 };
 
 enum class FinishReason {
-  kStop,    // The model ended the text.
+  kStop,    // The model ended the text, or on_token did.
   kLength,  // max_tokens were made, or the context is full.
 };
 std::string name_of(FinishReason reason);  // "stop", "length", as OpenAI's API spells them.
 
 struct Generation {
-  std::vector<int64_t> ids;  // Of the continuation, without the end-of-text token.
+  std::vector<int64_t> ids;  // Of the continuation, without the token that ends a text.
   FinishReason reason = FinishReason::kLength;
 };
 
-/// `on_token` (may be empty) gets each new id at once. Throws InputError when the prompt is empty,
-/// fills the context, or holds ids over the vocabulary.
-Generation generate(const model::Model& model, std::span<const int64_t> prompt,
-                    const GenerateOptions& options, const std::function<void(int64_t)>& on_token);
+/// A text that is being continued.
+struct Row {
+  std::vector<int64_t> tokens;  // The prompt; then what was made too.
+  model::KvCache* cache;        // Of one sequence; holds the first tokens of the prompt, or none.
+};
+
+/// Gets each new id at once: (row, id). False ends the row. May be empty.
+using OnToken = std::function<bool(size_t, int64_t)>;
+
+/// All rows in one pass over the weights per token, each with its own positions: no padding. Caches
+/// grow as needed. Throws InputError when a prompt is empty, fills the context, or holds ids over
+/// the vocabulary.
+std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
+                                 const GenerateOptions& options, const OnToken& on_token);
+/// The same for prompts, with caches of its own.
+std::vector<Generation> generate(const model::Model& model,
+                                 std::span<const std::vector<int64_t>> prompts,
+                                 const GenerateOptions& options, const OnToken& on_token);
 
 }  // namespace atl::serve

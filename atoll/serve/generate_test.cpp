@@ -45,6 +45,12 @@ at::Tensor full_logits_TV(const model::Model& model, std::span<const int64_t> id
 
 const std::vector<int64_t> kPrompt{3, 14, 15, 9, 26, 5, 35};
 
+Generation generate_one(const model::Model& model, const std::vector<int64_t>& prompt,
+                        const GenerateOptions& options, const OnToken& on_token) {
+  const std::vector<std::vector<int64_t>> prompts{prompt};
+  return generate(model, prompts, options, on_token).at(0);
+}
+
 TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
   for (const model::Family& family : model::families()) {
     SCOPED_TRACE(family.name);
@@ -71,9 +77,9 @@ TEST(GenerateTest, OnADeviceTheSameTokensAsOnTheCpu) {
   std::vector<at::Device> devices = {model::stand_in::device()};
   if (at::hasCUDA()) devices.emplace_back(at::kCUDA, 0);
   const GenerateOptions greedy{.max_tokens = 20, .sampler = {.temperature = 0}};
-  const Generation wanted = generate(small_model("qwen3"), kPrompt, greedy, {});
+  const Generation wanted = generate_one(small_model("qwen3"), kPrompt, greedy, {});
   for (const at::Device device : devices) {
-    EXPECT_EQ(generate(small_model("qwen3", device), kPrompt, greedy, {}).ids, wanted.ids);
+    EXPECT_EQ(generate_one(small_model("qwen3", device), kPrompt, greedy, {}).ids, wanted.ids);
   }
 }
 
@@ -90,9 +96,11 @@ TEST(GenerateTest, TruncatingTheCacheTakesTokensBack) {
 TEST(GenerateTest, GreedyEqualsFullRecomputation) {
   const model::Model model = small_model();
   std::vector<int64_t> seen;
-  const Generation found =
-      generate(model, kPrompt, {.max_tokens = 20, .sampler = {.temperature = 0}},
-               [&](int64_t id) { seen.push_back(id); });
+  const Generation found = generate_one(
+      model, kPrompt, {.max_tokens = 20, .sampler = {.temperature = 0}}, [&](size_t, int64_t id) {
+        seen.push_back(id);
+        return true;
+      });
   EXPECT_EQ(seen, found.ids);
   EXPECT_EQ(found.reason, FinishReason::kLength);
   std::vector<int64_t> text = kPrompt;
@@ -105,13 +113,13 @@ TEST(GenerateTest, GreedyEqualsFullRecomputation) {
 TEST(GenerateTest, EndsAtEndOfTextAndAtTheContextsEnd) {
   const model::Model model = small_model();
   const GenerateOptions greedy{.max_tokens = 1000, .sampler = {.temperature = 0}};
-  const Generation whole = generate(model, kPrompt, greedy, {});
+  const Generation whole = generate_one(model, kPrompt, greedy, {});
   EXPECT_EQ(whole.ids.size(), 48 - kPrompt.size());
   EXPECT_EQ(whole.reason, FinishReason::kLength);
 
   GenerateOptions stopping = greedy;
-  stopping.end_of_text = whole.ids[4];
-  const Generation stopped = generate(model, kPrompt, stopping, {});
+  stopping.ends = {-1, whole.ids[4]};
+  const Generation stopped = generate_one(model, kPrompt, stopping, {});
   EXPECT_EQ(stopped.reason, FinishReason::kStop);
   EXPECT_LE(stopped.ids.size(), 4U);
   EXPECT_EQ(std::ranges::count(stopped.ids, whole.ids[4]), 0);
@@ -120,20 +128,71 @@ TEST(GenerateTest, EndsAtEndOfTextAndAtTheContextsEnd) {
 TEST(GenerateTest, EqualSeedsGiveEqualTextAndOthersOther) {
   const model::Model model = small_model();
   const auto ids = [&](uint64_t seed) {
-    return generate(model, kPrompt, {.max_tokens = 30, .sampler = {.temperature = 5, .seed = seed}},
-                    {})
+    return generate_one(model, kPrompt,
+                        {.max_tokens = 30, .sampler = {.temperature = 5, .seed = seed}}, {})
         .ids;
   };
   EXPECT_EQ(ids(1), ids(1));
   EXPECT_NE(ids(1), ids(2));
 }
 
+TEST(GenerateTest, RowsOfABatchGiveWhatTheyGiveAlone) {
+  const std::vector<std::vector<int64_t>> prompts = {
+      kPrompt, {8}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, {40, 41}};
+  for (const model::Family& family : model::families()) {
+    SCOPED_TRACE(family.name);
+    const model::Model model = small_model(std::string(family.name));
+    GenerateOptions options{.max_tokens = 20,
+                            .sampler = {.temperature = 0, .repetition_penalty = 1.2}};
+    options.ends = {generate_one(model, prompts[1], options, {}).ids[5]};  // One ends early.
+    const auto found = generate(model, prompts, options, {});
+    for (size_t row = 0; row < prompts.size(); ++row) {
+      const Generation alone = generate_one(model, prompts[row], options, {});
+      EXPECT_EQ(found[row].ids, alone.ids) << row;
+      EXPECT_EQ(found[row].reason, alone.reason) << row;
+    }
+  }
+}
+
+TEST(GenerateTest, ARowDrawsAsAloneWithItsSeed) {
+  const model::Model model = small_model();
+  GenerateOptions options{.max_tokens = 12, .sampler = {.temperature = 3, .seed = 5}};
+  const auto found = generate(model, std::vector{kPrompt, kPrompt}, options, {});
+  options.sampler.seed = 6;
+  EXPECT_EQ(found[1].ids, generate_one(model, kPrompt, options, {}).ids);
+  EXPECT_NE(found[0].ids, found[1].ids);
+}
+
+TEST(GenerateTest, GoesOnFromACacheThatHoldsTheBeginning) {
+  const model::Model model = small_model("qwen2");
+  const GenerateOptions greedy{.max_tokens = 6, .sampler = {.temperature = 0}};
+  model::KvCache cache(model.config(), 1, 0, at::kCPU);
+  std::vector<Row> rows{{kPrompt, &cache}};
+  generate(model, rows, greedy, {});
+  EXPECT_EQ(cache.length(), std::ssize(rows[0].tokens) - 1);
+  std::vector<int64_t> next = rows[0].tokens;
+  next.insert(next.end(), {7, 8, 9});
+  const auto wanted = generate_one(model, next, greedy, {});
+  std::vector<Row> again{{next, &cache}};
+  EXPECT_EQ(generate(model, again, greedy, {})[0].ids, wanted.ids);
+}
+
+TEST(GenerateTest, OnTokenEndsARow) {
+  const model::Model model = small_model();
+  const auto found = generate(
+      model, std::vector{kPrompt, kPrompt}, {.max_tokens = 9, .sampler = {.temperature = 0}},
+      [count = 0](size_t row, int64_t) mutable { return row == 1 || ++count < 3; });
+  EXPECT_EQ(found[0].ids.size(), 3U);
+  EXPECT_EQ(found[0].reason, FinishReason::kStop);
+  EXPECT_EQ(found[1].ids.size(), 9U);
+}
+
 TEST(GenerateTest, RefusesPromptsThatCannotBeContinued) {
   const model::Model model = small_model();
-  EXPECT_THROW(generate(model, {}, {}, {}), InputError);
-  EXPECT_THROW(generate(model, std::vector<int64_t>(48, 1), {}, {}), InputError);
-  EXPECT_THROW(generate(model, std::vector<int64_t>{61}, {}, {}), InputError);
-  EXPECT_THROW(generate(model, kPrompt, {.sampler = {.top_p = 2}}, {}), UsageError);
+  EXPECT_THROW(generate_one(model, {}, {}, {}), InputError);
+  EXPECT_THROW(generate_one(model, std::vector<int64_t>(48, 1), {}, {}), InputError);
+  EXPECT_THROW(generate_one(model, std::vector<int64_t>{61}, {}, {}), InputError);
+  EXPECT_THROW(generate_one(model, kPrompt, {.sampler = {.top_p = 2}}, {}), UsageError);
 }
 
 }  // namespace

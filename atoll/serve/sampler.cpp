@@ -40,6 +40,24 @@ void check(const SamplerOptions& options) {
           options.temperature, "from 0 to 100");
   require(options.top_k >= 0, "top-k", static_cast<double>(options.top_k), "at least 0");
   require(options.top_p > 0 && options.top_p <= 1, "top-p", options.top_p, "above 0 and at most 1");
+  require(options.min_p >= 0 && options.min_p <= 1, "min-p", options.min_p, "from 0 to 1");
+  require(options.repetition_penalty > 0 && options.repetition_penalty <= 100, "repetition-penalty",
+          options.repetition_penalty, "above 0 and at most 100");
+}
+
+void SeenTokens::add(int64_t id) {
+  if (id < 0 || id >= std::ssize(is_seen_) || is_seen_[static_cast<size_t>(id)]) return;
+  is_seen_[static_cast<size_t>(id)] = true;
+  ids_.push_back(id);
+}
+
+void SeenTokens::penalise(std::span<float> logits_V, double penalty) const {
+  if (penalty == 1) return;
+  const auto factor = static_cast<float>(penalty);
+  for (const int64_t id : ids_) {
+    float& logit = logits_V[static_cast<size_t>(id)];
+    logit = logit < 0 ? logit * factor : logit / factor;
+  }
 }
 
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position) {
@@ -66,8 +84,9 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
     size_t kept = 0;
     while (kept < weights.size() && sum < options.top_p * total) sum += weights[kept++];
     weights.resize(std::max<size_t>(kept, 1));
-    total = std::accumulate(weights.begin(), weights.end(), 0.0);
   }
+  while (weights.back() < options.min_p * weights.front()) weights.pop_back();
+  total = std::accumulate(weights.begin(), weights.end(), 0.0);
   static const uint64_t kStream = random_stream("sampler");
   double rest = total * random_uniform(options.seed, kStream, static_cast<uint64_t>(position));
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -3,6 +3,7 @@
 // session that is moved or replayed draws the same tokens. Free of LibTorch.
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace atl::serve {
 
@@ -10,6 +11,8 @@ struct SamplerOptions {
   double temperature = 1;  // Divides the logits; 0 takes the largest, the smallest id among equals.
   int64_t top_k = 0;       // Only the k likeliest tokens; 0: all.
   double top_p = 1;        // Then only the fewest whose probabilities reach this sum; 1: all.
+  double min_p = 0;  // Then only those at least this times as likely as the likeliest; 0: all.
+  double repetition_penalty = 1;  // Above 1: what is in the text already gets less likely.
   uint64_t seed = 0;
 };
 
@@ -19,5 +22,20 @@ void check(const SamplerOptions& options);
 /// The token after `position` tokens. Throws InputError when a logit is not finite: the model is
 /// damaged.
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position);
+
+/// The ids that a text holds, each once.
+class SeenTokens {
+ public:
+  explicit SeenTokens(int64_t vocab_size) : is_seen_(static_cast<size_t>(vocab_size)) {}
+  /// Ids over the vocabulary are passed over: the model refuses them.
+  void add(int64_t id);
+  /// Divides their logits by the penalty, or multiplies those below 0 (Keskar et al. 2019; as
+  /// transformers has it). It comes before everything else that a sampler does.
+  void penalise(std::span<float> logits_V, double penalty) const;
+
+ private:
+  std::vector<bool> is_seen_;
+  std::vector<int64_t> ids_;
+};
 
 }  // namespace atl::serve

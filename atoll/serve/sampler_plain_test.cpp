@@ -50,6 +50,24 @@ TEST(SamplerTest, TopKAndTopPLeaveOutTheTail) {
   EXPECT_EQ(draw(logits, {.top_k = 99}, 2000).size(), 4U);
 }
 
+TEST(SamplerTest, MinPLeavesOutWhatIsTooUnlikelyBesideTheLikeliest) {
+  const std::vector<float> logits{std::log(0.1F), std::log(0.4F), std::log(0.3F), std::log(0.2F)};
+  EXPECT_EQ(draw(logits, {.min_p = 0.2}, 2000).size(), 4U);
+  EXPECT_EQ(draw(logits, {.min_p = 0.45}, 2000).size(), 3U);
+  EXPECT_EQ(draw(logits, {.min_p = 0.7}, 2000).size(), 2U);
+  EXPECT_EQ(draw(logits, {.min_p = 1}, 200), (std::map<int64_t, int>{{1, 200}}));
+  // Behind the temperature, which makes 0.1 / 0.4 a half.
+  EXPECT_EQ(draw(logits, {.temperature = 2, .min_p = 0.45}, 2000).size(), 4U);
+}
+
+TEST(SamplerTest, WhatWasSeenIsPenalisedOnce) {
+  SeenTokens seen(4);
+  for (const int64_t id : {1, 1, 2, 9, -1}) seen.add(id);
+  std::vector<float> logits{3, 2, -2, -1};
+  seen.penalise(logits, 2);
+  EXPECT_EQ(logits, (std::vector<float>{3, 1, -4, -1}));
+}
+
 TEST(SamplerTest, EqualSeedAndPositionDrawEqually) {
   const std::vector<float> logits(100, 0.0F);
   const SamplerOptions options{.seed = 3};
@@ -67,6 +85,8 @@ TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {
   EXPECT_THROW(check(SamplerOptions{.top_k = -1}), UsageError);
   EXPECT_THROW(check(SamplerOptions{.top_p = 0}), UsageError);
   EXPECT_THROW(check(SamplerOptions{.top_p = 1.5}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.min_p = -0.1}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.repetition_penalty = 0}), UsageError);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(sample(std::vector<float>{0, nan}, {}, 0), InputError);
 }

@@ -208,7 +208,7 @@ def compare(name, folder, model, tokenizer):
 def compare_greedy(name, folder, model, tokenizer):
     """`atoll generate --greedy` against generate(): equal until two logits tie."""
     prompt = text[:60]
-    out = json.loads(run("generate", folder, "--prompt", prompt, "--max-tokens", 40, "--greedy", "--threads", 1,
+    out = json.loads(run("generate", folder, "--prompt", prompt, "--max-tokens", 64, "--greedy", "--threads", 1,
                          "--json"))
     ids = tokenizer.encode(prompt).ids
     for position, chosen in enumerate(out["ids"]):
@@ -217,7 +217,7 @@ def compare_greedy(name, folder, model, tokenizer):
         assert logits[chosen] >= logits.max() - tolerance, f"{name}: token {position} is not the likeliest"
     assert out["text"] == tokenizer.decode(out["ids"], skip_special_tokens=False), name
     if out["finish_reason"] == "length":
-        assert len(out["ids"]) == 40, name
+        assert len(out["ids"]) == 64, name
     else:
         with torch.no_grad():
             logits = model(torch.tensor([ids + out["ids"]])).logits[0, -1]
