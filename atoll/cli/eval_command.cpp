@@ -168,15 +168,15 @@ void evaluate(const EvalArguments& arguments) {
   }
 }
 
-void add_task_options(CLI::App& command, TaskArguments& arguments, CLI::Option* text,
-                      CLI::Option* store) {
+/// `others`: options of the other ways to evaluate.
+void add_task_options(CLI::App& command, TaskArguments& arguments,
+                      const std::vector<CLI::Option*>& others) {
   auto* tasks =
       command
           .add_option("--tasks", arguments.tasks,
                       "task files, or names of tasks, groups or tags; several with commas")
-          ->delimiter(',')
-          ->excludes(text)
-          ->excludes(store);
+          ->delimiter(',');
+  for (CLI::Option* other : others) tasks->excludes(other);
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->needs(tasks);
   };
@@ -201,7 +201,7 @@ void add_task_options(CLI::App& command, TaskArguments& arguments, CLI::Option* 
 
 void add_eval_command(CLI::App& app) {
   auto* command =
-      app.add_subcommand("eval", "Measure a model on text: loss, perplexity, bits per byte");
+      app.add_subcommand("eval", "Measure a model: its loss on text, its scores on tasks");
   auto arguments = std::make_shared<EvalArguments>();
   add_model_arguments(*command, arguments->model);
   auto* text = command->add_option("--text", arguments->text_file,
@@ -216,11 +216,12 @@ void add_eval_command(CLI::App& app) {
       ->add_option("--rows", arguments->rows, "of the store, spread evenly over it (default: all)")
       ->needs(store)
       ->check(whole_number<int64_t>(1, int64_t{1} << 40));
-  command
-      ->add_option("--window", arguments->window,
-                   "tokens read at a time (default: the model's context, at most 2048)")
-      ->check(whole_number<int64_t>(2, int64_t{1} << 40));
-  add_task_options(*command, arguments->tasks, text, store);
+  auto* window =
+      command
+          ->add_option("--window", arguments->window,
+                       "tokens read at a time (default: the model's context, at most 2048)")
+          ->check(whole_number<int64_t>(2, int64_t{1} << 40));
+  add_task_options(*command, arguments->tasks, {text, store, window});
   command->add_option("--per-token", arguments->per_token, "write a JSON line per token")
       ->needs(text);
   command->add_flag("--json", arguments->json, "print one JSON object");
