@@ -68,6 +68,6 @@ if [ "$tier" = test ]; then
   install_packages $test_packages
   install_torch # The oracles are PyTorch programs even when LibTorch comes from elsewhere.
   pip_install numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0 unicodedata2==16.0.0 \
-    lm_eval==0.4.13 accelerate==1.15.0 datasets==5.2.0 evaluate==0.4.6
+    jinja2==3.1.6 lm_eval==0.4.13 accelerate==1.15.0 datasets==5.2.0 evaluate==0.4.6
 fi
 touch "$stamp"

@@ -175,12 +175,15 @@ void add_task_options(CLI::App& command, TaskArguments& arguments,
       command
           .add_option("--tasks", arguments.tasks,
                       "task files, or names of tasks, groups or tags; several with commas")
-          ->delimiter(',');
+          ->delimiter(',')
+          ->allow_extra_args(false);
   for (CLI::Option* other : others) tasks->excludes(other);
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->needs(tasks);
   };
-  add("--include-path", arguments.include_paths, "folders where named tasks are looked for");
+  add("--include-path", arguments.include_paths,
+      "a folder where named tasks are looked for; may be given again")
+      ->allow_extra_args(false);
   add("--num-fewshot", arguments.num_fewshot,
       "examples before each question (default: as the task says; a task that says 0 keeps it)")
       ->check(whole_number<int64_t>(0, 1'000'000));
