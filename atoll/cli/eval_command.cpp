@@ -46,8 +46,9 @@ is read in windows that overlap by half. Special tokens written out in the text 
 Hugging Face. bits_per_byte divides by the bytes of the whole text.
 --store: mean over rows of the split, each read by itself.
 --tasks: tasks of lm-evaluation-harness (multiple_choice, loglikelihood, loglikelihood_rolling) from
-local YAML or JSON files whose data are local files of JSON; its scores, its table, and with --output
-its results file. What a task asks for and Atoll does not have is an error (docs/evaluation.md).
+local YAML or JSON files whose data are local files of JSON; its scores, its table, and with
+--output its results file. What a task asks for and Atoll does not have is an error
+(docs/evaluation.md).
 --per-token writes one JSON line per token: id, text, logprob (natural logarithm; null for the
 first) and rank (1: the model's first guess; null for the first).
 
