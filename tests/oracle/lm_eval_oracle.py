@@ -5,7 +5,8 @@
 
 Local tasks (lm_eval_tasks.py) and small random models of two families, one whose tokenizer puts a token
 before each text and one whose does not. Compared are scores and standard errors, and for every request its text,
-its log-likelihood and whether it is what the model would say. All within 1e-4. Nothing is downloaded.
+its log-likelihood and whether it is what the model would say. All within 1e-4, of what is larger than 1 relative. Nothing
+is downloaded.
 """
 import json
 import os
@@ -16,7 +17,8 @@ import tempfile
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
                "LMEVAL_LOG_LEVEL": "ERROR", "DISABLE_MULTIPROC": "1", "TQDM_DISABLE": "1"}
-folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-lm-eval-"))
+scratch = tempfile.TemporaryDirectory(prefix="atoll-lm-eval-")
+folder = pathlib.Path(scratch.name)
 os.environ["HF_HOME"] = str(folder / "hugging-face")
 
 import lm_eval  # noqa: E402

@@ -1,4 +1,5 @@
 """Local tasks for lm_eval_oracle.py: made of seeded words, one for each thing that a task file may ask for."""
+import gzip
 import json
 import random
 
@@ -30,7 +31,7 @@ def write_lines(path, rows):
 BASE = """
 dataset_path: json
 dataset_kwargs:
-  data_files: {train: DATA/train.jsonl, validation: DATA/validation.jsonl, test: DATA/test.jsonl}
+  data_files: {train: [DATA/train.jsonl, DATA/more.jsonl.gz], validation: DATA/validation.jsonl, test: DATA/test.jsonl}
 metadata:
   version: 1.0
 """
@@ -185,6 +186,40 @@ metric_list:
 metadata: {version: 1}
 """
 
+# Examples and the answer's begin are given; the documents asked about are no examples.
+PREFIXED = """
+include: base_yaml
+task: prefixed
+test_split: test
+fewshot_split: test
+fewshot_config: {sampler: first_n}
+num_fewshot: 2
+output_type: multiple_choice
+description: question
+doc_to_text: "{{question}}{{ '\\n' if right else '' }}"
+doc_to_choice: "{{options.text[:3] + ['none of ' ~ (options.text | length)]}}"
+doc_to_target: "{{ [0, 3][right] }}"
+gen_prefix: "{{ (hint or 'So') | title }}:"
+target_delimiter: "\n"
+"""
+
+WRITTEN_EXAMPLES = """
+include: base_yaml
+task: written_examples
+test_split: test
+fewshot_config:
+  samples:
+    - {question: "one 🙂", text: first}
+    - {question: two, text: "second "}
+    - {question: three, text: third}
+  doc_to_target: " {{text}}"
+num_fewshot: 2
+output_type: loglikelihood
+doc_to_text: "{{question}}"
+doc_to_target: " {{options.text[answer]}}"
+target_delimiter: " ->"
+"""
+
 NO_CONTEXT = """
 task: no_context
 dataset_path: json
@@ -242,7 +277,8 @@ metadata:
 """
 
 ALONE = {"letters": LETTERS, "sentences": SENTENCES, "same_split": SAME_SPLIT, "by_text": BY_TEXT, "contexts": CONTEXTS,
-         "several_right": SEVERAL_RIGHT, "long": LONG, "last_words": LAST_WORDS, "no_context": NO_CONTEXT,
+         "several_right": SEVERAL_RIGHT, "long": LONG, "last_words": LAST_WORDS,
+         "prefixed": PREFIXED, "written_examples": WRITTEN_EXAMPLES, "no_context": NO_CONTEXT,
          "rolling": ROLLING, "binary": BINARY}
 
 
@@ -250,8 +286,11 @@ def write(folder, greedy):
     """`greedy(context)`: the text that the model goes on with, so that some answers are its own."""
     rnd = random.Random(7)
     folder.mkdir()
-    write_lines(folder / "train.jsonl", questions(rnd, 60))
-    write_lines(folder / "validation.jsonl", questions(rnd, 11))
+    write_lines(folder / "train.jsonl", questions(rnd, 45))
+    with gzip.open(folder / "more.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in questions(rnd, 15))
+    rows = questions(rnd, 9)
+    write_lines(folder / "validation.jsonl", rows + rows[:3])  # Some documents are there twice.
     write_lines(folder / "test.jsonl", questions(rnd, 26))
     rows = []
     for number in range(24):
