@@ -220,18 +220,19 @@ void add_eval_command(CLI::App& app) {
       ->add_option("--rows", arguments->rows, "of the store, spread evenly over it (default: all)")
       ->needs(store)
       ->check(whole_number<int64_t>(1, int64_t{1} << 40));
-  auto* window =
-      command
-          ->add_option("--window", arguments->window,
-                       "tokens read at a time (default: the model's context, at most 2048)")
-          ->check(whole_number<int64_t>(2, int64_t{1} << 40));
-  add_task_options(*command, arguments->tasks, {text, store, window});
+  command
+      ->add_option(
+          "--window", arguments->window,
+          "tokens read at a time (default: the model's context; at most 2048 but for tasks)")
+      ->check(whole_number<int64_t>(2, int64_t{1} << 40));
+  add_task_options(*command, arguments->tasks, {text, store});
   command->add_option("--per-token", arguments->per_token, "write a JSON line per token")
       ->needs(text);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kFooter);
   command->callback([arguments, command] {
     arguments->tasks.json = arguments->json;
+    arguments->tasks.max_length = arguments->window;
     const auto check = [&](const char* option, const std::string& file) {
       if (command->count(option) > 0) require_output_file(file, option);
     };

@@ -71,6 +71,15 @@ int64_t prefix_token(const LoadedModel& loaded) {
   return loaded.ids.end_of_text ? *loaded.ids.end_of_text : loaded.tokenizer.end_of_text();
 }
 
+/// Dynamic rotary positions could be stretched further, which lm-evaluation-harness does not do.
+int64_t max_length_of(const TaskArguments& arguments, const model::ModelConfig& config) {
+  if (arguments.max_length > config.max_positions) {
+    throw UsageError(fmt::format("--window {} is longer than the {} positions of the model",
+                                 arguments.max_length, config.max_positions));
+  }
+  return arguments.max_length > 0 ? arguments.max_length : config.max_positions;
+}
+
 /// The requests of all questions, in their order, as tokens.
 class EncodedRequests {
  public:
@@ -143,7 +152,7 @@ void evaluate_tasks(const TaskArguments& arguments, const ModelArguments& model_
       study::select_tasks(arguments.tasks, arguments.include_paths);
   const std::vector<AskedTask> asked = ask(arguments, selection);
   const LoadedModel loaded = load_model(model_arguments);
-  const int64_t max_length = loaded.model.config().context();
+  const int64_t max_length = max_length_of(arguments, loaded.model.config());
   study::RequestEncoder encoder(loaded.tokenizer, prefix_token(loaded), max_length);
   EncodedRequests encoded(asked, encoder);
 

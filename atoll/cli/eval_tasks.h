@@ -16,6 +16,7 @@ struct TaskArguments {
   std::optional<int64_t> num_fewshot;
   int64_t limit = 0;       // Documents of each task; 0: all.
   int64_t batch_rows = 0;  // 0: chosen by length.
+  int64_t max_length = 0;  // Tokens that the model reads at a time; 0: as many as it was made for.
   int64_t bootstrap_iters = 100'000;
   std::string output;  // Files; empty: not written.
   std::string log_samples;

@@ -45,6 +45,11 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
     for (int64_t j = 0; j <= i % 4; ++j) request.continuation.push_back((5 * i + 11 * j) % 40);
     requests.push_back(request);
   }
+  for (int64_t i = 0; i < 5; ++i) {  // A context that pays to be read once.
+    TokenRequest request{{9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7}, {i, 2 * i}};
+    if (i % 2 == 1) request.continuation.insert(request.continuation.end(), {i, 3});
+    requests.push_back(request);
+  }
   // What the model itself says is greedy: find it for one context.
   for (int64_t id = 0; id < 40; ++id) requests.push_back({{1, 2, 3}, {id}});
   int num_greedy = 0;

@@ -126,11 +126,11 @@ def compare_samples(where, ours, theirs):
                 near("score", f"{place}: {metric}", mine[metric], other[metric])
 
 
-def compare(model, lm, tasks_folder, tasks, **options):
+def compare(model, lm, tasks_folder, tasks, more=(), **options):
     manager = TaskManager(include_path=str(tasks_folder), include_defaults=False)
     theirs = lm_eval.simple_evaluate(model=lm, tasks=tasks, task_manager=manager, **options)
     arguments = [atoll, "eval", model, "--tasks", ",".join(tasks), "--include-path", tasks_folder, "--output",
-                 folder / "results.json", "--log-samples", folder / "samples.jsonl", "--json"]
+                 folder / "results.json", "--log-samples", folder / "samples.jsonl", "--json", *more]
     for key, value in options.items():
         arguments += ["--" + key.replace("_", "-"), str(value)]
     done = subprocess.run(list(map(str, arguments)), capture_output=True, text=True)
@@ -177,6 +177,8 @@ def main():
         compare(model, lm, tasks, [task for task in lm_eval_tasks.ALONE], bootstrap_iters=1500)
         compare(model, lm, tasks, ["sea", "sentences"], num_fewshot=3, limit=7, bootstrap_iters=0)
         compare(model, lm, tasks, ["choices"], limit=1)
+        narrow = HFLM(pretrained=str(model), device="cpu", dtype="float32", batch_size=5, max_length=70)
+        compare(model, narrow, tasks, ["rolling", "long"], more=["--window", "70", "--batch-size", "3"])
     for problem in problems[:40]:
         print(problem[:600])
     print(json.dumps({"requests": num_requests, "max_score_difference": worst["score"],

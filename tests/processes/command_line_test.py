@@ -203,7 +203,6 @@ class CommandLineTest(unittest.TestCase):
                               (["--text", self.text, "--limit", 1], "--limit"),
                               (["--text", self.text, "--output", self.folder / "x"], "--output"),
                               (["--tasks", "x", "--rows", 1], "--rows"),
-                              (["--tasks", "x", "--window", 9], "--window"),
                               (["--tasks", "x", "--per-token", per_token], "--per-token"),
                               (["--tasks", "x", "--output", ""], "--output"),
                               (["--tasks", "x", "--batch-size", 0], "--batch-size"),
@@ -243,6 +242,7 @@ class CommandLineTest(unittest.TestCase):
         done = run("eval", self.run_folder, "--tasks", file, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("acc,none", json.loads(done.stdout)["results"]["t"])
+        self.assert_fails(run("eval", self.run_folder, "--tasks", file, "--window", 65), 2, "--window 65")
         # An answer that the model cannot read at a time.
         file.write_text(json.dumps(task | {"doc_to_choice": ["x", "y " * 200]}))
         self.assert_fails(run("eval", self.run_folder, "--tasks", file), 1, "task 't', document 0", "the model reads 64")
