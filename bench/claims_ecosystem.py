@@ -40,6 +40,19 @@ claims.measured("models of all families: largest difference of log-probabilities
 claims.measured("and of gradients, relative", lambda: parity()["max_gradient_difference"], lambda worst: worst <= 1e-4,
                 "<= 1e-4", "{:.1e}")
 
+# --- evaluation: equal to lm-evaluation-harness on the same weights ---
+
+
+@functools.cache
+def task_scores():
+    return json.loads(oracle("lm_eval_oracle.py"))
+
+
+claims.measured("scores of local tasks: largest difference to lm-evaluation-harness's",
+                lambda: task_scores()["max_score_difference"], lambda worst: worst <= 1e-4, "<= 1e-4", "{:.1e}")
+claims.measured("and of a request's log-likelihood, relative", lambda: task_scores()["max_log_likelihood_difference"],
+                lambda worst: worst <= 1e-4, "<= 1e-4", "{:.1e}")
+
 # --- published orders and Megatron's files: equal to numpy ---
 
 

@@ -15,7 +15,7 @@ stamp=$stamps/$tier-$(sha256sum scripts/setup.sh | cut -c1-16)-$(printf %s "${AT
 build_packages="build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev libexpected-dev libfmt-dev
   nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libssl-dev zlib1g-dev libzstd-dev libxxhash-dev
-  libcpp-httplib-dev"
+  libcpp-httplib-dev libyaml-cpp-dev"
 test_packages="libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 clang-tidy-19
   libclang-rt-19-dev time"
 
@@ -68,6 +68,6 @@ if [ "$tier" = test ]; then
   install_packages $test_packages
   install_torch # The oracles are PyTorch programs even when LibTorch comes from elsewhere.
   pip_install numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0 unicodedata2==16.0.0 \
-    jinja2==3.1.6
+    jinja2==3.1.6 lm_eval==0.4.13 accelerate==1.15.0 datasets==5.2.0 evaluate==0.4.6
 fi
 touch "$stamp"

@@ -13,6 +13,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/eval_tasks.h"
 #include "atoll/cli/model_arguments.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/utf8.h"
@@ -30,6 +31,7 @@ struct EvalArguments {
   int64_t window = 0;  // 0: the model's context.
   std::string per_token;
   bool json = false;
+  TaskArguments tasks;
 };
 
 struct Measured {
@@ -43,13 +45,19 @@ constexpr const char* kFooter = R"(
 is read in windows that overlap by half. Special tokens written out in the text count as such, as in
 Hugging Face. bits_per_byte divides by the bytes of the whole text.
 --store: mean over rows of the split, each read by itself.
+--tasks: tasks of lm-evaluation-harness (multiple_choice, loglikelihood, loglikelihood_rolling) from
+local YAML or JSON files whose data are local files of JSON; its scores, its table, and with
+--output its results file. What a task asks for and Atoll does not have is an error
+(docs/evaluation.md).
 --per-token writes one JSON line per token: id, text, logprob (natural logarithm; null for the
 first) and rank (1: the model's first guess; null for the first).
 
 Examples:
   atoll eval runs/demo --text README.md --json
   atoll eval my-model --text README.md --per-token tokens.jsonl
-  atoll eval runs/demo --store runs/demo/data)";
+  atoll eval runs/demo --store runs/demo/data
+  atoll eval my-model --tasks tasks/sea.yaml --output scores.json --log-samples answers.jsonl
+  atoll eval my-model --tasks sea,harbours --include-path tasks --num-fewshot 5 --limit 100)";
 
 constexpr int64_t kMaxWindow = 2048;  // By default: attention costs the square of it.
 constexpr int64_t kBatchTokens = 4096;
@@ -130,8 +138,15 @@ Measured measure_store(const EvalArguments& arguments, const LoadedModel& loaded
 }
 
 void evaluate(const EvalArguments& arguments) {
-  if (arguments.text_file.empty() == arguments.store.empty()) {
-    throw UsageError("give either --text FILE or --store STORE");
+  const int num_kinds = static_cast<int>(!arguments.text_file.empty()) +
+                        static_cast<int>(!arguments.store.empty()) +
+                        static_cast<int>(!arguments.tasks.tasks.empty());
+  if (num_kinds != 1) {
+    throw UsageError("give either --text FILE or --store STORE or --tasks FILE");
+  }
+  if (!arguments.tasks.tasks.empty()) {
+    evaluate_tasks(arguments.tasks, arguments.model);
+    return;
   }
   std::error_code missing;
   if (std::filesystem::equivalent(arguments.text_file, arguments.per_token, missing)) {
@@ -154,11 +169,43 @@ void evaluate(const EvalArguments& arguments) {
   }
 }
 
+/// `others`: options of the other ways to evaluate.
+void add_task_options(CLI::App& command, TaskArguments& arguments,
+                      const std::vector<CLI::Option*>& others) {
+  auto* tasks =
+      command
+          .add_option("--tasks", arguments.tasks,
+                      "task files, or names of tasks, groups or tags; several with commas")
+          ->delimiter(',')
+          ->allow_extra_args(false);
+  for (CLI::Option* other : others) tasks->excludes(other);
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->needs(tasks);
+  };
+  add("--include-path", arguments.include_paths,
+      "a folder where named tasks are looked for; may be given again")
+      ->allow_extra_args(false);
+  add("--num-fewshot", arguments.num_fewshot,
+      "examples before each question (default: as the task says; a task that says 0 keeps it)")
+      ->check(whole_number<int64_t>(0, 1'000'000));
+  add("--limit", arguments.limit, "only the first documents of each task, so many")
+      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
+  add("--batch-size", arguments.batch_rows, "texts read at a time (default: about 4096 tokens)")
+      ->check(whole_number<int64_t>(1, 1'000'000));
+  add("--bootstrap-iters", arguments.bootstrap_iters,
+      "samples for the standard error of perplexity, f1 and mcc; 0: no standard errors "
+      "(default: 100000)")
+      ->check(whole_number<int64_t>(0, 100'000'000));
+  add("--output", arguments.output, "write the results file of lm-evaluation-harness");
+  add("--log-samples", arguments.log_samples,
+      "write a JSON line per document: what was asked, likelihoods, scores");
+}
+
 }  // namespace
 
 void add_eval_command(CLI::App& app) {
   auto* command =
-      app.add_subcommand("eval", "Measure a model on text: loss, perplexity, bits per byte");
+      app.add_subcommand("eval", "Measure a model: its loss on text, its scores on tasks");
   auto arguments = std::make_shared<EvalArguments>();
   add_model_arguments(*command, arguments->model);
   auto* text = command->add_option("--text", arguments->text_file,
@@ -174,16 +221,24 @@ void add_eval_command(CLI::App& app) {
       ->needs(store)
       ->check(whole_number<int64_t>(1, int64_t{1} << 40));
   command
-      ->add_option("--window", arguments->window,
-                   "tokens read at a time (default: the model's context, at most 2048)")
+      ->add_option(
+          "--window", arguments->window,
+          "tokens read at a time (default: the model's context; at most 2048 but for tasks)")
       ->check(whole_number<int64_t>(2, int64_t{1} << 40));
-  auto* per_token =
-      command->add_option("--per-token", arguments->per_token, "write a JSON line per token")
-          ->needs(text);
+  add_task_options(*command, arguments->tasks, {text, store});
+  command->add_option("--per-token", arguments->per_token, "write a JSON line per token")
+      ->needs(text);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kFooter);
-  command->callback([arguments, per_token] {
-    if (per_token->count() > 0) require_output_file(arguments->per_token, "--per-token");
+  command->callback([arguments, command] {
+    arguments->tasks.json = arguments->json;
+    arguments->tasks.max_length = arguments->window;
+    const auto check = [&](const char* option, const std::string& file) {
+      if (command->count(option) > 0) require_output_file(file, option);
+    };
+    check("--per-token", arguments->per_token);
+    check("--output", arguments->tasks.output);
+    check("--log-samples", arguments->tasks.log_samples);
     evaluate(*arguments);
   });
 }

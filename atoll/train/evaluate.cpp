@@ -22,30 +22,6 @@ at::Tensor tokens_BT(std::span<const int64_t> ids, at::Device device) {
   return host.to(device);
 }
 
-/// Scores ids[1...] from the hidden states of ids[0...], position by position.
-void score_positions(const model::Model& model, const at::Tensor& hidden_TC,
-                     std::span<const int64_t> targets,
-                     std::span<std::optional<TokenScore>> scores) {
-  constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
-  const auto count = static_cast<int64_t>(targets.size());
-  for (int64_t begin = 0; begin < count; begin += kSlice) {
-    const int64_t size = std::min(kSlice, count - begin);
-    const at::Tensor logits_TV = model.logits(hidden_TC.narrow(0, begin, size));
-    const at::Tensor index_T1 =
-        tokens_BT(targets.subspan(begin, size), model.device()).view({size, 1});
-    const at::Tensor logit_T1 = logits_TV.gather(1, index_T1);
-    // In double: the difference of two large numbers is wanted to 1e-6.
-    const at::Tensor log_partition_T1 = logits_TV.to(at::kDouble).logsumexp(1, true);
-    const at::Tensor log_probability_T =
-        logit_T1.to(at::kDouble).sub(log_partition_T1).view({size}).to(at::kCPU).contiguous();
-    const at::Tensor larger_T = logits_TV.gt(logit_T1).sum(1).to(at::kCPU).contiguous();
-    for (int64_t i = 0; i < size; ++i) {
-      scores[begin + i] = TokenScore{log_probability_T.const_data_ptr<double>()[i],
-                                     larger_T.const_data_ptr<int64_t>()[i] + 1};
-    }
-  }
-}
-
 }  // namespace
 
 double mean_loss(const model::Model& model, const data::Batches& rows, int64_t sequence_length,
@@ -73,6 +49,30 @@ double mean_loss(const model::Model& model, const data::Batches& rows, int64_t s
   return total / static_cast<double>(num_rows);
 }
 
+std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,
+                                      std::span<const int64_t> targets) {
+  constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
+  const auto count = static_cast<int64_t>(targets.size());
+  std::vector<TokenScore> scores;
+  for (int64_t begin = 0; begin < count; begin += kSlice) {
+    const int64_t size = std::min(kSlice, count - begin);
+    const at::Tensor logits_TV = model.logits(hidden_TC.narrow(0, begin, size));
+    const at::Tensor index_T1 =
+        tokens_BT(targets.subspan(begin, size), model.device()).view({size, 1});
+    const at::Tensor logit_T1 = logits_TV.gather(1, index_T1);
+    // In double: the difference of two large numbers is wanted to 1e-6.
+    const at::Tensor log_partition_T1 = logits_TV.to(at::kDouble).logsumexp(1, true);
+    const at::Tensor log_probability_T =
+        logit_T1.to(at::kDouble).sub(log_partition_T1).view({size}).to(at::kCPU).contiguous();
+    const at::Tensor larger_T = logits_TV.gt(logit_T1).sum(1).to(at::kCPU).contiguous();
+    for (int64_t i = 0; i < size; ++i) {
+      scores.push_back({log_probability_T.const_data_ptr<double>()[i],
+                        larger_T.const_data_ptr<int64_t>()[i] + 1});
+    }
+  }
+  return scores;
+}
+
 std::vector<std::optional<TokenScore>> score_tokens(const model::Model& model,
                                                     std::span<const int64_t> ids, int64_t window,
                                                     int64_t stride,
@@ -86,9 +86,10 @@ std::vector<std::optional<TokenScore>> score_tokens(const model::Model& model,
     // The last token of a window is only a target.
     const at::Tensor hidden_BTC =
         model.hidden_BTC(tokens_BT(ids.subspan(begin, end - begin), model.device()));
-    score_positions(model, hidden_BTC[0].narrow(0, scored - 1 - begin, end - scored),
-                    ids.subspan(scored, end - scored),
-                    std::span(scores).subspan(scored, end - scored));
+    const auto found =
+        score_targets(model, hidden_BTC[0].narrow(0, scored - 1 - begin, end - scored),
+                      ids.subspan(scored, end - scored));
+    std::ranges::copy(found, scores.begin() + scored);
     scored = end;
     if (progress) progress(scored);
   }

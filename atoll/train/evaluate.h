@@ -1,6 +1,8 @@
 #pragma once
 // How well a model predicts: the mean loss over a store's rows, and token by token for one text.
 // No gradients; the caller's thread.
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,6 +24,10 @@ struct TokenScore {
   double log_probability = 0;  // Natural logarithm.
   int64_t rank = 1;            // 1 + how many tokens have a larger logit: 1 is the likeliest.
 };
+
+/// How the model saw each of `targets`, from the hidden state at the same place of hidden_TC.
+std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,
+                                      std::span<const int64_t> targets);
 
 /// One entry per id; empty for the first, which nothing precedes. A text longer than `window` is
 /// read in windows that begin `stride` tokens after each other; a token is scored in the first

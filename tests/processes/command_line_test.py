@@ -198,6 +198,15 @@ class CommandLineTest(unittest.TestCase):
                               (["--text", self.text, "--store", self.store], "--store"),
                               (["--store", self.store, "--per-token", per_token], "--per-token"),
                               (["--text", self.text, "--per-token", ""], "--per-token"),
+                              (["--text", self.text, "--tasks", "x"], "--tasks"),
+                              (["--store", self.store, "--tasks", "x"], "--tasks"),
+                              (["--text", self.text, "--limit", 1], "--limit"),
+                              (["--text", self.text, "--output", self.folder / "x"], "--output"),
+                              (["--tasks", "x", "--rows", 1], "--rows"),
+                              (["--tasks", "x", "--per-token", per_token], "--per-token"),
+                              (["--tasks", "x", "--output", ""], "--output"),
+                              (["--tasks", "x", "--batch-size", 0], "--batch-size"),
+                              ([], "--tasks"),
                               (["--text", self.text, "--per-token", self.text], "--per-token")):
             with self.subTest(option):
                 self.assert_fails(run("eval", self.run_folder, *words), 2, option)
@@ -209,6 +218,34 @@ class CommandLineTest(unittest.TestCase):
             result = run("eval", "/nowhere", "--text", self.text, "--per-token", path)
             self.assert_fails(result, 1, str(path) if path != self.text / "x" else str(self.text))
             self.assertNotIn(".tmp", result.stderr)
+
+    def test_eval_refuses_tasks_that_ask_for_what_is_not_there(self):
+        # The model does not exist: tasks are looked at first.
+        data = self.folder / "d.jsonl"
+        data.write_text(json.dumps({"q": "import", "a": 0}) + "\n")
+        task = {"task": "t", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "d.jsonl"}},
+                "test_split": "test", "output_type": "multiple_choice", "doc_to_text": "q", "doc_to_choice": ["x", "y"],
+                "doc_to_target": "a"}
+        file = self.folder / "t.json"
+        for more, said in (({"output_type": "generate_until"}, "output_type \"generate_until\" is not supported"),
+                           ({"process_docs": "x"}, "\"process_docs\" is not supported"),
+                           ({"colour": 1}, "unknown setting \"colour\""),
+                           ({"dataset_path": "EleutherAI/sciq"}, "data comes from local files"),
+                           ({"doc_to_text": "{{nothing}}"}, "nothing"),
+                           ({"doc_to_text": "{% import 'x' %}"}, "import"),
+                           ({"dataset_kwargs": {"data_files": {"test": "no.jsonl"}}}, "no.jsonl")):
+            with self.subTest(said):
+                file.write_text(json.dumps(task | more))
+                self.assert_fails(run("eval", "/nowhere", "--tasks", file), 1, said)
+        file.write_text(json.dumps(task))
+        self.assert_fails(run("eval", "/nowhere", "--tasks", file), 1, "/nowhere")
+        done = run("eval", self.run_folder, "--tasks", file, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("acc,none", json.loads(done.stdout)["results"]["t"])
+        self.assert_fails(run("eval", self.run_folder, "--tasks", file, "--window", 65), 2, "--window 65")
+        # An answer that the model cannot read at a time.
+        file.write_text(json.dumps(task | {"doc_to_choice": ["x", "y " * 200]}))
+        self.assert_fails(run("eval", self.run_folder, "--tasks", file), 1, "task 't', document 0", "the model reads 64")
 
     def test_eval_reads_standard_input(self):
         piped = run("eval", self.run_folder, "--text", "-", "--json", stdin=self.text.read_text())
