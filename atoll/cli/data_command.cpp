@@ -7,54 +7,19 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "atoll/base/clock.h"
-#include "atoll/base/error.h"
-#include "atoll/base/interrupt.h"
-#include "atoll/base/progress.h"
-#include "atoll/cli/command_line.h"
-#include "atoll/cli/corpus_options.h"
 #include "atoll/cli/data_exchange_command.h"
 #include "atoll/cli/data_order_command.h"
+#include "atoll/cli/data_pack_command.h"
 #include "atoll/cli/data_verify_command.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
-#include "atoll/data/pack.h"
 #include "atoll/data/utf8.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct PackArguments {
-  data::CorpusOptions corpus;
-  data::PackOptions pack;
-  std::string tokenizer;
-  std::string out;
-  bool json = false;
-};
-
-void pack(const PackArguments& arguments) {
-  const SystemClock clock;
-  watch_interrupts();  // Ctrl-C removes the draft of the store.
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
-  const data::Corpus corpus(arguments.corpus);
-  data::PackReport report;
-  {
-    ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
-    report = data::pack(corpus, tokenizer, arguments.out, arguments.pack,
-                        [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); });
-    bar.update(static_cast<double>(corpus.total_bytes()));
-  }
-  warn_replaced(report.num_replaced);
-  if (report.info.validation.num_documents == 0 && arguments.pack.validation_share > 0) {
-    fmt::print(stderr,
-               "atoll: no document fell to validation; raise --validation-share or, for one text "
-               "file, lower --document-bytes\n");
-  }
-  report_store(arguments.out, report.info, arguments.json);
-}
 
 struct BatchArguments {
   std::string store;
@@ -125,22 +90,6 @@ void batch(const BatchArguments& arguments) {
   }
 }
 
-void add_pack(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("pack", "Turn text into a token store");
-  const auto arguments = std::make_shared<PackArguments>();
-  add_corpus_options(*command, arguments->corpus);
-  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
-  command->add_option("--out", arguments->out, "The folder to make")->required();
-  command
-      ->add_option("--validation-share", arguments->pack.validation_share,
-                   "Share of the documents kept for validation, chosen by a hash of their text")
-      ->capture_default_str();
-  command->add_flag("--overwrite", arguments->pack.overwrite, "Replace the store at --out");
-  command->add_flag("--json", arguments->json, "Print one JSON object");
-  command->footer("Example: atoll data pack corpus.jsonl --tokenizer tokenizer.json --out store");
-  command->callback([arguments] { pack(*arguments); });
-}
-
 void add_batch(CLI::App& data) {
   CLI::App* command =
       data.add_subcommand("batch", "Show what a training step reads: rows, documents, text");
@@ -170,7 +119,8 @@ void add_data_command(CLI::App& app) {
   CLI::App* data =
       app.add_subcommand("data", "Pack text into token stores, look into them, verify data orders");
   data->require_subcommand(1);
-  add_pack(*data);
+  add_data_pack(*data);
+  add_data_merge(*data);
   add_data_info(*data);
   add_batch(*data);
   add_data_verify(*data);

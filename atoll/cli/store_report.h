@@ -10,7 +10,11 @@ namespace atl::cli {
 /// One line; bytes that are not UTF-8 are replaced.
 std::string one_line(const nlohmann::ordered_json& json);
 
-/// Prints a store's contents, as one JSON object or for people.
+/// What store.json says of a store.
+nlohmann::ordered_json store_json(const data::StoreInfo& info);
+/// The same for people.
+void print_store(const std::string& folder, const data::StoreInfo& info);
+/// One of both, the first as one line.
 void report_store(const std::string& folder, const data::StoreInfo& info, bool json);
 
 }  // namespace atl::cli

@@ -27,9 +27,9 @@ data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, c
   data::WordCounts words;
   {
     ProgressBar bar("counting words", static_cast<double>(corpus.total_bytes()), clock);
-    corpus.for_each([&](const data::CorpusDocument& document) {
+    corpus.for_each([&](const data::CorpusDocument& document, int64_t bytes_done) {
       words.add(document.text);
-      bar.update(static_cast<double>(corpus.bytes_done()));
+      bar.update(static_cast<double>(bytes_done));
     });
   }
   ProgressBar bar("training the tokenizer", static_cast<double>(vocab_size), clock);
@@ -58,7 +58,9 @@ data::StoreInfo pack_with(double share, const data::Corpus& corpus,
                           const Clock& clock) {
   ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
   return data::pack(corpus, tokenizer, store, {.validation_share = share, .overwrite = true},
-                    [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); })
+                    [&](const data::PackProgress& done) {
+                      bar.update(static_cast<double>(done.bytes_done));
+                    })
       .info;
 }
 

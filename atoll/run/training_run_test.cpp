@@ -41,7 +41,7 @@ class TrainingRunTest : public testing::Test {
     }
     const data::Corpus corpus({.inputs = {(folder_ / "text").string()}});
     data::pack(corpus, data::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / "store",
-               {.validation_share = 0.3}, [](int64_t) {});
+               {.validation_share = 0.3}, [](const auto&) {});
   }
   ~TrainingRunTest() override { fs::remove_all(folder_); }
 
