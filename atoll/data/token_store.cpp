@@ -77,6 +77,10 @@ TokenStore::TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile 
 
 TokenStore TokenStore::open(const std::filesystem::path& folder) {
   const std::filesystem::path description = folder / kStoreFileName;
+  if (std::filesystem::exists(folder / kMixtureFileName)) {
+    throw InputError(
+        fmt::format("'{}' is a mixture of token stores; name one of them here", folder.string()));
+  }
   if (!std::filesystem::exists(description)) {
     throw InputError(
         fmt::format("'{}' is not a token store: it has no {}; make one with "

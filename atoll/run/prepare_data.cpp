@@ -9,6 +9,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/data/corpus.h"
+#include "atoll/data/mixture.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/token_store.h"
 #include "atoll/data/tokenizer.h"
@@ -19,8 +20,6 @@ namespace atl::run {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_store(const fs::path& path) { return fs::exists(path / "store.json"); }
 
 data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, const fs::path& file,
                                const Clock& clock) {
@@ -99,11 +98,11 @@ void pack(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const fs
 fs::path prepare_store(const RunConfig& config, const fs::path& folder,
                        const fs::path& tokenizer_file, const Clock& clock) {
   const DataOptions& options = config.data;
-  if (!options.path.empty() && is_store(options.path)) return options.path;
+  if (!options.path.empty() && data::holds_tokens(options.path)) return options.path;
   const fs::path store = folder / "data";
   const fs::path recipe_file = folder / "data-origin";
   const std::string recipe = recipe_of(config, tokenizer_file);
-  if (is_store(store)) {
+  if (data::holds_tokens(store)) {
     const std::string before = fs::exists(recipe_file) ? read_file(recipe_file) : recipe;
     const std::string text_before = first_line(before);
     if (before == recipe) return store;

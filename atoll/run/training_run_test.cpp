@@ -75,7 +75,7 @@ class TrainingRunTest : public testing::Test {
       config.train.lr = 3e-3;
       config.train.grad_clip = 0;
     }
-    const data::TokenStore store = data::TokenStore::open(folder_ / "store");
+    const data::Mixture mixture = data::Mixture::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
     model::Model model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
                        model::Purpose::kTraining);
@@ -86,7 +86,7 @@ class TrainingRunTest : public testing::Test {
     return TrainingRun(
                {.config = config,
                 .folder = folder,
-                .store = store,
+                .mixture = mixture,
                 .tokenizer = tokenizer,
                 .model = model,
                 .averager = averager,
