@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make claims-ecosystem: what Atoll reads of others' files, measured again (about 10 minutes on 2 cores)."""
+"""make claims-ecosystem: what Atoll reads of others' files, measured again (about 13 minutes on 2 cores)."""
 import functools
 import json
 import pathlib
@@ -52,7 +52,7 @@ def num_orders():
 
 claims.measured("orders of NeoX, OLMo and OLMo-core that are equal to numpy's, of as many", num_orders, lambda n: n > 0, "all", "{}")
 
-# --- packing: 2 GB on disk, which are some 8 GB of lines ---
+# --- packing: 2 GB on disk, which are some 10 GB of lines ---
 
 
 @functools.cache

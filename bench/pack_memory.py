@@ -7,7 +7,6 @@ The file is made of Python sources as lines of jsonl, compressed to one zstd fra
 as it takes: a reader sees PACKED_BYTES (2 GB) of frames, one behind the other, and unpacks every byte of them.
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -44,16 +43,15 @@ def measure(atoll, packed_bytes=2_000_000_000):
         subprocess.run([atoll, "tokenizer", "train", sample, "--vocab-size", str(VOCAB_SIZE), "--out", tokenizer],
                        check=True, capture_output=True)
         begin = time.monotonic()
-        process = subprocess.Popen([atoll, "data", "pack", corpus, "--tokenizer", tokenizer, "--out", folder / "store", "--json"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        report = json.loads(process.stdout.read())
-        _, status, usage = os.wait4(process.pid, 0)
-        assert status == 0, status
+        memory = folder / "memory"  # By a small program: a child of this one would begin with this one's peak.
+        done = subprocess.run(["/usr/bin/time", "-f", "%M", "-o", memory, atoll, "data", "pack", corpus, "--tokenizer", tokenizer,
+                               "--out", folder / "store", "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        report = json.loads(done.stdout)
         return {
             "packed_bytes": corpus.stat().st_size,
             "jsonl_bytes": text_bytes,
             "tokens": report["tokens"],
-            "max_rss_bytes": usage.ru_maxrss * 1024,
+            "max_rss_bytes": int(memory.read_text()) * 1024,
             "seconds": time.monotonic() - begin,
             "tokens_per_s": report["tokens_per_s"],
             "tokens_per_core_s": report["tokens_per_core_s"],
