@@ -33,6 +33,9 @@ class ManualClock final : public Clock {
   Time now_{};
 };
 
+/// Seconds that the cores have worked for this process so far, all threads together.
+double process_cpu_seconds();
+
 inline double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 inline Duration duration_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));

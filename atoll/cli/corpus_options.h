@@ -9,9 +9,10 @@
 namespace atl::cli {
 
 inline void add_corpus_options(CLI::App& command, data::CorpusOptions& options) {
-  command.add_option("input,--data", options.inputs,
-                     "Folders, text files, .jsonl[.gz] files; none: the sources of Python's "
-                     "standard library on this machine");
+  command.add_option(
+      "input,--data", options.inputs,
+      "Folders, text files, .jsonl files, plain or .gz or .zst; none: the sources of Python's "
+      "standard library on this machine");
   command
       .add_option("--include", options.include,
                   "Files of a folder to take, as shell patterns ('*.py', 'docs/*'); none: all "
@@ -26,6 +27,13 @@ inline void add_corpus_options(CLI::App& command, data::CorpusOptions& options) 
                   "Cut a text file without <|endoftext|> lines into documents of about this size")
       ->capture_default_str()
       ->check(whole_number<int64_t>(1, int64_t{1} << 40));
+  command
+      .add_option("--max-document-bytes", options.max_document_bytes,
+                  "Refuse longer lines and documents, which have to be held in memory")
+      ->capture_default_str()
+      ->check(whole_number<int64_t>(1, int64_t{1} << 40));
+  command.add_flag("--strict", options.strict,
+                   "Refuse bytes that are not UTF-8; else they are read as U+FFFD and counted");
 }
 
 }  // namespace atl::cli

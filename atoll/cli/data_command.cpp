@@ -4,57 +4,24 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "atoll/base/clock.h"
-#include "atoll/base/error.h"
-#include "atoll/base/interrupt.h"
-#include "atoll/base/progress.h"
-#include "atoll/cli/command_line.h"
-#include "atoll/cli/corpus_options.h"
 #include "atoll/cli/data_exchange_command.h"
+#include "atoll/cli/data_mix_command.h"
 #include "atoll/cli/data_order_command.h"
+#include "atoll/cli/data_pack_command.h"
 #include "atoll/cli/data_verify_command.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
-#include "atoll/data/pack.h"
 #include "atoll/data/utf8.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct PackArguments {
-  data::CorpusOptions corpus;
-  data::PackOptions pack;
-  std::string tokenizer;
-  std::string out;
-  bool json = false;
-};
-
-void pack(const PackArguments& arguments) {
-  const SystemClock clock;
-  watch_interrupts();  // Ctrl-C removes the draft of the store.
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
-  const data::Corpus corpus(arguments.corpus);
-  data::PackReport report;
-  {
-    ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
-    report = data::pack(corpus, tokenizer, arguments.out, arguments.pack,
-                        [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); });
-    bar.update(static_cast<double>(corpus.total_bytes()));
-  }
-  warn_replaced(report.num_replaced);
-  if (report.info.validation.num_documents == 0 && arguments.pack.validation_share > 0) {
-    fmt::print(stderr,
-               "atoll: no document fell to validation; raise --validation-share or, for one text "
-               "file, lower --document-bytes\n");
-  }
-  report_store(arguments.out, report.info, arguments.json);
-}
 
 struct BatchArguments {
   std::string store;
@@ -74,50 +41,75 @@ std::span<const data::Document> overlapping(const std::vector<data::Document>& t
   return {first, last};
 }
 
-Json row_json(const data::TokenStore& store, data::Split split, int64_t row, int64_t length,
-              const data::Tokenizer& tokenizer, const std::vector<data::Document>& table) {
-  const int64_t begin = row * length;
-  std::vector<int64_t> ids(static_cast<size_t>(length));
-  store.read(split, begin, ids);
-  Json documents = Json::array();
-  for (const data::Document& document : overlapping(table, begin, begin + length)) {
-    documents.push_back({{"id", document.id},
-                         {"source", document.source},
-                         {"location", document.location},
-                         {"begin", document.begin},
-                         {"end", document.end}});
+/// Rows as people and JSON see them; tables are read once for each store.
+class RowPrinter {
+ public:
+  RowPrinter(const data::Mixture& mixture, data::Split split, int64_t length)
+      : tokenizer_(data::Tokenizer::load(mixture.tokenizer_file())),
+        split_(split),
+        length_(length),
+        is_mixed_(mixture.stores().size() > 1) {}
+
+  Json json(int64_t number, const data::RowPlace& place) {
+    const data::TokenStore& store = *place.store;
+    const auto [found, is_new] = tables_.try_emplace(&store);
+    if (is_new) found->second = store.documents(split_);
+    const int64_t begin = place.row * length_;
+    std::vector<int64_t> ids(static_cast<size_t>(length_));
+    store.read(split_, begin, ids);
+    Json documents = Json::array();
+    for (const data::Document& document : overlapping(found->second, begin, begin + length_)) {
+      documents.push_back({{"id", document.id},
+                           {"source", document.source},
+                           {"location", document.location},
+                           {"begin", document.begin},
+                           {"end", document.end}});
+    }
+    int64_t num_cut = 0;  // A row may begin or end inside a character.
+    std::string text = data::repair_utf8(tokenizer_.decode_part(ids), num_cut);
+    Json row = {{"row", number}};
+    if (is_mixed_) {
+      row["store"] = store.folder().string();
+      row["row_of_store"] = place.row;
+    }
+    row.update(Json{{"begin", begin},
+                    {"end", begin + length_},
+                    {"documents", std::move(documents)},
+                    {"ids", ids},
+                    {"text", std::move(text)}});
+    return row;
   }
-  int64_t num_cut = 0;  // A row may begin or end inside a character.
-  std::string text = data::repair_utf8(tokenizer.decode_part(ids), num_cut);
-  return {{"row", row},
-          {"begin", begin},
-          {"end", begin + length},
-          {"documents", std::move(documents)},
-          {"ids", ids},
-          {"text", std::move(text)}};
-}
+
+ private:
+  data::Tokenizer tokenizer_;
+  data::Split split_;
+  int64_t length_;
+  bool is_mixed_;
+  std::map<const data::TokenStore*, std::vector<data::Document>> tables_;
+};
 
 void batch(const BatchArguments& arguments) {
-  const data::TokenStore store = data::TokenStore::open(arguments.store);
+  const data::Mixture mixture = data::Mixture::open(arguments.store);
   const data::Split split = arguments.validation ? data::Split::kValidation : data::Split::kTrain;
-  const data::Batches batches(store, split, arguments.batch);
-  const data::Tokenizer tokenizer = data::Tokenizer::load(store.tokenizer_file());
-  const std::vector<data::Document> table = store.documents(split);
+  const data::Batches batches(mixture, split, arguments.batch);
+  RowPrinter printer(mixture, split, arguments.batch.sequence_length);
   Json rows = Json::array();
   for (const int64_t row : batches.rows(arguments.step)) {
-    rows.push_back(row_json(store, split, row, arguments.batch.sequence_length, tokenizer, table));
+    rows.push_back(printer.json(row, batches.place(row)));
   }
+  const std::optional<int64_t> pass = batches.pass(arguments.step);
   if (arguments.json) {
     fmt::print("{}\n", one_line({{"step", arguments.step},
-                                 {"pass", batches.pass(arguments.step)},
+                                 {"pass", pass ? Json(*pass) : Json()},
                                  {"rows", std::move(rows)}}));
     return;
   }
-  fmt::print("step {}, pass {}: {} of {} rows\n", arguments.step, batches.pass(arguments.step),
-             rows.size(), batches.num_rows());
+  fmt::print("step {}{}: {} of {} rows\n", arguments.step,
+             pass ? fmt::format(", pass {}", *pass) : "", rows.size(), batches.num_rows());
   for (const Json& row : rows) {
     fmt::print("\n--- row {}: tokens {} to {}", row["row"].get<int64_t>(),
                row["begin"].get<int64_t>(), row["end"].get<int64_t>());
+    if (row.contains("store")) fmt::print(" of {}", row["store"].get<std::string>());
     for (const Json& document : row["documents"]) {
       fmt::print(", {}", document["id"].get<std::string>());
     }
@@ -125,27 +117,11 @@ void batch(const BatchArguments& arguments) {
   }
 }
 
-void add_pack(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("pack", "Turn text into a token store");
-  const auto arguments = std::make_shared<PackArguments>();
-  add_corpus_options(*command, arguments->corpus);
-  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
-  command->add_option("--out", arguments->out, "The folder to make")->required();
-  command
-      ->add_option("--validation-share", arguments->pack.validation_share,
-                   "Share of the documents kept for validation, chosen by a hash of their text")
-      ->capture_default_str();
-  command->add_flag("--overwrite", arguments->pack.overwrite, "Replace the store at --out");
-  command->add_flag("--json", arguments->json, "Print one JSON object");
-  command->footer("Example: atoll data pack corpus.jsonl --tokenizer tokenizer.json --out store");
-  command->callback([arguments] { pack(*arguments); });
-}
-
 void add_batch(CLI::App& data) {
   CLI::App* command =
       data.add_subcommand("batch", "Show what a training step reads: rows, documents, text");
   const auto arguments = std::make_shared<BatchArguments>();
-  command->add_option("store", arguments->store, "The token store")->required();
+  command->add_option("store", arguments->store, "The token store, or a mixture")->required();
   command->add_option("--step", arguments->step, "The step, from 0")
       ->capture_default_str()
       ->check(whole_number<int64_t>(0));
@@ -170,7 +146,9 @@ void add_data_command(CLI::App& app) {
   CLI::App* data =
       app.add_subcommand("data", "Pack text into token stores, look into them, verify data orders");
   data->require_subcommand(1);
-  add_pack(*data);
+  add_data_pack(*data);
+  add_data_merge(*data);
+  add_data_mix(*data);
   add_data_info(*data);
   add_batch(*data);
   add_data_verify(*data);

@@ -1,5 +1,5 @@
 #pragma once
-// `atoll data ...`: pack and batch; info, verify, order, import and export have files of their own.
+// `atoll data ...`: batch; the other subcommands have files of their own.
 
 namespace CLI {
 class App;

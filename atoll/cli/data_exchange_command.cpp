@@ -7,34 +7,66 @@
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/data/megatron_exchange.h"
+#include "atoll/data/olmo_exchange.h"
 
 namespace atl::cli {
 namespace {
 
 struct ImportArguments {
-  std::string prefix;
+  std::vector<std::string> files;
   std::string tokenizer;
+  std::string dtype;
   data::StoreTarget target;
   double validation_share = 0;
   bool json = false;
 };
 
-void import_store(const ImportArguments& arguments) {
+bool is_npy(const std::string& file) { return file.ends_with(".npy"); }
+
+data::StoreInfo import_megatron(const ImportArguments& arguments,
+                                const data::Tokenizer& tokenizer) {
+  if (arguments.files.size() > 1) throw UsageError("one Megatron store at a time, please");
+  if (!arguments.dtype.empty()) throw UsageError("--dtype is for .npy files: an .idx has its own");
   const SystemClock clock;
+  const data::MegatronStore from = data::MegatronStore::open(arguments.files.front());
+  ProgressBar bar("importing", static_cast<double>(from.index().num_tokens), clock);
+  return data::import_megatron(
+      from, tokenizer, arguments.target, arguments.validation_share,
+      [&](int64_t tokens_done) { bar.update(static_cast<double>(tokens_done)); });
+}
+
+data::StoreInfo import_olmo(const ImportArguments& arguments, const data::Tokenizer& tokenizer) {
+  data::TokenType type = data::narrowest_type(tokenizer.vocab_size());
+  if (!arguments.dtype.empty()) {
+    type = arguments.dtype == "uint16" ? data::TokenType::kU16 : data::TokenType::kU32;
+  }
+  const SystemClock clock;
+  std::vector<data::OlmoFile> files;
+  int64_t num_tokens = 0;
+  for (const std::string& file : arguments.files) {
+    if (!is_npy(file)) {
+      throw UsageError(fmt::format("'{}' is no .npy file like '{}'; import one kind at a time",
+                                   file, arguments.files.front()));
+    }
+    num_tokens += files.emplace_back(file, type).num_tokens();
+  }
+  ProgressBar bar("importing", static_cast<double>(num_tokens), clock);
+  return data::import_olmo(
+      files, tokenizer, arguments.target, arguments.validation_share,
+      [&](int64_t tokens_done) { bar.update(static_cast<double>(tokens_done)); });
+}
+
+void import_store(const ImportArguments& arguments) {
   watch_interrupts();  // Ctrl-C removes the draft of the store.
   const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
-  const data::MegatronStore from = data::MegatronStore::open(arguments.prefix);
-  data::StoreInfo info;
-  {
-    ProgressBar bar("importing", static_cast<double>(from.index().num_tokens), clock);
-    info = data::import_megatron(
-        from, tokenizer, arguments.target, arguments.validation_share,
-        [&](int64_t tokens_done) { bar.update(static_cast<double>(tokens_done)); });
-  }
+  const data::StoreInfo info = is_npy(arguments.files.front())
+                                   ? import_olmo(arguments, tokenizer)
+                                   : import_megatron(arguments, tokenizer);
   report_store(arguments.target.folder.string(), info, arguments.json);
 }
 
@@ -77,10 +109,19 @@ void export_store(const ExportArguments& arguments) {
 
 void add_data_import(CLI::App& data) {
   CLI::App* command =
-      data.add_subcommand("import", "Make a token store of a Megatron store (.bin and .idx)");
+      data.add_subcommand("import",
+                          "Make a token store of a Megatron store (.bin and .idx) or of OLMo's "
+                          "token files (.npy, each with its .csv.gz)");
   const auto arguments = std::make_shared<ImportArguments>();
-  command->add_option("prefix", arguments->prefix, "The files' name, with or without .idx")
+  command
+      ->add_option("files", arguments->files,
+                   "The Megatron store's name, with or without .idx; or .npy files, in their order")
       ->required();
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Type of the tokens in .npy files without a header (as OLMo's are): uint16 or "
+                   "uint32; none: the narrower that the vocabulary fits in")
+      ->check(CLI::IsMember({"uint16", "uint32"}));
   command
       ->add_option("--tokenizer", arguments->tokenizer,
                    "The tokenizer.json that the tokens were made with")
@@ -94,7 +135,8 @@ void add_data_import(CLI::App& data) {
   command->add_flag("--overwrite", arguments->target.overwrite, "Replace the store at --out");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
-      "Example: atoll data import pile_text_document --tokenizer tokenizer.json --out store");
+      "Example: atoll data import pile_text_document --tokenizer tokenizer.json --out store\n"
+      "         atoll data import part-*.npy --tokenizer tokenizer.json --out store");
   command->callback([arguments] { import_store(*arguments); });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// `atoll data import` and `atoll data export`: Megatron's files to token stores and back.
+// `atoll data import` and `atoll data export`: Megatron's and OLMo's files to token stores, token
+// stores to Megatron's.
 
 namespace CLI {
 class App;

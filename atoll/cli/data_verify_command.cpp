@@ -11,10 +11,13 @@
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/data_mix_command.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/data/index_map.h"
 #include "atoll/data/megatron.h"
+#include "atoll/data/mixture.h"
 #include "atoll/data/npy.h"
+#include "atoll/data/store_statistics.h"
 
 namespace atl::cli {
 namespace {
@@ -91,6 +94,13 @@ void info_of_numbers(const Arguments& arguments) {
   }
 }
 
+void info_of_tokens(const Arguments& arguments) {
+  const data::Mixture mixture = data::Mixture::open(arguments.path);
+  if (mixture.stores().size() > 1) return report_mixture(mixture, arguments.json);
+  const data::TokenStore& store = mixture.stores().front();
+  report_contents(arguments.path, store.info(), data::statistics_of(store), arguments.json);
+}
+
 void info(const Arguments& arguments) {
   switch (kind_of(arguments.path)) {
     case Kind::kMegatron:
@@ -98,25 +108,45 @@ void info(const Arguments& arguments) {
     case Kind::kNumbers:
       return info_of_numbers(arguments);
     case Kind::kTokenStore:
-      const data::TokenStore store = data::TokenStore::open(arguments.path);
-      return report_store(arguments.path, store.info(), arguments.json);
+      return info_of_tokens(arguments);
   }
 }
 
+/// The hashes of a store: its digest, and those of its four files.
+std::vector<NamedHash> hashes_of(const data::TokenStore& store) {
+  const std::string folder = store.folder().string();
+  std::vector<NamedHash> hashes = {{"the digest of " + folder, store.info().digest()}};
+  for (const data::Split split : data::kSplits) {
+    const data::SplitInfo& info = store.info().split(split);
+    const std::string part = folder + "/tokens-" + data::split_name(split);
+    hashes.push_back({part + ".npy", info.tokens_sha256});
+    hashes.push_back({part + ".csv (unpacked)", info.documents_sha256});
+  }
+  return hashes;
+}
+
+/// A token store, or all stores of a mixture.
 void verify_store(const Arguments& arguments) {
   if (!arguments.tokenizer.empty()) {
     throw UsageError("--tokenizer is for Megatron stores: a token store has its own");
   }
-  const data::TokenStore store = data::TokenStore::open(arguments.path);
-  store.verify();
-  const std::string digest = store.info().digest();
-  for (const std::string& wanted : arguments.sha256) {
-    require_hash(wanted, {{"the digest of " + arguments.path, digest}});
+  const data::Mixture mixture = data::Mixture::open(arguments.path);
+  std::vector<NamedHash> hashes = {{"the digest of " + arguments.path, mixture.digest()}};
+  for (const data::TokenStore& store : mixture.stores()) {
+    store.verify();
+    for (NamedHash& hash : hashes_of(store)) {
+      if (hash.sha256 != hashes.front().sha256) hashes.push_back(std::move(hash));
+    }
   }
+  for (const std::string& wanted : arguments.sha256) require_hash(wanted, hashes);
   if (arguments.json) {
-    fmt::print("{}\n", one_line({{"store", arguments.path}, {"digest", digest}}));
+    Json files = Json::object();
+    for (size_t i = 1; i < hashes.size(); ++i) files[hashes[i].name] = hashes[i].sha256;
+    fmt::print("{}\n", one_line({{"store", arguments.path},
+                                 {"digest", mixture.digest()},
+                                 {"sha256", std::move(files)}}));
   } else {
-    fmt::print("{}: intact, digest {}\n", arguments.path, digest);
+    fmt::print("{}: intact, digest {}\n", arguments.path, mixture.digest());
   }
 }
 
@@ -187,10 +217,10 @@ void require_hash(const std::string& wanted, const std::vector<NamedHash>& found
 }
 
 void add_data_info(CLI::App& data) {
-  CLI::App* command =
-      data.add_subcommand("info", "What is in a token store, a Megatron store or a .npy file");
+  CLI::App* command = data.add_subcommand(
+      "info", "What is in a token store, a mixture, a Megatron store or a .npy file");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("store", arguments->path, "The token store, FILE.idx or FILE.npy")
+  command->add_option("store", arguments->path, "The token store, mixture, FILE.idx or FILE.npy")
       ->required();
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer("Example: atoll data info store");
@@ -199,15 +229,15 @@ void add_data_info(CLI::App& data) {
 
 void add_data_verify(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
-      "verify", "Read a whole token store, Megatron store or .npy file and check it");
+      "verify", "Read a whole token store, mixture, Megatron store or .npy file and check it");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("store", arguments->path, "The token store, FILE.idx or FILE.npy")
+  command->add_option("store", arguments->path, "The token store, mixture, FILE.idx or FILE.npy")
       ->required();
   command
       ->add_option(
           "--sha256", arguments->sha256,
-          "What a published hash says: of a store its digest, else of the file (of FILE.idx "
-          "or its .bin); may be repeated")
+          "What a published hash says: of a store its digest or a file of it, else of the file "
+          "(of FILE.idx or its .bin); may be repeated")
       ->allow_extra_args(false);
   command->add_option("--tokenizer", arguments->tokenizer,
                       "Of a Megatron store: all ids must be below its vocabulary");

@@ -40,15 +40,17 @@ void train(const TrainArguments& arguments) {
   const data::Corpus corpus(arguments.corpus);
   require_output_file(arguments.out, "--out");
   data::WordCounts words;
+  int64_t num_replaced = 0;
   {
     ProgressBar bar("reading", static_cast<double>(corpus.total_bytes()), clock);
-    corpus.for_each([&](const data::CorpusDocument& document) {
+    corpus.for_each([&](const data::CorpusDocument& document, int64_t bytes_done) {
       words.add(document.text);
-      bar.update(static_cast<double>(corpus.bytes_done()));
+      num_replaced += document.num_replaced;
+      bar.update(static_cast<double>(bytes_done));
     });
     bar.update(static_cast<double>(corpus.total_bytes()));
   }
-  warn_replaced(words.num_replaced());
+  warn_replaced(num_replaced);
   std::string text;
   {
     ProgressBar bar("learning", static_cast<double>(arguments.trainer.vocab_size), clock);

@@ -1,17 +1,25 @@
 #pragma once
-// Which rows a training step reads. A row is a fixed window of the token file: row r holds tokens
+// Which rows a training step reads. A row is a fixed window of a token file: row r holds tokens
 // [r*T, (r+1)*T), the tail that fills no row is dropped, documents may span rows (as OLMo-core
-// packs them). Pass p (from 0) visits the rows in sample_order(seed, p), cut to whole global
-// batches: the rest of that pass is left out, the next step begins the next pass. So the global
-// batch is a pure function of (store, options, step), whatever the number of replicas: replica i of
-// M takes rows [i*B/M, (i+1)*B/M) of it.
+// packs them). The global batch is a pure function of (stores, options, step), whatever the number
+// of replicas: replica i of M takes rows [i*B/M, (i+1)*B/M) of it.
 //
-// Shapes: B = rows asked for, T = sequence_length. Thread-safe; must not outlive its store.
+// A store alone: pass p (from 0) visits the rows in sample_order(seed, p), cut to whole global
+// batches: the rest of that pass is left out, the next step begins the next pass.
+// Stores by weight: the places of all steps, sB ... (s+1)B-1, are dealt to the stores by
+// data/blend.h. The n-th row that store k gives is place n mod R of sample_order(seed, n / R) of
+// its R rows: each store has passes of its own, and leaves nothing out. Rows are numbered through:
+// those of the first store, then those of the second, and so on.
+//
+// Shapes: B = rows asked for, T = sequence_length. Thread-safe; must not outlive its stores.
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "atoll/data/blend.h"
+#include "atoll/data/mixture.h"
 #include "atoll/data/token_store.h"
 
 namespace atl::data {
@@ -25,22 +33,34 @@ struct BatchOptions {
   uint64_t seed = 0;
 };
 
+/// Where a row lies.
+struct RowPlace {
+  const TokenStore* store = nullptr;
+  int64_t row = 0;  // Of that store.
+};
+
 class Batches {
  public:
-  /// Throws InputError when the split holds less than one row, UsageError when an option is out of
-  /// range.
+  /// Throws InputError when a store holds less than one row, UsageError when an option is out of
+  /// range. Of the validation parts of a mixture those with a row are read.
   Batches(const TokenStore& store, Split split, BatchOptions options);
+  Batches(const Mixture& mixture, Split split, BatchOptions options);
 
-  /// Rows of the whole split; validation reads 0 ... num_rows()-1 in that order.
+  /// Rows of the whole split, 0 ... num_rows()-1.
   int64_t num_rows() const { return num_rows_; }
+  /// Of a store alone.
   int64_t steps_per_pass() const { return num_rows_ / options_.batch_rows; }
-  /// The pass that step `step` (from 0) belongs to.
-  int64_t pass(int64_t step) const;
-  /// Throws InputError unless the split holds at least one whole global batch, as rows() needs:
+  /// The pass that step `step` (from 0) belongs to; nothing for a mixture.
+  std::optional<int64_t> pass(int64_t step) const;
+  /// Throws InputError unless a store alone holds at least one whole global batch, as rows() needs:
   /// call it once before training.
   void require_whole_batch() const;
   /// The batch_rows row numbers of step `step` (from 0), in the order of the global batch.
   std::vector<int64_t> rows(int64_t step) const;
+  /// `count` rows, or all if there are fewer, that stand for the split: of each store as many as
+  /// its weight says, spread evenly over it.
+  std::vector<int64_t> spread(int64_t count) const;
+  RowPlace place(int64_t row) const;
 
   /// Fills both arrays, row by row: inputs_BT the row's T tokens, targets_BT the same shifted left
   /// by one; the last target of each row is kIgnoredTarget, so a row trains T-1 predictions.
@@ -48,13 +68,26 @@ class Batches {
             std::span<int64_t> targets_BT) const;
 
  private:
-  const TokenStore& store_;
+  struct Part {
+    const TokenStore* store = nullptr;
+    double weight = 1;
+    int64_t first_row = 0;
+    int64_t num_rows = 0;
+    int64_t order_pass = -1;
+    std::vector<uint32_t> order;  // Of that pass.
+  };
+  void add(const TokenStore& store, double weight);
+  void require_row(const TokenStore& store) const;
+  std::vector<double> weights() const;
+  int64_t row_at(Part& part, int64_t pass, int64_t place) const;
+  std::vector<int64_t> blended(int64_t step) const;
+
   Split split_;
   BatchOptions options_;
   int64_t num_rows_ = 0;
-  mutable std::mutex mutex_;  // Guards the order of the pass read last.
-  mutable int64_t order_pass_ = -1;
-  mutable std::vector<uint32_t> order_;
+  mutable std::mutex mutex_;  // Guards the orders of the passes read last, and the blend.
+  mutable std::vector<Part> parts_;
+  mutable std::vector<Blend> blends_;  // The blend at every kBlendStride-th place, so far.
 };
 
 }  // namespace atl::data

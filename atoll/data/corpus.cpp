@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,12 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <memory>
 
 #include "atoll/base/error.h"
-#include "atoll/base/file.h"
-#include "atoll/data/json_text.h"
-#include "atoll/data/tokenizer.h"
+#include "atoll/base/hash.h"
 #include "atoll/data/utf8.h"
 
 namespace atl::data {
@@ -45,8 +41,16 @@ bool looks_like_text(const fs::path& path) {
   return valid_utf8_prefix(head) + kLongestCharacter > head.size();
 }
 
-bool is_json_lines(const std::string& name) {
-  return name.ends_with(".jsonl") || name.ends_with(".jsonl.gz");
+/// Dolma's compressed files of lines are named .json.gz; a plain .json is one text.
+bool is_json_lines(std::string_view name) {
+  const std::string_view plain = without_compression(name);
+  return plain.ends_with(".jsonl") || (plain.size() < name.size() && plain.ends_with(".json"));
+}
+
+/// The compressed files that are sure to hold text: others may be archives of anything.
+bool is_packed_text(std::string_view name) {
+  return compression_of(name) != Compression::kNone &&
+         (is_json_lines(name) || without_compression(name).ends_with(".txt"));
 }
 
 /// Folders of a source tree that hold no sources of its own.
@@ -78,39 +82,6 @@ std::vector<fs::path> library_folders() {
   for (const char* usual : {"/usr/lib", "/usr/local/lib"}) folders.emplace_back(usual);
   return folders;
 }
-
-struct CloseGzip {
-  void operator()(gzFile_s* file) const { gzclose(file); }
-};
-
-/// The lines of a plain or gzip file, one at a time, however long the file.
-class LineReader {
- public:
-  explicit LineReader(const fs::path& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
-    if (file_ == nullptr) fail_to_read(path, std::strerror(errno));
-    gzbuffer(file_.get(), 1 << 18);
-  }
-  bool next(std::string& line) {
-    line.clear();
-    char buffer[1 << 16];
-    while (gzgets(file_.get(), buffer, sizeof(buffer)) != nullptr) {
-      line += buffer;
-      if (line.ends_with('\n')) return true;
-    }
-    int code = Z_OK;
-    const char* reason = gzerror(file_.get(), &code);
-    if (code != Z_OK && code != Z_STREAM_END) {
-      fail_to_read(path_, code == Z_BUF_ERROR ? "the file is truncated" : reason);
-    }
-    return !line.empty();
-  }
-  /// Bytes of the file on disk consumed so far.
-  int64_t offset() const { return gzoffset(file_.get()); }
-
- private:
-  fs::path path_;
-  std::unique_ptr<gzFile_s, CloseGzip> file_;
-};
 
 }  // namespace
 
@@ -157,21 +128,20 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
       continue;
     }
     if (!fs::is_regular_file(status)) fail_to_read(path, "neither a regular file nor a folder");
-    if (input.ends_with(".zst") || (input.ends_with(".gz") && !is_json_lines(input))) {
-      throw InputError(
-          fmt::format("'{}': this compression is not read here (.jsonl.gz is); "
-                      "decompress the file first",
-                      input));
-    }
-    files_.push_back({path, input, is_json_lines(input) ? Kind::kJsonLines : Kind::kText,
-                      static_cast<int64_t>(fs::file_size(path, error))});
+    files_.push_back({.path = path,
+                      .name = input,
+                      .kind = is_json_lines(input) ? Kind::kJsonLines : Kind::kText,
+                      .num_bytes = static_cast<int64_t>(fs::file_size(path, error))});
     if (error) fail_to_read(path, error.message());
   }
   if (files_.empty()) {
     throw InputError(fmt::format("no text files in '{}': check the folder and the include patterns",
                                  options_.inputs.front()));
   }
-  for (const File& file : files_) total_bytes_ += file.num_bytes;
+  for (File& file : files_) {
+    file.begin = total_bytes_;
+    total_bytes_ += file.num_bytes;
+  }
 }
 
 bool Corpus::wants(const fs::path& path, const std::string& name) const {
@@ -180,7 +150,8 @@ bool Corpus::wants(const fs::path& path, const std::string& name) const {
                        [&](const std::string& pattern) { return matches(pattern, name); });
   };
   if (among(options_.exclude)) return false;
-  return options_.include.empty() ? looks_like_text(path) : among(options_.include);
+  if (!options_.include.empty()) return among(options_.include);
+  return is_packed_text(name) || looks_like_text(path);
 }
 
 void Corpus::add_folder(const fs::path& folder) {
@@ -208,90 +179,20 @@ void Corpus::list_folder(const fs::path& folder, const fs::path& root) {
     std::string name = path.lexically_relative(root).generic_string();
     if (!wants(path, name)) continue;
     const Kind kind = is_json_lines(name) ? Kind::kJsonLines : Kind::kWhole;
-    files_.push_back({path, std::move(name), kind, static_cast<int64_t>(entry->file_size())});
+    files_.push_back({.path = path,
+                      .name = std::move(name),
+                      .kind = kind,
+                      .num_bytes = static_cast<int64_t>(entry->file_size())});
   }
   if (error) fail_to_read(folder, error.message());
 }
 
-void Corpus::for_each(const Visit& visit) const {
-  bytes_done_ = 0;
-  int64_t before = 0;
-  for (const File& file : files_) {
-    switch (file.kind) {
-      case Kind::kWhole:
-        read_whole(file, visit);
-        break;
-      case Kind::kText:
-        read_text(file, visit);
-        break;
-      case Kind::kJsonLines:
-        read_json_lines(file, visit);
-        break;
-    }
-    before += file.num_bytes;
-    bytes_done_ = before;
-  }
-}
-
-void Corpus::read_whole(const File& file, const Visit& visit) {
-  const std::string text = read_file(file.path);
-  if (!text.empty()) visit({text, file.name, file.name, 1});
-}
-
-void Corpus::read_text(const File& file, const Visit& visit) const {
-  const std::string text = read_file(file.path);
-  const std::string mark = std::string(kEndOfText) + "\n";
-  const bool marked = text.starts_with(mark) || text.find("\n" + mark) != std::string::npos;
-  int64_t number = 0;
-  const auto give = [&](std::string_view document) {
-    ++number;
-    if (!document.empty()) {
-      visit({document, fmt::format("{}:{}", file.name, number), file.name, number});
-    }
-  };
-  const int64_t files_before = bytes_done_;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    bytes_done_ = files_before + static_cast<int64_t>(text.size() - rest.size());
-    size_t end = rest.size();
-    size_t next = rest.size();
-    if (marked) {
-      // A document ends where a line is the mark and nothing else.
-      end = rest.starts_with(mark) ? 0 : rest.find("\n" + mark);
-      if (end != 0 && end != std::string_view::npos) ++end;
-      if (end == std::string_view::npos) end = rest.size();
-      next = std::min(end + mark.size(), rest.size());
-    } else if (std::cmp_less(options_.document_bytes, rest.size())) {
-      const size_t line_end = rest.find('\n', static_cast<size_t>(options_.document_bytes));
-      next = line_end == std::string_view::npos ? rest.size() : line_end + 1;
-      end = next;
-    }
-    give(rest.substr(0, end));
-    rest.remove_prefix(next);
-  }
-}
-
-void Corpus::read_json_lines(const File& file, const Visit& visit) const {
-  LineReader reader(file.path);
-  std::string line;
-  const int64_t files_before = bytes_done_;
-  for (int64_t number = 1; reader.next(line); ++number) {
-    if (line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
-    bytes_done_ = files_before + reader.offset();
-    const auto fail = [&](const std::string& what) {
-      return InputError(fmt::format("'{}' line {}: {}", file.path.string(), number, what));
-    };
-    const auto json = parse_json(line, fmt::format("'{}' line {}", file.path.string(), number));
-    const auto text = json.is_object() ? json.find(options_.text_field) : json.end();
-    if (text == json.end() || !text->is_string()) {
-      throw fail(fmt::format("no text in the field \"{}\"", options_.text_field));
-    }
-    const auto given_id = json.find("id");
-    std::string id = fmt::format("{}:{}", file.name, number);
-    if (given_id != json.end() && given_id->is_string()) id = given_id->get<std::string>();
-    const auto& contents = text->get_ref<const std::string&>();
-    if (!contents.empty()) visit({contents, std::move(id), file.name, number});
-  }
+std::string Corpus::fingerprint() const {
+  Sha256 hash;
+  hash.update(
+      fmt::format("{} {} {}\n", options_.text_field, options_.document_bytes, options_.strict));
+  for (const File& file : files_) hash.update(fmt::format("{} {}\n", file.num_bytes, file.name));
+  return hex(hash.finish());
 }
 
 }  // namespace atl::data

@@ -1,13 +1,20 @@
 #pragma once
-// Where documents come from: a tree of source files, a text file, jsonl (plain or gzip). Documents
-// come in a fixed order (paths sorted by bytes, then position in the file), so packing the same
-// files twice gives the same store. One owner thread.
+// Where documents come from: a tree of source files, text files, jsonl, each plain, gzip or zstd.
+// Documents come in a fixed order (paths sorted by bytes, then position in the file), so packing
+// the same files twice gives the same store. Files are read as streams: memory grows with the
+// longest document, not with the file.
+//
+// Reading has two halves: for_each_record() cuts files, in order, on one thread; parse() makes a
+// document of a record and may run on many.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "atoll/data/line_reader.h"
 
 namespace atl::data {
 
@@ -23,14 +30,36 @@ struct CorpusOptions {
   /// A text file without <|endoftext|> lines is cut at the first line end after so many bytes: as
   /// one document it could not be split into training and validation.
   int64_t document_bytes = 8192;
+  /// Longer lines and documents are refused: they have to be held in memory.
+  int64_t max_document_bytes = int64_t{1} << 30;
+  /// Bytes that are not UTF-8 are refused; else each bad sequence is read as U+FFFD and counted.
+  bool strict = false;
 };
 
-/// `text` lives until the visitor returns.
+/// One of `count` parts of a corpus, for as many machines: those documents that begin in bytes
+/// [total * index / count, total * (index + 1) / count) of its files, one behind the other as they
+/// lie on disk. A compressed file begins, with all it holds, where its first byte lies. So the
+/// parts one after the other are the whole, and what is in a part depends on nothing else.
+struct Shard {
+  int64_t index = 0;  // From 0.
+  int64_t count = 1;
+};
+
+/// A document as it was cut out of a file: nothing has been looked at yet.
+struct CorpusRecord {
+  std::string_view bytes;  // Alive until the visitor returns.
+  size_t file = 0;
+  int64_t location = 0;    // Line (jsonl) or number of the document in the file, from 1.
+  int64_t first_line = 0;  // In the file, from 1.
+  int64_t bytes_done = 0;  // Of all files, as they are on disk.
+};
+
 struct CorpusDocument {
-  std::string_view text;
+  std::string text;  // UTF-8.
   std::string id;
   std::string source;
   int64_t location = 0;
+  int64_t num_replaced = 0;  // Bad sequences that became U+FFFD.
 };
 
 /// The sources of Python's standard library on this machine: the newest version found. Throws
@@ -43,17 +72,26 @@ class Corpus {
   /// or when nothing is left to read.
   explicit Corpus(CorpusOptions options);
 
-  /// Calls `visit` for each document that is not empty. Throws InputError at an unreadable file and
-  /// at a line that is not JSON or lacks the field (file, line number).
-  void for_each(const std::function<void(const CorpusDocument&)>& visit) const;
+  /// Cuts the files of a shard. Throws InputError at an unreadable or damaged file and at a record
+  /// that is too long.
+  void for_each_record(const Shard& shard,
+                       const std::function<void(const CorpusRecord&)>& visit) const;
+
+  /// Nothing when the document is empty. Throws InputError (file, line) where a line is not JSON or
+  /// lacks the field, and with `strict` where bytes are not UTF-8. Thread-safe.
+  std::optional<CorpusDocument> parse(const CorpusRecord& record) const;
+
+  /// Both on this thread: all documents, and how many bytes on disk are done.
+  void for_each(const std::function<void(const CorpusDocument&, int64_t bytes_done)>& visit) const;
 
   /// Bytes of all files as they are on disk (for progress).
   int64_t total_bytes() const { return total_bytes_; }
-  /// Bytes of the files read so far by for_each().
-  int64_t bytes_done() const { return bytes_done_; }
   int64_t num_files() const { return std::ssize(files_); }
   /// The inputs as the user named them.
   const std::vector<std::string>& sources() const { return options_.inputs; }
+  /// SHA-256 in hexadecimal of all that decides where shards are cut and what they hold, but for
+  /// the contents of the files: their names, sizes and how they are read.
+  std::string fingerprint() const;
 
  private:
   enum class Kind { kWhole, kText, kJsonLines };
@@ -62,21 +100,18 @@ class Corpus {
     std::string name;  // Path inside the folder, or the file as the user named it.
     Kind kind = Kind::kWhole;
     int64_t num_bytes = 0;
+    int64_t begin = 0;  // Bytes of the files before it.
   };
-  using Visit = std::function<void(const CorpusDocument&)>;
+  class RecordReader;
 
   void add_folder(const std::filesystem::path& folder);
   /// The files in `folder`, which is `root` or inside it, in no order.
   void list_folder(const std::filesystem::path& folder, const std::filesystem::path& root);
   bool wants(const std::filesystem::path& path, const std::string& name) const;
-  static void read_whole(const File& file, const Visit& visit);
-  void read_text(const File& file, const Visit& visit) const;
-  void read_json_lines(const File& file, const Visit& visit) const;
 
   CorpusOptions options_;
   std::vector<File> files_;
   int64_t total_bytes_ = 0;
-  mutable int64_t bytes_done_ = 0;
 };
 
 }  // namespace atl::data

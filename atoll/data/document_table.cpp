@@ -5,16 +5,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
-#include "atoll/base/file.h"
 
 namespace atl::data {
 namespace {
 
 constexpr int kGzipWindow = 15 + 16;  // zlib's way to say: gzip, its largest window.
+constexpr size_t kPieceBytes = size_t{1} << 18;
+constexpr size_t kMaxRowBytes = 8192;
 
 std::string quoted(const std::string& field) {
   if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
@@ -62,13 +64,8 @@ int64_t to_number(const std::string& field, const std::string& where) {
   return value;
 }
 
-struct Inflater {
-  Inflater() { ATOLL_CHECK(inflateInit2(&stream, kGzipWindow) == Z_OK); }
-  ~Inflater() { inflateEnd(&stream); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-  z_stream stream{};
-};
+/// Whether a quoted field goes on behind the end of `row`.
+bool is_open(std::string_view row) { return std::count(row.begin(), row.end(), '"') % 2 != 0; }
 
 }  // namespace
 
@@ -77,92 +74,94 @@ std::string format_document(const Document& document) {
                      quoted(document.source), document.location);
 }
 
-std::vector<Document> parse_documents(std::string_view text, int64_t num_documents,
-                                      int64_t num_tokens, const std::string& name) {
-  std::vector<Document> documents;
-  int64_t position = 0;
-  while (!text.empty()) {
-    const std::string where = fmt::format("'{}' row {}", name, documents.size() + 1);
-    std::vector<std::string> fields;
-    bool end_of_row = false;
-    while (!end_of_row && fields.size() < 6) fields.push_back(take_field(text, end_of_row));
-    if (fields.size() != 5 || !end_of_row) {
-      throw InputError(fmt::format("{}: expected 5 columns (start,end,id,src,loc)", where));
-    }
-    Document document{.begin = to_number(fields[0], where),
-                      .end = to_number(fields[1], where),
-                      .id = std::move(fields[2]),
-                      .source = std::move(fields[3]),
-                      .location = to_number(fields[4], where)};
-    if (document.begin != position || document.end <= document.begin || document.end > num_tokens) {
-      throw InputError(fmt::format("{}: tokens {} to {} do not follow on {} within {} tokens",
-                                   where, document.begin, document.end, position, num_tokens));
-    }
-    position = document.end;
-    documents.push_back(std::move(document));
+struct DocumentWriter::Gzip {
+  Gzip() {
+    ATOLL_CHECK(deflateInit2(&stream, 6, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   }
-  if (std::ssize(documents) != num_documents || position != num_tokens) {
-    throw InputError(
-        fmt::format("'{}' describes {} documents with {} tokens, but store.json says {} with {}",
-                    name, documents.size(), position, num_documents, num_tokens));
-  }
-  return documents;
-}
-
-void write_gzip(const std::filesystem::path& file, std::string_view text) {
+  ~Gzip() { deflateEnd(&stream); }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
   z_stream stream{};
-  ATOLL_CHECK(deflateInit2(&stream, 6, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string packed;
-  std::string buffer(size_t{1} << 18, '\0');
-  std::string_view rest = text;
-  int state = Z_OK;
-  while (state != Z_STREAM_END) {
-    const size_t take = std::min(rest.size(), size_t{1} << 30);  // zlib counts in 32 bits.
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));
-    stream.avail_in = static_cast<uInt>(take);
-    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
-    stream.avail_out = static_cast<uInt>(buffer.size());
-    state = deflate(&stream, take == rest.size() ? Z_FINISH : Z_NO_FLUSH);
-    rest.remove_prefix(take - stream.avail_in);
-    packed.append(buffer.data(), buffer.size() - stream.avail_out);
-  }
-  deflateEnd(&stream);
-  const std::span<const std::byte> piece = as_byte_span(packed);
-  write_file_synced(file, {&piece, 1});
+};
+
+DocumentWriter::DocumentWriter(const std::filesystem::path& file)
+    : file_(file), gzip_(std::make_unique<Gzip>()) {}
+
+DocumentWriter::~DocumentWriter() = default;
+
+void DocumentWriter::add(const Document& document) {
+  rows_ += format_document(document);
+  if (rows_.size() >= kPieceBytes) flush(false);
 }
 
-std::string read_gzip(const std::filesystem::path& file, size_t max_bytes) {
-  const MappedFile packed(file);
-  const auto fail = [&](const char* reason) {
-    return InputError(fmt::format("cannot unpack '{}': {}", file.string(), reason));
-  };
-  Inflater inflater;
-  z_stream& stream = inflater.stream;
-  std::span<const std::byte> rest = packed.bytes();
-  std::string text;
-  std::string buffer(size_t{1} << 18, '\0');
-  for (int state = Z_OK; state != Z_STREAM_END;) {
-    const size_t take = std::min(rest.size(), size_t{1} << 30);  // zlib counts in 32 bits.
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(rest.data()));
-    stream.avail_in = static_cast<uInt>(take);
-    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
-    stream.avail_out = static_cast<uInt>(buffer.size());
-    state = inflate(&stream, Z_NO_FLUSH);
-    if (state == Z_BUF_ERROR) throw fail("the file is truncated");
-    if (state != Z_OK && state != Z_STREAM_END) {
-      throw fail(stream.msg == nullptr ? "not gzip" : stream.msg);
-    }
-    rest = rest.subspan(take - stream.avail_in);
-    text.append(buffer.data(), buffer.size() - stream.avail_out);
-    if (text.size() > max_bytes) {
-      throw InputError(
-          fmt::format("'{}' unpacks to more than {} bytes: it does not belong to this "
-                      "store",
-                      file.string(), max_bytes));
-    }
+void DocumentWriter::flush(bool is_last) {
+  std::string_view rest = rows_;
+  std::string packed(kPieceBytes, '\0');
+  z_stream& stream = gzip_->stream;
+  int state = Z_OK;
+  do {
+    const size_t size = std::min(rest.size(), kPieceBytes);
+    const bool ends = is_last && size == rest.size();
+    if (size < kPieceBytes && !ends) break;
+    hash_.update(rest.substr(0, size));
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));
+    stream.avail_in = static_cast<uInt>(size);
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+      stream.avail_out = static_cast<uInt>(packed.size());
+      state = deflate(&stream, ends ? Z_FINISH : Z_NO_FLUSH);
+      file_.append(as_byte_span(packed).first(packed.size() - stream.avail_out));
+    } while (stream.avail_out == 0);
+    rest.remove_prefix(size);
+  } while (state != Z_STREAM_END);
+  rows_.erase(0, rows_.size() - rest.size());
+}
+
+std::string DocumentWriter::finish() {
+  flush(true);
+  file_.finish();
+  return hex(hash_.finish());
+}
+
+DocumentReader::DocumentReader(ByteSource source, int64_t num_tokens)
+    : lines_(std::move(source), kMaxRowBytes), num_tokens_(num_tokens) {}
+
+std::optional<Document> DocumentReader::next() {
+  const std::string& name = lines_.source().name();
+  if (!lines_.next(row_)) {
+    if (position_ == num_tokens_) return std::nullopt;
+    throw InputError(fmt::format("'{}' ends after {} documents with {} tokens, of {}", name,
+                                 num_documents_, position_, num_tokens_));
   }
-  if (!rest.empty()) throw fail("something was written behind its end");
-  return text;
+  ++num_documents_;
+  const std::string where = fmt::format("'{}' row {}", name, num_documents_);
+  while (is_open(row_) && row_.size() < kMaxRowBytes && lines_.next(line_)) row_ += line_;
+  hash_.update(row_);
+  if (row_.ends_with("\r\n")) row_.erase(row_.size() - 2, 1);  // As Python's csv module writes.
+  std::string_view rest = row_;
+  std::vector<std::string> fields;
+  bool end_of_row = false;
+  while (!end_of_row && fields.size() < 6) fields.push_back(take_field(rest, end_of_row));
+  if ((fields.size() != 5 && fields.size() != 2) || !end_of_row || !rest.empty()) {
+    throw InputError(fmt::format("{}: expected 5 columns (start,end,id,src,loc)", where));
+  }
+  fields.resize(5);
+  Document document{.begin = to_number(fields[0], where),
+                    .end = to_number(fields[1], where),
+                    .id = std::move(fields[2]),
+                    .source = std::move(fields[3]),
+                    .location = fields[4].empty() ? 0 : to_number(fields[4], where)};
+  const auto fail = [&](const std::string& what) {
+    throw InputError(
+        fmt::format("{}: tokens {} to {} {}", where, document.begin, document.end, what));
+  };
+  if (document.begin > position_) fail(fmt::format("leave a gap behind {}", position_));
+  if (document.begin < position_) fail(fmt::format("overlap with those up to {}", position_));
+  if (document.end <= document.begin) fail("are none");
+  if (document.end > num_tokens_)
+    fail(fmt::format("reach past the end: there are {}", num_tokens_));
+  position_ = document.end;
+  return document;
 }
 
 }  // namespace atl::data

@@ -2,6 +2,7 @@
 // JSON that came from outside, with the parser's reason where it is none.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -23,5 +24,9 @@ Json parse_json(std::string_view text, const std::string& where) {
     throw InputError(fmt::format("{}: not valid JSON: {}", where, why));
   }
 }
+
+/// Puts \ufffd in the place of escapes for half a surrogate pair, which are no text (Python's json
+/// writes them all the same); returns how many there were.
+int64_t repair_surrogates(std::string& json);
 
 }  // namespace atl::data

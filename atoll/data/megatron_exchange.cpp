@@ -54,7 +54,8 @@ StoreInfo import_megatron(const MegatronStore& from, const Tokenizer& tokenizer,
     }
     ids.assign(wide.begin(), wide.end());
     const std::string text = tokenizer.decode(std::span<const TokenId>(ids).first(ids.size() - 1));
-    writer.add({.text = text,
+    writer.add({.split = split_of(text, validation_share),
+                .text_bytes = std::ssize(text),
                 .id = fmt::format("{}:{}", name, i + 1),
                 .source = from.prefix(),
                 .location = i + 1},

@@ -9,6 +9,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/data/blend.h"
 #include "atoll/data/numpy_random.h"
 
 namespace atl::data {
@@ -126,40 +127,6 @@ IndexMap cut_samples(const PackedNumbers<int32_t>& sizes, const IndexMap& doc_id
   return cut_samples<int32_t>(sizes, documents, plan.num_samples, sequence_length);
 }
 
-/// numpy's sum of doubles: eight running sums from eight numbers on, halves above 128.
-double pairwise_sum(std::span<const double> values) {
-  if (values.size() < 8) return std::accumulate(values.begin(), values.end(), 0.0);
-  if (values.size() > 128) {
-    const size_t half = values.size() / 2 / 8 * 8;
-    return pairwise_sum(values.first(half)) + pairwise_sum(values.subspan(half));
-  }
-  std::array<double, 8> r{};
-  std::copy_n(values.begin(), 8, r.begin());
-  size_t i = 8;
-  for (; i + 8 <= values.size(); i += 8) {
-    for (size_t k = 0; k < 8; ++k) r[k] += values[i + k];
-  }
-  double sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
-  for (; i < values.size(); ++i) sum += values[i];
-  return sum;
-}
-
-/// Divided by their sum, which Python takes from left to right.
-std::vector<double> normalized(std::span<const double> weights) {
-  if (weights.empty() || weights.size() > 254) {
-    throw UsageError(fmt::format("NeoX blends 1 to 254 stores, not {}", weights.size()));
-  }
-  double sum = 0;
-  for (const double weight : weights) {
-    if (!(weight > 0) || !std::isfinite(sum += weight)) {
-      throw UsageError(fmt::format("a weight must be a positive number, not {}", weight));
-    }
-  }
-  std::vector<double> shares(weights.begin(), weights.end());
-  for (double& share : shares) share /= sum;
-  return shares;
-}
-
 }  // namespace
 
 int64_t NeoxOrder::sample(int64_t row) const {
@@ -229,7 +196,7 @@ std::string neox_map_name(const std::string& prefix, const std::string& name,
 
 std::vector<int64_t> neox_blend_samples(std::span<const double> weights, int64_t num_samples) {
   std::vector<int64_t> counts;
-  for (const double share : normalized(weights)) {
+  for (const double share : shares_of(weights)) {
     counts.push_back(
         static_cast<int64_t>(std::ceil(static_cast<double>(num_samples) * share * 1.005)));
   }
@@ -238,9 +205,7 @@ std::vector<int64_t> neox_blend_samples(std::span<const double> weights, int64_t
 
 NeoxBlend neox_blend(std::span<const double> weights, std::span<const int64_t> num_rows) {
   ATOLL_CHECK(weights.size() == num_rows.size());
-  std::vector<double> shares = normalized(weights);
-  const double sum = pairwise_sum(shares);  // NeoX divides a second time, in numpy.
-  for (double& share : shares) share /= sum;
+  Blend rule(weights);
   int64_t size = 0;
   for (const int64_t rows : num_rows) size += rows - 1;
   check_length("the blend", size, kMaxNumbers);
@@ -248,19 +213,10 @@ NeoxBlend neox_blend(std::span<const double> weights, std::span<const int64_t> n
   NeoxBlend blend;
   blend.store.reserve(static_cast<size_t>(size));
   blend.row.reserve(static_cast<size_t>(size));
-  std::vector<int64_t> taken(shares.size());
   for (int64_t i = 0; i < size; ++i) {
-    const double place = std::max(static_cast<double>(i), 1.0);
-    size_t farthest = 0;
-    double most = 0;
-    for (size_t k = 0; k < shares.size(); ++k) {
-      const double lag = shares[k] * place - static_cast<double>(taken[k]);
-      if (k > 0 && lag <= most) continue;  // Of equal ones the first.
-      most = lag;
-      farthest = k;
-    }
-    blend.store.push_back(static_cast<uint8_t>(farthest));
-    blend.row.push_back(taken[farthest]++);
+    const Blend::Row row = rule.next();
+    blend.store.push_back(static_cast<uint8_t>(row.source));
+    blend.row.push_back(row.number);
   }
   return blend;
 }

@@ -78,7 +78,7 @@ struct NeoxBlend {
 /// How many samples of each store NeoX asks for, half a per cent more than its share.
 std::vector<int64_t> neox_blend_samples(std::span<const double> weights, int64_t num_samples);
 
-/// At each row the store that lags farthest behind its weight. `num_rows` are those of the stores'
+/// The rows by data/blend.h. `num_rows` are those of the stores'
 /// orders; the blend has one less of each. Throws UsageError unless there are 1 to 254 weights, all
 /// positive.
 NeoxBlend neox_blend(std::span<const double> weights, std::span<const int64_t> num_rows);

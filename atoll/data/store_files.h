@@ -9,6 +9,7 @@
 namespace atl::data {
 
 inline constexpr const char* kStoreFileName = "store.json";
+inline constexpr const char* kMixtureFileName = "mixture.json";
 std::string tokens_file_name(Split split);     // "tokens-train.npy"
 std::string documents_file_name(Split split);  // "tokens-train.csv.gz"
 size_t token_bytes(TokenType type);

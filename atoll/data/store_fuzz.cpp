@@ -6,6 +6,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/data/document_table.h"
+#include "atoll/data/packed_text.h"
 #include "atoll/data/store_files.h"
 
 namespace atl::data {
@@ -19,12 +20,19 @@ void try_description(std::string_view text) {
   }
 }
 
-void try_table(std::string_view text, int64_t num_documents, int64_t num_tokens) {
+std::vector<Document> read_table(const std::string& text, int64_t num_tokens) {
+  DocumentReader reader(source_of(text, "fuzz"), num_tokens);
+  std::vector<Document> rows;
+  while (auto row = reader.next()) rows.push_back(std::move(*row));
+  return rows;
+}
+
+void try_table(const std::string& text, int64_t num_tokens) {
   try {
-    const std::vector<Document> rows = parse_documents(text, num_documents, num_tokens, "fuzz");
+    const std::vector<Document> rows = read_table(text, num_tokens);
     std::string again;
     for (const Document& row : rows) again += format_document(row);
-    ATOLL_CHECK(parse_documents(again, num_documents, num_tokens, "again").size() == rows.size());
+    ATOLL_CHECK(read_table(again, num_tokens).size() == rows.size());
   } catch (const InputError&) {
   }
 }
@@ -41,14 +49,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size >= 2) description[(data[0] * 256U + data[1]) % description.size()] = text.back();
   atl::data::try_description(description);
 
-  atl::data::try_table(text, 1, 9);
+  atl::data::try_table(std::string(text), 9);
   // A good table whose names are the input, then the same with one byte changed.
   const std::string name(text);
   std::string table = atl::data::format_document({0, 4, name, "source", 1}) +
                       atl::data::format_document({4, 9, "id", name, 2});
-  const std::vector<Document> rows = atl::data::parse_documents(table, 2, 9, "own");
+  const std::vector<Document> rows = atl::data::read_table(table, 9);
   ATOLL_CHECK(rows[0].id == name && rows[1].source == name);
   if (size >= 2) table[(data[0] * 256U + data[1]) % table.size()] = text.back();
-  atl::data::try_table(table, 2, 9);
+  atl::data::try_table(table, 9);
   return 0;
 }

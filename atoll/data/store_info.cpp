@@ -74,6 +74,15 @@ SplitInfo split_from_json(const Json& object, const std::string& name) {
           .documents_sha256 = fields.text("documents_sha256")};
 }
 
+ShardInfo shard_from_json(const Json& object, const std::string& name) {
+  const Fields fields(object, name);
+  ShardInfo shard{.index = fields.count("index"),
+                  .count = fields.count("count"),
+                  .corpus_sha256 = fields.text("corpus_sha256")};
+  if (shard.index >= shard.count) fields.fail("index", "below \"count\"");
+  return shard;
+}
+
 }  // namespace
 
 std::string split_name(Split split) { return split == Split::kTrain ? "train" : "validation"; }
@@ -88,17 +97,22 @@ std::string StoreInfo::digest() const {
 }
 
 std::string format_store_info(const StoreInfo& info) {
-  const Json json = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"vocab_size", info.vocab_size},
-                     {"dtype", type_name(info.type)},
-                     {"tokenizer_sha256", info.tokenizer_sha256},
-                     {"end_of_text", info.end_of_text},
-                     {"validation_share", info.validation_share},
-                     {"sources", info.sources},
-                     {"train", split_to_json(info.train)},
-                     {"validation", split_to_json(info.validation)},
-                     {"digest", info.digest()}};
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"vocab_size", info.vocab_size},
+               {"dtype", type_name(info.type)},
+               {"tokenizer_sha256", info.tokenizer_sha256},
+               {"end_of_text", info.end_of_text},
+               {"validation_share", info.validation_share},
+               {"sources", info.sources},
+               {"train", split_to_json(info.train)},
+               {"validation", split_to_json(info.validation)},
+               {"digest", info.digest()}};
+  if (info.shard) {
+    json["shard"] = {{"index", info.shard->index},
+                     {"count", info.shard->count},
+                     {"corpus_sha256", info.shard->corpus_sha256}};
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -126,6 +140,7 @@ StoreInfo parse_store_info(std::string_view text, const std::string& name) {
   }
   info.train = split_from_json(fields.at("train"), name + " train");
   info.validation = split_from_json(fields.at("validation"), name + " validation");
+  if (json.contains("shard")) info.shard = shard_from_json(json["shard"], name + " shard");
   if (info.end_of_text >= info.vocab_size) fields.fail("end_of_text", "below \"vocab_size\"");
   if (fields.text("digest") != info.digest()) {
     throw InputError(fmt::format("'{}' was edited: its digest does not match its contents", name));

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
-#include "atoll/base/hash.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/data/document_table.h"
 #include "atoll/data/draft_file.h"
@@ -20,19 +21,19 @@ class SplitWriter {
  public:
   SplitWriter(const fs::path& folder, Split split, TokenType type)
       : tokens_(folder / tokens_file_name(split)),
-        table_file_(folder / documents_file_name(split)),
+        table_(folder / documents_file_name(split)),
         type_(type) {}
 
-  void add(const CorpusDocument& document, std::span<const TokenId> ids) {
+  void add(const NewDocument& document, std::span<const TokenId> ids) {
     const int64_t begin = info_.num_tokens;
     info_.num_tokens += std::ssize(ids);
     info_.num_documents += 1;
-    info_.text_bytes += std::ssize(document.text);
-    table_ += format_document({.begin = begin,
-                               .end = info_.num_tokens,
-                               .id = shortened(document.id),
-                               .source = shortened(document.source),
-                               .location = document.location});
+    info_.text_bytes += document.text_bytes;
+    table_.add({.begin = begin,
+                .end = info_.num_tokens,
+                .id = shortened(document.id),
+                .source = shortened(document.source),
+                .location = document.location});
     for (const TokenId id : ids) {
       if (type_ == TokenType::kU16) {
         buffer_.put(static_cast<uint16_t>(id));
@@ -47,8 +48,7 @@ class SplitWriter {
   SplitInfo finish() {
     flush();
     info_.tokens_sha256 = tokens_.finish();
-    info_.documents_sha256 = hex(Sha256().update(table_).finish());
-    write_gzip(table_file_, table_);
+    info_.documents_sha256 = table_.finish();
     return info_;
   }
 
@@ -65,9 +65,8 @@ class SplitWriter {
   }
 
   HashedFile tokens_;
-  fs::path table_file_;
+  DocumentWriter table_;
   TokenType type_;
-  std::string table_;
   ByteWriter buffer_;
   size_t buffered_ = 0;
   SplitInfo info_;
@@ -169,16 +168,41 @@ StoreWriter::StoreWriter(const StoreTarget& target, const Tokenizer& tokenizer, 
 
 StoreWriter::~StoreWriter() = default;
 
-void StoreWriter::add(const CorpusDocument& document, std::span<const TokenId> ids) {
-  const bool trains = split_of(document.text, info_.validation_share) == Split::kTrain;
-  (trains ? draft_->train : draft_->validation).add(document, ids);
+void StoreWriter::add(const NewDocument& document, std::span<const TokenId> ids) {
+  (document.split == Split::kTrain ? draft_->train : draft_->validation).add(document, ids);
+}
+
+void StoreWriter::append(const TokenStore& store,
+                         const std::function<void(int64_t tokens_done)>& progress) {
+  std::vector<int64_t> wide;
+  std::vector<TokenId> ids;
+  int64_t tokens_done = 0;
+  for (const Split split : kSplits) {
+    store.require_tokens_intact(split);
+    int64_t text_bytes = store.info().split(split).text_bytes;
+    store.for_each_document(split, [&](const Document& document) {
+      wide.resize(static_cast<size_t>(document.end - document.begin));
+      store.read(split, document.begin, wide);
+      ids.assign(wide.begin(), wide.end());
+      // A store knows the bytes of all its texts together: the first one brings them.
+      add({.split = split,
+           .text_bytes = std::exchange(text_bytes, 0),
+           .id = document.id,
+           .source = document.source,
+           .location = document.location},
+          ids);
+      tokens_done += std::ssize(ids);
+      progress(tokens_done);
+      throw_if_interrupted();  // The draft goes.
+    });
+  }
 }
 
 StoreInfo StoreWriter::finish() {
   return naming(target_, [&] {
     info_.train = draft_->train.finish();
     info_.validation = draft_->validation.finish();
-    if (info_.train.num_documents == 0) {
+    if (info_.train.num_documents == 0 && !info_.shard) {
       throw InputError(
           info_.validation.num_documents == 0
               ? fmt::format("the corpus is empty: no text in '{}'", info_.sources.front())

@@ -3,10 +3,11 @@
 // synced and renamed at the end: a reader sees a whole store or none, and a failure leaves nothing
 // behind. One owner thread.
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
-#include "atoll/data/corpus.h"
 #include "atoll/data/token_store.h"
 #include "atoll/data/tokenizer.h"
 
@@ -19,20 +20,32 @@ struct StoreTarget {
   bool overwrite = false;
 };
 
+/// A document as it is written.
+struct NewDocument {
+  Split split = Split::kTrain;  // split_of() its text.
+  int64_t text_bytes = 0;
+  std::string id;
+  std::string source;
+  int64_t location = 0;
+};
+
 class StoreWriter {
  public:
-  /// `info` says the type of the tokens, the validation share and the sources; the rest comes from
-  /// the tokenizer, which must outlive the writer. Throws UsageError when the target must not be
-  /// written or the share is out of range, InputError when it cannot.
+  /// `info` says the type of the tokens, the validation share, the sources and the shard; the rest
+  /// comes from the tokenizer, which must outlive the writer. Throws UsageError when the target
+  /// must not be written or the share is out of range, InputError when it cannot.
   StoreWriter(const StoreTarget& target, const Tokenizer& tokenizer, StoreInfo info);
   ~StoreWriter();
 
-  /// Appends a document to the part that its text falls to. `ids` end with end-of-text. Throws
-  /// InputError when the disk is full.
-  void add(const CorpusDocument& document, std::span<const TokenId> ids);
+  /// `ids` end with end-of-text. Throws InputError when the disk is full.
+  void add(const NewDocument& document, std::span<const TokenId> ids);
+  /// Appends all documents of a store, each to the part it is in. Throws InputError when the store
+  /// is damaged: its hashes are checked. `progress` is told after each document how many tokens of
+  /// the store are done.
+  void append(const TokenStore& store, const std::function<void(int64_t tokens_done)>& progress);
 
-  /// Gives the store its name. Throws InputError when no document was added that trains, or when
-  /// the disk is full; Interrupted after Ctrl-C, if interrupts are watched.
+  /// Gives the store its name. Throws InputError when no document was added that trains (a shard
+  /// may be empty), or when the disk is full; Interrupted after Ctrl-C, if interrupts are watched.
   StoreInfo finish();
 
  private:

@@ -16,8 +16,6 @@
 namespace atl::data {
 namespace {
 
-constexpr size_t kMaxRowBytes = 8192;  // One row of the document table.
-
 /// Calls `use` with the tokens as a span of their own type.
 template <typename Use>
 void with_tokens(TokenType type, std::span<const std::byte> bytes, const Use& use) {
@@ -79,6 +77,10 @@ TokenStore::TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile 
 
 TokenStore TokenStore::open(const std::filesystem::path& folder) {
   const std::filesystem::path description = folder / kStoreFileName;
+  if (std::filesystem::exists(folder / kMixtureFileName)) {
+    throw InputError(
+        fmt::format("'{}' is a mixture of token stores; name one of them here", folder.string()));
+  }
   if (!std::filesystem::exists(description)) {
     throw InputError(
         fmt::format("'{}' is not a token store: it has no {}; make one with "
@@ -131,27 +133,35 @@ void TokenStore::read(Split split, int64_t begin, std::span<int64_t> ids) const 
 }
 
 std::vector<Document> TokenStore::documents(Split split) const {
-  const std::filesystem::path path = folder_ / documents_file_name(split);
-  const SplitInfo& info = info_.split(split);
-  const size_t limit = (static_cast<size_t>(info.num_documents) + 1) * kMaxRowBytes;
-  return parse_documents(read_gzip(path, limit), info.num_documents, info.num_tokens,
-                         path.string());
+  std::vector<Document> documents;
+  for_each_document(split, [&](const Document& document) { documents.push_back(document); });
+  return documents;
 }
 
-/// What the tokens of a split say about the texts they were made from.
-struct TokenStore::Texts {
-  int64_t num_bytes = 0;
-  int64_t num_replacements = 0;  // U+FFFD: each may stand for one to three bytes of bad UTF-8.
-};
+void TokenStore::for_each_document(Split split,
+                                   const std::function<void(const Document&)>& visit) const {
+  const std::filesystem::path path = folder_ / documents_file_name(split);
+  const SplitInfo& info = info_.split(split);
+  DocumentReader rows(ByteSource(path), info.num_tokens);
+  while (const auto document = rows.next()) visit(*document);
+  if (rows.num_documents() != info.num_documents || rows.sha256() != info.documents_sha256) {
+    throw InputError(
+        fmt::format("'{}' is damaged: its SHA-256 is not store.json's", path.string()));
+  }
+}
 
-TokenStore::Texts TokenStore::verify_documents(Split split, const Tokenizer& tokenizer) const {
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+void TokenStore::require_tokens_intact(Split split) const {
+  if (hex(sha256(bytes(split))) == info_.split(split).tokens_sha256) return;
+  throw InputError(fmt::format("'{}' is damaged: its SHA-256 is not store.json's",
+                               (folder_ / tokens_file_name(split)).string()));
+}
+
+/// The bytes of the texts that the tokens were made from.
+int64_t TokenStore::verify_documents(Split split, const Tokenizer& tokenizer) const {
   const std::string tokens = (folder_ / tokens_file_name(split)).string();
-  Texts texts;
-  Sha256 hash;
+  int64_t text_bytes = 0;
   std::vector<int64_t> ids;
-  for (const Document& document : documents(split)) {
-    hash.update(format_document(document));
+  for_each_document(split, [&](const Document& document) {
     ids.resize(static_cast<size_t>(document.end - document.begin));
     read(split, document.begin, ids);
     if (ids.back() != info_.end_of_text) {
@@ -159,27 +169,16 @@ TokenStore::Texts TokenStore::verify_documents(Split split, const Tokenizer& tok
           fmt::format("'{}': document '{}' does not end with end-of-text", tokens, document.id));
     }
     ids.pop_back();
-    if (!tokenizer.keeps_text()) continue;
+    if (!tokenizer.keeps_text()) return;
     const std::string text = tokenizer.decode_part(ids);
-    texts.num_bytes += std::ssize(text);
-    int64_t replacements = 0;
-    for (size_t at = text.find(kReplacement); at != std::string::npos;
-         at = text.find(kReplacement, at + kReplacement.size())) {
-      ++replacements;
-    }
-    texts.num_replacements += replacements;
-    // The split was chosen by the bytes as they were.
-    if (replacements == 0 && split_of(text, info_.validation_share) != split) {
+    text_bytes += std::ssize(text);
+    if (split_of(text, info_.validation_share) != split) {
       throw InputError(fmt::format(
           "'{}': document '{}' does not belong to this part at a validation share of {}", tokens,
           document.id, info_.validation_share));
     }
-  }
-  if (hex(hash.finish()) != info_.split(split).documents_sha256) {
-    throw InputError(fmt::format("'{}' is damaged: its SHA-256 is not store.json's",
-                                 (folder_ / documents_file_name(split)).string()));
-  }
-  return texts;
+  });
+  return text_bytes;
 }
 
 void TokenStore::verify() const {
@@ -193,19 +192,11 @@ void TokenStore::verify() const {
   }
   for (const Split split : kSplits) {
     const SplitInfo& info = info_.split(split);
-    if (hex(sha256(bytes(split))) != info.tokens_sha256) {
-      throw InputError(fmt::format("'{}' is damaged: its SHA-256 is not store.json's",
-                                   (folder_ / tokens_file_name(split)).string()));
-    }
-    const Texts texts = verify_documents(split, tokenizer);
-    if (!tokenizer.keeps_text()) continue;
-    constexpr int64_t kMostAdded = 2;  // Three bytes of U+FFFD for one bad byte.
-    const int64_t least = texts.num_bytes - kMostAdded * texts.num_replacements;
-    if (info.text_bytes < least || info.text_bytes > texts.num_bytes) {
-      throw InputError(
-          fmt::format("'{}' was edited: {}.text_bytes is {}, and the documents have {}",
-                      description, split_name(split), info.text_bytes, texts.num_bytes));
-    }
+    require_tokens_intact(split);
+    const int64_t text_bytes = verify_documents(split, tokenizer);
+    if (!tokenizer.keeps_text() || text_bytes == info.text_bytes) continue;
+    throw InputError(fmt::format("'{}' was edited: {}.text_bytes is {}, and the documents have {}",
+                                 description, split_name(split), info.text_bytes, text_bytes));
   }
 }
 

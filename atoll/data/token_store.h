@@ -7,6 +7,8 @@
 // Reading is thread-safe. The store must outlive every Batches made from it.
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +39,13 @@ struct SplitInfo {
   std::string documents_sha256;  // Of the uncompressed table.
 };
 
+/// Which part of a larger store this one is (data/corpus.h says how a corpus is cut).
+struct ShardInfo {
+  int64_t index = 0;  // From 0.
+  int64_t count = 1;
+  std::string corpus_sha256;  // Corpus::fingerprint(): equal for all shards of one corpus.
+};
+
 /// The contents of store.json.
 struct StoreInfo {
   int64_t vocab_size = 0;
@@ -47,6 +56,7 @@ struct StoreInfo {
   std::vector<std::string> sources;  // What was packed, as the user named it.
   SplitInfo train;
   SplitInfo validation;
+  std::optional<ShardInfo> shard;  // Of a store that is to be merged with others.
 
   const SplitInfo& split(Split which) const { return which == Split::kTrain ? train : validation; }
   /// SHA-256 in hexadecimal of everything that decides a batch: islands that agree on it read the
@@ -80,19 +90,23 @@ class TokenStore {
   int64_t num_tokens(Split split) const { return info_.split(split).num_tokens; }
   /// Copies ids.size() tokens from `begin` on. Throws InputError at an id over the vocabulary.
   void read(Split split, int64_t begin, std::span<int64_t> ids) const;
-  /// The document table (read from disk at each call).
+  /// The document table (read from disk at each call). Throws InputError naming the row when it
+  /// does not describe the tokens, or is not the one that store.json names.
   std::vector<Document> documents(Split split) const;
+  /// The same a row at a time, whose memory does not grow with the table.
+  void for_each_document(Split split, const std::function<void(const Document&)>& visit) const;
+  /// Throws InputError unless the tokens have the SHA-256 of store.json.
+  void require_tokens_intact(Split split) const;
   /// Reads everything: digests, ids below vocab_size, tables that tile the tokens, documents that
-  /// end with end-of-text and lie in their part, bytes of text. `sources` alone cannot be checked,
-  /// where texts held bad UTF-8, text_bytes only within bounds, and neither it nor the parts where
-  /// the tokenizer does not keep texts as they are. Throws InputError naming the first fault.
+  /// end with end-of-text and lie in their part, bytes of text. `sources` and `shard` cannot be
+  /// checked; neither can the parts and the bytes of text where the tokenizer does not keep texts
+  /// as they are. Throws InputError naming the first fault.
   void verify() const;
 
  private:
   TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile train, MappedFile validation);
   std::span<const std::byte> bytes(Split split) const;
-  struct Texts;
-  Texts verify_documents(Split split, const Tokenizer& tokenizer) const;
+  int64_t verify_documents(Split split, const Tokenizer& tokenizer) const;
 
   std::filesystem::path folder_;
   StoreInfo info_;

@@ -14,7 +14,8 @@ namespace atl::run {
 void DataOptions::visit(SettingList& list) {
   list.section("data", "what the islands read");
   list.add("path", path,
-           "a token store (`atoll data pack`), or a folder, text or jsonl file to make one of; "
+           "a token store (`atoll data pack`) or a mixture of them (`atoll data mix`), or a "
+           "folder, text or jsonl file to make one of; "
            "empty: the Python sources on this machine");
   list.local();
   list.add("vocab_size", vocab_size, "of the tokenizer trained when data.path is not a store",

@@ -17,7 +17,7 @@
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/collective/session.h"
-#include "atoll/data/token_store.h"
+#include "atoll/data/mixture.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/model/device.h"
 #include "atoll/model/hf_folder.h"
@@ -40,7 +40,7 @@ constexpr size_t kMostLogged = 8;
 
 /// What a replica needs before its first step.
 struct Materials {
-  data::TokenStore store;
+  data::Mixture mixture;
   data::Tokenizer tokenizer;
   model::Model model;
 };
@@ -85,17 +85,17 @@ Summary without_backtrace(const std::function<Summary()>& train) {
 
 Materials gather(RunConfig& config, const std::filesystem::path& init) {
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
-  data::TokenStore store = data::TokenStore::open(config.data.path);
-  data::Tokenizer tokenizer = data::Tokenizer::load(store.tokenizer_file());
-  store.require_tokenizer(tokenizer);
+  data::Mixture mixture = data::Mixture::open(config.data.path);
+  data::Tokenizer tokenizer = data::Tokenizer::load(mixture.tokenizer_file());
+  mixture.require_tokenizer(tokenizer);
   if (!init.empty()) {
     const auto folder = model::resolve_model(init);
     config.model = model::load_hf_config(folder).config;
     if (std::filesystem::exists(folder / "tokenizer.json")) {
-      store.require_tokenizer(data::Tokenizer::load(folder / "tokenizer.json"));
+      mixture.require_tokenizer(data::Tokenizer::load(folder / "tokenizer.json"));
     }
   }
-  const int64_t vocab_size = store.info().vocab_size;
+  const int64_t vocab_size = mixture.vocab_size();
   if (config.model.vocab_size == 0) config.model.vocab_size = vocab_size;
   if (config.model.vocab_size < vocab_size) {
     throw InputError(
@@ -115,7 +115,7 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
                            {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
     model.parameters().values_P().copy_(host_P);
   }
-  return {std::move(store), std::move(tokenizer), std::move(model)};
+  return {std::move(mixture), std::move(tokenizer), std::move(model)};
 }
 
 TrainingParts parts_of(const RunConfig& config, const std::filesystem::path& folder,
@@ -123,7 +123,7 @@ TrainingParts parts_of(const RunConfig& config, const std::filesystem::path& fol
                        const ProgressCallback& on_progress) {
   return {.config = config,
           .folder = folder,
-          .store = materials.store,
+          .mixture = materials.mixture,
           .tokenizer = materials.tokenizer,
           .model = materials.model,
           .averager = averager,
@@ -265,7 +265,7 @@ sync::SyncOptions resolve_auto(const TrainingParts& parts, collective::Averager&
   collective::Alone alone;
   TrainingParts timing{.config = parts.config,
                        .folder = parts.folder,
-                       .store = parts.store,
+                       .mixture = parts.mixture,
                        .tokenizer = parts.tokenizer,
                        .model = parts.model,
                        .averager = alone,
@@ -370,7 +370,7 @@ class Membership {
     for (const auto& [step, holding] : found_) checkpoints[step] = holding.digest;
     if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
     fmt::print(stderr, "atoll: came as '{}'\n", options_.name);
-    return {.facts = {{"data", materials_->store.info().digest()},
+    return {.facts = {{"data", materials_->mixture.digest()},
                       {"tokenizer", materials_->tokenizer.sha256()},
                       {"model", fmt::format("{} parameters", parameters.values_P().numel())},
                       {"sync.codec", sync::codec_name(config_.sync)}},

@@ -9,6 +9,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/data/corpus.h"
+#include "atoll/data/mixture.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/token_store.h"
 #include "atoll/data/tokenizer.h"
@@ -20,16 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_store(const fs::path& path) { return fs::exists(path / "store.json"); }
-
 data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, const fs::path& file,
                                const Clock& clock) {
   data::WordCounts words;
   {
     ProgressBar bar("counting words", static_cast<double>(corpus.total_bytes()), clock);
-    corpus.for_each([&](const data::CorpusDocument& document) {
+    corpus.for_each([&](const data::CorpusDocument& document, int64_t bytes_done) {
       words.add(document.text);
-      bar.update(static_cast<double>(corpus.bytes_done()));
+      bar.update(static_cast<double>(bytes_done));
     });
   }
   ProgressBar bar("training the tokenizer", static_cast<double>(vocab_size), clock);
@@ -58,7 +57,9 @@ data::StoreInfo pack_with(double share, const data::Corpus& corpus,
                           const Clock& clock) {
   ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
   return data::pack(corpus, tokenizer, store, {.validation_share = share, .overwrite = true},
-                    [&](int64_t bytes_done) { bar.update(static_cast<double>(bytes_done)); })
+                    [&](const data::PackProgress& done) {
+                      bar.update(static_cast<double>(done.bytes_done));
+                    })
       .info;
 }
 
@@ -97,11 +98,11 @@ void pack(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const fs
 fs::path prepare_store(const RunConfig& config, const fs::path& folder,
                        const fs::path& tokenizer_file, const Clock& clock) {
   const DataOptions& options = config.data;
-  if (!options.path.empty() && is_store(options.path)) return options.path;
+  if (!options.path.empty() && data::holds_tokens(options.path)) return options.path;
   const fs::path store = folder / "data";
   const fs::path recipe_file = folder / "data-origin";
   const std::string recipe = recipe_of(config, tokenizer_file);
-  if (is_store(store)) {
+  if (data::holds_tokens(store)) {
     const std::string before = fs::exists(recipe_file) ? read_file(recipe_file) : recipe;
     const std::string text_before = first_line(before);
     if (before == recipe) return store;

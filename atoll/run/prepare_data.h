@@ -7,7 +7,7 @@
 
 namespace atl::run {
 
-/// The store to train on: data.path when it is one; else a tokenizer is trained (or
+/// The store to train on: data.path when it is one or a mixture; else a tokenizer is trained (or
 /// `tokenizer_file` taken, if not empty) and data.path, or the default corpus, packed into
 /// `folder`/data. A validation part of less than one row makes the share larger, as far as need be.
 /// What is there from an earlier start is used again: always if the run was started (then other

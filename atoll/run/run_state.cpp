@@ -199,7 +199,7 @@ std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::pa
 }
 
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
-                                              const data::TokenStore& store,
+                                              const data::Mixture& mixture,
                                               const data::Tokenizer& tokenizer,
                                               const model::Model& model,
                                               train::InnerOptimizer& optimizer,
@@ -218,12 +218,12 @@ train::CheckpointContents checkpoint_contents(const RunState& state, const RunCo
   for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
   for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
 
-  const model::SpecialIds ids{.end_of_text = store.info().end_of_text};
+  const model::SpecialIds ids{.end_of_text = mixture.end_of_text()};
   contents.files["config.json"] = model::to_hf_config(model.config(), ids);
   contents.files["generation_config.json"] = model::to_generation_config(ids);
   contents.files["tokenizer.json"] = tokenizer.json();
   contents.files["tokenizer_config.json"] = model::to_tokenizer_config(
-      model.config(), tokenizer.token_bytes(static_cast<data::TokenId>(store.info().end_of_text)));
+      model.config(), tokenizer.token_bytes(static_cast<data::TokenId>(mixture.end_of_text())));
   contents.complete = [state](train::CheckpointContents& copied) {
     Sha256 hash;  // Here and not in the training thread: it takes a while.
     for (const auto& tensor : copied.model) hash.update(tensor.bytes);
@@ -231,14 +231,19 @@ train::CheckpointContents checkpoint_contents(const RunState& state, const RunCo
     with_digest.digest = hex(hash.finish());
     copied.files["state.json"] = to_json(with_digest);
   };
-  contents.data_order = json{
-      {"store", store.info().digest()},
-      {"order", "numpy Generator(PCG64(seed + pass + 1)).shuffle"},
-      {"seed", config.train.seed},
-      {"sequence_length", config.train.sequence_length},
-      {"batch_rows", config.train.batch_rows},
-      {"next_step",
-       state.step}}.dump();
+  json order = {{"store", mixture.digest()},
+                {"order", "numpy Generator(PCG64(seed + pass + 1)).shuffle"},
+                {"seed", config.train.seed},
+                {"sequence_length", config.train.sequence_length},
+                {"batch_rows", config.train.batch_rows},
+                {"next_step", state.step}};
+  if (mixture.stores().size() > 1) {
+    for (size_t i = 0; i < mixture.stores().size(); ++i) {
+      order["mixture"].push_back(
+          {{"store", mixture.stores()[i].info().digest()}, {"weight", mixture.weights()[i]}});
+    }
+  }
+  contents.data_order = order.dump();
   return contents;
 }
 

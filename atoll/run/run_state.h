@@ -5,7 +5,7 @@
 // the names.
 #include <string>
 
-#include "atoll/data/token_store.h"
+#include "atoll/data/mixture.h"
 #include "atoll/model/model.h"
 #include "atoll/run/config.h"
 #include "atoll/sync/strategy.h"
@@ -50,7 +50,7 @@ std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::pa
 
 /// Views of everything a checkpoint needs; no tensor is copied (but from a device).
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
-                                              const data::TokenStore& store,
+                                              const data::Mixture& mixture,
                                               const data::Tokenizer& tokenizer,
                                               const model::Model& model,
                                               train::InnerOptimizer& optimizer,

@@ -51,8 +51,8 @@ sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained,
 TrainingRun::TrainingRun(TrainingParts parts)
     : parts_(std::move(parts)),
       options_(parts_.config.train),
-      train_rows_(parts_.store, data::Split::kTrain, batch_options(options_)),
-      validation_rows_(parts_.store, data::Split::kValidation, batch_options(options_)),
+      train_rows_(parts_.mixture, data::Split::kTrain, batch_options(options_)),
+      validation_rows_(parts_.mixture, data::Split::kValidation, batch_options(options_)),
       optimizer_(
           train::make_inner_optimizer(options_, train::target_of(parts_.model.parameters()))),
       strategy_(sync::make_strategy(
@@ -67,11 +67,11 @@ TrainingRun::TrainingRun(TrainingParts parts)
 
 void TrainingRun::resume(const std::filesystem::path& folder, std::span<const LoggedRound> rounds) {
   const auto [checkpoint, state] = open_checkpoint(folder, options_.steps, parts_.is_elastic);
-  if (state.store != parts_.store.info().digest()) {
+  if (state.store != parts_.mixture.digest()) {
     throw InputError(
         fmt::format("checkpoint '{}' was trained on another token store than '{}' (their "
                     "digests differ); give --data the run's own, or start a new --run",
-                    folder.string(), parts_.store.folder().string()));
+                    folder.string(), parts_.mixture.folder().string()));
   }
   restore_tensors(checkpoint, parts_.model.parameters(), *optimizer_, *strategy_);
   if (parameter_digest(strategy_->global_parameters()) != state.digest) {
@@ -480,13 +480,13 @@ train::CheckpointContents TrainingRun::contents(int64_t step) {
                        .val_loss_start = validation_begin_,
                        .val_loss_island = validation_island_,
                        .held = strategy_->held(),
-                       .store = parts_.store.info().digest(),
+                       .store = parts_.mixture.digest(),
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
                        .at_commit = is_at_commit_,
                        .abstains = strategy_->abstains(),
                        .abstained_rounds = strategy_->abstained_rounds()};
-  return checkpoint_contents(state, parts_.config, parts_.store, parts_.tokenizer, parts_.model,
+  return checkpoint_contents(state, parts_.config, parts_.mixture, parts_.tokenizer, parts_.model,
                              *optimizer_, *strategy_);
 }
 

@@ -14,7 +14,7 @@
 #include "atoll/collective/averager.h"
 #include "atoll/collective/session.h"
 #include "atoll/data/batches.h"
-#include "atoll/data/token_store.h"
+#include "atoll/data/mixture.h"
 #include "atoll/model/model.h"
 #include "atoll/run/config.h"
 #include "atoll/run/metrics.h"
@@ -37,7 +37,7 @@ struct StepReport {
 struct TrainingParts {
   RunConfig config;
   std::filesystem::path folder;  // The run directory, e.g. of this island.
-  const data::TokenStore& store;
+  const data::Mixture& mixture;
   const data::Tokenizer& tokenizer;
   model::Model& model;
   collective::Averager& averager;

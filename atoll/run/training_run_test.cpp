@@ -40,7 +40,7 @@ class TrainingRunTest : public testing::Test {
     }
     const data::Corpus corpus({.inputs = {(folder_ / "text").string()}});
     data::pack(corpus, data::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / "store",
-               {.validation_share = 0.3}, [](int64_t) {});
+               {.validation_share = 0.3}, [](const auto&) {});
   }
 
   using Meddle = std::function<void(int64_t, const model::Parameters&)>;
@@ -73,7 +73,7 @@ class TrainingRunTest : public testing::Test {
       config.train.lr = 3e-3;
       config.train.grad_clip = 0;
     }
-    const data::TokenStore store = data::TokenStore::open(folder_ / "store");
+    const data::Mixture mixture = data::Mixture::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
     model::Model model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
                        model::Purpose::kTraining);
@@ -84,7 +84,7 @@ class TrainingRunTest : public testing::Test {
     return TrainingRun(
                {.config = config,
                 .folder = folder,
-                .store = store,
+                .mixture = mixture,
                 .tokenizer = tokenizer,
                 .model = model,
                 .averager = averager,

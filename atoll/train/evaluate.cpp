@@ -27,14 +27,13 @@ at::Tensor tokens_BT(std::span<const int64_t> ids, at::Device device) {
 double mean_loss(const model::Model& model, const data::Batches& rows, int64_t sequence_length,
                  int64_t num_rows, int64_t batch_rows) {
   ATOLL_CHECK(batch_rows > 0 && sequence_length > 1);
-  num_rows = std::min(num_rows, rows.num_rows());
+  const std::vector<int64_t> read = rows.spread(num_rows);
+  const int64_t count = std::ssize(read);
   double total = 0;
-  for (int64_t begin = 0; begin < num_rows; begin += batch_rows) {
-    const int64_t size = std::min(batch_rows, num_rows - begin);
-    std::vector<int64_t> numbers(static_cast<size_t>(size));
-    for (int64_t i = 0; i < size; ++i) {
-      numbers[static_cast<size_t>(i)] = (begin + i) * rows.num_rows() / num_rows;
-    }
+  for (int64_t begin = 0; begin < count; begin += batch_rows) {
+    const int64_t size = std::min(batch_rows, count - begin);
+    const std::span<const int64_t> numbers =
+        std::span(read).subspan(static_cast<size_t>(begin), static_cast<size_t>(size));
     const auto options = at::TensorOptions().dtype(at::kLong);
     const at::Tensor inputs_BT = at::empty({size, sequence_length}, options);
     const at::Tensor targets_BT = at::empty({size, sequence_length}, options);
@@ -46,7 +45,7 @@ double mean_loss(const model::Model& model, const data::Batches& rows, int64_t s
     // Every row trains the same number of predictions, so rows weigh alike.
     total += loss.cross_entropy.item<double>() * static_cast<double>(size);
   }
-  return total / static_cast<double>(num_rows);
+  return total / static_cast<double>(count);
 }
 
 std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,

@@ -245,14 +245,14 @@ TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
   data::WordCounts words;
   words.add("the cat sat on the mat, the cat sat on the hat");
   const std::string json =
-      data::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {});
+      data::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](const auto&) {});
   const auto tokenizer = data::Tokenizer::from_json(json, "test");
   folder.write("tokenizer.json", json);
   for (int i = 10; i < 60; ++i) {
     folder.write(fmt::format("tree/{}.txt", i), fmt::format("the cat sat on {}", i));
   }
   const data::Corpus corpus({.inputs = {(folder / "tree").string()}});
-  data::pack(corpus, tokenizer, folder / "store", {.validation_share = 0.5}, [](int64_t) {});
+  data::pack(corpus, tokenizer, folder / "store", {.validation_share = 0.5}, [](const auto&) {});
   const auto store = data::TokenStore::open(folder / "store");
   const data::Batches rows(store, data::Split::kValidation,
                            {.sequence_length = 12, .batch_rows = 1});

@@ -59,7 +59,8 @@ def run(*words):
 
 def train(folder, *words, islands=0, **settings):
     more = ["--islands", islands] if islands else []
-    return ["train", "--run", folder, "--data", STORE, *more, *words, *flags(**settings)]
+    data = [] if "--data" in words else ["--data", STORE]
+    return ["train", "--run", folder, *data, *more, *words, *flags(**settings)]
 
 
 def wait_for(condition, what):
@@ -130,6 +131,33 @@ class RunTest(unittest.TestCase):
         lines = (resumed / "metrics.jsonl").read_text().splitlines()
         steps = [json.loads(line)["step"] for line in lines]
         self.assertEqual(steps, sorted(set(steps)))
+
+    def test_a_mixture_resumes_bit_identically_and_binds_the_run(self):
+        email = pathlib.Path(os.__file__).parent / "email"
+        packed = run("data", "pack", email, "--tokenizer", os.path.join(STORE, "tokenizer.json"), "--out", self.folder / "email",
+                     "--validation-share", "0.1")
+        self.assertEqual(packed[0], 0, packed)
+
+        def mix(*weights):
+            self.assertEqual(run("data", "mix", self.folder / "mix", *weights, "--overwrite")[0], 0)
+
+        def mixed(folder):
+            return train(folder, "--data", self.folder / "mix", **{"train__steps": 30, "train__checkpoint_every": 10})
+
+        mix(f"{STORE}=1", f"{self.folder / 'email'}=2.5")
+        straight, resumed = self.folder / "a", self.folder / "b"
+        self.assertEqual(run(*mixed(straight))[0], 0)
+        process = start(*mixed(resumed))
+        wait_for(lambda: last_step(resumed) >= 5, "a few steps")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(finish(process)[0], 0)
+        mix(f"{STORE}=1", f"{self.folder / 'email'}=2")
+        self.assert_fails(run(*mixed(resumed)), 1, "another token store")
+        mix(f"{STORE}=1", f"{self.folder / 'email'}=2.5")
+        self.assertEqual(run(*mixed(resumed))[0], 0)
+        self.assertEqual(tensors(straight, 30), tensors(resumed, 30))
+        manifest = json.loads((resumed / "checkpoints/step-00000030/manifest.json").read_text())
+        self.assertEqual([store["weight"] for store in manifest["data_order"]["mixture"]], [1, 2.5])
 
     def test_muon_and_outer_adam_resume_bit_identically(self):
         settings = {"train__steps": 12, "train__checkpoint_every": 6, "train__optimizer": "muon",

@@ -1,0 +1,175 @@
+// Files to records, records to documents.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/data/corpus.h"
+#include "atoll/data/json_text.h"
+#include "atoll/data/tokenizer.h"
+#include "atoll/data/utf8.h"
+
+namespace atl::data {
+namespace {
+
+/// Whether a line is the mark that ends a document, and nothing else.
+bool is_mark(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  return line == kEndOfText;
+}
+
+/// The bound of shard `index`: floor(total * index / count), which may not overflow on the way.
+int64_t shard_begin(int64_t total, const Shard& shard, int64_t index) {
+  return total / shard.count * index + total % shard.count * index / shard.count;
+}
+
+}  // namespace
+
+/// Cuts one file.
+class Corpus::RecordReader {
+ public:
+  RecordReader(const CorpusOptions& options, const File& file)
+      : options_(options), file_(file), lines_(open()) {}
+
+  /// Sets `record` to the next one, whose bytes live until the next call; false at the end.
+  bool next(CorpusRecord& record) {
+    if (file_.kind == Kind::kJsonLines) {
+      if (!lines_.next(text_)) return false;
+      record.location = record.first_line = lines_.number();
+      offset_ = lines_.offset();
+    } else {
+      if (!next_text()) return false;
+      record.location = ++number_;
+      record.first_line = first_line_;
+    }
+    record.bytes = text_;
+    record.bytes_done = file_.begin + lines_.source().packed_offset();
+    return true;
+  }
+
+  /// No shard cuts the file.
+  bool is_whole() const {
+    return file_.kind == Kind::kWhole || lines_.source().compression() != Compression::kNone;
+  }
+  /// Where a shard sees the record that was given last: a byte of all files.
+  int64_t position() const { return file_.begin + (is_whole() ? 0 : offset_); }
+
+ private:
+  LineReader open() const { return {ByteSource(file_.path), options_.max_document_bytes}; }
+
+  /// A text file is cut at marks if it has one anywhere, so it is read twice.
+  bool has_marks() const {
+    if (file_.kind == Kind::kWhole) return false;
+    LineReader lines = open();
+    std::string line;
+    while (lines.next(line)) {
+      if (is_mark(line)) return true;
+    }
+    return false;
+  }
+
+  bool next_text() {
+    if (!is_marked_) is_marked_ = has_marks();
+    text_.clear();
+    bool has_begun = false;
+    while (lines_.next(line_)) {
+      if (!has_begun) {
+        first_line_ = lines_.number();
+        offset_ = lines_.offset();
+        has_begun = true;
+      }
+      if (*is_marked_ && is_mark(line_)) return true;
+      text_ += line_;
+      if (std::cmp_greater(text_.size(), options_.max_document_bytes)) {
+        throw InputError(
+            fmt::format("'{}' line {}: the document that begins here is longer than "
+                        "{} bytes",
+                        file_.path.string(), first_line_, options_.max_document_bytes));
+      }
+      const bool is_cut = file_.kind == Kind::kText && !*is_marked_;
+      if (is_cut && std::cmp_greater(text_.size(), options_.document_bytes)) return true;
+    }
+    return has_begun;
+  }
+
+  const CorpusOptions& options_;
+  const File& file_;
+  LineReader lines_;
+  std::optional<bool> is_marked_;
+  std::string text_;
+  std::string line_;
+  int64_t number_ = 0;
+  int64_t first_line_ = 0;
+  int64_t offset_ = 0;
+};
+
+void Corpus::for_each_record(const Shard& shard,
+                             const std::function<void(const CorpusRecord&)>& visit) const {
+  ATOLL_CHECK(shard.count > 0 && shard.index >= 0 && shard.index < shard.count);
+  const int64_t begin = shard_begin(total_bytes_, shard, shard.index);
+  // A file may have grown since it was listed; the last shard takes what came.
+  const int64_t end = shard.index + 1 == shard.count
+                          ? std::numeric_limits<int64_t>::max()
+                          : shard_begin(total_bytes_, shard, shard.index + 1);
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const File& file = files_[i];
+    if (file.begin >= end) break;
+    if (file.begin + file.num_bytes <= begin) continue;
+    RecordReader reader(options_, file);
+    if (reader.is_whole() && file.begin < begin) continue;
+    CorpusRecord record{.file = i};
+    while (reader.next(record) && reader.position() < end) {
+      if (reader.position() >= begin) visit(record);
+    }
+  }
+}
+
+std::optional<CorpusDocument> Corpus::parse(const CorpusRecord& record) const {
+  const File& file = files_[record.file];
+  CorpusDocument document{.source = file.name, .location = record.location};
+  if (const size_t valid = valid_utf8_prefix(record.bytes); valid < record.bytes.size()) {
+    if (options_.strict) {
+      const std::string_view before = record.bytes.substr(0, valid);
+      throw InputError(fmt::format(
+          "'{}' line {}, byte {}: not UTF-8; without --strict it is read as U+FFFD",
+          file.path.string(), record.first_line + std::count(before.begin(), before.end(), '\n'),
+          valid - (before.rfind('\n') + 1) + 1));
+    }
+    document.text = repair_utf8(record.bytes, document.num_replaced);
+  } else {
+    document.text = record.bytes;
+  }
+  if (file.kind != Kind::kJsonLines) {
+    document.id =
+        file.kind == Kind::kWhole ? file.name : fmt::format("{}:{}", file.name, record.location);
+    if (document.text.empty()) return std::nullopt;
+    return document;
+  }
+  if (document.text.find_first_not_of(" \t\r\n") == std::string::npos) return std::nullopt;
+  if (!options_.strict) document.num_replaced += repair_surrogates(document.text);
+  const std::string where = fmt::format("'{}' line {}", file.path.string(), record.location);
+  auto json = parse_json(document.text, where);
+  const auto text = json.is_object() ? json.find(options_.text_field) : json.end();
+  if (text == json.end() || !text->is_string()) {
+    throw InputError(fmt::format("{}: no text in the field \"{}\"", where, options_.text_field));
+  }
+  const auto given_id = json.find("id");
+  document.id = given_id != json.end() && given_id->is_string()
+                    ? given_id->get<std::string>()
+                    : fmt::format("{}:{}", file.name, record.location);
+  document.text = std::move(text->get_ref<std::string&>());
+  if (document.text.empty()) return std::nullopt;
+  return document;
+}
+
+void Corpus::for_each(
+    const std::function<void(const CorpusDocument&, int64_t bytes_done)>& visit) const {
+  for_each_record({}, [&](const CorpusRecord& record) {
+    if (const auto document = parse(record)) visit(*document, record.bytes_done);
+  });
+}
+
+}  // namespace atl::data
