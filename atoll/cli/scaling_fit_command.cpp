@@ -24,10 +24,10 @@ using scaling::FitReport;
 using scaling::Intervals;
 
 constexpr const char* kFooter = R"(
-FILE is a CSV table, a line for each trained model. Columns params, replicas (0: data-parallel) and
-loss (nats per token) are needed; batch (tokens of a step, of all replicas), lr, outer_lr, sync_every,
-tokens, flops and seed are read where they are. Of several runs of one size and number of replicas the
-best counts; runs that differ in their seed alone are averaged.
+FILE is a CSV table, a line for each trained model. Columns params, replicas (0: data-parallel)
+and loss (nats per token) are needed; batch (tokens of a step, of all replicas), lr, outer_lr,
+sync_every, tokens, flops and seed are read where they are. Of several runs of one size and number
+of replicas the best counts; runs that differ in their seed alone are averaged.
 
 Laws: loss = A N^alpha for each number of replicas, A N^alpha M^beta for all (M >= 1), and the four
 forms of Scaling Laws for DiLoCo, Table 13. Residuals are of the largest size, fitted without it.

@@ -21,13 +21,14 @@ using scaling::Interval;
 using scaling::Prediction;
 
 constexpr const char* kFooter = R"(
-Without --fit the laws are those of Scaling Laws for DiLoCo (C4, 20 tokens a parameter, H = 30): the loss
-from its Table 4, settings from its Tables 8 to 10 and Figure 7. They count parameters as
-vocab * hidden + layers * (4 hidden^2 + 2 hidden ff); --shape counts so, and shows Atoll's own number.
+Without --fit the laws are those of Scaling Laws for DiLoCo (C4, 20 tokens a parameter, H = 30):
+the loss from its Table 4, settings from its Tables 8 to 10 and Figure 7. They count parameters as
+vocab * hidden + layers * (4 hidden^2 + 2 hidden ff); --shape counts so, and shows Atoll's number.
 
-Ranges: of the loss, where a new run falls (--confidence) and what the forms with a floor say, wider the
-further it is extrapolated, as the law missed the largest size without it; of published settings, what
-the other law says and half a step of the sweeps; of fitted settings, where a new optimum falls.
+Ranges: of the loss, where a new run falls (--confidence) and what the forms with a floor say,
+wider the further it is extrapolated, as the law missed the largest size without it; of published
+settings, what the other law says and half a step of the sweeps; of fitted settings, where a new
+optimum falls.
 
 Examples:
   atoll scaling predict --params 1.3e9 --replicas 2

@@ -26,24 +26,26 @@ using scaling::Method;
 using scaling::Workload;
 
 constexpr const char* kFooter = R"(
-Computes which share of its time an island computes, on the papers' grid of 50 bandwidths from 0.1 to
-1000 Gbit/s, and the first of them that reaches each target. Without --method: the five rows of
-Streaming DiLoCo's Table 4. The papers' tables come out with 13.35 bits where they say 16; --calibration
-paper scales all bits so, none takes them as they are.
+Computes which share of its time an island computes, on the papers' grid of 50 bandwidths from
+0.1 to 1000 Gbit/s, and the first of them that reaches each target. Without --method: the five rows
+of Streaming DiLoCo's Table 4. The papers' tables come out with 13.35 bits where they say 16;
+--calibration paper scales all bits so, none takes them as they are.
 
-An island is speed=S,up=U,down=D,latency=SECONDS, each left out where it is 1 (0 for latency); up and down
-are multiples of the bandwidth. Islands wait for each other.
+An island is speed=S,up=U,down=D,latency=SECONDS, each left out where it is 1 (0 for latency); up
+and down are multiples of the bandwidth. Islands wait for each other.
 
 With --tokens, --batch-tokens and --chips also the idealised wall-clock of Scaling Laws for DiLoCo,
-appendix A, between islands with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out.
+appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out.
 
 Examples:
   atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1
   atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1 --plot links.svg
-  atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1 --method diloco --sync-every 100 --targets 0.5,0.8
+  atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1 --method diloco \
+    --sync-every 100 --targets 0.5,0.8
   atoll scaling simulate --params 1e8 --layers 12 --step-time 2 --gbps 0.1 --calibration none \
     --island up=0.2,latency=0.05 --island speed=0.5
-  atoll scaling simulate --params 2.4e9 --layers 30 --tokens 48e9 --batch-tokens 262144 --chips 256)";
+  atoll scaling simulate --params 2.4e9 --layers 30 --tokens 48e9 --batch-tokens 262144 \
+    --chips 256)";
 
 struct SimulateArguments {
   Workload work;

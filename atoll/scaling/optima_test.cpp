@@ -23,7 +23,7 @@ std::vector<Run> sweep(double best, const std::vector<double>& batches) {
 
 TEST(Optima, TheParabolasMinimum) {
   const Optima optima =
-      quadratic_optima(sweep(3000, {1024, 2048, 4096, 8192}), &Run::batch, "batch");
+      quadratic_optima(sweep(3000, {1024, 2048, 4096, 8192}), &scaling::Run::batch, "batch");
   EXPECT_THAT(optima.refused, IsEmpty());
   ASSERT_EQ(optima.points.size(), 1U);
   EXPECT_NEAR(optima.points[0].value, 3000, 1e-6);
@@ -36,19 +36,19 @@ TEST(Optima, OnlyTheBestLossAtEachValueCounts) {
     run.lr = 1;
     runs.push_back(run);
   }
-  EXPECT_NEAR(quadratic_optima(runs, &Run::batch, "batch").points[0].value, 3000, 1e-6);
+  EXPECT_NEAR(quadratic_optima(runs, &scaling::Run::batch, "batch").points[0].value, 3000, 1e-6);
 }
 
 TEST(Optima, AnOptimumAtTheBorderIsNone) {
   const Optima optima =
-      quadratic_optima(sweep(9000, {1024, 2048, 4096, 8192}), &Run::batch, "batch");
+      quadratic_optima(sweep(9000, {1024, 2048, 4096, 8192}), &scaling::Run::batch, "batch");
   EXPECT_THAT(optima.points, IsEmpty());
   ASSERT_EQ(optima.refused.size(), 1U);
   EXPECT_THAT(optima.refused[0].reason, HasSubstr("8192, is the largest; extend the sweep"));
 }
 
 TEST(Optima, TwoValuesAreTooFew) {
-  const Optima optima = quadratic_optima(sweep(3000, {2048, 4096}), &Run::batch, "batch");
+  const Optima optima = quadratic_optima(sweep(3000, {2048, 4096}), &scaling::Run::batch, "batch");
   ASSERT_EQ(optima.refused.size(), 1U);
   EXPECT_THAT(optima.refused[0].reason, HasSubstr("2 values"));
 }

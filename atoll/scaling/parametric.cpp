@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kScreenSteps = 30;    // Of every start.
 constexpr int kPolished = 12;       // Starts that go on to the end.
-constexpr int kPolishSteps = 4000;  // At most.
+constexpr int kPolishSteps = 1500;  // At most.
+constexpr int kRefitSteps = 150;    // From a fit of nearly the same points.
 constexpr double kTolerance = 1e-13;
 
 double log_params(double params, double) { return std::log(params); }
@@ -275,7 +276,7 @@ ParametricFit refit_parametric(const ParametricFit& start, const std::vector<Poi
                                const ParametricOptions& options) {
   const Objective objective(start.form(), points, options.huber_delta);
   const Minimum minimum =
-      minimise(objective, objective.standardised(start.coefficients()), kPolishSteps);
+      minimise(objective, objective.standardised(start.coefficients()), kRefitSteps);
   return {start.form(), objective.plain(minimum.x), minimum.value};
 }
 

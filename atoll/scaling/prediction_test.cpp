@@ -90,7 +90,7 @@ TEST(Prediction, FromOwnRuns) {
   ASSERT_TRUE(p.batch_tokens);
   EXPECT_NEAR(p.batch_tokens->value, 8 * std::sqrt(3e6), 1);
   EXPECT_FALSE(p.inner_lr);
-  EXPECT_EQ(p.outer_lr->value, 0.7);
+  EXPECT_DOUBLE_EQ(p.outer_lr->value, 0.7);
   ASSERT_THAT(p.missing, SizeIs(1));
   EXPECT_EQ(p.missing[0].what, "lr");
   EXPECT_THAT(p.missing[0].reason, HasSubstr("1 value"));

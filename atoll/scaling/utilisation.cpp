@@ -265,8 +265,9 @@ std::array<double, kGridSize> utilisation_on_grid(const Workload& workload) {
 }
 
 std::optional<int> grid_index(const std::array<double, kGridSize>& grid, double target) {
-  const auto found =
-      std::find_if(grid.begin(), grid.end(), [target](double share) { return share >= target; });
+  constexpr double kRounding = 1e-9;  // A share of 1 may come out below it.
+  const auto found = std::find_if(grid.begin(), grid.end(),
+                                  [target](double share) { return share >= target - kRounding; });
   if (found == grid.end()) return std::nullopt;
   return static_cast<int>(found - grid.begin());
 }
