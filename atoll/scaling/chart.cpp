@@ -90,7 +90,7 @@ class Axis {
     double step = std::pow(10, std::floor(std::log10((high - low) / 4)));
     while ((high - low) / step > 7) step *= (high - low) / step > 14 ? 5 : 2;
     std::vector<double> values;
-    for (double i = std::ceil(low / step); i * step <= high; ++i) values.push_back(i * step);
+    for (double i = std::ceil(low / step); i * step <= high; ++i) values.push_back(i * step + 0.0);
     return values;
   }
 
