@@ -11,7 +11,7 @@ TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem report-methods clean
+.PHONY: build tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods clean
 
 build:
 	@scripts/setup.sh build
@@ -61,6 +61,9 @@ claims-swarm: tests
 
 claims-ecosystem: tests
 	@$(PYTHON) bench/claims_ecosystem.py
+
+claims-scaling: tests
+	@$(PYTHON) bench/claims_scaling.py
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build

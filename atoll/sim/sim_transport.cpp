@@ -8,6 +8,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/random.h"
 #include "atoll/net/address.h"
+#include "atoll/sim/line.h"
 
 namespace atl::sim {
 
@@ -19,8 +20,7 @@ struct SimNetwork::Link {
   LinkOptions options;
   bool is_cut = false;
   uint64_t num_cuts = 0;
-  Time control_free{};  // When the last control frame has left,
-  Time bulk_free{};     // and when everything has.
+  Line<Time, Duration> line;
 };
 
 struct SimNetwork::End {
@@ -261,12 +261,9 @@ void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool la
   const double rate = way.options.bits_per_second;
   const double bits = 8.0 * static_cast<double>(frame.size());
   const Duration sending(rate > 0 ? static_cast<int64_t>(bits / rate * 1e9) : 0);
-  const Time start =
-      std::max(queue_.now(), from->plane == Plane::kControl ? way.control_free : way.bulk_free);
-  const Time departure = start + sending;
-  // A control frame goes ahead of bulk that waits, and delays it by its own time.
-  if (from->plane == Plane::kControl) way.control_free = departure;
-  way.bulk_free = std::max(way.bulk_free, start) + sending;
+  const Time departure = from->plane == Plane::kControl
+                             ? way.line.send_control(queue_.now(), sending)
+                             : way.line.send_bulk(queue_.now(), sending);
 
   const auto size = static_cast<int64_t>(frame.size());
   auto item = std::make_shared<Item>(Item{from, std::move(frame), last});

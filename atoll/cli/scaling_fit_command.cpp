@@ -1,0 +1,331 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/scaling_command.h"
+#include "atoll/cli/scaling_table_options.h"
+#include "atoll/cli/whole_number.h"
+#include "atoll/scaling/chart.h"
+#include "atoll/scaling/fit.h"
+
+namespace atl::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using scaling::FitReport;
+using scaling::Intervals;
+
+constexpr const char* kFooter = R"(
+FILE is a CSV table, a line for each trained model. Columns params, replicas (0: data-parallel)
+and loss (nats per token) are needed; batch (tokens of a step, of all replicas), lr, outer_lr,
+sync_every, tokens, flops and seed are read where they are. Of several runs of one size and number
+of replicas the best counts; runs that differ in their seed alone are averaged.
+
+Laws: loss = A N^alpha for each number of replicas, A N^alpha M^beta for all (M >= 1), and the four
+forms of Scaling Laws for DiLoCo, Table 13. Residuals are of the largest size, fitted without it.
+
+Examples:
+  atoll scaling fit runs.csv
+  atoll scaling fit runs.csv --plot runs.svg --json > fit.json
+  atoll scaling fit runs.csv --batch-unit 2048          batch counts sequences of 2048 tokens)";
+
+struct FitArguments {
+  std::string file;
+  TableOptions table;
+  scaling::FitOptions options;
+  std::string plot;
+  bool json = false;
+};
+
+Json whole(double value) { return static_cast<int64_t>(value); }
+
+Json pair_json(const std::pair<double, double>& interval) {
+  return {interval.first, interval.second};
+}
+
+/// A law's coefficients with their intervals, which may be missing.
+Json law_json(const scaling::PowerLaw& law, const Intervals& intervals) {
+  Json json = {{"A", law.A()}, {"alpha", law.alpha()}};
+  if (law.joint()) json["beta"] = law.beta();
+  const std::array<const char*, 3> names = {"A_interval", "alpha_interval", "beta_interval"};
+  for (size_t i = 0; i < intervals.size(); ++i) json[names[i]] = pair_json(intervals[i]);
+  return json;
+}
+
+Json laws_json(const scaling::PowerLaws& laws, const scaling::LawIntervals& intervals) {
+  Json independent = Json::array();
+  for (const auto& [replicas, law] : laws.independent) {
+    Json json = {{"replicas", whole(replicas)}};
+    const auto found = intervals.independent.find(replicas);
+    json.update(law_json(law, found == intervals.independent.end() ? Intervals{} : found->second));
+    independent.push_back(std::move(json));
+  }
+  return {{"independent", std::move(independent)},
+          {"joint", laws.joint ? law_json(*laws.joint, intervals.joint) : Json()}};
+}
+
+Json residuals_json(const std::map<double, double>& residuals) {
+  Json json = Json::array();
+  for (const auto& [replicas, residual] : residuals) {
+    json.push_back({{"replicas", whole(replicas)}, {"residual", residual}});
+  }
+  return json;
+}
+
+Json forms_json(const std::vector<scaling::HeldOutForm>& forms) {
+  Json json = Json::array();
+  for (const scaling::HeldOutForm& form : forms) {
+    Json coefficients;
+    Json intervals = Json::object();
+    const std::vector<std::string> names = form.fit.names();
+    for (size_t i = 0; i < names.size(); ++i) {
+      coefficients[names[i]] = form.fit.coefficients()[i];
+      if (i < form.intervals.size()) intervals[names[i]] = pair_json(form.intervals[i]);
+    }
+    json.push_back({{"form", form.fit.form().name},
+                    {"residual", form.residual},
+                    {"coefficients", std::move(coefficients)},
+                    {"intervals", std::move(intervals)}});
+  }
+  return json;
+}
+
+Json optima_json(const char* unit, const scaling::Optima& optima, const scaling::PowerLaws& laws) {
+  Json json = {{"unit", unit}, {"optima", Json::array()}};
+  for (const scaling::Point& point : optima.points) {
+    json["optima"].push_back(
+        {{"params", point.params}, {"replicas", whole(point.replicas)}, {"value", point.value}});
+  }
+  json.update(laws_json(laws, {}));
+  return json;
+}
+
+Json report_json(const FitArguments& arguments, const scaling::Table& table,
+                 const FitReport& report) {
+  Json json = laws_json(report.loss, report.loss_intervals);
+  json["leave_one_out"] = {{"params", report.leave_one_out.params},
+                           {"independent", residuals_json(report.leave_one_out.independent)},
+                           {"joint", residuals_json(report.leave_one_out.joint)}};
+  json["parametric"] = forms_json(report.parametric);
+  json["batch"] = optima_json("tokens of all replicas", report.batch_optima, report.batch);
+  json["inner_lr"] = optima_json("peak", report.lr_optima, report.lr);
+  json["outer_lr"] = Json::array();
+  for (const auto& [replicas, rate] : report.outer_lr) {
+    json["outer_lr"].push_back({{"replicas", whole(replicas)},
+                                {"mean", rate.mean},
+                                {"smallest", rate.low},
+                                {"largest", rate.high}});
+  }
+  json["compute"] = {{"unit", "nats per ln(flops)"}, {"independent", Json::array()}};
+  for (const auto& [replicas, line] : report.compute) {
+    json["compute"]["independent"].push_back(
+        {{"replicas", whole(replicas)}, {"intercept", line.intercept}, {"slope", line.slope}});
+  }
+  json["units"] = {{"loss", "nats per token"},
+                   {"batch", "tokens"},
+                   {"params", arguments.table.count == "papers"
+                                  ? "vocab * hidden + layers * (4 hidden^2 + 2 hidden ff)"
+                                  : "as the column params counts"}};
+  json["confidence"] = arguments.options.confidence;
+  json["bootstrap"] = arguments.options.bootstrap;
+  json["refused"] = Json::array();
+  for (const scaling::Refusal& refusal : report.refused) {
+    json["refused"].push_back({{"what", refusal.what}, {"reason", refusal.reason}});
+  }
+  json["ignored_columns"] = table.ignored;
+  json["table"] = scaling::table_text(table.runs);
+  return json;
+}
+
+std::string with_interval(double value, const Intervals& intervals, size_t i) {
+  if (i >= intervals.size()) return fmt::format("{:.5g}", value);
+  return fmt::format("{:.5g} [{:.4g}, {:.4g}]", value, intervals[i].first, intervals[i].second);
+}
+
+std::string residual_text(const std::map<double, double>& residuals, double replicas) {
+  const auto found = residuals.find(replicas);
+  return found == residuals.end() ? "" : fmt::format("{:.4f}", found->second);
+}
+
+void print_laws(const FitReport& report) {
+  constexpr const char* kRow = "{:<14} {:<27} {:<30} {:<28} {}\n";
+  fmt::print(kRow, "loss", "A", "alpha", "beta", "residual");
+  for (const auto& [replicas, law] : report.loss.independent) {
+    const auto found = report.loss_intervals.independent.find(replicas);
+    const Intervals none;
+    const Intervals& intervals =
+        found == report.loss_intervals.independent.end() ? none : found->second;
+    fmt::print(kRow, scaling::replicas_name(replicas), with_interval(law.A(), intervals, 0),
+               with_interval(law.alpha(), intervals, 1), "",
+               residual_text(report.leave_one_out.independent, replicas));
+  }
+  if (!report.loss.joint) return;
+  const Intervals& intervals = report.loss_intervals.joint;
+  std::vector<std::string> residuals;
+  for (const auto& [replicas, residual] : report.leave_one_out.joint) {
+    residuals.push_back(fmt::format("{:.4f}", residual));
+  }
+  fmt::print(kRow, "joint", with_interval(report.loss.joint->A(), intervals, 0),
+             with_interval(report.loss.joint->alpha(), intervals, 1),
+             with_interval(report.loss.joint->beta(), intervals, 2), fmt::join(residuals, " "));
+}
+
+void print_forms(const FitReport& report) {
+  if (report.parametric.empty()) return;
+  fmt::print("\n{:<16} {:<9} {}\n", "form", "residual", "coefficients");
+  for (const scaling::HeldOutForm& form : report.parametric) {
+    const std::vector<std::string> names = form.fit.names();
+    std::string text;
+    for (size_t i = 0; i < names.size(); ++i) {
+      text += fmt::format("{}{} {}", i == 0 ? "" : ", ", names[i],
+                          with_interval(form.fit.coefficients()[i], form.intervals, i));
+    }
+    fmt::print("{:<16} {:<9.4f} {}\n", form.fit.form().name, form.residual, text);
+  }
+}
+
+void print_optima(const char* name, const char* unit, const scaling::Optima& optima,
+                  const scaling::PowerLaws& laws) {
+  if (optima.points.empty()) return;
+  fmt::print("\nbest {} ({}), {} sweeps\n", name, unit, optima.points.size());
+  const auto print_law = [](const std::string& title, const scaling::PowerLaw& law) {
+    fmt::print("  {:<14} A {:.4g}, alpha {:.4f}{}\n", title, law.A(), law.alpha(),
+               law.joint() ? fmt::format(", beta {:.4f}", law.beta()) : "");
+  };
+  for (const auto& [replicas, law] : laws.independent) {
+    print_law(scaling::replicas_name(replicas), law);
+  }
+  if (laws.joint) print_law("joint", *laws.joint);
+}
+
+void print_report(const FitArguments& arguments, const FitReport& report) {
+  fmt::print("{} points, N {} to {:.4g}; loss in nats per token", report.points.size(),
+             arguments.table.count == "papers" ? "counted as the papers do," : "as `params` says,",
+             report.leave_one_out.params);
+  if (arguments.options.bootstrap > 0) {
+    fmt::print("; [{:g} % of {} redraws]", 100 * arguments.options.confidence,
+               arguments.options.bootstrap);
+  }
+  fmt::print("\n\n");
+  print_laws(report);
+  print_forms(report);
+  print_optima("batch", "tokens of all replicas", report.batch_optima, report.batch);
+  print_optima("inner learning rate", "peak", report.lr_optima, report.lr);
+  for (const auto& [replicas, rate] : report.outer_lr) {
+    fmt::print("best outer learning rate, {}: {:.3g} ({:g} to {:g})\n",
+               scaling::replicas_name(replicas), rate.mean, rate.low, rate.high);
+  }
+  if (!report.compute.empty()) fmt::print("\n");
+  for (const auto& [replicas, line] : report.compute) {
+    fmt::print("loss of {}: {:.4f} {:+.5f} ln(flops)\n", scaling::replicas_name(replicas),
+               line.intercept, line.slope);
+  }
+}
+
+/// Laws, points, and where a new run would fall.
+scaling::Chart chart_of(const FitReport& report, double confidence) {
+  scaling::Chart chart{
+      .title = fmt::format("Loss over size, {:g} % band for a new run", 100 * confidence),
+      .x_label = "parameters",
+      .y_label = "loss (nats per token)",
+      .log_y = true,
+      .series = {}};
+  double low = std::numeric_limits<double>::infinity();
+  double high = 0;
+  for (const scaling::Point& point : report.points) {
+    low = std::min(low, point.params);
+    high = std::max(high, point.params);
+  }
+  constexpr int kCorners = 60;
+  std::map<double, scaling::ChartSeries> series;
+  for (const scaling::Point& point : report.points) {
+    series[point.replicas].points.push_back({point.params, point.value});
+  }
+  for (const auto& [replicas, law] : report.loss.independent) {
+    for (int i = 0; i <= kCorners; ++i) {  // Twice the largest size: where one looks.
+      const double params = low * std::pow(2 * high / low, static_cast<double>(i) / kCorners);
+      const auto [value, from, to] = law.interval(params, replicas, confidence);
+      series[replicas].line.push_back({params, value});
+      series[replicas].band.push_back({params, from, to});
+    }
+  }
+  for (auto& [replicas, one] : series) {
+    const scaling::PowerLaw* law = report.loss.of(replicas);
+    one.name = scaling::replicas_name(replicas);
+    if (law != nullptr) one.name += fmt::format(": {:.2f} N^{:.4f}", law->A(), law->alpha());
+    chart.series.push_back(std::move(one));
+  }
+  return chart;
+}
+
+void fit(FitArguments& arguments) {
+  if (!arguments.plot.empty()) {
+    scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
+    require_output_file(arguments.plot, "--plot");
+  }
+  const scaling::Table table = arguments.table.load(arguments.file);
+  const FitReport report = scaling::fit_runs(table.runs, arguments.options);
+  for (const scaling::Refusal& refusal : report.refused) {
+    fmt::print(stderr, "atoll: not fitted: {}: {}\n", refusal.what, refusal.reason);
+  }
+  if (!table.ignored.empty()) {
+    fmt::print(stderr, "atoll: columns without a meaning here: {}\n",
+               fmt::join(table.ignored, ", "));
+  }
+  if (!arguments.plot.empty()) {
+    write_file_atomically(
+        arguments.plot,
+        scaling::chart_file(chart_of(report, arguments.options.confidence), arguments.plot));
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", report_json(arguments, table, report).dump());
+  } else {
+    print_report(arguments, report);
+  }
+}
+
+}  // namespace
+
+void add_scaling_fit(CLI::App& scaling) {
+  CLI::App* command = scaling.add_subcommand("fit", "Fit scaling laws to a table of runs");
+  const auto arguments = std::make_shared<FitArguments>();
+  command->add_option("file", arguments->file, "A CSV table, or what `fit --json` printed")
+      ->required();
+  add_table_options(*command, arguments->table);
+  command
+      ->add_option("--bootstrap", arguments->options.bootstrap,
+                   "Redraws of the residuals for intervals; 0: none")
+      ->capture_default_str()
+      ->check(whole_number<int>(0, 100'000));
+  command->add_option("--confidence", arguments->options.confidence, "Of intervals and the band")
+      ->capture_default_str()
+      ->check(real_number(0.5, 0.999));
+  command
+      ->add_option("--starts", arguments->options.parametric.num_starts,
+                   "Random starts of each form's search")
+      ->capture_default_str()
+      ->check(whole_number<int>(1, 100'000));
+  command
+      ->add_option("--huber-delta", arguments->options.parametric.huber_delta,
+                   "Where the forms' loss turns from quadratic to linear, in ln(loss)")
+      ->capture_default_str()
+      ->check(real_number(1e-6, 10));
+  command->add_option("--seed", arguments->options.parametric.seed, "Of starts and redraws")
+      ->capture_default_str()
+      ->check(whole_number<uint64_t>(0));
+  command->add_option("--plot", arguments->plot,
+                      "Write a picture: laws, points, bands (.svg or .html)");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->footer(kFooter);
+  command->callback([arguments] { fit(*arguments); });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,441 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/real_number.h"
+#include "atoll/cli/scaling_command.h"
+#include "atoll/cli/whole_number.h"
+#include "atoll/scaling/chart.h"
+#include "atoll/scaling/utilisation.h"
+#include "atoll/scaling/wall_clock.h"
+
+namespace atl::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using scaling::Method;
+using scaling::Workload;
+
+constexpr const char* kFooter = R"(
+Computes which share of its time an island computes, on the papers' grid of 50 bandwidths from
+0.1 to 1000 Gbit/s, and the first of them that reaches each target. Without --method: the five rows
+of Streaming DiLoCo's Table 4. The papers' tables come out with 13.35 bits where they say 16;
+--calibration paper scales all bits so, none takes them as they are.
+
+An island is speed=S,up=U,down=D,latency=SECONDS, each left out where it is 1 (0 for latency); up
+and down are multiples of the bandwidth. Islands wait for each other.
+
+With --tokens, --batch-tokens and --chips also the idealised wall-clock of Scaling Laws for DiLoCo,
+appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out.
+
+Examples:
+  atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1
+  atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1 --plot links.svg
+  atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1 --method diloco \
+    --sync-every 100 --targets 0.5,0.8
+  atoll scaling simulate --params 1e8 --layers 12 --step-time 2 --gbps 0.1 --calibration none \
+    --island up=0.2,latency=0.05 --island speed=0.5
+  atoll scaling simulate --params 2.4e9 --layers 30 --tokens 48e9 --batch-tokens 262144 \
+    --chips 256)";
+
+struct SimulateArguments {
+  Workload work;
+  std::string method;
+  std::string calibration = "paper";
+  std::vector<std::string> islands;
+  std::vector<double> targets = {0.5, 0.8, 0.9, 0.95, 0.99};
+  double gbps = 0;
+  scaling::TrainingPlan plan;
+  double chip_tflops = 300;
+  std::string plot;
+  bool json = false;
+  // What was given; the rest follows from the method.
+  bool has_sync_every = false;
+  bool has_fragments = false;
+  bool has_delay = false;
+};
+
+/// A row of the table, a curve of the picture.
+struct Variant {
+  std::string name;
+  Workload work;
+};
+
+/// "speed=0.5,up=0.1": what is not named keeps its default.
+scaling::SimulatedIsland parse_island(const std::string& text) {
+  scaling::SimulatedIsland island;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    std::string number = equals == std::string::npos ? "" : part.substr(equals + 1);
+    double* const value = name == "speed"     ? &island.speed
+                          : name == "up"      ? &island.up
+                          : name == "down"    ? &island.down
+                          : name == "latency" ? &island.latency_s
+                                              : nullptr;
+    const double min = name == "latency" ? 0 : 1e-6;
+    if (value == nullptr) {
+      throw UsageError(fmt::format(
+          "--island {}: '{}' is none of speed, up, down, latency; as in speed=0.5,latency=0.05",
+          text, name));
+    }
+    const std::string refusal = real_number(min, 1e6)(number);
+    if (!refusal.empty()) throw UsageError(fmt::format("--island {}: {} {}", text, name, refusal));
+    *value = std::stod(number);
+  }
+  return island;
+}
+
+/// The layers' third is the papers' choice: three layers a fragment.
+int default_fragments(int layers) { return std::max(1, layers / 3); }
+
+Workload workload_of(const SimulateArguments& arguments, Method method) {
+  Workload work = arguments.work;
+  work.method = method;
+  if (!arguments.has_sync_every && method == Method::kDataParallel) work.sync_every = 1;
+  if (method == Method::kStreamingDiloco) {
+    if (!arguments.has_fragments) {
+      work.fragments = std::min(default_fragments(work.layers), work.sync_every - 1);
+    }
+    if (!arguments.has_delay) work.delay = 1;
+  }
+  if (arguments.calibration == "paper") work.bits *= scaling::kPaperCalibration;
+  return work;
+}
+
+/// The rows of the paper's table, with this workload's settings.
+std::vector<Variant> all_variants(const SimulateArguments& arguments) {
+  SimulateArguments plain = arguments;
+  plain.work.fragments = 1;
+  plain.work.delay = 0;
+  SimulateArguments every_step = plain;
+  every_step.has_sync_every = false;
+  SimulateArguments waiting = arguments;
+  waiting.has_delay = true;
+  waiting.work.delay = 0;
+  SimulateArguments four_bits = arguments;
+  four_bits.work.bits = 4;
+  const auto bits = [](const SimulateArguments& a) {
+    return fmt::format("{:g} bits", a.work.bits);
+  };
+  std::vector<Variant> variants = {
+      {"data_parallel", workload_of(every_step, Method::kDataParallel)},
+      {"diloco", workload_of(plain, Method::kDiloco)},
+      {"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)}};
+  Workload overlapped = workload_of(arguments, Method::kStreamingDiloco);
+  if (overlapped.delay == 0) return variants;  // --delay 0: that row stands already.
+  const std::string name = fmt::format("streaming_diloco, delay {}", overlapped.delay);
+  variants.push_back({name + ", " + bits(arguments), overlapped});
+  if (arguments.work.bits > 4) {
+    variants.push_back(
+        {name + ", " + bits(four_bits), workload_of(four_bits, Method::kStreamingDiloco)});
+  }
+  return variants;
+}
+
+/// What was asked for: one method, or all.
+std::vector<Variant> variants_of(const SimulateArguments& arguments) {
+  if (arguments.method.empty()) return all_variants(arguments);
+  return {{arguments.method, workload_of(arguments, *scaling::method_of(arguments.method))}};
+}
+
+Json targets_json(const Variant& variant, const SimulateArguments& arguments) {
+  const auto grid = scaling::utilisation_on_grid(variant.work);
+  Json gbps = Json::array();
+  Json indices = Json::array();
+  for (const double target : arguments.targets) {
+    const auto index = scaling::grid_index(grid, target);
+    gbps.push_back(index ? Json(scaling::grid_gbps(*index)) : Json());
+    indices.push_back(index ? Json(*index) : Json());
+  }
+  Json json = {{"method", scaling::method_name(variant.work.method)},
+               {"targets", arguments.targets},
+               {"gbps", std::move(gbps)},
+               {"grid_index", std::move(indices)},
+               {"sync_every", variant.work.sync_every},
+               {"fragments", variant.work.fragments},
+               {"delay", variant.work.delay},
+               {"bits_on_the_wire", variant.work.bits},
+               {"steps", variant.work.num_steps()}};
+  if (arguments.gbps > 0) {
+    json["at"] = {{"gbps", arguments.gbps},
+                  {"utilisation", scaling::utilisation(variant.work, arguments.gbps)}};
+  }
+  return json;
+}
+
+Json wall_clock_json(const scaling::TrainingPlan& plan) {
+  Json json = {{"replicas", static_cast<int64_t>(plan.replicas)},
+               {"steps", plan.steps()},
+               {"compute_s", plan.compute_s()},
+               {"networks", Json::array()}};
+  for (const scaling::Network& network : scaling::kNetworks) {
+    const double communication = scaling::communication_s(plan, network);
+    json["networks"].push_back({{"name", network.name},
+                                {"gbps", network.gbps},
+                                {"latency_s", network.latency_s},
+                                {"communication_s", communication},
+                                {"total_s", plan.compute_s() + communication}});
+  }
+  return json;
+}
+
+/// The methods that appendix A tells apart, for as many replicas as were asked for.
+std::vector<scaling::TrainingPlan> wall_clock_plans(const SimulateArguments& arguments) {
+  if (arguments.plan.tokens == 0) return {};
+  scaling::TrainingPlan plan = arguments.plan;
+  scaling::check(plan);
+  if (arguments.method == "data_parallel") {
+    plan.replicas = 0;
+    return {plan};
+  }
+  if (!arguments.method.empty()) return {plan};
+  std::vector<scaling::TrainingPlan> plans;
+  for (const double replicas : {0.0, 1.0, arguments.plan.replicas}) {
+    plan.replicas = replicas;
+    if (plans.empty() || plans.back().replicas != replicas) plans.push_back(plan);
+  }
+  return plans;
+}
+
+void print_text(const SimulateArguments& arguments, const std::vector<Json>& rows) {
+  fmt::print("Gbit/s for a utilisation of\n{:<36}", "");
+  for (const double target : arguments.targets)
+    fmt::print(" {:>7}", fmt::format("{:g} %", 100 * target));
+  if (arguments.gbps > 0) fmt::print("   utilisation at {:g} Gbit/s", arguments.gbps);
+  fmt::print("\n");
+  for (const Json& row : rows) {
+    fmt::print("{:<36}", row["name"].get<std::string>());
+    for (const Json& gbps : row["gbps"]) {
+      fmt::print(" {:>7}", gbps.is_null() ? "none" : fmt::format("{:.4g}", gbps.get<double>()));
+    }
+    if (arguments.gbps > 0) {
+      fmt::print("   {:.1f} %", 100 * row["at"]["utilisation"].get<double>());
+    }
+    fmt::print("\n");
+  }
+}
+
+void print_wall_clock(const std::vector<Json>& plans) {
+  if (plans.empty()) return;
+  fmt::print("\nidealised wall-clock, {:.0f} steps: {} of computing, and of communication\n",
+             plans[0]["steps"].get<double>(), format_duration(plans[0]["compute_s"].get<double>()));
+  for (const Json& plan : plans) {
+    const int64_t replicas = plan["replicas"].get<int64_t>();
+    const std::string name = replicas == 0
+                                 ? "data-parallel"
+                                 : fmt::format("{} replica{}", replicas, replicas == 1 ? "" : "s");
+    fmt::print("  {:<14}", name);
+    for (const Json& network : plan["networks"]) {
+      fmt::print("  {:g} Gbit/s {}", network["gbps"].get<double>(),
+                 format_duration(network["communication_s"].get<double>()));
+    }
+    fmt::print("\n");
+  }
+}
+
+void draw(const SimulateArguments& arguments, const std::vector<Variant>& variants) {
+  scaling::Chart chart{
+      .title = fmt::format("Compute utilisation: {} parameters, {} layers, {:g} s a step",
+                           format_count(arguments.work.params), arguments.work.layers,
+                           arguments.work.step_s),
+      .x_label = "bandwidth between islands (Gbit/s)",
+      .y_label = "share of the time that computes",
+      .series = {}};
+  for (const Variant& variant : variants) {
+    scaling::ChartSeries series{.name = variant.name, .line = {}, .points = {}, .band = {}};
+    const auto grid = scaling::utilisation_on_grid(variant.work);
+    for (int k = 0; k < scaling::kGridSize; ++k) {
+      series.line.push_back({scaling::grid_gbps(k), grid[static_cast<size_t>(k)]});
+    }
+    chart.series.push_back(std::move(series));
+  }
+  write_file_atomically(arguments.plot, scaling::chart_file(chart, arguments.plot));
+}
+
+void complete(SimulateArguments& arguments) {
+  for (const std::string& island : arguments.islands) {
+    if (&island == arguments.islands.data()) arguments.work.islands.clear();
+    arguments.work.islands.push_back(parse_island(island));
+  }
+  if (arguments.plan.replicas == 0) {
+    arguments.plan.replicas = std::max<double>(2, static_cast<double>(arguments.islands.size()));
+  }
+  arguments.plan.params = arguments.work.params;
+  arguments.plan.flops_per_second = arguments.chip_tflops * 1e12;
+  arguments.plan.sync_every = arguments.work.sync_every;
+  arguments.plan.bits = arguments.work.bits;
+  if (arguments.work.step_s > 0) return;
+  if (arguments.plan.tokens == 0) {
+    throw UsageError("--step-time is needed, or --tokens, --batch-tokens and --chips");
+  }
+  scaling::check(arguments.plan);
+  arguments.work.step_s = arguments.plan.step_s();
+}
+
+void simulate(SimulateArguments& arguments) {
+  if (!arguments.plot.empty()) {
+    scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
+    require_output_file(arguments.plot, "--plot");
+  }
+  complete(arguments);
+  const std::vector<Variant> variants = variants_of(arguments);
+  for (const Variant& variant : variants) scaling::check(variant.work);
+  std::vector<Json> plans;
+  for (const scaling::TrainingPlan& plan : wall_clock_plans(arguments)) {
+    plans.push_back(wall_clock_json(plan));
+  }
+  std::vector<Json> rows;
+  for (const Variant& variant : variants) {
+    rows.push_back(targets_json(variant, arguments));
+    rows.back()["name"] = variant.name;
+  }
+  if (!arguments.plot.empty()) draw(arguments, variants);
+  if (!arguments.json) {
+    print_text(arguments, rows);
+    print_wall_clock(plans);
+    return;
+  }
+  Json json = arguments.method.empty() ? Json{{"methods", rows}} : rows[0];
+  json["calibration"] = arguments.calibration;
+  json["step_s"] = arguments.work.step_s;
+  if (!plans.empty()) json["wall_clock"] = plans;
+  fmt::print("{}\n", json.dump());
+}
+
+void add_work_options(CLI::App& command, SimulateArguments& arguments) {
+  Workload& work = arguments.work;
+  command.add_option("--params", work.params, "Parameters of the model")
+      ->required()
+      ->check(real_number(1, 1e18));
+  command.add_option("--layers", work.layers, "Layers of the model")
+      ->required()
+      ->check(whole_number<int>(1, 10'000));
+  command.add_option("--step-time", work.step_s, "Seconds that one inner step computes for")
+      ->check(real_number(1e-9, 1e9));
+  command.add_option("--method", arguments.method, "One method; without it all are compared")
+      ->check(CLI::IsMember({"data_parallel", "diloco", "streaming_diloco"}));
+  command.add_option("--sync-every", work.sync_every, "Inner steps between two syncs")
+      ->capture_default_str()
+      ->check(whole_number<int>(1, 1'000'000));
+  command
+      .add_option("--fragments", work.fragments,
+                  "Streaming: parts of the layers, strided (default: three layers each)")
+      ->check(whole_number<int>(0, 10'000));
+  command
+      .add_option("--delay", work.delay,
+                  "Streaming: steps that an exchange may take beside computing (default: 1)")
+      ->check(whole_number<int>(0, 1'000'000));
+  command.add_option("--bits", work.bits, "Bits per parameter")
+      ->capture_default_str()
+      ->check(real_number(1e-3, 1024));
+  command
+      .add_option("--calibration", arguments.calibration,
+                  "paper: 13.35 bits for each 16, as the papers' tables need; none: true bits")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"paper", "none"}));
+  command
+      .add_option("--steps", work.steps,
+                  "Steps simulated (default: ten periods and one; 40 of data_parallel)")
+      ->check(whole_number<int>(1, 100'000'000));
+}
+
+void add_link_options(CLI::App& command, SimulateArguments& arguments) {
+  const std::string group = "Islands and failures";
+  command
+      .add_option("--island", arguments.islands,
+                  "speed=S,up=U,down=D,latency=SECONDS; once for each island")
+      ->allow_extra_args(false)
+      ->group(group);
+  scaling::Failures& failures = arguments.work.failures;
+  command
+      .add_option("--failure-hours", failures.mean_hours,
+                  "Mean time between two failures of an island; 0: none")
+      ->check(real_number(0, 1e9))
+      ->group(group);
+  command.add_option("--recovery-time", failures.recovery_s, "Seconds until it is back")
+      ->capture_default_str()
+      ->check(real_number(1e-3, 1e9))
+      ->group(group);
+  command
+      .add_option("--detection-time", failures.detection_s,
+                  "Seconds that the others wait for one that is gone")
+      ->capture_default_str()
+      ->check(real_number(0, 1e9))
+      ->group(group);
+  command.add_option("--seed", failures.seed, "Of the failures")
+      ->capture_default_str()
+      ->check(whole_number<uint64_t>(0))
+      ->group(group);
+}
+
+void add_wall_clock_options(CLI::App& command, SimulateArguments& arguments) {
+  const std::string group = "Idealised wall-clock";
+  scaling::TrainingPlan& plan = arguments.plan;
+  CLI::Option* tokens = command.add_option("--tokens", plan.tokens, "Tokens of the whole training")
+                            ->check(real_number(1, 1e18))
+                            ->group(group);
+  CLI::Option* batch =
+      command.add_option("--batch-tokens", plan.batch_tokens, "Tokens of a step, of all replicas")
+          ->check(real_number(1, 1e15))
+          ->group(group);
+  CLI::Option* chips = command.add_option("--chips", plan.chips, "Chips of all replicas")
+                           ->check(real_number(1, 1e9))
+                           ->group(group);
+  tokens->needs(batch)->needs(chips);
+  batch->needs(tokens);
+  chips->needs(tokens);
+  command.add_option("--chip-tflops", arguments.chip_tflops, "Teraflop/s of a chip, as it trains")
+      ->capture_default_str()
+      ->check(real_number(1e-6, 1e9))
+      ->needs(tokens)
+      ->group(group);
+  command
+      .add_option("--replicas", plan.replicas,
+                  "Islands that train (default: as many as --island, or 2)")
+      ->check(whole_number<int>(1, 1'000'000))
+      ->needs(tokens)
+      ->group(group);
+}
+
+}  // namespace
+
+void add_scaling_simulate(CLI::App& scaling) {
+  CLI::App* command = scaling.add_subcommand(
+      "simulate", "How much bandwidth keeps islands computing; how long a training takes");
+  const auto arguments = std::make_shared<SimulateArguments>();
+  add_work_options(*command, *arguments);
+  command->add_option("--targets", arguments->targets, "Shares of the time that compute")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(real_number(1e-6, 1));
+  command->add_option("--gbps", arguments->gbps, "Also show the utilisation at this bandwidth")
+      ->check(real_number(1e-9, 1e9));
+  add_link_options(*command, *arguments);
+  add_wall_clock_options(*command, *arguments);
+  command->add_option("--plot", arguments->plot,
+                      "Write a picture: utilisation over bandwidth (.svg or .html)");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->footer(kFooter);
+  command->callback([arguments, command] {
+    arguments->has_sync_every = command->count("--sync-every") > 0;
+    arguments->has_fragments = command->count("--fragments") > 0;
+    arguments->has_delay = command->count("--delay") > 0;
+    simulate(*arguments);
+  });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,36 @@
+#pragma once
+// The options of commands that read a table of runs.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "atoll/cli/real_number.h"
+#include "atoll/scaling/table.h"
+
+namespace atl::cli {
+
+struct TableOptions {
+  scaling::ReadOptions read;
+  std::string count = "column";
+
+  scaling::Table load(const std::string& file) {
+    read.count = count == "papers" ? scaling::Count::kPapers : scaling::Count::kColumn;
+    return scaling::read_table(file, read);
+  }
+};
+
+inline void add_table_options(CLI::App& command, TableOptions& options) {
+  command
+      .add_option("--count", options.count,
+                  "What counts as parameters: column (as `params` says), or papers (from the "
+                  "columns layers, hidden, ff, vocab, as the published laws count)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"column", "papers"}));
+  command
+      .add_option("--batch-unit", options.read.batch_unit_tokens,
+                  "Tokens that one of column `batch` stands for: the sequence length where it "
+                  "counts sequences")
+      ->capture_default_str()
+      ->check(real_number(1, 1e9));
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,150 @@
+#include "atoll/scaling/power_law.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace atl::scaling {
+namespace {
+
+std::vector<double> columns(double params, double replicas, bool joint) {
+  std::vector<double> x = {1, std::log(params)};
+  if (joint) x.push_back(std::log(replicas));
+  return x;
+}
+
+/// Empty when the points do not determine the law.
+std::optional<PowerLaw> fit(const std::vector<Point>& points, bool joint) {
+  std::vector<double> rows;
+  std::vector<double> y;
+  for (const Point& point : points) {
+    const std::vector<double> x = columns(point.params, point.replicas, joint);
+    rows.insert(rows.end(), x.begin(), x.end());
+    y.push_back(point.value);
+  }
+  LeastSquares design(std::move(rows), joint ? 3 : 2);
+  if (!design.full_rank()) return std::nullopt;
+  return PowerLaw(LogLinearFit(std::move(design), y));
+}
+
+std::map<double, std::vector<Point>> by_replicas(const std::vector<Point>& points) {
+  std::map<double, std::vector<Point>> groups;
+  for (const Point& point : points) groups[point.replicas].push_back(point);
+  return groups;
+}
+
+size_t num_sizes(const std::vector<Point>& points) {
+  std::set<double> sizes;
+  for (const Point& point : points) sizes.insert(point.params);
+  return sizes.size();
+}
+
+/// The reason why there is no joint law; empty: there is one.
+std::string joint_refusal(const std::vector<Point>& points) {
+  const auto groups = by_replicas(points);
+  if (groups.empty()) return "all rows are data-parallel, and it needs replicas of 1 and more";
+  if (groups.size() == 1) {
+    return fmt::format(
+        "all rows have {}, so nothing says how it changes with replicas; add "
+        "rows of another number",
+        replicas_name(groups.begin()->first));
+  }
+  if (num_sizes(points) < kMinSizes) {
+    return fmt::format("the rows with replicas have {} size{}, and it needs {}", num_sizes(points),
+                       num_sizes(points) == 1 ? "" : "s", kMinSizes);
+  }
+  return "";
+}
+
+}  // namespace
+
+double PowerLaw::A() const { return std::exp(fit_.coefficients()[0]); }
+
+double PowerLaw::predict(double params, double replicas) const {
+  return fit_.predict(columns(params, replicas, joint()));
+}
+
+Interval PowerLaw::interval(double params, double replicas, double confidence) const {
+  return fit_.interval(columns(params, replicas, joint()), confidence);
+}
+
+const PowerLaw* PowerLaws::of(double replicas) const {
+  const auto found = independent.find(replicas);
+  return found == independent.end() ? nullptr : &found->second;
+}
+
+std::string replicas_name(double replicas) {
+  if (replicas == 0) return "data-parallel";
+  return fmt::format("{:.0f} replica{}", replicas, replicas == 1 ? "" : "s");
+}
+
+std::vector<Point> with_replicas(const std::vector<Point>& points) {
+  std::vector<Point> some;
+  for (const Point& point : points) {
+    if (point.replicas >= 1) some.push_back(point);
+  }
+  return some;
+}
+
+PowerLaws fit_power_laws(const std::vector<Point>& points, const std::string& quantity) {
+  PowerLaws laws;
+  for (const auto& [replicas, group] : by_replicas(points)) {
+    const size_t sizes = num_sizes(group);
+    std::optional<PowerLaw> law;
+    if (sizes >= kMinSizes) law = fit(group, false);
+    if (law) {
+      laws.independent.emplace(replicas, *std::move(law));
+    } else {
+      laws.refused.push_back({fmt::format("{} of {}", quantity, replicas_name(replicas)),
+                              fmt::format("{} size{}, and a power law needs {} that differ", sizes,
+                                          sizes == 1 ? "" : "s", kMinSizes)});
+    }
+  }
+  const std::vector<Point> some = with_replicas(points);
+  std::string reason = joint_refusal(some);
+  if (reason.empty()) {
+    laws.joint = fit(some, true);
+    if (!laws.joint) reason = "sizes and replicas change together, so their shares cannot be told";
+  }
+  if (!reason.empty()) laws.refused.push_back({fmt::format("joint law of {}", quantity), reason});
+  return laws;
+}
+
+HeldOut hold_out_largest(const std::vector<Point>& points) {
+  HeldOut held;
+  for (const Point& point : points) held.params = std::max(held.params, point.params);
+  for (const Point& point : points) {
+    (point.params == held.params ? held.out : held.kept).push_back(point);
+  }
+  return held;
+}
+
+LeaveOneOut leave_one_out(const std::vector<Point>& points) {
+  const HeldOut held = hold_out_largest(with_replicas(points));
+  LeaveOneOut result;
+  if (num_sizes(held.kept) < kMinSizes) {
+    result.refused.push_back(
+        {"leave-one-out residuals",
+         fmt::format("without the largest size of the rows with replicas {} of {} are left",
+                     num_sizes(held.kept), kMinSizes)});
+    return result;
+  }
+  result.params = held.params;
+  const PowerLaws laws = fit_power_laws(held.kept, "leave-one-out residual");
+  result.refused = laws.refused;
+  for (const Point& point : held.out) {
+    const auto residual = [&](const PowerLaw& law) {
+      return std::abs(std::log(point.value / law.predict(point.params, point.replicas)));
+    };
+    if (const PowerLaw* law = laws.of(point.replicas)) {
+      result.independent[point.replicas] = residual(*law);
+    }
+    if (laws.joint) result.joint[point.replicas] = residual(*laws.joint);
+  }
+  return result;
+}
+
+}  // namespace atl::scaling

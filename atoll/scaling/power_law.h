@@ -1,0 +1,82 @@
+#pragma once
+// The power laws of Scaling Laws for DiLoCo, section 4: y = A N^alpha for one number of replicas M,
+// y = A N^alpha M^beta for all. y is a loss, a batch or a learning rate. Plain values.
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atoll/scaling/least_squares.h"
+
+namespace atl::scaling {
+
+struct Point {
+  double params = 0;
+  double replicas = 0;  // 0: data-parallel; joint laws have none of these.
+  double value = 0;
+};
+
+/// What was asked for and cannot be had, and why.
+struct Refusal {
+  std::string what;
+  std::string reason;
+};
+
+class PowerLaw {
+ public:
+  /// `fit` has the columns 1, ln N and, when joint, ln M.
+  explicit PowerLaw(LogLinearFit fit) : fit_(std::move(fit)) {}
+
+  bool joint() const { return fit_.coefficients().size() == 3; }
+  double A() const;
+  double alpha() const { return fit_.coefficients()[1]; }
+  /// 0 when not joint.
+  double beta() const { return joint() ? fit_.coefficients()[2] : 0; }
+  double predict(double params, double replicas) const;
+  /// Where a new run's value falls with that probability.
+  Interval interval(double params, double replicas, double confidence) const;
+  const LogLinearFit& fit() const { return fit_; }
+
+ private:
+  LogLinearFit fit_;
+};
+
+/// Power laws fitted to one quantity.
+struct PowerLaws {
+  std::map<double, PowerLaw> independent;  // By the number of replicas.
+  std::optional<PowerLaw> joint;           // Of replicas >= 1.
+  std::vector<Refusal> refused;
+
+  const PowerLaw* of(double replicas) const;
+};
+
+constexpr size_t kMinSizes = 3;  // Two only draw the line through themselves.
+
+/// Fits what the points allow. `quantity` begins the name of what is refused.
+PowerLaws fit_power_laws(const std::vector<Point>& points, const std::string& quantity);
+
+/// |ln y - ln y'| of each number of replicas at the largest size, y' from the laws fitted without
+/// that size. Of replicas >= 1.
+struct LeaveOneOut {
+  double params = 0;  // The size left out; 0: too few sizes.
+  std::map<double, double> independent;
+  std::map<double, double> joint;
+  std::vector<Refusal> refused;
+};
+LeaveOneOut leave_one_out(const std::vector<Point>& points);
+
+/// The points without those of the largest size, and those.
+struct HeldOut {
+  double params = 0;
+  std::vector<Point> kept;
+  std::vector<Point> out;
+};
+HeldOut hold_out_largest(const std::vector<Point>& points);
+
+/// Those with replicas >= 1.
+std::vector<Point> with_replicas(const std::vector<Point>& points);
+
+/// "data-parallel", "2 replicas".
+std::string replicas_name(double replicas);
+
+}  // namespace atl::scaling

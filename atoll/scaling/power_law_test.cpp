@@ -1,0 +1,100 @@
+#include "atoll/scaling/power_law.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "atoll/scaling/fit.h"
+#include "atoll/scaling/published.h"
+
+namespace atl::scaling {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<Point> grid(const std::vector<double>& sizes, const std::vector<double>& replicas) {
+  std::vector<Point> points;
+  for (const double m : replicas) {
+    for (const double n : sizes) {
+      points.push_back({n, m, 20 * std::pow(n, -0.1) * std::pow(std::max(m, 1.0), 0.01)});
+    }
+  }
+  return points;
+}
+
+TEST(PowerLaw, FindsTheLawThatMadeThePoints) {
+  const PowerLaws laws = fit_power_laws(grid({1e6, 3e6, 1e7}, {0, 1, 4}), "loss");
+  EXPECT_THAT(laws.refused, IsEmpty());
+  ASSERT_EQ(laws.independent.size(), 3U);
+  EXPECT_NEAR(laws.of(1)->A(), 20, 1e-9);
+  EXPECT_NEAR(laws.of(1)->alpha(), -0.1, 1e-12);
+  ASSERT_TRUE(laws.joint);
+  EXPECT_NEAR(laws.joint->A(), 20, 1e-9);
+  EXPECT_NEAR(laws.joint->beta(), 0.01, 1e-12);
+  EXPECT_NEAR(laws.joint->predict(1e8, 8), 20 * std::pow(1e8, -0.1) * std::pow(8, 0.01), 1e-9);
+}
+
+// Scaling Laws for DiLoCo, Table 7, from Table 4.
+TEST(PowerLaw, FitsThePublishedTable) {
+  const PowerLaws laws = fit_power_laws(loss_points(published_losses()), "loss");
+  struct Row {
+    double replicas, A, alpha;
+  };
+  for (const Row& row : {Row{0, 18.129, -0.0953}, Row{1, 18.363, -0.0961}, Row{2, 18.768, -0.0969},
+                         Row{4, 19.762, -0.0992}, Row{8, 21.051, -0.1018}}) {
+    const PowerLaw* law = laws.of(row.replicas);
+    ASSERT_NE(law, nullptr);
+    EXPECT_NEAR(law->A() / row.A, 1, 0.002) << row.replicas;
+    EXPECT_NEAR(law->alpha(), row.alpha, 2e-4) << row.replicas;
+  }
+}
+
+TEST(PowerLaw, OneNumberOfReplicasHasNoJointLaw) {
+  const PowerLaws laws = fit_power_laws(grid({1e6, 3e6, 1e7}, {0, 2}), "loss");
+  EXPECT_FALSE(laws.joint);
+  EXPECT_EQ(laws.independent.size(), 2U);
+  ASSERT_EQ(laws.refused.size(), 1U);
+  EXPECT_EQ(laws.refused[0].what, "joint law of loss");
+  EXPECT_THAT(laws.refused[0].reason, HasSubstr("all rows have 2 replicas"));
+  const PowerLaws none = fit_power_laws(grid({1e6, 3e6, 1e7}, {0}), "loss");
+  EXPECT_THAT(none.refused[0].reason, HasSubstr("all rows are data-parallel"));
+}
+
+TEST(PowerLaw, TwoSizesAreTooFew) {
+  const PowerLaws laws = fit_power_laws(grid({1e6, 3e6}, {1, 2}), "loss");
+  EXPECT_THAT(laws.independent, IsEmpty());
+  EXPECT_FALSE(laws.joint);
+  EXPECT_EQ(laws.refused.size(), 3U);
+  EXPECT_THAT(laws.refused[0].reason, HasSubstr("2 sizes"));
+}
+
+TEST(PowerLaw, SizesThatChangeWithReplicasGiveNoJointLaw) {
+  std::vector<Point> points;
+  for (const double m : {1.0, 2.0, 4.0}) points.push_back({1e6 * m, m, 3 / m});
+  EXPECT_FALSE(fit_power_laws(points, "loss").joint);
+}
+
+TEST(LeaveOneOut, MissesByWhatTheLargestSizeIsOff) {
+  std::vector<Point> points = grid({1e6, 3e6, 1e7, 3e7}, {0, 1, 2});
+  for (Point& point : points) {
+    if (point.params == 3e7) point.value *= std::exp(point.replicas == 1 ? 0.02 : -0.03);
+  }
+  const LeaveOneOut left = leave_one_out(points);
+  EXPECT_EQ(left.params, 3e7);
+  ASSERT_EQ(left.independent.size(), 2U);  // Not of data-parallel.
+  EXPECT_NEAR(left.independent.at(1), 0.02, 1e-12);
+  EXPECT_NEAR(left.independent.at(2), 0.03, 1e-12);
+  EXPECT_NEAR(left.joint.at(2), 0.03, 1e-12);
+}
+
+TEST(LeaveOneOut, NeedsASizeToSpare) {
+  const LeaveOneOut left = leave_one_out(grid({1e6, 3e6, 1e7}, {1, 2}));
+  EXPECT_THAT(left.independent, IsEmpty());
+  ASSERT_EQ(left.refused.size(), 1U);
+  EXPECT_THAT(left.refused[0].reason, HasSubstr("2 of 3"));
+}
+
+}  // namespace
+}  // namespace atl::scaling

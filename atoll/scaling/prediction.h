@@ -1,0 +1,48 @@
+#pragma once
+// What a model of N parameters on M replicas will come to, and the settings to train it with, from
+// the published laws or from one's own runs; each with its uncertainty. Pure.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atoll/scaling/power_law.h"
+#include "atoll/scaling/table.h"
+
+namespace atl::scaling {
+
+enum class LawChoice {
+  kAuto,         // The joint law, where there is one.
+  kIndependent,  // The law of this number of replicas alone.
+  kJoint,
+};
+
+struct Prediction {
+  std::string law;  // "joint" or "independent".
+  Interval loss;
+  std::optional<Interval> batch_tokens;
+  std::optional<Interval> inner_lr;
+  std::optional<Interval> outer_lr;   // None for data-parallel.
+  std::vector<Refusal> missing;       // What could not be predicted, and why.
+  double extrapolation = 1;           // Times beyond the fitted sizes, or below; 1: among them.
+  double replicas_extrapolation = 1;  // The same of replicas.
+  double smallest = 0;                // Fitted sizes.
+  double largest = 0;
+};
+
+struct Question {
+  double params = 0;
+  double replicas = 0;
+  LawChoice law = LawChoice::kAuto;
+  double confidence = 0.95;
+};
+
+/// From the published laws and losses.
+Prediction predict_published(const Question& question);
+
+/// From one's own runs. Throws InputError when they allow no law of the loss that answers.
+Prediction predict_from(const std::vector<Run>& runs, const Question& question);
+
+/// What is said of an extrapolation; empty: there is none.
+std::string extrapolation_warning(const Prediction& prediction, const Question& question);
+
+}  // namespace atl::scaling

@@ -1,0 +1,329 @@
+#include "atoll/scaling/table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+
+namespace atl::scaling {
+namespace {
+
+using Optional = std::optional<double> Run::*;
+
+struct RequiredColumn {
+  const char* name;
+  double Run::* value;
+};
+constexpr std::array kRequired = {RequiredColumn{"params", &Run::params},
+                                  RequiredColumn{"replicas", &Run::replicas},
+                                  RequiredColumn{"loss", &Run::loss}};
+
+struct OptionalColumn {
+  const char* name;
+  Optional value;
+};
+constexpr std::array kOptional = {OptionalColumn{"batch", &Run::batch},
+                                  OptionalColumn{"lr", &Run::lr},
+                                  OptionalColumn{"outer_lr", &Run::outer_lr},
+                                  OptionalColumn{"sync_every", &Run::sync_every},
+                                  OptionalColumn{"tokens", &Run::tokens},
+                                  OptionalColumn{"flops", &Run::flops},
+                                  OptionalColumn{"layers", &Run::layers},
+                                  OptionalColumn{"hidden", &Run::hidden},
+                                  OptionalColumn{"ff", &Run::ff},
+                                  OptionalColumn{"vocab", &Run::vocab},
+                                  OptionalColumn{"seed", &Run::seed}};
+constexpr std::array kShape = {"layers", "hidden", "ff", "vocab"};
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+/// A field in quotes may hold commas; a doubled quote in it stands for one.
+std::vector<std::string> fields_of(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      if (fields.size() > kMaxColumns) break;
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  for (std::string& field : fields) field = std::string(trimmed(field));
+  return fields;
+}
+
+/// What a message shows of a field.
+std::string shown(std::string_view field) {
+  std::string text(field.substr(0, 40));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
+class Parser {
+ public:
+  Parser(const std::string& where, const ReadOptions& options) : where_(where), options_(options) {}
+
+  Table parse(std::string_view text) {
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      const std::string_view line = trimmed(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+      ++line_;
+      if (line.empty() || line.front() == '#') continue;
+      if (names_.empty()) {
+        read_names(fields_of(line));
+      } else {
+        read_run(fields_of(line));
+      }
+    }
+    line_ = 0;
+    if (names_.empty()) fail("has no line of column names; needed are params,replicas,loss");
+    if (table_.runs.empty()) fail("has column names, but no rows");
+    refuse_repeated();
+    return std::move(table_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    const std::string place = line_ == 0 ? where_ : fmt::format("{}, line {}", where_, line_);
+    throw InputError(fmt::format("{}: {}", place, what));
+  }
+
+  bool has(std::string_view name) const {
+    return std::find(names_.begin(), names_.end(), name) != names_.end();
+  }
+
+  void read_names(std::vector<std::string> names) {
+    names_ = std::move(names);
+    if (names_.size() > kMaxColumns) fail(fmt::format("more than {} columns", kMaxColumns));
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (std::find(names_.begin(), names_.begin() + i, names_[i]) != names_.begin() + i) {
+        fail(fmt::format("the column '{}' stands twice", shown(names_[i])));
+      }
+    }
+    const bool counted = options_.count == Count::kPapers;
+    std::vector<std::string> missing;
+    for (const RequiredColumn& column : kRequired) {
+      if (!has(column.name) && !(counted && column.name == kRequired[0].name)) {
+        missing.emplace_back(column.name);
+      }
+    }
+    for (const char* name : kShape) {
+      if (counted && !has(name)) missing.emplace_back(name);
+    }
+    if (!missing.empty()) {
+      fail(
+          fmt::format("missing column{} {}; the first line names the columns, as in "
+                      "params,replicas,loss",
+                      missing.size() > 1 ? "s" : "", fmt::join(missing, ", ")));
+    }
+    for (const std::string& name : names_) {
+      const auto known = [&](const auto& column) { return name == column.name; };
+      if (std::none_of(kRequired.begin(), kRequired.end(), known) &&
+          std::none_of(kOptional.begin(), kOptional.end(), known)) {
+        table_.ignored.push_back(shown(name));
+      }
+    }
+  }
+
+  double number(const std::string& name, const std::string& field) const {
+    double value = 0;
+    const char* end = field.data() + field.size();
+    const auto [stop, error] = std::from_chars(field.data(), end, value);
+    if (error != std::errc() || stop != end || !std::isfinite(value)) {
+      fail(fmt::format("{} must be a finite number, not '{}'", name, shown(field)));
+    }
+    const bool may_be_zero = name == "replicas" || name == "seed";
+    if (value < 0 || (value == 0 && !may_be_zero)) {
+      fail(fmt::format("{} must be {}, not '{}'", name, may_be_zero ? "0 or more" : "more than 0",
+                       shown(field)));
+    }
+    if (value != 0 && (value < 1e-30 || value > 1e30)) {
+      fail(fmt::format("{} must lie between 1e-30 and 1e30, not '{}'", name, shown(field)));
+    }
+    if (may_be_zero && (value != std::floor(value) || value > 1e6)) {
+      fail(fmt::format("{} must be a whole number to a million, not '{}'", name, shown(field)));
+    }
+    return value;
+  }
+
+  void read_run(const std::vector<std::string>& fields) {
+    if (table_.runs.size() == kMaxRuns) fail(fmt::format("more than {} rows", kMaxRuns));
+    if (fields.size() != names_.size()) {
+      fail(fmt::format("{} fields, where the first line names {} columns", fields.size(),
+                       names_.size()));
+    }
+    Run run{.line = line_};
+    for (size_t i = 0; i < names_.size(); ++i) {
+      for (const RequiredColumn& column : kRequired) {
+        if (names_[i] != column.name) continue;
+        if (fields[i].empty()) fail(fmt::format("{} is empty", names_[i]));
+        run.*column.value = number(names_[i], fields[i]);
+      }
+      for (const OptionalColumn& column : kOptional) {
+        if (names_[i] == column.name && !fields[i].empty()) {
+          run.*column.value = number(names_[i], fields[i]);
+        }
+      }
+    }
+    if (run.batch) *run.batch *= options_.batch_unit_tokens;
+    if (options_.count == Count::kPapers) {
+      for (const OptionalColumn& column : kOptional) {
+        const auto is_part = [&](const char* name) {
+          return std::string_view(name) == column.name;
+        };
+        if (std::any_of(kShape.begin(), kShape.end(), is_part) && !(run.*column.value)) {
+          fail(fmt::format("{} is empty, and the papers' count needs it", column.name));
+        }
+      }
+      run.params = papers_params(*run.layers, *run.hidden, *run.ff, *run.vocab);
+    }
+    table_.runs.push_back(run);
+  }
+
+  /// Two rows with all settings equal are one run told twice, or two that contradict each other.
+  void refuse_repeated() {
+    std::map<std::vector<double>, const Run*> seen;
+    for (const Run& run : table_.runs) {
+      std::vector<double> settings = {run.params, run.replicas};
+      for (const OptionalColumn& column : kOptional) {
+        settings.push_back((run.*column.value).value_or(-1));
+      }
+      const auto [other, is_new] = seen.emplace(std::move(settings), &run);
+      if (is_new) continue;
+      line_ = run.line;
+      if (other->second->loss == run.loss) {
+        fail(fmt::format("the same row as line {}", other->second->line));
+      }
+      fail(
+          fmt::format("contradicts line {}: the same settings with loss {} there and {} here; if "
+                      "these are runs of different seeds, say so in a column 'seed'",
+                      other->second->line, other->second->loss, run.loss));
+    }
+  }
+
+  const std::string& where_;
+  const ReadOptions options_;
+  size_t line_ = 0;
+  std::vector<std::string> names_;
+  Table table_;
+};
+
+/// Runs that differ in their seed alone become one with their mean loss.
+std::vector<Run> seeds_averaged(const std::vector<Run>& runs) {
+  std::map<std::vector<double>, size_t> places;
+  std::vector<Run> means;
+  std::vector<double> counts;
+  for (const Run& run : runs) {
+    std::vector<double> settings = {run.params, run.replicas};
+    for (const OptionalColumn& column : kOptional) {
+      if (column.value != &Run::seed) settings.push_back((run.*column.value).value_or(-1));
+    }
+    const auto [place, is_new] = places.emplace(std::move(settings), means.size());
+    if (is_new) {
+      means.push_back(run);
+      means.back().seed.reset();
+      counts.push_back(1);
+    } else {
+      double& mean = means[place->second].loss;
+      mean += (run.loss - mean) / ++counts[place->second];
+    }
+  }
+  return means;
+}
+
+/// The CSV text within what `fit --json` printed.
+std::string table_in_json(const std::string& text, const std::string& where) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("table") || !json["table"].is_string()) {
+    throw InputError(where +
+                     ": not what `atoll scaling fit --json` prints (it has no \"table\"), "
+                     "and not a CSV table");
+  }
+  return json["table"].get<std::string>();
+}
+
+}  // namespace
+
+double papers_params(double layers, double hidden, double ff, double vocab) {
+  return vocab * hidden + layers * (4 * hidden * hidden + 2 * hidden * ff);
+}
+
+Table parse_table(std::string_view text, const std::string& where, const ReadOptions& options) {
+  if (text.size() > kMaxTableBytes) {
+    throw InputError(fmt::format("{}: larger than {} MiB", where, kMaxTableBytes >> 20));
+  }
+  Table table = Parser(where, options).parse(text);
+  table.runs = seeds_averaged(table.runs);
+  return table;
+}
+
+Table read_table(const std::filesystem::path& file, const ReadOptions& options) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  if (!error && size > kMaxTableBytes) {
+    throw InputError(fmt::format("{}: larger than {} MiB; a table of runs has a line for each",
+                                 file.string(), kMaxTableBytes >> 20));
+  }
+  const std::string text = read_file(file);
+  if (!text.starts_with('{')) return parse_table(text, file.string(), options);
+  // Batches are in tokens there, and parameters are counted.
+  return parse_table(table_in_json(text, file.string()), file.string());
+}
+
+std::string number_text(double value) {
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end};
+}
+
+std::string table_text(const std::vector<Run>& runs) {
+  std::vector<OptionalColumn> columns;
+  for (const OptionalColumn& column : kOptional) {
+    const auto has = [&](const Run& run) { return (run.*column.value).has_value(); };
+    if (std::any_of(runs.begin(), runs.end(), has)) columns.push_back(column);
+  }
+  std::string text = "params,replicas,loss";
+  for (const OptionalColumn& column : columns) text += fmt::format(",{}", column.name);
+  for (const Run& run : runs) {
+    text += fmt::format("\n{},{},{}", number_text(run.params), number_text(run.replicas),
+                        number_text(run.loss));
+    for (const OptionalColumn& column : columns) {
+      const std::optional<double>& value = run.*column.value;
+      text += "," + (value ? number_text(*value) : "");
+    }
+  }
+  return text + "\n";
+}
+
+std::vector<Run> best_runs(const std::vector<Run>& runs) {
+  std::map<std::pair<double, double>, const Run*> best;
+  for (const Run& run : runs) {
+    const Run*& place = best[{run.replicas, run.params}];
+    if (place == nullptr || run.loss < place->loss) place = &run;
+  }
+  std::vector<Run> sorted;
+  for (const auto& [key, run] : best) sorted.push_back(*run);
+  return sorted;
+}
+
+}  // namespace atl::scaling

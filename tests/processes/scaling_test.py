@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""`atoll scaling`: what it prints, what it refuses, and that its parts go together.
+
+usage: scaling_test.py ATOLL [unittest arguments]
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+ATOLL = ""
+PUBLISHED = pathlib.Path(__file__).resolve().parent.parent.parent / "atoll" / "scaling" / "published" / "loss.csv"
+WORK = ["--params", "1e9", "--layers", "24", "--step-time", "0.1"]
+
+
+def run(*words):
+    return subprocess.run([ATOLL, "scaling", *map(str, words)], capture_output=True, text=True, timeout=120)
+
+
+class ScalingTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="atoll-scaling-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def table(self, text, name="t.csv"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def json_of(self, *words):
+        done = run(*words, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("\n"), 1)
+        return json.loads(done.stdout)
+
+    def assert_refused(self, code, part, *words):
+        done = run(*words)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done)
+        self.assertIn(part, done.stderr)
+
+    # --- fit ---
+
+    def test_fit_keeps_its_contract(self):
+        fit = self.json_of("fit", PUBLISHED, "--bootstrap", 50)
+        self.assertEqual([law["replicas"] for law in fit["independent"]], [0, 1, 2, 4, 8])
+        self.assertEqual(set(fit["independent"][0]), {"replicas", "A", "alpha", "A_interval", "alpha_interval"})
+        self.assertLessEqual({"A", "alpha", "beta"}, set(fit["joint"]))
+        for laws in fit["leave_one_out"]["independent"], fit["leave_one_out"]["joint"]:
+            self.assertEqual([law["replicas"] for law in laws], [1, 2, 4, 8])
+        self.assertEqual([set(form["coefficients"]) for form in fit["parametric"]],
+                         [{"A", "a", "b"}, {"A", "a", "b", "C"}, {"A", "a", "b", "C"}, {"A", "a", "B", "b", "C"}])
+        self.assertEqual(fit["refused"], [])
+        for law in fit["independent"]:
+            self.assertTrue(law["A_interval"][0] < law["A"] < law["A_interval"][1])
+
+    def test_bad_tables_are_refused_by_line(self):
+        for text, part in (("params,loss\n1e6,2\n", "missing column replicas"),
+                           ("params,replicas,loss\n", "no rows"),
+                           ("", "no line of column names"),
+                           ("params,replicas,loss\n1e6,1,2\n", "too few points"),
+                           ("params,replicas,loss\n1e6,1,2\n2e6,1,1.9\n", "too few points"),
+                           ("params,replicas,loss\n1e6,1,nan\n", "line 2: loss must be a finite number"),
+                           ("params,replicas,loss\n-1e6,1,2\n", "params must be more than 0"),
+                           ("params,replicas,loss\n1e6,1,2\n1e6,1,2\n", "the same row as line 2"),
+                           ("params,replicas,loss\n1e6,1,2\n1e6,1,3\n", "contradicts line 2")):
+            with self.subTest(text):
+                self.assert_refused(1, part, "fit", self.table(text))
+        self.assert_refused(1, "none.csv", "fit", self.folder / "none.csv")
+        self.assert_refused(1, str(self.folder), "fit", self.folder)
+
+    def test_one_number_of_replicas_has_no_joint_law_and_says_why(self):
+        rows = "".join(f"{n},2,{30 * n ** -0.1}\n" for n in (1e6, 2e6, 4e6, 8e6))
+        path = self.table("params,replicas,loss\n" + rows)
+        done = run("fit", path, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        fit = json.loads(done.stdout)
+        self.assertIsNone(fit["joint"])
+        self.assertEqual(fit["parametric"], [])
+        self.assertEqual(len(fit["independent"]), 1)
+        self.assertIn("joint law of loss: all rows have 2 replicas", done.stderr)
+        self.assertIn("joint law of loss", [refusal["what"] for refusal in fit["refused"]])
+
+    def test_unknown_columns_are_named(self):
+        rows = "".join(f"{n},1,{30 * n ** -0.1},x\n" for n in (1e6, 2e6, 4e6))
+        done = run("fit", self.table("params,replicas,loss,note\n" + rows))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("columns without a meaning here: note", done.stderr)
+
+    def test_pictures(self):
+        for words in (["fit", PUBLISHED], ["simulate", *WORK]):
+            for name in "a.svg", "b.html":
+                path = self.folder / "new" / name
+                done = run(*words, "--plot", path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                text = path.read_text()
+                self.assertNotIn("http://", text.replace("http://www.w3.org/2000/svg", ""))
+                if name.endswith(".svg"):
+                    self.assertEqual(len(xml.dom.minidom.parseString(text).getElementsByTagName("polyline")), 5)
+            self.assert_refused(2, ".svg or .html", *words, "--plot", self.folder / "c.png")
+            self.assert_refused(2, "must end in", *words, "--plot", "x")
+
+    # --- predict ---
+
+    def test_predict_keeps_its_contract(self):
+        said = self.json_of("predict", "--params", "1.3e9", "--replicas", 2)
+        self.assertLessEqual({"loss", "batch_tokens", "inner_lr", "outer_lr", "extrapolation"}, set(said))
+        self.assertEqual(said["extrapolation"], 1)
+        self.assertTrue(said["loss_range"][0] < 2.464 < said["loss_range"][1])
+        far = run("predict", "--params", "1e11", "--replicas", 16)
+        self.assertIn("41 times the largest size of the runs", far.stderr)
+        self.assertIn("2 times as many as any run had", far.stderr)
+        self.assertIsNone(self.json_of("predict", "--params", "1e9", "--replicas", 0)["outer_lr"])
+
+    def test_predict_from_a_table_and_from_what_fit_printed(self):
+        printed = self.table(run("fit", PUBLISHED, "--json").stdout, "fit.json")
+        question = ["predict", "--params", "1e9", "--replicas", 4]
+        from_table = self.json_of(*question, "--fit", PUBLISHED)
+        from_fit = self.json_of(*question, "--fit", printed)
+        self.assertEqual(from_table["loss"], from_fit["loss"])
+        self.assertEqual(from_table["loss"], self.json_of(*question)["loss"])
+        self.assertIsNone(from_table["batch_tokens"])
+        self.assertEqual(from_table["missing"][0]["what"], "batch")
+
+    def test_predict_counts_both_ways(self):
+        said = self.json_of("predict", "--shape", "24,2048,8192,32000", "--replicas", 0)
+        self.assertEqual(said["params"], 1273495552)
+        self.assertGreater(said["atoll_params"], said["params"])
+
+    def test_predict_refuses(self):
+        self.assert_refused(2, "--params or --shape", "predict", "--replicas", 2)
+        self.assert_refused(2, "must be a number", "predict", "--params", "nan", "--replicas", 2)
+        self.assert_refused(2, "must be a number", "predict", "--params", "-5", "--replicas", 2)
+        self.assert_refused(2, "whole number", "predict", "--params", "1e9", "--replicas", 1.5)
+        self.assert_refused(1, "no part of the joint law", "predict", "--params", "1e9", "--replicas", 0, "--law", "joint")
+        self.assert_refused(1, "no rows of 3 replicas", "predict", "--params", "1e9", "--replicas", 3, "--law", "independent")
+
+    # --- simulate ---
+
+    def test_simulate_keeps_its_contract(self):
+        said = self.json_of("simulate", *WORK, "--method", "streaming_diloco", "--sync-every", 100, "--fragments", 8,
+                            "--delay", 1, "--bits", 16, "--targets", "0.5,0.8,1")
+        self.assertEqual(said["targets"], [0.5, 0.8, 1])
+        self.assertEqual(said["grid_index"][:2], [14, 20])
+        for gbps, index in zip(said["gbps"], said["grid_index"]):
+            self.assertAlmostEqual(gbps, 10 ** (-1 + 4 * index / 49), 9)
+        none = self.json_of("simulate", *WORK, "--method", "data_parallel", "--targets", "0.999999", "--bits", 1000)
+        self.assertEqual((none["gbps"], none["grid_index"]), ([None], [None]))
+
+    def test_neutral_values_go_with_every_method(self):
+        self.json_of("simulate", *WORK, "--method", "data_parallel", "--sync-every", 1, "--fragments", 0, "--delay", 0)
+        self.json_of("simulate", *WORK, "--method", "diloco", "--sync-every", 30, "--fragments", 1, "--delay", 0)
+
+    def test_simulate_refuses(self):
+        base = ["simulate", *WORK]
+        self.assert_refused(2, "--delay does not go with it", *base, "--method", "diloco", "--delay", 1)
+        self.assert_refused(2, "--fragments does not go with it", *base, "--method", "diloco", "--fragments", 4)
+        self.assert_refused(2, "--sync-every does not go with it", *base, "--method", "data_parallel", "--sync-every", 30)
+        self.assert_refused(2, "none of speed, up, down, latency", *base, "--island", "rate=3")
+        self.assert_refused(2, "up must be a number", *base, "--island", "up=nan")
+        self.assert_refused(2, "--step-time is needed", "simulate", "--params", "1e9", "--layers", 24)
+        self.assert_refused(2, "--batch-tokens", *base, "--tokens", "1e9")
+
+    def test_wall_clock(self):
+        said = self.json_of("simulate", "--params", "2.4e9", "--layers", 30, "--tokens", "48e9", "--batch-tokens", 262144,
+                            "--chips", 256, "--sync-every", 30, "--method", "diloco")
+        self.assertAlmostEqual(said["wall_clock"][0]["compute_s"], 9000, 6)
+        self.assertAlmostEqual(said["step_s"], 9000 / said["wall_clock"][0]["steps"], 12)
+
+
+if __name__ == "__main__":
+    ATOLL = sys.argv.pop(1)
+    unittest.main()
