@@ -17,6 +17,7 @@
 #include "atoll/data/megatron.h"
 #include "atoll/data/mixture.h"
 #include "atoll/data/npy.h"
+#include "atoll/data/olmo_exchange.h"
 #include "atoll/data/store_statistics.h"
 
 namespace atl::cli {
@@ -128,7 +129,7 @@ std::vector<NamedHash> hashes_of(const data::TokenStore& store) {
 /// A token store, or all stores of a mixture.
 void verify_store(const Arguments& arguments) {
   if (!arguments.tokenizer.empty()) {
-    throw UsageError("--tokenizer is for Megatron stores: a token store has its own");
+    throw UsageError("--tokenizer is for Megatron and OLMo files: a token store has its own");
   }
   const data::Mixture mixture = data::Mixture::open(arguments.path);
   std::vector<NamedHash> hashes = {{"the digest of " + arguments.path, mixture.digest()}};
@@ -170,8 +171,28 @@ void verify_megatron(const Arguments& arguments) {
   for (const NamedHash& file : {idx, bin}) fmt::print("  sha256 {}  {}\n", file.sha256, file.name);
 }
 
+/// OLMo's tokens and their table.
+void verify_olmo(const Arguments& arguments) {
+  const int64_t vocab_size = data::Tokenizer::load(arguments.tokenizer).vocab_size();
+  const data::OlmoFile file(arguments.path, data::narrowest_type(vocab_size));
+  file.require_ids_below(vocab_size);
+  int64_t num_documents = 0;
+  file.for_each_document([&](const data::Document&) { ++num_documents; });
+  const std::string hash = hex(sha256(MappedFile(arguments.path).bytes()));
+  for (const std::string& wanted : arguments.sha256) require_hash(wanted, {{arguments.path, hash}});
+  if (arguments.json) {
+    fmt::print("{}\n", one_line({{"file", arguments.path},
+                                 {"documents", num_documents},
+                                 {"tokens", file.num_tokens()},
+                                 {"sha256", hash}}));
+  } else {
+    fmt::print("{}: intact, {} documents, {} tokens, sha256 {}\n", arguments.path, num_documents,
+               file.num_tokens(), hash);
+  }
+}
+
 void verify_numbers(const Arguments& arguments) {
-  if (!arguments.tokenizer.empty()) throw UsageError("--tokenizer is for Megatron stores");
+  if (!arguments.tokenizer.empty()) return verify_olmo(arguments);
   const MappedFile file(arguments.path);
   const bool has_header = data::has_npy_magic(file.bytes());
   if (has_header) data::check_index_file(data::NpyFile(arguments.path), arguments.path);
@@ -239,8 +260,10 @@ void add_data_verify(CLI::App& data) {
           "What a published hash says: of a store its digest or a file of it, else of the file "
           "(of FILE.idx or its .bin); may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--tokenizer", arguments->tokenizer,
-                      "Of a Megatron store: all ids must be below its vocabulary");
+  command->add_option(
+      "--tokenizer", arguments->tokenizer,
+      "Of a Megatron store or an OLMo file: all ids must be below its vocabulary; of "
+      "the latter the document table is checked too");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
       "NeoX's index maps are checked by their names: *_shuffle_idx.npy must be a permutation,\n"

@@ -78,8 +78,8 @@ using NamedCounts = std::pair<std::string, data::DocumentCounts>;
 /// The sources with the most tokens first.
 std::vector<NamedCounts> largest_sources(const data::StoreStatistics& statistics) {
   std::vector<NamedCounts> sources(statistics.by_source.begin(), statistics.by_source.end());
-  std::stable_sort(sources.begin(), sources.end(), [](const NamedCounts& a, const NamedCounts& b) {
-    return a.second.num_tokens > b.second.num_tokens;
+  std::sort(sources.begin(), sources.end(), [](const NamedCounts& a, const NamedCounts& b) {
+    return std::pair(-a.second.num_tokens, a.first) < std::pair(-b.second.num_tokens, b.first);
   });
   return sources;
 }

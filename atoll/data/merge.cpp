@@ -45,8 +45,8 @@ void require_alike(const TokenStore& a, const TokenStore& b) {
 
 void put_in_order(std::vector<TokenStore>& shards) {
   const auto index = [](const TokenStore& store) { return store.info().shard->index; };
-  std::stable_sort(shards.begin(), shards.end(),
-                   [&](const TokenStore& a, const TokenStore& b) { return index(a) < index(b); });
+  std::sort(shards.begin(), shards.end(),
+            [&](const TokenStore& a, const TokenStore& b) { return index(a) < index(b); });
   const int64_t count = shards.front().info().shard->count;
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);

@@ -91,6 +91,8 @@ run("data", "import", folder / "part-0.npy", folder / "part-1.npy", "--tokenizer
 tokens, rows = read_store(folder / "imported")
 assert (tokens == plain).all() and rows == documents
 run("data", "verify", folder / "imported")
+verified = json.loads(run("data", "verify", folder / "part-1.npy", "--tokenizer", tokenizer, "--json"))
+assert (verified["documents"], verified["tokens"]) == (1300, len(plain) - documents[700][0])
 
 # A mixture: NeoX's rule over the stores, each in numpy's order of its own rows.
 stores = {}
