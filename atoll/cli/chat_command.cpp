@@ -140,7 +140,7 @@ class Conversation {
     };
     bool is_interrupted = false;
     const auto found = serve::generate(loaded_.model, rows, options_, [&](size_t, int64_t id) {
-      show(stream.add(loaded_.tokenizer.decode_part(std::span(&id, 1))));
+      show(stream.add(loaded_.tokenizer.bytes_or_none(id)));
       is_interrupted = num_interrupts() > 0;
       return !is_interrupted && !stream.is_stopped();
     })[0];

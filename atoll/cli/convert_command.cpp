@@ -19,6 +19,7 @@
 #include "atoll/base/file.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/model_arguments.h"
+#include "atoll/cli/real_number.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/model/model.h"
 
@@ -197,10 +198,7 @@ void add_convert_command(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   command->add_option("--max-shard-size", arguments->max_shard_gb, "of a file, in GB")
       ->capture_default_str()
-      ->check([](const std::string& text) {
-        return text.find_first_of("nN") == std::string::npos ? "" : "must be a number";
-      })
-      ->check(CLI::Range(1e-6, 1e6));
+      ->check(real_number(1e-6, 1e6));
   command->add_flag("--verify", arguments->verify, "compare what was written with what was read");
   command->add_flag("--strict", arguments->strict, "refuse weights that are not finite");
   command->add_flag("--json", arguments->json, "print one JSON object");

@@ -68,7 +68,7 @@ int64_t prefix_token(const LoadedModel& loaded) {
   if (!begin && loaded.ids.begin_of_text) return *loaded.ids.begin_of_text;
   const auto end = named_token(loaded, "eos_token");
   if (end && *end >= 0) return *end;
-  return loaded.ids.end_of_text ? *loaded.ids.end_of_text : loaded.tokenizer.end_of_text();
+  return loaded.ids.ends.empty() ? loaded.tokenizer.end_of_text() : loaded.ids.ends.front();
 }
 
 /// Dynamic rotary positions could be stretched further, which lm-evaluation-harness does not do.

@@ -147,7 +147,7 @@ std::vector<serve::Generation> generate_all(const LoadedModel& loaded,
   for (size_t first = 0; first < prompts.size(); first += kRowsAtOnce) {
     const size_t count = std::min(kRowsAtOnce, prompts.size() - first);
     const auto print = [&](size_t row, int64_t id) {
-      return printer.add(first + row, loaded.tokenizer.decode_part(std::span(&id, 1)));
+      return printer.add(first + row, loaded.tokenizer.bytes_or_none(id));
     };
     printer.begin(first);
     const auto found =

@@ -27,16 +27,11 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
 
 void report_not_finite(const model::Model& model, const std::filesystem::path& folder,
                        bool strict) {
-  const at::Tensor finite_P = model.parameters().values_P().isfinite();
-  if (finite_P.all().item<bool>()) return;
-  for (const model::ParameterSpec& spec : model.parameters().specs()) {
-    const int64_t num_finite = finite_P.narrow(0, spec.offset, spec.size).sum().item<int64_t>();
-    if (num_finite == spec.size) continue;
-    const std::string what =
-        fmt::format("'{}': tensor '{}' has {} of {} values that are not finite", folder.string(),
-                    spec.name, spec.size - num_finite, spec.size);
+  for (const std::string& sentence : model::not_finite(model.parameters())) {
+    const std::string what = fmt::format("'{}': {}", folder.string(), sentence);
     if (strict) throw InputError(what);
-    fmt::print(stderr, "atoll: warning: {}\n", what);
+    fmt::print(stderr, "atoll: warning: {}
+", what);
   }
 }
 

@@ -32,13 +32,21 @@ std::vector<TokenId> Tokenizer::with_special_tokens(std::vector<TokenId> ids) co
   return ids;
 }
 
+bool Tokenizer::is_known(int64_t id) const {
+  return id >= 0 && id < vocab_size() && tables_->is_known[static_cast<size_t>(id)];
+}
+
+std::string_view Tokenizer::bytes_or_none(int64_t id) const {
+  return is_known(id) ? std::string_view(tables_->bytes[static_cast<size_t>(id)])
+                      : std::string_view();
+}
+
 std::string_view Tokenizer::token_bytes(TokenId id) const {
-  const auto at = static_cast<size_t>(id);
-  if (id < 0 || at >= tables_->bytes.size() || !tables_->is_known[at]) {
+  if (!is_known(id)) {
     throw InputError(
         fmt::format("token id {} is not in the vocabulary ({} ids)", id, vocab_size()));
   }
-  return tables_->bytes[at];
+  return tables_->bytes[static_cast<size_t>(id)];
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {

@@ -53,6 +53,8 @@ class Tokenizer {
   std::string decode(std::span<const TokenId> ids) const;
   /// The bytes of ids that stand within a text: all of them.
   std::string decode_part(std::span<const int64_t> ids) const;
+  /// The bytes of an id that a model made; none of one that is only in its padded vocabulary.
+  std::string_view bytes_or_none(int64_t id) const;
   /// The bytes of one token within a text.
   std::string_view token_bytes(TokenId id) const;
 
@@ -75,6 +77,7 @@ class Tokenizer {
  private:
   friend class Encoder;
   explicit Tokenizer(std::unique_ptr<const TokenizerTables> tables);
+  bool is_known(int64_t id) const;
   std::unique_ptr<const TokenizerTables> tables_;
 };
 

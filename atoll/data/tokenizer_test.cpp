@@ -106,6 +106,10 @@ TEST(TokenizerTest, GivesBackTheBytes) {
   EXPECT_EQ(tokenizer.decode(ids), text);
   EXPECT_THROW(tokenizer.decode(std::vector<TokenId>{320}), InputError);
   EXPECT_THROW(tokenizer.decode_part(std::vector<int64_t>{int64_t{1} << 40}), InputError);
+  // A model with more rows than the tokenizer has ids may make one of them.
+  EXPECT_EQ(tokenizer.bytes_or_none(tokenizer.vocab_size()), "");
+  EXPECT_EQ(tokenizer.bytes_or_none(-1), "");
+  EXPECT_EQ(tokenizer.bytes_or_none(0), tokenizer.token_bytes(0));
   EXPECT_THROW(tokenizer.decode(std::vector<TokenId>{-1}), InputError);
 }
 

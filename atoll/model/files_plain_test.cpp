@@ -195,10 +195,11 @@ TEST_F(HfFolderTest, EveryFamilyComesBackBitForBit) {
   for (const ModelConfig& config : varieties()) {
     SCOPED_TRACE(to_hf_config(config, {}));
     const std::vector<float> values = some_values(config);
-    save_hf_model(folder_, config, {.begin_of_text = std::nullopt, .end_of_text = 3}, values);
+    save_hf_model(folder_, config, {.ends = {3, 5}, .padding = 7}, values);
     const HfConfig found = load_hf_config(folder_);
     EXPECT_EQ(found.config, config);
-    EXPECT_EQ(found.ids.end_of_text, 3);
+    EXPECT_EQ(found.ids.ends, (std::vector<int64_t>{3, 5}));
+    EXPECT_EQ(found.ids.padding, 7);
     EXPECT_FALSE(found.ids.begin_of_text.has_value());
     std::vector<float> loaded(values.size());
     load_hf_weights(folder_, found.config, loaded);

@@ -212,13 +212,21 @@ void refuse_other_mathematics(const Reader& reader, const Family& family) {
   }
 }
 
-/// An id, or the first of a list of ids (Llama 3 has several ends of text).
-std::optional<int64_t> read_id(const Reader& reader, const char* key) {
+/// An id or a list of ids (Llama 3 has several ends of text).
+std::vector<int64_t> read_ids(const Reader& reader, const char* key) {
   const Json* value = reader.find(key);
-  if (value == nullptr) return std::nullopt;
-  const Json& id = value->is_array() && !value->empty() ? value->front() : *value;
-  if (!id.is_number_integer()) reader.fail(fmt::format("'{}' must be a token id", key));
-  return id.get<int64_t>();
+  if (value == nullptr) return {};
+  std::vector<int64_t> ids;
+  for (const Json& id : value->is_array() ? *value : Json::array({*value})) {
+    if (!id.is_number_integer()) reader.fail(fmt::format("'{}' must be a token id", key));
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+std::optional<int64_t> read_id(const Reader& reader, const char* key) {
+  const std::vector<int64_t> ids = read_ids(reader, key);
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
 ModelConfig read_config(const Reader& reader, const Family& family) {
@@ -282,6 +290,13 @@ void put_windows(const ModelConfig& config, nlohmann::ordered_json& json) {
   }
 }
 
+void put_ids(const SpecialIds& ids, nlohmann::ordered_json& json) {
+  if (ids.begin_of_text) json["bos_token_id"] = *ids.begin_of_text;
+  if (ids.ends.size() == 1) json["eos_token_id"] = ids.ends.front();
+  if (ids.ends.size() > 1) json["eos_token_id"] = ids.ends;
+  if (ids.padding) json["pad_token_id"] = *ids.padding;
+}
+
 }  // namespace
 
 std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids, DType type) {
@@ -328,18 +343,14 @@ std::string to_hf_config(const ModelConfig& config, const SpecialIds& ids, DType
       type == DType::kF32 ? "float32" : (type == DType::kF16 ? "float16" : "bfloat16");
   json["torch_dtype"] = dtype;  // transformers 4
   json["dtype"] = dtype;        // 5
-  const auto id = [](const std::optional<int64_t>& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-  };
-  json["bos_token_id"] = id(ids.begin_of_text);
-  json["eos_token_id"] = id(ids.end_of_text);
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[key] = nullptr;
+  put_ids(ids, json);
   return json.dump(2) + "\n";
 }
 
 std::string to_generation_config(const SpecialIds& ids) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (ids.begin_of_text) json["bos_token_id"] = *ids.begin_of_text;
-  if (ids.end_of_text) json["eos_token_id"] = *ids.end_of_text;
+  put_ids(ids, json);
   return json.dump(2) + "\n";
 }
 
@@ -369,7 +380,8 @@ HfConfig from_hf_config(std::string_view json, const std::string& name) {
   refuse_other_mathematics(reader, *family);
   HfConfig result;
   result.config = read_config(reader, *family);
-  result.ids = {read_id(reader, "bos_token_id"), read_id(reader, "eos_token_id")};
+  result.ids = {read_id(reader, "bos_token_id"), read_ids(reader, "eos_token_id"),
+                read_id(reader, "pad_token_id")};
   try {
     check(result.config);
   } catch (const UsageError& error) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atoll/model/config.h"
 #include "atoll/model/safetensors.h"
@@ -12,8 +13,9 @@ namespace atl::model {
 
 /// Tokens that a config.json names; a model without one has no value.
 struct SpecialIds {
-  std::optional<int64_t> begin_of_text;
-  std::optional<int64_t> end_of_text;
+  std::optional<int64_t> begin_of_text = {};
+  std::vector<int64_t> ends = {};  // Any of them ends a text.
+  std::optional<int64_t> padding = {};
 };
 
 /// A config.json of the model's family that transformers 4 and 5 both read; `type`: of the weights.

@@ -132,4 +132,17 @@ Model load_model(const std::filesystem::path& folder, at::Device device, Purpose
   return model;
 }
 
+std::vector<std::string> not_finite(const Parameters& parameters) {
+  std::vector<std::string> found;
+  const at::Tensor finite_P = parameters.values_P().isfinite();
+  if (finite_P.all().item<bool>()) return found;
+  for (const ParameterSpec& spec : parameters.specs()) {
+    const auto num_finite = finite_P.narrow(0, spec.offset, spec.size).sum().item<int64_t>();
+    if (num_finite == spec.size) continue;
+    found.push_back(fmt::format("tensor '{}' has {} of {} values that are not finite", spec.name,
+                                spec.size - num_finite, spec.size));
+  }
+  return found;
+}
+
 }  // namespace atl::model

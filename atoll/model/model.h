@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "atoll/model/config.h"
 #include "atoll/model/decoder.h"
@@ -56,5 +58,8 @@ class Model {
 
 /// A model from a Hugging Face folder. Throws InputError: see load_hf_weights().
 Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose);
+
+/// A sentence for each tensor with values that are not finite.
+std::vector<std::string> not_finite(const Parameters& parameters);
 
 }  // namespace atl::model

@@ -114,6 +114,10 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
     model::load_hf_weights(model::resolve_model(init), config.model,
                            {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
     model.parameters().values_P().copy_(host_P);
+    for (const std::string& sentence : model::not_finite(model.parameters())) {
+      fmt::print(stderr, "atoll: warning: '{}': {}
+", init, sentence);
+    }
   }
   return {std::move(mixture), std::move(tokenizer), std::move(model)};
 }

@@ -218,7 +218,7 @@ train::CheckpointContents checkpoint_contents(const RunState& state, const RunCo
   for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
   for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
 
-  const model::SpecialIds ids{.end_of_text = mixture.end_of_text()};
+  const model::SpecialIds ids{.ends = {mixture.end_of_text()}};
   contents.files["config.json"] = model::to_hf_config(model.config(), ids);
   contents.files["generation_config.json"] = model::to_generation_config(ids);
   contents.files["tokenizer.json"] = tokenizer.json();
