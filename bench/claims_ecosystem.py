@@ -40,6 +40,10 @@ claims.measured("models of all families: largest difference of log-probabilities
                 lambda: parity()["max_difference"], lambda worst: worst <= 1e-4, "<= 1e-4", "{:.1e}")
 claims.measured("and of gradients, relative", lambda: parity()["max_gradient_difference"], lambda worst: worst <= 1e-4,
                 "<= 1e-4", "{:.1e}")
+for what, key in (("greedy texts of 64 tokens equal to transformers'", "greedy_texts"),
+                  ("weights back byte for byte through convert", "weights_back_byte_for_byte"),
+                  ("own checkpoints that transformers loads without a warning", "loaded_without_a_warning")):
+    claims.measured(f"models: {what} (the first difference ends it)", lambda key=key: parity()[key], lambda n: n > 0, "all", "{}")
 
 # --- evaluation: equal to lm-evaluation-harness on the same weights ---
 

@@ -30,8 +30,7 @@ void report_not_finite(const model::Model& model, const std::filesystem::path& f
   for (const std::string& sentence : model::not_finite(model.parameters())) {
     const std::string what = fmt::format("'{}': {}", folder.string(), sentence);
     if (strict) throw InputError(what);
-    fmt::print(stderr, "atoll: warning: {}
-", what);
+    fmt::print(stderr, "atoll: warning: {}\n", what);
   }
 }
 

@@ -6,8 +6,7 @@
 #include <map>
 
 #include "atoll/base/error.h"
-#include "atoll/base/file.h"
-#include "atoll/data/document_table.h"
+#include "atoll/data/byte_source.h"
 #include "atoll/data/json_text.h"
 
 namespace atl::study {
@@ -65,6 +64,20 @@ Documents unified(std::vector<Json> rows, const std::string& name) {
   return documents;
 }
 
+std::string unpacked(const fs::path& file) {
+  data::ByteSource source(file);
+  std::string text;
+  std::vector<char> buffer(size_t{1} << 18);
+  while (const size_t count = source.read(buffer)) {
+    if (text.size() + count > kMaxBytes) {
+      throw InputError(
+          fmt::format("'{}' is over {} bytes when unpacked", file.string(), kMaxBytes));
+    }
+    text.append(buffer.data(), count);
+  }
+  return text;
+}
+
 }  // namespace
 
 Documents parse_documents(std::string_view text, const std::string& name) {
@@ -76,9 +89,7 @@ Documents parse_documents(std::string_view text, const std::string& name) {
 Documents read_documents(const std::vector<fs::path>& files) {
   std::vector<Json> rows;
   for (const fs::path& file : files) {
-    const std::string text =
-        file.extension() == ".gz" ? data::read_gzip(file, kMaxBytes) : read_file(file);
-    append_rows(text, file.string(), rows);
+    append_rows(unpacked(file), file.string(), rows);
   }
   return unified(std::move(rows), files.empty() ? "" : files.front().string());
 }

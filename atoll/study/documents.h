@@ -1,5 +1,5 @@
 #pragma once
-// The documents that a task asks about: lines of JSON, or one JSON array, plain or gzip.
+// The documents that a task asks about: lines of JSON, or one JSON array, plain, gzip or zstd.
 #include <filesystem>
 #include <string>
 #include <string_view>

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "atoll/base/testing.h"
-#include "atoll/data/document_table.h"
+#include "atoll/data/packed_text.h"
 
 namespace atl::study {
 namespace {
@@ -26,12 +26,13 @@ TEST(DocumentsTest, AnArrayIsLines) {
   EXPECT_EQ(found.rows[1]["a"], true);
 }
 
-TEST(DocumentsTest, FilesPlainAndGzip) {
+TEST(DocumentsTest, FilesPlainAndCompressed) {
   const TestFolder folder;
   const auto plain = folder.write("a.jsonl", "{\"a\": 1}\n");
-  data::write_gzip(folder / "b.jsonl.gz", "{\"a\": 2}\n{\"b\": 3}");
-  const Documents found = read_documents({plain, folder / "b.jsonl.gz"});
-  EXPECT_EQ(found.rows.size(), 3U);
+  const auto gzip = folder.write("b.jsonl.gz", data::gzipped("{\"a\": 2}\n{\"b\": 3}"));
+  const auto zstd = folder.write("c.jsonl.zst", data::zstd_packed("[{\"b\": 4}]"));
+  const Documents found = read_documents({plain, gzip, zstd});
+  EXPECT_EQ(found.rows.size(), 4U);
   EXPECT_THAT(found.fields, ElementsAre("a", "b"));
 }
 

@@ -275,7 +275,8 @@ def main():
             folder = root / f"own-{number}"
             folder.mkdir()
             check_own_checkpoint(name, folder, options)
-    print(json.dumps({"models": len(differences), "max_difference": max(differences),
+    print(json.dumps({"models": len(differences), "loaded_without_a_warning": number + 1, "greedy_texts": len(gradient_differences),
+                      "weights_back_byte_for_byte": len(gradient_differences), "max_difference": max(differences),
                       "max_gradient_difference": max(gradient_differences)}))
 
 
