@@ -114,6 +114,7 @@ class Conversation {
   std::vector<int64_t> prompt() {
     const auto ids = data::ChatTemplate::encode(loaded_.tokenizer, template_.render(chat_));
     const std::vector<int64_t> prompt(ids.begin(), ids.end());
+    if (prompt.empty()) throw InputError("the chat template makes no text of the conversation");
     const int64_t context = loaded_.model.config().context();
     if (std::ssize(prompt) >= context) {
       throw InputError(
@@ -121,6 +122,10 @@ class Conversation {
                       "(/reset)",
                       prompt.size(), context));
     }
+    // Dynamic positions turn all keys by the text's length once that is over max_positions.
+    const model::ModelConfig& config = loaded_.model.config();
+    const auto longest = std::max(std::ssize(prompt), std::ssize(read_));
+    if (config.rope_type == "dynamic" && longest > config.max_positions) cache_.truncate(0);
     const auto same = std::ranges::mismatch(prompt, read_).in1 - prompt.begin();
     cache_.truncate(std::min<int64_t>({same, cache_.length(), std::ssize(prompt) - 1}));
     return prompt;

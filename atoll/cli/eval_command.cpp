@@ -239,6 +239,10 @@ void add_eval_command(CLI::App& app) {
     check("--per-token", arguments->per_token);
     check("--output", arguments->tasks.output);
     check("--log-samples", arguments->tasks.log_samples);
+    if (!arguments->tasks.output.empty() &&
+        arguments->tasks.output == arguments->tasks.log_samples) {
+      throw UsageError("--output and --log-samples name the same file");
+    }
     evaluate(*arguments);
   });
 }

@@ -133,8 +133,10 @@ std::vector<Variant> all_variants(const SimulateArguments& arguments) {
   };
   std::vector<Variant> variants = {
       {"data_parallel", workload_of(every_step, Method::kDataParallel)},
-      {"diloco", workload_of(plain, Method::kDiloco)},
-      {"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)}};
+      {"diloco", workload_of(plain, Method::kDiloco)}};
+  if (arguments.has_sync_every && arguments.work.sync_every < 2) return variants;  // No fragments.
+  variants.push_back(
+      {"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)});
   Workload overlapped = workload_of(arguments, Method::kStreamingDiloco);
   if (overlapped.delay == 0) return variants;  // --delay 0: that row stands already.
   const std::string name = fmt::format("streaming_diloco, delay {}", overlapped.delay);

@@ -7,6 +7,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/data/corpus.h"
 #include "atoll/data/json_text.h"
 #include "atoll/data/tokenizer.h"
@@ -67,6 +68,7 @@ class Corpus::RecordReader {
     std::string line;
     while (lines.next(line)) {
       if (is_mark(line)) return true;
+      throw_if_interrupted();
     }
     return false;
   }
@@ -123,6 +125,7 @@ void Corpus::for_each_record(const Shard& shard,
     CorpusRecord record{.file = i};
     while (reader.next(record) && reader.position() < end) {
       if (reader.position() >= begin) visit(record);
+      throw_if_interrupted();
     }
   }
 }

@@ -330,6 +330,7 @@ Value Evaluator::evaluate_slice(const Expression& node, Scope& scope) {
 }
 
 Value Evaluator::evaluate_filter(const Expression& node, const Value* block, Scope& scope) {
+  const Deeper deeper(depth_);
   const Expression* inner = node.parts[0].get();
   Value value;
   if (!inner) {

@@ -25,7 +25,9 @@ Value small(const Value& value) {
 /// What `sort`, `unique`, `min` and `max` compare.
 Value key_for(const Rules& rules, const Value& item, const Value* path, bool case_sensitive) {
   const Value key = path && !path->is<None>() ? by_path(rules, item, *path) : item;
-  return case_sensitive ? key : small(key);
+  if (case_sensitive) return key;
+  if (const std::string* text = key.text()) rules.meter.text(text->size());
+  return small(key);
 }
 
 /// The second values by the first ones; stable, as Python's sort. (A multimap stays whole whatever

@@ -44,6 +44,7 @@ const Names kNumberAttributes = {
 }
 
 Value text_list(const Rules& rules, const std::vector<std::string_view>& parts) {
+  rules.meter.items(parts.size());
   std::vector<Value> items;
   for (const std::string_view part : parts) {
     rules.meter.text(part.size());

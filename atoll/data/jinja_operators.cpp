@@ -219,7 +219,8 @@ Value attribute(const Value& value, const std::string& name) {
   } else if (const Mapping* mapping = value.mapping()) {
     if (const Value* found = mapping->find("s" + name)) return *found;
   }
-  return make_undefined(fmt::format("'{}' has no attribute '{}'", type_name(value), name));
+  return make_undefined(fmt::format("'{}' has no attribute '{}'", type_name(value),
+                                    std::string_view(name).substr(0, 100)));
 }
 
 Value item(const Rules& rules, const Value& value, const Value& place) {

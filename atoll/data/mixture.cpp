@@ -114,7 +114,8 @@ Mixture Mixture::open(const fs::path& folder) {
   }
   std::vector<double> weights;
   for (const MixedStore& mixed : parse_mixture(read_file(file), file.string())) {
-    stores.push_back(TokenStore::open((folder / mixed.path).lexically_normal()));
+    stores.push_back(
+        TokenStore::open((fs::weakly_canonical(folder) / mixed.path).lexically_normal()));
     weights.push_back(mixed.weight);
     if (stores.back().info().digest() != mixed.digest) {
       throw InputError(

@@ -27,7 +27,7 @@ class OrderedWork {
   /// own from `make_worker`, which is called on this thread.
   OrderedWork(int64_t num_threads, int64_t max_bytes, std::function<void(const Push&)> make,
               const std::function<Worker()>& make_worker)
-      : max_bytes_(max_bytes) {
+      : OrderedWork(max_bytes) {  // From here on the destructor ends what was begun.
     for (int64_t i = 0; i < num_threads; ++i) {
       threads_.emplace_back([this, worker = make_worker()] { work(worker); });
     }
@@ -60,6 +60,8 @@ class OrderedWork {
   }
 
  private:
+  explicit OrderedWork(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
   struct Slot {
     std::optional<Job> job;
     int64_t num_bytes = 0;

@@ -24,6 +24,10 @@ struct Batch {
   std::vector<size_t> ends;  // Of each record in `text`.
   int64_t bytes_done = 0;
 
+  /// In memory: many records may be empty.
+  int64_t num_bytes() const {
+    return std::ssize(text) + std::ssize(records) * static_cast<int64_t>(sizeof(CorpusRecord) + 8);
+  }
   void add(const CorpusRecord& record) {
     text += record.bytes;
     records.push_back(record);
@@ -53,15 +57,15 @@ void make_batches(const Corpus& corpus, const Shard& shard, const Work::Push& pu
   struct Stop {};
   Batch batch;
   const auto push_batch = [&] {
-    const auto size = std::ssize(batch.text);
+    const int64_t size = batch.num_bytes();
     if (!push(std::exchange(batch, {}), size)) throw Stop();
   };
   try {
     corpus.for_each_record(shard, [&](const CorpusRecord& record) {
       batch.add(record);
-      if (std::ssize(batch.text) >= kBatchBytes) push_batch();
+      if (batch.num_bytes() >= kBatchBytes) push_batch();
     });
-    push_batch();
+    if (!batch.records.empty()) push_batch();
   } catch (const Stop&) {  // The caller has failed, and wants no more.
   }
 }

@@ -115,7 +115,7 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
                            {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
     model.parameters().values_P().copy_(host_P);
     for (const std::string& sentence : model::not_finite(model.parameters())) {
-      fmt::print(stderr, "atoll: warning: '{}': {}\n", init, sentence);
+      fmt::print(stderr, "atoll: warning: '{}': {}\n", init.string(), sentence);
     }
   }
   return {std::move(mixture), std::move(tokenizer), std::move(model)};

@@ -5,9 +5,11 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "atoll/base/check.h"
+#include "atoll/base/error.h"
 #include "atoll/train/evaluate.h"
 
 namespace atl::study {
@@ -123,6 +125,11 @@ class Reader {
     result.is_greedy = true;
     const std::vector<int64_t>& targets = requests_[place].continuation;
     for (const train::TokenScore& token : train::score_targets(model_, hidden_TC, targets)) {
+      if (std::isnan(token.log_probability)) {
+        throw InputError(
+            "the model's probabilities are not numbers (nan): its weights are damaged or its "
+            "training diverged");
+      }
       result.log_probability += token.log_probability;
       result.is_greedy = result.is_greedy && token.rank == 1;
     }

@@ -255,11 +255,16 @@ class YamlReader : public YAML::EventHandler {
 
 /// `open`: the files that include this one.
 Json read_with_includes(const fs::path& file, std::vector<fs::path>& open) {
-  const fs::path path = fs::weakly_canonical(file);
+  std::error_code missing;  // Which read_file() tells of.
+  const fs::path path = fs::weakly_canonical(file, missing);
   if (std::ranges::find(open, path) != open.end()) {
     throw InputError(fmt::format("'{}' includes itself", path.string()));
   }
   const std::string name = file.string();
+  if (std::error_code ignored; fs::file_size(file, ignored) > kMaxFileBytes && !ignored) {
+    throw InputError(
+        fmt::format("'{}' has more than {} bytes: not a task file", name, kMaxFileBytes));
+  }
   const std::string text = read_file(file);
   Json settings = file.extension() == ".json"
                       ? data::parse_json<Json>(text, fmt::format("'{}'", name))

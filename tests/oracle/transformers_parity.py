@@ -25,6 +25,8 @@ atoll = sys.argv[1]
 tolerance = 1e-4
 differences = []
 gradient_differences = []
+greedy_models = []
+converted_models = []
 text = "\n".join(pathlib.Path(__file__).read_text().split("\n")[:28])
 end_of_text = "<|endoftext|>"
 
@@ -172,6 +174,7 @@ def compare_converted(name, folder, root):
     assert found.keys() == wanted.keys()
     for key, value in wanted.items():
         assert found[key].dtype == value.dtype and torch.equal(found[key], value), f"{name}: {key} changed"
+    converted_models.append(name)
 
 
 def compare(name, folder, model, tokenizer):
@@ -222,6 +225,7 @@ def compare_greedy(name, folder, model, tokenizer):
         with torch.no_grad():
             logits = model(torch.tensor([ids + out["ids"]])).logits[0, -1]
         assert logits.argmax() == model.config.eos_token_id, name
+    greedy_models.append(name)
 
 
 def check_own_checkpoint(name, folder, options):
@@ -275,8 +279,8 @@ def main():
             folder = root / f"own-{number}"
             folder.mkdir()
             check_own_checkpoint(name, folder, options)
-    print(json.dumps({"models": len(differences), "loaded_without_a_warning": number + 1, "greedy_texts": len(gradient_differences),
-                      "weights_back_byte_for_byte": len(gradient_differences), "max_difference": max(differences),
+    print(json.dumps({"models": len(differences), "loaded_without_a_warning": number + 1, "greedy_texts": len(greedy_models),
+                      "weights_back_byte_for_byte": len(converted_models), "max_difference": max(differences),
                       "max_gradient_difference": max(gradient_differences)}))
 
 
