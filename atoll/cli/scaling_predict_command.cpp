@@ -162,11 +162,12 @@ void add_scaling_predict(CLI::App& scaling) {
                    "Islands that train; 0: data-parallel")
       ->required()
       ->check(whole_number<int64_t>(0, 1'000'000));
-  command
-      ->add_option("--fit", arguments->file,
-                   "One's own runs: a table as `fit` reads it, or what `fit --json` printed")
-      ->check(CLI::ExistingFile);
-  add_table_options(*command, arguments->table);
+  CLI::Option* file =
+      command
+          ->add_option("--fit", arguments->file,
+                       "One's own runs: a table as `fit` reads it, or what `fit --json` printed")
+          ->check(CLI::ExistingFile);
+  add_table_options(*command, arguments->table, file);
   command
       ->add_option("--law", arguments->law,
                    "joint (of all replicas), independent (of this number alone), or auto: joint "
@@ -178,7 +179,15 @@ void add_scaling_predict(CLI::App& scaling) {
       ->check(real_number(0.5, 0.999));
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(kFooter);
-  command->callback([arguments] { predict(*arguments); });
+  command->callback([arguments] {
+    const bool counts_differ = !arguments->shape.empty() && !arguments->file.empty();
+    if (counts_differ && arguments->table.count != "papers") {
+      throw UsageError(
+          "--shape counts as the papers do, and --fit's table by its column: give --params as it "
+          "counts, or --count papers");
+    }
+    predict(*arguments);
+  });
 }
 
 }  // namespace atl::cli

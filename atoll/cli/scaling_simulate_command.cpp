@@ -363,24 +363,27 @@ void add_link_options(CLI::App& command, SimulateArguments& arguments) {
       ->allow_extra_args(false)
       ->group(group);
   scaling::Failures& failures = arguments.work.failures;
-  command
-      .add_option("--failure-hours", failures.mean_hours,
-                  "Mean time between two failures of an island; 0: none")
-      ->check(real_number(0, 1e9))
-      ->group(group);
+  CLI::Option* hours = command
+                           .add_option("--failure-hours", failures.mean_hours,
+                                       "Mean time between two failures of an island; 0: none")
+                           ->check(real_number(0, 1e9))
+                           ->group(group);
   command.add_option("--recovery-time", failures.recovery_s, "Seconds until it is back")
       ->capture_default_str()
       ->check(real_number(1e-3, 1e9))
+      ->needs(hours)
       ->group(group);
   command
       .add_option("--detection-time", failures.detection_s,
                   "Seconds that the others wait for one that is gone")
       ->capture_default_str()
       ->check(real_number(0, 1e9))
+      ->needs(hours)
       ->group(group);
   command.add_option("--seed", failures.seed, "Of the failures")
       ->capture_default_str()
       ->check(whole_number<uint64_t>(0))
+      ->needs(hours)
       ->group(group);
 }
 

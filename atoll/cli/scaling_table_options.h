@@ -18,19 +18,26 @@ struct TableOptions {
   }
 };
 
-inline void add_table_options(CLI::App& command, TableOptions& options) {
-  command
-      .add_option("--count", options.count,
-                  "What counts as parameters: column (as `params` says), or papers (from the "
-                  "columns layers, hidden, ff, vocab, as the published laws count)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"column", "papers"}));
-  command
-      .add_option("--batch-unit", options.read.batch_unit_tokens,
-                  "Tokens that one of column `batch` stands for: the sequence length where it "
-                  "counts sequences")
-      ->capture_default_str()
-      ->check(real_number(1, 1e9));
+/// `file`: the option that names the table, where it is one; they mean nothing without it.
+inline void add_table_options(CLI::App& command, TableOptions& options,
+                              CLI::Option* file = nullptr) {
+  CLI::Option* count =
+      command
+          .add_option("--count", options.count,
+                      "What counts as parameters: column (as `params` says), or papers (from the "
+                      "columns layers, hidden, ff, vocab, as the published laws count)")
+          ->capture_default_str()
+          ->check(CLI::IsMember({"column", "papers"}));
+  CLI::Option* unit =
+      command
+          .add_option("--batch-unit", options.read.batch_unit_tokens,
+                      "Tokens that one of column `batch` stands for: the sequence length where it "
+                      "counts sequences")
+          ->capture_default_str()
+          ->check(real_number(1, 1e9));
+  if (file == nullptr) return;
+  count->needs(file);
+  unit->needs(file);
 }
 
 }  // namespace atl::cli

@@ -12,6 +12,7 @@ namespace atl::data {
 namespace {
 
 constexpr int64_t kBlendStride = 1 << 14;
+constexpr int64_t kMaxBlended = int64_t{1} << 34;  // Minutes away, and far beyond any run.
 
 void check_options(const BatchOptions& options) {
   if (options.sequence_length < 2) {
@@ -109,6 +110,10 @@ std::vector<int64_t> Batches::rows(int64_t step) const {
 }
 
 std::vector<int64_t> Batches::blended(int64_t step) const {
+  if (step > kMaxBlended / options_.batch_rows) {
+    throw UsageError(fmt::format("step {} is beyond the {} rows that a mixture is followed for",
+                                 step, kMaxBlended));
+  }
   const int64_t begin = step * options_.batch_rows;
   const auto stretch = static_cast<size_t>(begin / kBlendStride);
   if (blends_.empty()) blends_.emplace_back(weights());

@@ -11,6 +11,7 @@
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/data/draft_file.h"
 
 namespace atl::data {
@@ -174,6 +175,7 @@ void MegatronStore::require_ids_below(int64_t vocab_size) const {
   with_numbers(index_.type, bin_.bytes(), [&](const auto& tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       const int64_t id = tokens[i];
+      if (i % (size_t{1} << 24) == 0) throw_if_interrupted();
       if (id >= 0 && id < vocab_size) continue;
       throw InputError(
           fmt::format("'{}' token {} is {}, but the vocabulary has {}: it was made with another "

@@ -56,6 +56,7 @@ int64_t OlmoFile::num_tokens() const {
 void OlmoFile::require_ids_below(int64_t vocab_size) const {
   with_numbers(number_type(type_), tokens(), [&](const auto& numbers) {
     for (size_t i = 0; i < numbers.size(); ++i) {
+      if (i % (size_t{1} << 24) == 0) throw_if_interrupted();
       if (static_cast<int64_t>(numbers[i]) < vocab_size) continue;
       throw InputError(fmt::format(
           "'{}' token {} is {}, but the vocabulary has {}: it was made with another tokenizer, or "

@@ -260,6 +260,17 @@ TEST_F(PackTest, BoundsWhatItMustHold) {
               HasSubstr("a.txt' line 1: the document that begins here is longer than 10 bytes"));
 }
 
+TEST(OrderedWorkTest, EndsWhenAWorkerCannotBeMade) {
+  using Work = OrderedWork<int, int>;
+  int num_made = 0;
+  const auto make_worker = [&]() -> Work::Worker {
+    if (++num_made == 3) throw InputError("no more threads");
+    return [](int job) { return job; };
+  };
+  EXPECT_EQ(message_of([&] { Work(4, 100, [](const Work::Push&) {}, make_worker); }),
+            "no more threads");
+}
+
 TEST(OrderedWorkTest, BoundsWhatIsUnderWayAndEndsWhenItIsDropped) {
   std::atomic<int> num_made = 0;
   {

@@ -9,6 +9,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -19,6 +20,8 @@
 
 namespace atl::model {
 namespace {
+
+constexpr int64_t kFirstTable = 4096;
 
 /// Long waves stretched, short ones not, those between in between.
 at::Tensor llama3_frequencies(const ModelConfig& config, const at::Tensor& frequencies) {
@@ -50,7 +53,7 @@ at::Tensor frequencies(const ModelConfig& config, int64_t length) {
 }  // namespace
 
 Rotary::Rotary(const ModelConfig& config, at::Device device) : config_(config), device_(device) {
-  std::tie(cos_TR_, sin_TR_) = table(0, config.max_positions, config.max_positions);
+  std::tie(cos_TR_, sin_TR_) = table(0, std::min(kFirstTable, config.max_positions), 1);
 }
 
 std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t begin, int64_t end, int64_t length) const {
@@ -63,6 +66,10 @@ std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t begin, int64_t end, int6
 std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) const {
   const int64_t length = begin + count;
   if (length <= config_.max_positions) {
+    if (length > cos_TR_.size(0)) {
+      const int64_t size = std::min(2 * length, config_.max_positions);
+      std::tie(cos_TR_, sin_TR_) = table(0, size, length);
+    }
     return {cos_TR_.narrow(0, begin, count), sin_TR_.narrow(0, begin, count)};
   }
   return table(begin, length, length);

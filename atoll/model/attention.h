@@ -28,7 +28,9 @@ class Rotary {
 
   ModelConfig config_;
   at::Device device_;
-  at::Tensor cos_TR_, sin_TR_;  // Of all positions of texts that are not over max_positions.
+  // Of the first positions of texts that are not over max_positions: as many as were asked for,
+  // and some more. A context of millions would cost gigabytes.
+  mutable at::Tensor cos_TR_, sin_TR_;
 };
 
 class Attention {

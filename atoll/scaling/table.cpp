@@ -287,6 +287,11 @@ Table read_table(const std::filesystem::path& file, const ReadOptions& options) 
   const std::string text = read_file(file);
   if (!text.starts_with('{')) return parse_table(text, file.string(), options);
   // Batches are in tokens there, and parameters are counted.
+  if (options.count != Count::kColumn || options.batch_unit_tokens != 1) {
+    throw UsageError(fmt::format(
+        "{}: what `fit --json` printed is counted already; leave --count and --batch-unit out",
+        file.string()));
+  }
   return parse_table(table_in_json(text, file.string()), file.string());
 }
 

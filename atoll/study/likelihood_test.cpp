@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "atoll/base/testing.h"
 #include "atoll/train/evaluate.h"
 
@@ -70,6 +72,14 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
 
 TEST(LikelihoodTest, NothingToScoreIsNoWork) {
   EXPECT_TRUE(likelihoods(small_model(), {}, 0, {}).empty());
+}
+
+TEST(LikelihoodTest, AModelWithoutNumbersHasNoScore) {
+  const model::Model model = small_model();
+  model.parameters().values_P().fill_(std::numeric_limits<float>::quiet_NaN());
+  const std::vector<TokenRequest> requests = {{{1, 2}, {3}}};
+  EXPECT_THAT(message_of([&] { likelihoods(model, requests, 1, {}); }),
+              testing::HasSubstr("not numbers"));
 }
 
 }  // namespace

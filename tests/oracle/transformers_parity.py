@@ -25,10 +25,10 @@ atoll = sys.argv[1]
 tolerance = 1e-4
 differences = []
 gradient_differences = []
-greedy_models = []
-converted_models = []
 text = "\n".join(pathlib.Path(__file__).read_text().split("\n")[:28])
 end_of_text = "<|endoftext|>"
+greedy_models = []
+converted_models = []
 
 
 def run(*arguments):
