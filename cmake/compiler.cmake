@@ -26,4 +26,11 @@ endif()
 find_program(mold_program mold)
 if(mold_program)
   add_link_options(-fuse-ld=mold)
+  # Before 2.4.0 mold may begin PT_GNU_RELRO in an unmapped page (its issue 1151): now and then, as
+  # sizes fall, a program would not start at all.
+  execute_process(COMMAND ${mold_program} --version OUTPUT_VARIABLE mold_version)
+  string(REGEX MATCH "[0-9]+\\.[0-9]+" mold_version "${mold_version}")
+  if(mold_version VERSION_LESS 2.4)
+    add_link_options(-Wl,-z,norelro)
+  endif()
 endif()

@@ -59,16 +59,7 @@ data::ChatTemplate load_template(const ChatArguments& arguments, const LoadedMod
       arguments.model.tokenizer.empty()
           ? loaded.folder
           : std::filesystem::path(arguments.model.tokenizer).parent_path();
-  if (!arguments.chat_template.empty()) {
-    return data::ChatTemplate::load(folder, arguments.chat_template);
-  }
-  auto found = data::ChatTemplate::load(folder);
-  if (found) return std::move(*found);
-  throw InputError(
-      fmt::format("'{}' has no chat template (chat_template.jinja, or \"chat_template\" in "
-                  "tokenizer_config.json): name one with --template (a file, chatml, llama3, "
-                  "plain), or use 'atoll generate'",
-                  folder.string()));
+  return data::ChatTemplate::find(folder, arguments.chat_template);
 }
 
 class Conversation {

@@ -20,6 +20,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/model_arguments.h"
 #include "atoll/cli/real_number.h"
+#include "atoll/data/draft_folder.h"
 #include "atoll/model/hf_folder.h"
 #include "atoll/model/model.h"
 
@@ -145,8 +146,7 @@ void report(const ConvertArguments& arguments, const model::ModelConfig& config,
 
 void convert(const ConvertArguments& arguments) {
   const fs::path source = model::resolve_model(arguments.model);
-  const fs::path named = arguments.out;
-  const fs::path target = named.has_filename() ? named : named.parent_path();  // "out/" is "out".
+  const fs::path target = data::without_slash(arguments.out);
   if (target.empty()) throw UsageError("name the folder to make");
   if (fs::exists(target)) {
     throw UsageError(fmt::format("'{}' exists; name a folder that does not", target.string()));
@@ -157,30 +157,19 @@ void convert(const ConvertArguments& arguments) {
   const model::DType type = type_of(arguments.dtype, source);
   require_representable(model.parameters(), type);
   const at::Tensor& values_P = model.parameters().values_P();
-  fs::path draft = target;
-  draft += ".tmp";
-  std::error_code error;
-  fs::remove_all(draft, error);
-  fs::create_directories(draft, error);
-  if (error) {
-    throw InputError(fmt::format("cannot make '{}': {}", draft.string(), error.message()));
-  }
-  try {
+  const std::optional<double> difference = data::naming(target, [&]() -> std::optional<double> {
+    data::DraftFolder draft(target);
     model::save_hf_model(
-        draft, found.config, found.ids,
+        draft.path(), found.config, found.ids,
         {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
         {.type = type, .max_shard_bytes = static_cast<int64_t>(arguments.max_shard_gb * 1e9)});
-    copy_tokenizer(source, draft);
-    std::optional<double> difference;
-    if (arguments.verify) difference = verify(model, draft, type);
-    fs::rename(draft, target);
-    sync_folder(fs::absolute(target).parent_path());
-    report(arguments, found.config, type, difference);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(draft, ignored);
-    throw;
-  }
+    copy_tokenizer(source, draft.path());
+    std::optional<double> verified;
+    if (arguments.verify) verified = verify(model, draft.path(), type);
+    draft.publish();
+    return verified;
+  });
+  report(arguments, found.config, type, difference);
 }
 
 }  // namespace

@@ -203,15 +203,7 @@ data::ChatTemplate chat_template(const ChatArguments& arguments) {
   const std::filesystem::path file = arguments.tokenizer;
   const std::filesystem::path folder =
       std::filesystem::is_directory(file) ? file : file.parent_path();
-  if (!arguments.chat_template.empty()) {
-    return data::ChatTemplate::load(folder, arguments.chat_template);
-  }
-  auto found = data::ChatTemplate::load(folder);
-  if (found) return std::move(*found);
-  throw InputError(
-      fmt::format("'{}' has no chat template (chat_template.jinja, or \"chat_template\" in "
-                  "tokenizer_config.json): name one with --template",
-                  folder.string()));
+  return data::ChatTemplate::find(folder, arguments.chat_template);
 }
 
 void chat(const ChatArguments& arguments) {

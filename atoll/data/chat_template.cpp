@@ -166,6 +166,17 @@ ChatTemplate ChatTemplate::load(const fs::path& folder, const std::string& name_
           special_tokens_of(folder)};
 }
 
+ChatTemplate ChatTemplate::find(const fs::path& folder, const std::string& name_or_file) {
+  if (!name_or_file.empty()) return load(folder, name_or_file);
+  auto found = load(folder);
+  if (found) return std::move(*found);
+  throw InputError(
+      fmt::format("'{}' has no chat template (chat_template.jinja, or \"chat_template\" in "
+                  "tokenizer_config.json): name one with --template (a file, chatml, llama3, "
+                  "plain); 'atoll generate' needs none",
+                  folder.string()));
+}
+
 std::string_view ChatTemplate::built_in(std::string_view name) {
   if (name == "chatml") return kChatml;
   if (name == "llama3") return kLlama3;

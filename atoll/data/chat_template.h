@@ -34,6 +34,8 @@ class ChatTemplate {
   static std::optional<ChatTemplate> load(const std::filesystem::path& folder);
   /// The folder's special tokens with a template from elsewhere: a file, or a name of built_in().
   static ChatTemplate load(const std::filesystem::path& folder, const std::string& name_or_file);
+  /// The second where there is a name, else the first; throws InputError where the folder has none.
+  static ChatTemplate find(const std::filesystem::path& folder, const std::string& name_or_file);
   /// Templates for models that bring none: "chatml", "llama3", "plain". Empty: none of that name.
   static std::string_view built_in(std::string_view name);
 

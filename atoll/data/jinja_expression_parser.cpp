@@ -99,26 +99,24 @@ ExpressionPtr ExpressionParser::expression(bool with_condition) {
   return node;
 }
 
-ExpressionPtr ExpressionParser::disjunction() {
-  ExpressionPtr left = conjunction();
-  while (reader_.skip_name("or")) {
-    auto node = make(Expression::kOr, reader_.now().line);
+ExpressionPtr ExpressionParser::chain(Expression::Kind kind, std::string_view word,
+                                      ExpressionPtr (ExpressionParser::*operand)()) {
+  ExpressionPtr left = (this->*operand)();
+  while (reader_.skip_name(word)) {
+    auto node = make(kind, reader_.now().line);
     add(*node, std::move(left));
-    add(*node, conjunction());
+    add(*node, (this->*operand)());
     left = std::move(node);
   }
   return left;
 }
 
+ExpressionPtr ExpressionParser::disjunction() {
+  return chain(Expression::kOr, "or", &ExpressionParser::conjunction);
+}
+
 ExpressionPtr ExpressionParser::conjunction() {
-  ExpressionPtr left = negation();
-  while (reader_.skip_name("and")) {
-    auto node = make(Expression::kAnd, reader_.now().line);
-    add(*node, std::move(left));
-    add(*node, negation());
-    left = std::move(node);
-  }
-  return left;
+  return chain(Expression::kAnd, "and", &ExpressionParser::negation);
 }
 
 ExpressionPtr ExpressionParser::negation() {

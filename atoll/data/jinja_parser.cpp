@@ -90,6 +90,11 @@ class Parser {
     throw SourceFailure(line, fmt::format("the tag '{}' is not supported here", tag));
   }
 
+  void else_block(Statement& statement, const char* end) {
+    statement.blocks.push_back(body({end}));
+    reader_.take();
+  }
+
   Statement if_tag(int line) {
     Statement statement = make(Statement::kIf, line);
     std::string tag = "elif";
@@ -98,10 +103,7 @@ class Parser {
       statement.blocks.push_back(body({"elif", "else", "endif"}));
       tag = reader_.take().text;
     }
-    if (tag == "else") {
-      statement.blocks.push_back(body({"endif"}));
-      reader_.take();
-    }
+    if (tag == "else") else_block(statement, "endif");
     return statement;
   }
 
@@ -116,10 +118,7 @@ class Parser {
     ++loop_depth_;
     statement.blocks.push_back(body({"else", "endfor"}));
     --loop_depth_;
-    if (reader_.take().text == "else") {
-      statement.blocks.push_back(body({"endfor"}));
-      reader_.take();
-    }
+    if (reader_.take().text == "else") else_block(statement, "endfor");
     return statement;
   }
 

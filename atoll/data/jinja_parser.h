@@ -50,6 +50,9 @@ class ExpressionParser {
   int macro_depth = 0;
 
  private:
+  /// Operands with `word` between them, from the left.
+  ExpressionPtr chain(Expression::Kind kind, std::string_view word,
+                      ExpressionPtr (ExpressionParser::*operand)());
   ExpressionPtr disjunction();
   ExpressionPtr conjunction();
   ExpressionPtr negation();

@@ -9,6 +9,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/data/document_table.h"
 #include "atoll/data/draft_file.h"
+#include "atoll/data/draft_folder.h"
 #include "atoll/data/store_files.h"
 
 namespace atl::data {
@@ -72,42 +73,8 @@ class SplitWriter {
   SplitInfo info_;
 };
 
-/// The folder under its temporary name; removed unless it was published.
-class DraftFolder {
- public:
-  explicit DraftFolder(const fs::path& target) : target_(target), draft_(target) {
-    draft_ += ".tmp";
-    fs::remove_all(draft_);
-    fs::create_directories(draft_);
-  }
-  ~DraftFolder() {
-    std::error_code ignored;
-    if (!published_) fs::remove_all(draft_, ignored);
-  }
-  DraftFolder(const DraftFolder&) = delete;
-  DraftFolder& operator=(const DraftFolder&) = delete;
-  const fs::path& path() const { return draft_; }
-
-  void publish() {
-    sync_folder(draft_);
-    fs::path old = target_;
-    old += ".old";
-    fs::remove_all(old);
-    if (fs::exists(target_)) fs::rename(target_, old);
-    fs::rename(draft_, target_);
-    published_ = true;
-    sync_folder(target_.has_parent_path() ? target_.parent_path() : fs::path("."));
-    fs::remove_all(old);
-  }
-
- private:
-  fs::path target_;
-  fs::path draft_;
-  bool published_ = false;
-};
-
 fs::path checked_target(fs::path target, bool overwrite) {
-  if (!target.has_filename()) target = target.parent_path();  // "store/" means "store".
+  target = without_slash(target);
   if (fs::is_symlink(target)) {  // The store is where the link leads; the link stays.
     std::error_code error;
     const fs::path real = fs::canonical(target, error);
@@ -129,16 +96,6 @@ fs::path checked_target(fs::path target, bool overwrite) {
         fmt::format("'{}' is not a token store, so it is not overwritten", target.string()));
   }
   return target;
-}
-
-/// What the file system refuses, as an InputError that names the store.
-template <typename Body>
-auto naming(const fs::path& target, const Body& body) {
-  try {
-    return body();
-  } catch (const fs::filesystem_error& error) {
-    throw InputError(fmt::format("cannot write '{}': {}", target.string(), error.code().message()));
-  }
 }
 
 }  // namespace

@@ -6,13 +6,10 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <optional>
 #include <vector>
 
 #include "atoll/model/composite.h"
@@ -108,19 +105,8 @@ at::Tensor Attention::with_cache(const at::Tensor& qkv_BTF, int64_t layer, KvCac
   const at::Tensor q_BHTN = heads_BTHN.narrow(2, 0, shape.num_heads).transpose(1, 2);
   cache.write(layer, heads_BTHN.narrow(2, shape.num_heads, shape.num_kv_heads),
               heads_BTHN.narrow(2, shape.num_heads + shape.num_kv_heads, shape.num_kv_heads));
-  // Needed for several tokens behind a filled cache, and where a window ends before the text does.
-  const bool is_windowed = shape.window > 0 && end > shape.window;
-  std::optional<at::Tensor> mask;
-  if ((begin > 0 && shape.positions > 1) || is_windowed) {
-    mask = composite::visible_TS(shape.positions, end, is_windowed ? shape.window : 0,
-                                 qkv_BTF.device());
-  }
-  const bool is_causal = !mask && shape.positions > 1;
-  return at::scaled_dot_product_attention(q_BHTN, cache.keys_BHSN(layer, end),
-                                          cache.values_BHSN(layer, end), mask, 0.0, is_causal,
-                                          std::nullopt, shape.num_heads != shape.num_kv_heads)
-      .transpose(1, 2)
-      .flatten(2);
+  return composite::attend(q_BHTN, cache.keys_BHSN(layer, end), cache.values_BHSN(layer, end),
+                           shape.window);
 }
 
 }  // namespace atl::model

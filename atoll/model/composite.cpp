@@ -62,20 +62,30 @@ at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at:
   return window > 0 ? causal_TS.triu(before - window + 1) : causal_TS;
 }
 
+at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::Tensor& v_BGSN,
+                  int64_t window) {
+  const int64_t num_queries = q_BHTN.size(2);
+  const int64_t num_keys = k_BGSN.size(2);
+  // Needed for several tokens behind others, and where a window ends before the text does.
+  const bool is_windowed = window > 0 && num_keys > window;
+  std::optional<at::Tensor> mask;
+  if ((num_keys > num_queries && num_queries > 1) || is_windowed) {
+    mask = visible_TS(num_queries, num_keys, is_windowed ? window : 0, q_BHTN.device());
+  }
+  const bool is_causal = !mask && num_queries > 1;
+  return at::scaled_dot_product_attention(q_BHTN, k_BGSN, v_BGSN, mask, 0.0, is_causal,
+                                          std::nullopt, q_BHTN.size(1) != k_BGSN.size(1))
+      .transpose(1, 2)
+      .flatten(2);
+}
+
 at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
   const int64_t heads = shape.num_heads;
   const int64_t kv_heads = shape.num_kv_heads;
-  const at::Tensor q_BHTN = heads_BTHN(shape, qkv_BTF, 0, heads).transpose(1, 2);
-  const at::Tensor k_BHTN = heads_BTHN(shape, qkv_BTF, heads, kv_heads).transpose(1, 2);
-  const at::Tensor v_BHTN = heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads).transpose(1, 2);
-  std::optional<at::Tensor> mask;
-  if (shape.window > 0 && shape.window < shape.positions) {
-    mask = visible_TS(shape.positions, shape.positions, shape.window, qkv_BTF.device());
-  }
-  return at::scaled_dot_product_attention(q_BHTN, k_BHTN, v_BHTN, mask, 0.0, !mask.has_value(),
-                                          std::nullopt, heads != kv_heads)
-      .transpose(1, 2)
-      .flatten(2);
+  return attend(heads_BTHN(shape, qkv_BTF, 0, heads).transpose(1, 2),
+                heads_BTHN(shape, qkv_BTF, heads, kv_heads).transpose(1, 2),
+                heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads).transpose(1, 2),
+                shape.window);
 }
 
 }  // namespace atl::model::composite

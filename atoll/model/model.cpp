@@ -120,15 +120,18 @@ at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const Cached
 
 at::Tensor Model::logits(const at::Tensor& hidden) const { return linear(head_VC(), hidden); }
 
-Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose) {
-  const HfConfig found = load_hf_config(folder);
-  Model model(found.config, device, purpose);
+void load_weights(const Model& model, const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const at::Tensor& values_P = model.parameters().values_P();
   const at::Tensor host_P = values_P.to(at::kCPU);
-  load_hf_weights(folder, found.config,
+  load_hf_weights(folder, model.config(),
                   {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
   if (!values_P.is_cpu()) values_P.copy_(host_P);
+}
+
+Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose) {
+  Model model(load_hf_config(folder).config, device, purpose);
+  load_weights(model, folder);
   return model;
 }
 

@@ -56,6 +56,9 @@ class Model {
   std::unique_ptr<const Decoder> decoder_;
 };
 
+/// Fills the parameters from a Hugging Face folder. Throws InputError: see load_hf_weights().
+void load_weights(const Model& model, const std::filesystem::path& folder);
+
 /// A model from a Hugging Face folder. Throws InputError: see load_hf_weights().
 Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose);
 

@@ -110,10 +110,7 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
   if (init.empty()) {
     model.initialise(static_cast<uint64_t>(config.train.seed));
   } else {
-    const at::Tensor host_P = model.parameters().values_P().cpu();
-    model::load_hf_weights(model::resolve_model(init), config.model,
-                           {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
-    model.parameters().values_P().copy_(host_P);
+    model::load_weights(model, model::resolve_model(init));
     for (const std::string& sentence : model::not_finite(model.parameters())) {
       fmt::print(stderr, "atoll: warning: '{}': {}\n", init.string(), sentence);
     }

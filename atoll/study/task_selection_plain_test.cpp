@@ -54,7 +54,7 @@ TEST_F(TaskSelectionTest, ByNameByTagAndByFile) {
 }
 
 TEST_F(TaskSelectionTest, GroupsHoldTasksGroupsAndChanges) {
-  folder_.write("tasks/sea.yaml", R"(
+  const std::string tasks = R"(
 group: sea
 group_alias: The sea
 num_fewshot: 4
@@ -64,26 +64,14 @@ task:
   - group: deep
     task: [three]
     aggregate_metric_list: {metric: acc, weight_by_size: false}
-  - {task: new, include_nothing: null}
-aggregate_metric_list:
+)";
+  const std::string rest = R"(aggregate_metric_list:
   - metric: acc
 metadata: {version: 2}
-)");
+)";
+  folder_.write("tasks/sea.yaml", tasks + "  - {task: new, include_nothing: null}\n" + rest);
   EXPECT_THAT(refusal({"sea"}), HasSubstr("task 'sea::new'"));  // It says nothing of its own.
-  folder_.write("tasks/sea.yaml", R"(
-group: sea
-group_alias: The sea
-num_fewshot: 4
-task:
-  - one
-  - {task: two, num_fewshot: 2, task_alias: second}
-  - group: deep
-    task: [three]
-    aggregate_metric_list: {metric: acc, weight_by_size: false}
-aggregate_metric_list:
-  - metric: acc
-metadata: {version: 2}
-)");
+  folder_.write("tasks/sea.yaml", tasks + rest);
   const TaskSelection found = select({"sea"});
   EXPECT_THAT(names(found), ElementsAre("one", "two", "three"));
   EXPECT_EQ(found.tasks[0].num_fewshot, 4);
