@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -52,6 +53,12 @@ data::StoreInfo import_olmo(const ImportArguments& arguments, const data::Tokeni
     if (!is_npy(file)) {
       throw UsageError(fmt::format("'{}' is no .npy file like '{}'; import one kind at a time",
                                    file, arguments.files.front()));
+    }
+    for (const data::OlmoFile& other : files) {
+      std::error_code missing;
+      if (!std::filesystem::equivalent(other.path(), file, missing)) continue;
+      throw UsageError(
+          fmt::format("'{}' is named twice; its documents would be there twice", file));
     }
     num_tokens += files.emplace_back(file, type).num_tokens();
   }

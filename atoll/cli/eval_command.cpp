@@ -193,9 +193,15 @@ void add_task_options(CLI::App& command, TaskArguments& arguments,
   add("--batch-size", arguments.batch_rows, "texts read at a time (default: about 4096 tokens)")
       ->check(whole_number<int64_t>(1, 1'000'000));
   add("--bootstrap-iters", arguments.bootstrap_iters,
-      "samples for the standard error of perplexity, f1 and mcc; 0: no standard errors "
+      "samples, at least 2, for the standard error of perplexity, f1 and mcc; 0: no standard "
+      "errors "
       "(default: 100000)")
-      ->check(whole_number<int64_t>(0, 100'000'000));
+      ->check(whole_number<int64_t>(0, 100'000'000))
+      ->check(CLI::Validator(
+          [](const std::string& count) {
+            return count == "1" ? std::string("one sample has no deviation") : std::string();
+          },
+          ""));
   add("--output", arguments.output, "write the results file of lm-evaluation-harness");
   add("--log-samples", arguments.log_samples,
       "write a JSON line per document: what was asked, likelihoods, scores");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -137,6 +138,26 @@ Json run_settings(const TaskArguments& arguments, const ModelArguments& model,
           {"fewshot_seed", 1234}};
 }
 
+/// A results file by the name of what was read for it is a slip.
+void refuse_overwriting(const TaskArguments& arguments, const study::TaskSelection& selection) {
+  std::vector<std::filesystem::path> read(arguments.tasks.begin(), arguments.tasks.end());
+  for (const study::Task& task : selection.tasks) {
+    for (const auto& [split, files] : task.data_files) {
+      read.insert(read.end(), files.begin(), files.end());
+    }
+  }
+  for (const std::string& written : {arguments.output, arguments.log_samples}) {
+    for (const std::filesystem::path& file : read) {
+      std::error_code missing;
+      if (!std::filesystem::equivalent(written, file, missing)) continue;
+      throw UsageError(
+          fmt::format("'{}' belongs to the tasks and would be overwritten; choose another file for "
+                      "--output and --log-samples",
+                      written));
+    }
+  }
+}
+
 std::string title(const TaskArguments& arguments, const ModelArguments& model) {
   std::string shots = "as the tasks say";
   if (arguments.num_fewshot) shots = std::to_string(*arguments.num_fewshot);
@@ -150,6 +171,7 @@ void evaluate_tasks(const TaskArguments& arguments, const ModelArguments& model_
   // Tasks first: what is wrong with them shows before a large model is read.
   const study::TaskSelection selection =
       study::select_tasks(arguments.tasks, arguments.include_paths);
+  refuse_overwriting(arguments, selection);
   const std::vector<AskedTask> asked = ask(arguments, selection);
   const LoadedModel loaded = load_model(model_arguments);
   const int64_t max_length = max_length_of(arguments, loaded.model.config());

@@ -9,6 +9,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/train_command.h"
 #include "atoll/run/island.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
@@ -21,7 +22,6 @@ namespace {
 struct JoinArguments {
   run::JoinOptions options;
   std::string folder;
-  std::string init;
   std::string data;
   std::string link_rate;
   bool json = false;
@@ -55,7 +55,6 @@ void join(JoinArguments& arguments) {
   }
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
   arguments.options.folder = arguments.folder;
-  arguments.options.init = arguments.init;
   const SystemClock clock;
   watch_interrupts();
   leave_on_terminate();
@@ -94,7 +93,7 @@ void add_join_command(CLI::App& app) {
   command->add_option("--name", options.name,
                       "this island's name (default: made up once, then kept)");
   command->add_option("--data", arguments->data, "token store, or text to make one of");
-  command->add_option("--init", arguments->init, "start from this Hugging Face model or run");
+  add_init_options(*command, options.init);
   command->add_option("--listen", options.listen, "where other islands reach this one")
       ->capture_default_str();
   command->add_option("--link-rate", arguments->link_rate,

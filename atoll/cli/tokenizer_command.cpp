@@ -86,6 +86,11 @@ struct EncodeArguments {
   bool jsonl = false;
 };
 
+/// What messages call a file that read_text() reads.
+std::string name_of(const std::string& file) {
+  return file.empty() || file == "-" ? "standard input" : file;
+}
+
 /// Calls use(line, where) for each line that is not empty.
 template <typename Use>
 void for_each_line(std::string_view text, const std::string& name, const Use& use) {
@@ -100,16 +105,17 @@ void encode_lines(const EncodeArguments& arguments, const data::Tokenizer& token
   data::Encoder encoder(tokenizer);
   const std::string text = read_text(arguments.text_file);
   int64_t num_replaced = 0;
-  for_each_line(text, arguments.text_file, [&](std::string_view line, const std::string& where) {
-    const nlohmann::json json = data::parse_json(data::repair_utf8(line, num_replaced), where);
-    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
-      throw InputError(where + ": not an object with a string \"text\"");
-    }
-    std::vector<data::TokenId> ids;
-    encoder.encode(json["text"].get<std::string>(), data::SpecialText::kToken, ids);
-    if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
-    fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
-  });
+  for_each_line(
+      text, name_of(arguments.text_file), [&](std::string_view line, const std::string& where) {
+        const nlohmann::json json = data::parse_json(data::repair_utf8(line, num_replaced), where);
+        if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
+          throw InputError(where + ": not an object with a string \"text\"");
+        }
+        std::vector<data::TokenId> ids;
+        encoder.encode(json["text"].get<std::string>(), data::SpecialText::kToken, ids);
+        if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
+        fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
+      });
   warn_replaced(num_replaced);
 }
 
@@ -163,7 +169,7 @@ void print_as_json(std::string_view text) {
 void decode_lines(const DecodeArguments& arguments, const data::Tokenizer& tokenizer) {
   if (arguments.ids != "-") throw UsageError("--jsonl reads standard input: --ids must be -");
   const std::string text = read_text("-");
-  for_each_line(text, "-", [&](std::string_view line, const std::string& where) {
+  for_each_line(text, name_of("-"), [&](std::string_view line, const std::string& where) {
     const nlohmann::json json = data::parse_json(line, where);
     const auto is_id = [](const nlohmann::json& id) {
       return id.is_number_unsigned() && std::in_range<data::TokenId>(id.get<uint64_t>());
@@ -225,7 +231,7 @@ void chat(const ChatArguments& arguments) {
     fmt::print("{}\n", nlohmann::ordered_json{{"text", rendered}, {"ids", ids}}.dump());
   };
   const std::string text = read_text(arguments.messages);
-  const std::string name = arguments.messages == "-" ? "standard input" : arguments.messages;
+  const std::string name = name_of(arguments.messages);
   if (!arguments.jsonl) return render(text, "'" + name + "'", arguments.json);
   for_each_line(text, name, [&](std::string_view line, const std::string& where) {
     render(line, where, true);

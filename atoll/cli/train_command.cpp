@@ -27,7 +27,7 @@ struct TrainArguments {
   std::string config_file;
   std::string run;
   std::string data;
-  std::string init;
+  run::InitialModel init;
   std::string link_rate;
   int64_t islands = 0;  // 0: not given.
   bool json = false;
@@ -114,8 +114,8 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
       run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
   run::check(config);
   run::check_used(config, all_overrides(arguments));
-  if (!arguments.init.empty()) {
-    take_shape(config, model::resolve_model(arguments.init));
+  if (arguments.init.given()) {
+    take_shape(config, arguments.init.folder());
     run::check(config);
     run::require_same(arguments.run, config);
   }
@@ -143,9 +143,8 @@ void train(const TrainArguments& arguments, char** argv,
   const run::RunFolder folder(arguments.run);
   request.folder = folder.path();
   const SystemClock clock;
-  const auto tokenizer = request.init.empty()
-                             ? std::filesystem::path()
-                             : model::resolve_model(request.init) / "tokenizer.json";
+  const auto tokenizer =
+      request.init.given() ? request.init.folder() / "tokenizer.json" : std::filesystem::path();
   request.config.data.path =
       run::prepare_store(request.config, request.folder, tokenizer, clock).string();
   folder.save(request.config);
@@ -157,6 +156,15 @@ void train(const TrainArguments& arguments, char** argv,
 }
 
 }  // namespace
+
+void add_init_options(CLI::App& command, run::InitialModel& init) {
+  CLI::Option* model =
+      command.add_option("--init", init.path, "start from this Hugging Face model or run");
+  command
+      .add_flag("--strict", init.is_strict,
+                "refuse weights of --init that are not finite (default: a warning)")
+      ->needs(model);
+}
 
 void add_train_command(CLI::App& app, char** argv,
                        std::function<void(const TrainRequest&)> train_here) {
@@ -173,7 +181,7 @@ void add_train_command(CLI::App& app, char** argv,
           ""));
   command->add_option("--data", arguments->data,
                       "token store, or folder, text or jsonl file (default: Python's sources)");
-  command->add_option("--init", arguments->init, "start from this Hugging Face model or run");
+  add_init_options(*command, arguments->init);
   command->add_option("--islands", arguments->islands, "islands to start on this machine")
       ->check(whole_number<int>(1, 1024));
   command->add_option("--link-rate", arguments->link_rate,

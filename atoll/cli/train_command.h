@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "atoll/run/config.h"
+#include "atoll/run/initial_model.h"
 
 namespace CLI {
 class App;
@@ -16,10 +17,13 @@ namespace atl::cli {
 /// Everything `atoll train` was asked for, ready to start: settings checked, the data packed.
 struct TrainRequest {
   std::filesystem::path folder;
-  std::filesystem::path init;
+  run::InitialModel init;
   run::RunConfig config;
   bool json = false;
 };
+
+/// --init and --strict, of `train` and `join`.
+void add_init_options(CLI::App& command, run::InitialModel& init);
 
 /// Registers `train`. With one island `train_here` runs it (in atoll-torch) or, in `atoll`, becomes
 /// atoll-torch; the islands of a larger run are processes.

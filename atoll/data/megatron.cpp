@@ -197,6 +197,9 @@ struct MegatronWriter::Draft {
 MegatronWriter::MegatronWriter(const std::string& name, NumberType type, bool overwrite)
     : type_(type) {
   const std::string prefix = without_ending(name);
+  if (fs::path(prefix).filename().empty()) {
+    throw UsageError(fmt::format("'{}' names no files; give a name without .bin and .idx", name));
+  }
   for (const char* ending : {".bin", ".idx"}) {
     if (overwrite || !fs::exists(prefix + ending)) continue;
     throw UsageError(fmt::format("'{}{}' already exists; choose another name or pass --overwrite",

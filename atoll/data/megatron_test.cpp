@@ -152,6 +152,9 @@ TEST_F(MegatronFilesTest, LeavesNothingBehindUnlessItFinishes) {
   EXPECT_TRUE(fs::is_empty(folder_));
   write(NumberType::kU16);
   EXPECT_THROW(MegatronWriter(prefix(), NumberType::kU16, false), UsageError);
+  for (const char* name : {"", "d/", ".idx/"}) {
+    EXPECT_THROW(MegatronWriter(name, NumberType::kU16, false), UsageError) << name;
+  }
   fs::create_directories(folder_ / "b.bin");
   EXPECT_THROW(MegatronWriter((folder_ / "b").string(), NumberType::kU16, true), UsageError);
   EXPECT_TRUE(fs::is_directory(folder_ / "b.bin"));

@@ -43,14 +43,15 @@ struct Materials {
   data::Mixture mixture;
   data::Tokenizer tokenizer;
   model::Model model;
+  ModelTexts texts;
 };
 
 /// The checkpoint to go on from, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder,
-                                                       const std::filesystem::path& init) {
+                                                       const InitialModel& init) {
   const auto checkpoints = train::list_checkpoints(folder / "checkpoints");
   if (checkpoints.empty()) return std::nullopt;
-  if (!init.empty()) {
+  if (init.given()) {
     throw UsageError(
         fmt::format("--init starts a run, and '{}' has checkpoints to go on from; leave --init "
                     "out or choose another --run",
@@ -83,13 +84,22 @@ Summary without_backtrace(const std::function<Summary()>& train) {
   }
 }
 
-Materials gather(RunConfig& config, const std::filesystem::path& init) {
+void begin_with(const InitialModel& init, model::Model& model) {
+  model::load_weights(model, init.folder());
+  for (const std::string& sentence : model::not_finite(model.parameters())) {
+    const std::string what = fmt::format("'{}': {}", init.path.string(), sentence);
+    if (init.is_strict) throw InputError(what);
+    fmt::print(stderr, "atoll: warning: {}\n", what);
+  }
+}
+
+Materials gather(RunConfig& config, const std::filesystem::path& run, const InitialModel& init) {
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
   data::Mixture mixture = data::Mixture::open(config.data.path);
   data::Tokenizer tokenizer = data::Tokenizer::load(mixture.tokenizer_file());
   mixture.require_tokenizer(tokenizer);
-  if (!init.empty()) {
-    const auto folder = model::resolve_model(init);
+  if (init.given()) {
+    const auto folder = init.folder();
     config.model = model::load_hf_config(folder).config;
     if (std::filesystem::exists(folder / "tokenizer.json")) {
       mixture.require_tokenizer(data::Tokenizer::load(folder / "tokenizer.json"));
@@ -107,15 +117,14 @@ Materials gather(RunConfig& config, const std::filesystem::path& init) {
   const at::Device device = model::usable_device(config.train.device, "train.device");
   require_memory(config.model, device);
   model::Model model(config.model, device, model::Purpose::kTraining);
-  if (init.empty()) {
-    model.initialise(static_cast<uint64_t>(config.train.seed));
+  if (init.given()) {
+    begin_with(init, model);
+    keep_model_texts(init.folder(), run);
   } else {
-    model::load_weights(model, model::resolve_model(init));
-    for (const std::string& sentence : model::not_finite(model.parameters())) {
-      fmt::print(stderr, "atoll: warning: '{}': {}\n", init.string(), sentence);
-    }
+    model.initialise(static_cast<uint64_t>(config.train.seed));
   }
-  return {std::move(mixture), std::move(tokenizer), std::move(model)};
+  ModelTexts texts = kept_model_texts(run, mixture.end_of_text());
+  return {std::move(mixture), std::move(tokenizer), std::move(model), std::move(texts)};
 }
 
 TrainingParts parts_of(const RunConfig& config, const std::filesystem::path& folder,
@@ -125,6 +134,7 @@ TrainingParts parts_of(const RunConfig& config, const std::filesystem::path& fol
           .folder = folder,
           .mixture = materials.mixture,
           .tokenizer = materials.tokenizer,
+          .texts = materials.texts,
           .model = materials.model,
           .averager = averager,
           .clock = clock,
@@ -267,6 +277,7 @@ sync::SyncOptions resolve_auto(const TrainingParts& parts, collective::Averager&
                        .folder = parts.folder,
                        .mixture = parts.mixture,
                        .tokenizer = parts.tokenizer,
+                       .texts = parts.texts,
                        .model = parts.model,
                        .averager = alone,
                        .clock = parts.clock};
@@ -283,11 +294,11 @@ sync::SyncOptions resolve_auto(const TrainingParts& parts, collective::Averager&
 }
 
 Summary train_alone_here(const RunConfig& given, const std::filesystem::path& folder,
-                         const std::filesystem::path& init, const Clock& clock,
+                         const InitialModel& init, const Clock& clock,
                          const ProgressCallback& on_progress) {
   RunConfig config = given;
   const auto checkpoint = newest_checkpoint(folder, init);
-  Materials materials = gather(config, init);
+  Materials materials = gather(config, folder, init);
   collective::Alone alone;
   if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
   TrainingRun run(parts_of(config, folder, materials, alone, clock, on_progress));
@@ -353,11 +364,10 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
-    const auto tokenizer = options_.init.empty()
-                               ? std::filesystem::path()
-                               : model::resolve_model(options_.init) / "tokenizer.json";
+    const auto tokenizer =
+        options_.init.given() ? options_.init.folder() / "tokenizer.json" : std::filesystem::path();
     config_.data.path = prepare_store(config_, folder_.path(), tokenizer, clock_).string();
-    materials_.emplace(gather(config_, options_.init));
+    materials_.emplace(gather(config_, folder_.path(), options_.init));
     require_same(folder_.path(), config_);
     // Elastic: the rounds that end a run have steps of their own.
     const int64_t num_at_end = config_.swarm.is_elastic() ? 1 : sync::num_fragments(config_.sync);
@@ -502,7 +512,7 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
 }  // namespace
 
 Summary train_alone(const RunConfig& config, const std::filesystem::path& folder,
-                    const std::filesystem::path& init, const Clock& clock,
+                    const InitialModel& init, const Clock& clock,
                     const ProgressCallback& on_progress) {
   return without_backtrace(
       [&] { return train_alone_here(config, folder, init, clock, on_progress); });

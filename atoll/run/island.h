@@ -10,6 +10,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/net/transport.h"
 #include "atoll/run/config.h"
+#include "atoll/run/initial_model.h"
 #include "atoll/run/progress.h"
 
 namespace atl::run {
@@ -19,7 +20,7 @@ using ProgressCallback = std::function<void(const Progress&)>;
 /// Trains one replica in this process. `config` is complete (data.path names a store). Resumes when
 /// the directory has checkpoints. Throws InputError.
 Summary train_alone(const RunConfig& config, const std::filesystem::path& folder,
-                    const std::filesystem::path& init, const Clock& clock,
+                    const InitialModel& init, const Clock& clock,
                     const ProgressCallback& on_progress);
 
 struct JoinOptions {
@@ -27,7 +28,7 @@ struct JoinOptions {
   std::string listen = "127.0.0.1:0";
   std::string name;
   std::filesystem::path folder;  // Empty: a new one is made.
-  std::filesystem::path init;
+  InitialModel init;
   std::vector<std::string> overrides;  // Local settings apply; shared ones must be the run's own.
   double link_rate_bits_per_s = 0;     // 0: unlimited.
   bool insecure = false;

@@ -92,7 +92,9 @@ class Launch {
       if (!options_.link_rate.empty()) {
         command.insert(command.end(), {"--link-rate", options_.link_rate});
       }
-      if (!options_.init.empty()) command.insert(command.end(), {"--init", options_.init.string()});
+      const InitialModel& init = options_.init;
+      if (init.given()) command.insert(command.end(), {"--init", init.path.string()});
+      if (init.is_strict) command.emplace_back("--strict");
       islands_.push_back({name, std::make_unique<ChildProcess>(command, folder / "log.txt"), {}});
       view_.update(islands_.size() - 1, "starting");
     }

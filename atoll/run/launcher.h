@@ -8,6 +8,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/run/config.h"
+#include "atoll/run/initial_model.h"
 #include "atoll/run/progress.h"
 
 namespace atl::run {
@@ -17,7 +18,7 @@ struct LaunchOptions {
   std::filesystem::path folder;   // The run directory; the islands use folder/island-0, ...
   RunConfig config;               // swarm.replicas says how many islands; data.path is a store.
   std::string link_rate;          // Of each island's sending side, e.g. "20mbit"; empty: unlimited.
-  std::filesystem::path init;     // A Hugging Face model to start from; may be empty.
+  InitialModel init;
 };
 
 /// What the islands reported, in order. All hold the same global model, or this throws InputError:

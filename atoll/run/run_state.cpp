@@ -201,7 +201,7 @@ std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::pa
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
                                               const data::Mixture& mixture,
                                               const data::Tokenizer& tokenizer,
-                                              const model::Model& model,
+                                              const ModelTexts& texts, const model::Model& model,
                                               train::InnerOptimizer& optimizer,
                                               sync::Strategy& strategy) {
   train::CheckpointContents contents{.step = state.step};
@@ -218,12 +218,12 @@ train::CheckpointContents checkpoint_contents(const RunState& state, const RunCo
   for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
   for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
 
-  const model::SpecialIds ids{.ends = {mixture.end_of_text()}};
-  contents.files["config.json"] = model::to_hf_config(model.config(), ids);
-  contents.files["generation_config.json"] = model::to_generation_config(ids);
+  contents.files["config.json"] = model::to_hf_config(model.config(), texts.ids);
+  contents.files["generation_config.json"] = model::to_generation_config(texts.ids);
   contents.files["tokenizer.json"] = tokenizer.json();
   contents.files["tokenizer_config.json"] = model::to_tokenizer_config(
       model.config(), tokenizer.token_bytes(static_cast<data::TokenId>(mixture.end_of_text())));
+  for (const auto& [name, text] : texts.files) contents.files[name] = text;
   contents.complete = [state](train::CheckpointContents& copied) {
     Sha256 hash;  // Here and not in the training thread: it takes a while.
     for (const auto& tensor : copied.model) hash.update(tensor.bytes);

@@ -8,6 +8,7 @@
 #include "atoll/data/mixture.h"
 #include "atoll/model/model.h"
 #include "atoll/run/config.h"
+#include "atoll/run/initial_model.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/train/checkpoint.h"
 #include "atoll/train/inner_optimizer.h"
@@ -52,7 +53,7 @@ std::pair<train::Checkpoint, RunState> open_checkpoint(const std::filesystem::pa
 train::CheckpointContents checkpoint_contents(const RunState& state, const RunConfig& config,
                                               const data::Mixture& mixture,
                                               const data::Tokenizer& tokenizer,
-                                              const model::Model& model,
+                                              const ModelTexts& texts, const model::Model& model,
                                               train::InnerOptimizer& optimizer,
                                               sync::Strategy& strategy);
 

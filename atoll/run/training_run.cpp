@@ -486,8 +486,8 @@ train::CheckpointContents TrainingRun::contents(int64_t step) {
                        .at_commit = is_at_commit_,
                        .abstains = strategy_->abstains(),
                        .abstained_rounds = strategy_->abstained_rounds()};
-  return checkpoint_contents(state, parts_.config, parts_.mixture, parts_.tokenizer, parts_.model,
-                             *optimizer_, *strategy_);
+  return checkpoint_contents(state, parts_.config, parts_.mixture, parts_.tokenizer, parts_.texts,
+                             parts_.model, *optimizer_, *strategy_);
 }
 
 /// The step of a coming checkpoint that holds as much as any: live.* too, if one of them does.

@@ -17,6 +17,7 @@
 #include "atoll/data/mixture.h"
 #include "atoll/model/model.h"
 #include "atoll/run/config.h"
+#include "atoll/run/initial_model.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
 #include "atoll/run/round_log.h"
@@ -39,6 +40,7 @@ struct TrainingParts {
   std::filesystem::path folder;  // The run directory, e.g. of this island.
   const data::Mixture& mixture;
   const data::Tokenizer& tokenizer;
+  const ModelTexts& texts;  // What its checkpoints say of the model beside its weights.
   model::Model& model;
   collective::Averager& averager;
   int rank = 0;  // Of this replica among averager.num_members().

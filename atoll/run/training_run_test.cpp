@@ -75,6 +75,7 @@ class TrainingRunTest : public testing::Test {
     }
     const data::Mixture mixture = data::Mixture::open(folder_ / "store");
     const data::Tokenizer tokenizer = data::Tokenizer::load(folder_ / "tokenizer.json");
+    const ModelTexts texts{.ids = {.ends = {mixture.end_of_text()}}, .files = {}};
     model::Model model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
                        model::Purpose::kTraining);
     model.initialise(1);
@@ -86,6 +87,7 @@ class TrainingRunTest : public testing::Test {
                 .folder = folder,
                 .mixture = mixture,
                 .tokenizer = tokenizer,
+                .texts = texts,
                 .model = model,
                 .averager = averager,
                 .rank = rank,

@@ -90,6 +90,9 @@ for part, (first, last) in {"part-0": (0, 700), "part-1": (700, 2000)}.items():
 run("data", "import", folder / "part-0.npy", folder / "part-1.npy", "--tokenizer", tokenizer, "--out", folder / "imported")
 tokens, rows = read_store(folder / "imported")
 assert (tokens == plain).all() and rows == documents
+twice = subprocess.run([atoll, "data", "import", "part-0.npy", "./part-0.npy", "--tokenizer", tokenizer, "--out", "twice"],
+                       cwd=folder, capture_output=True, text=True)
+assert twice.returncode == 2 and "named twice" in twice.stderr, twice.stderr
 run("data", "verify", folder / "imported")
 verified = json.loads(run("data", "verify", folder / "part-1.npy", "--tokenizer", tokenizer, "--json"))
 assert (verified["documents"], verified["tokens"]) == (1300, len(plain) - documents[700][0])

@@ -141,8 +141,8 @@ class CommandLineTest(unittest.TestCase):
         ids = run(*encode, stdin='{"text": "def"}\n\n{"text": ""}\n')
         self.assertEqual(len(ids.stdout.splitlines()), 2, ids)
         self.assertEqual(run(*decode, stdin=ids.stdout).stdout, '{"text":"def"}\n{"text":""}\n')
-        self.assert_fails(run(*encode, stdin='{"text": "a"}\n{"txt": "a"}\n'), 1, "'-' line 2", "\"text\"")
-        self.assert_fails(run(*decode, stdin='{"ids": [1, -1]}\n'), 1, "'-' line 1", "\"ids\"")
+        self.assert_fails(run(*encode, stdin='{"text": "a"}\n{"txt": "a"}\n'), 1, "'standard input' line 2", "\"text\"")
+        self.assert_fails(run(*decode, stdin='{"ids": [1, -1]}\n'), 1, "'standard input' line 1", "\"ids\"")
         self.assert_fails(run(*decode, stdin='{"ids": [99999999]}\n'), 1, "99999999 is not in the vocabulary")
         self.assert_fails(run(*decode[:-2], "1,2", "--jsonl"), 2, "--ids must be -")
 
@@ -243,6 +243,9 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("acc,none", json.loads(done.stdout)["results"]["t"])
         self.assert_fails(run("eval", self.run_folder, "--tasks", file, "--window", 65), 2, "--window 65")
+        for words in (["--output", file], ["--log-samples", data]):
+            self.assert_fails(run("eval", self.run_folder, "--tasks", file, *words), 2, "would be overwritten")
+        self.assert_fails(run("eval", self.run_folder, "--tasks", file, "--bootstrap-iters", 1), 2, "one sample")
         # An answer that the model cannot read at a time.
         file.write_text(json.dumps(task | {"doc_to_choice": ["x", "y " * 200]}))
         self.assert_fails(run("eval", self.run_folder, "--tasks", file), 1, "task 't', document 0", "the model reads 64")

@@ -659,9 +659,38 @@ class RunTest(unittest.TestCase):
         self.assertEqual(tensors(first, 5)["model.safetensors"], tensors(second, 0)["model.safetensors"])
         again = run("train", "--run", second, "--data", STORE, "--init", checkpoint)
         self.assert_fails(again, 2, "--init", "checkpoints")
+        self.assert_fails(run("train", "--run", self.folder / "third", "--data", STORE, "--strict"), 2, "--init")
         other = run("train", "--run", self.folder / "third", "--data", STORE, "--init", checkpoint,
                     "--model.hidden_size=64")
         self.assert_fails(other, 2, "model.hidden_size", "32")
+
+    def test_what_a_model_says_of_chats_stays_with_its_run(self):
+        first = self.folder / "first"
+        self.assertEqual(run(*train(first, train__steps=5))[0], 0)
+        model = first / "checkpoints" / "step-00000005"
+        (model / "manifest.json").unlink()  # From here on it is anybody's model.
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | {"eos_token_id": [5, 7], "bos_token_id": 3}))
+        texts = {"chat_template.jinja": "{{ messages[0].content }}", "generation_config.json": '{"eos_token_id": [7]}',
+                 "tokenizer_config.json": '{"eos_token": "no such text"}'}
+        for name, text in texts.items():
+            (model / name).write_text(text)
+        second = self.folder / "second"
+        settings = {"train__steps": 6, "train__checkpoint_every": 3}
+        self.assertEqual(run("train", "--run", second, "--data", STORE, "--init", model, *flags(**settings))[0], 0)
+        shutil.rmtree(second / "checkpoints" / "step-00000006")
+        self.assertEqual(run("train", "--run", second)[0], 0)  # Goes on without --init.
+        end = second / "checkpoints" / "step-00000006"
+        for name, text in texts.items():
+            self.assertEqual((end / name).read_text(), text)
+        ids = json.loads((end / "config.json").read_text())
+        self.assertEqual(ids["bos_token_id"], 3)
+        self.assertEqual(ids["eos_token_id"][:2], [5, 7])
+        self.assertEqual(len(ids["eos_token_id"]), 3)  # The store's own end of a text.
+        messages = self.folder / "messages.json"
+        messages.write_text('[{"role": "user", "content": "hello"}]')
+        code, out, err = run("tokenizer", "chat", "--tokenizer", end, "--messages", messages)
+        self.assertEqual((code, out), (0, "hello"), err)
 
 
 if __name__ == "__main__":

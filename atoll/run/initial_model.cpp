@@ -1,0 +1,50 @@
+#include "atoll/run/initial_model.h"
+
+#include <algorithm>
+
+#include "atoll/base/file.h"
+#include "atoll/model/hf_folder.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kKept[] = {"generation_config.json", "tokenizer_config.json",
+                                 "special_tokens_map.json", "chat_template.jinja",
+                                 "chat_template.json"};
+
+fs::path kept_in(const fs::path& run) { return run / "init"; }
+
+}  // namespace
+
+fs::path InitialModel::folder() const { return model::resolve_model(path); }
+
+void keep_model_texts(const fs::path& model, const fs::path& run) {
+  const fs::path target = kept_in(run);
+  fs::remove_all(target);  // Of an attempt with another model.
+  fs::create_directories(target);
+  for (const char* name : kKept) {
+    if (fs::exists(model / name)) write_file_atomically(target / name, read_file(model / name));
+  }
+  // Last: it says that the others are there.
+  write_file_atomically(target / kConfig, read_file(model / kConfig));
+}
+
+ModelTexts kept_model_texts(const fs::path& run, int64_t end_of_text) {
+  ModelTexts texts;
+  const fs::path folder = kept_in(run);
+  if (fs::exists(folder / kConfig)) {
+    texts.ids = model::load_hf_config(folder).ids;
+    for (const char* name : kKept) {
+      if (fs::exists(folder / name)) texts.files[name] = read_file(folder / name);
+    }
+  }
+  if (std::ranges::find(texts.ids.ends, end_of_text) == texts.ids.ends.end()) {
+    texts.ids.ends.push_back(end_of_text);
+  }
+  return texts;
+}
+
+}  // namespace atl::run
