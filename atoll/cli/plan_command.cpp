@@ -12,6 +12,7 @@
 #include "atoll/base/file.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/plan_config.h"
+#include "atoll/cli/plan_measure.h"
 #include "atoll/cli/plan_report.h"
 #include "atoll/run/config.h"
 #include "atoll/run/run_folder.h"
@@ -37,12 +38,20 @@ PLAN.toml says which islands there are, and what is wanted (docs/scaling.md has 
   [goal]                       one or more of time, tokens, loss, params
   time = "14d"
 
+--measure prints an [[island]] of this machine: its speed with a small model, or that of --config
+and --model.KEY=VALUE, --train.KEY=VALUE, and its line to --coordinator, where `atoll coordinate`
+waits or runs. That takes about 20 seconds; a run that is under way is disturbed.
+
 Examples:
   atoll plan PLAN.toml
   atoll plan PLAN.toml --config-out run.toml
-  atoll plan PLAN.toml --json)";
+  atoll plan PLAN.toml --json
+  atoll plan --measure --coordinator 127.0.0.1:7070 --name here
+  atoll plan --measure --train.device=cuda --model.preset=chinchilla-180m)";
 
 struct PlanArguments {
+  bool measures = false;
+  MeasureOptions measure;
   std::string file;
   std::string config_out;
   bool json = false;
@@ -94,12 +103,42 @@ void add_plan_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "plan", "What to train with these islands and links, and what it will come to");
   const auto arguments = std::make_shared<PlanArguments>();
-  command->add_option("plan", arguments->file, "PLAN.toml")->check(CLI::ExistingFile);
-  command->add_option("--config-out", arguments->config_out,
-                      "write the settings for `atoll train` and `atoll coordinate` to this file");
+  CLI::Option* file =
+      command->add_option("plan", arguments->file, "PLAN.toml")->check(CLI::ExistingFile);
+  CLI::Option* config_out = command->add_option(
+      "--config-out", arguments->config_out,
+      "write the settings for `atoll train` and `atoll coordinate` to this file");
   command->add_flag("--json", arguments->json, "print one JSON object");
+  CLI::Option* measure =
+      command->add_flag("--measure", arguments->measures, "measure this machine and its line")
+          ->excludes(file)
+          ->excludes(config_out);
+  MeasureOptions& options = arguments->measure;
+  command->add_option("--coordinator", options.coordinator, "HOST:PORT, to measure the line to it")
+      ->needs(measure);
+  command->add_option("--config", options.config, "settings (TOML) of the model to measure with")
+      ->check(CLI::ExistingFile)
+      ->needs(measure);
+  command->add_option("--name", options.name, "of the island (default: this machine's)")
+      ->needs(measure);
+  command->add_option("--out", options.out, "also write the [[island]] to this file")
+      ->needs(measure);
+  command->add_flag("--insecure", options.insecure,
+                    "allow addresses beyond this machine, unencrypted")
+      ->needs(measure);
+  command->allow_extras();
   command->footer(kFooter);
-  command->callback([arguments] { plan(*arguments); });
+  command->callback([arguments, command] {
+    arguments->measure.overrides = overrides_from(command->remaining());
+    if (arguments->measures) {
+      arguments->measure.json = arguments->json;
+      return measure_island(arguments->measure);
+    }
+    if (!arguments->measure.overrides.empty()) {
+      throw UsageError(fmt::format("--{} is for --measure", arguments->measure.overrides[0]));
+    }
+    plan(*arguments);
+  });
 }
 
 }  // namespace atl::cli

@@ -325,9 +325,22 @@ struct Unusable {
   std::string reason;
 };
 
+/// Somebody who wants to know their line to the coordinator, first and only word there: what it
+/// carries counts for the way up, and as many bytes as it asks for for the way down.
+struct Probe {
+  Header header;
+  uint64_t reply_bytes = 0;
+  Bytes data;
+};
+
+struct ProbeReply {
+  Header header;
+  Bytes data;
+};
+
 using Message = std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin,
                              OpenAttempt, Prepared, Commit, Lease, CaughtUp, Reinstated, Due,
                              Heartbeat, Alive, LinkState, Trouble, StopRequest, Leave, Goodbye,
-                             RunEnded, PeerHello, Part, Fetch, NotHeld, Unusable>;
+                             RunEnded, PeerHello, Part, Fetch, NotHeld, Unusable, Probe, ProbeReply>;
 
 }  // namespace atl::swarm
