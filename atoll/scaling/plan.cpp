@@ -182,6 +182,14 @@ void add_notes(const PlanRequest& request, const PlannedRun& run, std::vector<st
         "has at least a row",
         batch, law.low, law.high));
   }
+  const double limit_s = request.goal.time_s.value_or(0);
+  if (!request.goal.loss && !request.goal.params && choice.wall_clock_s < 0.8 * limit_s) {
+    notes.push_back(fmt::format(
+        "{}, not time, limits the size: {} of {} are used; more 'tokens_per_param' would lower the "
+        "loss further",
+        request.goal.tokens ? "memory or tokens" : "memory", span_text(choice.wall_clock_s),
+        span_text(limit_s)));
+  }
   double fastest = kInfinity;
   double slowest = 0;
   for (const LoadedIsland& load : choice.loads) {

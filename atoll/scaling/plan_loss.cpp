@@ -92,14 +92,28 @@ PlannedLoss PlanLoss::predict(double params, double replicas, double tokens,
   return planned;
 }
 
+/// Not above what it says of its smallest size: learning rates fall with size, and no run has shown
+/// that small models bear what a line through larger ones says of them.
+Interval PlanLoss::inner_lr(const Predictor& laws, const Question& question,
+                            const Prediction& prediction) {
+  if (question.params >= prediction.smallest) return *prediction.inner_lr;
+  Question smallest = question;
+  smallest.params = prediction.smallest;
+  Interval rate = *laws.predict(smallest).inner_lr;
+  if (prediction.inner_lr->value <= rate.value) return *prediction.inner_lr;
+  rate.high = std::max(rate.high, prediction.inner_lr->high);
+  return rate;
+}
+
 PlannedSettings PlanLoss::settings(double params, double replicas) const {
   const Question question{.params = params, .replicas = replicas};
   const Prediction usual = published_.predict(question);
-  PlannedSettings settings{*usual.batch_tokens, *usual.inner_lr, usual.outer_lr};
+  PlannedSettings settings{*usual.batch_tokens, inner_lr(published_, question, usual),
+                           usual.outer_lr};
   if (!own_) return settings;
   const Prediction own = own_->predict(question);
   if (own.batch_tokens) settings.batch_tokens = *own.batch_tokens;
-  if (own.inner_lr) settings.inner_lr = *own.inner_lr;
+  if (own.inner_lr) settings.inner_lr = inner_lr(*own_, question, own);
   if (own.outer_lr) settings.outer_lr = own.outer_lr;
   return settings;
 }

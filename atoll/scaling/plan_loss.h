@@ -51,6 +51,8 @@ class PlanLoss {
 
  private:
   const Predictor& laws() const { return own_ ? *own_ : published_; }
+  static Interval inner_lr(const Predictor& laws, const Question& question,
+                           const Prediction& prediction);
   /// exp of what longer periods cost.
   double period_cost(double replicas, double sync_every) const;
 
