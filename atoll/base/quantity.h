@@ -33,9 +33,14 @@ inline std::optional<double> parse_quantity(std::string_view text, std::span<con
 inline constexpr Unit kRateUnits[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
 inline constexpr Unit kTimeUnits[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
                                       {"min", 60},  {"h", 3600},  {"d", 86400}};
-inline constexpr Unit kByteUnits[] = {
-    {"B", 1},          {"kB", 1e3},       {"MB", 1e6},           {"GB", 1e9},
-    {"TB", 1e12},      {"KiB", 1024},     {"MiB", 1024.0 * 1024}, {"GiB", 1024.0 * 1024 * 1024},
-    {"TiB", 1024.0 * 1024 * 1024 * 1024}};
+inline constexpr Unit kByteUnits[] = {{"B", 1},
+                                      {"kB", 1e3},
+                                      {"MB", 1e6},
+                                      {"GB", 1e9},
+                                      {"TB", 1e12},
+                                      {"KiB", 1024},
+                                      {"MiB", 1024.0 * 1024},
+                                      {"GiB", 1024.0 * 1024 * 1024},
+                                      {"TiB", 1024.0 * 1024 * 1024 * 1024}};
 
 }  // namespace atl

@@ -123,8 +123,8 @@ void add_plan_command(CLI::App& app) {
       ->needs(measure);
   command->add_option("--out", options.out, "also write the [[island]] to this file")
       ->needs(measure);
-  command->add_flag("--insecure", options.insecure,
-                    "allow addresses beyond this machine, unencrypted")
+  command
+      ->add_flag("--insecure", options.insecure, "allow addresses beyond this machine, unencrypted")
       ->needs(measure);
   command->allow_extras();
   command->footer(kFooter);

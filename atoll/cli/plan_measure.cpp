@@ -44,7 +44,8 @@ std::vector<std::string> settings_of(const std::string& file,
                                      const std::vector<std::string>& overrides) {
   for (const std::string& word : overrides) {
     if (!word.starts_with("model.") && !word.starts_with("train.")) {
-      throw UsageError(fmt::format("--{}: only --model and --train settings can be measured", word));
+      throw UsageError(
+          fmt::format("--{}: only --model and --train settings can be measured", word));
     }
   }
   // Small enough for any machine, and not so small that what surrounds it would count.
@@ -65,8 +66,7 @@ std::vector<std::string> settings_of(const std::string& file,
   for (size_t i = 0; i < list.settings().size(); ++i) {
     const Setting& setting = list.settings()[i];
     const bool is_asked = setting.text() != default_list.settings()[i].text() ||
-                          setting.name() == "train.batch_rows" ||
-                          setting.name() == "train.z_loss";
+                          setting.name() == "train.batch_rows" || setting.name() == "train.z_loss";
     const bool is_measured = setting.section == "model" || setting.section == "train";
     if (is_asked && is_measured) words.push_back("--" + setting.assignment());
   }
@@ -182,8 +182,9 @@ void measure_island(const MeasureOptions& options) {
   }
   if (options.name.size() > 64) throw UsageError("--name must have 64 characters at most");
   if (options.insecure) {
-    fmt::print(stderr, "atoll: warning: --insecure: the connection is neither encrypted nor "
-                       "authenticated\n");
+    fmt::print(stderr,
+               "atoll: warning: --insecure: the connection is neither encrypted nor "
+               "authenticated\n");
   }
   const SystemClock clock;
   watch_interrupts();

@@ -83,8 +83,8 @@ std::string training_text(const PlanRequest& request, const PlannedRun& run) {
 }
 
 std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
-  std::string text = fmt::format("\n{:<16} {:>9} {:>10} {:>10} {:>21} {:>10}\n", "island",
-                                 "step", "sent", "received", "memory of a device", "host");
+  std::string text = fmt::format("\n{:<16} {:>9} {:>10} {:>10} {:>21} {:>10}\n", "island", "step",
+                                 "sent", "received", "memory of a device", "host");
   for (size_t place = 0; place < choice.loads.size(); ++place) {
     const scaling::PlannedIsland& island = request.islands[choice.setup.islands[place]];
     const PlannedMemory& memory = choice.memory[place];
@@ -99,15 +99,15 @@ std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
   text += fmt::format(
       "memory: parameters {}, gradients {}, moments {}, outer copies {}, exchange {},\n"
       "        checkpoint {}, activations {} ({} rows at a time)\n",
-      format_bytes(memory.parameters), format_bytes(memory.gradients),
-      format_bytes(memory.moments), format_bytes(memory.outer), format_bytes(memory.exchange),
-      format_bytes(memory.checkpoint), format_bytes(memory.activations), choice.micro_batch_rows);
+      format_bytes(memory.parameters), format_bytes(memory.gradients), format_bytes(memory.moments),
+      format_bytes(memory.outer), format_bytes(memory.exchange), format_bytes(memory.checkpoint),
+      format_bytes(memory.activations), choice.micro_batch_rows);
   return text;
 }
 
 std::string choices_text(const PlanRequest& request, const scaling::Plan& plan) {
-  std::string text = fmt::format("\n  {:>7} {:>9} {:>9} {:>8}  {:<46} {}\n", "loss", "time", "bytes",
-                                 "params", "method", "islands");
+  std::string text = fmt::format("\n  {:>7} {:>9} {:>9} {:>8}  {:<46} {}\n", "loss", "time",
+                                 "bytes", "params", "method", "islands");
   for (size_t i = 0; i < plan.choices.size(); ++i) {
     const PlanChoice& choice = plan.choices[i].choice;
     const auto others = names_of(request, choice, false);
@@ -124,10 +124,14 @@ std::string choices_text(const PlanRequest& request, const scaling::Plan& plan) 
 Json range_json(const Interval& interval) { return {interval.low, interval.high}; }
 
 Json memory_json(const PlannedMemory& memory) {
-  return {{"parameters", memory.parameters}, {"gradients", memory.gradients},
-          {"moments", memory.moments},       {"outer", memory.outer},
-          {"exchange", memory.exchange},     {"checkpoint", memory.checkpoint},
-          {"activations", memory.activations}, {"device", memory.device},
+  return {{"parameters", memory.parameters},
+          {"gradients", memory.gradients},
+          {"moments", memory.moments},
+          {"outer", memory.outer},
+          {"exchange", memory.exchange},
+          {"checkpoint", memory.checkpoint},
+          {"activations", memory.activations},
+          {"device", memory.device},
           {"host", memory.host}};
 }
 
@@ -141,47 +145,46 @@ Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recomme
   const model::ModelConfig model = shapes.config(choice.shape, request.goal.sequence_length);
   const auto when = [](bool has, Json value) { return has ? std::move(value) : Json(); };
   const bool has_outer = method.uses("outer_lr");
-  Json json = {
-      {"recommended", is_recommended},
-      {"loss", run.loss.loss.value},
-      {"loss_range", range_json(run.loss.loss)},
-      {"extrapolation", when(!run.loss.extrapolation.empty(), run.loss.extrapolation)},
-      {"params", choice.shape.law_params},
-      {"atoll_params", choice.shape.atoll_params},
-      {"layers", model.num_layers},
-      {"hidden", model.hidden_size},
-      {"heads", model.num_heads},
-      {"ff", model.intermediate_size},
-      {"vocab", model.vocab_size},
-      {"replicas", choice.setup.islands.size()},
-      {"islands", names_of(request, choice, true)},
-      {"left_out", names_of(request, choice, false)},
-      {"method", sync.method},
-      {"codec", when(shares, sync::codec_name(sync))},
-      {"bits_per_value", when(shares, scaling::bits_per_value(sync))},
-      {"sync_every", when(has_outer, sync.sync_every)},
-      {"num_fragments", when(method.has_fragments(), sync.num_fragments)},
-      {"fragment_sync_delay", when(method.has_delay(), sync.fragment_sync_delay)},
-      {"inner_lr", choice.settings.inner_lr.value},
-      {"inner_lr_range", range_json(choice.settings.inner_lr)},
-      {"outer_lr", when(has_outer, sync.outer_lr)},
-      {"outer_lr_range", has_outer ? range_json(*choice.settings.outer_lr) : Json()},
-      {"tokens", tokens},
-      {"tokens_per_param", tokens / choice.shape.law_params},
-      {"steps", choice.steps},
-      {"sequence_length", request.goal.sequence_length},
-      {"batch_tokens", tokens / static_cast<double>(choice.steps)},
-      {"batch_tokens_range", range_json(choice.settings.batch_tokens)},
-      {"batch_rows", choice.batch_rows},
-      {"rows_per_island", choice.batch_rows / std::ssize(choice.setup.islands)},
-      {"micro_batch_rows", choice.micro_batch_rows},
-      {"wall_clock_s", choice.wall_clock_s},
-      {"computing_s", choice.computing_s},
-      {"utilisation", choice.utilisation},
-      {"waiting_share", 1 - choice.utilisation},
-      {"bytes_sent", choice.total_bytes()},
-      {"bytes_received", choice.total_bytes()},
-      {"per_island", Json::array()}};
+  Json json = {{"recommended", is_recommended},
+               {"loss", run.loss.loss.value},
+               {"loss_range", range_json(run.loss.loss)},
+               {"extrapolation", when(!run.loss.extrapolation.empty(), run.loss.extrapolation)},
+               {"params", choice.shape.law_params},
+               {"atoll_params", choice.shape.atoll_params},
+               {"layers", model.num_layers},
+               {"hidden", model.hidden_size},
+               {"heads", model.num_heads},
+               {"ff", model.intermediate_size},
+               {"vocab", model.vocab_size},
+               {"replicas", choice.setup.islands.size()},
+               {"islands", names_of(request, choice, true)},
+               {"left_out", names_of(request, choice, false)},
+               {"method", sync.method},
+               {"codec", when(shares, sync::codec_name(sync))},
+               {"bits_per_value", when(shares, scaling::bits_per_value(sync))},
+               {"sync_every", when(has_outer, sync.sync_every)},
+               {"num_fragments", when(method.has_fragments(), sync.num_fragments)},
+               {"fragment_sync_delay", when(method.has_delay(), sync.fragment_sync_delay)},
+               {"inner_lr", choice.settings.inner_lr.value},
+               {"inner_lr_range", range_json(choice.settings.inner_lr)},
+               {"outer_lr", when(has_outer, sync.outer_lr)},
+               {"outer_lr_range", has_outer ? range_json(*choice.settings.outer_lr) : Json()},
+               {"tokens", tokens},
+               {"tokens_per_param", tokens / choice.shape.law_params},
+               {"steps", choice.steps},
+               {"sequence_length", request.goal.sequence_length},
+               {"batch_tokens", tokens / static_cast<double>(choice.steps)},
+               {"batch_tokens_range", range_json(choice.settings.batch_tokens)},
+               {"batch_rows", choice.batch_rows},
+               {"rows_per_island", choice.batch_rows / std::ssize(choice.setup.islands)},
+               {"micro_batch_rows", choice.micro_batch_rows},
+               {"wall_clock_s", choice.wall_clock_s},
+               {"computing_s", choice.computing_s},
+               {"utilisation", choice.utilisation},
+               {"waiting_share", 1 - choice.utilisation},
+               {"bytes_sent", choice.total_bytes()},
+               {"bytes_received", choice.total_bytes()},
+               {"per_island", Json::array()}};
   for (size_t place = 0; place < choice.loads.size(); ++place) {
     json["per_island"].push_back({{"name", request.islands[choice.setup.islands[place]].name},
                                   {"step_s", choice.loads[place].step_s},
@@ -200,11 +203,11 @@ std::string plan_text(const PlanRequest& request, const scaling::Plan& plan) {
   const scaling::Shapes shapes(request.goal.vocab_size, true);
   const auto taking_part = names_of(request, choice, true);
   const auto left_out = names_of(request, choice, false);
-  std::string text = model_text(request, choice,
-                                shapes.config(choice.shape, request.goal.sequence_length));
-  text += fmt::format("islands    {}{}\n", fmt::join(taking_part, ", "),
-                      left_out.empty() ? std::string()
-                                       : fmt::format("; without {}", fmt::join(left_out, ", ")));
+  std::string text =
+      model_text(request, choice, shapes.config(choice.shape, request.goal.sequence_length));
+  text += fmt::format(
+      "islands    {}{}\n", fmt::join(taking_part, ", "),
+      left_out.empty() ? std::string() : fmt::format("; without {}", fmt::join(left_out, ", ")));
   text += fmt::format("method     {}\n", method_text(choice));
   text += training_text(request, best);
   text += fmt::format("time       {}, of which {:.1f} % waiting\n", span_text(choice.wall_clock_s),
@@ -225,8 +228,7 @@ Json plan_json(const PlanRequest& request, const scaling::Plan& plan, const std:
   json["laws"] = request.laws.fit.empty() ? "published" : request.laws.fit;
   json["alternatives"] = Json::array();
   for (size_t i = 0; i < plan.choices.size(); ++i) {
-    json["alternatives"].push_back(
-        run_json(request, plan.choices[i], i == plan.recommended));
+    json["alternatives"].push_back(run_json(request, plan.choices[i], i == plan.recommended));
   }
   json["config"] = config;
   return json;

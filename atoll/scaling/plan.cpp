@@ -1,7 +1,6 @@
 #include "atoll/scaling/plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -115,7 +114,8 @@ std::vector<PlanChoice> handful(std::vector<PlanChoice> choices, const PlanChoic
     return sum;
   };
   std::vector<PlanChoice> chosen = {recommended};
-  std::erase_if(choices, [&](const PlanChoice& c) { return values_of(c) == values_of(recommended); });
+  std::erase_if(choices,
+                [&](const PlanChoice& c) { return values_of(c) == values_of(recommended); });
   while (chosen.size() < kMostChoices && !choices.empty()) {
     const auto furthest = std::ranges::max_element(choices, {}, [&](const PlanChoice& choice) {
       double nearest = kInfinity;
@@ -126,12 +126,6 @@ std::vector<PlanChoice> handful(std::vector<PlanChoice> choices, const PlanChoic
     choices.erase(furthest);
   }
   return chosen;
-}
-
-std::string names_of(const PlanRequest& request, const std::vector<size_t>& places) {
-  std::vector<std::string> names;
-  for (const size_t i : places) names.push_back("'" + request.islands[i].name + "'");
-  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string rule_of(const PlanGoal& goal) {
@@ -154,8 +148,8 @@ std::string why_of(const PlanRequest& request, const Candidates& candidates,
   if (others.empty()) {
     why += choice.setup.islands.size() > 1 ? "; all islands take part." : ".";
   } else {
-    why += fmt::format("; {} would not make it better and {} left out.", names_of(request, others),
-                       others.size() == 1 ? "is" : "are");
+    why += fmt::format("; {} would not make it better and {} left out.",
+                       quoted_names(request, others), others.size() == 1 ? "is" : "are");
   }
   if (choice.setup.islands.size() == 1) return why;
   PlanChoice every_step = choice;
@@ -202,9 +196,8 @@ void add_notes(const PlanRequest& request, const PlannedRun& run, std::vector<st
         "it; with swarm.pace = \"elastic\" nobody does, but no law says its loss",
         slowest / fastest));
   }
-  const bool shares = std::ranges::any_of(choice.setup.islands, [&](size_t i) {
-    return request.islands[i].devices > 1;
-  });
+  const bool shares = std::ranges::any_of(choice.setup.islands,
+                                          [&](size_t i) { return request.islands[i].devices > 1; });
   if (shares) {
     notes.push_back(
         "an island's devices are taken to share its batch; this Atoll trains an island on one "
@@ -228,7 +221,8 @@ std::vector<PlanChoice> feasible_choices(const PlanRequest& request, Candidates&
   if (!request.goal.loss) std::ranges::reverse(sizes);
   double first = 0;
   for (const PlannedShape& shape : sizes) {
-    const double apart = first == 0 ? 1 : std::max(first / shape.law_params, shape.law_params / first);
+    const double apart =
+        first == 0 ? 1 : std::max(first / shape.law_params, shape.law_params / first);
     if (apart > kSizeRange) break;
     search.add(shape);
     if (first == 0 && search.has_found()) first = shape.law_params;

@@ -34,7 +34,7 @@ struct Plan {
 /// loss within it; else what is soonest within 1 % of the lowest loss.
 Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>& runs);
 
-/// What may be chosen within the limits; the fastest-growing first. For make_plan() and refusals.
+/// What keeps the limits, not yet without what is worse in all. For make_plan() and refusals.
 std::vector<PlanChoice> feasible_choices(const PlanRequest& request, Candidates& candidates);
 
 /// The place of the recommended one. `choices` is not empty.

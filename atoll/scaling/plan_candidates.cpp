@@ -14,7 +14,7 @@ namespace {
 
 /// Beside the period that the laws' runs had.
 constexpr int64_t kLongerPeriods[] = {100, 300};
-constexpr int64_t kMostFragments = 128;  // As sync.num_fragments allows.
+constexpr int64_t kMostFragments = 128;    // As sync.num_fragments allows.
 constexpr int64_t kLayersPerFragment = 3;  // The papers' choice.
 /// Up to so many islands all groups are tried, beyond it those that an order makes.
 constexpr size_t kFewIslands = 4;
@@ -92,8 +92,8 @@ std::vector<std::vector<size_t>> Candidates::island_groups() const {
   } else {
     const auto by = [&](const auto& value) {
       add_prefixes(
-          islands.size(),
-          [&](size_t a, size_t b) { return value(islands[a]) > value(islands[b]); }, groups);
+          islands.size(), [&](size_t a, size_t b) { return value(islands[a]) > value(islands[b]); },
+          groups);
     };
     by([](const PlannedIsland& island) { return island.total_flops_per_s(); });
     by([](const PlannedIsland& island) { return island.bits_per_s(); });
@@ -145,8 +145,7 @@ void Candidates::add_setups(const std::vector<size_t>& islands) {
 const Candidates::Specs& Candidates::specs_of(const PlannedShape& shape) {
   const auto [place, is_new] = specs_.try_emplace({shape.layers, shape.hidden});
   if (is_new) {
-    place->second =
-        model::parameter_specs(shapes_.config(shape, request_.goal.sequence_length));
+    place->second = model::parameter_specs(shapes_.config(shape, request_.goal.sequence_length));
   }
   return place->second;
 }
@@ -189,11 +188,9 @@ void Candidates::measure_memory(PlanChoice& choice) const {
   std::vector<double> row_bytes;
   for (size_t place = 0; place < islands.size(); ++place) {
     const PlannedIsland& island = request_.islands[islands[place]];
-    const auto memory =
-        planned_memory(choice.shape.atoll_params, choice.setup.sync,
-                       static_cast<int>(islands.size()), island.is_cpu);
-    row_bytes.push_back(
-        activation_bytes(config, request_.goal.sequence_length, island.is_cpu));
+    const auto memory = planned_memory(choice.shape.atoll_params, choice.setup.sync,
+                                       static_cast<int>(islands.size()), island.is_cpu);
+    row_bytes.push_back(activation_bytes(config, request_.goal.sequence_length, island.is_cpu));
     const double usable = kUsableMemory * island.memory_bytes;
     const double missing = with_rows(memory, row_bytes.back(), 1).device - usable;
     if (missing > choice.short_bytes) {
@@ -234,14 +231,14 @@ void Candidates::measure_traffic(PlanChoice& choice) {
 }
 
 std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const PlanSetup& setup) {
-  PlanChoice choice{.shape = shape, .setup = setup, .settings = {}, .loads = {}, .memory = {},
-                    .sent_bytes = {}};
+  PlanChoice choice{
+      .shape = shape, .setup = setup, .settings = {}, .loads = {}, .memory = {}, .sent_bytes = {}};
   const double replicas = setup.replicas();
   choice.settings = loss_.settings(shape.law_params, replicas);
   place_rows(choice);
   sync::SyncOptions& sync = choice.setup.sync;
-  const double step_tokens = static_cast<double>(choice.batch_rows) *
-                             static_cast<double>(request_.goal.sequence_length);
+  const double step_tokens =
+      static_cast<double>(choice.batch_rows) * static_cast<double>(request_.goal.sequence_length);
   choice.steps = static_cast<int64_t>(std::floor(tokens_for(shape) / step_tokens * (1 + 1e-12)));
   if (choice.steps < 1) return std::nullopt;
   const bool has_period = sync::method_of(sync).uses("sync_every");

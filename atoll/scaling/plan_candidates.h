@@ -38,7 +38,7 @@ struct PlanChoice {
   std::vector<double> sent_bytes;     // The same; as many are received.
   double short_bytes = 0;             // Of a device's memory with one row at a time; 0: it fits.
   size_t short_island = 0;            // Whose device; a place in setup.islands.
-  double least_s = 0;  // Computing alone, or sending alone: it cannot take less.
+  double least_s = 0;                 // Computing alone, or sending alone: it cannot take less.
   double computing_s = 0;
   // From time().
   double wall_clock_s = 0;

@@ -41,8 +41,8 @@ PlanLoss::PlanLoss(const std::optional<std::vector<Run>>& runs) {
   const Run& any = runs->front();
   for (const Refusal& missing :
        own_->predict({.params = any.params, .replicas = any.replicas}).missing) {
-    notes_.push_back(fmt::format("{} is that of the published laws: {}", missing.what,
-                                 missing.reason));
+    notes_.push_back(
+        fmt::format("{} is that of the published laws: {}", missing.what, missing.reason));
   }
 }
 

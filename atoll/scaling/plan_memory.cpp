@@ -34,7 +34,7 @@ PlannedMemory planned_memory(double params, const sync::SyncOptions& sync, int n
   if (has_outer) {
     // Global copy and momentum, before and after the round (sync/outer_state.h).
     memory.outer = 4 * one;
-    outer_on_device = one;  // The outer gradient.
+    outer_on_device = one;                // The outer gradient.
     if (!is_cpu) outer_on_device += one;  // The global copy that it is made from.
     memory.outer += outer_on_device;
   } else if (!method.is_for_one) {

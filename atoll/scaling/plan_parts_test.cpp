@@ -35,8 +35,8 @@ TEST(PlanShape, ThePapersTableIsAmongThem) {
         "chinchilla-1.3b", "chinchilla-2.4b", "chinchilla-4b", "chinchilla-10b"}) {
     const model::ModelConfig preset = model::preset(name);
     const auto hidden = static_cast<double>(preset.hidden_size);
-    const double params = papers_params(static_cast<double>(preset.num_layers), hidden, 4 * hidden,
-                                        32'768);
+    const double params =
+        papers_params(static_cast<double>(preset.num_layers), hidden, 4 * hidden, 32'768);
     const PlannedShape shape = shapes.near(params);
     EXPECT_EQ(shapes.config(shape, 2048), preset) << name;
     EXPECT_DOUBLE_EQ(shape.law_params, params);
@@ -121,7 +121,8 @@ TEST(PlanTraffic, ValuesOfARun) {
 TEST(PlanTraffic, EqualIslandsOnFastLinksDoNotWait) {
   const std::vector<LoadedIsland> islands(2, {.step_s = 0.5, .bits_per_s = 1e17});
   sync::SyncOptions streaming = options("streaming_diloco", "e3m0");
-  for (const auto& sync : {options("data_parallel", "bf16"), options("diloco", "bf16"), streaming}) {
+  for (const auto& sync :
+       {options("data_parallel", "bf16"), options("diloco", "bf16"), streaming}) {
     EXPECT_NEAR(simulated_run(1e9, 24, sync, islands).steps_per_s(), 2, 1e-3) << sync.method;
   }
 }
@@ -171,7 +172,8 @@ TEST(PlanLoss, IsTheLawsWhereTheirRunsWere) {
   }
 }
 
-// Streaming DiLoCo, table 7: 1B on Dolma, 25, 100 and 250 billion tokens; tables 5 and 6: H 30, 100.
+// Streaming DiLoCo, table 7: 1B on Dolma, 25, 100 and 250 billion tokens; tables 5 and 6: H 30,
+// 100.
 TEST(PlanLoss, OvertrainingAndLongPeriodsAreNearWhatWasPublished) {
   const PlanLoss loss(std::nullopt);
   const double n = 1e9;
@@ -205,7 +207,8 @@ TEST(PlanLoss, OwnRunsSayTheirTokensAndPeriods) {
   std::vector<scaling::Run> runs;
   for (const double n : {1e6, 2e6, 4e6, 8e6}) {
     for (const double m : {1.0, 2.0}) {
-      scaling::Run run{.params = n, .replicas = m, .loss = 20 * std::pow(n, -0.1) * std::pow(m, 0.01)};
+      scaling::Run run{
+          .params = n, .replicas = m, .loss = 20 * std::pow(n, -0.1) * std::pow(m, 0.01)};
       run.tokens = 40 * n;
       run.sync_every = 50;
       runs.push_back(run);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/progress.h"
 #include "atoll/scaling/plan.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// No line is looked for beyond this: bits per second.
 constexpr double kFastestLine = 1e15;
+constexpr double kMuchLarger = 2;
 
 std::string rate_text(double bits_per_s) {
   if (bits_per_s >= 1e9) return fmt::format("{:.3g} Gbit/s", bits_per_s / 1e9);
@@ -84,8 +86,7 @@ class NoPlan {
         "time; of its {} a plan uses {}: {} are missing",
         goal_.params ? "the model" : "the smallest model", size_text(choice.shape),
         format_bytes(usable + choice.short_bytes), island.name, choice.setup.sync.method,
-        format_bytes(island.memory_bytes), format_bytes(usable),
-        format_bytes(choice.short_bytes)));
+        format_bytes(island.memory_bytes), format_bytes(usable), format_bytes(choice.short_bytes)));
   }
 
   [[noreturn]] void too_small_a_run() const {
@@ -99,13 +100,20 @@ class NoPlan {
     const auto reaches = [&](const PlanChoice& choice) { return choice.loss <= *goal_.loss; };
     const auto best = std::ranges::min_element(choices_, {}, &PlanChoice::loss);
     if (!std::ranges::any_of(choices_, reaches)) {
-      throw InputError(fmt::format(
-          "no plan: the loss {:g} is beyond reach: of all that fits into memory{} the lowest is "
-          "{:.3f}, {} on {}",
-          *goal_.loss, goal_.tokens ? " and tokens" : "", best->loss, size_text(best->shape),
-          names(best->setup)) + in_time());
+      throw InputError(fmt::format("no plan: the loss {:g} is beyond reach: of all that fits into "
+                                   "memory{} the lowest is "
+                                   "{:.3f}, {} on {}",
+                                   *goal_.loss, goal_.tokens ? " and tokens" : "", best->loss,
+                                   size_text(best->shape), names(best->setup)) +
+                       in_time());
     }
     std::erase_if(choices_, [&](const PlanChoice& choice) { return !reaches(choice); });
+    // What reaches it with much more than it takes is no sooner there.
+    double least = kInfinity;
+    for (const PlanChoice& choice : choices_) least = std::min(least, choice.shape.law_params);
+    std::erase_if(choices_, [&](const PlanChoice& choice) {
+      return choice.shape.law_params > kMuchLarger * least;
+    });
   }
 
   /// What could be had instead.
@@ -120,14 +128,11 @@ class NoPlan {
                        best.loss, size_text(best.shape));
   }
 
-  std::string names(const PlanSetup& setup) const {
-    std::vector<std::string> list;
-    for (const size_t i : setup.islands) list.push_back("'" + request_.islands[i].name + "'");
-    return fmt::format("{}", fmt::join(list, ", "));
-  }
+  std::string names(const PlanSetup& setup) const { return quoted_names(request_, setup.islands); }
 
   /// There is a limit of time, and nothing keeps it.
   [[noreturn]] void too_slow() {
+    ATOLL_CHECK(goal_.time_s.has_value());
     PlanChoice* fastest = nullptr;
     PlanChoice* computes = nullptr;  // Would be in time on better lines.
     std::ranges::sort(choices_, {}, &PlanChoice::least_s);
@@ -183,8 +188,8 @@ class NoPlan {
     std::vector<std::string> narrow;
     for (const size_t i : choice.setup.islands) {
       const PlannedIsland& island = request_.islands[i];
-      for (const auto& [direction, own] : {std::pair("up", island.up_bits_per_s),
-                                           std::pair("down", island.down_bits_per_s)}) {
+      for (const auto& [direction, own] :
+           {std::pair("up", island.up_bits_per_s), std::pair("down", island.down_bits_per_s)}) {
         if (own >= rate) continue;
         narrow.push_back(fmt::format("'{}' {}: {} instead of {}", island.name, direction,
                                      rate_text(rate), rate_text(own)));

@@ -165,10 +165,10 @@ PlannedIsland read_island(const toml::table& table, size_t number, bool is_alone
 }
 
 PlanGoal read_goal(const toml::table& table, Mistakes& mistakes) {
-  Section section(table, "[goal]",
-                  {"time", "tokens", "loss", "params", "tokens_per_param", "sequence_length",
-                   "vocab_size"},
-                  mistakes);
+  Section section(
+      table, "[goal]",
+      {"time", "tokens", "loss", "params", "tokens_per_param", "sequence_length", "vocab_size"},
+      mistakes);
   PlanGoal goal;
   goal.time_s = section.quantity("time", kTimeUnits, "14d", 1e12);
   goal.tokens = section.number("tokens", 1, kMost);
@@ -222,14 +222,13 @@ std::vector<PlannedIsland> read_islands(const toml::table& document, Mistakes& m
     return {};
   }
   if (array->size() > kMaxPlannedIslands) {
-    mistakes.add(fmt::format("{} islands, and {} can be planned for", array->size(),
-                             kMaxPlannedIslands));
+    mistakes.add(
+        fmt::format("{} islands, and {} can be planned for", array->size(), kMaxPlannedIslands));
     return {};
   }
   std::vector<PlannedIsland> islands;
   for (const toml::node& entry : *array) {
-    islands.push_back(
-        read_island(*entry.as_table(), islands.size(), array->size() == 1, mistakes));
+    islands.push_back(read_island(*entry.as_table(), islands.size(), array->size() == 1, mistakes));
     const auto twins = std::ranges::count(islands, islands.back().name, &PlannedIsland::name);
     if (twins > 1) {
       mistakes.add(fmt::format("two islands are called '{}'", islands.back().name.substr(0, 60)));
@@ -239,6 +238,12 @@ std::vector<PlannedIsland> read_islands(const toml::table& document, Mistakes& m
 }
 
 }  // namespace
+
+std::string quoted_names(const PlanRequest& request, const std::vector<size_t>& places) {
+  std::vector<std::string> names;
+  for (const size_t i : places) names.push_back("'" + request.islands[i].name + "'");
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 PlanRequest parse_plan(std::string_view text, const std::string& where) {
   if (text.size() > kMaxPlanBytes) {

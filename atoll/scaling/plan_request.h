@@ -23,15 +23,17 @@ struct PlannedIsland {
   double latency_s = 0;  // Round trip to the coordinator, or to the other islands.
 
   double total_flops_per_s() const { return static_cast<double>(devices) * flops_per_s; }
-  double bits_per_s() const { return up_bits_per_s < down_bits_per_s ? up_bits_per_s : down_bits_per_s; }
+  double bits_per_s() const {
+    return up_bits_per_s < down_bits_per_s ? up_bits_per_s : down_bits_per_s;
+  }
 };
 
 /// Limits, and what is fixed. At least one of the first four is given.
 struct PlanGoal {
-  std::optional<double> time_s;   // At most.
-  std::optional<double> tokens;   // To train on: at most, or with `params` exactly.
-  std::optional<double> loss;     // At most, nats per token.
-  std::optional<double> params;   // About so many, as the laws count.
+  std::optional<double> time_s;            // At most.
+  std::optional<double> tokens;            // To train on: at most, or with `params` exactly.
+  std::optional<double> loss;              // At most, nats per token.
+  std::optional<double> params;            // About so many, as the laws count.
   std::optional<double> tokens_per_param;  // Empty: as the laws' runs had.
   int64_t sequence_length = 2048;
   int64_t vocab_size = 32'000;
@@ -48,6 +50,9 @@ struct PlanRequest {
   PlanGoal goal;
   PlanLaws laws;
 };
+
+/// "'zurich', 'oslo'": those at the places.
+std::string quoted_names(const PlanRequest& request, const std::vector<size_t>& places);
 
 constexpr size_t kMaxPlanBytes = size_t{1} << 20;
 constexpr size_t kMaxPlannedIslands = 64;

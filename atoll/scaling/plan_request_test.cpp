@@ -150,12 +150,12 @@ TEST(PlanRequest, EachMistakeIsNamed) {
 }
 
 TEST(PlanRequest, AllMistakesAreToldAtOnce) {
-  const std::string message = refusal(
-      replaced(replaced(kIsland, "devices = 2", "devices = 0"), "tflops", "teraflops") +
-      "[goal]\ntime = 3\n");
-  EXPECT_THAT(message, AllOf(HasSubstr("4 mistakes"), HasSubstr("'devices'"),
-                             HasSubstr("'teraflops'"), HasSubstr("speed is missing"),
-                             HasSubstr("'time'")));
+  const std::string message =
+      refusal(replaced(replaced(kIsland, "devices = 2", "devices = 0"), "tflops", "teraflops") +
+              "[goal]\ntime = 3\n");
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("4 mistakes"), HasSubstr("'devices'"), HasSubstr("'teraflops'"),
+                    HasSubstr("speed is missing"), HasSubstr("'time'")));
 }
 
 TEST(PlanRequest, TooManyIslands) {

@@ -22,11 +22,12 @@ int64_t usual_layers(int64_t hidden) { return std::max<int64_t>(1, (3 * hidden +
 }  // namespace
 
 Shapes::Shapes(int64_t vocab_size, bool papers) : vocab_size_(vocab_size), papers_(papers) {
-  for (int64_t hidden = kHead / 2; hidden <= kWidest; hidden += hidden < kHead ? kHead / 2 : kHead) {
-    const auto one = static_cast<double>(
-        model::num_parameters(model::chinchilla(1, hidden, vocab_size)));
-    const auto two = static_cast<double>(
-        model::num_parameters(model::chinchilla(2, hidden, vocab_size)));
+  for (int64_t hidden = kHead / 2; hidden <= kWidest;
+       hidden += hidden < kHead ? kHead / 2 : kHead) {
+    const auto one =
+        static_cast<double>(model::num_parameters(model::chinchilla(1, hidden, vocab_size)));
+    const auto two =
+        static_cast<double>(model::num_parameters(model::chinchilla(2, hidden, vocab_size)));
     const auto h = static_cast<double>(hidden);
     const auto vocab = static_cast<double>(vocab_size);
     const double embedding = papers_params(0, h, 4 * h, vocab);
@@ -55,9 +56,9 @@ PlannedShape Shapes::near(double law_params) const {
     const int64_t usual = usual_layers(width.hidden);
     const double base = papers_ ? width.papers_base : width.atoll_base;
     const double per_layer = papers_ ? width.papers_per_layer : width.atoll_per_layer;
-    const double exact = std::clamp((law_params - base) / per_layer,
-                                    0.7 * static_cast<double>(usual),
-                                    1.4 * static_cast<double>(usual));
+    const double exact =
+        std::clamp((law_params - base) / per_layer, 0.7 * static_cast<double>(usual),
+                   1.4 * static_cast<double>(usual));
     const int64_t layers = std::max<int64_t>(1, std::llround(exact));
     const PlannedShape shape = shape_of(width, layers);
     const double depth = static_cast<double>(layers) / static_cast<double>(usual);

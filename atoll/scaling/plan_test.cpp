@@ -106,8 +106,7 @@ TEST(Plan, OneThatSlowsTheOthersIsLeftOut) {
 }
 
 TEST(Plan, ChoicesAreNotDominated) {
-  const Plan plan =
-      plan_of({island("a"), island("b", 50), island("c", 20)}, {.time_s = 2 * kDay});
+  const Plan plan = plan_of({island("a"), island("b", 50), island("c", 20)}, {.time_s = 2 * kDay});
   ASSERT_GE(plan.choices.size(), 3U);
   EXPECT_LE(plan.choices.size(), 8U);
   for (size_t i = 0; i < plan.choices.size(); ++i) {

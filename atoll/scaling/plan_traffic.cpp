@@ -66,8 +66,8 @@ double values_exchanged(const sync::SyncOptions& sync, std::span<const model::Pa
   const int64_t spacing = every / std::ssize(fragments);
   for (int64_t p = 0; p < std::ssize(fragments); ++p) {
     const int64_t times = std::max<int64_t>(0, (steps - 1 - p * spacing) / every);
-    values += static_cast<double>(times) *
-              static_cast<double>(fragments[static_cast<size_t>(p)].size);
+    values +=
+        static_cast<double>(times) * static_cast<double>(fragments[static_cast<size_t>(p)].size);
   }
   return values;
 }

@@ -17,8 +17,8 @@ std::vector<double> copies_per_round(const sync::SyncOptions& sync, std::span<co
 
 /// How many values each member contributes in a run of so many steps: whole rounds, and what the
 /// last step sends (sync/fragments.h).
-double values_exchanged(const sync::SyncOptions& sync,
-                        std::span<const model::ParameterSpec> specs, int64_t steps);
+double values_exchanged(const sync::SyncOptions& sync, std::span<const model::ParameterSpec> specs,
+                        int64_t steps);
 
 /// Bits of a value on the wire.
 double bits_per_value(const sync::SyncOptions& sync);

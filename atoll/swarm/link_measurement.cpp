@@ -52,9 +52,8 @@ LinkMeasurement::Probes LinkMeasurement::answered(Time now) {
     // The first may have waited for the connection.
     const bool is_first = trips_left_ == kTrips;
     const double trip = std::max(seconds(took), 1e-9);
-    result_.round_trip_s = is_first || trips_left_ == kTrips - 1
-                               ? trip
-                               : std::min(result_.round_trip_s, trip);
+    result_.round_trip_s =
+        is_first || trips_left_ == kTrips - 1 ? trip : std::min(result_.round_trip_s, trip);
     if (--trips_left_ == 0) return begin(Phase::kUp, now);
     on_the_way_.push_back({now});
     return {Probe{}};
@@ -149,21 +148,21 @@ Result<MeasuredLink> measure_link(const std::string& address,
       try {
         message = decode(received->frame);
       } catch (const InputError& error) {
-        return failure(fmt::format("{} is no coordinator of this version: {}", address,
-                                   error.what()));
+        return failure(
+            fmt::format("{} is no coordinator of this version: {}", address, error.what()));
       }
       if (const auto* refused = std::get_if<Refused>(&message)) {
         return failure(fmt::format("the coordinator at {} refused: {}", address, refused->reason));
       }
       const auto* reply = std::get_if<ProbeReply>(&message);
       if (reply == nullptr || measurement.expected() != reply->data.size()) {
-        return failure(fmt::format("{} sent a {} that was not asked for", address,
-                                   kind_name(message)));
+        return failure(
+            fmt::format("{} sent a {} that was not asked for", address, kind_name(message)));
       }
       is_sent = send(measurement.answered(clock.now()));
     } else if (const auto* lost = std::get_if<net::Lost>(&*event)) {
-      return failure(fmt::format("the coordinator at {} cannot be measured: {}", address,
-                                 lost->reason));
+      return failure(
+          fmt::format("the coordinator at {} cannot be measured: {}", address, lost->reason));
     }
     if (!is_sent) return failure(fmt::format("the line to {} is full", address));
   }

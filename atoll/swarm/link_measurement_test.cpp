@@ -40,7 +40,8 @@ struct SimulatedLine {
       for (const Probe& probe : probes) {
         EXPECT_LE(probe.data.size(), size_t{256} << 10);
         EXPECT_LE(probe.reply_bytes, uint64_t{256} << 10);
-        up_free = std::max(up_free, now) + 8 * static_cast<double>(probe.data.size()) / up_bits_per_s;
+        up_free =
+            std::max(up_free, now) + 8 * static_cast<double>(probe.data.size()) / up_bits_per_s;
         down_free = std::max(down_free, up_free + trip_s / 2) +
                     8 * static_cast<double>(probe.reply_bytes) / down_bits_per_s;
         replies.push_back({down_free + trip_s / 2});
@@ -95,9 +96,10 @@ TEST(LinkMeasurement, ASlowLineTakesNotTooLong) {
 class LinkMeasurementServerTest : public testing::Test {
  protected:
   LinkMeasurementServerTest()
-      : server({{.options = {.run = "r", .min_replicas = 1}}},
-               [this](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
-               clock) {
+      : server(
+            {{.options = {.run = "r", .min_replicas = 1}}},
+            [this](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
+            clock) {
     address = *server.listen("coordinator:1");
     thread = std::thread([this] { std::ignore = server.run([this] { return stops.load(); }); });
   }
@@ -136,9 +138,8 @@ TEST_F(LinkMeasurementServerTest, FailuresAreSentences) {
 
 /// Whoever answers with something else is told apart, and brings nothing down.
 TEST(LinkMeasurementAnswers, StrangersAreNoCoordinators) {
-  for (const Bytes& answer :
-       {encode(Goodbye{}), encode(ProbeReply{{}, Bytes(9)}), encode(Refused{{}, "busy"}),
-        Bytes(3, std::byte{1})}) {
+  for (const Bytes& answer : {encode(Goodbye{}), encode(ProbeReply{{}, Bytes(9)}),
+                              encode(Refused{{}, "busy"}), Bytes(3, std::byte{1})}) {
     const SystemClock clock;
     net::MemoryNetwork network;
     Inbox<net::Event> inbox(size_t{1} << 20);
@@ -153,9 +154,8 @@ TEST(LinkMeasurementAnswers, StrangersAreNoCoordinators) {
       }
     });
     const auto link = measure_link(
-        address,
-        [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); }, clock,
-        [] { return false; });
+        address, [&](net::Transport::Sink sink) { return network.make_transport(std::move(sink)); },
+        clock, [] { return false; });
     ASSERT_FALSE(link);
     EXPECT_THAT(link.error().message,
                 testing::AnyOf(HasSubstr("not asked for"), HasSubstr("refused: busy"),

@@ -74,12 +74,11 @@ namespace {
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",     "Welcome",  "Refused",     "Ready",       "Start",     "View",
-    "Resume",    "Resumed",  "Begin",       "OpenAttempt", "Prepared",  "Commit",
-    "Lease",     "CaughtUp", "Reinstated",  "Due",         "Heartbeat", "Alive",
-    "LinkState", "Trouble",  "StopRequest", "Leave",       "Goodbye",   "RunEnded",
-    "PeerHello", "Part",     "Fetch",       "NotHeld",     "Unusable",
-    "Probe",     "ProbeReply"};
+    "Hello",      "Welcome", "Refused",     "Ready",     "Start",     "View",    "Resume",
+    "Resumed",    "Begin",   "OpenAttempt", "Prepared",  "Commit",    "Lease",   "CaughtUp",
+    "Reinstated", "Due",     "Heartbeat",   "Alive",     "LinkState", "Trouble", "StopRequest",
+    "Leave",      "Goodbye", "RunEnded",    "PeerHello", "Part",      "Fetch",   "NotHeld",
+    "Unusable",   "Probe",   "ProbeReply"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;
