@@ -128,5 +128,8 @@ claims.measured("and 1,000 bootstrap samples more, seconds",
 claims.measured("laws, forms and simulator beside numpy's: exit status",
                 lambda: subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "scaling_oracle.py", ATOLL],
                                        capture_output=True).returncode, lambda code: code == 0, "0", "{}")
+claims.measured("plans' loss, bytes, time and memory beside an independent reckoning: exit status",
+                lambda: subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "plan_oracle.py", ATOLL],
+                                       capture_output=True).returncode, lambda code: code == 0, "0", "{}")
 
 sys.exit(claims.end())

@@ -2,7 +2,9 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -60,6 +62,16 @@ std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments, a
   return {inputs_BT.to(device), targets_BT.to(device)};
 }
 
+/// Of the device, or of the machine where that computes.
+double memory_bytes(at::Device device) {
+  if (!device.is_cpu()) {
+    return static_cast<double>(
+        at::getDeviceAllocator(device.type())->getMemoryInfo(device.index()).second);
+  }
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
 void bench_train_step(const BenchArguments& arguments) {
   const train::TrainOptions& options = arguments.train;
   if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
@@ -92,6 +104,7 @@ void bench_train_step(const BenchArguments& arguments) {
                                       {"device", device.str()},
                                       {"threads", at::get_num_threads()},
                                       {"parameters", gradients_P.numel()},
+                                      {"memory_bytes", memory_bytes(device)},
                                       {"loss", loss}};
     fmt::print("{}\n", json.dump());
   } else {

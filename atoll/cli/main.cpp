@@ -8,6 +8,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/coordinate_command.h"
 #include "atoll/cli/data_command.h"
+#include "atoll/cli/plan_command.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/status_command.h"
 #include "atoll/cli/tokenizer_command.h"
@@ -55,5 +56,6 @@ int main(int argc, char** argv) {
   atl::cli::add_data_command(app);
   atl::cli::add_tokenizer_command(app);
   atl::cli::add_scaling_command(app);
+  atl::cli::add_plan_command(app);
   return atl::cli::run_app(app, argc, argv);
 }

@@ -62,6 +62,9 @@ constexpr Preset kPresets[] = {
     {"chinchilla-10b", Suite::kChinchilla, 48, 4096, 64, 32768},
 };
 
+constexpr int64_t kChinchillaPositions = 2048;
+constexpr int64_t kChinchillaHead = 64;
+
 int64_t rounded_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -87,11 +90,10 @@ void add_olmo2(const Preset& preset, ModelConfig& config) {
   config.norm_eps = 1e-6;
 }
 
-void add_chinchilla(const Preset& preset, ModelConfig& config) {
-  const bool is_first = preset.suite == Suite::kDiLoCo;
+void add_chinchilla(ModelConfig& config, int64_t max_positions) {
   config.architecture = "qwen3";
-  config.intermediate_size = gated_width(preset.hidden_size);
-  config.max_positions = is_first ? 1024 : 2048;
+  config.intermediate_size = gated_width(config.hidden_size);
+  config.max_positions = max_positions;
   config.tie_embeddings = true;
 }
 
@@ -125,10 +127,23 @@ ModelConfig preset(std::string_view name) {
       add_olmo2(*found, config);
       break;
     case Suite::kDiLoCo:
+      add_chinchilla(config, 1024);
+      break;
     case Suite::kChinchilla:
-      add_chinchilla(*found, config);
+      add_chinchilla(config, kChinchillaPositions);
       break;
   }
+  return config;
+}
+
+ModelConfig chinchilla(int64_t num_layers, int64_t hidden_size, int64_t vocab_size) {
+  ModelConfig config;
+  config.vocab_size = vocab_size;
+  config.num_layers = num_layers;
+  config.hidden_size = hidden_size;
+  config.num_heads = std::max<int64_t>(1, hidden_size / kChinchillaHead);
+  config.num_kv_heads = config.num_heads;
+  add_chinchilla(config, kChinchillaPositions);
   return config;
 }
 

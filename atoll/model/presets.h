@@ -1,5 +1,6 @@
 #pragma once
 // Models that others have trained, by name: sizes alone, for training one's own. Free of LibTorch.
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -16,5 +17,9 @@ std::vector<std::string_view> preset_names();
 
 /// Throws UsageError with all names.
 ModelConfig preset(std::string_view name);
+
+/// One like the "chinchilla" presets, of any size: heads of 64 (one, where it is no wider).
+/// `hidden_size` is even, and beyond 64 a multiple of it.
+ModelConfig chinchilla(int64_t num_layers, int64_t hidden_size, int64_t vocab_size);
 
 }  // namespace atl::model

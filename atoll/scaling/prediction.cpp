@@ -59,31 +59,6 @@ void widen(Interval& interval, double value) {
   interval.high = std::max(interval.high, value);
 }
 
-/// A power law has no floor; the forms with a constant do. Where they part is what nobody knows.
-void widen_by_forms(Interval& loss, const std::vector<Point>& points, const Question& question) {
-  const bool replicated = question.replicas >= 1;
-  std::vector<Point> fitted;
-  double first = -1;
-  bool several = false;
-  for (const Point& point : points) {
-    if ((point.replicas >= 1) != replicated) continue;
-    fitted.push_back(point);
-    if (first < 0) first = point.replicas;
-    several |= point.replicas != first;
-  }
-  if (!several) {
-    std::erase_if(fitted, [&](const Point& p) { return p.replicas != question.replicas; });
-  }
-  const std::vector<Form>& forms = parametric_forms();
-  const std::span<const Form> used =
-      several ? std::span(forms).subspan(1) : std::span(&single_form(), 1);
-  for (const Form& form : used) {
-    if (fitted.size() <= form.num_coefficients()) continue;
-    const ParametricFit fit = fit_parametric(form, fitted, {});
-    widen(loss, fit.predict(question.params, question.replicas));
-  }
-}
-
 /// By how much the law missed the largest of its sizes when it had to do without it, for each unit
 /// of ln(size) that it went too far. 0 when there are too few sizes to say.
 double miss_per_log_size(const std::vector<Point>& fitted, const Question& question) {
@@ -98,46 +73,6 @@ double miss_per_log_size(const std::vector<Point>& fitted, const Question& quest
     sum += std::abs(std::log(point.value / law->predict(point.params, point.replicas)));
   }
   return sum / static_cast<double>(held.out.size()) / std::log(held.params / largest);
-}
-
-/// Law, loss and how far it is extrapolated.
-Prediction predict_loss(const std::vector<Run>& runs, const Question& question) {
-  const std::vector<Point> points = loss_points(runs);
-  const PowerLaws laws = fit_power_laws(points, "loss");
-  const PowerLaw* law = choose(laws, question);
-  if (law == nullptr) {
-    throw InputError(fmt::format("the loss of {} cannot be predicted: {}",
-                                 replicas_name(question.replicas), no_law(laws, question, "loss")));
-  }
-  Prediction prediction;
-  prediction.law = law->joint() ? "joint" : "independent";
-  prediction.loss = law->interval(question.params, question.replicas, question.confidence);
-  widen_by_forms(prediction.loss, points, question);
-  std::vector<Point> fitted = points;
-  std::erase_if(fitted, [&](const Point& point) {
-    return law->joint() ? point.replicas < 1 : point.replicas != question.replicas;
-  });
-  prediction.smallest = std::numeric_limits<double>::infinity();
-  double fewest = std::numeric_limits<double>::infinity();
-  double most = 0;
-  for (const Point& point : fitted) {
-    prediction.smallest = std::min(prediction.smallest, point.params);
-    prediction.largest = std::max(prediction.largest, point.params);
-    fewest = std::min(fewest, point.replicas);
-    most = std::max(most, point.replicas);
-  }
-  prediction.extrapolation =
-      times_outside(question.params, prediction.smallest, prediction.largest);
-  if (question.replicas >= 1) {
-    prediction.replicas_extrapolation = times_outside(question.replicas, fewest, most);
-  }
-  if (prediction.extrapolation > 1) {
-    const double miss =
-        std::exp(miss_per_log_size(fitted, question) * std::log(prediction.extrapolation));
-    prediction.loss.low /= miss;
-    prediction.loss.high *= miss;
-  }
-  return prediction;
 }
 
 /// The chosen law's value; its range holds the other law's too, and half a step of the sweep.
@@ -186,31 +121,113 @@ std::optional<Interval> predict_setting(const Optima& optima, const PowerLaws& l
 
 }  // namespace
 
-Prediction predict_published(const Question& question) {
-  Prediction prediction = predict_loss(published_losses(), question);
-  const bool joint = prediction.law == "joint";
-  prediction.batch_tokens =
-      from_published(kPublishedBatch, question, joint, kPublishedBatchStep, kPublishedBatchUnit);
-  prediction.inner_lr = from_published(kPublishedInnerLr, question, joint, kPublishedLrStep, 1);
-  if (question.replicas >= 1) prediction.outer_lr = published_outer_rate(question.replicas);
+Predictor::Predictor()
+    : points_(loss_points(published_losses())), loss_(fit_power_laws(points_, "loss")) {}
+
+Predictor::Predictor(std::vector<Run> runs)
+    : published_(false),
+      points_(loss_points(runs)),
+      loss_(fit_power_laws(points_, "loss")),
+      batch_optima_(quadratic_optima(runs, &Run::batch, "batch")),
+      lr_optima_(quadratic_optima(runs, &Run::lr, "lr")),
+      outer_lr_(outer_rates(runs)) {
+  if (!batch_optima_.points.empty()) batch_ = fit_power_laws(batch_optima_.points, "batch");
+  if (!lr_optima_.points.empty()) lr_ = fit_power_laws(lr_optima_.points, "lr");
+}
+
+bool Predictor::has_law(const Question& question) const {
+  return choose(loss_, question) != nullptr;
+}
+
+double Predictor::loss(const Question& question) const {
+  return choose(loss_, question)->predict(question.params, question.replicas);
+}
+
+/// A power law has no floor; the forms with a constant do. Where they part is what nobody knows.
+void Predictor::widen_by_forms(Interval& loss, const Question& question) const {
+  const bool replicated = question.replicas >= 1;
+  std::vector<Point> fitted;
+  double first = -1;
+  bool several = false;
+  for (const Point& point : points_) {
+    if ((point.replicas >= 1) != replicated) continue;
+    fitted.push_back(point);
+    if (first < 0) first = point.replicas;
+    several |= point.replicas != first;
+  }
+  if (!several) {
+    std::erase_if(fitted, [&](const Point& p) { return p.replicas != question.replicas; });
+  }
+  const auto [place, is_new] = forms_.try_emplace(several ? kJoint : question.replicas);
+  if (is_new) {
+    const std::vector<Form>& forms = parametric_forms();
+    const std::span<const Form> used =
+        several ? std::span(forms).subspan(1) : std::span(&single_form(), 1);
+    for (const Form& form : used) {
+      if (fitted.size() <= form.num_coefficients()) continue;
+      place->second.push_back(fit_parametric(form, fitted, {}));
+    }
+  }
+  for (const ParametricFit& fit : place->second) {
+    widen(loss, fit.predict(question.params, question.replicas));
+  }
+}
+
+/// Law, loss and how far it is extrapolated.
+Prediction Predictor::predict_loss(const Question& question) const {
+  const PowerLaw* law = choose(loss_, question);
+  if (law == nullptr) {
+    throw InputError(fmt::format("the loss of {} cannot be predicted: {}",
+                                 replicas_name(question.replicas),
+                                 no_law(loss_, question, "loss")));
+  }
+  Prediction prediction;
+  prediction.law = law->joint() ? "joint" : "independent";
+  prediction.loss = law->interval(question.params, question.replicas, question.confidence);
+  widen_by_forms(prediction.loss, question);
+  std::vector<Point> fitted = points_;
+  std::erase_if(fitted, [&](const Point& point) {
+    return law->joint() ? point.replicas < 1 : point.replicas != question.replicas;
+  });
+  prediction.smallest = std::numeric_limits<double>::infinity();
+  double fewest = std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (const Point& point : fitted) {
+    prediction.smallest = std::min(prediction.smallest, point.params);
+    prediction.largest = std::max(prediction.largest, point.params);
+    fewest = std::min(fewest, point.replicas);
+    most = std::max(most, point.replicas);
+  }
+  prediction.extrapolation =
+      times_outside(question.params, prediction.smallest, prediction.largest);
+  if (question.replicas >= 1) {
+    prediction.replicas_extrapolation = times_outside(question.replicas, fewest, most);
+  }
+  if (prediction.extrapolation > 1) {
+    const double miss =
+        std::exp(miss_per_log_size(fitted, question) * std::log(prediction.extrapolation));
+    prediction.loss.low /= miss;
+    prediction.loss.high *= miss;
+  }
   return prediction;
 }
 
-Prediction predict_from(const std::vector<Run>& runs, const Question& question) {
-  Prediction prediction = predict_loss(runs, question);
-  const auto laws_of = [](const Optima& optima, const char* name) {
-    return optima.points.empty() ? PowerLaws{} : fit_power_laws(optima.points, name);
-  };
-  const Optima batches = quadratic_optima(runs, &Run::batch, "batch");
+Prediction Predictor::predict(const Question& question) const {
+  Prediction prediction = predict_loss(question);
+  if (published_) {
+    const bool joint = prediction.law == "joint";
+    prediction.batch_tokens =
+        from_published(kPublishedBatch, question, joint, kPublishedBatchStep, kPublishedBatchUnit);
+    prediction.inner_lr = from_published(kPublishedInnerLr, question, joint, kPublishedLrStep, 1);
+    if (question.replicas >= 1) prediction.outer_lr = published_outer_rate(question.replicas);
+    return prediction;
+  }
   prediction.batch_tokens =
-      predict_setting(batches, laws_of(batches, "batch"), question, "batch", prediction.missing);
-  const Optima lrs = quadratic_optima(runs, &Run::lr, "lr");
-  prediction.inner_lr =
-      predict_setting(lrs, laws_of(lrs, "lr"), question, "lr", prediction.missing);
+      predict_setting(batch_optima_, batch_, question, "batch", prediction.missing);
+  prediction.inner_lr = predict_setting(lr_optima_, lr_, question, "lr", prediction.missing);
   if (question.replicas >= 1) {
-    const auto rates = outer_rates(runs);
-    const auto found = rates.find(question.replicas);
-    if (found != rates.end()) {
+    const auto found = outer_lr_.find(question.replicas);
+    if (found != outer_lr_.end()) {
       prediction.outer_lr = {found->second.mean, found->second.low, found->second.high};
     } else {
       prediction.missing.push_back({"outer_lr", fmt::format("the table has no outer_lr of {}",
@@ -218,6 +235,12 @@ Prediction predict_from(const std::vector<Run>& runs, const Question& question) 
     }
   }
   return prediction;
+}
+
+Prediction predict_published(const Question& question) { return Predictor().predict(question); }
+
+Prediction predict_from(const std::vector<Run>& runs, const Question& question) {
+  return Predictor(runs).predict(question);
 }
 
 std::string extrapolation_warning(const Prediction& prediction, const Question& question) {

@@ -1,10 +1,13 @@
 #pragma once
 // What a model of N parameters on M replicas will come to, and the settings to train it with, from
 // the published laws or from one's own runs; each with its uncertainty. Pure.
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "atoll/scaling/optima.h"
+#include "atoll/scaling/parametric.h"
 #include "atoll/scaling/power_law.h"
 #include "atoll/scaling/table.h"
 
@@ -34,6 +37,36 @@ struct Question {
   double replicas = 0;
   LawChoice law = LawChoice::kAuto;
   double confidence = 0.95;
+};
+
+/// The laws of a table of runs, fitted once and asked many times. Not thread-safe.
+class Predictor {
+ public:
+  /// Of the published losses; settings from the published laws.
+  Predictor();
+  /// Of one's own runs. Throws InputError when they allow no law of the loss at all.
+  explicit Predictor(std::vector<Run> runs);
+
+  bool has_law(const Question& question) const;
+  /// The loss alone, as predict() says it, quickly. has_law(question).
+  double loss(const Question& question) const;
+  /// Throws InputError when no law of the loss answers.
+  Prediction predict(const Question& question) const;
+
+ private:
+  Prediction predict_loss(const Question& question) const;
+  void widen_by_forms(Interval& loss, const Question& question) const;
+
+  bool published_ = true;
+  std::vector<Point> points_;
+  PowerLaws loss_;
+  Optima batch_optima_;
+  PowerLaws batch_;
+  Optima lr_optima_;
+  PowerLaws lr_;
+  std::map<double, OuterRate> outer_lr_;
+  /// The forms with a floor, by the number of replicas that they are of; kJoint: of all.
+  mutable std::map<double, std::vector<ParametricFit>> forms_;
 };
 
 /// From the published laws and losses.

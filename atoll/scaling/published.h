@@ -53,6 +53,12 @@ constexpr double kPublishedLrStep = 1.189207115002721;
 constexpr double kPublishedBatchStep = 1.4142135623730951;
 constexpr double kPublishedOuterStep = 0.1;
 
+/// What longer periods cost: ln of the loss rises by this * M^power for each unit of ln H. From
+/// Streaming DiLoCo (arXiv 2501.18512), tables 5 and 6: 100 steps beside 30, six sizes, 2 replicas
+/// (0.00565) and 4 (0.00923).
+constexpr double kPublishedPeriodCost = 0.003466;
+constexpr double kPublishedPeriodPower = 0.7063;
+
 /// Table 4, atoll/scaling/published/loss.csv.
 const std::vector<Run>& published_losses();
 

@@ -3,9 +3,9 @@
 // into bytes and back. Every message carries a Header; what does not fit it is refused as stale.
 //
 //   island -> coordinator  Hello, Ready, Resume, Begin, Prepared, Unusable, CaughtUp, Heartbeat,
-//                          LinkState, Trouble, StopRequest, Leave
+//                          LinkState, Trouble, StopRequest, Leave; and from anybody Probe
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
-//                          Reinstated, Due, Alive, Goodbye, RunEnded
+//                          Reinstated, Due, Alive, Goodbye, RunEnded, ProbeReply
 //   island -> island       PeerHello, Part, Fetch, NotHeld
 //
 // The last are the bulk plane: no tensor passes through the coordinator.
@@ -325,9 +325,23 @@ struct Unusable {
   std::string reason;
 };
 
-using Message = std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin,
-                             OpenAttempt, Prepared, Commit, Lease, CaughtUp, Reinstated, Due,
-                             Heartbeat, Alive, LinkState, Trouble, StopRequest, Leave, Goodbye,
-                             RunEnded, PeerHello, Part, Fetch, NotHeld, Unusable>;
+/// Somebody who wants to know their line to the coordinator, first and only word there: what it
+/// carries counts for the way up, and as many bytes as it asks for for the way down.
+struct Probe {
+  Header header;
+  uint64_t reply_bytes = 0;
+  Bytes data;
+};
+
+struct ProbeReply {
+  Header header;
+  Bytes data;
+};
+
+using Message =
+    std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
+                 Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
+                 Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld,
+                 Unusable, Probe, ProbeReply>;
 
 }  // namespace atl::swarm

@@ -86,7 +86,9 @@ RunRouter::Actions RunRouter::handle(net::Event event, Time now) {
     if (received == nullptr && !is_lost) return take();
     net::Opened opened = std::move(stranger->second.opened);
     strangers_.erase(stranger);
-    if (received != nullptr) greet(std::move(opened), std::move(*received));
+    if (received != nullptr) greet(std::move(opened), std::move(*received), now);
+  } else if (probers_.contains(connection)) {
+    go_on_probing(event, now);
   } else if (const auto found = run_of_.find(connection); found != run_of_.end()) {
     actions_.emplace_back(Deliver{found->second, std::move(event)});
     if (is_lost) run_of_.erase(found);
@@ -106,7 +108,7 @@ void RunRouter::opened(const net::Opened& event, Time now) {
   }
 }
 
-void RunRouter::greet(net::Opened stranger, net::Received first) {
+void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
   const Connection connection = stranger.connection;
   Message message;
   try {
@@ -115,6 +117,7 @@ void RunRouter::greet(net::Opened stranger, net::Received first) {
     actions_.emplace_back(Log{std::string("a stranger was turned away: ") + error.what()});
     return refuse(connection, error.what());
   }
+  if (const auto* probe = std::get_if<Probe>(&message)) return probed(connection, *probe, now);
   const Result<size_t> run = find(message);
   if (!run) {
     actions_.emplace_back(Log{fmt::format("{}: {}", refused(message), run.error().message)});
@@ -127,6 +130,38 @@ void RunRouter::greet(net::Opened stranger, net::Received first) {
   run_of_[connection] = *run;
   actions_.emplace_back(Deliver{*run, std::move(stranger)});
   actions_.emplace_back(Deliver{*run, std::move(first)});
+}
+
+void RunRouter::probed(Connection connection, const Probe& probe, Time now) {
+  if (!probers_.contains(connection) && probers_.size() >= kMaxProbers) {
+    return refuse(connection, "others are measuring their lines to this coordinator: try later");
+  }
+  Prober& prober = probers_.try_emplace(connection, Prober{.since = now}).first->second;
+  prober.bytes += probe.data.size() + std::min(probe.reply_bytes, kMaxProbedBytes);
+  if (probe.reply_bytes > kMaxProbeBytes || prober.bytes > kMaxProbedBytes) {
+    probers_.erase(connection);
+    return refuse(connection, "more than a coordinator moves to measure a line");
+  }
+  actions_.emplace_back(
+      Send{connection, ProbeReply{{}, Bytes(static_cast<size_t>(probe.reply_bytes))}});
+}
+
+void RunRouter::go_on_probing(const net::Event& event, Time now) {
+  if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    probers_.erase(lost->connection);
+    return;
+  }
+  const auto* received = std::get_if<net::Received>(&event);
+  if (received == nullptr) return;
+  try {
+    const Message message = decode(received->frame);
+    if (const auto* probe = std::get_if<Probe>(&message)) {
+      return probed(received->connection, *probe, now);
+    }
+  } catch (const InputError&) {
+  }
+  probers_.erase(received->connection);
+  refuse(received->connection, "who measures a line says nothing else");
 }
 
 Result<size_t> RunRouter::find(const Message& first) const {
@@ -174,6 +209,11 @@ RunRouter::Actions RunRouter::tick(Time now) {
     if (is_late) refuse(entry.first, "no Hello in time");
     return is_late;
   });
+  std::erase_if(probers_, [&](const auto& entry) {
+    const bool is_late = now - entry.second.since >= kProbeTimeout;
+    if (is_late) refuse(entry.first, "measuring a line takes too long");
+    return is_late;
+  });
   return take();
 }
 
@@ -182,6 +222,9 @@ Time RunRouter::next_deadline() const {
   for (const auto& [_, stranger] : strangers_) {
     earliest = std::min(earliest, stranger.since + hello_timeout_);
   }
+  for (const auto& [_, prober] : probers_) {
+    earliest = std::min(earliest, prober.since + kProbeTimeout);
+  }
   return earliest;
 }
 
@@ -189,6 +232,9 @@ RunRouter::Actions RunRouter::end(size_t run, State state) {
   runs_.at(run).state = state;
   if (is_over()) {  // They may want a coordinator that is started again: they shall wait for it.
     for (const auto& [connection, _] : std::exchange(strangers_, {})) {
+      actions_.emplace_back(Close{connection});
+    }
+    for (const auto& [connection, _] : std::exchange(probers_, {})) {
       actions_.emplace_back(Close{connection});
     }
   }

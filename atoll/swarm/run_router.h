@@ -3,7 +3,7 @@
 // run's name and Resume by the run's id; all that follows goes to that run and to no other. A pure
 // state machine: events and the time go in, actions come out. Strangers end here: of one who says
 // nothing in time, no message, another message first, or asks for a run that is not here, no run
-// ever hears.
+// ever hears. Nor of one who only measures its line (Probe): it is answered here, within bounds.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -52,6 +52,13 @@ class RunRouter {
   /// At least one run. Throws UsageError when they cannot be told apart, by name and by id.
   explicit RunRouter(std::vector<Run> runs, Duration hello_timeout = std::chrono::seconds(10));
 
+  /// Of those who measure their lines: how many at once, how long, and what each may send and ask
+  /// for, in one message and in all.
+  static constexpr size_t kMaxProbers = 4;
+  static constexpr Duration kProbeTimeout = std::chrono::seconds(60);
+  static constexpr uint64_t kMaxProbeBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kMaxProbedBytes = uint64_t{256} << 20;
+
   Actions handle(net::Event event, Time now);
   /// Call at next_deadline() or later.
   Actions tick(Time now);
@@ -77,7 +84,9 @@ class RunRouter {
   };
 
   void opened(const net::Opened& event, Time now);
-  void greet(net::Opened stranger, net::Received first);
+  void greet(net::Opened stranger, net::Received first, Time now);
+  void go_on_probing(const net::Event& event, Time now);
+  void probed(Connection connection, const Probe& probe, Time now);
   /// The run that a first message asks for; fails with what to tell its sender.
   Result<size_t> find(const Message& first) const;
   Result<size_t> over_or(size_t run) const;
@@ -90,10 +99,15 @@ class RunRouter {
     net::Opened opened;
     Time since{};
   };
+  struct Prober {
+    Time since{};
+    uint64_t bytes = 0;  // That it has sent and asked for.
+  };
   Duration hello_timeout_;
   std::vector<Place> runs_;
   std::map<Connection, Stranger> strangers_;  // Connected, have said nothing.
   std::map<Connection, size_t> run_of_;
+  std::map<Connection, Prober> probers_;
   int64_t num_open_ = 0;
   Actions actions_;
 };

@@ -21,6 +21,10 @@ struct Outcome {
       if (auto* deliver = std::get_if<RunRouter::Deliver>(&action)) {
         delivered.push_back(std::move(*deliver));
       } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
+        if (const auto* reply = std::get_if<ProbeReply>(&send->message)) {
+          replies.push_back(reply->data.size());
+          continue;
+        }
         EXPECT_EQ(std::get<Refused>(send->message).header, Header{});
         refusals[send->to] = std::get<Refused>(send->message).reason;
       } else if (auto* close = std::get_if<RunRouter::Close>(&action)) {
@@ -31,11 +35,14 @@ struct Outcome {
       EXPECT_THAT(closed, testing::Contains(connection)) << reason;
     }
   }
-  bool is_nothing() const { return delivered.empty() && refusals.empty() && closed.empty(); }
+  bool is_nothing() const {
+    return delivered.empty() && refusals.empty() && closed.empty() && replies.empty();
+  }
 
   std::vector<RunRouter::Deliver> delivered;
   std::map<uint64_t, std::string> refusals;
   std::vector<uint64_t> closed;
+  std::vector<size_t> replies;  // To probes: their sizes.
 };
 
 class RunRouterTest : public testing::Test {
@@ -156,6 +163,47 @@ TEST_F(RunRouterTest, StrangersAreBounded) {
   while (open(++connection).closed.empty()) ASSERT_LT(connection, 2000u);
   expect_run(say(1, hello("a")), 0);  // Its word makes room.
   EXPECT_TRUE(open(connection + 1).is_nothing());
+}
+
+TEST_F(RunRouterTest, WhoMeasuresItsLineIsAnsweredHere) {
+  const auto probe = [](uint64_t reply_bytes, size_t bytes) {
+    return Probe{.reply_bytes = reply_bytes, .data = Bytes(bytes)};
+  };
+  const Outcome answered = first(1, probe(7, 3));
+  EXPECT_EQ(answered.replies, std::vector<size_t>{7});
+  EXPECT_TRUE(answered.delivered.empty() && answered.closed.empty());
+  EXPECT_EQ(say(1, probe(0, 1000)).replies, std::vector<size_t>{0});
+  // It says nothing else.
+  EXPECT_THAT(refusal(say(1, hello("a"))), HasSubstr("nothing else"));
+  EXPECT_THAT(refusal(first(2, probe(RunRouter::kMaxProbeBytes + 1, 0))), HasSubstr("more than"));
+  EXPECT_THAT(refusal(first(3, probe(~uint64_t{0}, 0))), HasSubstr("more than"));
+  first(4, probe(0, 0));
+  EXPECT_THAT(refusal(say(4, Bytes(20))), HasSubstr("nothing else"));
+  first(5, probe(0, 0));
+  EXPECT_TRUE(lose(5).is_nothing());
+  for (const uint64_t connection : {1, 2, 3, 4}) lose(connection);
+  EXPECT_TRUE(router.is_drained());
+}
+
+TEST_F(RunRouterTest, MeasuringIsBounded) {
+  const Probe largest{.reply_bytes = RunRouter::kMaxProbeBytes};
+  first(1, largest);
+  uint64_t moved = RunRouter::kMaxProbeBytes;
+  while (moved + RunRouter::kMaxProbeBytes <= RunRouter::kMaxProbedBytes) {
+    EXPECT_EQ(say(1, largest).replies.size(), 1u);
+    moved += RunRouter::kMaxProbeBytes;
+  }
+  EXPECT_THAT(refusal(say(1, largest)), HasSubstr("more than"));
+  for (uint64_t connection = 10; connection < 10 + RunRouter::kMaxProbers; ++connection) {
+    EXPECT_EQ(first(connection, Probe{}).replies.size(), 1u);
+  }
+  EXPECT_THAT(refusal(first(20, Probe{})), HasSubstr("others are measuring"));
+  EXPECT_EQ(router.next_deadline(), kStart + RunRouter::kProbeTimeout);
+  now = kStart + RunRouter::kProbeTimeout;
+  EXPECT_EQ(Outcome(router.tick(now)).refusals.size(), RunRouter::kMaxProbers);
+  EXPECT_EQ(first(21, Probe{}).replies.size(), 1u);
+  router.end(0);
+  EXPECT_EQ(Outcome(router.end(1)).closed, std::vector<uint64_t>{21});
 }
 
 TEST_F(RunRouterTest, AnEndedRunTellsSoAndTheOtherGoesOn) {

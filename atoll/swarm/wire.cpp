@@ -66,17 +66,19 @@ void visit(auto& io, Is<Part> auto& m) {
 void visit(auto& io, Is<Fetch> auto& m) { io(m.header, m.kind, m.fragment, m.begin, m.end); }
 void visit(auto& io, Is<NotHeld> auto& m) { io(m.header, m.kind, m.fragment, m.never); }
 void visit(auto& io, Is<Unusable> auto& m) { io(m.header, m.contributor, m.reason); }
+void visit(auto& io, Is<Probe> auto& m) { io(m.header, m.reply_bytes, m.data); }
+void visit(auto& io, Is<ProbeReply> auto& m) { io(m.header, m.data); }
 
 namespace {
 
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",     "Welcome",  "Refused",     "Ready",       "Start",     "View",
-    "Resume",    "Resumed",  "Begin",       "OpenAttempt", "Prepared",  "Commit",
-    "Lease",     "CaughtUp", "Reinstated",  "Due",         "Heartbeat", "Alive",
-    "LinkState", "Trouble",  "StopRequest", "Leave",       "Goodbye",   "RunEnded",
-    "PeerHello", "Part",     "Fetch",       "NotHeld",     "Unusable"};
+    "Hello",      "Welcome", "Refused",     "Ready",     "Start",     "View",    "Resume",
+    "Resumed",    "Begin",   "OpenAttempt", "Prepared",  "Commit",    "Lease",   "CaughtUp",
+    "Reinstated", "Due",     "Heartbeat",   "Alive",     "LinkState", "Trouble", "StopRequest",
+    "Leave",      "Goodbye", "RunEnded",    "PeerHello", "Part",      "Fetch",   "NotHeld",
+    "Unusable",   "Probe",   "ProbeReply"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;

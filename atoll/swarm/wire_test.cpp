@@ -55,7 +55,9 @@ std::vector<Message> samples() {
           Part{kHeader, PartKind::kResult, 1, 3, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
           NotHeld{kHeader, PartKind::kResult, 1, true},
-          Unusable{kHeader, 3, "why"}};
+          Unusable{kHeader, 3, "why"},
+          Probe{kHeader, 9, Bytes(2, std::byte{7})},
+          ProbeReply{kHeader, Bytes(2, std::byte{7})}};
 }
 
 TEST(WireTest, EveryKindComesBack) {

@@ -1,0 +1,144 @@
+#include "atoll/cli/plan_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/plan_config.h"
+#include "atoll/cli/plan_measure.h"
+#include "atoll/cli/plan_report.h"
+#include "atoll/run/config.h"
+#include "atoll/run/run_folder.h"
+#include "atoll/scaling/plan.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFooter = R"(
+PLAN.toml says which islands there are, and what is wanted (docs/scaling.md has all keys):
+
+  [[island]]                   one for each
+  name = "zurich"
+  devices = 8                  that share its batches
+  tflops = 200                 of a device, as it trains; or tokens_per_s = ... with params = ...
+  memory = "80GB"              of a device
+  up = "200mbit"
+  down = "200mbit"
+  latency = "20ms"             round trip
+
+  [goal]                       one or more of time, tokens, loss, params
+  time = "14d"
+
+--measure prints an [[island]] of this machine: its speed with a small model, or that of --config
+and --model.KEY=VALUE, --train.KEY=VALUE, and its line to --coordinator, where `atoll coordinate`
+waits or runs. That takes about 20 seconds; a run that is under way is disturbed.
+
+Examples:
+  atoll plan PLAN.toml
+  atoll plan PLAN.toml --config-out run.toml
+  atoll plan PLAN.toml --json
+  atoll plan --measure --coordinator 127.0.0.1:7070 --name here
+  atoll plan --measure --train.device=cuda --model.preset=chinchilla-180m)";
+
+struct PlanArguments {
+  bool measures = false;
+  MeasureOptions measure;
+  std::string file;
+  std::string config_out;
+  bool json = false;
+};
+
+scaling::PlanRequest read_request(const std::string& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  if (!error && size > scaling::kMaxPlanBytes) {
+    throw UsageError(fmt::format("{}: larger than {} MiB; a plan has a few lines for each island",
+                                 file, scaling::kMaxPlanBytes >> 20));
+  }
+  return scaling::parse_plan(read_file(file), file);
+}
+
+/// A file that is named relative to the plan's folder.
+std::optional<std::vector<scaling::Run>> runs_of(const scaling::PlanLaws& laws,
+                                                 const fs::path& folder) {
+  if (laws.fit.empty()) return std::nullopt;
+  return scaling::read_table(folder / laws.fit, laws.read).runs;
+}
+
+void plan(const PlanArguments& arguments) {
+  if (arguments.file.empty()) {
+    throw UsageError("which PLAN.toml? `atoll plan --help` shows one");
+  }
+  const scaling::PlanRequest request = read_request(arguments.file);
+  if (!arguments.config_out.empty()) require_output_file(arguments.config_out, "--config-out");
+  const scaling::Plan plan =
+      scaling::make_plan(request, runs_of(request.laws, fs::path(arguments.file).parent_path()));
+  const std::string config = planned_config(request, plan);
+  if (!arguments.config_out.empty()) {
+    write_file_atomically(arguments.config_out, config);
+    run::check(run::configure("", arguments.config_out, {}));  // As `atoll train` reads it.
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", plan_json(request, plan, config).dump());
+    return;
+  }
+  fmt::print("{}", plan_text(request, plan));
+  if (!arguments.config_out.empty()) {
+    fmt::print("\nsettings: {}\n", arguments.config_out);
+  }
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "What to train with these islands and links, and what it will come to");
+  const auto arguments = std::make_shared<PlanArguments>();
+  CLI::Option* file =
+      command->add_option("plan", arguments->file, "PLAN.toml")->check(CLI::ExistingFile);
+  CLI::Option* config_out = command->add_option(
+      "--config-out", arguments->config_out,
+      "write the settings for `atoll train` and `atoll coordinate` to this file");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  CLI::Option* measure =
+      command->add_flag("--measure", arguments->measures, "measure this machine and its line")
+          ->excludes(file)
+          ->excludes(config_out);
+  MeasureOptions& options = arguments->measure;
+  command->add_option("--coordinator", options.coordinator, "HOST:PORT, to measure the line to it")
+      ->needs(measure);
+  command->add_option("--config", options.config, "settings (TOML) of the model to measure with")
+      ->check(CLI::ExistingFile)
+      ->needs(measure);
+  command->add_option("--name", options.name, "of the island (default: this machine's)")
+      ->needs(measure);
+  command->add_option("--out", options.out, "also write the [[island]] to this file")
+      ->needs(measure);
+  command
+      ->add_flag("--insecure", options.insecure, "allow addresses beyond this machine, unencrypted")
+      ->needs(measure);
+  command->allow_extras();
+  command->footer(kFooter);
+  command->callback([arguments, command] {
+    arguments->measure.overrides = overrides_from(command->remaining());
+    if (arguments->measures) {
+      arguments->measure.json = arguments->json;
+      return measure_island(arguments->measure);
+    }
+    if (!arguments->measure.overrides.empty()) {
+      throw UsageError(fmt::format("--{} is for --measure", arguments->measure.overrides[0]));
+    }
+    plan(*arguments);
+  });
+}
+
+}  // namespace atl::cli

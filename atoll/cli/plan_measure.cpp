@@ -1,0 +1,214 @@
+#include "atoll/cli/plan_measure.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/net/address.h"
+#include "atoll/net/grpc_transport.h"
+#include "atoll/run/child_process.h"
+#include "atoll/run/config.h"
+#include "atoll/scaling/plan_request.h"
+#include "atoll/swarm/link_measurement.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// What `atoll bench train-step` says.
+struct Machine {
+  double tokens_per_s = 0;
+  int64_t params = 0;
+  double memory_bytes = 0;
+  std::string device;
+  int64_t threads = 0;
+};
+
+/// The model and the rows of a configuration, as `atoll bench train-step` takes them.
+std::vector<std::string> settings_of(const std::string& file,
+                                     const std::vector<std::string>& overrides) {
+  for (const std::string& word : overrides) {
+    if (!word.starts_with("model.") && !word.starts_with("train.")) {
+      throw UsageError(
+          fmt::format("--{}: only --model and --train settings can be measured", word));
+    }
+  }
+  // Small enough for any machine, and not so small that what surrounds it would count.
+  run::RunConfig usual;
+  usual.model.vocab_size = 8192;
+  usual.train.batch_rows = 8;
+  run::RunConfig config = file.empty() ? usual : run::RunConfig();
+  run::apply(config, file, overrides);
+  if (config.model.vocab_size == 0) config.model.vocab_size = config.data.vocab_size;
+  config.train.batch_rows = config.train.micro_batch_rows > 0
+                                ? config.train.micro_batch_rows
+                                : config.train.batch_rows / config.swarm.num_replicas();
+  config.train.micro_batch_rows = 0;
+  std::vector<std::string> words;
+  const SettingList list = config.settings();
+  run::RunConfig defaults;
+  const SettingList default_list = defaults.settings();
+  for (size_t i = 0; i < list.settings().size(); ++i) {
+    const Setting& setting = list.settings()[i];
+    const bool is_asked = setting.text() != default_list.settings()[i].text() ||
+                          setting.name() == "train.batch_rows" || setting.name() == "train.z_loss";
+    const bool is_measured = setting.section == "model" || setting.section == "train";
+    if (is_asked && is_measured) words.push_back("--" + setting.assignment());
+  }
+  return words;
+}
+
+/// In a program of its own, as it needs LibTorch.
+Machine measure_machine(const MeasureOptions& options, const Clock& clock) {
+  std::vector<std::string> command = {sibling_program("atoll-torch"), "bench", "train-step",
+                                      "--json"};
+  for (std::string& word : settings_of(options.config, options.overrides)) {
+    command.push_back(std::move(word));
+  }
+  const fs::path log = fs::temp_directory_path() / fmt::format("atoll-measure-{}.log", ::getpid());
+  ProgressBar bar("measuring a training step", 0, clock);
+  run::ChildProcess child(command, log);
+  std::string answer;
+  std::optional<int> status;
+  while (!status) {
+    throw_if_interrupted();
+    ::poll(nullptr, 0, 50);
+    status = child.poll_exit();
+    for (const std::string& line : child.read_lines()) answer += line;
+  }
+  const std::string said = run::last_lines(log, 5);
+  std::error_code ignored;
+  fs::remove(log, ignored);
+  const auto json = nlohmann::json::parse(answer, nullptr, false);
+  if (*status != 0 || !json.is_object()) {
+    throw InputError(fmt::format("this machine cannot be measured: {}", said));
+  }
+  return {.tokens_per_s = json.at("tokens_per_s"),
+          .params = json.at("parameters"),
+          .memory_bytes = json.at("memory_bytes"),
+          .device = json.at("device"),
+          .threads = json.at("threads")};
+}
+
+swarm::MeasuredLink measure_line(const MeasureOptions& options, const Clock& clock) {
+  ProgressBar bar("measuring the line", 0, clock);
+  const auto link = swarm::measure_link(
+      options.coordinator,
+      [&](net::Transport::Sink sink) {
+        return net::make_grpc_transport({.insecure = options.insecure}, clock, std::move(sink));
+      },
+      clock, [] { return num_interrupts() > 0; });
+  throw_if_interrupted();
+  if (!link) throw InputError("--coordinator: " + link.error().message);
+  return *link;
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "here";
+  return name.data();
+}
+
+/// As TOML writes it.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string island_text(const std::string& name, const Machine& machine,
+                        const std::optional<swarm::MeasuredLink>& link) {
+  std::string text = fmt::format(
+      "# Measured by `atoll plan --measure` with {} parameters on {}{}.\n"
+      "[[island]]\nname = {}\ndevices = 1\ndevice = \"{}\"\ntokens_per_s = {:.1f}\nparams = {}\n"
+      "memory = \"{:.2f}GB\"\n",
+      format_count(static_cast<double>(machine.params)), machine.device,
+      machine.device == "cpu" ? fmt::format(", {} threads", machine.threads) : "", quoted(name),
+      machine.device == "cpu" ? "cpu" : "cuda", machine.tokens_per_s, machine.params,
+      machine.memory_bytes / 1e9);
+  if (!link) {
+    return text + "# up, down, latency: not measured; --coordinator HOST:PORT measures them\n";
+  }
+  const auto kbit = [](double bits_per_s) { return std::max(1.0, std::round(bits_per_s / 1e3)); };
+  return text + fmt::format("up = \"{:.0f}kbit\"\ndown = \"{:.0f}kbit\"\nlatency = \"{:.3f}ms\"\n",
+                            kbit(link->up_bits_per_s), kbit(link->down_bits_per_s),
+                            std::max(1e-3, 1e3 * link->round_trip_s));
+}
+
+Json island_json(const std::string& name, const Machine& machine,
+                 const std::optional<swarm::MeasuredLink>& link, const std::string& text) {
+  Json json = {{"name", name},
+               {"device", machine.device},
+               {"threads", machine.threads},
+               {"tokens_per_s", machine.tokens_per_s},
+               {"params", machine.params},
+               {"memory_bytes", machine.memory_bytes},
+               {"link", Json()},
+               {"island", text}};
+  if (link) {
+    json["link"] = {{"up_bits_per_s", link->up_bits_per_s},
+                    {"down_bits_per_s", link->down_bits_per_s},
+                    {"round_trip_s", link->round_trip_s},
+                    {"is_lower_bound", link->is_window_full}};
+  }
+  return json;
+}
+
+}  // namespace
+
+void measure_island(const MeasureOptions& options) {
+  if (!options.out.empty()) require_output_file(options.out, "--out");
+  if (!options.coordinator.empty()) {
+    const auto address = net::check_address(options.coordinator, options.insecure);
+    if (!address) throw UsageError("--coordinator: " + address.error().message);
+  }
+  if (options.name.size() > 64) throw UsageError("--name must have 64 characters at most");
+  if (options.insecure) {
+    fmt::print(stderr,
+               "atoll: warning: --insecure: the connection is neither encrypted nor "
+               "authenticated\n");
+  }
+  const SystemClock clock;
+  watch_interrupts();
+  // The line first: it fails sooner.
+  std::optional<swarm::MeasuredLink> link;
+  if (!options.coordinator.empty()) link = measure_line(options, clock);
+  const Machine machine = measure_machine(options, clock);
+  const std::string name = options.name.empty() ? machine_name().substr(0, 64) : options.name;
+  const std::string text = island_text(name, machine, link);
+  if (!link) {
+    fmt::print(stderr,
+               "atoll: the line is not measured: name a coordinator with --coordinator, or write "
+               "up, down and latency yourself\n");
+  } else if (link->is_window_full) {
+    fmt::print(stderr,
+               "atoll: the line carries more than one connection shows: its rates are at least "
+               "these\n");
+  }
+  if (!options.out.empty()) write_file_atomically(options.out, text);
+  if (options.json) {
+    fmt::print("{}\n", island_json(name, machine, link, text).dump());
+  } else {
+    fmt::print("{}", text);
+  }
+}
+
+}  // namespace atl::cli

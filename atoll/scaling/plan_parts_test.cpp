@@ -1,0 +1,227 @@
+// What a plan is made of: shapes, traffic, memory, loss.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "atoll/model/presets.h"
+#include "atoll/scaling/plan_loss.h"
+#include "atoll/scaling/plan_memory.h"
+#include "atoll/scaling/plan_shape.h"
+#include "atoll/scaling/plan_traffic.h"
+#include "atoll/scaling/published.h"
+#include "atoll/sync/fragments.h"
+
+namespace atl::scaling {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+sync::SyncOptions options(const char* method, const char* codec, int64_t every = 30) {
+  sync::SyncOptions sync;
+  sync.method = method;
+  sync.codec = codec;
+  sync.sync_every = every;
+  return sync;
+}
+
+TEST(PlanShape, ThePapersTableIsAmongThem) {
+  const Shapes shapes(32'768, true);
+  for (const char* name :
+       {"chinchilla-35m", "chinchilla-90m", "chinchilla-180m", "chinchilla-335m", "chinchilla-550m",
+        "chinchilla-1.3b", "chinchilla-2.4b", "chinchilla-4b", "chinchilla-10b"}) {
+    const model::ModelConfig preset = model::preset(name);
+    const auto hidden = static_cast<double>(preset.hidden_size);
+    const double params =
+        papers_params(static_cast<double>(preset.num_layers), hidden, 4 * hidden, 32'768);
+    const PlannedShape shape = shapes.near(params);
+    EXPECT_EQ(shapes.config(shape, 2048), preset) << name;
+    EXPECT_DOUBLE_EQ(shape.law_params, params);
+    EXPECT_DOUBLE_EQ(shape.atoll_params, static_cast<double>(model::num_parameters(preset)));
+  }
+}
+
+TEST(PlanShape, TheLadderRisesByATenth) {
+  for (const bool papers : {true, false}) {
+    const auto ladder = Shapes(32'000, papers).ladder();
+    EXPECT_LT(ladder.front().law_params, 1.1e6);
+    EXPECT_GT(ladder.back().law_params, 1e11);
+    for (size_t i = 1; i < ladder.size(); ++i) {
+      const double ratio = ladder[i].law_params / ladder[i - 1].law_params;
+      EXPECT_GT(ratio, 1);
+      if (ladder[i].hidden <= 256) continue;
+      EXPECT_LT(ratio, 1.25) << ladder[i].law_params;
+    }
+  }
+}
+
+TEST(PlanShape, EveryShapeIsAModel) {
+  const Shapes shapes(4096, false);
+  for (const PlannedShape& shape : shapes.ladder()) {
+    const model::ModelConfig config = shapes.config(shape, 512);
+    EXPECT_NO_THROW(model::check(config));
+    EXPECT_DOUBLE_EQ(shape.atoll_params, static_cast<double>(model::num_parameters(config)));
+    EXPECT_EQ(config.max_positions, 512);
+  }
+}
+
+TEST(PlanTraffic, CopiesOfAnExchange) {
+  // Gathered: everything to all others. Summed in shares: about twice, whatever the number.
+  EXPECT_THAT(copies_per_round(options("diloco", "bf16"), std::vector<double>{5e6, 5e6}), Each(1));
+  EXPECT_THAT(copies_per_round(options("streaming_diloco", "e3m0"),
+                               std::vector<double>{1e6, 2e6, 3e6, 4e6}),
+              Each(3));
+  for (const double copies :
+       copies_per_round(options("diloco", "bf16"), std::vector<double>(4, 1e8))) {
+    EXPECT_NEAR(copies, 2 * 3.0 / 4, 1e-5);
+  }
+  // Shares by rate: all are done at the same time, and the sum is that of equal ones.
+  const std::vector<double> rates = {4e8, 3e8, 3e8};
+  const auto copies = copies_per_round(options("diloco", "bf16"), rates);
+  EXPECT_NEAR(copies[0] + copies[1] + copies[2], 2 * 2, 1e-5);
+  EXPECT_NEAR(copies[0] / rates[0], copies[1] / rates[1], 1e-12);
+  EXPECT_THAT(copies_per_round(options("diloco", "fp32"), std::vector<double>{1e6}),
+              ElementsAre(0));
+}
+
+/// By FragmentSchedule, step by step.
+double counted(const sync::SyncOptions& sync, const std::vector<model::ParameterSpec>& specs,
+               int64_t steps) {
+  const auto fragments = sync::make_fragments(specs, "strided", sync.num_fragments);
+  const sync::FragmentSchedule schedule(sync.sync_every, sync.num_fragments, steps);
+  double values = static_cast<double>(specs.back().offset + specs.back().size);
+  for (int64_t step = 1; step < steps; ++step) {
+    if (const auto p = schedule.due(step)) {
+      values += static_cast<double>(fragments[static_cast<size_t>(*p)].size);
+    }
+  }
+  return values;
+}
+
+TEST(PlanTraffic, ValuesOfARun) {
+  const auto specs = model::parameter_specs(model::chinchilla(5, 128, 300));
+  const auto all = static_cast<double>(specs.back().offset + specs.back().size);
+  EXPECT_EQ(values_exchanged(options("data_parallel", "bf16"), specs, 7), 7 * all);
+  EXPECT_EQ(values_exchanged(options("diloco", "bf16", 30), specs, 60), 2 * all);
+  EXPECT_EQ(values_exchanged(options("diloco", "bf16", 30), specs, 61), 3 * all);
+  EXPECT_EQ(values_exchanged(options("single", "fp32"), specs, 61), 0);
+  sync::SyncOptions streaming = options("streaming_diloco", "e3m0", 30);
+  for (const int64_t fragments : {2, 3, 4, 6}) {
+    streaming.num_fragments = fragments;
+    for (const int64_t steps : {1, 29, 30, 31, 59, 60, 61, 100, 317}) {
+      EXPECT_EQ(values_exchanged(streaming, specs, steps), counted(streaming, specs, steps))
+          << fragments << " fragments, " << steps << " steps";
+    }
+  }
+}
+
+TEST(PlanTraffic, EqualIslandsOnFastLinksDoNotWait) {
+  const std::vector<LoadedIsland> islands(2, {.step_s = 0.5, .bits_per_s = 1e17});
+  sync::SyncOptions streaming = options("streaming_diloco", "e3m0");
+  for (const auto& sync :
+       {options("data_parallel", "bf16"), options("diloco", "bf16"), streaming}) {
+    EXPECT_NEAR(simulated_run(1e9, 24, sync, islands).steps_per_s(), 2, 1e-3) << sync.method;
+  }
+}
+
+TEST(PlanTraffic, IslandsThatAreAlikeAreOne) {
+  const std::vector<LoadedIsland> few = {{1, 1e8, 0.1}, {2, 1e8, 0.1}};
+  std::vector<LoadedIsland> many = few;
+  many.push_back(few[1]);
+  // The same load of each line: with two members each sends one copy, with three two.
+  for (LoadedIsland& island : many) island.bits_per_s *= 2;
+  const auto sync = options("streaming_diloco", "e3m0");
+  const SimulatedRun merged = simulated_run(1e8, 12, sync, many);
+  EXPECT_THAT(merged.workload.islands, SizeIs(2));
+  EXPECT_DOUBLE_EQ(merged.steps_per_s(), simulated_run(1e8, 12, sync, few).steps_per_s());
+  EXPECT_LE(merged.steps_per_s(), 0.5);  // The slowest island's.
+}
+
+TEST(PlanMemory, EachMethodsCopies) {
+  const double one = 4e6;  // Bytes of a million parameters.
+  const auto of = [](const char* method, const char* codec, bool is_cpu) {
+    return planned_memory(1e6, options(method, codec), 2, is_cpu);
+  };
+  EXPECT_DOUBLE_EQ(of("single", "fp32", false).device, 4 * one);
+  EXPECT_DOUBLE_EQ(of("data_parallel", "bf16", false).device, 4 * one);
+  // The outer gradient, and the global copy that it is made from.
+  EXPECT_DOUBLE_EQ(of("diloco", "bf16", false).device, 6 * one);
+  EXPECT_DOUBLE_EQ(of("streaming_diloco", "e3m0", false).device, 6 * one);
+  const PlannedMemory cpu = of("diloco", "bf16", true);
+  const PlannedMemory cuda = of("diloco", "bf16", false);
+  EXPECT_EQ(cpu.host, 0);
+  // There the global copy is not needed twice.
+  EXPECT_DOUBLE_EQ(cpu.device, cuda.device + cuda.host - one);
+  EXPECT_DOUBLE_EQ(cuda.exchange, one + 2 * one / 2);  // The mean, two encodings of half the size.
+  EXPECT_DOUBLE_EQ(cuda.checkpoint, 5 * one);
+}
+
+TEST(PlanLoss, IsTheLawsWhereTheirRunsWere) {
+  const PlanLoss loss(std::nullopt);
+  const double n = 558'760'000;
+  for (const double replicas : {0.0, 1.0, 2.0, 4.0}) {
+    const Prediction law = predict_published({.params = n, .replicas = replicas});
+    const PlannedLoss planned = loss.predict(n, replicas, 20 * n, 30);
+    EXPECT_NEAR(planned.loss.value, law.loss.value, 1e-12);
+    EXPECT_NEAR(planned.loss.low, law.loss.low, 1e-12);
+    EXPECT_NEAR(planned.loss.high, law.loss.high, 1e-12);
+    EXPECT_EQ(planned.extrapolation, "");
+  }
+}
+
+// Streaming DiLoCo, table 7: 1B on Dolma, 25, 100 and 250 billion tokens; tables 5 and 6: H 30,
+// 100.
+TEST(PlanLoss, OvertrainingAndLongPeriodsAreNearWhatWasPublished) {
+  const PlanLoss loss(std::nullopt);
+  const double n = 1e9;
+  const auto ratio = [&](double replicas, double times) {
+    return loss.value(n, replicas, 20 * n * times, 30) / loss.value(n, replicas, 20 * n, 30);
+  };
+  EXPECT_NEAR(ratio(0, 4), 2.52 / 2.67, 0.01);
+  EXPECT_NEAR(ratio(0, 10), 2.45 / 2.67, 0.02);
+  EXPECT_NEAR(ratio(2, 4), 2.51 / 2.66, 0.01);
+  EXPECT_NEAR(ratio(2, 10), 2.45 / 2.66, 0.025);
+  const auto longer = [&](double replicas) {
+    return loss.value(n, replicas, 20 * n, 100) / loss.value(n, replicas, 20 * n, 30);
+  };
+  EXPECT_NEAR(longer(2), 2.50 / 2.48, 0.003);
+  EXPECT_NEAR(longer(4), 2.53 / 2.50, 0.003);
+  const PlannedLoss planned = loss.predict(n, 2, 80 * n, 100);
+  EXPECT_LT(planned.loss.low, planned.loss.value);
+  EXPECT_GT(planned.loss.high, loss.value(n, 2, 20 * n, 30) * 0.999);
+  EXPECT_THAT(planned.extrapolation, HasSubstr("80 tokens a parameter"));
+  EXPECT_THAT(planned.extrapolation, HasSubstr("100 steps between syncs"));
+}
+
+TEST(PlanLoss, SmallModelsGetNoLargerRateThanWasTried) {
+  const PlanLoss loss(std::nullopt);
+  const double tried = loss.settings(35'258'368, 0).inner_lr.value;
+  EXPECT_NEAR(loss.settings(1e6, 0).inner_lr.value, tried, 1e-3 * tried);
+  EXPECT_LT(loss.settings(1e9, 0).inner_lr.value, tried);
+}
+
+TEST(PlanLoss, OwnRunsSayTheirTokensAndPeriods) {
+  std::vector<scaling::Run> runs;
+  for (const double n : {1e6, 2e6, 4e6, 8e6}) {
+    for (const double m : {1.0, 2.0}) {
+      scaling::Run run{
+          .params = n, .replicas = m, .loss = 20 * std::pow(n, -0.1) * std::pow(m, 0.01)};
+      run.tokens = 40 * n;
+      run.sync_every = 50;
+      runs.push_back(run);
+    }
+  }
+  const PlanLoss loss(runs);
+  EXPECT_NEAR(loss.tokens_per_param(), 40, 1e-9);
+  EXPECT_NEAR(loss.sync_every(), 50, 1e-9);
+  EXPECT_NEAR(loss.value(3e6, 2, 120e6, 50), 20 * std::pow(3e6, -0.1) * std::pow(2, 0.01), 1e-9);
+  EXPECT_FALSE(loss.has_law(0));
+  EXPECT_TRUE(loss.has_law(4));
+  EXPECT_THAT(loss.notes(), SizeIs(3));  // No sweeps: published settings.
+}
+
+}  // namespace
+}  // namespace atl::scaling

@@ -1,0 +1,264 @@
+#include "atoll/scaling/plan.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "atoll/base/testing.h"
+
+namespace atl::scaling {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr double kDay = 86400;
+
+/// Four GPUs of 40 teraflop/s, plenty of memory, a home line.
+PlannedIsland island(const std::string& name, double mbit = 200) {
+  return {.name = name,
+          .devices = 4,
+          .flops_per_s = 40e12,
+          .memory_bytes = 640e9,
+          .up_bits_per_s = mbit * 1e6,
+          .down_bits_per_s = mbit * 1e6,
+          .latency_s = 0.03};
+}
+
+PlanRequest request(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
+  return {.islands = std::move(islands), .goal = goal, .laws = {}};
+}
+
+Plan plan_of(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
+  return make_plan(request(std::move(islands), goal), std::nullopt);
+}
+
+std::string refusal(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
+  return message_of([&] { plan_of(std::move(islands), goal); });
+}
+
+TEST(Plan, EqualIslandsOnFastLinesDoNotWait) {
+  const Plan plan = plan_of({island("a", 1e9), island("b", 1e9)}, {.time_s = 5 * kDay});
+  const PlanChoice& best = plan.best().choice;
+  EXPECT_THAT(best.setup.islands, ElementsAre(0, 1));
+  EXPECT_GT(best.utilisation, 0.99);
+  EXPECT_LE(best.utilisation, 1);
+  EXPECT_LE(best.wall_clock_s, 5 * kDay);
+  // What two computed, and their share of the tokens each.
+  const double flops = 6 * best.shape.atoll_params * best.tokens(PlanGoal{});
+  EXPECT_NEAR(best.computing_s, flops / (8 * 40e12), 1e-6 * best.computing_s);
+}
+
+TEST(Plan, EqualIslandsAllTakePart) {
+  for (const size_t count : {2, 3, 4, 6}) {
+    std::vector<PlannedIsland> islands;
+    for (size_t i = 0; i < count; ++i) islands.push_back(island("i" + std::to_string(i), 1000));
+    const Plan plan = plan_of(islands, {.time_s = 3 * kDay});
+    EXPECT_THAT(plan.best().choice.setup.islands, SizeIs(count));
+    EXPECT_THAT(plan.why, HasSubstr("all islands take part"));
+  }
+}
+
+TEST(Plan, AFasterLineIsNeverWorse) {
+  double before = 1e9;
+  for (const double mbit : {0.5, 2.0, 8.0, 20.0, 60.0, 200.0, 1000.0, 1e5}) {
+    const Plan plan =
+        plan_of({island("a", mbit), island("b", mbit), island("c", mbit)}, {.time_s = 2 * kDay});
+    const double loss = plan.best().choice.loss;
+    EXPECT_LE(loss, before) << mbit;
+    before = loss;
+  }
+  // And with the size fixed it does not take longer.
+  before = 1e18;
+  for (const double mbit : {0.5, 2.0, 8.0, 20.0, 60.0, 200.0, 1000.0, 1e5}) {
+    const Plan plan = plan_of({island("a", mbit), island("b", mbit)}, {.params = 3e8});
+    EXPECT_LE(plan.best().choice.wall_clock_s, before * 1.0101) << mbit;  // A shorter delay.
+    before = std::min(before, plan.best().choice.wall_clock_s);
+  }
+}
+
+TEST(Plan, MoreTimeIsNeverAWorseLoss) {
+  double before = 1e9;
+  for (const double days : {0.02, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 30.0, 100.0, 365.0}) {
+    std::vector<PlannedIsland> islands = {island("a"), island("b", 50), island("c", 10)};
+    islands[1].memory_bytes = islands[2].memory_bytes = 80e9;
+    islands[2].flops_per_s = 10e12;
+    const Plan plan = plan_of(islands, {.time_s = days * kDay});
+    EXPECT_LE(plan.best().choice.loss, before) << days;
+    EXPECT_LE(plan.best().choice.wall_clock_s, days * kDay);
+    before = plan.best().choice.loss;
+  }
+}
+
+TEST(Plan, OneThatSlowsTheOthersIsLeftOut) {
+  std::vector<PlannedIsland> islands = {island("a"), island("b"), island("slow")};
+  islands[2].flops_per_s = 2e12;
+  const Plan plan = plan_of(islands, {.time_s = 2 * kDay});
+  EXPECT_THAT(plan.best().choice.setup.islands, ElementsAre(0, 1));
+  EXPECT_THAT(plan.why, HasSubstr("'slow' would not make it better and is left out"));
+  islands[2] = island("far", 0.01);
+  EXPECT_THAT(plan_of(islands, {.time_s = 2 * kDay}).best().choice.setup.islands,
+              ElementsAre(0, 1));
+}
+
+TEST(Plan, ChoicesAreNotDominated) {
+  const Plan plan = plan_of({island("a"), island("b", 50), island("c", 20)}, {.time_s = 2 * kDay});
+  ASSERT_GE(plan.choices.size(), 3U);
+  EXPECT_LE(plan.choices.size(), 8U);
+  for (size_t i = 0; i < plan.choices.size(); ++i) {
+    const PlanChoice& a = plan.choices[i].choice;
+    for (size_t k = 0; k < plan.choices.size(); ++k) {
+      const PlanChoice& b = plan.choices[k].choice;
+      EXPECT_FALSE(k != i && b.loss <= a.loss && b.wall_clock_s <= a.wall_clock_s / 1.01 &&
+                   b.total_bytes() <= a.total_bytes());
+    }
+    EXPECT_GE(a.loss, plan.best().choice.loss);
+    EXPECT_TRUE(a.fits());
+    EXPECT_LE(a.wall_clock_s, 2 * kDay);
+  }
+}
+
+TEST(Plan, ASlowLineIsLoadedLess) {
+  const PlanGoal goal{.params = 3e8};
+  const Plan fast = plan_of({island("a", 1e5), island("b", 1e5)}, goal);
+  const Plan slow = plan_of({island("a", 50), island("b", 50)}, goal);
+  EXPECT_LT(slow.best().choice.total_bytes() + 1, fast.best().choice.total_bytes() + 2);
+  EXPECT_GE(slow.best().choice.setup.sync.sync_every, fast.best().choice.setup.sync.sync_every);
+}
+
+TEST(Plan, TokensBoundTheSize) {
+  const Plan plan = plan_of({island("a"), island("b")}, {.tokens = 4e9});
+  const PlanChoice& best = plan.best().choice;
+  EXPECT_LE(best.tokens(PlanGoal{}), 4e9);
+  EXPECT_NEAR(best.tokens(PlanGoal{}) / best.shape.law_params, 20, 0.2);
+  EXPECT_GT(best.shape.law_params, 1.9e8);
+  EXPECT_LT(best.shape.law_params, 2.0e8 + 1);
+  // Fewer for each parameter: a larger model, undertrained.
+  const Plan wide = plan_of({island("a"), island("b")}, {.tokens = 4e9, .tokens_per_param = 10});
+  EXPECT_NEAR(wide.best().choice.shape.law_params, 4e8, 0.03 * 4e8);
+}
+
+TEST(Plan, ParamsAreFixedAndTokensExact) {
+  const Plan plan = plan_of({island("a"), island("b")}, {.tokens = 50e9, .params = 5e8});
+  const PlanChoice& best = plan.best().choice;
+  EXPECT_NEAR(best.shape.law_params, 5e8, 0.02 * 5e8);
+  EXPECT_NEAR(best.tokens(PlanGoal{}), 50e9, 1e-3 * 50e9);
+  EXPECT_THAT(plan.best().loss.extrapolation, HasSubstr("tokens a parameter"));
+}
+
+TEST(Plan, ATargetIsReachedSoonest) {
+  const PlanGoal goal{.loss = 2.6};
+  const Plan plan = plan_of({island("a", 1000), island("b", 1000), island("c", 1000)}, goal);
+  const PlanChoice& best = plan.best().choice;
+  EXPECT_LE(best.loss, 2.6);
+  EXPECT_GT(best.loss, 2.55);  // Not a larger model than it takes.
+  for (const PlannedRun& run : plan.choices) {
+    EXPECT_LE(run.choice.loss, 2.6);
+    EXPECT_GE(run.choice.wall_clock_s, best.wall_clock_s);
+  }
+  // Within that time, too.
+  const Plan within = plan_of({island("a", 1000), island("b", 1000), island("c", 1000)},
+                              {.time_s = 1.01 * best.wall_clock_s, .loss = 2.6});
+  EXPECT_LE(within.best().choice.wall_clock_s, 1.01 * best.wall_clock_s);
+}
+
+TEST(Plan, MemoryBoundsTheSizeAndTheMicroBatch) {
+  PlannedIsland small = island("a");
+  small.memory_bytes = 16e9;
+  const Plan plan = plan_of({small}, {.time_s = 365 * kDay});
+  const PlanChoice& best = plan.best().choice;
+  EXPECT_LE(best.memory[0].device, 0.9 * 16e9);
+  EXPECT_THAT(plan.notes, testing::Contains(HasSubstr("memory, not time, limits the size")));
+  EXPECT_EQ(best.batch_rows % best.micro_batch_rows, 0);
+  const Plan large = plan_of({island("a")}, {.params = best.shape.law_params});
+  EXPECT_GT(large.best().choice.micro_batch_rows, best.micro_batch_rows);
+}
+
+TEST(Plan, RefusesForMemory) {
+  PlannedIsland tiny = island("tiny");
+  tiny.memory_bytes = 50e6;
+  EXPECT_THAT(refusal({tiny}, {.time_s = kDay}),
+              AllOf(HasSubstr("memory is short"), HasSubstr("the smallest model"),
+                    HasSubstr("'tiny'"), HasSubstr("are missing")));
+  EXPECT_THAT(refusal({island("a"), island("b")}, {.params = 1e12}),
+              AllOf(HasSubstr("memory is short: the model"), HasSubstr("640.0 GB"),
+                    HasSubstr("are missing")));
+}
+
+TEST(Plan, RefusesForTimeSayingHowMuch) {
+  // Computing alone: 6 N 20 N / speed.
+  const PlanGoal goal{.time_s = kDay, .params = 2e9};
+  const std::string message = refusal({island("a")}, goal);
+  EXPECT_THAT(message, AllOf(HasSubstr("time is short"), HasSubstr("times as long")));
+  const double exact = 120 * 2e9 * 2e9 / 160e12 / kDay;
+  const size_t end = message.find(" times as long");
+  const double said = std::stod(message.substr(message.rfind(' ', end - 1) + 1));
+  EXPECT_NEAR(said, exact, 0.05 * exact);
+}
+
+TEST(Plan, RefusesForBandwidthSayingWhichLine) {
+  // Two islands would do it in about 0.85 of the time that is there, one alone would not.
+  const double one_alone = 120 * 1e9 * 1e9 / 160e12;
+  const PlanGoal goal{.time_s = 0.6 * one_alone, .params = 1e9};
+  std::vector<PlannedIsland> islands = {island("a", 1000), island("b", 1000)};
+  islands[1].up_bits_per_s = 0.2e6;
+  const std::string message = refusal(islands, goal);
+  EXPECT_THAT(message, AllOf(HasSubstr("bandwidth is short"), HasSubstr("'b' up: "),
+                             HasSubstr("instead of 0.2 Mbit/s")));
+  EXPECT_THAT(message, testing::Not(HasSubstr("'a' up")));
+  // With what it asks for there is a plan; with much less there is none.
+  const size_t place = message.find("'b' up: ") + 8;
+  const double needed = std::stod(message.substr(place)) *
+                        (message.find("Gbit/s instead") == std::string::npos ? 1e6 : 1e9);
+  islands[1].up_bits_per_s = 1.02 * needed;
+  EXPECT_NO_THROW(plan_of(islands, goal));
+  islands[1].up_bits_per_s = 0.8 * needed;
+  EXPECT_THAT(refusal(islands, goal), HasSubstr("bandwidth is short"));
+}
+
+TEST(Plan, RefusesForLossSayingWhichIsReachable) {
+  const std::string in_time = refusal({island("a")}, {.time_s = kDay, .loss = 2.3});
+  EXPECT_THAT(in_time, AllOf(HasSubstr("time is short"), HasSubstr("the loss 2.3"),
+                             HasSubstr("within 24 h"), HasSubstr("is reached, with")));
+  const Plan possible = plan_of({island("a")}, {.time_s = kDay});
+  EXPECT_THAT(in_time, HasSubstr(fmt::format("{:.3f} is reached", possible.best().choice.loss)));
+  EXPECT_THAT(refusal({island("a")}, {.loss = 0.5}),
+              AllOf(HasSubstr("the loss 0.5 is beyond reach"), HasSubstr("the lowest is")));
+}
+
+TEST(Plan, RefusesForTokens) {
+  EXPECT_THAT(refusal({island("a")}, {.tokens = 1e6}), HasSubstr("tokens are short"));
+  EXPECT_THAT(refusal({island("a")}, {.tokens = 3000, .params = 2e6}),
+              HasSubstr("fewer than one batch"));
+}
+
+TEST(Plan, OwnLawsWithoutDataParallelLeaveItOut) {
+  std::vector<scaling::Run> runs;
+  for (const double n : {1e8, 2e8, 4e8, 8e8}) {
+    for (const double m : {2.0, 4.0}) {
+      runs.push_back(
+          {.params = n, .replicas = m, .loss = 20 * std::pow(n, -0.1) * std::pow(m, 0.01)});
+    }
+  }
+  const PlanRequest asked = request({island("a"), island("b")}, {.time_s = 2 * kDay});
+  const Plan plan = make_plan(asked, runs);
+  for (const PlannedRun& run : plan.choices) {
+    EXPECT_NE(run.choice.setup.sync.method, "data_parallel");
+    EXPECT_NE(run.choice.setup.sync.method, "single");
+  }
+  EXPECT_THAT(plan.notes, testing::Contains(HasSubstr("published laws")));
+}
+
+TEST(Plan, SpansAreReadable) {
+  EXPECT_EQ(span_text(14 * kDay), "14 d");
+  EXPECT_EQ(span_text(kDay), "24 h");
+  EXPECT_EQ(span_text(600), "10 min");
+  EXPECT_EQ(span_text(1.5), "1.5 s");
+}
+
+}  // namespace
+}  // namespace atl::scaling

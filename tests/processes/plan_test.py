@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""`atoll plan`: what it prints, what it refuses, that `atoll train` takes its settings, and what it measures.
+
+usage: plan_test.py ATOLL [unittest arguments]
+"""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+ATOLL = ""
+ISLAND = """[[island]]
+name = "{name}"
+devices = 8
+tflops = 40
+memory = "80GB"
+up = "{rate}"
+down = "{rate}"
+latency = "30ms"
+"""
+TINY = """[[island]]
+name = "{name}"
+device = "cpu"
+tflops = 0.01
+memory = "2GB"
+up = "100mbit"
+down = "100mbit"
+latency = "1ms"
+"""
+SMALL_STEP = ["--model.hidden_size=32", "--model.intermediate_size=64", "--model.num_layers=1", "--model.num_heads=2",
+              "--model.vocab_size=300", "--train.batch_rows=2", "--train.sequence_length=32", "--train.threads=1"]
+
+
+def run(*words, command="plan", timeout=300):
+    return subprocess.run([ATOLL, command, *map(str, words)], capture_output=True, text=True, timeout=timeout)
+
+
+class PlanTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="atoll-plan-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def file(self, text, name="plan.toml"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def lab(self, goal, rate="200mbit", names=("a", "b", "c"), island=ISLAND):
+        return self.file("".join(island.format(name=name, rate=rate) for name in names) + f"[goal]\n{goal}\n")
+
+    def json_of(self, *words):
+        done = run(*words, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("\n"), 1)
+        return json.loads(done.stdout)
+
+    def assert_refused(self, code, part, *words):
+        done = run(*words)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done)
+        self.assertIn(part, done.stderr)
+
+    # --- what it says ---
+
+    def test_json_keeps_its_contract(self):
+        plan = self.json_of(self.lab('time = "4d"'))
+        self.assertLessEqual(
+            {"recommended", "loss", "loss_range", "params", "atoll_params", "layers", "hidden", "heads", "ff", "vocab",
+             "replicas", "islands", "left_out", "method", "codec", "sync_every", "num_fragments", "fragment_sync_delay",
+             "inner_lr", "outer_lr", "batch_tokens", "batch_rows", "rows_per_island", "micro_batch_rows", "tokens",
+             "steps", "wall_clock_s", "utilisation", "waiting_share", "bytes_sent", "bytes_received", "per_island",
+             "why", "notes", "alternatives", "config"}, set(plan))
+        self.assertEqual(plan["islands"], ["a", "b", "c"])
+        self.assertEqual(len(plan["per_island"]), 3)
+        self.assertGreaterEqual(len(plan["alternatives"]), 3)
+
+    def test_text_says_what_json_does(self):
+        path = self.lab('time = "4d"')
+        plan, text = self.json_of(path), run(path).stdout
+        for part in (plan["method"], plan["why"], f"{plan['loss']:.3f}", f"H {plan['sync_every']}",
+                     f"{plan['layers']} layers of {plan['hidden']}", *plan["notes"]):
+            self.assertIn(part, text)
+
+    def test_own_laws_come_from_beside_the_plan(self):
+        rows = [f"{n},{m},{20 * n**-0.1 * max(m, 1)**0.01},{25 * n}" for n in (10**7, 10**8, 10**9) for m in (0, 1, 2, 4)]
+        self.file("params,replicas,loss,tokens\n" + "\n".join(rows), "runs.csv")
+        plan = self.json_of(self.lab('time = "4d"\n[laws]\nfit = "runs.csv"'))
+        self.assertEqual(plan["laws"], "runs.csv")
+        self.assertAlmostEqual(plan["tokens_per_param"], 25, delta=0.1)
+        self.assertTrue(any("published" in note for note in plan["notes"]))
+        self.assertEqual(plan["params"], plan["atoll_params"])
+
+    # --- what it refuses ---
+
+    def test_wrong_plans_are_usage_errors(self):
+        self.assert_refused(2, "did you mean 'memory'", self.file(ISLAND.format(name="a", rate="1mbit").replace(
+            "memory", "memry") + '[goal]\ntime = "1d"'))
+        self.assert_refused(2, "as in \"14d\"", self.lab("time = 14"))
+        self.assert_refused(2, "line 1", self.file("[[island"))
+        self.assert_refused(2, "which PLAN.toml")
+        self.assert_refused(2, "--coordinator", self.lab('time = "1d"'), "--coordinator", "127.0.0.1:1")
+        self.assert_refused(2, "is for --measure", self.lab('time = "1d"'), "--model.num_layers=2")
+        self.assert_refused(1, "nothing.csv", self.lab('time = "1d"\n[laws]\nfit = "nothing.csv"'))
+        big = self.file("#" * (2 << 20))
+        self.assert_refused(2, "larger than 1 MiB", big)
+
+    def test_impossible_plans_say_what_is_short(self):
+        self.assert_refused(1, "memory is short", self.lab("params = 1e12"))
+        self.assert_refused(1, "times as long", self.lab('params = 1e9\ntime = "1h"', "10gbit"))
+        self.assert_refused(1, "'a' up: ", self.lab('params = 1e9\ntime = "40h"', "1mbit"))
+        self.assert_refused(1, "bandwidth is short", self.lab('params = 1e9\ntime = "40h"', "1mbit"))
+        self.assert_refused(1, "beyond reach", self.lab("loss = 0.9"))
+        self.assert_refused(1, "is reached, with", self.lab('loss = 2.3\ntime = "2d"'))
+
+    def test_output_that_cannot_be_written_is_refused_first(self):
+        done = run(self.lab('time = "1d"'), "--config-out", "/proc/nothing/run.toml")
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+
+    # --- what comes of it ---
+
+    def test_train_takes_every_kind_of_settings(self):
+        methods = set()
+        for goal, rate, names in (('time = "4d"', "200mbit", ("a", "b", "c")), ('time = "4d"', "200mbit", ("a",)),
+                                  ('params = 3e8\ntokens = 1e10', "400gbit", ("a", "b")),
+                                  ("params = 1e8", "5mbit", ("a", "b", "c", "d", "e"))):
+            config = self.folder / "run.toml"
+            plan = self.json_of(self.lab(goal, rate, names), "--config-out", config)
+            self.assertEqual(config.read_text(), plan["config"])
+            dumped = run(config, "--dump-config", command="train")
+            self.assertEqual(dumped.returncode, 0, dumped.stderr)
+            settings = tomllib.loads(dumped.stdout)
+            self.assertEqual(settings["sync"]["method"], plan["method"])
+            self.assertEqual(settings["swarm"]["replicas"], plan["replicas"])
+            self.assertEqual(settings["model"]["num_layers"], plan["layers"])
+            self.assertEqual(settings["model"]["hidden_size"], plan["hidden"])
+            self.assertEqual(settings["train"]["steps"], plan["steps"])
+            self.assertEqual(settings["train"]["batch_rows"], plan["batch_rows"])
+            self.assertAlmostEqual(settings["train"]["lr"] / plan["inner_lr"], 1, places=2)
+            if plan["method"] == "streaming_diloco":
+                self.assertEqual(settings["sync"]["num_fragments"], plan["num_fragments"])
+                self.assertEqual(settings["sync"]["fragment_sync_delay"], plan["fragment_sync_delay"])
+            methods.add(plan["method"])
+        self.assertLessEqual({"single", "streaming_diloco"}, methods)
+
+    def test_a_tiny_plan_trains(self):
+        config = self.folder / "run.toml"
+        path = self.lab("params = 22000\ntokens = 40000\nvocab_size = 300\nsequence_length = 32", names=("a", "b"),
+                        island=TINY)
+        plan = self.json_of(path, "--config-out", config)
+        self.assertEqual(plan["replicas"], 2)
+        text = self.folder / "text"
+        text.mkdir()
+        for number in range(40):
+            (text / f"{number}.txt").write_text(f"The sea is wide and the island {number} is small. " * 30)
+        done = run(config, "--data", text, "--run", self.folder / "run", "--json", "--train.threads=1", command="train")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual(result["steps"], plan["steps"])
+        self.assertEqual(result["tokens"], plan["tokens"])
+        # The planned bytes, and what frames and control messages add.
+        self.assertGreater(result["bytes_sent"], 0.9 * plan["bytes_sent"])
+
+    # --- what it measures ---
+
+    def test_measures_this_machine(self):
+        out = self.folder / "island.toml"
+        done = run("--measure", "--name", "here", "--out", out, *SMALL_STEP)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the line is not measured", done.stderr)
+        self.assertEqual(done.stdout, out.read_text())
+        island = tomllib.loads(done.stdout)["island"][0]
+        self.assertEqual((island["name"], island["device"], island["devices"]), ("here", "cpu", 1))
+        self.assertGreater(island["tokens_per_s"], 0)
+        self.assertGreater(island["params"], 10_000)
+        self.assertNotIn("up", island)
+        plan = run(self.file(done.stdout + '[goal]\ntime = "1h"\nvocab_size = 300\nsequence_length = 64\n'))
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+
+    def test_measures_the_line_to_a_coordinator(self):
+        coordinator = subprocess.Popen([ATOLL, "coordinate", "--listen", "127.0.0.1:0", "--http", "off"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            address = coordinator.stdout.readline().strip()
+            done = run("--measure", "--coordinator", address, "--json", *SMALL_STEP)
+        finally:
+            coordinator.send_signal(signal.SIGKILL)
+            coordinator.wait()
+            coordinator.stdout.close()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        measured = json.loads(done.stdout)
+        self.assertGreater(measured["link"]["up_bits_per_s"], 1e6)
+        self.assertGreater(measured["link"]["round_trip_s"], 0)
+        island = tomllib.loads(measured["island"])["island"][0]
+        self.assertAlmostEqual(float(island["up"].removesuffix("kbit")) * 1e3 / measured["link"]["up_bits_per_s"], 1, 2)
+        # Nobody is there any more.
+        gone = run("--measure", "--coordinator", address, *SMALL_STEP)
+        self.assertEqual((gone.returncode, gone.stdout), (1, ""))
+        self.assertIn("cannot be measured", gone.stderr)
+
+    def test_what_cannot_be_measured_is_refused(self):
+        self.assert_refused(2, "only --model and --train", "--measure", "--sync.method=single")
+        self.assert_refused(2, "not on this machine", "--measure", "--coordinator", "10.1.2.3:70")
+        self.assert_refused(2, "--coordinator", "--measure", "--coordinator", "nowhere")
+        self.assert_refused(1, "cannot be measured", "--measure", "--train.device=nonsense", *SMALL_STEP)
+
+
+if __name__ == "__main__":
+    ATOLL = sys.argv.pop(1)
+    unittest.main(verbosity=1)
