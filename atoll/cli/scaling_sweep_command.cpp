@@ -25,10 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFooter = R"(
-SWEEP.toml names sizes and grids; every combination of a grid is trained, and grids are extended until
-the best is interior. docs/scaling.md explains it. What is finished is kept in the folder and is never
-trained again; a sweep that was stopped or killed goes on by the same command. Ctrl-C stops in good
-order: what runs keeps its state.
+SWEEP.toml names sizes and grids; every combination of a grid is trained, and grids are extended
+until the best is interior. docs/scaling.md explains it. What is finished is kept in the folder and
+never trained again; a sweep that was stopped or killed goes on by the same command. Ctrl-C stops in
+good order: what runs keeps its state.
 
 A small one:
   [settings.data]

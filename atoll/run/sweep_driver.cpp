@@ -255,7 +255,9 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
   if (!options_.keep) fs::remove_all(folder, ignored);
 }
 
-std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left) const {
+std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left,
+                                       double elapsed) const {
+  const double all_left = left.core_seconds / static_cast<double>(options_.cores);
   const std::vector<SweepPoint> points = now.points();
   size_t over = 0;
   std::optional<std::pair<double, const SweepPoint*>> best;
@@ -265,9 +267,8 @@ std::string SweepDriver::progress_text(const SweepState& now, const Outlook& lef
     if (found == nullptr || found->status != PointStatus::kDone) continue;
     if (!best || found->loss < best->first) best = {found->loss, &point};
   }
-  std::string text = fmt::format(
-      "{}/{} points, {} running, left {}", over, over + left.num_points, in_flight_.size(),
-      format_duration(left.core_seconds / static_cast<double>(options_.cores)));
+  std::string text = fmt::format("{}/{} points, {} running, left {}", over, over + left.num_points,
+                                 in_flight_.size(), format_duration(all_left - elapsed));
   if (best) {
     text += fmt::format(", best {:.4f} ({})", best->first, scaling::cell_name(best->second->cell));
   }
@@ -280,7 +281,9 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
   if (is_terminal) bar.emplace("sweep", 0, clock);
   bool changed = true;
   SweepState now;
-  std::string text;
+  Outlook left;
+  Time looked = clock.now();
+  std::string line;  // The last that was printed where there is no terminal.
   while (true) {
     if (num_interrupts() > 0 && !stopping_) {
       stopping_ = true;
@@ -296,10 +299,14 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     }
     if (!stopping_) start(executor, now.wanted());
     if (changed) {
-      const std::string before = std::exchange(text, progress_text(now, outlook()));
-      if (!is_terminal && text != before) fmt::print(stderr, "sweep  {}\n", text);
+      left = outlook();
+      looked = clock.now();
     }
-    if (bar) bar->update(0, text);
+    if (bar) bar->update(0, progress_text(now, left, seconds(clock.now() - looked)));
+    if (changed && !is_terminal) {
+      const std::string before = std::exchange(line, progress_text(now, left, 0));
+      if (line != before) fmt::print(stderr, "sweep  {}\n", line);
+    }
     changed = false;
     for (const PointEnd& end : executor.poll()) {
       if (!in_flight_.contains(end.id)) continue;

@@ -71,7 +71,9 @@ class SweepDriver {
   void count_costs();
   double assumed_seconds(const scaling::SweepPoint& point) const;
   int64_t cores(const scaling::SweepPoint& point) const;
-  std::string progress_text(const scaling::SweepState& now, const Outlook& left) const;
+  /// `elapsed`: seconds since `left` was told.
+  std::string progress_text(const scaling::SweepState& now, const Outlook& left,
+                            double elapsed) const;
 
   const SweepSettings& settings_;
   SweepDatabase& database_;
