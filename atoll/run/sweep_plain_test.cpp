@@ -119,7 +119,7 @@ TEST(SweepSettings, AKeyIsThatOfTheResultAlone) {
                 point_of(2)),
             usual_key);
   for (const char* same :
-       {"log_every = 3\n", "checkpoint_every = 7\n", "device = 'cpu'\n", "optimizer = 'adamw'\n"}) {
+       {"log_every = 3\n", "checkpoint_every = 60\n", "device = 'cpu'\n", "optimizer = 'adamw'\n"}) {
     EXPECT_EQ(key(settings_of(std::string(kTrain) + same + kModels + kGrid), point_of(2)),
               usual_key)
         << same;
