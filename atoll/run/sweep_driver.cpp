@@ -297,7 +297,8 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
       now = state();
       count_costs();
     }
-    if (!stopping_) start(executor, now.wanted());
+    // There is more room only when something has ended.
+    if (changed && !stopping_) start(executor, now.wanted());
     if (changed) {
       left = outlook();
       looked = clock.now();
