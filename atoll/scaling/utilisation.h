@@ -21,6 +21,7 @@ struct SimulatedIsland {
   double up = 1;         // Its uplink, times the bandwidth.
   double down = 1;       // Its downlink, times the bandwidth.
   double latency_s = 0;  // Of one exchange; an exchange takes the largest of its islands.
+  double burst_s = 0;    // Of its uplink's time that it makes good after a pause (recorded_run.h).
 };
 
 /// Islands that stop, at times drawn from a seed, and come back to the step that the others are at.
