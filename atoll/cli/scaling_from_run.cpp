@@ -13,6 +13,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
+#include "atoll/collective/exchange.h"
 #include "atoll/net/pacer.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/run_record.h"
@@ -111,6 +112,7 @@ Lines lines_of(const FromRun& arguments, const RunRecord& record) {
     }
     island.down = kInfinity;
     island.burst_s = net::kBurstSeconds;
+    island.piece_bytes = static_cast<double>(collective::chunk_size(lines.gbps * 1e9 / 8));
   }
   return lines;
 }
@@ -205,6 +207,9 @@ Json left_out_json(const RunRecord& record, const RunTime& predicted, const RunT
                   "of a round, beside its bits, ways and outer step: encoding and sums, the "
                   "coordinator and its journal, TCP"},
                  {"seconds", measured.exchange_s - predicted.exchange_s}});
+  out.push_back(
+      {{"what", "the same of the first round, in which connections learn what they carry"},
+       {"seconds", measured.first_exchange_s - predicted.first_exchange_s}});
   out.push_back({{"what",
                   "of an island's waiting in all, what was longer than predicted: the same, and "
                   "rows that had not been granted"},
@@ -346,7 +351,7 @@ void simulate_from(const FromRun& arguments) {
   const Json json = report(arguments, record, lines);
   if (!arguments.plot.empty()) draw(arguments, record, lines, json);
   if (arguments.json) {
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else {
     print_text(json);
   }

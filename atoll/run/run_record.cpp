@@ -14,6 +14,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/codec/codec.h"
+#include "atoll/swarm/rules.h"
 #include "atoll/sync/method.h"
 #include "atoll/sync/topology.h"
 
@@ -31,7 +32,7 @@ constexpr double kMaxBytes = 1e18;
 constexpr double kMaxMilliseconds = 1e15;
 constexpr size_t kMaxMembers = 1024;
 /// Ways between members, of all rounds: a simulation looks at each. Of longer runs the end is read.
-constexpr size_t kMaxWays = size_t{1} << 22;
+constexpr size_t kMaxWays = size_t{1} << 18;
 
 /// A line of a file, as an object.
 class Record {
@@ -60,13 +61,15 @@ class Record {
     return value.get<std::string>();
   }
 
-  std::vector<std::string> texts(const char* field) const {
+  std::vector<std::string> names(const char* field) const {
     const json& values = at(object_, field);
-    const auto is_text = [](const json& value) { return value.is_string(); };
+    const auto is_name = [](const json& value) {
+      return value.is_string() && swarm::is_valid_name(value.get_ref<const std::string&>());
+    };
     if (!values.is_array() || values.size() > kMaxMembers ||
-        !std::ranges::all_of(values, is_text)) {
-      throw InputError(
-          fmt::format("{}: {} is no list of at most {} texts", where_, field, kMaxMembers));
+        !std::ranges::all_of(values, is_name)) {
+      throw InputError(fmt::format("{}: {} is no list of at most {} islands' names", where_, field,
+                                   kMaxMembers));
     }
     return values.get<std::vector<std::string>>();
   }
@@ -114,7 +117,11 @@ std::string read_records(const fs::path& file) {
 IslandRecord read_island(const fs::path& folder) {
   IslandRecord island{.where = folder.string()};
   const fs::path name = folder / "name";
-  island.name = fs::exists(name) ? read_file(name) : folder.filename().string();
+  island.name = fs::exists(name) ? read_records(name) : folder.filename().string();
+  if (!swarm::is_valid_name(island.name)) {
+    throw InputError(
+        fmt::format("'{}' names no island (the file `name`, or else the folder)", folder.string()));
+  }
   const fs::path steps = folder / "metrics.jsonl";
   island.steps = parse_steps(read_records(steps), steps.string());
   const fs::path rounds = folder / "rounds.jsonl";
@@ -297,7 +304,7 @@ std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& fi
                      .fragment = record.whole("fragment"),
                      .values = record.whole("values"),
                      .codec = record.text("codec"),
-                     .members = record.texts("members"),
+                     .members = record.names("members"),
                      .bytes_sent = record.real("bytes_sent", kMaxBytes),
                      .bytes_received = record.real("bytes_received", kMaxBytes),
                      .exchange_ms = record.real("exchange_ms", kMaxMilliseconds),

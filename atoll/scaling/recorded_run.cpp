@@ -28,6 +28,25 @@ IslandTime spent_at(const std::vector<Mark>& marks, int64_t step) {
       static_cast<double>(step - before.step) / static_cast<double>(after->step - before.step));
 }
 
+/// Of rounds, how long they took.
+class RoundTimes {
+ public:
+  void add(double seconds) {
+    if (num_ == 0) first_ = seconds;
+    sum_ += seconds;
+    num_ += 1;
+  }
+  void write(RunTime& time) const {
+    time.exchange_s = num_ > 0 ? sum_ / num_ : 0;
+    time.first_exchange_s = first_;
+  }
+
+ private:
+  double first_ = 0;
+  double sum_ = 0;
+  double num_ = 0;
+};
+
 class Simulation {
  public:
   Simulation(const RecordedRun& run, std::span<const SimulatedIsland> islands, double gbps)
@@ -71,7 +90,7 @@ class Simulation {
       }
     }
     for (size_t i = 0; i < islands_.size(); ++i) train_until(i, last_step_);
-    if (num_exchanged_ > 0) time_.exchange_s /= static_cast<double>(num_exchanged_);
+    round_times_.write(time_);
     return time_;
   }
 
@@ -124,11 +143,12 @@ class Simulation {
       committed_s = std::max(committed_s, prepared_s + islands_[part.island].latency_s);
     }
     std::vector<double>& commits_s = commit_s_[r];
+    double sum_s = 0;
     for (size_t p = 0; p < num_parts; ++p) {
       commits_s.push_back(committed_s + islands_[round.parts[p].island].latency_s);
-      time_.exchange_s += commits_s.back() - begun_s[p];
-      num_exchanged_ += 1;
+      sum_s += commits_s.back() - begun_s[p];
     }
+    round_times_.add(sum_s / static_cast<double>(num_parts));
   }
 
   /// When the last bit of each member has left it.
@@ -141,8 +161,12 @@ class Simulation {
       const double rate = bits_per_s_ * islands_[part.island].up;
       const double sending_s = 8 * part.sent_bytes / rate;
       const double open_s = opened_s + islands_[part.island].latency_s;
-      const double saved_s = islands_[part.island].burst_s;
-      left_s[p] = std::max(open_s, up_[part.island].send_bulk(open_s - saved_s, sending_s));
+      const SimulatedIsland& island = islands_[part.island];
+      // Of a last piece that is cut off anywhere, half on average.
+      const bool is_one_piece = part.sent_bytes <= island.piece_bytes;
+      const double ahead_bytes = is_one_piece ? part.sent_bytes : island.piece_bytes / 2;
+      const double last_s = up_[part.island].send_bulk(open_s - island.burst_s, sending_s);
+      left_s[p] = std::max(open_s, last_s - 8 * ahead_bytes / rate);
       // Contributions first; as many bytes again are means.
       contributed_s[p] = left_s[p] - (round.gathers ? 0 : sending_s / 2);
     }
@@ -186,7 +210,7 @@ class Simulation {
   std::vector<sim::Line<double, double>> up_;
   std::vector<sim::Line<double, double>> down_;
   std::map<size_t, std::vector<double>> commit_s_;  // By round and part.
-  int64_t num_exchanged_ = 0;
+  RoundTimes round_times_;
   RunTime time_;
 };
 
@@ -224,15 +248,14 @@ RunTime measured(const RecordedRun& run) {
                             .waiting_s = end.waiting_s - begin.waiting_s,
                             .pausing_s = end.pausing_s - begin.pausing_s});
   }
-  int64_t num_exchanged = 0;
+  RoundTimes round_times;
   for (const RecordedRound& round : run.rounds) {
     if (round.sent_after <= run.first_step() || round.sent_after > run.last_step()) continue;
-    for (const RecordedPart& part : round.parts) {
-      time.exchange_s += part.exchange_s;
-      num_exchanged += 1;
-    }
+    double sum_s = 0;
+    for (const RecordedPart& part : round.parts) sum_s += part.exchange_s;
+    round_times.add(sum_s / static_cast<double>(round.parts.size()));
   }
-  if (num_exchanged > 0) time.exchange_s /= static_cast<double>(num_exchanged);
+  round_times.write(time);
   return time;
 }
 

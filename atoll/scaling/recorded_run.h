@@ -69,7 +69,9 @@ struct RecordedRun {
 
 struct RunTime {
   std::vector<IslandTime> islands;
-  double exchange_s = 0;  // From an island's snapshot to the commit; the mean over rounds.
+  // From an island's snapshot to the commit:
+  double exchange_s = 0;        // the mean over rounds, and
+  double first_exchange_s = 0;  // of the first.
 
   /// Of all islands together.
   double utilisation() const;

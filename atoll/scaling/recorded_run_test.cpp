@@ -44,6 +44,7 @@ TEST(RecordedRun, ARoundWaitsForTheSlowestCrossesTheLineAndIsCommitted) {
   EXPECT_NEAR(time.islands[1].utilisation(), 8 / end_s, 1e-12);
   EXPECT_NEAR(time.utilisation(), 18 / (2 * end_s), 1e-12);
   EXPECT_NEAR(time.exchange_s, ((end_s - 10) + (end_s - 8)) / 2, 1e-12);
+  EXPECT_EQ(time.first_exchange_s, time.exchange_s);
 }
 
 TEST(RecordedRun, BesideTrainingOnlyTheRestIsWaitedFor) {
@@ -93,6 +94,17 @@ TEST(RecordedRun, APauseIsMadeGoodAtOnce) {
   };
   EXPECT_NEAR(waits(1e6), 0.98, 1e-12);
   EXPECT_NEAR(waits(1e4), 0, 1e-12);
+}
+
+TEST(RecordedRun, ThePieceThatGoesAtOnceIsPaidForBehind) {
+  RecordedRun run{.islands = {island("a", 1, 10), island("b", 1, 10)},
+                  .rounds = {round_of(2, 10, 10, 5e5)}};
+  const std::vector<SimulatedIsland> lines(2, {.down = kInfinity, .piece_bytes = 5e5});
+  EXPECT_NEAR(simulate(run, lines, 8e-3).islands[0].waiting_s, 0, 1e-12);
+  run.rounds.push_back(run.rounds[0]);  // It waits for the half second of the first.
+  EXPECT_NEAR(simulate(run, lines, 8e-3).islands[0].waiting_s, 0.5, 1e-12);
+  run.rounds = {round_of(2, 10, 10, 2e6)};
+  EXPECT_NEAR(simulate(run, lines, 8e-3).islands[0].waiting_s, 2 - 0.25, 1e-12);
 }
 
 TEST(RecordedRun, MeansFollowTheContributions) {

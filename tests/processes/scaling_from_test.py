@@ -4,7 +4,6 @@
 usage: scaling_from_test.py ATOLL STORE [unittest arguments]
 """
 import json
-import math
 import pathlib
 import shutil
 import subprocess
@@ -113,7 +112,8 @@ class FromRunTest(unittest.TestCase):
     def test_lines_as_the_run_recorded_them(self):
         said = self.report()
         self.assertEqual(said["line"]["source"], "recorded")
-        self.assertTrue(math.isclose(said["line"]["gbps"], 0.002, rel_tol=0.5), said["line"])
+        self.assertGreater(said["line"]["gbps"], 0.001)
+        self.assertTrue(0 < said["utilisation"]["predicted"] <= 1)
 
     def test_one_islands_folder_is_enough(self):
         said = self.report("--link-rate", "2mbit", run=self.run_folder / "island-1")
