@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make claims-scaling: scaling laws and the simulator against what the papers print (seconds)."""
+"""make claims-scaling: scaling laws and the simulator against what the papers print (seconds), and the simulator against real runs
+over emulated lines (minutes)."""
 import csv
 import functools
 import json
@@ -10,6 +11,10 @@ import tempfile
 import time
 
 from claims import ATOLL, ROOT, Claims, run
+
+sys.path.insert(0, str(ROOT / "tests"))
+import small_store  # noqa: E402
+import utilisation_links  # noqa: E402
 
 claims = Claims("scaling")
 scratch = tempfile.TemporaryDirectory(prefix="atoll-claims-")
@@ -131,5 +136,20 @@ claims.measured("laws, forms and simulator beside numpy's: exit status",
 claims.measured("plans' loss, bytes, time and memory beside an independent reckoning: exit status",
                 lambda: subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "plan_oracle.py", ATOLL],
                                        capture_output=True).returncode, lambda code: code == 0, "0", "{}")
+
+# --- predicted against measured utilisation ---
+
+
+@functools.cache
+def links():
+    """Ten lines, each emulated, trained on and predicted."""
+    store = pathlib.Path(scratch.name) / "store"
+    small_store.make_store(ATOLL, store, ["json", "logging", "asyncio"])
+    return utilisation_links.main([ATOLL, str(store)])
+
+
+claims.measured("predicted utilisation of real runs: emulated lines of 10 within 5 points of the measured", lambda: links()["within_5_points"],
+                lambda n: n >= 4, ">= 4", "{}")
+claims.measured("and of the worst of them, points", lambda: abs(links()["worst_points"]), lambda _: True, "(no target)", "{:.1f}")
 
 sys.exit(claims.end())

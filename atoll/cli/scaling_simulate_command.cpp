@@ -13,6 +13,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/scaling_command.h"
+#include "atoll/cli/scaling_from_run.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/scaling/chart.h"
 #include "atoll/scaling/utilisation.h"
@@ -37,6 +38,11 @@ and down are multiples of the bandwidth. Islands wait for each other.
 With --tokens, --batch-tokens and --chips also the idealised wall-clock of Scaling Laws for DiLoCo,
 appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out.
 
+--from RUN takes the steps, rounds and bytes of a run (its folder, or one island's) and compares
+what it measured with what follows from its lines: --gbps, with --island once for each island; or
+--link-rate as `atoll train` had it; or what its quickest rounds show. The latency of an island is
+then that of its own line, one way.
+
 Examples:
   atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1
   atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1 --plot links.svg
@@ -45,7 +51,9 @@ Examples:
   atoll scaling simulate --params 1e8 --layers 12 --step-time 2 --gbps 0.1 --calibration none \
     --island up=0.2,latency=0.05 --island speed=0.5
   atoll scaling simulate --params 2.4e9 --layers 30 --tokens 48e9 --batch-tokens 262144 \
-    --chips 256)";
+    --chips 256
+  atoll scaling simulate --from runs/mine --link-rate 20mbit
+  atoll scaling simulate --from runs/mine --gbps 0.1 --island latency=0.01 --island up=0.2)";
 
 struct SimulateArguments {
   Workload work;
@@ -58,6 +66,9 @@ struct SimulateArguments {
   double chip_tflops = 300;
   std::string plot;
   bool json = false;
+  std::string from;
+  std::string link_rate;
+  bool has_calibration = false;
   // What was given; the rest follows from the method.
   bool has_sync_every = false;
   bool has_fragments = false;
@@ -288,10 +299,30 @@ void complete(SimulateArguments& arguments) {
   arguments.work.step_s = arguments.plan.step_s();
 }
 
+/// Refuses what has no sense beside a run's own numbers and CLI11 does not know of.
+FromRun from_run(const SimulateArguments& arguments) {
+  if (arguments.has_calibration && arguments.calibration != "none") {
+    throw UsageError(
+        "--calibration paper is for the papers' tables: --from counts the bits that were sent");
+  }
+  FromRun from{.run = arguments.from,
+               .link_rate = arguments.link_rate,
+               .gbps = arguments.gbps,
+               .targets = arguments.targets,
+               .plot = arguments.plot,
+               .json = arguments.json};
+  for (const std::string& island : arguments.islands) from.islands.push_back(parse_island(island));
+  return from;
+}
+
 void simulate(SimulateArguments& arguments) {
   if (!arguments.plot.empty()) {
     scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
     require_output_file(arguments.plot, "--plot");
+  }
+  if (!arguments.from.empty()) return simulate_from(from_run(arguments));
+  if (arguments.work.params == 0 || arguments.work.layers == 0) {
+    throw UsageError("--params and --layers are needed, or --from RUN");
   }
   complete(arguments);
   const std::vector<Variant> variants = variants_of(arguments);
@@ -321,10 +352,8 @@ void simulate(SimulateArguments& arguments) {
 void add_work_options(CLI::App& command, SimulateArguments& arguments) {
   Workload& work = arguments.work;
   command.add_option("--params", work.params, "Parameters of the model")
-      ->required()
       ->check(real_number(1, 1e18));
   command.add_option("--layers", work.layers, "Layers of the model")
-      ->required()
       ->check(whole_number<int>(1, 10'000));
   command.add_option("--step-time", work.step_s, "Seconds that one inner step computes for")
       ->check(real_number(1e-9, 1e9));
@@ -416,6 +445,26 @@ void add_wall_clock_options(CLI::App& command, SimulateArguments& arguments) {
       ->group(group);
 }
 
+/// What a run says itself, it is not told.
+void add_run_options(CLI::App& command, SimulateArguments& arguments) {
+  const std::string group = "From a run";
+  CLI::Option* from = command.add_option("--from", arguments.from, "Its folder, or one island's")
+                          ->type_name("RUN")
+                          ->group(group);
+  CLI::Option* rate =
+      command
+          .add_option("--link-rate", arguments.link_rate,
+                      "What each of its islands sends at, as `atoll train --link-rate` had it")
+          ->needs(from)
+          ->group(group);
+  rate->excludes(command.get_option("--gbps"));
+  for (const char* name :
+       {"--params", "--layers", "--step-time", "--method", "--sync-every", "--fragments", "--delay",
+        "--bits", "--steps", "--failure-hours", "--tokens", "--batch-tokens", "--chips"}) {
+    from->excludes(command.get_option(name));
+  }
+}
+
 }  // namespace
 
 void add_scaling_simulate(CLI::App& scaling) {
@@ -431,6 +480,7 @@ void add_scaling_simulate(CLI::App& scaling) {
       ->check(real_number(1e-9, 1e9));
   add_link_options(*command, *arguments);
   add_wall_clock_options(*command, *arguments);
+  add_run_options(*command, *arguments);
   command->add_option("--plot", arguments->plot,
                       "Write a picture: utilisation over bandwidth (.svg or .html)");
   command->add_flag("--json", arguments->json, "Print one JSON object");
@@ -439,6 +489,7 @@ void add_scaling_simulate(CLI::App& scaling) {
     arguments->has_sync_every = command->count("--sync-every") > 0;
     arguments->has_fragments = command->count("--fragments") > 0;
     arguments->has_delay = command->count("--delay") > 0;
+    arguments->has_calibration = command->count("--calibration") > 0;
     simulate(*arguments);
   });
 }

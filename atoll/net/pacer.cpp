@@ -4,9 +4,8 @@
 
 namespace atl::net {
 namespace {
-// What an idle sender may send at once, and how far control may run ahead of the rate: a control
-// frame must not wait for the piece of bulk that has just gone.
-constexpr double kBurstSeconds = 0.02;
+// How far control may run ahead of the rate: a control frame must not wait for the piece of bulk
+// that has just gone.
 constexpr double kControlAheadSeconds = 1;
 }  // namespace
 

@@ -15,6 +15,9 @@
 
 namespace atl::net {
 
+/// What an idle sender may send at once, in seconds of its rate.
+constexpr double kBurstSeconds = 0.02;
+
 /// Thread-safe. Actions run on the pacer's thread, with no lock held, and must be quick.
 class Pacer {
  public:

@@ -11,6 +11,18 @@ namespace atl::run {
 
 using nlohmann::json;
 
+namespace {
+
+SecondsSpent seconds_from_json(const json& in) {
+  return {.computing = in.at("computing"),
+          .handling = in.at("handling"),
+          .waiting = in.at("waiting"),
+          .validation = in.at("validation"),
+          .checkpoints = in.at("checkpoints")};
+}
+
+}  // namespace
+
 std::string to_json(const Progress& progress) {
   json out = {{"step", progress.step},
               {"steps", progress.steps},
@@ -23,7 +35,14 @@ std::string to_json(const Progress& progress) {
               {"stall_share", progress.stall_share},
               {"member", progress.member},
               {"trained", progress.trained},
-              {"unit", progress.unit}};
+              {"unit", progress.unit},
+              {"began_at", progress.began_at},
+              {"seconds",
+               {{"computing", progress.seconds.computing},
+                {"handling", progress.seconds.handling},
+                {"waiting", progress.seconds.waiting},
+                {"validation", progress.seconds.validation},
+                {"checkpoints", progress.seconds.checkpoints}}}};
   if (progress.val_loss) out["val_loss"] = *progress.val_loss;
   if (progress.abstained_rounds > 0) out["abstained_rounds"] = progress.abstained_rounds;
   return out.dump();
@@ -43,7 +62,9 @@ Progress progress_from_json(std::string_view text) {
                .abstained_rounds = in.value("abstained_rounds", int64_t{0}),
                .member = in.at("member"),
                .trained = in.at("trained"),
-               .unit = in.at("unit")};
+               .unit = in.at("unit"),
+               .began_at = in.at("began_at"),
+               .seconds = seconds_from_json(in.at("seconds"))};
   if (in.contains("val_loss")) out.val_loss = number(in.at("val_loss"));
   return out;
 }

@@ -12,6 +12,17 @@ namespace atl::run {
 /// last checkpoint would end the same way.
 inline constexpr const char* kKeepsSettings = "a run keeps its settings";
 
+/// Where the seconds of a process went from its first step on; the rest is small (records).
+struct SecondsSpent {
+  double computing = 0;  // Forward, backward, the inner optimiser's update.
+  double handling = 0;   // The training thread's own part in rounds: snapshots, taking results.
+  double waiting = 0;    // For rounds, or for rows to train on.
+  double validation = 0;
+  double checkpoints = 0;  // That training waited for them.
+
+  bool operator==(const SecondsSpent&) const = default;
+};
+
 struct Progress {
   int64_t step = 0;
   int64_t steps = 0;
@@ -29,6 +40,8 @@ struct Progress {
   int64_t member = 0;
   int64_t trained = 0;
   int64_t unit = 0;
+  int64_t began_at = 0;  // The step at which this process began, and its
+  SecondsSpent seconds;  // time since then.
 };
 
 /// How it went. Fields as in `atoll train --json`.

@@ -43,7 +43,15 @@ TEST(ProgressTest, JsonKeepsEverything) {
                           .tokens_per_s = 10,
                           .seconds_left = 3,
                           .stall_share = 0.25,
-                          .abstained_rounds = 3};
+                          .abstained_rounds = 3,
+                          .began_at = 2,
+                          .seconds = {.computing = 5,
+                                      .handling = 0.5,
+                                      .waiting = 1.5,
+                                      .validation = 0.75,
+                                      .checkpoints = 0.125}};
+  EXPECT_EQ(progress_from_json(to_json(progress)).seconds, progress.seconds);
+  EXPECT_EQ(progress_from_json(to_json(progress)).began_at, 2);
   EXPECT_THAT(progress_line(progress), HasSubstr("3 rounds abstained"));
   EXPECT_EQ(to_json(progress_from_json(to_json(progress))), to_json(progress));
   // A loss that is no number is null, and comes back as NaN.

@@ -151,6 +151,7 @@ double TrainingRun::time_step() {
 
 Result<Summary> TrainingRun::train() {
   first_step_ = step_;
+  began_at_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
   if (has_joined_) {  // It was not there, and has not trained yet.
     validation_begin_ = std::numeric_limits<double>::quiet_NaN();
@@ -162,6 +163,7 @@ Result<Summary> TrainingRun::train() {
   writer_.reserve(contents(fullest_checkpoint()));
   if (step_ == 0 || is_at_commit_) checkpoint();
   is_at_commit_ = false;
+  validation_seconds_ = checkpoint_seconds_ = release_seconds_ = 0;
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
     const int64_t before = step_;
@@ -312,7 +314,11 @@ bool TrainingRun::keeps_now() const {
 }
 
 /// The checkpoint under way does not read parameters and state any more after this.
-void TrainingRun::release_checkpoint() { checkpoint_stall_ += writer_.release(parts_.clock); }
+void TrainingRun::release_checkpoint() {
+  const double held_up = writer_.release(parts_.clock);
+  checkpoint_stall_ += held_up;
+  release_seconds_ += held_up;
+}
 
 Result<int64_t> TrainingRun::next_unit() {
   const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
@@ -412,6 +418,7 @@ double TrainingRun::forward_backward(int64_t unit) {
 double TrainingRun::validate(const at::Tensor& parameters_P) {
   const at::Tensor& live_P = parts_.model.parameters().values_P();
   const bool is_live = parameters_P.is_same(live_P);
+  const Time begin = parts_.clock.now();
   const int64_t rows = std::min(options_.eval_rows, validation_rows_.num_rows());
   if (!is_live) writer_.release(parts_.clock);
   const at::Tensor kept_P = is_live ? at::Tensor() : live_P.clone();
@@ -419,6 +426,7 @@ double TrainingRun::validate(const at::Tensor& parameters_P) {
   const double loss = train::mean_loss(parts_.model, validation_rows_, options_.sequence_length,
                                        rows, kValidationBatchRows);
   if (!is_live) live_P.copy_(kept_P);
+  validation_seconds_ += seconds(parts_.clock.now() - begin);
   return loss;
 }
 
@@ -438,7 +446,20 @@ Progress TrainingRun::progress() const {
           .abstained_rounds = abstained_rounds_,
           .member = parts_.rank,
           .trained = num_trained_,
-          .unit = unit_};
+          .unit = unit_,
+          .began_at = began_at_,
+          .seconds = seconds_spent()};
+}
+
+SecondsSpent TrainingRun::seconds_spent() const {
+  const sync::SyncStats& stats = strategy_->stats();
+  const double waited = stats.blocked_seconds + unit_seconds_;
+  return {.computing = std::max(
+              0.0, train_seconds_ - stats.stall_seconds - unit_seconds_ - release_seconds_),
+          .handling = std::max(0.0, stats.stall_seconds - stats.blocked_seconds),
+          .waiting = waited,
+          .validation = validation_seconds_,
+          .checkpoints = checkpoint_seconds_ + release_seconds_};
 }
 
 void TrainingRun::report(bool with_validation) {
@@ -469,6 +490,7 @@ void TrainingRun::checkpoint() {
   if (parts_.round_log != nullptr) now.written = parts_.round_log->checkpoint_begins();
   writer_.begin(std::move(now));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);
+  checkpoint_seconds_ += checkpoint_stall_;
 }
 
 /// As a checkpoint of `step` would have them, with the present values: the step decides whether

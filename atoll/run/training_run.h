@@ -93,6 +93,7 @@ class TrainingRun {
   void leave_out(double loss, double grad_norm);
   void note_abstention(const sync::RoundRecord& round);
   Progress progress() const;
+  SecondsSpent seconds_spent() const;
   void report(bool with_validation);
   void show(Progress progress);
   void checkpoint();
@@ -117,6 +118,7 @@ class TrainingRun {
 
   int64_t step_ = 0;              // Optimiser steps done.
   int64_t first_step_ = 0;        // From which on this process has trained; see train_step().
+  int64_t began_at_ = 0;          // The step before the first one of this process.
   int64_t checkpoint_step_ = -1;  // Of the last one.
   bool has_synced_ = false;       // With the last step,
   std::set<int32_t> counted_;     // Fragments with this island in them since it is to leave.
@@ -132,7 +134,10 @@ class TrainingRun {
   int64_t abstained_in_a_row_ = 0;  // Rounds.
   int64_t abstained_rounds_ = 0;    // In all.
   double train_seconds_ = 0;
-  double unit_seconds_ = 0;      // Of these: waited for rows to train on.
+  double unit_seconds_ = 0;        // Of these: waited for rows to train on,
+  double release_seconds_ = 0;     // and for a checkpoint that reads what would change.
+  double checkpoint_seconds_ = 0;  // Between steps.
+  double validation_seconds_ = 0;
   Time shown_{};                 // When the last progress was.
   double checkpoint_stall_ = 0;  // Of the checkpoint begun last, seconds.
   double checkpoint_stall_max_ = 0;

@@ -21,6 +21,9 @@ struct SimulatedIsland {
   double up = 1;         // Its uplink, times the bandwidth.
   double down = 1;       // Its downlink, times the bandwidth.
   double latency_s = 0;  // Of one exchange; an exchange takes the largest of its islands.
+  // Of an uplink that the sender itself holds to its rate (recorded_run.h):
+  double burst_s = 0;      // what it makes good after a pause;
+  double piece_bytes = 0;  // a piece of that size goes at once, and the next one waits for it.
 };
 
 /// Islands that stop, at times drawn from a seed, and come back to the step that the others are at.

@@ -111,6 +111,13 @@ void Strategy::begin(const at::Tensor& values, collective::Contribution contribu
       return prepare(mean, own);
     };
   }
+  contribution.prepare = [this, &open, prepare = std::move(contribution.prepare)](
+                             std::span<const float> mean, std::span<const float> own) {
+    const Time begin = clock_.now();
+    const Digest digest = prepare(mean, own);
+    open.prepare_seconds = seconds(clock_.now() - begin);
+    return digest;
+  };
   open.contribution = contribution;
   averager_.begin(std::move(contribution));
 }
@@ -181,7 +188,10 @@ Result<Strategy::Fate> Strategy::wait(int64_t round) {
   RoundRecord record{.step = step_,
                      .fragment = open.fragment,
                      .abstained = fate != Fate::kCounted,
-                     .before = note_applied(*commit)};
+                     .before = note_applied(*commit),
+                     .num_values = open.contribution.num_values(),
+                     .codec = std::string(open.contribution.codec->name()),
+                     .prepare_seconds = open.prepare_seconds};
   if (measures_layers_) {
     record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
@@ -254,7 +264,9 @@ Result<void> Strategy::take_missed(const collective::Commit& commit) {
                       .commit = commit,
                       .fragment = commit.fragment,
                       .abstained = true,
-                      .before = note_applied(commit)});
+                      .before = note_applied(commit),
+                      .num_values = mean.size(),
+                      .codec = std::string(codec_->name())});
   return {};
 }
 

@@ -65,6 +65,9 @@ struct RoundRecord {
   bool abstained = false;           // This replica counted with weight 0.
   Digest before{};                  // The state_name() before it.
   double stall_seconds = 0;         // Training stood still for it, before and after its journey.
+  size_t num_values = 0;            // That it was about,
+  std::string codec{};              // and how they travelled.
+  double prepare_seconds = 0;       // The outer step and its digest, beside training.
   std::vector<LayerRecord> layers;  // With sync.layer_metrics only.
 };
 
@@ -227,7 +230,9 @@ class Strategy {
     bool abstained = false;
     int64_t num_steps = 0;
     collective::Contribution contribution;  // For a round whose result comes from others.
-    std::vector<LayerSums> sums;            // The exchange thread writes it before the commit.
+    // The exchange thread writes these before the commit.
+    std::vector<LayerSums> sums;
+    double prepare_seconds = 0;
   };
   bool takes_late_rounds() const { return method_.takes_newcomers; }
   bool has_last_rounds() const;

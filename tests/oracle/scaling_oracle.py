@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Scaling laws and the utilisation simulator beside independent ones: numpy's least squares, a Gauss-Newton search of
-the parametric forms, and the paper's graph of a step walked node by node.
+"""Scaling laws and the utilisation simulators beside independent ones: numpy's least squares, a Gauss-Newton search of
+the parametric forms, the paper's graph of a step walked node by node, and made-up runs walked step by step.
 
 usage: scaling_oracle.py ATOLL
 """
@@ -176,6 +176,111 @@ def check_simulator():
     return num
 
 
+# --- runs that were recorded: every island walked step by step ---
+
+
+def made_up_run(folder, generator, num_islands, scatters):
+    """Writes the records; returns what a walk needs."""
+    log_every, steps, period, delay = 5, 60, generator.choice([10, 15]), 0 if scatters else generator.choice([0, 2, 7])
+    names = [f"island-{i}" for i in range(num_islands)]
+    islands = []
+    for name in names:
+        times = [[generator.uniform(0.05, 0.1)] * log_every for _ in range(steps // log_every)]
+        islands.append({"step_s": sum(times, []), "pause_s": [0.2 if s % 20 == 19 else 0 for s in range(steps)],
+                        "handling_s": [0.01 if s % log_every == 0 else 0 for s in range(steps)],
+                        "prepare_s": generator.uniform(0, 0.05)})
+    rounds = [{"sent": s, "step": min(s + delay, steps), "bytes": generator.uniform(2e5, 1e6)}
+              for s in range(period, steps + 1, period)]
+    method = 'method = "diloco"' if scatters else 'method = "streaming_diloco"\nnum_fragments = 1'
+    for name, island in zip(names, islands):
+        path = folder / name
+        path.mkdir(parents=True)
+        (path / "config.toml").write_text(f"[sync]\n{method}\nsync_every = {period}\n[swarm]\nmin_replicas = {num_islands}\n")
+        with (path / "metrics.jsonl").open("w") as file:
+            for step in range(log_every, steps + 1, log_every):
+                spent = {"computing": sum(island["step_s"][:step]), "handling": sum(island["handling_s"][:step]), "waiting": step,
+                         "validation": sum(island["pause_s"][:step]), "checkpoints": 0}
+                file.write(json.dumps({"step": step, "began_at": 0, "seconds": spent}) + "\n")
+        with (path / "rounds.jsonl").open("w") as file:
+            for number, r in enumerate(rounds):
+                file.write(json.dumps({"step": r["step"], "sent": r["sent"], "round": number, "fragment": 0, "members": names,
+                                       "values": 1, "codec": "fp32" if scatters else "e3m0", "bytes_sent": r["bytes"],
+                                       "bytes_received": r["bytes"], "exchange_ms": 1, "prepare_ms": 1000 * island["prepare_s"]}) + "\n")
+        # Between two lines all steps are alike.
+        for field in "pause_s", "handling_s":
+            island[field] = [sum(island[field][s // log_every * log_every:(s // log_every + 1) * log_every]) / log_every
+                             for s in range(steps)]
+    return islands, rounds
+
+
+def walk(islands, rounds, lines, rate, scatters):
+    """Each island's computing and waiting seconds. `lines`: (up, down, latency) of each."""
+    everybody = range(len(islands))
+    clock, computed, waited, handled = ([0.0] * len(islands) for _ in range(4))
+    up_free, down_free = [0.0] * len(islands), [0.0] * len(islands)
+    committed = {}
+
+    def wait(number, i):
+        waited[i] += max(0, committed[number][i] - clock[i])
+        clock[i] = max(clock[i], committed[number][i])
+
+    def exchange(number, size):
+        begun = max(clock[i] + lines[i][2] for i in everybody)
+        hears = [begun + lines[i][2] for i in everybody]
+        sent, contributed = [], []
+        for i in everybody:
+            first = max(hears[i], up_free[i])
+            up_free[i] = first + 8 * size / (rate * lines[i][0])
+            sent.append(up_free[i])
+            contributed.append((first + up_free[i]) / 2)
+        if scatters:
+            sent = [max(sent[i], max(contributed[j] + lines[i][2] + lines[j][2] for j in everybody if j != i)) for i in everybody]
+        ready = []
+        for i in everybody:
+            others = [j for j in everybody if j != i]
+            first = min(hears[j] + lines[i][2] + lines[j][2] for j in others)
+            down_free[i] = max(first, down_free[i]) + 8 * size / (rate * lines[i][1])
+            done = max([down_free[i]] + [sent[j] + lines[i][2] + lines[j][2] for j in others])
+            ready.append(done + islands[i]["prepare_s"] + lines[i][2])
+        committed[number] = [max(ready) + lines[i][2] for i in everybody]
+
+    for s in range(len(islands[0]["step_s"])):
+        for i in everybody:
+            island = islands[i]
+            computed[i] += island["step_s"][s]
+            handled[i] += island["handling_s"][s]
+            clock[i] += island["step_s"][s] + island["handling_s"][s] + island["pause_s"][s]
+        for number, r in enumerate(rounds):
+            if r["step"] == s + 1 and r["sent"] < s + 1:
+                [wait(number, i) for i in everybody]
+        for number, r in enumerate(rounds):
+            if r["sent"] == s + 1:
+                exchange(number, r["bytes"])
+                if r["step"] == s + 1:
+                    [wait(number, i) for i in everybody]
+    return [(c, w, h) for c, w, h in zip(computed, waited, handled)]
+
+
+def check_recorded_runs(folder):
+    generator = random.Random(2)
+    payload = 1448 / 1526
+    num = 0
+    for number in range(12):
+        scatters = number % 3 == 0
+        run = folder / f"run-{number}"
+        islands, rounds = made_up_run(run, generator, 3 if scatters else generator.choice([2, 3]), scatters)
+        lines = [(generator.uniform(0.2, 1), generator.uniform(0.2, 1), generator.uniform(0, 0.1)) for _ in islands]
+        words = [f"--island=up={up:.6f},down={down:.6f},latency={latency:.6f}" for up, down, latency in lines]
+        lines = [tuple(round(x, 6) for x in line) for line in lines]
+        said = atoll("simulate", "--from", run, "--gbps", 0.02, *words)
+        theirs = walk(islands, rounds, lines, 0.02e9 * payload, scatters)
+        for island, (computed, waited, handled) in zip(said["islands"], theirs):
+            close(island["predicted_waiting_s"], waited, 1e-9, f"run {number}: waiting")
+            close(island["predicted"], computed / (computed + waited + handled), 1e-9, f"run {number}: utilisation")
+        num += 1
+    return num
+
+
 def main():
     tables = [ROOT / "atoll" / "scaling" / "published" / "loss.csv"]
     folder = tempfile.TemporaryDirectory(prefix="atoll-scaling-")
@@ -191,7 +296,8 @@ def main():
         fit = atoll("fit", file, "--bootstrap", 0)
         check_power_laws(table, fit)
         check_forms(table, fit)
-    print(f"scaling: {len(tables)} tables and {check_simulator()} simulated workloads are equal")
+    print(f"scaling: {len(tables)} tables, {check_simulator()} simulated workloads and "
+          f"{check_recorded_runs(pathlib.Path(folder.name))} recorded runs are equal")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,371 @@
+#include "atoll/run/run_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/progress.h"
+#include "atoll/codec/codec.h"
+#include "atoll/swarm/rules.h"
+#include "atoll/sync/method.h"
+#include "atoll/sync/topology.h"
+
+namespace atl::run {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 30;
+constexpr int64_t kMaxWhole = int64_t{1} << 53;
+constexpr double kMaxSeconds = 1e12;
+constexpr double kMaxBytes = 1e18;
+constexpr double kMaxMilliseconds = 1e15;
+constexpr size_t kMaxMembers = 1024;
+/// Ways between members, of all rounds: a simulation looks at each. Of longer runs the end is read.
+constexpr size_t kMaxWays = size_t{1} << 18;
+
+/// A line of a file, as an object.
+class Record {
+ public:
+  Record(std::string_view line, const std::string& file, size_t number)
+      : where_(fmt::format("'{}', line {}", file, number)),
+        object_(json::parse(line, nullptr, /*allow_exceptions=*/false)) {
+    if (!object_.is_object()) throw InputError(where_ + " is no JSON object");
+  }
+
+  int64_t whole(const char* field) const { return static_cast<int64_t>(real(field, kMaxWhole)); }
+
+  double real(const char* field, double most) const {
+    return real_of(at(object_, field), field, most);
+  }
+
+  double seconds(const char* field) const {
+    const json& spent = at(object_, "seconds");
+    if (!spent.is_object()) throw InputError(where_ + ": seconds is no object");
+    return real_of(at(spent, field), field, kMaxSeconds);
+  }
+
+  std::string text(const char* field) const {
+    const json& value = at(object_, field);
+    if (!value.is_string()) throw InputError(fmt::format("{}: {} is no text", where_, field));
+    return value.get<std::string>();
+  }
+
+  std::vector<std::string> names(const char* field) const {
+    const json& values = at(object_, field);
+    const auto is_name = [](const json& value) {
+      return value.is_string() && swarm::is_valid_name(value.get_ref<const std::string&>());
+    };
+    if (!values.is_array() || values.size() > kMaxMembers ||
+        !std::ranges::all_of(values, is_name)) {
+      throw InputError(fmt::format("{}: {} is no list of at most {} islands' names", where_, field,
+                                   kMaxMembers));
+    }
+    return values.get<std::vector<std::string>>();
+  }
+
+ private:
+  const json& at(const json& object, const char* field) const {
+    const auto found = object.find(field);
+    if (found != object.end()) return *found;
+    throw InputError(fmt::format(
+        "{} has no {}; a run of another program, or of an atoll before this one", where_, field));
+  }
+
+  double real_of(const json& value, const char* field, double most) const {
+    const double number = value.is_number() ? value.get<double>() : NAN;
+    if (number >= 0 && number <= most) return number;
+    throw InputError(fmt::format("{}: {} must be a number from 0 to {:g}, not {}", where_, field,
+                                 most, value.dump().substr(0, 40)));
+  }
+
+  std::string where_;
+  json object_;
+};
+
+/// Calls take(record) for each whole line.
+template <typename Take>
+void for_each_line(std::string_view text, const std::string& file, Take take) {
+  size_t number = 0;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    take(Record(text.substr(0, end), file, ++number));
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string read_records(const fs::path& file) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(file, error);
+  if (!error && size > kMaxFileBytes) {
+    throw InputError(fmt::format("'{}' has {}; records over {} are not read", file.string(),
+                                 format_bytes(static_cast<double>(size)),
+                                 format_bytes(static_cast<double>(kMaxFileBytes))));
+  }
+  return read_file(file);
+}
+
+IslandRecord read_island(const fs::path& folder) {
+  IslandRecord island{.where = folder.string()};
+  const fs::path name = folder / "name";
+  island.name = fs::exists(name) ? read_records(name) : folder.filename().string();
+  if (!swarm::is_valid_name(island.name)) {
+    throw InputError(
+        fmt::format("'{}' names no island (the file `name`, or else the folder)", folder.string()));
+  }
+  const fs::path steps = folder / "metrics.jsonl";
+  island.steps = parse_steps(read_records(steps), steps.string());
+  const fs::path rounds = folder / "rounds.jsonl";
+  island.rounds = parse_rounds(read_records(rounds), rounds.string());
+  return island;
+}
+
+/// Folders with records: that of one island, or those of a run.
+std::vector<fs::path> island_folders(const fs::path& folder) {
+  if (fs::exists(folder / "metrics.jsonl")) return {folder};
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const bool is_island = entry.path().filename().string().starts_with("island-");
+    if (is_island && fs::exists(entry.path() / "metrics.jsonl")) found.push_back(entry.path());
+  }
+  if (error) {
+    throw InputError(
+        fmt::format("--from: '{}' cannot be read: {}", folder.string(), error.message()));
+  }
+  if (found.empty()) {
+    throw InputError(
+        fmt::format("--from: '{}' is no run with records: neither it nor an island-* in it has a "
+                    "metrics.jsonl",
+                    folder.string()));
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+scaling::IslandTime sum(const scaling::IslandTime& a, const SecondsSpent& b) {
+  return {.computing_s = a.computing_s + b.computing,
+          .handling_s = a.handling_s + b.handling,
+          .waiting_s = a.waiting_s + b.waiting,
+          .pausing_s = a.pausing_s + b.validation + b.checkpoints};
+}
+
+bool falls(const SecondsSpent& now, const SecondsSpent& before) {
+  return now.computing < before.computing || now.handling < before.handling ||
+         now.waiting < before.waiting || now.validation < before.validation ||
+         now.checkpoints < before.checkpoints;
+}
+
+/// A process that was resumed counts from 0 again. Steps that no line tells of take no time.
+std::vector<scaling::Mark> marks_of(const IslandRecord& island) {
+  std::vector<scaling::Mark> marks;
+  scaling::IslandTime before;  // Of the processes before.
+  const StepLine* last = nullptr;
+  for (const StepLine& line : island.steps) {
+    const bool is_new = last == nullptr || line.began_at != last->began_at;
+    if (line.step <= (is_new ? line.began_at : last->step) ||
+        (!marks.empty() && line.step <= marks.back().step)) {
+      throw InputError(fmt::format("'{}/metrics.jsonl': step {} does not follow what is before it",
+                                   island.where, line.step));
+    }
+    if (!is_new && falls(line.seconds, last->seconds)) {
+      throw InputError(
+          fmt::format("'{}/metrics.jsonl': the seconds of step {} are less than those before it",
+                      island.where, line.step));
+    }
+    if (is_new && last != nullptr) before = marks.back().spent;
+    if (is_new && (marks.empty() || marks.back().step < line.began_at)) {
+      marks.push_back({.step = line.began_at, .spent = before});
+    }
+    marks.push_back({.step = line.step, .spent = sum(before, line.seconds)});
+    last = &line;
+  }
+  return marks;
+}
+
+/// By what all islands know a round by.
+using RoundKey = std::tuple<int64_t, int64_t, int64_t>;  // Sent, number, fragment.
+RoundKey key_of(const RoundLine& line) { return {line.sent, line.round, line.fragment}; }
+
+std::string alone(const std::string& where) {
+  return fmt::format("'{}' is a run of one island: it sends nothing that could be simulated",
+                     where);
+}
+
+std::map<std::string, const IslandRecord*> by_name(const std::vector<IslandRecord>& islands) {
+  std::map<std::string, const IslandRecord*> out;
+  for (const IslandRecord& island : islands) {
+    if (island.steps.empty()) {
+      throw InputError(
+          fmt::format("'{}': metrics.jsonl has no whole line yet (train.log_every)", island.where));
+    }
+    if (island.rounds.empty()) {
+      throw InputError(fmt::format("'{}': rounds.jsonl has no whole line: there was no round yet",
+                                   island.where));
+    }
+    if (!out.emplace(island.name, &island).second) {
+      throw InputError(
+          fmt::format("'{}' has the name of another island, '{}'", island.where, island.name));
+    }
+  }
+  return out;
+}
+
+std::set<std::string> members_of(const std::vector<IslandRecord>& islands) {
+  std::set<std::string> names;
+  for (const IslandRecord& island : islands) {
+    names.insert(island.name);
+    for (const RoundLine& line : island.rounds) {
+      names.insert(line.members.begin(), line.members.end());
+    }
+  }
+  return names;
+}
+
+bool gathers(const IslandRecord& island, const RoundLine& line, const sync::SyncOptions& options) {
+  try {
+    const auto num_members = static_cast<int>(line.members.size());
+    return sync::topology_of(options, *codec::make_codec(line.codec), num_members) ==
+           collective::Topology::kGather;
+  } catch (const UsageError& error) {
+    throw InputError(
+        fmt::format("{}/rounds.jsonl, round {}: {}", island.where, line.round, error.what()));
+  }
+}
+
+void add_rounds(const IslandRecord& island, size_t place, const sync::SyncOptions& options,
+                std::map<RoundKey, scaling::RecordedRound>& rounds) {
+  std::set<RoundKey> seen;
+  for (const RoundLine& line : island.rounds) {
+    if (line.members.size() < 2 || !seen.insert(key_of(line)).second) continue;
+    const auto [found, is_new] = rounds.try_emplace(key_of(line));
+    scaling::RecordedRound& round = found->second;
+    if (is_new) {
+      round.sent_after = line.sent;
+      round.gathers = gathers(island, line, options);
+    }
+    round.parts.push_back({.island = place,
+                           .used_after = line.step,
+                           .sent_bytes = line.bytes_sent,
+                           .received_bytes = line.bytes_received,
+                           .prepare_s = line.prepare_ms / 1000,
+                           .exchange_s = line.exchange_ms / 1000});
+  }
+}
+
+/// Of longer runs the last steps count.
+void cut(scaling::RecordedRun& run) {
+  const size_t num_ways = run.islands.size() * run.islands.size();
+  const size_t most = std::max<size_t>(1, kMaxWays / num_ways);
+  if (run.rounds.size() <= most) return;
+  const int64_t first = run.rounds[run.rounds.size() - most - 1].sent_after;
+  for (scaling::RecordedIsland& island : run.islands) {
+    const auto kept = std::ranges::upper_bound(island.marks, first, {}, &scaling::Mark::step);
+    const auto begin = kept == island.marks.begin() ? kept : kept - 1;
+    if (island.marks.end() - begin >= 2) island.marks.erase(island.marks.begin(), begin);
+  }
+  const auto is_before = [&](const scaling::RecordedRound& round) {
+    return round.sent_after <= run.first_step();
+  };
+  std::erase_if(run.rounds, is_before);
+}
+
+}  // namespace
+
+std::vector<StepLine> parse_steps(std::string_view text, const std::string& file) {
+  std::vector<StepLine> lines;
+  for_each_line(text, file, [&](const Record& record) {
+    lines.push_back({.step = record.whole("step"),
+                     .began_at = record.whole("began_at"),
+                     .seconds = {.computing = record.seconds("computing"),
+                                 .handling = record.seconds("handling"),
+                                 .waiting = record.seconds("waiting"),
+                                 .validation = record.seconds("validation"),
+                                 .checkpoints = record.seconds("checkpoints")}});
+  });
+  return lines;
+}
+
+std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& file) {
+  std::vector<RoundLine> lines;
+  for_each_line(text, file, [&](const Record& record) {
+    lines.push_back({.step = record.whole("step"),
+                     .sent = record.whole("sent"),
+                     .round = record.whole("round"),
+                     .fragment = record.whole("fragment"),
+                     .values = record.whole("values"),
+                     .codec = record.text("codec"),
+                     .members = record.names("members"),
+                     .bytes_sent = record.real("bytes_sent", kMaxBytes),
+                     .bytes_received = record.real("bytes_received", kMaxBytes),
+                     .exchange_ms = record.real("exchange_ms", kMaxMilliseconds),
+                     .prepare_ms = record.real("prepare_ms", kMaxMilliseconds)});
+  });
+  return lines;
+}
+
+scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
+                                  const sync::SyncOptions& options) {
+  const std::string& where = islands.front().where;
+  const std::map<std::string, const IslandRecord*> known = by_name(islands);
+  const std::set<std::string> members = members_of(islands);
+  if (members.size() < 2) throw InputError(alone(where));
+  if (members.size() > kMaxMembers) {
+    throw InputError(fmt::format("'{}' names more than {} members", where, kMaxMembers));
+  }
+  scaling::RecordedRun run;
+  std::map<RoundKey, scaling::RecordedRound> rounds;
+  for (const std::string& name : members) {
+    const auto found = known.find(name);
+    const IslandRecord& source = found == known.end() ? islands.front() : *found->second;
+    add_rounds(source, run.islands.size(), options, rounds);
+    run.islands.push_back({.name = name, .marks = marks_of(source)});
+  }
+  for (auto& [key, round] : rounds) run.rounds.push_back(std::move(round));
+  cut(run);
+  if (run.first_step() >= run.last_step()) {
+    throw InputError(fmt::format("'{}': there is no step that all islands have taken", where));
+  }
+  const bool has_round = std::ranges::any_of(run.rounds, [&](const scaling::RecordedRound& round) {
+    return round.parts.size() >= 2 && round.sent_after > run.first_step() &&
+           round.sent_after <= run.last_step();
+  });
+  if (has_round) return run;
+  throw InputError(fmt::format("'{}': there is no round that two islands had a part in", where));
+}
+
+RunRecord read_run_record(const fs::path& folder) {
+  RunRecord record;
+  for (const fs::path& island : island_folders(folder)) {
+    if (record.islands.empty()) {
+      if (!fs::exists(island / "config.toml")) {
+        throw InputError(fmt::format("'{}' has no config.toml", island.string()));
+      }
+      record.config = load_config(island / "config.toml", {});
+    }
+    record.islands.push_back(read_island(island));
+  }
+  const sync::Method& method = sync::method_of(record.config.sync);
+  if (method.is_for_one) {
+    throw InputError(alone(folder.string()));
+  }
+  if (record.config.swarm.is_elastic()) {
+    throw InputError(fmt::format(
+        "'{}' is a run in elastic pace: there nobody waits for an exchange, so there is "
+        "nothing to simulate",
+        folder.string()));
+  }
+  record.run = recorded_run(record.islands, record.config.sync);
+  return record;
+}
+
+}  // namespace atl::run

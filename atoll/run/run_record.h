@@ -1,0 +1,66 @@
+#pragma once
+// The records of a run, read again: where each island's time went and what its rounds sent, for
+// atoll/scaling. Of a run that is over or under way, of all its islands or of one. LibTorch-free.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atoll/run/config.h"
+#include "atoll/run/progress.h"
+#include "atoll/scaling/recorded_run.h"
+
+namespace atl::run {
+
+/// What simulations ask of a line of metrics.jsonl.
+struct StepLine {
+  int64_t step = 0;
+  int64_t began_at = 0;
+  SecondsSpent seconds;
+};
+
+/// And of one of rounds.jsonl.
+struct RoundLine {
+  int64_t step = 0;
+  int64_t sent = 0;
+  int64_t round = 0;
+  int64_t fragment = 0;
+  int64_t values = 0;
+  std::string codec;
+  std::vector<std::string> members;
+  double bytes_sent = 0;
+  double bytes_received = 0;
+  double exchange_ms = 0;
+  double prepare_ms = 0;
+};
+
+/// Read lines of those files. What follows the last line end is being written, or was when the run
+/// was killed, and is passed over. Throw InputError naming `file`, the line and the field.
+std::vector<StepLine> parse_steps(std::string_view text, const std::string& file);
+std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& file);
+
+/// Of one island.
+struct IslandRecord {
+  std::string name;
+  std::string where;  // For messages.
+  std::vector<StepLine> steps;
+  std::vector<RoundLine> rounds;
+};
+
+/// What all of them tell together. A member whose records are not here is taken to be like the
+/// first of them. Throws InputError when that is no run of several islands with a round.
+scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
+                                  const sync::SyncOptions& options);
+
+struct RunRecord {
+  RunConfig config;
+  std::vector<IslandRecord> islands;  // Those whose records are here.
+  scaling::RecordedRun run;
+};
+
+/// The records in `folder`: a run directory with island-*, or that of one island. Throws InputError
+/// or UsageError (a config.toml that is none) saying which file is wrong, and how.
+RunRecord read_run_record(const std::filesystem::path& folder);
+
+}  // namespace atl::run
