@@ -23,14 +23,9 @@ find_program(ccache_program ccache)
 if(ccache_program)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_program})
 endif()
-find_program(mold_program mold)
-if(mold_program)
-  add_link_options(-fuse-ld=mold)
-  # Before 2.4.0 mold may begin PT_GNU_RELRO in an unmapped page (its issue 1151): now and then, as
-  # sizes fall, a program would not start at all.
-  execute_process(COMMAND ${mold_program} --version OUTPUT_VARIABLE mold_version)
-  string(REGEX MATCH "[0-9]+\\.[0-9]+" mold_version "${mold_version}")
-  if(mold_version VERSION_LESS 2.4)
-    add_link_options(-Wl,-z,norelro)
-  endif()
+# Several times as fast as the usual linker. Not mold: Debian 12's (1.10) now and then never ends, and
+# now and then makes a program that cannot start (its issue 1151).
+find_program(lld_program ld.lld)
+if(lld_program)
+  add_link_options(-fuse-ld=lld)
 endif()

@@ -12,7 +12,7 @@ stamps=$venv/setup-stamps
 stamp=$stamps/$tier-$(sha256sum scripts/setup.sh | cut -c1-16)-$(printf %s "${ATOLL_TORCH_DIR:-}" | sha256sum | cut -c1-8)
 [ -e "$stamp" ] && exit 0
 
-build_packages="build-essential cmake ninja-build ccache mold pkg-config python3 python3-venv
+build_packages="build-essential cmake ninja-build ccache lld pkg-config python3 python3-venv
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev libexpected-dev libfmt-dev
   nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libssl-dev zlib1g-dev libzstd-dev libxxhash-dev
   libcpp-httplib-dev libyaml-cpp-dev libnlopt-dev libsqlite3-dev"
