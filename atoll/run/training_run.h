@@ -80,6 +80,7 @@ class TrainingRun {
 
  private:
   void replay(std::span<const LoggedRound> rounds);
+  void begin();
   Result<void> train_step();
   Result<void> catch_up();
   void take_rounds();
