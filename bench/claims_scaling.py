@@ -130,7 +130,7 @@ claims.measured("fit of the whole published table, 256 starts, seconds", lambda:
 claims.measured("and 1,000 bootstrap samples more, seconds",
                 lambda: seconds("fit", LOSS, "--bootstrap", 1000) - seconds("fit", LOSS, "--bootstrap", 0), lambda s: s < 2, "< 2",
                 "{:.2f}")
-claims.measured("laws, forms and simulator beside numpy's: exit status",
+claims.measured("laws, forms and simulators beside numpy's and walks in Python: exit status",
                 lambda: subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "scaling_oracle.py", ATOLL],
                                        capture_output=True).returncode, lambda code: code == 0, "0", "{}")
 claims.measured("plans' loss, bytes, time and memory beside an independent reckoning: exit status",

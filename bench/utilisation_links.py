@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicted against measured utilisation: `atoll scaling simulate --from RUN` beside real runs over emulated lines.
 
-  utilisation_links.py ATOLL STORE [--steps 151] [--links wan|link-rate] [--only diloco|streaming]
+  utilisation_links.py ATOLL STORE [--steps 90] [--links wan|link-rate] [--only diloco|streaming]
 
 Two islands of one thread train a model of under 1 M parameters, each on a host of an emulated network (tests/wan: rate,
 delay and queue of each host's line; the coordinator has a host of its own, without limits). A first run without limits says
@@ -116,7 +116,7 @@ def main(words=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("atoll")
     parser.add_argument("store")
-    parser.add_argument("--steps", type=int, default=151)
+    parser.add_argument("--steps", type=int, default=90)
     parser.add_argument("--links", choices=["wan", "link-rate"])
     parser.add_argument("--only", choices=list(METHODS))
     arguments = parser.parse_args(words)

@@ -117,7 +117,8 @@ Lines lines_of(const FromRun& arguments, const RunRecord& record) {
   return lines;
 }
 
-/// What the islands whose records are here sent, and how.
+/// What the islands whose records are here sent, and how; rounds of the codec that the first had
+/// (CocktailSGD's last one is exact).
 struct Traffic {
   double sent = 0;  // Bytes, of an island in a round; the mean.
   double received = 0;
@@ -132,14 +133,14 @@ struct Traffic {
 };
 
 Traffic traffic_of(const RunRecord& record) {
-  Traffic out;
+  Traffic out{.codec = record.islands.front().rounds.front().codec};
   double num_lines = 0;
   for (const run::IslandRecord& island : record.islands) {
     for (const RoundLine& line : island.rounds) {
+      if (line.codec != out.codec) continue;
       out.sent += line.bytes_sent;
       out.received += line.bytes_received;
       out.values += static_cast<double>(line.values);
-      out.codec = line.codec;
       num_lines += 1;
     }
   }
@@ -148,7 +149,7 @@ Traffic traffic_of(const RunRecord& record) {
   out.values /= num_lines;
   out.num_rounds = std::ssize(record.run.rounds);
   const auto num_members = static_cast<double>(record.run.islands.size());
-  const bool gathers = record.run.rounds.back().gathers;
+  const bool gathers = record.run.rounds.front().gathers;
   out.copies = gathers ? num_members - 1 : 2 * (num_members - 1) / num_members;
   return out;
 }

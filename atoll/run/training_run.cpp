@@ -149,7 +149,8 @@ double TrainingRun::time_step() {
   return spent;
 }
 
-Result<Summary> TrainingRun::train() {
+/// What comes before the first step of this process.
+void TrainingRun::begin() {
   first_step_ = step_;
   began_at_ = step_;
   metrics_ = std::make_unique<Metrics>(parts_.folder, step_);
@@ -164,6 +165,10 @@ Result<Summary> TrainingRun::train() {
   if (step_ == 0 || is_at_commit_) checkpoint();
   is_at_commit_ = false;
   validation_seconds_ = checkpoint_seconds_ = release_seconds_ = 0;
+}
+
+Result<Summary> TrainingRun::train() {
+  begin();
   bool stopped = false;
   while (step_ < options_.steps && !stopped) {
     const int64_t before = step_;

@@ -82,6 +82,7 @@ class TrainingRun {
 
  private:
   void replay(std::span<const LoggedRound> rounds);
+  void begin();
   Result<void> train_step();
   Result<void> catch_up();
   void take_rounds();
