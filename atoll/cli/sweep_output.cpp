@@ -168,15 +168,15 @@ void write_sweep_output(const SweepOutput& output, const std::filesystem::path& 
 }
 
 std::string sweep_table(const SweepOutput& output) {
-  constexpr const char* kRow = "{:<44} {:>9} {:>9} {:>9} {:>8}  {}\n";
+  constexpr const char* kRow = "{:<44} {:>9} {:>9} {:>9} {:>8}{}\n";
   std::string text = fmt::format(kRow, "", "lr", "outer lr", "batch", "loss", "");
   for (const scaling::GridCell& cell : output.state.cells) {
     const std::string name = fmt::format("{}: {}", cell.grid, scaling::cell_name(cell.cell));
     if (!cell.state.best) {
       text += fmt::format(kRow, name, "", "", "", "-",
-                          !cell.blocked.empty() ? cell.blocked
-                          : cell.state.done     ? "all points failed"
-                                                : "not finished");
+                          !cell.blocked.empty() ? "  " + cell.blocked
+                          : cell.state.done     ? "  all points failed"
+                                                : "  not finished");
       continue;
     }
     const scaling::BestPlace& best = *cell.state.best;
@@ -188,7 +188,7 @@ std::string sweep_table(const SweepOutput& output) {
       const scaling::AxisState& one = cell.state.axes[axis];
       if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed) continue;
       const std::string end = scaling::axis_text(static_cast<scaling::Axis>(axis), one);
-      if (!end.empty()) ends += (ends.empty() ? "" : "; ") + end;
+      if (!end.empty()) ends += (ends.empty() ? "  " : "; ") + end;
     }
     text += fmt::format(kRow, name, value(scaling::kLr), value(scaling::kOuterLr),
                         value(scaling::kBatchTokens), fmt::format("{:.4f}", best.loss), ends);
