@@ -247,7 +247,7 @@ Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>
   Candidates candidates(request, loss);
   const auto feasible = feasible_choices(request, candidates);
   if (feasible.empty()) refuse_plan(request, candidates);
-  const PlanChoice recommended = feasible[recommended_of(request, feasible)];
+  const PlanChoice& recommended = feasible[recommended_of(request, feasible)];
   std::vector<PlanChoice> chosen = handful(without_dominated(feasible), recommended);
   std::ranges::sort(chosen, {}, values_of);
   Plan plan{.choices = {}, .why = {}, .notes = loss.notes()};
