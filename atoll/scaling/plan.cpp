@@ -148,8 +148,11 @@ std::string why_of(const PlanRequest& request, const Candidates& candidates,
   if (others.empty()) {
     why += choice.setup.islands.size() > 1 ? "; all islands take part." : ".";
   } else {
-    why += fmt::format("; {} would not make it better and {} left out.",
-                       quoted_names(request, others), others.size() == 1 ? "is" : "are");
+    constexpr size_t kFewNames = 6;
+    const std::string who = others.size() <= kFewNames ? quoted_names(request, others)
+                                                       : fmt::format("{} islands", others.size());
+    why += fmt::format("; {} would not make it better and {} left out.", who,
+                       others.size() == 1 ? "is" : "are");
   }
   if (choice.setup.islands.size() == 1) return why;
   PlanChoice every_step = choice;
