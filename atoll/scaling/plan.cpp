@@ -148,8 +148,11 @@ std::string why_of(const PlanRequest& request, const Candidates& candidates,
   if (others.empty()) {
     why += choice.setup.islands.size() > 1 ? "; all islands take part." : ".";
   } else {
-    why += fmt::format("; {} would not make it better and {} left out.",
-                       quoted_names(request, others), others.size() == 1 ? "is" : "are");
+    constexpr size_t kFewNames = 6;
+    const std::string who = others.size() <= kFewNames ? quoted_names(request, others)
+                                                       : fmt::format("{} islands", others.size());
+    why += fmt::format("; {} would not make it better and {} left out.", who,
+                       others.size() == 1 ? "is" : "are");
   }
   if (choice.setup.islands.size() == 1) return why;
   PlanChoice every_step = choice;
@@ -247,7 +250,7 @@ Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>
   Candidates candidates(request, loss);
   const auto feasible = feasible_choices(request, candidates);
   if (feasible.empty()) refuse_plan(request, candidates);
-  const PlanChoice recommended = feasible[recommended_of(request, feasible)];
+  const PlanChoice& recommended = feasible[recommended_of(request, feasible)];
   std::vector<PlanChoice> chosen = handful(without_dominated(feasible), recommended);
   std::ranges::sort(chosen, {}, values_of);
   Plan plan{.choices = {}, .why = {}, .notes = loss.notes()};

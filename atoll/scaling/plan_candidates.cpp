@@ -22,14 +22,12 @@ constexpr size_t kFewIslands = 4;
 /// Of what is sent: a simulation ends before its last exchange does.
 constexpr double kSimulatedShare = 0.95;
 
-/// Whom an order puts first, for each length. `is_before` may leave ties: they stay as they are.
-template <typename Before>
-void add_prefixes(size_t num_islands, const Before& is_before,
-                  std::set<std::vector<size_t>>& groups) {
-  std::vector<size_t> order(num_islands);
+/// Whom the value puts first, for each length; of equal ones the first.
+void add_prefixes(const std::vector<double>& values, std::set<std::vector<size_t>>& groups) {
+  std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, is_before);
-  for (size_t size = 1; size <= num_islands; ++size) {
+  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(-values[i], i); });
+  for (size_t size = 1; size <= order.size(); ++size) {
     std::vector<size_t> group(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(size));
     std::ranges::sort(group);
     groups.insert(std::move(group));
@@ -72,7 +70,10 @@ Candidates::Candidates(const PlanRequest& request, const PlanLoss& loss)
   sizes_ = shapes_.ladder();
   if (!goal.tokens) return;
   const double ratio = tokens_per_param();
-  sizes_.push_back(shapes_.near(*goal.tokens / ratio));
+  // The nearest may have a little too many.
+  for (const double share : {1.0, 0.99, 0.98, 0.96}) {
+    sizes_.push_back(shapes_.near(share * *goal.tokens / ratio));
+  }
   std::erase_if(sizes_, [&](const PlannedShape& s) { return s.law_params * ratio > *goal.tokens; });
   std::ranges::sort(sizes_, {}, &PlannedShape::law_params);
 }
@@ -91,9 +92,9 @@ std::vector<std::vector<size_t>> Candidates::island_groups() const {
     }
   } else {
     const auto by = [&](const auto& value) {
-      add_prefixes(
-          islands.size(), [&](size_t a, size_t b) { return value(islands[a]) > value(islands[b]); },
-          groups);
+      std::vector<double> values;
+      for (const PlannedIsland& island : islands) values.push_back(value(island));
+      add_prefixes(values, groups);
     };
     by([](const PlannedIsland& island) { return island.total_flops_per_s(); });
     by([](const PlannedIsland& island) { return island.bits_per_s(); });

@@ -137,7 +137,7 @@ TEST(PlanTraffic, IslandsThatAreAlikeAreOne) {
   const SimulatedRun merged = simulated_run(1e8, 12, sync, many);
   EXPECT_THAT(merged.workload.islands, SizeIs(2));
   EXPECT_DOUBLE_EQ(merged.steps_per_s(), simulated_run(1e8, 12, sync, few).steps_per_s());
-  EXPECT_LE(merged.steps_per_s(), 0.5);  // The slowest island's.
+  EXPECT_LE(merged.steps_per_s(), 0.5 * (1 + 1e-9));  // The slowest island's.
 }
 
 TEST(PlanMemory, EachMethodsCopies) {

@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
   atl::scaling::try_plan(input, false);
   atl::scaling::try_plan("[[island]]\ntflops = 1\nmemory = \"1GB\"\n" + input, false);
-  if (size < 6 || size % 8 != 0) return 0;  // Each of these is searched.
+  if (size < 6 || size % 128 != 8) return 0;  // Each of these is searched.
   // Numbers made of the bytes.
   const auto number = [&](size_t i) {
     return std::to_string(data[i] % 9 + 1) + "e" + std::to_string(data[i] / 9 % 12);

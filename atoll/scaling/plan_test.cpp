@@ -42,7 +42,9 @@ std::string refusal(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
 }
 
 TEST(Plan, EqualIslandsOnFastLinesDoNotWait) {
-  const Plan plan = plan_of({island("a", 1e9), island("b", 1e9)}, {.time_s = 5 * kDay});
+  std::vector<PlannedIsland> islands = {island("a", 1e9), island("b", 1e9)};
+  for (PlannedIsland& each : islands) each.latency_s = 0;
+  const Plan plan = plan_of(islands, {.time_s = 5 * kDay});
   const PlanChoice& best = plan.best().choice;
   EXPECT_THAT(best.setup.islands, ElementsAre(0, 1));
   EXPECT_GT(best.utilisation, 0.99);
@@ -126,7 +128,7 @@ TEST(Plan, ASlowLineIsLoadedLess) {
   const PlanGoal goal{.params = 3e8};
   const Plan fast = plan_of({island("a", 1e5), island("b", 1e5)}, goal);
   const Plan slow = plan_of({island("a", 50), island("b", 50)}, goal);
-  EXPECT_LT(slow.best().choice.total_bytes() + 1, fast.best().choice.total_bytes() + 2);
+  EXPECT_LE(slow.best().choice.total_bytes(), fast.best().choice.total_bytes());
   EXPECT_GE(slow.best().choice.setup.sync.sync_every, fast.best().choice.setup.sync.sync_every);
 }
 

@@ -128,7 +128,7 @@ TEST_F(LinkMeasurementServerTest, ACoordinatorAnswersWithoutARun) {
 }
 
 TEST_F(LinkMeasurementServerTest, FailuresAreSentences) {
-  const auto nobody = measure_link("nobody:1", factory(), clock, [] { return false; });
+  const auto nobody = measure_link("nobody:9", factory(), clock, [] { return false; });
   ASSERT_FALSE(nobody);
   EXPECT_THAT(nobody.error().message, HasSubstr("cannot be measured"));
   const auto cancelled = measure_link(address, factory(), clock, [] { return true; });

@@ -4,6 +4,7 @@ of activations beside what a training step really takes.
 
 usage: plan_oracle.py ATOLL
 """
+import csv
 import json
 import math
 import pathlib
@@ -17,17 +18,16 @@ import numpy as np
 ATOLL = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BITS = {"fp32": 32, "bf16": 16, "e3m0": 4 + 8 / 128}
-TABLE = np.loadtxt(ROOT / "atoll/scaling/published/loss.csv", delimiter=",", skiprows=0,
-                   usecols=None, dtype=str, comments="#")
+LOSSES = ROOT / "atoll" / "scaling" / "published" / "loss.csv"
 
 
 # --- laws, from the table alone ---
 
 
 def laws():
-    names = list(TABLE[0])
-    columns = {name: TABLE[1:, i].astype(float) for i, name in enumerate(names)}
-    n, m, y = columns["params"], columns["replicas"], columns["loss"]
+    lines = [line for line in LOSSES.read_text().split("\n") if line and not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    n, m, y = (np.array([float(row[name]) for row in rows]) for name in ("params", "replicas", "loss"))
     dp = np.polyfit(np.log(n[m == 0]), np.log(y[m == 0]), 1)
     rows = m >= 1
     joint = np.linalg.lstsq(np.stack([np.ones(rows.sum()), np.log(n[rows]), np.log(m[rows])], 1), np.log(y[rows]),
@@ -236,6 +236,7 @@ PLANS = [
     ([island("a", 0.05, 20, 1, 16e9, device="cpu"), island("b", 0.05, 5, 1, 16e9, 0.1, 50, device="cpu")],
      {"time": "1d", "vocab_size": 4096, "sequence_length": 256}),
     ([island(f"i{i}", 40, 100 + 10 * i, 2) for i in range(10)], {"params": 4e8}),
+    ([island(name, 40, 1e6, latency=1e-4) for name in "abc"], {"time": "1d"}),
     ([island("a")], {"tokens": 3e9, "tokens_per_param": 60}),
     ([island("a"), island("b", 30)], {"loss": 2.7, "time": "5d"}),
 ]

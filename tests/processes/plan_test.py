@@ -125,10 +125,13 @@ class PlanTest(unittest.TestCase):
     def test_train_takes_every_kind_of_settings(self):
         methods = set()
         for goal, rate, names in (('time = "4d"', "200mbit", ("a", "b", "c")), ('time = "4d"', "200mbit", ("a",)),
+                                  ("tokens = 5e8", "200mbit", ("a",)), ('time = "1d"', "800gbit", ("a", "b", "c")),
                                   ('params = 3e8\ntokens = 1e10', "400gbit", ("a", "b")),
                                   ("params = 1e8", "5mbit", ("a", "b", "c", "d", "e"))):
             config = self.folder / "run.toml"
-            plan = self.json_of(self.lab(goal, rate, names), "--config-out", config)
+            # What is far apart does not agree at every step.
+            island = ISLAND.replace("30ms", "0.1ms") if rate == "800gbit" else ISLAND
+            plan = self.json_of(self.lab(goal, rate, names, island), "--config-out", config)
             self.assertEqual(config.read_text(), plan["config"])
             dumped = run(config, "--dump-config", command="train")
             self.assertEqual(dumped.returncode, 0, dumped.stderr)
@@ -144,7 +147,7 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(settings["sync"]["num_fragments"], plan["num_fragments"])
                 self.assertEqual(settings["sync"]["fragment_sync_delay"], plan["fragment_sync_delay"])
             methods.add(plan["method"])
-        self.assertLessEqual({"single", "streaming_diloco"}, methods)
+        self.assertEqual(methods, {"single", "diloco", "streaming_diloco", "data_parallel"})
 
     def test_a_tiny_plan_trains(self):
         config = self.folder / "run.toml"
