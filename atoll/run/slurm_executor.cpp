@@ -191,7 +191,8 @@ void SlurmExecutor::ask_slurm(Time now) {
     for (SlurmArray& array : arrays_) {
       for (size_t i = 0; i < array.tasks().size(); ++i) {
         TaskEvidence& evidence = array.tasks()[i].evidence;
-        const auto found = queue.find({array.name(), static_cast<int64_t>(i)});
+        auto found = queue.find({array.name(), static_cast<int64_t>(i)});
+        if (found == queue.end()) found = queue.find({array.name(), kOtherTasks});
         evidence.task =
             found == queue.end() ? std::nullopt : std::optional<SlurmTask>(found->second);
         evidence.was_asked = true;
@@ -208,7 +209,8 @@ bool SlurmExecutor::ask_accounting(Queue& queue) {
   std::vector<std::string> jobs;
   for (const SlurmArray& array : arrays_) {
     for (size_t i = 0; i < array.tasks().size(); ++i) {
-      if (array.tasks()[i].is_over || queue.contains({array.name(), static_cast<int64_t>(i)})) {
+      if (array.tasks()[i].is_over || queue.contains({array.name(), static_cast<int64_t>(i)}) ||
+          queue.contains({array.name(), kOtherTasks})) {
         continue;
       }
       jobs.push_back(fmt::to_string(*array.job()));
@@ -291,29 +293,24 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
   });
 }
 
-std::vector<std::string> SlurmExecutor::job_ids() const {
-  std::vector<std::string> ids;
-  for (const SlurmArray& array : arrays_) ids.push_back(fmt::to_string(*array.job()));
-  return ids;
-}
-
 void SlurmExecutor::stop() {
-  if (arrays_.empty()) return;
-  try {
-    // In this order: a task that begins in between is asked as well.
-    for (const std::vector<std::string>& how :
-         {std::vector<std::string>{"--state=PENDING"}, {"--batch", "--signal=USR1"}}) {
+  // In this order: a task that begins in between is asked as well.
+  for (const std::vector<std::string>& how :
+       {std::vector<std::string>{"--state=PENDING"}, {"--state=RUNNING", "--batch", "--signal=USR1"}}) {
+    for (const SlurmArray& array : arrays_) {
       std::vector<std::string> words = how;
-      words.insert(words.begin(), "--quiet");
-      for (const std::string& id : job_ids()) words.push_back(id);
-      commands_.run("scancel", words);
+      // By name: that a job is over already is then no error.
+      words.push_back("--name=" + array.name());
+      try {
+        commands_.run("scancel", words);
+      } catch (const InputError& error) {
+        warn(fmt::format("{}; points may run on: a second Ctrl-C ends the sweep alone, and it "
+                         "takes them over when it is started again",
+                         error.what()));
+      }
     }
-    asked_ = Time{};  // The waiting ones are gone now.
-  } catch (const InputError& error) {
-    warn(fmt::format("{}; the points may still run: end the sweep with a second Ctrl-C, and it "
-                     "takes them over when it is started again",
-                     error.what()));
   }
+  asked_ = clock_.now() - duration_of(options_.poll_seconds);  // Those that waited are gone.
 }
 
 void SlurmExecutor::warn(const std::string& what) {

@@ -47,7 +47,6 @@ class SlurmExecutor final : public PointExecutor {
   void report_over(std::vector<PointEnd>& ends, Time now);
   std::vector<SlurmTask> squeue() const;
   std::string names() const;
-  std::vector<std::string> job_ids() const;
   int64_t num_unfinished() const;
   SlurmArray::Task* find(const std::string& point);
   void warn(const std::string& what);

@@ -312,9 +312,13 @@ TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
   slurm.stop();  // Nothing to stop.
   slurm.start(tasks(2));
   slurm.stop();
+  const std::string name = array(101).filename().string();
   EXPECT_EQ(calls("scancel"),
-            "scancel --quiet --state=PENDING 101\nscancel --quiet --batch --signal=USR1 101\n");
-  says("queue", line(101, 0, "FAILED") + line(101, 1, "CANCELLED"));
+            fmt::format("scancel --state=PENDING --name={0}\n"
+                        "scancel --state=RUNNING --batch --signal=USR1 --name={0}\n",
+                        name));
+  // All that waited are one line.
+  says("queue", line(101, 0, "FAILED") + fmt::format("{}|101|N/A|CANCELLED|None\n", name));
   leave(101, 0, "exit", "130\n");
   EXPECT_THAT(poll(slurm),
               ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));

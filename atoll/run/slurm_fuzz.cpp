@@ -20,7 +20,7 @@ void try_read(const auto& action) {
 
 void check_tasks(const std::vector<SlurmTask>& tasks) {
   for (const SlurmTask& task : tasks) {
-    ATOLL_CHECK(task.job >= 0 && task.index >= 0);
+    ATOLL_CHECK(task.job >= 0 && task.index >= kOtherTasks);
     const TaskEvidence evidence{.exit_code = 1, .task = task, .was_asked = true};
     ATOLL_CHECK(!end_of_task(evidence) || seems_over(evidence));
   }

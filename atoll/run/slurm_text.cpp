@@ -201,7 +201,9 @@ std::vector<SlurmTask> parse_queue(std::string_view text) {
   for (const std::string_view line : lines_of(text)) {
     const std::vector<std::string_view> fields = fields_of(line, 5);
     const auto job = fields.size() == 5 ? parse_whole(fields[1]) : std::nullopt;
-    const auto index = fields.size() == 5 ? parse_whole(fields[2]) : std::nullopt;
+    const auto index = fields.size() < 5        ? std::nullopt
+                       : fields[2] == "N/A" ? std::optional(kOtherTasks)
+                                            : parse_whole(fields[2]);
     if (!job || !index || fields[3].empty()) refuse_line("squeue", kQueueFormat, line);
     tasks.push_back({std::string(fields[0]), *job, *index, std::string(fields[3]),
                      std::string(trimmed(fields[4]))});

@@ -61,11 +61,15 @@ struct SlurmLimits {
 /// Reads what `scontrol show config` prints. Throws InputError when it has no MaxArraySize.
 SlurmLimits parse_limits(std::string_view text);
 
+/// In place of a task's number: all tasks of the array that stand nowhere else. Slurm says so when
+/// tasks were cancelled before any of them began.
+constexpr int64_t kOtherTasks = -1;
+
 /// What Slurm says of one task.
 struct SlurmTask {
   std::string array;  // Its job name; sacct's lines leave it empty.
   int64_t job = 0;    // Of the array.
-  int64_t index = 0;
+  int64_t index = 0;  // Or kOtherTasks.
   std::string state;   // "PENDING", "TIMEOUT", ...
   std::string reason;  // Why it waits, or how it ended; may be empty or "None".
 };

@@ -119,7 +119,8 @@ TEST(SlurmTextTest, QueueLinesAreTasks) {
   EXPECT_EQ(tasks[1].index, 7);
   EXPECT_EQ(tasks[1].reason, "Nodes required | are DOWN");
   EXPECT_TRUE(parse_queue("").empty());
-  for (const char* line : {"x", "a|b|c|d|e", "a|1|N/A|PENDING|None", "a|1|2||None", "a|-1|2|R|N",
+  EXPECT_EQ(parse_queue("atoll-1|12|N/A|CANCELLED|Resources\n")[0].index, kOtherTasks);
+  for (const char* line : {"x", "a|b|c|d|e", "a|1|2||None", "a|-1|2|R|N",
                            "a|1|99999999999999999999|R|N", "||||"}) {
     EXPECT_THAT(message_of([&] { parse_queue(line); }), HasSubstr("squeue printed")) << line;
   }

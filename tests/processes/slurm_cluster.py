@@ -149,7 +149,7 @@ class SlurmCluster:
     def tasks(self):
         """{(job, index): state} of all tasks of arrays that Slurm still tells of."""
         lines = self.run("squeue", "-h", "-r", "-t", "all", "-o", "%F|%K|%T").stdout.splitlines()
-        return {(int(job), int(index)): state for job, index, state in (line.split("|") for line in lines)}
+        return {(int(job), index if index == 'N/A' else int(index)): state for job, index, state in (line.split("|") for line in lines)}
 
 
 def wait_for(condition, what, explain=lambda: "", deadline=DEADLINE_S):
