@@ -57,4 +57,9 @@ inline std::vector<std::string> point_command(const std::filesystem::path& progr
   return {program.string(), "scaling", "point", folder.string()};
 }
 
+/// Where what that command prints goes.
+inline std::filesystem::path point_log(const std::filesystem::path& folder) {
+  return folder / "point.log";
+}
+
 }  // namespace atl::run

@@ -41,14 +41,12 @@ std::optional<size_t> index_of(const std::string& file, std::string_view prefix,
 
 }  // namespace
 
-SlurmArray SlurmArray::create(const fs::path& parent, std::vector<std::string> points,
+SlurmArray SlurmArray::create(const fs::path& parent, std::vector<Task> tasks,
                               std::span<const TaskCommand> commands) {
   SlurmArray array(parent / (kPrefix + random_name()));
+  array.tasks_ = std::move(tasks);
   std::string ids;
-  for (std::string& point : points) {
-    ids += point + "\n";
-    array.tasks_.push_back({.point = std::move(point), .is_awaited = true});
-  }
+  for (const Task& task : array.tasks_) ids += task.point + "\n";
   try {
     fs::create_directories(array.folder_);
     write_file_atomically(array.folder_ / "commands", array_commands(commands));

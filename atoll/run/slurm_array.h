@@ -17,15 +17,16 @@ class SlurmArray {
  public:
   struct Task {
     std::string point;
+    std::filesystem::path log{};  // What the point prints; known while it is awaited.
     TaskEvidence evidence{};
     std::optional<Time> seems_over_since{};
     bool is_over = false;     // Reported, or nobody asks.
     bool is_awaited = false;  // By this sweep's driver.
   };
 
-  /// Writes a new array into `parent`, under a name that no other has. `points` and `commands` are
-  /// of equal length. Throws InputError when it cannot be written.
-  static SlurmArray create(const std::filesystem::path& parent, std::vector<std::string> points,
+  /// Writes a new array into `parent`, under a name that no other has. `commands` are those of
+  /// `tasks`. Throws InputError when it cannot be written.
+  static SlurmArray create(const std::filesystem::path& parent, std::vector<Task> tasks,
                            std::span<const TaskCommand> commands);
   /// Reads one back. Throws InputError when its files cannot be read.
   static SlurmArray load(const std::filesystem::path& folder);

@@ -8,19 +8,18 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/run/child_process.h"
 
 namespace atl::run {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMaxUnfinished = 10'000;    // Slurm's own usual bound of all jobs.
+constexpr size_t kMaxWaiting = 100'000;
+constexpr int64_t kMaxSubmitted = 10'000;     // Slurm's own usual bound of all jobs.
 constexpr std::chrono::seconds kScan{1};     // Between two looks for exit codes.
 constexpr std::chrono::seconds kOverdue{30};  // For which files of other machines may be late.
 constexpr std::chrono::seconds kRetry{30};    // After Slurm refused an array.
-
-/// Where the output of a point goes.
-fs::path log_of(const PointTask& task) { return task.folder / "log.txt"; }
 
 /// The folder of arrays, made if need be.
 fs::path created(fs::path folder) {
@@ -74,19 +73,16 @@ void SlurmExecutor::take_up_arrays() {
   });
 }
 
-SlurmArray::Task* SlurmExecutor::find(const std::string& point) {
+bool SlurmExecutor::adopt(const PointTask& task) {
   for (SlurmArray& array : arrays_) {
-    for (SlurmArray::Task& task : array.tasks()) {
-      if (task.point == point && !task.is_over) return &task;
+    for (SlurmArray::Task& known : array.tasks()) {
+      if (known.point != task.id || known.is_over) continue;
+      known.is_awaited = true;
+      known.log = point_log(task.folder);
+      return true;
     }
   }
-  return nullptr;
-}
-
-bool SlurmExecutor::adopt(const PointTask& task) {
-  SlurmArray::Task* found = find(task.id);
-  if (found != nullptr) found->is_awaited = true;
-  return found != nullptr;
+  return false;
 }
 
 int64_t SlurmExecutor::num_unfinished() const {
@@ -96,7 +92,7 @@ int64_t SlurmExecutor::num_unfinished() const {
 }
 
 size_t SlurmExecutor::num_running() const {
-  size_t count = 0;
+  size_t count = waiting_.size();
   for (const SlurmArray& array : arrays_) {
     count += static_cast<size_t>(
         std::ranges::count_if(array.tasks(), [](const SlurmArray::Task& task) {
@@ -108,57 +104,67 @@ size_t SlurmExecutor::num_running() const {
 
 size_t SlurmExecutor::start(std::span<const PointTask> tasks) {
   size_t started = 0;
-  while (started < tasks.size() && (clock_.now() >= retry_ || num_running() == 0)) {
-    if (adopt(tasks[started])) {  // It is on its way: nothing is trained twice at a time.
-      ++started;
-      continue;
-    }
-    const int64_t unfinished = num_unfinished();
-    const int64_t may_run = options_.max_running > 0 ? options_.max_running - unfinished : 0;
-    if (options_.max_running > 0 && may_run <= 0) break;
-    // All tasks of an array have the same resources.
-    const int64_t cores = tasks[started].cores;
-    const int64_t may_have = options_.max_submitted > 0 ? options_.max_submitted : kMaxUnfinished;
-    const auto room = static_cast<size_t>(std::clamp<int64_t>(
-        may_have - unfinished, 0, std::min(limits_.max_array_size, kMaxArrayTasks)));
-    size_t count = 0;
-    while (count < room && started + count < tasks.size()) {
-      const PointTask& next = tasks[started + count];
-      if (options_.cpus_per_task == 0 && next.cores != cores) break;
-      if (count > 0 && find(next.id) != nullptr) break;
-      ++count;
-    }
-    if (count == 0) break;
-    try {
-      submit(tasks.subspan(started, count),
-             options_.cpus_per_task > 0 ? options_.cpus_per_task : cores, may_run);
-    } catch (const InputError& error) {
-      if (num_running() == 0) throw;
-      warn(fmt::format("{}; it is tried again", error.what()));
-      retry_ = clock_.now() + kRetry;
-      break;
-    }
-    started += count;
+  for (const PointTask& task : tasks) {
+    if (waiting_.size() == kMaxWaiting) break;
+    // One that is on its way is not trained twice at a time.
+    if (!adopt(task)) waiting_.push_back(task);
+    ++started;
   }
   return started;
 }
 
-void SlurmExecutor::submit(std::span<const PointTask> tasks, int64_t cpus, int64_t max_running) {
-  std::vector<std::string> points;
+/// How many of those that wait make the next array: they are of one kind, and all that Slurm may
+/// have. 0: none for now.
+size_t SlurmExecutor::num_sendable(int64_t unfinished) const {
+  if (options_.max_running > 0 && unfinished >= options_.max_running) return 0;
+  const int64_t may_have = options_.max_submitted > 0 ? options_.max_submitted : kMaxSubmitted;
+  const auto room = static_cast<size_t>(std::clamp<int64_t>(
+      may_have - unfinished, 0, std::min(limits_.max_array_size, kMaxArrayTasks)));
+  size_t count = 0;
+  while (count < std::min(room, waiting_.size())) {
+    const bool is_alike =
+        options_.cpus_per_task > 0 || waiting_[count].cores == waiting_[0].cores;
+    if (!is_alike) break;
+    ++count;
+  }
+  return count;
+}
+
+void SlurmExecutor::send_waiting(Time now) {
+  while (!waiting_.empty()) {
+    const int64_t unfinished = num_unfinished();
+    if (unfinished > 0 && now < retry_) return;
+    const size_t count = num_sendable(unfinished);
+    if (count == 0) return;
+    try {
+      send(std::span(waiting_).first(count),
+           options_.max_running > 0 ? options_.max_running - unfinished : 0);
+    } catch (const InputError& error) {
+      if (unfinished == 0) throw;
+      warn(fmt::format("{}; it is tried again", error.what()));
+      retry_ = now + kRetry;
+      return;
+    }
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
+  }
+}
+
+void SlurmExecutor::send(std::span<const PointTask> tasks, int64_t max_running) {
+  std::vector<SlurmArray::Task> places;
   std::vector<TaskCommand> commands;
   for (const PointTask& task : tasks) {
-    points.push_back(task.id);
-    commands.push_back({point_command(program_, task.folder), log_of(task)});
+    places.push_back(
+        {.point = task.id, .log = point_log(task.folder), .is_awaited = true});
+    commands.push_back({point_command(program_, task.folder), places.back().log});
   }
-  SlurmArray array = SlurmArray::create(folder_, std::move(points), commands);
+  SlurmArray array = SlurmArray::create(folder_, std::move(places), commands);
   try {
-    const std::vector<std::string> words = sbatch_arguments(
-        options_, array.name(), tasks.size(), cpus, max_running, array.script());
-    const std::string answer = commands_.run("sbatch", words);
+    const int64_t cpus = options_.cpus_per_task > 0 ? options_.cpus_per_task : tasks[0].cores;
+    const std::string answer = commands_.run(
+        "sbatch", sbatch_arguments(options_, array.name(), tasks.size(), cpus, max_running,
+                                   array.script()));
     const std::optional<int64_t> job = parse_job_id(answer);
-    if (!job) {
-      throw InputError(fmt::format("sbatch printed '{}', which is no job id", answer));
-    }
+    if (!job) throw InputError(fmt::format("sbatch printed '{}', which is no job id", answer));
     array.set_job(*job);
   } catch (const InputError&) {
     // Should Slurm have taken it after all, its tasks find nothing to do.
@@ -253,6 +259,11 @@ void SlurmExecutor::raise_limits() {
 std::vector<PointEnd> SlurmExecutor::poll() {
   std::vector<PointEnd> ends;
   const Time now = clock_.now();
+  if (is_stopping_) {
+    for (const PointTask& task : waiting_) ends.push_back({task.id, "it was not begun"});
+    waiting_.clear();
+  }
+  send_waiting(now);
   if (arrays_.empty() || now - scanned_ < kScan) return ends;
   scanned_ = now;
   bool must_ask = now - asked_ >= duration_of(options_.poll_seconds);
@@ -284,7 +295,10 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
       if (!end) continue;
       array.mark_over(i);
       if (!task.is_awaited) continue;
-      ends.push_back({task.point, fmt::format("Slurm job {}_{}: {}", *array.job(), i, *end)});
+      const std::string said =
+          task.evidence.exit_code.value_or(0) != 0 ? last_lines(task.log, 1) : std::string();
+      ends.push_back({task.point, fmt::format("Slurm job {}_{}: {}{}", *array.job(), i, *end,
+                                              said.empty() ? said : ": " + said)});
     }
   }
   std::erase_if(arrays_, [](const SlurmArray& array) {
@@ -294,6 +308,7 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
 }
 
 void SlurmExecutor::stop() {
+  is_stopping_ = true;
   // In this order: a task that begins in between is asked as well.
   for (const std::vector<std::string>& how :
        {std::vector<std::string>{"--state=PENDING"}, {"--state=RUNNING", "--batch", "--signal=USR1"}}) {

@@ -26,20 +26,24 @@ class SlurmExecutor final : public PointExecutor {
   SlurmExecutor(std::filesystem::path program, std::filesystem::path folder, SlurmOptions options,
                 const Clock& clock);
 
+  /// Takes all; poll() sends them, so that points that are started one by one become one array.
   size_t start(std::span<const PointTask> tasks) override;
   bool adopt(const PointTask& task) override;
+  /// Throws InputError when Slurm refuses an array and nothing else is under way.
   std::vector<PointEnd> poll() override;
   /// Takes back the points that wait, and sends those that run SIGTERM. A sweep that ends without
   /// it leaves its points to Slurm.
   void stop() override;
-  /// Points that Slurm has, waiting ones among them.
+  /// Points that have not ended, those that wait among them.
   size_t num_running() const override;
 
  private:
   using Queue = std::map<std::pair<std::string, int64_t>, SlurmTask>;
 
   void take_up_arrays();
-  void submit(std::span<const PointTask> tasks, int64_t cpus, int64_t max_running);
+  void send_waiting(Time now);
+  size_t num_sendable(int64_t unfinished) const;
+  void send(std::span<const PointTask> tasks, int64_t max_running);
   void ask_slurm(Time now);
   /// Adds what squeue has forgotten. Without it the sweep goes on; whether it was there.
   bool ask_accounting(Queue& queue);
@@ -48,7 +52,6 @@ class SlurmExecutor final : public PointExecutor {
   std::vector<SlurmTask> squeue() const;
   std::string names() const;
   int64_t num_unfinished() const;
-  SlurmArray::Task* find(const std::string& point);
   void warn(const std::string& what);
 
   std::filesystem::path program_;
@@ -57,11 +60,13 @@ class SlurmExecutor final : public PointExecutor {
   const Clock& clock_;
   SlurmCommands commands_;
   SlurmLimits limits_;
+  std::vector<PointTask> waiting_;  // To be sent.
   std::vector<SlurmArray> arrays_;
   std::map<std::string, int64_t> running_limits_;  // By array, as Slurm was last told.
   Time scanned_{};
   Time asked_{};
   Time retry_{};         // No array is sent before.
+  bool is_stopping_ = false;
   std::string warning_;  // The last one, so that it is not repeated.
 };
 

@@ -68,7 +68,7 @@ class SlurmExecutorTest : public testing::Test {
   /// The calls of a command since the last look, a line each.
   std::string calls(const std::string& name) {
     std::string found;
-    std::istringstream lines(read_file(folder_ / "calls"));
+    std::ifstream lines(folder_ / "calls");
     for (std::string line; std::getline(lines, line);) {
       if (line.starts_with(name + " ")) found += line + "\n";
     }
@@ -92,6 +92,12 @@ class SlurmExecutorTest : public testing::Test {
                        reason);
   }
 
+  /// Starts them one by one, as the driver does, and has them sent.
+  void send(SlurmExecutor& slurm, const std::vector<PointTask>& tasks) {
+    for (const PointTask& one : tasks) EXPECT_EQ(slurm.start({&one, 1}), 1U);
+    EXPECT_THAT(slurm.poll(), ElementsAre());
+  }
+
   /// "POINT: reason" of each, after some seconds.
   std::vector<std::string> poll(SlurmExecutor& slurm, int64_t seconds = 1) {
     clock_.advance(std::chrono::seconds(seconds));
@@ -108,7 +114,7 @@ class SlurmExecutorTest : public testing::Test {
 TEST_F(SlurmExecutorTest, SendsPointsOfOneKindAsOneArray) {
   SlurmExecutor slurm = executor({.partition = "long"});
   const std::vector<PointTask> sent = {task("a"), task("b"), task("c", 4)};
-  EXPECT_EQ(slurm.start(sent), 3U);
+  send(slurm, sent);
   EXPECT_EQ(slurm.num_running(), 3U);
   const std::string said = calls("sbatch");
   EXPECT_THAT(said, AllOf(HasSubstr("--partition=long --cpus-per-task=1"), HasSubstr("=0-1 "),
@@ -121,7 +127,7 @@ TEST_F(SlurmExecutorTest, SendsPointsOfOneKindAsOneArray) {
 TEST_F(SlurmExecutorTest, ArraysAreNoLargerThanSlurmTakes) {
   set_config(2, "none");
   SlurmExecutor slurm = executor({.cpus_per_task = 3});
-  EXPECT_EQ(slurm.start(tasks(5)), 5U);
+  send(slurm, tasks(5));
   const std::string said = calls("sbatch");
   EXPECT_EQ(std::ranges::count(said, '\n'), 3);
   EXPECT_THAT(said, AllOf(HasSubstr("=0-1 "), HasSubstr("=0-0 "), Not(HasSubstr("=0-2"))));
@@ -131,14 +137,15 @@ TEST_F(SlurmExecutorTest, ArraysAreNoLargerThanSlurmTakes) {
 
 TEST_F(SlurmExecutorTest, ReportsEachEndOnce) {
   SlurmExecutor slurm = executor();
-  slurm.start(tasks(3));
+  send(slurm, tasks(3));
   EXPECT_THAT(poll(slurm), ElementsAre());
   says("queue", line(101, 1, "RUNNING") + line(101, 2, "PENDING", "Resources"));
   leave(101, 0, "exit", "0\n");
   EXPECT_THAT(poll(slurm), ElementsAre("p0: Slurm job 101_0: exit code 0"));
   says("queue", line(101, 1, "FAILED", "NonZeroExitCode") + line(101, 2, "TIMEOUT", "TimeLimit"));
   leave(101, 1, "exit", "3\n");
-  EXPECT_THAT(poll(slurm), ElementsAre("p1: Slurm job 101_1: exit code 3",
+  folder_.write("p1/point.log", "first\natoll: no settings\n");
+  EXPECT_THAT(poll(slurm), ElementsAre("p1: Slurm job 101_1: exit code 3: atoll: no settings",
                                        AllOf(HasSubstr("p2"), HasSubstr("TIMEOUT"))));
   EXPECT_THAT(poll(slurm, 100), ElementsAre());
   EXPECT_EQ(slurm.num_running(), 0U);
@@ -147,10 +154,9 @@ TEST_F(SlurmExecutorTest, ReportsEachEndOnce) {
 
 TEST_F(SlurmExecutorTest, AsksSlurmNowAndThenAndOnFailure) {
   SlurmExecutor slurm = executor({.poll_seconds = 10});
-  slurm.start(tasks(2));
+  send(slurm, tasks(2));
   says("queue", line(101, 0, "RUNNING") + line(101, 1, "RUNNING"));
-  calls("sbatch");
-  folder_.write("calls", "");
+  calls("squeue");
   for (int i = 0; i < 9; ++i) poll(slurm);
   EXPECT_EQ(calls("squeue"), "");
   poll(slurm);
@@ -162,7 +168,7 @@ TEST_F(SlurmExecutorTest, AsksSlurmNowAndThenAndOnFailure) {
 
 TEST_F(SlurmExecutorTest, GoesOnWhileSlurmIsAway) {
   SlurmExecutor slurm = executor();
-  slurm.start(tasks(2));
+  send(slurm, tasks(2));
   says("squeue.fails", "Unable to contact slurm controller");
   testing::internal::CaptureStderr();
   EXPECT_THAT(poll(slurm, 60), ElementsAre());
@@ -180,7 +186,7 @@ TEST_F(SlurmExecutorTest, GoesOnWhileSlurmIsAway) {
 
 TEST_F(SlurmExecutorTest, ATaskThatVanishesIsGivenUpAfterAWhile) {
   SlurmExecutor slurm = executor();
-  slurm.start(tasks(1));
+  send(slurm, tasks(1));
   EXPECT_THAT(poll(slurm, 20), ElementsAre());
   EXPECT_THAT(poll(slurm, 20), ElementsAre());
   EXPECT_THAT(poll(slurm, 20), ElementsAre(HasSubstr("Slurm no longer knows it")));
@@ -189,7 +195,7 @@ TEST_F(SlurmExecutorTest, ATaskThatVanishesIsGivenUpAfterAWhile) {
 TEST_F(SlurmExecutorTest, AccountsTellWhatTheQueueHasForgotten) {
   set_config(100, "slurmdbd");
   SlurmExecutor slurm = executor();
-  slurm.start(tasks(2));
+  send(slurm, tasks(2));
   says("queue", line(101, 1, "RUNNING"));
   says("accounts", "101_0|OUT_OF_MEMORY|0:125\n101_1|FAILED|1:0\n");
   EXPECT_THAT(poll(slurm, 20), ElementsAre(AllOf(HasSubstr("p0"), HasSubstr("OUT_OF_MEMORY"))));
@@ -198,7 +204,7 @@ TEST_F(SlurmExecutorTest, AccountsTellWhatTheQueueHasForgotten) {
 TEST_F(SlurmExecutorTest, AnotherSweepTakesOverWhatRuns) {
   {
     SlurmExecutor killed = executor();
-    killed.start(tasks(3));
+    send(killed, tasks(3));
     leave(101, 0, "exit", "0\n");
     EXPECT_EQ(poll(killed).size(), 1U);
   }
@@ -208,8 +214,8 @@ TEST_F(SlurmExecutorTest, AnotherSweepTakesOverWhatRuns) {
   EXPECT_TRUE(slurm.adopt(task("p1")));
   EXPECT_FALSE(slurm.adopt(task("other")));
   EXPECT_EQ(slurm.num_running(), 1U);
-  folder_.write("calls", "");
-  EXPECT_EQ(slurm.start(std::vector{task("p1"), task("p2")}), 2U);  // Whoever asks or not.
+  calls("sbatch");
+  send(slurm, {task("p1"), task("p2")});  // Whether the driver asked or not.
   EXPECT_EQ(calls("sbatch"), "");
   leave(101, 1, "exit", "0\n");
   leave(101, 2, "exit", "0\n");
@@ -220,7 +226,7 @@ TEST_F(SlurmExecutorTest, AnArrayWhoseJobIsNotKnownIsFoundByItsName) {
   for (const bool has_begun : {false, true}) {
     {
       SlurmExecutor killed = executor();
-      killed.start(tasks(1));
+      send(killed, tasks(1));
     }
     const int job = has_begun ? 102 : 101;
     says("queue", has_begun ? "" : line(job, 0, "PENDING"));
@@ -238,7 +244,7 @@ TEST_F(SlurmExecutorTest, AnArrayWhoseJobIsNotKnownIsFoundByItsName) {
 TEST_F(SlurmExecutorTest, AnArrayThatWasNeverSentIsForgotten) {
   {
     SlurmExecutor killed = executor();
-    killed.start(tasks(1));
+    send(killed, tasks(1));
   }
   fs::remove(array(101) / "job");
   fs::create_directories(folder_ / "slurm" / "atoll-half");
@@ -249,16 +255,18 @@ TEST_F(SlurmExecutorTest, AnArrayThatWasNeverSentIsForgotten) {
 
 TEST_F(SlurmExecutorTest, NoMoreRunThanMay) {
   SlurmExecutor slurm = executor({.max_running = 2});
-  set_config(2, "none");
-  EXPECT_EQ(slurm.start(tasks(3)), 3U);
+  send(slurm, tasks(3));
   EXPECT_THAT(calls("sbatch"), HasSubstr("--array=0-2%2 "));
-  const std::vector<PointTask> more = {task("q0"), task("q1")};
-  EXPECT_EQ(slurm.start(more), 0U);
+  says("queue", line(101, 0, "RUNNING") + line(101, 1, "RUNNING") + line(101, 2, "PENDING"));
+  send(slurm, {task("q0"), task("q1")});
+  EXPECT_EQ(slurm.num_running(), 5U);
   leave(101, 0, "exit", "0\n");
+  EXPECT_EQ(poll(slurm).size(), 1U);
+  EXPECT_EQ(poll(slurm).size(), 0U);
+  EXPECT_EQ(calls("sbatch"), "");  // Two of the first array may run.
   leave(101, 1, "exit", "0\n");
-  says("queue", line(101, 2, "RUNNING"));
-  EXPECT_EQ(poll(slurm, 20).size(), 2U);
-  EXPECT_EQ(slurm.start(more), 2U);
+  EXPECT_EQ(poll(slurm).size(), 1U);
+  EXPECT_EQ(poll(slurm).size(), 0U);
   EXPECT_THAT(calls("sbatch"), HasSubstr("--array=0-1%1 "));
   // Once the first array is over, the second may run as many.
   says("queue", line(102, 0, "RUNNING") + line(102, 1, "PENDING"));
@@ -270,35 +278,47 @@ TEST_F(SlurmExecutorTest, NoMoreRunThanMay) {
 
 TEST_F(SlurmExecutorTest, NoMoreAreSentThanMayBe) {
   SlurmExecutor slurm = executor({.max_submitted = 4});
-  EXPECT_EQ(slurm.start(tasks(9)), 4U);
-  EXPECT_EQ(slurm.start(std::vector{task("q")}), 0U);
+  send(slurm, tasks(9));
+  EXPECT_THAT(calls("sbatch"), AllOf(HasSubstr("=0-3 "), Not(HasSubstr("\nsbatch"))));
+  leave(101, 2, "exit", "0\n");
+  EXPECT_EQ(poll(slurm).size(), 1U);
+  EXPECT_EQ(poll(slurm).size(), 0U);
+  EXPECT_THAT(calls("sbatch"), HasSubstr("=0-0 "));
+  EXPECT_EQ(slurm.num_running(), 8U);
 }
 
 TEST_F(SlurmExecutorTest, RefusalsAreToldWithTheCommand) {
   says("sbatch.fails", "sbatch: error: invalid partition specified: none");
-  SlurmExecutor slurm = executor({.partition = "none"});
-  EXPECT_THAT(message_of([&] { slurm.start(tasks(1)); }),
-              AllOf(HasSubstr("'sbatch "), HasSubstr("--partition=none"),
-                    HasSubstr("exit code 1: sbatch: error: invalid partition")));
-  EXPECT_THAT(SlurmArray::find(folder_ / "slurm"), ElementsAre());
+  {
+    SlurmExecutor slurm = executor({.partition = "none"});
+    slurm.start(tasks(1));
+    EXPECT_THAT(message_of([&] { slurm.poll(); }),
+                AllOf(HasSubstr("'sbatch "), HasSubstr("--partition=none"),
+                      HasSubstr("exit code 1: sbatch: error: invalid partition")));
+    EXPECT_THAT(SlurmArray::find(folder_ / "slurm"), ElementsAre());
+  }
   // While others run it is no reason to end.
   fs::remove(folder_ / "sbatch.fails");
-  slurm.start(tasks(1));
+  SlurmExecutor slurm = executor();
+  send(slurm, tasks(1));
+  says("queue", line(101, 0, "RUNNING"));
   says("sbatch.fails", "try later");
   testing::internal::CaptureStderr();
-  EXPECT_EQ(slurm.start(std::vector{task("q")}), 0U);
+  send(slurm, {task("q")});
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("try later"));
   fs::remove(folder_ / "sbatch.fails");
-  EXPECT_EQ(slurm.start(std::vector{task("q")}), 0U);
-  clock_.advance(std::chrono::seconds(60));
-  EXPECT_EQ(slurm.start(std::vector{task("q")}), 1U);
+  calls("sbatch");
+  poll(slurm);
+  EXPECT_EQ(calls("sbatch"), "");
+  poll(slurm, 60);
+  EXPECT_THAT(calls("sbatch"), HasSubstr("--array=0-0 "));
 }
 
 TEST_F(SlurmExecutorTest, AnAnswerThatIsNoJobIdIsRefused) {
   folder_.write("bin/sbatch", "#!/bin/sh\necho Submitted batch job 5\n");
   SlurmExecutor slurm = executor();
-  EXPECT_THAT(message_of([&] { slurm.start(tasks(1)); }), HasSubstr("no job id"));
-  EXPECT_EQ(slurm.num_running(), 0U);
+  slurm.start(tasks(1));
+  EXPECT_THAT(message_of([&] { slurm.poll(); }), HasSubstr("no job id"));
 }
 
 TEST_F(SlurmExecutorTest, MissingCommandsAreNamed) {
@@ -308,9 +328,9 @@ TEST_F(SlurmExecutorTest, MissingCommandsAreNamed) {
 }
 
 TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
+  executor().stop();  // Nothing to stop.
   SlurmExecutor slurm = executor();
-  slurm.stop();  // Nothing to stop.
-  slurm.start(tasks(2));
+  send(slurm, tasks(2));
   slurm.stop();
   const std::string name = array(101).filename().string();
   EXPECT_EQ(calls("scancel"),
@@ -322,6 +342,8 @@ TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
   leave(101, 0, "exit", "130\n");
   EXPECT_THAT(poll(slurm),
               ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
+  slurm.start(std::vector{task("q")});
+  EXPECT_THAT(poll(slurm), ElementsAre("q: it was not begun"));
 }
 
 TEST_F(SlurmExecutorTest, ADamagedArrayIsNamed) {
