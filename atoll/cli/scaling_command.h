@@ -1,5 +1,5 @@
 #pragma once
-// `atoll scaling fit | predict | simulate`.
+// `atoll scaling fit | predict | simulate | sweep`.
 
 namespace CLI {
 class App;
@@ -14,5 +14,6 @@ void add_scaling_command(CLI::App& app);
 void add_scaling_fit(CLI::App& scaling);
 void add_scaling_predict(CLI::App& scaling);
 void add_scaling_simulate(CLI::App& scaling);
+void add_scaling_sweep(CLI::App& scaling);
 
 }  // namespace atl::cli

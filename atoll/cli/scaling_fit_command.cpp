@@ -2,19 +2,18 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/fit_json.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/scaling_table_options.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/scaling/chart.h"
 #include "atoll/scaling/fit.h"
+#include "atoll/scaling/fit_chart.h"
 
 namespace atl::cli {
 namespace {
@@ -44,106 +43,6 @@ struct FitArguments {
   std::string plot;
   bool json = false;
 };
-
-Json whole(double value) { return static_cast<int64_t>(value); }
-
-Json pair_json(const std::pair<double, double>& interval) {
-  return {interval.first, interval.second};
-}
-
-/// A law's coefficients with their intervals, which may be missing.
-Json law_json(const scaling::PowerLaw& law, const Intervals& intervals) {
-  Json json = {{"A", law.A()}, {"alpha", law.alpha()}};
-  if (law.joint()) json["beta"] = law.beta();
-  const std::array<const char*, 3> names = {"A_interval", "alpha_interval", "beta_interval"};
-  for (size_t i = 0; i < intervals.size(); ++i) json[names[i]] = pair_json(intervals[i]);
-  return json;
-}
-
-Json laws_json(const scaling::PowerLaws& laws, const scaling::LawIntervals& intervals) {
-  Json independent = Json::array();
-  for (const auto& [replicas, law] : laws.independent) {
-    Json json = {{"replicas", whole(replicas)}};
-    const auto found = intervals.independent.find(replicas);
-    json.update(law_json(law, found == intervals.independent.end() ? Intervals{} : found->second));
-    independent.push_back(std::move(json));
-  }
-  return {{"independent", std::move(independent)},
-          {"joint", laws.joint ? law_json(*laws.joint, intervals.joint) : Json()}};
-}
-
-Json residuals_json(const std::map<double, double>& residuals) {
-  Json json = Json::array();
-  for (const auto& [replicas, residual] : residuals) {
-    json.push_back({{"replicas", whole(replicas)}, {"residual", residual}});
-  }
-  return json;
-}
-
-Json forms_json(const std::vector<scaling::HeldOutForm>& forms) {
-  Json json = Json::array();
-  for (const scaling::HeldOutForm& form : forms) {
-    Json coefficients;
-    Json intervals = Json::object();
-    const std::vector<std::string> names = form.fit.names();
-    for (size_t i = 0; i < names.size(); ++i) {
-      coefficients[names[i]] = form.fit.coefficients()[i];
-      if (i < form.intervals.size()) intervals[names[i]] = pair_json(form.intervals[i]);
-    }
-    json.push_back({{"form", form.fit.form().name},
-                    {"residual", form.residual},
-                    {"coefficients", std::move(coefficients)},
-                    {"intervals", std::move(intervals)}});
-  }
-  return json;
-}
-
-Json optima_json(const char* unit, const scaling::Optima& optima, const scaling::PowerLaws& laws) {
-  Json json = {{"unit", unit}, {"optima", Json::array()}};
-  for (const scaling::Point& point : optima.points) {
-    json["optima"].push_back(
-        {{"params", point.params}, {"replicas", whole(point.replicas)}, {"value", point.value}});
-  }
-  json.update(laws_json(laws, {}));
-  return json;
-}
-
-Json report_json(const FitArguments& arguments, const scaling::Table& table,
-                 const FitReport& report) {
-  Json json = laws_json(report.loss, report.loss_intervals);
-  json["leave_one_out"] = {{"params", report.leave_one_out.params},
-                           {"independent", residuals_json(report.leave_one_out.independent)},
-                           {"joint", residuals_json(report.leave_one_out.joint)}};
-  json["parametric"] = forms_json(report.parametric);
-  json["batch"] = optima_json("tokens of all replicas", report.batch_optima, report.batch);
-  json["inner_lr"] = optima_json("peak", report.lr_optima, report.lr);
-  json["outer_lr"] = Json::array();
-  for (const auto& [replicas, rate] : report.outer_lr) {
-    json["outer_lr"].push_back({{"replicas", whole(replicas)},
-                                {"mean", rate.mean},
-                                {"smallest", rate.low},
-                                {"largest", rate.high}});
-  }
-  json["compute"] = {{"unit", "nats per ln(flops)"}, {"independent", Json::array()}};
-  for (const auto& [replicas, line] : report.compute) {
-    json["compute"]["independent"].push_back(
-        {{"replicas", whole(replicas)}, {"intercept", line.intercept}, {"slope", line.slope}});
-  }
-  json["units"] = {{"loss", "nats per token"},
-                   {"batch", "tokens"},
-                   {"params", arguments.table.count == "papers"
-                                  ? "vocab * hidden + layers * (4 hidden^2 + 2 hidden ff)"
-                                  : "as the column params counts"}};
-  json["confidence"] = arguments.options.confidence;
-  json["bootstrap"] = arguments.options.bootstrap;
-  json["refused"] = Json::array();
-  for (const scaling::Refusal& refusal : report.refused) {
-    json["refused"].push_back({{"what", refusal.what}, {"reason", refusal.reason}});
-  }
-  json["ignored_columns"] = table.ignored;
-  json["table"] = scaling::table_text(table.runs);
-  return json;
-}
 
 std::string with_interval(double value, const Intervals& intervals, size_t i) {
   if (i >= intervals.size()) return fmt::format("{:.5g}", value);
@@ -230,42 +129,6 @@ void print_report(const FitArguments& arguments, const FitReport& report) {
   }
 }
 
-/// Laws, points, and where a new run would fall.
-scaling::Chart chart_of(const FitReport& report, double confidence) {
-  scaling::Chart chart{
-      .title = fmt::format("Loss over size, {:g} % band for a new run", 100 * confidence),
-      .x_label = "parameters",
-      .y_label = "loss (nats per token)",
-      .log_y = true,
-      .series = {}};
-  double low = std::numeric_limits<double>::infinity();
-  double high = 0;
-  for (const scaling::Point& point : report.points) {
-    low = std::min(low, point.params);
-    high = std::max(high, point.params);
-  }
-  constexpr int kCorners = 60;
-  std::map<double, scaling::ChartSeries> series;
-  for (const scaling::Point& point : report.points) {
-    series[point.replicas].points.push_back({point.params, point.value});
-  }
-  for (const auto& [replicas, law] : report.loss.independent) {
-    for (int i = 0; i <= kCorners; ++i) {  // Twice the largest size: where one looks.
-      const double params = low * std::pow(2 * high / low, static_cast<double>(i) / kCorners);
-      const auto [value, from, to] = law.interval(params, replicas, confidence);
-      series[replicas].line.push_back({params, value});
-      series[replicas].band.push_back({params, from, to});
-    }
-  }
-  for (auto& [replicas, one] : series) {
-    const scaling::PowerLaw* law = report.loss.of(replicas);
-    one.name = scaling::replicas_name(replicas);
-    if (law != nullptr) one.name += fmt::format(": {:.2f} N^{:.4f}", law->A(), law->alpha());
-    chart.series.push_back(std::move(one));
-  }
-  return chart;
-}
-
 void fit(FitArguments& arguments) {
   if (!arguments.plot.empty()) {
     scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
@@ -283,10 +146,16 @@ void fit(FitArguments& arguments) {
   if (!arguments.plot.empty()) {
     write_file_atomically(
         arguments.plot,
-        scaling::chart_file(chart_of(report, arguments.options.confidence), arguments.plot));
+        scaling::chart_file(scaling::fit_chart(report, arguments.options.confidence),
+                            arguments.plot));
   }
   if (arguments.json) {
-    fmt::print("{}\n", report_json(arguments, table, report).dump());
+    Json json =
+        fit_json(report, arguments.options,
+                 arguments.table.count == "papers" ? kPapersCount : "as the column params counts",
+                 table.runs);
+    json["ignored_columns"] = table.ignored;
+    fmt::print("{}\n", json.dump());
   } else {
     print_report(arguments, report);
   }

@@ -72,18 +72,21 @@ SettingList RunConfig::settings() {
   return list;
 }
 
-void apply(RunConfig& config, const std::filesystem::path& file,
-           const std::vector<std::string>& overrides) {
-  const auto apply_all = [&] {
-    SettingList list = config.settings();
-    if (!file.empty()) list.apply_toml(read_file(file), file.string());
-    for (const std::string& assignment : overrides) list.apply_override(assignment);
-  };
-  apply_all();
+void apply(RunConfig& config, const std::function<void(SettingList&)>& assign) {
+  SettingList list = config.settings();
+  assign(list);
   if (config.preset.empty()) return;
   config.model = model::preset(config.preset);
-  apply_all();
+  assign(list);
   config.preset.clear();
+}
+
+void apply(RunConfig& config, const std::filesystem::path& file,
+           const std::vector<std::string>& overrides) {
+  apply(config, [&](SettingList& list) {
+    if (!file.empty()) list.apply_toml(read_file(file), file.string());
+    for (const std::string& assignment : overrides) list.apply_override(assignment);
+  });
 }
 
 RunConfig load_config(const std::filesystem::path& file,

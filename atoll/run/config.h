@@ -2,6 +2,7 @@
 // The settings of a run: config.toml and `--section.key=value`. The coordinator hands its text to
 // every island that joins; settings marked local stay each machine's own. LibTorch-free.
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,7 +56,10 @@ struct RunConfig {
 void apply(RunConfig& config, const std::filesystem::path& file,
            const std::vector<std::string>& overrides);
 
-/// The same on the defaults.
+/// The same with any assignments; `assign` is called again after a preset.
+void apply(RunConfig& config, const std::function<void(SettingList&)>& assign);
+
+/// The file and the overrides on the defaults.
 RunConfig load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 /// Puts a method in the place of sync.method = "default": single for a replica that trains alone

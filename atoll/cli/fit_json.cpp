@@ -1,0 +1,111 @@
+#include "atoll/cli/fit_json.h"
+
+#include <array>
+#include <map>
+#include <utility>
+
+namespace atl::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using scaling::FitReport;
+using scaling::Intervals;
+
+Json whole(double value) { return static_cast<int64_t>(value); }
+
+Json pair_json(const std::pair<double, double>& interval) {
+  return {interval.first, interval.second};
+}
+
+/// A law's coefficients with their intervals, which may be missing.
+Json law_json(const scaling::PowerLaw& law, const Intervals& intervals) {
+  Json json = {{"A", law.A()}, {"alpha", law.alpha()}};
+  if (law.joint()) json["beta"] = law.beta();
+  const std::array<const char*, 3> names = {"A_interval", "alpha_interval", "beta_interval"};
+  for (size_t i = 0; i < intervals.size(); ++i) json[names[i]] = pair_json(intervals[i]);
+  return json;
+}
+
+Json laws_json(const scaling::PowerLaws& laws, const scaling::LawIntervals& intervals) {
+  Json independent = Json::array();
+  for (const auto& [replicas, law] : laws.independent) {
+    Json json = {{"replicas", whole(replicas)}};
+    const auto found = intervals.independent.find(replicas);
+    json.update(law_json(law, found == intervals.independent.end() ? Intervals{} : found->second));
+    independent.push_back(std::move(json));
+  }
+  return {{"independent", std::move(independent)},
+          {"joint", laws.joint ? law_json(*laws.joint, intervals.joint) : Json()}};
+}
+
+Json residuals_json(const std::map<double, double>& residuals) {
+  Json json = Json::array();
+  for (const auto& [replicas, residual] : residuals) {
+    json.push_back({{"replicas", whole(replicas)}, {"residual", residual}});
+  }
+  return json;
+}
+
+Json forms_json(const std::vector<scaling::HeldOutForm>& forms) {
+  Json json = Json::array();
+  for (const scaling::HeldOutForm& form : forms) {
+    Json coefficients;
+    Json intervals = Json::object();
+    const std::vector<std::string> names = form.fit.names();
+    for (size_t i = 0; i < names.size(); ++i) {
+      coefficients[names[i]] = form.fit.coefficients()[i];
+      if (i < form.intervals.size()) intervals[names[i]] = pair_json(form.intervals[i]);
+    }
+    json.push_back({{"form", form.fit.form().name},
+                    {"residual", form.residual},
+                    {"coefficients", std::move(coefficients)},
+                    {"intervals", std::move(intervals)}});
+  }
+  return json;
+}
+
+Json optima_json(const char* unit, const scaling::Optima& optima, const scaling::PowerLaws& laws) {
+  Json json = {{"unit", unit}, {"optima", Json::array()}};
+  for (const scaling::Point& point : optima.points) {
+    json["optima"].push_back(
+        {{"params", point.params}, {"replicas", whole(point.replicas)}, {"value", point.value}});
+  }
+  json.update(laws_json(laws, {}));
+  return json;
+}
+
+}  // namespace
+
+Json fit_json(const FitReport& report, const scaling::FitOptions& options, const std::string& count,
+              const std::vector<scaling::Run>& runs) {
+  Json json = laws_json(report.loss, report.loss_intervals);
+  json["leave_one_out"] = {{"params", report.leave_one_out.params},
+                           {"independent", residuals_json(report.leave_one_out.independent)},
+                           {"joint", residuals_json(report.leave_one_out.joint)}};
+  json["parametric"] = forms_json(report.parametric);
+  json["batch"] = optima_json("tokens of all replicas", report.batch_optima, report.batch);
+  json["inner_lr"] = optima_json("peak", report.lr_optima, report.lr);
+  json["outer_lr"] = Json::array();
+  for (const auto& [replicas, rate] : report.outer_lr) {
+    json["outer_lr"].push_back({{"replicas", whole(replicas)},
+                                {"mean", rate.mean},
+                                {"smallest", rate.low},
+                                {"largest", rate.high}});
+  }
+  json["compute"] = {{"unit", "nats per ln(flops)"}, {"independent", Json::array()}};
+  for (const auto& [replicas, line] : report.compute) {
+    json["compute"]["independent"].push_back(
+        {{"replicas", whole(replicas)}, {"intercept", line.intercept}, {"slope", line.slope}});
+  }
+  json["units"] = {{"loss", "nats per token"}, {"batch", "tokens"}, {"params", count}};
+  json["confidence"] = options.confidence;
+  json["bootstrap"] = options.bootstrap;
+  json["refused"] = Json::array();
+  for (const scaling::Refusal& refusal : report.refused) {
+    json["refused"].push_back({{"what", refusal.what}, {"reason", refusal.reason}});
+  }
+  json["table"] = scaling::table_text(runs);
+  return json;
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,18 @@
+#pragma once
+// What a fit found, as `atoll scaling fit --json` prints it.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "atoll/scaling/fit.h"
+
+namespace atl::cli {
+
+constexpr const char* kPapersCount = "vocab * hidden + layers * (4 hidden^2 + 2 hidden ff)";
+
+/// `count` says what `params` counts; `runs` is the table that was fitted.
+nlohmann::ordered_json fit_json(const scaling::FitReport& report,
+                                const scaling::FitOptions& options, const std::string& count,
+                                const std::vector<scaling::Run>& runs);
+
+}  // namespace atl::cli

@@ -1,0 +1,255 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <memory>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/scaling_command.h"
+#include "atoll/cli/sweep_output.h"
+#include "atoll/cli/whole_number.h"
+#include "atoll/data/mixture.h"
+#include "atoll/run/local_executor.h"
+#include "atoll/run/point_files.h"
+#include "atoll/run/run_folder.h"
+#include "atoll/run/sweep_driver.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFooter = R"(
+SWEEP.toml names sizes and grids; every combination of a grid is trained, and grids are extended until
+the best is interior. docs/scaling.md explains it. What is finished is kept in the folder and is never
+trained again; a sweep that was stopped or killed goes on by the same command. Ctrl-C stops in good
+order: what runs keeps its state.
+
+A small one:
+  [settings.data]
+  path = "corpus.txt"
+  [settings.train]
+  sequence_length = 64
+  [settings.model]
+  max_positions = 64
+  [sizes.small]
+  hidden_size = 32
+  num_layers = 2
+  [sizes.large]
+  hidden_size = 64
+  num_layers = 4
+  [[grid]]
+  name = "rates"
+  replicas = [0, 2]
+  lr = [1e-3, 2e-3, 4e-3]
+  outer_lr = [0.4, 0.6, 0.8]
+  sync_every = 30
+  batch_tokens = 2048
+
+Examples:
+  atoll scaling sweep sweep.toml --dry-run
+  atoll scaling sweep sweep.toml --cores 8 --memory 16GB
+  atoll scaling sweep sweep.toml --import points.jsonl --export points.jsonl)";
+
+struct SweepArguments {
+  std::string file;
+  std::string folder;
+  std::string imported;
+  std::string exported;
+  std::string memory;
+  int64_t cores = 0;  // 0: all.
+  bool dry_run = false;
+  bool report = false;
+  bool retry = false;
+  bool keep = false;
+  bool json = false;
+};
+
+/// "8GB", "512 MB": powers of 1000, as the program prints them.
+double bytes_of(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const std::string unit(stop, end);
+  constexpr std::array<std::pair<const char*, double>, 3> kUnits = {
+      {{"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
+  for (const auto& [name, scale] : kUnits) {
+    if (error == std::errc() && unit == name && value > 0 && value <= 1e6) return value * scale;
+  }
+  throw UsageError(fmt::format("--memory must be a size, as in 8GB or 500MB, not '{}'", text));
+}
+
+fs::path folder_of(const SweepArguments& arguments) {
+  if (!arguments.folder.empty()) return arguments.folder;
+  return fs::path("sweeps") / fs::path(arguments.file).stem();
+}
+
+/// The store as far as it is there: a dry run makes none.
+void use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
+  for (const fs::path& path : {fs::path(settings.common().data.path), folder / "data"}) {
+    if (path.empty() || !data::holds_tokens(path)) continue;
+    const data::Mixture mixture = data::Mixture::open(path);
+    settings.use({fs::absolute(path), mixture.digest(), mixture.vocab_size()});
+    return;
+  }
+}
+
+void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driver, int64_t cores) {
+  const run::Outlook left = driver.outlook();
+  size_t done = 0;
+  for (const scaling::SweepPoint& point : driver.state().points()) {
+    done += driver.row(point) != nullptr ? 1 : 0;
+  }
+  if (arguments.json) {
+    fmt::print("{}\n",
+               nlohmann::ordered_json{{"done", done},
+                                      {"points", left.num_points},
+                                      {"tokens", left.tokens},
+                                      {"core_seconds", left.core_seconds},
+                                      {"seconds", left.core_seconds / static_cast<double>(cores)},
+                                      {"largest_bytes", left.largest_bytes}}
+                   .dump());
+    return;
+  }
+  fmt::print(
+      "{} points are over; {} are to be trained if no grid has to be extended\n"
+      "tokens:  {}\ntime:    {} on {} cores\nmemory:  {} of the largest point\n",
+      done, left.num_points, format_count(left.tokens),
+      format_duration(left.core_seconds / static_cast<double>(cores)), cores,
+      format_bytes(left.largest_bytes));
+}
+
+void import_points(const SweepArguments& arguments, run::SweepDatabase& database) {
+  if (arguments.imported.empty()) return;
+  const run::Imported imported = database.import(run::read_points(arguments.imported));
+  fmt::print(stderr, "atoll: {}: {} points added, {} known\n", arguments.imported, imported.added,
+             imported.known);
+  if (imported.differ > 0) {
+    fmt::print(
+        stderr,
+        "atoll: warning: {} points have another result there than here, which stays; they are "
+        "of another machine or program\n",
+        imported.differ);
+  }
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw InputError(
+        fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
+  }
+}
+
+void sweep(const SweepArguments& arguments) {
+  const SystemClock clock;
+  const fs::path folder = folder_of(arguments);
+  run::LocalBudget budget = run::whole_machine();
+  if (arguments.cores > 0) budget.cores = arguments.cores;
+  if (!arguments.memory.empty()) budget.memory_bytes = bytes_of(arguments.memory);
+  run::SweepSettings settings(scaling::read_sweep(arguments.file), arguments.file);
+  const run::SweepOptions options{.folder = folder,
+                                  .exported = arguments.exported,
+                                  .cores = budget.cores,
+                                  .memory_bytes = budget.memory_bytes,
+                                  .keep = arguments.keep};
+  if (!arguments.exported.empty()) require_output_file(arguments.exported, "--export");
+
+  const fs::path database_file = folder / "points.db";
+  if (arguments.dry_run && !fs::exists(database_file)) {
+    // Nothing is created: a database in memory.
+    use_existing_store(settings, folder);
+    run::SweepDatabase nothing(":memory:");
+    import_points(arguments, nothing);
+    print_outlook(arguments, run::SweepDriver(settings, nothing, options), budget.cores);
+    return;
+  }
+  if (arguments.report && !fs::exists(database_file)) {
+    throw UsageError(fmt::format("--report: there is no sweep in '{}'", folder.string()));
+  }
+  make_folder(folder);
+  run::SweepDatabase database(database_file);
+  if (arguments.dry_run || arguments.report) {
+    use_existing_store(settings, folder);
+  } else {
+    settings.use(run::prepare_sweep_store(settings, folder, clock));
+  }
+  import_points(arguments, database);
+  run::SweepDriver driver(settings, database, options);
+  if (arguments.dry_run) {
+    print_outlook(arguments, driver, budget.cores);
+    return;
+  }
+  bool is_complete = true;
+  if (!arguments.report) {
+    if (arguments.retry) driver.retry_failed();
+    watch_interrupts();
+    run::LocalExecutor executor(sibling_program("atoll"), budget);
+    driver.resume(executor);
+    is_complete = driver.train(executor, clock);
+  }
+  driver.export_points();
+  const SweepOutput output =
+      sweep_output(fs::path(arguments.file).stem().string(), settings, driver);
+  write_sweep_output(output, folder);
+  if (arguments.json) {
+    fmt::print("{}\n", output.json.dump());
+  } else {
+    fmt::print("{}report: {}\n", sweep_table(output), (folder / "report.md").string());
+  }
+  if (!is_complete) {
+    throw Interrupted("the sweep was stopped; it goes on by the same command");
+  }
+}
+
+}  // namespace
+
+void add_scaling_sweep(CLI::App& scaling) {
+  CLI::App* command = scaling.add_subcommand(
+      "sweep", "Train many small models: find their best settings, and fit laws to them");
+  const auto arguments = std::make_shared<SweepArguments>();
+  command->add_option("file", arguments->file, "What to sweep (TOML)")
+      ->required()
+      ->check(CLI::ExistingFile);
+  command->add_option("--folder", arguments->folder,
+                      "Where results and data are kept (default: sweeps/<name of the file>)");
+  command->add_option("--cores", arguments->cores, "That points keep busy together (default: all)")
+      ->check(whole_number<int64_t>(1, 100'000));
+  command->add_option(
+      "--memory", arguments->memory,
+      "That points take together, as in 8GB (default: nine tenths of the machine's)");
+  command
+      ->add_option("--import", arguments->imported,
+                   "Take over the finished points of this points.jsonl first")
+      ->check(CLI::ExistingFile);
+  command->add_option("--export", arguments->exported,
+                      "Keep the finished points in this file too, as in the folder's points.jsonl");
+  auto* dry = command->add_flag("--dry-run", arguments->dry_run,
+                                "Say how many points, tokens and hours are left, and end");
+  auto* report = command->add_flag("--report", arguments->report, "Only write the report again");
+  dry->excludes(report);
+  command->add_flag("--retry", arguments->retry, "Train points again that failed")
+      ->excludes(dry)
+      ->excludes(report);
+  command->add_flag("--keep", arguments->keep, "Keep the run directories of finished points");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->footer(kFooter);
+  command->callback([arguments] { sweep(*arguments); });
+
+  CLI::App* point =
+      scaling.add_subcommand("point", "Train one point of a sweep: what a sweep itself starts");
+  const auto folder = std::make_shared<std::string>();
+  point->add_option("folder", *folder, "The point's folder, with its settings.toml")->required();
+  point->callback([folder] {
+    watch_interrupts();
+    run::train_point(sibling_program("atoll"), *folder);
+  });
+}
+
+}  // namespace atl::cli

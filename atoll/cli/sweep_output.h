@@ -1,0 +1,30 @@
+#pragma once
+// What a sweep leaves and prints: report.md, tables, a picture; one JSON object.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "atoll/run/sweep_driver.h"
+
+namespace atl::cli {
+
+/// The results of a sweep so far.
+struct SweepOutput {
+  scaling::SweepState state;
+  std::vector<scaling::Family> families;
+  nlohmann::ordered_json json;
+  std::string report;  // Markdown.
+};
+
+SweepOutput sweep_output(const std::string& name, const run::SweepSettings& settings,
+                         const run::SweepDriver& driver);
+
+/// Writes report.md, results.csv (that of the first family; of others results-NAME.csv), loss.svg.
+void write_sweep_output(const SweepOutput& output, const std::filesystem::path& folder);
+
+/// The table of cells that a person reads at the end.
+std::string sweep_table(const SweepOutput& output);
+
+}  // namespace atl::cli

@@ -1,0 +1,48 @@
+#pragma once
+// Points on this machine: as many at once as cores and memory allow. They die with this process.
+// LibTorch-free.
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "atoll/run/child_process.h"
+#include "atoll/run/point_executor.h"
+
+namespace atl::run {
+
+struct LocalBudget {
+  int64_t cores = 1;
+  double memory_bytes = 0;
+};
+
+class LocalExecutor final : public PointExecutor {
+ public:
+  /// `program` is the `atoll` command.
+  LocalExecutor(std::filesystem::path program, LocalBudget budget)
+      : program_(std::move(program)), budget_(budget) {}
+
+  /// A point that asks for more than the budget runs alone.
+  size_t start(std::span<const PointTask> tasks) override;
+  /// None: points ended with their driver.
+  bool adopt(const PointTask& task) override;
+  std::vector<PointEnd> poll() override;
+  void stop() override;
+  size_t num_running() const override { return running_.size(); }
+
+ private:
+  struct Running {
+    std::unique_ptr<ChildProcess> process;
+    int64_t cores = 0;
+    double memory_bytes = 0;
+  };
+  bool has_room(const PointTask& task) const;
+
+  const std::filesystem::path program_;
+  const LocalBudget budget_;
+  std::map<std::string, Running> running_;  // By id.
+};
+
+/// Of this machine: all its cores; nine tenths of its memory.
+LocalBudget whole_machine();
+
+}  // namespace atl::run

@@ -1,0 +1,128 @@
+#include "atoll/run/point_files.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/run/child_process.h"
+#include "atoll/run/json_number.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kLogLines = 8;
+constexpr size_t kMaxLogBytes = 4000;
+
+/// Of the largest of the processes that this one has waited for, and that those have.
+double largest_child_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
+}
+
+/// The end of a log as text: what is no UTF-8 would be no JSON.
+std::string end_of_log(const fs::path& log) {
+  std::string text = last_lines(log, kLogLines);
+  if (text.size() > kMaxLogBytes) text = text.substr(text.size() - kMaxLogBytes);
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80 || (c < ' ' && c != '\n')) c = '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const PointResult& result) {
+  json out = {{"status", result.status},
+              {"seconds", result.seconds},
+              {"peak_bytes", result.peak_bytes},
+              {"log", result.log}};
+  if (result.summary) out["summary"] = json::parse(to_json(*result.summary));
+  return out.dump();
+}
+
+PointResult point_result_from_json(std::string_view text, const std::string& name) {
+  try {
+    const json in = json::parse(text);
+    PointResult out{.status = in.at("status"),
+                    .seconds = number(in.at("seconds")),
+                    .peak_bytes = number(in.at("peak_bytes")),
+                    .log = in.at("log")};
+    if (in.contains("summary")) out.summary = summary_from_json(in["summary"].dump());
+    return out;
+  } catch (const json::exception& error) {
+    throw InputError(fmt::format("'{}' is no result of a point: {}", name, error.what()));
+  }
+}
+
+fs::path point_settings_file(const fs::path& folder) { return folder / "settings.toml"; }
+fs::path point_result_file(const fs::path& folder) { return folder / "result.json"; }
+
+void write_point(const fs::path& folder, RunConfig config) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw InputError(fmt::format("cannot make '{}': {}", folder.string(), error.message()));
+  }
+  std::string text = config.settings().dump(/*with_help=*/false);
+  write_file_atomically(point_settings_file(folder), text);
+}
+
+std::optional<PointResult> read_point_result(const fs::path& folder) {
+  const fs::path file = point_result_file(folder);
+  std::error_code missing;
+  if (!fs::exists(file, missing)) return std::nullopt;
+  return point_result_from_json(read_file(file), file.string());
+}
+
+void train_point(const fs::path& program, const fs::path& folder) {
+  const fs::path settings = point_settings_file(folder);
+  const RunConfig config = load_config(settings, {});
+  const SystemClock clock;
+  const Time begin = clock.now();
+  ChildProcess training(
+      {program.string(), "train", settings.string(), "--run", (folder / "run").string(), "--json"},
+      folder / "log.txt");
+  std::string printed;
+  bool forwarded = false;
+  while (!training.poll_exit() || training.output() >= 0) {
+    pollfd output{training.output(), POLLIN, 0};  // A descriptor of -1 is left out.
+    ::poll(&output, 1, 100);
+    for (std::string& line : training.read_lines()) printed = std::move(line);
+    if (num_interrupts() > 0 && !std::exchange(forwarded, true)) training.signal(SIGINT);
+  }
+  PointResult result{
+      .status = *training.poll_exit(),
+      .seconds = seconds(clock.now() - begin),
+      .peak_bytes = static_cast<double>(config.swarm.num_replicas()) * largest_child_bytes()};
+  if (result.status == 0) {
+    result.summary = summary_from_json(printed);
+    if (result.summary->stopped) return;
+    // Steps that an earlier process took have their share of the time.
+    if (result.summary->steps_now > 0) {
+      result.seconds *= static_cast<double>(result.summary->steps) /
+                        static_cast<double>(result.summary->steps_now);
+    }
+  } else {
+    if (forwarded) return;
+    result.log = end_of_log(folder / "log.txt");
+    if (result.status > 128) {
+      result.log +=
+          fmt::format("{}killed by signal {}", result.log.empty() ? "" : "\n", result.status - 128);
+    }
+  }
+  write_file_atomically(point_result_file(folder), to_json(result));
+}
+
+}  // namespace atl::run

@@ -1,0 +1,326 @@
+#include "atoll/run/sweep_driver.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/progress.h"
+#include "atoll/data/mixture.h"
+#include "atoll/run/point_files.h"
+#include "atoll/run/prepare_data.h"
+#include "atoll/scaling/sweep_report.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+using scaling::SweepPoint;
+using scaling::SweepState;
+
+constexpr std::chrono::milliseconds kPause{50};
+// Before anything is measured: a start, and a core's time for a token (2 cores, 60 k to 400 k
+// parameters); counted again with what finished points took.
+constexpr double kStartSeconds = 1.5;
+constexpr double kTokenSeconds = 2e-6;
+constexpr double kParameterSeconds = 1.1e-10;
+
+/// Names a point's folder; enough of the key to tell points apart.
+std::string id_of(const std::string& key) { return key.substr(0, 16); }
+
+}  // namespace
+
+SweepDriver::SweepDriver(const SweepSettings& settings, SweepDatabase& database,
+                         SweepOptions options)
+    : settings_(settings), database_(database), options_(std::move(options)) {
+  for (PointRow& row : database_.rows()) rows_[row.key] = std::move(row);
+  count_costs();
+}
+
+const std::string& SweepDriver::key(const SweepPoint& point) const {
+  std::string& key = keys_[point];
+  if (key.empty()) key = key_of(settings_.identity(point));
+  return key;
+}
+
+const PointRow* SweepDriver::row(const SweepPoint& point) const {
+  const auto found = rows_.find(key(point));
+  if (found == rows_.end() || found->second.status == PointStatus::kRunning) return nullptr;
+  return &found->second;
+}
+
+scaling::Known SweepDriver::known() const {
+  return [this](const SweepPoint& point) -> std::optional<scaling::Outcome> {
+    const PointRow* found = row(point);
+    if (found == nullptr) return std::nullopt;
+    scaling::Outcome outcome;
+    if (found->status == PointStatus::kDone) outcome.loss = found->loss;
+    return outcome;
+  };
+}
+
+scaling::PlanRules SweepDriver::rules() const {
+  scaling::PlanRules rules = settings_.rules();
+  rules.obstacle = [this](const SweepPoint& point) {
+    const auto [found, is_new] = obstacles_.try_emplace(point);
+    if (is_new) found->second = settings_.obstacle(point);
+    return found->second;
+  };
+  return rules;
+}
+
+SweepState SweepDriver::state() const {
+  return scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/false);
+}
+
+int64_t SweepDriver::cores(const SweepPoint& point) const {
+  return std::min(settings_.cores(point), options_.cores);
+}
+
+double SweepDriver::assumed_seconds(const SweepPoint& point) const {
+  const double token =
+      kTokenSeconds + kParameterSeconds * settings_.model(point.cell.size).num_parameters;
+  return kStartSeconds * static_cast<double>(SweepSettings::num_islands(point)) +
+         settings_.tokens(point) * token / static_cast<double>(cores(point));
+}
+
+void SweepDriver::count_costs() {
+  costs_.clear();
+  all_costs_ = {};
+  for (const SweepPoint& point : state().points()) {
+    const PointRow* found = row(point);
+    if (found == nullptr || found->status != PointStatus::kDone || found->seconds <= 0) continue;
+    for (Cost* cost : {&costs_[{point.cell.size, point.cell.replicas}], &all_costs_}) {
+      cost->seconds += found->seconds;
+      cost->assumed_seconds += assumed_seconds(point);
+      cost->peak_bytes = std::max(cost->peak_bytes, found->peak_bytes);
+    }
+  }
+}
+
+PointTask SweepDriver::task(const SweepPoint& point) const {
+  const std::string id = id_of(key(point));
+  PointTask task{.id = id,
+                 .folder = fs::absolute(options_.folder) / "points" / id,
+                 .cores = cores(point),
+                 .memory_bytes = settings_.expected_bytes(point),
+                 .seconds = assumed_seconds(point)};
+  const auto found = costs_.find({point.cell.size, point.cell.replicas});
+  const Cost& cost = found == costs_.end() ? all_costs_ : found->second;
+  if (cost.assumed_seconds > 0) task.seconds *= cost.seconds / cost.assumed_seconds;
+  if (found != costs_.end() && cost.peak_bytes > 0) task.memory_bytes = cost.peak_bytes;
+  return task;
+}
+
+Outlook SweepDriver::outlook() const {
+  const SweepState future =
+      scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/true);
+  Outlook outlook;
+  for (const SweepPoint& point : future.wanted()) {
+    const PointTask expected = task(point);
+    ++outlook.num_points;
+    outlook.tokens += settings_.tokens(point);
+    outlook.core_seconds += expected.seconds * static_cast<double>(expected.cores);
+    outlook.largest_bytes = std::max(outlook.largest_bytes, expected.memory_bytes);
+  }
+  return outlook;
+}
+
+void SweepDriver::export_points() const {
+  std::vector<PointRow> rows;
+  for (const auto& [key, row] : rows_) rows.push_back(row);
+  const std::string text = points_text(rows);
+  write_file_atomically(options_.folder / "points.jsonl", text);
+  if (!options_.exported.empty()) write_file_atomically(options_.exported, text);
+}
+
+void SweepDriver::record(PointRow row) {
+  database_.put(row);
+  const bool is_over = row.status != PointStatus::kRunning;
+  rows_[row.key] = std::move(row);
+  if (is_over) export_points();
+}
+
+void SweepDriver::retry_failed() {
+  std::erase_if(rows_, [&](const auto& entry) {
+    if (entry.second.status != PointStatus::kFailed) return false;
+    database_.remove(entry.first);
+    std::error_code ignored;
+    fs::remove_all(options_.folder / "points" / id_of(entry.first), ignored);
+    return true;
+  });
+}
+
+void SweepDriver::resume(PointExecutor& executor) {
+  std::map<std::string, SweepPoint> points;  // By key.
+  for (const SweepPoint& point : state().points()) points.emplace(key(point), point);
+  std::vector<std::string> running;
+  for (const auto& [key, row] : rows_) {
+    if (row.status == PointStatus::kRunning) running.push_back(key);
+  }
+  for (const std::string& key : running) {
+    const std::string id = id_of(key);
+    const auto point = points.find(key);
+    in_flight_[id] = key;
+    if (fs::exists(point_result_file(options_.folder / "points" / id))) {
+      finish(id, "");
+    } else if (point == points.end() || !executor.adopt(task(point->second))) {
+      // To be trained again, from its last checkpoint if it has one.
+      in_flight_.erase(id);
+      rows_.erase(key);
+      database_.remove(key);
+    }
+  }
+  count_costs();
+}
+
+void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& wanted) {
+  std::vector<std::pair<PointTask, SweepPoint>> waiting;
+  for (const SweepPoint& point : wanted) {
+    PointTask one = task(point);
+    if (!in_flight_.contains(one.id)) waiting.emplace_back(std::move(one), point);
+  }
+  // The largest first: small ones fill the gaps at the end.
+  std::ranges::stable_sort(waiting, std::ranges::greater(), [](const auto& one) {
+    return std::tuple(one.first.cores, one.first.seconds);
+  });
+  // One by one: each has to be in the database before it runs.
+  for (const auto& [one, point] : waiting) {
+    PointRow row{.key = key(point), .identity = settings_.identity(point)};
+    row.message = rules().obstacle(point);
+    if (options_.memory_bytes > 0 && one.memory_bytes > options_.memory_bytes) {
+      row.message =
+          fmt::format("it needs {} of memory, and the budget is {}; give more --memory",
+                      format_bytes(one.memory_bytes), format_bytes(options_.memory_bytes));
+    }
+    if (!row.message.empty()) {
+      row.status = PointStatus::kFailed;
+      record(row);
+      continue;
+    }
+    write_point(one.folder, settings_.config(point));
+    record(row);
+    if (executor.start({&one, 1}) == 0) {
+      rows_.erase(row.key);
+      database_.remove(row.key);
+      return;
+    }
+    in_flight_[one.id] = row.key;
+  }
+}
+
+void SweepDriver::finish(const std::string& id, const std::string& reason) {
+  const std::string key = in_flight_.at(id);
+  in_flight_.erase(id);
+  PointRow row = rows_.at(key);
+  row.status = PointStatus::kFailed;
+  const fs::path folder = options_.folder / "points" / id;
+  try {
+    if (const auto result = read_point_result(folder)) {
+      row.seconds = result->seconds;
+      row.peak_bytes = result->peak_bytes;
+      row.message = result->log;
+      if (result->summary) {
+        row.loss = result->summary->val_loss;
+        row.digest = result->summary->digest;
+        if (std::isfinite(row.loss)) {
+          row.status = PointStatus::kDone;
+        } else {
+          row.loss = 0;
+          row.message = "its loss is not a finite number: the learning rates are too high";
+        }
+      }
+    } else if (stopping_) {  // Its state is kept; it goes on when the sweep does.
+      rows_.erase(key);
+      database_.remove(key);
+      return;
+    } else {
+      row.message = fmt::format("it ended without a result: {}", reason);
+    }
+  } catch (const InputError& error) {
+    row.message = error.what();
+  }
+  record(row);
+  if (row.status == PointStatus::kFailed) {
+    fmt::print(stderr, "atoll: point {} failed; the others go on:\n{}\n", id, row.message);
+  }
+  std::error_code ignored;
+  if (!options_.keep) fs::remove_all(folder, ignored);
+}
+
+std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left) const {
+  const std::vector<SweepPoint> points = now.points();
+  size_t over = 0;
+  std::optional<std::pair<double, const SweepPoint*>> best;
+  for (const SweepPoint& point : points) {
+    const PointRow* found = row(point);
+    over += found != nullptr ? 1 : 0;
+    if (found == nullptr || found->status != PointStatus::kDone) continue;
+    if (!best || found->loss < best->first) best = {found->loss, &point};
+  }
+  std::string text = fmt::format(
+      "{}/{} points, {} running, left {}", over, over + left.num_points, in_flight_.size(),
+      format_duration(left.core_seconds / static_cast<double>(options_.cores)));
+  if (best) {
+    text += fmt::format(", best {:.4f} ({})", best->first, scaling::cell_name(best->second->cell));
+  }
+  return text;
+}
+
+bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
+  const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
+  std::optional<ProgressBar> bar;
+  if (is_terminal) bar.emplace("sweep", 0, clock);
+  bool changed = true;
+  SweepState now;
+  std::string text;
+  while (true) {
+    if (num_interrupts() > 0 && !stopping_) {
+      stopping_ = true;
+      if (executor.num_running() > 0) {
+        fmt::print(stderr, "\natoll: {} points checkpoint and end (Ctrl-C again: end now)\n",
+                   executor.num_running());
+      }
+      executor.stop();
+    }
+    if (changed) {
+      now = state();
+      count_costs();
+    }
+    if (!stopping_) start(executor, now.wanted());
+    if (changed) {
+      const std::string before = std::exchange(text, progress_text(now, outlook()));
+      if (!is_terminal && text != before) fmt::print(stderr, "sweep  {}\n", text);
+    }
+    if (bar) bar->update(0, text);
+    changed = false;
+    for (const PointEnd& end : executor.poll()) {
+      if (!in_flight_.contains(end.id)) continue;
+      finish(end.id, end.reason);
+      changed = true;
+    }
+    if (changed) continue;
+    // A point that could not even be started has changed what is known.
+    if (executor.num_running() == 0) {
+      if (stopping_ || state().done()) return !stopping_;
+      changed = true;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+SweepStore prepare_sweep_store(const SweepSettings& settings, const fs::path& folder,
+                               const Clock& clock) {
+  const fs::path path = prepare_store(settings.common(), folder, {}, clock);
+  const data::Mixture mixture = data::Mixture::open(path);
+  return {fs::absolute(path), mixture.digest(), mixture.vocab_size()};
+}
+
+}  // namespace atl::run

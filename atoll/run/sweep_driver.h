@@ -1,0 +1,93 @@
+#pragma once
+// Runs a sweep: asks the plan (scaling/sweep_plan.h) what to train, an executor to train it, and
+// keeps what comes of it in the database. Alone in its folder: points/ID, one folder for each point
+// under way; data/, the token store that all read; points.jsonl, the results as text.
+// LibTorch-free. One thread.
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/run/point_executor.h"
+#include "atoll/run/sweep_database.h"
+#include "atoll/run/sweep_settings.h"
+#include "atoll/scaling/sweep_results.h"
+
+namespace atl::run {
+
+struct SweepOptions {
+  std::filesystem::path folder;
+  std::filesystem::path exported;  // The results as text, here too; empty: nowhere else.
+  int64_t cores = 1;               // Points are told that they keep no more busy.
+  double memory_bytes = 0;         // A point that needs more fails; 0: no bound.
+  bool keep = false;               // The folders of points that are over.
+};
+
+/// What is still to come, if nothing else turns out than what is known.
+struct Outlook {
+  size_t num_points = 0;
+  double tokens = 0;
+  double core_seconds = 0;
+  double largest_bytes = 0;  // Of one point.
+};
+
+class SweepDriver {
+ public:
+  /// `settings` know their store (SweepSettings::use). All must outlive it.
+  SweepDriver(const SweepSettings& settings, SweepDatabase& database, SweepOptions options);
+
+  /// Forgets that points failed: they are trained again.
+  void retry_failed();
+  /// Takes over what a driver that is gone has left: results that nobody has read, points under
+  /// way.
+  void resume(PointExecutor& executor);
+  /// Trains until nothing is left, or until interrupts are noticed and what runs has ended. False:
+  /// it was interrupted.
+  bool train(PointExecutor& executor, const Clock& clock);
+
+  scaling::SweepState state() const;
+  scaling::Known known() const;
+  Outlook outlook() const;
+  /// The row of a point that is over.
+  const PointRow* row(const scaling::SweepPoint& point) const;
+  const std::string& key(const scaling::SweepPoint& point) const;
+  PointTask task(const scaling::SweepPoint& point) const;
+  /// Writes the results as text.
+  void export_points() const;
+
+ private:
+  /// What finished points took, of one size and number of replicas; or of all.
+  struct Cost {
+    double seconds = 0;
+    double assumed_seconds = 0;
+    double peak_bytes = 0;
+  };
+  scaling::PlanRules rules() const;
+  void start(PointExecutor& executor, const std::vector<scaling::SweepPoint>& wanted);
+  void finish(const std::string& id, const std::string& reason);
+  void record(PointRow row);
+  void count_costs();
+  double assumed_seconds(const scaling::SweepPoint& point) const;
+  int64_t cores(const scaling::SweepPoint& point) const;
+  std::string progress_text(const scaling::SweepState& now, const Outlook& left) const;
+
+  const SweepSettings& settings_;
+  SweepDatabase& database_;
+  const SweepOptions options_;
+  std::map<std::string, PointRow> rows_;          // By key; as the database has them.
+  std::map<std::string, std::string> in_flight_;  // Id -> key.
+  std::map<std::pair<std::string, int64_t>, Cost> costs_;
+  Cost all_costs_;
+  bool stopping_ = false;
+  // What is the same at every look.
+  mutable std::map<scaling::SweepPoint, std::string> keys_;
+  mutable std::map<scaling::SweepPoint, std::string> obstacles_;
+};
+
+/// The token store of a sweep: data.path when it is one, else made in `folder` once.
+SweepStore prepare_sweep_store(const SweepSettings& settings, const std::filesystem::path& folder,
+                               const Clock& clock);
+
+}  // namespace atl::run

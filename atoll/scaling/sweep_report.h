@@ -1,0 +1,35 @@
+#pragma once
+// The report of a sweep as a page of Markdown. Pure.
+#include <string>
+#include <vector>
+
+#include "atoll/scaling/sweep_results.h"
+
+namespace atl::scaling {
+
+/// A point that failed, and the last lines that it said.
+struct FailedPoint {
+  SweepPoint point;
+  std::string message;
+};
+
+struct SweepTotals {
+  std::string name;
+  size_t num_points = 0;    // That are over, failed ones too.
+  size_t num_missing = 0;   // Asked for and not over: the sweep was stopped.
+  double tokens = 0;        // That the finished ones trained on.
+  double core_seconds = 0;  // That took.
+  std::string count;        // How parameters are counted, in words.
+};
+
+/// "lr interior", "outer_lr at its largest, 1, after 4 extensions".
+std::string axis_text(Axis axis, const AxisState& state);
+
+/// A point's cell and place, in words.
+std::string point_text(const SweepPoint& point);
+
+std::string sweep_report(const SweepTotals& totals, const SweepState& state,
+                         const std::vector<Family>& families,
+                         const std::vector<FailedPoint>& failed, const ResultRules& rules);
+
+}  // namespace atl::scaling

@@ -1,0 +1,298 @@
+#include "atoll/scaling/sweep_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "atoll/scaling/power_law.h"
+
+namespace atl::scaling {
+namespace {
+
+using Place = std::array<int64_t, kNumAxes>;  // Steps from each axis's first value.
+
+/// What is known of a place: of its seeds together.
+struct Tried {
+  bool is_complete = false;
+  std::optional<double> loss;  // Nothing: all its seeds failed, or it is not complete.
+  double deviation = 0;
+  size_t num_seeds = 0;
+};
+
+constexpr double kPretended = 1e6;  // More than any loss.
+
+/// Six digits: the same on every machine, whatever its pow() says of the last ones.
+double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
+
+class CellSearch {
+ public:
+  CellSearch(const CellTask& task, const Known& known, const Obstacle& obstacle, bool pretend)
+      : task_(task), known_(known), obstacle_(obstacle), pretend_(pretend) {}
+
+  CellState run() {
+    std::set<Place> places;
+    if (task_.search == Search::kHalving) {
+      state_.done = halve(places);
+    } else {
+      places = task_.search == Search::kGrid ? all_places() : std::set<Place>{middle()};
+      state_.done = walk(places, 1, {});
+    }
+    if (state_.done) describe(places);
+    state_.done = state_.wanted.empty() && state_.done;
+    return std::move(state_);
+  }
+
+ private:
+  std::set<Place> all_places() const {
+    std::set<Place> places = {Place{}};
+    for (size_t axis = 0; axis < kNumAxes; ++axis) {
+      std::set<Place> more;
+      for (Place place : places) {
+        for (size_t i = 0; i < std::max<size_t>(1, task_.axes[axis].size()); ++i) {
+          place[axis] = static_cast<int64_t>(i);
+          more.insert(place);
+        }
+      }
+      places = std::move(more);
+    }
+    return places;
+  }
+
+  Place middle() const {
+    Place place{};
+    for (size_t axis = 0; axis < kNumAxes; ++axis) {
+      if (!task_.axes[axis].empty()) {
+        place[axis] = static_cast<int64_t>((task_.axes[axis].size() - 1) / 2);
+      }
+    }
+    return place;
+  }
+
+  bool is_swept(size_t axis) const { return task_.axes[axis].size() > 1; }
+
+  std::optional<SweepPoint> point(const Place& place, double share) const {
+    SweepPoint point{.cell = task_.cell, .tokens_share = share, .seed = task_.seeds.front()};
+    for (size_t axis = 0; axis < kNumAxes; ++axis) {
+      if (task_.axes[axis].empty()) continue;
+      const auto value =
+          axis_value(static_cast<Axis>(axis), task_.axes[axis], place[axis], task_.batch_unit);
+      if (!value) return std::nullopt;
+      point.at[axis] = *value;
+    }
+    return point;
+  }
+
+  /// Asks for what is missing of the place, the first time that it is looked at.
+  Tried look(const Place& place, double share) {
+    const auto [found, is_new] = tried_.try_emplace({share, place});
+    if (!is_new) return found->second;
+    std::vector<double> losses;
+    size_t num_known = 0;
+    for (const int64_t seed : task_.seeds) {
+      SweepPoint one = *point(place, share);
+      one.seed = seed;
+      state_.points.push_back(one);
+      if (const auto outcome = known_(one)) {
+        ++num_known;
+        if (outcome->loss) losses.push_back(*outcome->loss);
+        state_.num_failed += outcome->loss ? 0 : 1;
+      } else {
+        state_.wanted.push_back(one);
+      }
+    }
+    Tried& tried = found->second;
+    tried.is_complete = num_known == task_.seeds.size() || pretend_;
+    if (!tried.is_complete) return tried;
+    if (num_known == 0) losses.push_back(kPretended + distance(place));
+    if (losses.empty()) return tried;
+    const auto count = static_cast<double>(losses.size());
+    double mean = 0;
+    for (const double loss : losses) mean += loss / count;
+    double squares = 0;
+    for (const double loss : losses) squares += (loss - mean) * (loss - mean);
+    tried.loss = mean;
+    tried.deviation = losses.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
+    tried.num_seeds = losses.size();
+    return tried;
+  }
+
+  double distance(const Place& place) const {
+    double sum = 0;
+    for (size_t axis = 0; axis < kNumAxes; ++axis) {
+      const double middle = (static_cast<double>(task_.axes[axis].size()) - 1) / 2;
+      sum += std::abs(static_cast<double>(place[axis]) - middle);
+    }
+    return sum;
+  }
+
+  bool all_complete(const std::set<Place>& places, double share) {
+    bool complete = true;
+    for (const Place& place : places) complete = look(place, share).is_complete && complete;
+    return complete;
+  }
+
+  std::optional<Place> best_of(const std::set<Place>& places, double share) {
+    std::optional<Place> best;
+    for (const Place& place : places) {
+      const auto loss = look(place, share).loss;
+      if (loss && (!best || *loss < *look(*best, share).loss)) best = place;
+    }
+    return best;
+  }
+
+  /// Adds the neighbours of the best place until none is missing. Those `elsewhere` count as there.
+  /// False: points are still to be trained.
+  bool walk(std::set<Place>& places, double share, const std::set<Place>& elsewhere) {
+    while (all_complete(places, share)) {
+      const auto best = best_of(places, share);
+      if (!best) return true;
+      const size_t before = places.size();
+      for (size_t axis = 0; axis < kNumAxes; ++axis) {
+        for (const int64_t step : {-1, 1}) {
+          const Place next = neighbour(*best, axis, step);
+          if (!is_swept(axis) || places.contains(next) || elsewhere.contains(next)) continue;
+          if (limit_of(next, axis, share).empty()) places.insert(next);
+        }
+      }
+      if (places.size() == before) return true;
+    }
+    return false;
+  }
+
+  static Place neighbour(Place place, size_t axis, int64_t step) {
+    place[axis] += step;
+    return place;
+  }
+
+  /// Why the place cannot be tried; empty: it can.
+  std::string limit_of(const Place& place, size_t axis, double share) {
+    const auto last = static_cast<int64_t>(task_.axes[axis].size()) - 1;
+    int64_t& low = reached_[axis].first;
+    int64_t& high = reached_[axis].second;
+    const int64_t new_low = std::max(low, -place[axis]);
+    const int64_t new_high = std::max(high, place[axis] - last);
+    if (new_low + new_high > task_.extensions) {
+      return task_.extensions == 0 ? "no extensions are allowed"
+                                   : fmt::format("all {} extensions are used", task_.extensions);
+    }
+    const auto at = point(place, share);
+    if (!at) return "there is no further value";
+    if (std::string obstacle = obstacle_(*at); !obstacle.empty()) return obstacle;
+    low = new_low;
+    high = new_high;
+    return {};
+  }
+
+  /// Successive halving. What is left of the places is put into `places`.
+  bool halve(std::set<Place>& places) {
+    const auto rungs = static_cast<int>(task_.halving_rungs);
+    const auto rate = static_cast<double>(task_.halving_rate);
+    const auto share_of = [&](int rung) { return std::pow(rate, rung + 1 - rungs); };
+    std::set<Place> candidates = all_places();
+    if (!walk(candidates, share_of(0), {})) return false;
+    places = candidates;
+    for (int rung = 1; rung < rungs; ++rung) {
+      std::vector<std::pair<double, Place>> ranked;
+      for (const Place& place : places) {
+        if (const auto loss = look(place, share_of(rung - 1)).loss)
+          ranked.emplace_back(*loss, place);
+      }
+      std::ranges::sort(ranked);
+      const auto kept = static_cast<size_t>(std::ceil(static_cast<double>(places.size()) / rate));
+      places.clear();
+      for (size_t i = 0; i < std::min(kept, ranked.size()); ++i) places.insert(ranked[i].second);
+      if (!all_complete(places, share_of(rung))) return false;
+    }
+    if (!walk(places, 1, candidates)) return false;
+    lesser_ = std::move(candidates);
+    return true;
+  }
+
+  void describe(const std::set<Place>& places) {
+    const auto best = best_of(places, 1);
+    for (size_t axis = 0; axis < kNumAxes; ++axis) {
+      AxisState& state = state_.axes[axis];
+      if (task_.axes[axis].empty()) continue;
+      state.end = AxisEnd::kFixed;
+      state.low = std::numeric_limits<double>::infinity();
+      for (const auto& [key, tried] : tried_) {
+        const double value = point(key.second, 1)->at[axis];
+        state.low = std::min(state.low, value);
+        state.high = std::max(state.high, value);
+      }
+      state.extensions = reached_[axis].first + reached_[axis].second;
+      if (best && is_swept(axis)) describe_end(*best, places, axis);
+    }
+    if (!best) return;
+    const Tried tried = look(*best, 1);
+    state_.best = {*point(*best, 1), *tried.loss, tried.deviation, tried.num_seeds};
+  }
+
+  void describe_end(const Place& best, const std::set<Place>& places, size_t axis) {
+    AxisState& state = state_.axes[axis];
+    state.end = AxisEnd::kInterior;
+    for (const int64_t step : {-1, 1}) {
+      const Place next = neighbour(best, axis, step);
+      if (places.contains(next)) {
+        state.beside_failed |= !look(next, 1).loss;
+      } else if (!lesser_.contains(next)) {
+        state.end = step < 0 ? AxisEnd::kLow : AxisEnd::kHigh;
+        state.limit = limit_of(next, axis, 1);
+      }
+    }
+  }
+
+  const CellTask& task_;
+  const Known& known_;
+  const Obstacle& obstacle_;
+  const bool pretend_;
+  CellState state_;
+  std::map<std::pair<double, Place>, Tried> tried_;                 // By share and place.
+  std::array<std::pair<int64_t, int64_t>, kNumAxes> reached_ = {};  // Extensions, low and high.
+  std::set<Place> lesser_;                                          // Tried with fewer tokens.
+};
+
+}  // namespace
+
+std::string cell_name(const Cell& cell) {
+  std::string name =
+      fmt::format("{}, {}", cell.size, replicas_name(static_cast<double>(cell.replicas)));
+  if (cell.replicas > 0) name += ", " + cell.method;
+  if (cell.sync_every > 0) name += fmt::format(", H {}", cell.sync_every);
+  if (cell.tokens_factor != 1) name += fmt::format(", tokens x{:g}", cell.tokens_factor);
+  return name;
+}
+
+std::optional<double> axis_value(Axis axis, const std::vector<double>& values, int64_t index,
+                                 double unit) {
+  const auto last = static_cast<int64_t>(values.size()) - 1;
+  if (index >= 0 && index <= last) return values[static_cast<size_t>(index)];
+  const double end = index < 0 ? values.front() : values.back();
+  const double beside = index < 0 ? values[1] : values[static_cast<size_t>(last) - 1];
+  const auto steps = static_cast<double>(index < 0 ? -index : index - last);
+  double value = 0;
+  if (axis == kOuterLr) {
+    value = rounded(end + steps * (end - beside));
+  } else {
+    value = end * std::pow(end / beside, steps);
+    value = axis == kBatchTokens ? unit * std::round(value / unit) : rounded(value);
+  }
+  if (!(value > 0) || !std::isfinite(value)) return std::nullopt;
+  // A batch that rounds to the value before it is none of its own.
+  if (axis == kBatchTokens) {
+    const auto before = axis_value(axis, values, index < 0 ? index + 1 : index - 1, unit);
+    if (!before || *before == value) return std::nullopt;
+  }
+  return value;
+}
+
+CellState search_cell(const CellTask& task, const Known& known, const Obstacle& obstacle,
+                      bool pretend) {
+  return CellSearch(task, known, obstacle, pretend).run();
+}
+
+}  // namespace atl::scaling
