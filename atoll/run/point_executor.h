@@ -49,6 +49,9 @@ class PointExecutor {
   virtual void stop() = 0;
 
   virtual size_t num_running() const = 0;
+
+  /// Cores that points keep busy together, as far as is known now; at least 1.
+  virtual int64_t num_cores() const = 0;
 };
 
 /// What trains the point in `folder`, wherever it runs; `program` is the `atoll` command.

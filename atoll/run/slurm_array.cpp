@@ -85,6 +85,7 @@ SlurmArray SlurmArray::load(const fs::path& folder) {
 
 std::vector<fs::path> SlurmArray::find(const fs::path& parent) {
   std::vector<fs::path> folders;
+  if (!fs::exists(parent)) return folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
     const bool is_array = entry.path().filename().string().starts_with(kPrefix);
     if (is_array && entry.is_directory()) folders.push_back(entry.path());

@@ -18,6 +18,7 @@ class SlurmArray {
   struct Task {
     std::string point;
     std::filesystem::path log{};  // What the point prints; known while it is awaited.
+    int64_t cores = 0;            // That it keeps busy; likewise.
     TaskEvidence evidence{};
     std::optional<Time> seems_over_since{};
     bool is_over = false;     // Reported, or nobody asks.

@@ -79,6 +79,7 @@ bool SlurmExecutor::adopt(const PointTask& task) {
       if (known.point != task.id || known.is_over) continue;
       known.is_awaited = true;
       known.log = point_log(task.folder);
+      known.cores = task.cores;
       return true;
     }
   }
@@ -100,6 +101,17 @@ size_t SlurmExecutor::num_running() const {
         }));
   }
   return count;
+}
+
+int64_t SlurmExecutor::num_cores() const {
+  int64_t cores = 0;
+  for (const SlurmArray& array : arrays_) {
+    for (const SlurmArray::Task& task : array.tasks()) {
+      const std::optional<SlurmTask>& said = task.evidence.task;
+      if (!task.is_over && said && said->state == "RUNNING") cores += task.cores;
+    }
+  }
+  return std::max<int64_t>(cores, 1);
 }
 
 size_t SlurmExecutor::start(std::span<const PointTask> tasks) {
@@ -153,8 +165,10 @@ void SlurmExecutor::send(std::span<const PointTask> tasks, int64_t max_running) 
   std::vector<SlurmArray::Task> places;
   std::vector<TaskCommand> commands;
   for (const PointTask& task : tasks) {
-    places.push_back(
-        {.point = task.id, .log = point_log(task.folder), .is_awaited = true});
+    places.push_back({.point = task.id,
+                      .log = point_log(task.folder),
+                      .cores = task.cores,
+                      .is_awaited = true});
     commands.push_back({point_command(program_, task.folder), places.back().log});
   }
   SlurmArray array = SlurmArray::create(folder_, std::move(places), commands);

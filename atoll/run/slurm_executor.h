@@ -36,6 +36,8 @@ class SlurmExecutor final : public PointExecutor {
   void stop() override;
   /// Points that have not ended, those that wait among them.
   size_t num_running() const override;
+  /// Of the points that run, as Slurm last said.
+  int64_t num_cores() const override;
 
  private:
   using Queue = std::map<std::pair<std::string, int64_t>, SlurmTask>;

@@ -255,7 +255,8 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
   if (!options_.keep) fs::remove_all(folder, ignored);
 }
 
-std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left) const {
+std::string SweepDriver::progress_text(const SweepState& now, int64_t num_cores) const {
+  const Outlook left = outlook();
   const std::vector<SweepPoint> points = now.points();
   size_t over = 0;
   std::optional<std::pair<double, const SweepPoint*>> best;
@@ -267,7 +268,7 @@ std::string SweepDriver::progress_text(const SweepState& now, const Outlook& lef
   }
   std::string text = fmt::format(
       "{}/{} points, {} running, left {}", over, over + left.num_points, in_flight_.size(),
-      format_duration(left.core_seconds / static_cast<double>(options_.cores)));
+      format_duration(left.core_seconds / static_cast<double>(num_cores)));
   if (best) {
     text += fmt::format(", best {:.4f} ({})", best->first, scaling::cell_name(best->second->cell));
   }
@@ -296,7 +297,7 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     }
     if (!stopping_) start(executor, now.wanted());
     if (changed) {
-      const std::string before = std::exchange(text, progress_text(now, outlook()));
+      const std::string before = std::exchange(text, progress_text(now, executor.num_cores()));
       if (!is_terminal && text != before) fmt::print(stderr, "sweep  {}\n", text);
     }
     if (bar) bar->update(0, text);
