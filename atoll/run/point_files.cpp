@@ -14,6 +14,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/json_number.h"
+#include "atoll/run/run_folder.h"
 
 namespace atl::run {
 namespace {
@@ -75,8 +76,8 @@ void write_point(const fs::path& folder, RunConfig config) {
   if (error) {
     throw InputError(fmt::format("cannot make '{}': {}", folder.string(), error.message()));
   }
-  std::string text = config.settings().dump(/*with_help=*/false);
-  write_file_atomically(point_settings_file(folder), text);
+  if (!was_started(folder / "run")) fs::remove_all(folder / "run", error);
+  write_file_atomically(point_settings_file(folder), config.settings().dump(/*with_help=*/false));
 }
 
 std::optional<PointResult> read_point_result(const fs::path& folder) {

@@ -27,7 +27,8 @@ PointResult point_result_from_json(std::string_view text, const std::string& nam
 std::filesystem::path point_settings_file(const std::filesystem::path& folder);
 std::filesystem::path point_result_file(const std::filesystem::path& folder);
 
-/// Makes the folder with its settings. A run directory that is there already is gone on with.
+/// Makes the folder with its settings. A run directory with a checkpoint is gone on with; what is
+/// left of one without is removed.
 void write_point(const std::filesystem::path& folder, RunConfig config);
 
 /// Nothing while there is no result.json.

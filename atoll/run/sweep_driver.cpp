@@ -255,8 +255,8 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
   if (!options_.keep) fs::remove_all(folder, ignored);
 }
 
-std::string SweepDriver::progress_text(const SweepState& now, int64_t num_cores) const {
-  const Outlook left = outlook();
+std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left,
+                                       double seconds_left) const {
   const std::vector<SweepPoint> points = now.points();
   size_t over = 0;
   std::optional<std::pair<double, const SweepPoint*>> best;
@@ -266,9 +266,8 @@ std::string SweepDriver::progress_text(const SweepState& now, int64_t num_cores)
     if (found == nullptr || found->status != PointStatus::kDone) continue;
     if (!best || found->loss < best->first) best = {found->loss, &point};
   }
-  std::string text = fmt::format(
-      "{}/{} points, {} running, left {}", over, over + left.num_points, in_flight_.size(),
-      format_duration(left.core_seconds / static_cast<double>(num_cores)));
+  std::string text = fmt::format("{}/{} points, {} running, left {}", over, over + left.num_points,
+                                 in_flight_.size(), format_duration(seconds_left));
   if (best) {
     text += fmt::format(", best {:.4f} ({})", best->first, scaling::cell_name(best->second->cell));
   }
@@ -281,7 +280,9 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
   if (is_terminal) bar.emplace("sweep", 0, clock);
   bool changed = true;
   SweepState now;
-  std::string text;
+  Outlook left;
+  Time looked = clock.now();
+  std::string line;  // The last that was printed where there is no terminal.
   while (true) {
     if (num_interrupts() > 0 && !stopping_) {
       stopping_ = true;
@@ -295,12 +296,18 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
       now = state();
       count_costs();
     }
-    if (!stopping_) start(executor, now.wanted());
+    // There is more room only when something has ended.
+    if (changed && !stopping_) start(executor, now.wanted());
     if (changed) {
-      const std::string before = std::exchange(text, progress_text(now, executor.num_cores()));
-      if (!is_terminal && text != before) fmt::print(stderr, "sweep  {}\n", text);
+      left = outlook();
+      looked = clock.now();
     }
-    if (bar) bar->update(0, text);
+    const double all_left = left.core_seconds / static_cast<double>(executor.num_cores());
+    if (bar) bar->update(0, progress_text(now, left, all_left - seconds(clock.now() - looked)));
+    if (changed && !is_terminal) {
+      const std::string before = std::exchange(line, progress_text(now, left, all_left));
+      if (line != before) fmt::print(stderr, "sweep  {}\n", line);
+    }
     changed = false;
     for (const PointEnd& end : executor.poll()) {
       if (!in_flight_.contains(end.id)) continue;

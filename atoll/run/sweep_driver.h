@@ -71,7 +71,8 @@ class SweepDriver {
   void count_costs();
   double assumed_seconds(const scaling::SweepPoint& point) const;
   int64_t cores(const scaling::SweepPoint& point) const;
-  std::string progress_text(const scaling::SweepState& now, int64_t num_cores) const;
+  std::string progress_text(const scaling::SweepState& now, const Outlook& left,
+                            double seconds_left) const;
 
   const SweepSettings& settings_;
   SweepDatabase& database_;

@@ -135,11 +135,19 @@ std::vector<Family> families_of(const SweepState& state, const ResultRules& rule
   }
   const auto num_sizes = [](const Family& family) {
     std::set<double> sizes;
-    for (const Run& run : family.best) sizes.insert(run.params);
+    for (const Run& run : family.best) {
+      if (run.replicas > 0 || family.like.method == "data_parallel") sizes.insert(run.params);
+    }
     return sizes.size();
   };
   const auto main = std::ranges::max_element(families, {}, num_sizes);
   if (main != families.end()) std::rotate(families.begin(), main, main + 1);
+  // The others share the first one's data-parallel cells; a law of those alone would be told twice.
+  for (size_t i = 1; i < families.size(); ++i) {
+    if (num_sizes(families[i]) >= kMinSizes) continue;
+    families[i].fit.reset();
+    families[i].held_out.clear();
+  }
   return families;
 }
 

@@ -276,7 +276,9 @@ std::optional<double> axis_value(Axis axis, const std::vector<double>& values, i
   const auto steps = static_cast<double>(index < 0 ? -index : index - last);
   double value = 0;
   if (axis == kOuterLr) {
-    value = rounded(end + steps * (end - beside));
+    value = end + steps * (end - beside);
+    if (value < std::abs(end - beside) / 2) return std::nullopt;  // Zero, but for the last digits.
+    value = rounded(value);
   } else {
     value = end * std::pow(end / beside, steps);
     value = axis == kBatchTokens ? unit * std::round(value / unit) : rounded(value);

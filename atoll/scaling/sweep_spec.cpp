@@ -253,6 +253,18 @@ class Reader {
     if (const toml::node* seeds = section.find("seeds")) {
       grid.seeds = section.wholes("seeds", *seeds, kSeeds);
     }
+    double num_points = 1;
+    for (const size_t values : {grid.sizes.size(), grid.replicas.size(), grid.methods.size(),
+                                grid.sync_every.size(), grid.tokens_factors.size(),
+                                grid.axes[kLr].values.size(), grid.axes[kOuterLr].values.size(),
+                                grid.axes[kBatchTokens].values.size(), grid.seeds.size()}) {
+      num_points *= static_cast<double>(std::max<size_t>(1, values));
+    }
+    if (num_points > kMaxGridPoints) {
+      section.fail(
+          fmt::format("its lists make {:.0f} points, and {:.0f} is the most; make them shorter",
+                      num_points, kMaxGridPoints));
+    }
     spec_.grids.push_back(std::move(grid));
   }
 
@@ -289,7 +301,6 @@ class Reader {
   }
 
   void read_axes(const Section& section, Grid& grid) const {
-    size_t num_places = 1;
     for (size_t axis = 0; axis < kNumAxes; ++axis) {
       const char* name = kAxisNames[axis];
       const toml::node* node = section.find(name);
@@ -311,17 +322,12 @@ class Reader {
       std::vector<double>& values = grid.axes[axis].values;
       values = section.reals(name, *node, axis == kBatchTokens ? kTokens : kRates);
       std::ranges::sort(values);
-      num_places *= values.size();
       if (axis != kBatchTokens) continue;
       for (const double value : values) {
         if (value != std::floor(value)) {
           section.fail(fmt::format("batch_tokens must be whole numbers, not {:g}", value));
         }
       }
-    }
-    if (num_places > kMaxPlaces) {
-      section.fail(
-          fmt::format("over {} combinations of lr, outer_lr and batch_tokens", kMaxPlaces));
     }
   }
 

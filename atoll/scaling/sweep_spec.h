@@ -64,7 +64,7 @@ struct SweepSpec {
 };
 
 constexpr size_t kMaxSweepBytes = size_t{1} << 20;
-constexpr size_t kMaxPlaces = 10'000;  // Of one cell of a grid.
+constexpr double kMaxGridPoints = 20'000;  // That one grid names, seeds and all.
 
 /// `where` (a file) is for messages. Throws UsageError: what is no TOML, unknown keys (naming the
 /// nearest), wrong types, values out of range, keys that contradict each other or have no effect.

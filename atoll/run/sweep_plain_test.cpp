@@ -1,0 +1,423 @@
+// Sweeps without a process: settings and keys of points, the database, the driver with an executor
+// that trains nothing.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "atoll/base/file.h"
+#include "atoll/base/testing.h"
+#include "atoll/run/point_files.h"
+#include "atoll/run/sweep_driver.h"
+
+namespace atl::run {
+namespace {
+
+namespace fs = std::filesystem;
+using scaling::SweepPoint;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kModels =
+    "[settings.model]\nmax_positions = 32\nnum_heads = 2\nnum_kv_heads = 2\n"
+    "[sizes.a]\nhidden_size = 8\nintermediate_size = 16\nnum_layers = 1\n"
+    "[sizes.b]\nhidden_size = 16\nintermediate_size = 32\nnum_layers = 1\n";
+constexpr const char* kTrain = "[settings.train]\nsequence_length = 32\n";
+constexpr const char* kGrid =
+    "[[grid]]\nname = 'g'\nreplicas = [0, 2]\nlr = [1e-3, 2e-3]\nouter_lr = 0.6\nsync_every = 30\n"
+    "batch_tokens = 512\n";
+
+SweepSettings settings_of(const std::string& text, const SweepStore& store = {"/x", "d1", 500}) {
+  SweepSettings settings(scaling::parse_sweep(text, "s.toml"), "s.toml");
+  settings.use(store);
+  return settings;
+}
+SweepSettings usual() { return settings_of(std::string(kTrain) + kModels + kGrid); }
+
+SweepPoint point_of(int64_t replicas, double lr = 1e-3) {
+  SweepPoint point{.cell = {"a", replicas, "diloco", 30, 1}, .at = {lr, 0.6, 512}};
+  if (replicas == 0) point = {.cell = {"a", 0, "data_parallel", 0, 1}, .at = {lr, 0, 512}};
+  return point;
+}
+
+std::string refusal(const std::string& text) {
+  return message_of<UsageError>([&] { settings_of(text); });
+}
+
+// --- settings ---
+
+TEST(SweepSettings, MakesARunOfAPoint) {
+  const SweepSettings settings = usual();
+  const RunConfig config = settings.config(point_of(2));
+  EXPECT_EQ(config.model.vocab_size, 500);
+  EXPECT_EQ(config.swarm.num_replicas(), 2);
+  EXPECT_EQ(config.train.batch_rows, 16);
+  EXPECT_EQ(config.train.lr, 1e-3);
+  EXPECT_EQ(config.sync.outer_lr, 0.6);
+  EXPECT_EQ(config.sync.method, "diloco");
+  EXPECT_EQ(config.train.threads, 1);
+  const auto params = static_cast<double>(model::num_parameters(config.model));
+  EXPECT_NEAR(static_cast<double>(config.train.steps) * 512, 20 * params, 256);
+  EXPECT_EQ(settings.config(point_of(0)).sync.method, "single");
+  SweepPoint longer = point_of(2);
+  longer.cell.tokens_factor = 4;
+  EXPECT_NEAR(settings.tokens(longer), 80 * params, 256);
+}
+
+TEST(SweepSettings, CountsAsThePapersDo) {
+  const SweepSettings settings =
+      settings_of(std::string("[sweep]\ncount = 'papers'\n") + kTrain + kModels + kGrid);
+  EXPECT_EQ(settings.model("a").params, 500 * 8 + 1 * (4 * 8 * 8 + 2 * 8 * 16));
+}
+
+TEST(SweepSettings, RefusesWhatTrainWouldRefuse) {
+  const std::string models = kModels;
+  EXPECT_THAT(
+      refusal("[settings.train]\nwarmup_step = 3\n" + models + kGrid),
+      AllOf(HasSubstr("s.toml: [settings]"), HasSubstr("did you mean 'train.warmup_steps'?")));
+  EXPECT_THAT(refusal(kTrain + models + "[sizes.c]\nhiden_size = 3\n" + kGrid),
+              AllOf(HasSubstr("[sizes.c]"), HasSubstr("did you mean 'model.hidden_size'?")));
+  EXPECT_THAT(refusal(kTrain + models + "[sizes.c]\nhidden_size = 9\n" + kGrid),
+              HasSubstr("[sizes.c]"));
+  EXPECT_THAT(refusal("[settings.train]\nsequence_length = 64\n" + models + kGrid),
+              HasSubstr("train.sequence_length = 64 is over model.max_positions = 32"));
+  EXPECT_THAT(
+      refusal("[settings.train]\nsequence_length = 32\nwarmup_steps = 1000000\n" + models + kGrid),
+      AllOf(HasSubstr("grid 'g', a, data-parallel"), HasSubstr("train.warmup_steps")));
+  EXPECT_THAT(refusal("[sweep]\ntokens_per_param = 0.01\n" + std::string(kTrain) + models + kGrid),
+              HasSubstr("less than one batch"));
+}
+
+TEST(SweepSettings, RefusesContradictions) {
+  EXPECT_THAT(
+      refusal("[settings.train]\nsequence_length = 32\nlr = 1e-3\n" + std::string(kModels) + kGrid),
+      HasSubstr("train.lr is set by the sweep for each point: give a grid's lr"));
+  EXPECT_THAT(
+      refusal("[settings.sync]\nnum_fragments = 2\n" + std::string(kTrain) + kModels + kGrid),
+      HasSubstr("num_fragments"));
+  EXPECT_THAT(
+      refusal(kTrain + std::string(kModels) +
+              "[sizes.c]\nhidden_size = 8\nintermediate_size = 16\nnum_layers = 1\n" + kGrid),
+      AllOf(HasSubstr("'a' and 'c' both have"), HasSubstr("sizes that differ")));
+  EXPECT_THAT(
+      message_of<UsageError>([] {
+        settings_of(std::string(kTrain) + kModels + "[sizes.c]\nvocab_size = 300\n" + kGrid);
+      }),
+      HasSubstr("vocab_size = 300 is below the 500 of the store"));
+}
+
+TEST(SweepSettings, AKeyIsThatOfTheResultAlone) {
+  const auto key = [](const SweepSettings& settings, const SweepPoint& point) {
+    return key_of(settings.identity(point));
+  };
+  const std::string usual_key = key(usual(), point_of(2));
+  // What changes nothing: where the data lies, how often is logged, values that defaults stand for.
+  EXPECT_EQ(key(settings_of(std::string(kTrain) + kModels + kGrid, {"/elsewhere", "d1", 500}),
+                point_of(2)),
+            usual_key);
+  for (const char* same :
+       {"log_every = 3\n", "checkpoint_every = 60\n", "device = 'cpu'\n", "optimizer = 'adamw'\n"}) {
+    EXPECT_EQ(key(settings_of(std::string(kTrain) + same + kModels + kGrid), point_of(2)),
+              usual_key)
+        << same;
+  }
+  EXPECT_EQ(
+      key(settings_of(std::string("[settings.sync]\ncodec = 'fp32'\n") + kTrain + kModels + kGrid),
+          point_of(2)),
+      usual_key);
+  // What does.
+  EXPECT_NE(key(settings_of(std::string(kTrain) + kModels + kGrid, {"/x", "d2", 500}), point_of(2)),
+            usual_key);
+  EXPECT_NE(key(settings_of(std::string(kTrain) + "beta2 = 0.99\n" + kModels + kGrid), point_of(2)),
+            usual_key);
+  EXPECT_NE(key(usual(), point_of(4)), usual_key);
+  EXPECT_NE(key(usual(), point_of(0)), usual_key);
+  EXPECT_NE(key(usual(), point_of(2, 3e-3)), usual_key);
+  SweepPoint other = point_of(2);
+  other.seed = 2;
+  EXPECT_NE(key(usual(), other), usual_key);
+  other = point_of(2);
+  other.cell.sync_every = 10;
+  EXPECT_NE(key(usual(), other), usual_key);
+  // A setting of the others does not touch data-parallel's.
+  const auto momentum = settings_of(std::string("[settings.sync]\nouter_momentum = 0.5\n") +
+                                    kTrain + kModels + kGrid);
+  EXPECT_EQ(key(momentum, point_of(0)), key(usual(), point_of(0)));
+  EXPECT_NE(key(momentum, point_of(2)), usual_key);
+}
+
+// --- database ---
+
+PointRow row_of(double lr, PointStatus status = PointStatus::kDone) {
+  PointRow row{.identity = {{"train.lr", fmt::format("{}", lr)}}, .status = status};
+  row.key = key_of(row.identity);
+  row.seconds = 1.5;
+  row.peak_bytes = 1e6;
+  if (status == PointStatus::kDone) {
+    row.loss = 1 / 3.0;
+    row.digest = "ab";
+  }
+  if (status == PointStatus::kFailed) row.message = "no \"memory\"\nleft";
+  return row;
+}
+
+TEST(SweepDatabase, KeepsWhatItIsGiven) {
+  const TestFolder folder;
+  const PointRow done = row_of(1);
+  const PointRow failed = row_of(2, PointStatus::kFailed);
+  {
+    SweepDatabase database(folder / "points.db");
+    database.put(row_of(1, PointStatus::kRunning));
+    database.put(done);
+    database.put(failed);
+    database.put(row_of(3));
+    database.remove(row_of(3).key);
+  }
+  const SweepDatabase again(folder / "points.db");
+  EXPECT_EQ(again.find(done.key), done);
+  EXPECT_EQ(again.find(failed.key), failed);
+  EXPECT_EQ(again.find("none"), std::nullopt);
+  EXPECT_EQ(again.rows().size(), 2U);
+}
+
+TEST(SweepDatabase, RefusesASecondUserAndStrangers) {
+  const TestFolder folder;
+  {
+    const SweepDatabase database(folder / "points.db");
+    EXPECT_THAT(message_of([&] { SweepDatabase second(folder / "points.db"); }),
+                HasSubstr("in use by another process"));
+  }
+  const auto run = [&](const char* sql) {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(::sqlite3_open((folder / "points.db").c_str(), &raw), SQLITE_OK);
+    EXPECT_EQ(::sqlite3_exec(raw, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+    ::sqlite3_close(raw);
+  };
+  run("PRAGMA user_version = 99");
+  EXPECT_THAT(
+      message_of([&] { SweepDatabase other(folder / "points.db"); }),
+      AllOf(HasSubstr("another version of Atoll (99, this one has 1)"), HasSubstr("--import")));
+  run("PRAGMA application_id = 7");
+  EXPECT_THAT(message_of([&] { SweepDatabase other(folder / "points.db"); }),
+              HasSubstr("the database of another program"));
+  const fs::path text = folder.write("text.db", std::string(5000, 'x'));
+  EXPECT_THAT(message_of([&] { SweepDatabase other(text); }), HasSubstr("is no database"));
+  EXPECT_THAT(message_of([&] { SweepDatabase other(folder / "none" / "points.db"); }),
+              HasSubstr("cannot be opened"));
+}
+
+TEST(SweepDatabase, ResultsTravelAsText) {
+  std::vector<PointRow> rows = {row_of(1), row_of(2, PointStatus::kFailed),
+                                row_of(3, PointStatus::kRunning)};
+  const std::string text = points_text(rows);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2);
+  rows.pop_back();
+  std::ranges::sort(rows, {}, &PointRow::key);
+  EXPECT_EQ(parse_points(text, "p.jsonl"), rows);
+  SweepDatabase database(":memory:");
+  EXPECT_EQ(database.import(rows).added, 2U);
+  EXPECT_EQ(database.import(rows).known, 2U);
+  rows[0].loss = 9;
+  rows[0].status = PointStatus::kDone;
+  const Imported imported = database.import({rows[0]});
+  EXPECT_EQ(imported.added + imported.differ, 1U);
+}
+
+TEST(SweepDatabase, RefusesTextThatIsNoResult) {
+  const auto refusal_of = [](const std::string& text) {
+    return message_of([&] { parse_points(text, "p.jsonl"); });
+  };
+  const std::string line = points_text({row_of(1)});
+  EXPECT_THAT(refusal_of("x\n"), HasSubstr("p.jsonl, line 1: not a JSON object"));
+  EXPECT_THAT(refusal_of("{}\n"), HasSubstr("line 1"));
+  EXPECT_THAT(refusal_of(line + "\n" + line),
+              AllOf(HasSubstr("line 3"), HasSubstr("the same point")));
+  std::string edited = line;
+  edited.replace(edited.find("\"train.lr\":\"1\""), 14, "\"train.lr\":\"2\"");
+  EXPECT_THAT(refusal_of(edited), HasSubstr("its key is not that of its settings"));
+  std::string running = line;
+  running.replace(running.find("done"), 4, "idle");
+  EXPECT_THAT(refusal_of(running), HasSubstr("status must be done or failed"));
+}
+
+// --- driver ---
+
+/// Ends every point at the next poll, with a loss that the test says.
+class FakeExecutor final : public PointExecutor {
+ public:
+  using Loss = std::function<std::optional<double>(const RunConfig&)>;
+  explicit FakeExecutor(Loss loss, size_t room = 100) : loss_(std::move(loss)), room_(room) {}
+
+  size_t start(std::span<const PointTask> tasks) override {
+    const size_t count = std::min(tasks.size(), room_ - running_.size());
+    for (const PointTask& task : tasks.first(count)) {
+      running_.push_back(task);
+      ++num_started;
+    }
+    most_running = std::max(most_running, running_.size());
+    return count;
+  }
+  bool adopt(const PointTask& task) override {
+    if (!adopts) return false;
+    running_.push_back(task);
+    return true;
+  }
+  std::vector<PointEnd> poll() override {
+    std::vector<PointEnd> ended;
+    for (const PointTask& task : running_) {
+      const RunConfig config = load_config(point_settings_file(task.folder), {});
+      PointResult result{.seconds = 2, .peak_bytes = 3e6};
+      const auto loss = loss_(config);
+      if (loss) {
+        result.summary = Summary{.val_loss = *loss, .digest = "d"};
+      } else {
+        result.status = 1;
+        result.log = "the reason";
+      }
+      if (leaves_results) {
+        write_file_atomically(point_result_file(task.folder), to_json(result));
+      }
+      ended.push_back({task.id, "killed by signal 9"});
+    }
+    running_.clear();
+    return ended;
+  }
+  void stop() override {}
+  size_t num_running() const override { return running_.size(); }
+
+  size_t num_started = 0;
+  size_t most_running = 0;
+  bool adopts = false;
+  bool leaves_results = true;
+
+ private:
+  Loss loss_;
+  size_t room_;
+  std::vector<PointTask> running_;
+};
+
+std::optional<double> middling(const RunConfig& config) {
+  return 3 + std::pow(std::log2(config.train.lr / 2e-3), 2);
+}
+
+class SweepDriverTest : public testing::Test {
+ protected:
+  SweepOptions options() const { return {.folder = folder_.path(), .cores = 2}; }
+  TestFolder folder_;
+  SystemClock clock_;
+  SweepSettings settings_ = usual();
+};
+
+TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling, 3);
+  {
+    SweepDriver driver(settings_, database, options());
+    EXPECT_EQ(driver.outlook().num_points, 12U);  // With one extension foreseen for each cell.
+    EXPECT_TRUE(driver.train(executor, clock_));
+    EXPECT_EQ(executor.num_started, 4U * 3);  // 1e-3, 2e-3 and the extension.
+    EXPECT_EQ(executor.most_running, 3U);
+    EXPECT_TRUE(driver.state().done());
+    EXPECT_EQ(driver.outlook().num_points, 0U);
+  }
+  SweepDriver again(settings_, database, options());
+  EXPECT_TRUE(again.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, 12U);
+  EXPECT_EQ(read_points(folder_ / "points.jsonl").size(), 12U);
+  EXPECT_TRUE(fs::is_empty(folder_ / "points"));
+  EXPECT_EQ(again.task(point_of(2)).memory_bytes, 3e6);  // As measured.
+}
+
+TEST_F(SweepDriverTest, AFailedPointIsRecordedAndOthersGoOn) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor([](const RunConfig& config) -> std::optional<double> {
+    if (config.train.lr > 3e-3) return std::nullopt;
+    return middling(config);
+  });
+  SweepDriver driver(settings_, database, options());
+  EXPECT_TRUE(driver.train(executor, clock_));
+  const PointRow* failed = driver.row(point_of(2, 4e-3));
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->status, PointStatus::kFailed);
+  EXPECT_EQ(failed->message, "the reason");
+  const auto state = driver.state();
+  EXPECT_TRUE(state.cells[1].state.best);
+  EXPECT_TRUE(state.cells[1].state.axes[scaling::kLr].beside_failed);
+  // They are left alone, unless asked for.
+  const size_t before = executor.num_started;
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, before);
+  driver.retry_failed();
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, before + 4);
+}
+
+TEST_F(SweepDriverTest, ALossThatIsNotFiniteIsAFailure) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor([](const RunConfig&) { return std::nan(""); });
+  SweepDriver driver(settings_, database, options());
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("not a finite number"));
+}
+
+TEST_F(SweepDriverTest, APointWithoutAResultFailsWithTheReason) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling);
+  executor.leaves_results = false;
+  SweepDriver driver(settings_, database, options());
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("killed by signal 9"));
+}
+
+TEST_F(SweepDriverTest, APointOverTheMemoryBudgetIsNotStarted) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling);
+  SweepOptions small = options();
+  small.memory_bytes = 1e6;
+  SweepDriver driver(settings_, database, small);
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, 0U);
+  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("the budget is 1.0 MB"));
+}
+
+TEST_F(SweepDriverTest, ADriverThatIsGoneLeavesResultsAndPointsUnderWay) {
+  SweepDatabase database(folder_ / "points.db");
+  std::vector<SweepPoint> points;
+  {
+    const SweepDriver driver(settings_, database, options());
+    points = driver.state().wanted();
+    for (size_t i = 0; i < 3; ++i) {
+      const PointTask task = driver.task(points[i]);
+      write_point(task.folder, settings_.config(points[i]));
+      database.put({.key = driver.key(points[i]), .identity = settings_.identity(points[i])});
+    }
+    // The first has ended meanwhile.
+    PointResult result{.seconds = 1};
+    result.summary = Summary{.val_loss = 2.5};
+    write_file_atomically(point_result_file(driver.task(points[0]).folder), to_json(result));
+  }
+  FakeExecutor executor(middling);
+  executor.adopts = true;
+  SweepDriver driver(settings_, database, options());
+  EXPECT_EQ(driver.row(points[0]), nullptr);
+  driver.resume(executor);
+  ASSERT_NE(driver.row(points[0]), nullptr);
+  EXPECT_EQ(driver.row(points[0])->loss, 2.5);
+  EXPECT_EQ(executor.num_running(), 2U);
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, driver.state().points().size() - 3);
+  // Those that nobody knows of are started again.
+  database.remove(driver.key(points[5]));
+  database.put({.key = driver.key(points[5]), .identity = settings_.identity(points[5])});
+  SweepDriver third(settings_, database, options());
+  FakeExecutor other(middling);
+  third.resume(other);
+  EXPECT_TRUE(third.train(other, clock_));
+  EXPECT_EQ(other.num_started, 1U);
+}
+
+}  // namespace
+}  // namespace atl::run

@@ -1,0 +1,198 @@
+#include "atoll/scaling/sweep_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "atoll/base/testing.h"
+#include "atoll/scaling/sweep_report.h"
+#include "atoll/scaling/sweep_results.h"
+
+namespace atl::scaling {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kSizes = "[sizes.a]\n[sizes.b]\n[sizes.c]\n[sizes.d]\n";
+constexpr const char* kRates =
+    "[[grid]]\nname = 'rates'\nreplicas = [0, 2, 4]\nlr = [1e-3, 2e-3, 4e-3]\nouter_lr = [0.4, "
+    "0.6]\n"
+    "sync_every = 30\nbatch_tokens = 512\n";
+constexpr const char* kPeriods =
+    "[[grid]]\nname = 'periods'\nsizes = 'b'\nreplicas = 2\nlr = 'best'\nouter_lr = 'best'\n"
+    "sync_every = [10, 100]\nbatch_tokens = 'best'\nseeds = [1, 2]\n";
+
+PlanRules rules() {
+  return {.sequence_length = 32, .obstacle = [](const SweepPoint&) { return std::string(); }};
+}
+
+double params_of(const std::string& size) { return 1e4 * std::exp2(2 * (size[0] - 'a')); }
+
+/// A law of sizes and replicas; best at lr 2e-3 and an outer rate of 0.6.
+double loss_of(const SweepPoint& point) {
+  double loss = 20 * std::pow(params_of(point.cell.size), -0.1);
+  if (point.cell.replicas > 0) loss *= std::pow(static_cast<double>(point.cell.replicas), 0.02);
+  loss += 0.1 * std::pow(std::log2(point.at[kLr] / 2e-3), 2);
+  if (point.at[kOuterLr] > 0) loss += std::pow(point.at[kOuterLr] - 0.6, 2);
+  return loss;
+}
+
+struct Results {
+  std::map<SweepPoint, Outcome> known;
+  Known lookup() const {
+    return [this](const SweepPoint& point) -> std::optional<Outcome> {
+      const auto found = known.find(point);
+      if (found == known.end()) return std::nullopt;
+      return found->second;
+    };
+  }
+  SweepState finish(const SweepSpec& spec) {
+    for (int round = 0; round < 100; ++round) {
+      SweepState state = plan_sweep(spec, rules(), lookup(), false);
+      if (state.done()) return state;
+      for (const SweepPoint& point : state.wanted()) known[point] = {loss_of(point)};
+    }
+    ADD_FAILURE() << "the sweep does not end";
+    return {};
+  }
+};
+
+SweepSpec spec_of(const std::string& grids) { return parse_sweep(kSizes + grids, "s.toml"); }
+
+ResultRules result_rules() {
+  return {
+      .size = [](const std::string& size) { return SizeNumbers{params_of(size), 2, 32, 96, 1000}; },
+      .tokens = [](const SweepPoint& point) { return 20 * params_of(point.cell.size); }};
+}
+
+TEST(SweepPlan, DataParallelHasNeitherOuterRateNorPeriod) {
+  const SweepSpec spec = spec_of(kRates);
+  Results results;
+  const SweepState state = results.finish(spec);
+  ASSERT_EQ(state.cells.size(), 12U);
+  EXPECT_EQ(state.cells[0].cell, (Cell{"a", 0, "data_parallel", 0, 1}));
+  EXPECT_EQ(state.cells[0].state.points.size(), 3U);
+  EXPECT_EQ(state.cells[1].cell, (Cell{"a", 2, "diloco", 30, 1}));
+  EXPECT_EQ(state.cells[1].state.best->point.at[kOuterLr], 0.6);
+  EXPECT_EQ(state.cells[1].state.axes[kOuterLr].high, 0.8);  // Extended until interior.
+}
+
+TEST(SweepPlan, BestValuesComeFromTheEarlierGrid) {
+  const SweepSpec spec = spec_of(std::string(kRates) + kPeriods);
+  const SweepState first = plan_sweep(spec, rules(), Results().lookup(), false);
+  EXPECT_TRUE(first.cells.back().state.points.empty());  // It waits.
+  EXPECT_FALSE(first.cells.back().state.done);
+  Results results;
+  const SweepState state = results.finish(spec);
+  const GridCell& last = state.cells.back();
+  EXPECT_EQ(last.cell, (Cell{"b", 2, "diloco", 100, 1}));
+  ASSERT_EQ(last.state.points.size(), 2U);
+  EXPECT_EQ(last.state.points[0].at, (std::array<double, 3>{2e-3, 0.6, 512}));
+  EXPECT_EQ(last.state.points[1].seed, 2);
+  EXPECT_EQ(last.state.axes[kLr].end, AxisEnd::kFixed);
+}
+
+TEST(SweepPlan, AGridWhoseSourceFailedIsBlockedAndOthersGoOn) {
+  const SweepSpec spec = spec_of(std::string(kRates) + kPeriods);
+  Results results;
+  SweepState state;
+  for (int round = 0; round < 100; ++round) {
+    state = plan_sweep(spec, rules(), results.lookup(), false);
+    if (state.done()) break;
+    for (const SweepPoint& point : state.wanted()) {
+      const bool fails = point.cell.size == "b" && point.cell.replicas == 2;
+      results.known[point] = {fails ? std::nullopt : std::optional(loss_of(point))};
+    }
+  }
+  EXPECT_TRUE(state.done());
+  EXPECT_THAT(state.cells.back().blocked, HasSubstr("none of the points of 'rates' finished"));
+  EXPECT_TRUE(state.cells.front().state.best);
+}
+
+TEST(SweepPlan, TheSamePointOfTwoGridsIsAskedForOnce) {
+  std::string again = kRates;
+  again.replace(again.find("'rates'"), 7, "'again'");
+  const SweepState state = plan_sweep(spec_of(kRates + again), rules(), Results().lookup(), false);
+  EXPECT_EQ(state.wanted().size(), 4U * (3 + 6 + 6));
+}
+
+TEST(SweepPlan, PretendingSeesThroughGridsThatWait) {
+  const SweepSpec spec = spec_of(std::string(kRates) + kPeriods);
+  const SweepState state = plan_sweep(spec, rules(), Results().lookup(), true);
+  EXPECT_EQ(state.cells.back().state.wanted.size(), 2U);
+}
+
+TEST(SweepPlan, RefusesBestWithoutASource) {
+  std::string elsewhere = kPeriods;
+  elsewhere.replace(elsewhere.find("replicas = 2"), 12, "replicas = 8");
+  EXPECT_THAT(
+      message_of<UsageError>(
+          [&] { check_plan(spec_of(std::string(kRates) + elsewhere), rules(), "s.toml"); }),
+      AllOf(HasSubstr("grid 'periods'"), HasSubstr("no earlier grid has b with 8 replicas")));
+}
+
+TEST(SweepPlan, RefusesBatchesThatCannotBeDealt) {
+  std::string odd = kRates;
+  odd.replace(odd.find("512"), 3, "480");  // 15 rows of 32.
+  EXPECT_THAT(message_of<UsageError>([&] { check_plan(spec_of(odd), rules(), "s.toml"); }),
+              AllOf(HasSubstr("batch_tokens = 480 cannot be dealt to 2 replicas"),
+                    HasSubstr("a multiple of 64")));
+}
+
+TEST(SweepPlan, StepsAreWholePeriodsWhereThatChangesLittle) {
+  EXPECT_EQ(steps_for(512e3, 512, 0), 1000);
+  EXPECT_EQ(steps_for(512e4 + 1024, 512, 30), 9990);
+  EXPECT_EQ(steps_for(512e3, 512, 300), 1000);  // 900 would be a tenth less.
+  EXPECT_EQ(steps_for(100, 512, 30), 1);
+}
+
+TEST(SweepResults, LawsTablesAndTheLargestSize) {
+  const SweepSpec spec = spec_of(std::string(kRates) + kPeriods);
+  Results results;
+  const SweepState state = results.finish(spec);
+  const auto families =
+      families_of(state, result_rules(), results.lookup(), FitOptions{.bootstrap = 0});
+  ASSERT_EQ(families.size(), 3U);
+  EXPECT_EQ(families[0].name, "diloco-H30");
+  EXPECT_EQ(families[1].name, "diloco-H10");
+  EXPECT_FALSE(families[1].fit);
+  ASSERT_TRUE(families[0].fit);
+  EXPECT_NEAR(families[0].fit->loss.joint->A(), 20, 1e-9);
+  EXPECT_NEAR(families[0].fit->loss.joint->alpha(), -0.1, 1e-12);
+  EXPECT_NEAR(families[0].fit->loss.joint->beta(), 0.02, 1e-12);
+  ASSERT_EQ(families[0].held_out.size(), 3U);
+  for (const HeldOutLoss& one : families[0].held_out) {
+    EXPECT_EQ(one.size, "d");
+    EXPECT_NEAR(*one.independent, one.trained, 1e-9);
+    EXPECT_EQ(one.joint.has_value(), one.replicas > 0);
+  }
+  EXPECT_EQ(families[0].fit->lr_optima.points.size(), 12U);
+  EXPECT_NEAR(families[0].fit->lr_optima.points[0].value, 2e-3, 1e-9);
+  // The table is one that `atoll scaling fit` takes, with the same law.
+  const auto again = fit_runs(parse_table(table_text(families[0].all), "results.csv").runs,
+                              FitOptions{.bootstrap = 0});
+  EXPECT_NEAR(again.loss.joint->alpha(), -0.1, 1e-12);
+}
+
+TEST(SweepResults, TheReportSaysWhatIsNotInteriorAndWhatFailed) {
+  SweepSpec spec = spec_of(kRates);
+  spec.extensions = 0;
+  Results results;
+  const SweepState state = results.finish(spec);
+  const auto families =
+      families_of(state, result_rules(), results.lookup(), FitOptions{.bootstrap = 0});
+  const SweepPoint failed = state.cells[1].state.points[0];
+  const std::string report = sweep_report({.name = "x", .num_points = 60, .count = "all"}, state,
+                                          families, {{failed, "no memory"}}, result_rules());
+  EXPECT_THAT(report, AllOf(HasSubstr("outer_lr at its largest, 0.6: no extensions are allowed"),
+                            HasSubstr("lr interior"), HasSubstr("no memory"),
+                            HasSubstr("The largest size, predicted from the others"),
+                            HasSubstr("+0.00 %"), Not(HasSubstr("No law"))));
+}
+
+}  // namespace
+}  // namespace atl::scaling
