@@ -84,6 +84,7 @@ class SlurmExecutorTest : public testing::Test {
     return {};
   }
   void leave(int job, int index, const std::string& file, const std::string& text) const {
+    ASSERT_FALSE(array(job).empty());
     std::ofstream(array(job) / fmt::format("{}-{}", file, index)) << text;
   }
   std::string line(int job, int index, const std::string& state,
