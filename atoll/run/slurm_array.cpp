@@ -53,8 +53,8 @@ SlurmArray SlurmArray::create(const fs::path& parent, std::vector<Task> tasks,
     write_file_atomically(array.script(), array_script(array.folder_, fs::current_path()));
     write_file_atomically(array.folder_ / "points", ids);
   } catch (const fs::filesystem_error& error) {
-    throw InputError(fmt::format("cannot write '{}': {}", array.folder_.string(),
-                                 error.code().message()));
+    throw InputError(
+        fmt::format("cannot write '{}': {}", array.folder_.string(), error.code().message()));
   }
   return array;
 }

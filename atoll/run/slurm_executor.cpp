@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxWaiting = 100'000;
 constexpr int64_t kMaxSubmitted = 10'000;     // Slurm's own usual bound of all jobs.
-constexpr std::chrono::seconds kScan{1};     // Between two looks for exit codes.
+constexpr std::chrono::seconds kScan{1};      // Between two looks for exit codes.
 constexpr std::chrono::seconds kOverdue{30};  // For which files of other machines may be late.
 constexpr std::chrono::seconds kRetry{30};    // After Slurm refused an array.
 
@@ -95,8 +95,8 @@ int64_t SlurmExecutor::num_unfinished() const {
 size_t SlurmExecutor::num_running() const {
   size_t count = waiting_.size();
   for (const SlurmArray& array : arrays_) {
-    count += static_cast<size_t>(
-        std::ranges::count_if(array.tasks(), [](const SlurmArray::Task& task) {
+    count +=
+        static_cast<size_t>(std::ranges::count_if(array.tasks(), [](const SlurmArray::Task& task) {
           return task.is_awaited && !task.is_over;
         }));
   }
@@ -134,8 +134,7 @@ size_t SlurmExecutor::num_sendable(int64_t unfinished) const {
       may_have - unfinished, 0, std::min(limits_.max_array_size, kMaxArrayTasks)));
   size_t count = 0;
   while (count < std::min(room, waiting_.size())) {
-    const bool is_alike =
-        options_.cpus_per_task > 0 || waiting_[count].cores == waiting_[0].cores;
+    const bool is_alike = options_.cpus_per_task > 0 || waiting_[count].cores == waiting_[0].cores;
     if (!is_alike) break;
     ++count;
   }
@@ -165,18 +164,16 @@ void SlurmExecutor::send(std::span<const PointTask> tasks, int64_t max_running) 
   std::vector<SlurmArray::Task> places;
   std::vector<TaskCommand> commands;
   for (const PointTask& task : tasks) {
-    places.push_back({.point = task.id,
-                      .log = point_log(task.folder),
-                      .cores = task.cores,
-                      .is_awaited = true});
+    places.push_back(
+        {.point = task.id, .log = point_log(task.folder), .cores = task.cores, .is_awaited = true});
     commands.push_back({point_command(program_, task.folder), places.back().log});
   }
   SlurmArray array = SlurmArray::create(folder_, std::move(places), commands);
   try {
     const int64_t cpus = options_.cpus_per_task > 0 ? options_.cpus_per_task : tasks[0].cores;
     const std::string answer = commands_.run(
-        "sbatch", sbatch_arguments(options_, array.name(), tasks.size(), cpus, max_running,
-                                   array.script()));
+        "sbatch",
+        sbatch_arguments(options_, array.name(), tasks.size(), cpus, max_running, array.script()));
     const std::optional<int64_t> job = parse_job_id(answer);
     if (!job) throw InputError(fmt::format("sbatch printed '{}', which is no job id", answer));
     array.set_job(*job);
@@ -239,10 +236,10 @@ bool SlurmExecutor::ask_accounting(Queue& queue) {
   }
   if (jobs.empty()) return true;
   try {
-    const std::string text = commands_.run(
-        "sacct", {"--noheader", "--parsable2", "--allocations",
-                  fmt::format("--jobs={}", fmt::join(jobs, ",")),
-                  fmt::format("--format={}", kAccountingFormat)});
+    const std::string text =
+        commands_.run("sacct", {"--noheader", "--parsable2", "--allocations",
+                                fmt::format("--jobs={}", fmt::join(jobs, ",")),
+                                fmt::format("--format={}", kAccountingFormat)});
     for (const SlurmTask& task : parse_accounting(text)) {
       for (const SlurmArray& array : arrays_) {
         if (array.job() == task.job) queue.try_emplace({array.name(), task.index}, task);
@@ -285,8 +282,8 @@ std::vector<PointEnd> SlurmExecutor::poll() {
     if (!array.read_exit_codes()) continue;
     // Slurm knows better than an exit code why a point that failed did so.
     must_ask = must_ask || std::ranges::any_of(array.tasks(), [](const SlurmArray::Task& task) {
-      return task.evidence.exit_code.value_or(0) != 0 && !task.evidence.was_asked;
-    });
+                 return task.evidence.exit_code.value_or(0) != 0 && !task.evidence.was_asked;
+               });
   }
   if (must_ask) ask_slurm(now);
   report_over(ends, now);
@@ -303,8 +300,7 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
       } else if (!task.seems_over_since) {
         task.seems_over_since = now;
       }
-      task.evidence.is_overdue =
-          task.seems_over_since && now - *task.seems_over_since >= kOverdue;
+      task.evidence.is_overdue = task.seems_over_since && now - *task.seems_over_since >= kOverdue;
       const std::optional<std::string> end = end_of_task(task.evidence);
       if (!end) continue;
       array.mark_over(i);
@@ -324,8 +320,8 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
 void SlurmExecutor::stop() {
   is_stopping_ = true;
   // In this order: a task that begins in between is asked as well.
-  for (const std::vector<std::string>& how :
-       {std::vector<std::string>{"--state=PENDING"}, {"--state=RUNNING", "--batch", "--signal=USR1"}}) {
+  for (const std::vector<std::string>& how : {std::vector<std::string>{"--state=PENDING"},
+                                              {"--state=RUNNING", "--batch", "--signal=USR1"}}) {
     for (const SlurmArray& array : arrays_) {
       std::vector<std::string> words = how;
       // By name: that a job is over already is then no error.
@@ -333,9 +329,10 @@ void SlurmExecutor::stop() {
       try {
         commands_.run("scancel", words);
       } catch (const InputError& error) {
-        warn(fmt::format("{}; points may run on: a second Ctrl-C ends the sweep alone, and it "
-                         "takes them over when it is started again",
-                         error.what()));
+        warn(
+            fmt::format("{}; points may run on: a second Ctrl-C ends the sweep alone, and it "
+                        "takes them over when it is started again",
+                        error.what()));
       }
     }
   }

@@ -67,7 +67,7 @@ class SlurmExecutor final : public PointExecutor {
   std::map<std::string, int64_t> running_limits_;  // By array, as Slurm was last told.
   Time scanned_{};
   Time asked_{};
-  Time retry_{};         // No array is sent before.
+  Time retry_{};  // No array is sent before.
   bool is_stopping_ = false;
   std::string warning_;  // The last one, so that it is not repeated.
 };

@@ -25,11 +25,11 @@ class SlurmExecutorTest : public testing::Test {
   SlurmExecutorTest() {
     // Each command notes its words in `calls`; it fails when a file "NAME.fails" has the reason.
     for (const char* name : {"sbatch", "squeue", "scancel", "scontrol", "sacct"}) {
-      const fs::path file = folder_.write(
-          fs::path("bin") / name,
-          fmt::format("#!/bin/sh\ncd {}\necho {} \"$@\" >> calls\n"
-                      "[ ! -e {}.fails ] || {{ cat {}.fails >&2; exit 1; }}\n{}\n",
-                      folder_.path().string(), name, name, name, body_of(name)));
+      const fs::path file =
+          folder_.write(fs::path("bin") / name,
+                        fmt::format("#!/bin/sh\ncd {}\necho {} \"$@\" >> calls\n"
+                                    "[ ! -e {}.fails ] || {{ cat {}.fails >&2; exit 1; }}\n{}\n",
+                                    folder_.path().string(), name, name, name, body_of(name)));
       fs::permissions(file, fs::perms::owner_all);
     }
     set_config(1001, "none");
@@ -47,9 +47,8 @@ class SlurmExecutorTest : public testing::Test {
   }
 
   void set_config(int64_t max_array_size, const std::string& accounting) {
-    says("config",
-         fmt::format("MaxArraySize = {}\nAccountingStorageType = accounting_storage/{}\n",
-                     max_array_size, accounting));
+    says("config", fmt::format("MaxArraySize = {}\nAccountingStorageType = accounting_storage/{}\n",
+                               max_array_size, accounting));
   }
   void says(const std::string& file, const std::string& text) { folder_.write(file, text); }
 
@@ -324,8 +323,9 @@ TEST_F(SlurmExecutorTest, AnAnswerThatIsNoJobIdIsRefused) {
 
 TEST_F(SlurmExecutorTest, MissingCommandsAreNamed) {
   ::setenv("PATH", (folder_ / "nothing").c_str(), 1);
-  EXPECT_THAT(message_of([&] { executor(); }),
-              AllOf(HasSubstr("sbatch, squeue, scancel, scontrol not found"), HasSubstr("[slurm]")));
+  EXPECT_THAT(
+      message_of([&] { executor(); }),
+      AllOf(HasSubstr("sbatch, squeue, scancel, scontrol not found"), HasSubstr("[slurm]")));
 }
 
 TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
@@ -341,8 +341,7 @@ TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
   // All that waited are one line.
   says("queue", line(101, 0, "FAILED") + fmt::format("{}|101|N/A|CANCELLED|None\n", name));
   leave(101, 0, "exit", "130\n");
-  EXPECT_THAT(poll(slurm),
-              ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
+  EXPECT_THAT(poll(slurm), ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
   slurm.start(std::vector{task("q")});
   EXPECT_THAT(poll(slurm), ElementsAre("q: it was not begun"));
 }

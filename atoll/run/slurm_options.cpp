@@ -87,9 +87,10 @@ SlurmOptions parse_slurm_options(std::string_view text, const std::string& where
       const toml::array* words = extra->as_array();
       if (words == nullptr || !std::ranges::all_of(*words, &toml::node::is_string) ||
           words->size() > kMaxExtra) {
-        throw UsageError(fmt::format("{}: slurm.extra must be a list of at most {} texts, like "
-                                     "[\"--account=x\"]",
-                                     where, kMaxExtra));
+        throw UsageError(
+            fmt::format("{}: slurm.extra must be a list of at most {} texts, like "
+                        "[\"--account=x\"]",
+                        where, kMaxExtra));
       }
       for (const toml::node& word : *words) {
         options.extra.push_back(*word.value<std::string>());

@@ -73,8 +73,8 @@ std::string_view trimmed(std::string_view text) {
 
 [[noreturn]] void refuse_line(const char* command, const char* format, std::string_view line) {
   constexpr size_t kShown = 200;
-  throw InputError(fmt::format("{} printed '{}', which is not {}", command, line.substr(0, kShown),
-                               format));
+  throw InputError(
+      fmt::format("{} printed '{}', which is not {}", command, line.substr(0, kShown), format));
 }
 
 bool is_one_of(std::string_view state, std::initializer_list<std::string_view> states) {
@@ -111,8 +111,7 @@ std::optional<int64_t> parse_whole(std::string_view text) {
 
 std::string array_script(const std::filesystem::path& folder,
                          const std::filesystem::path& working_folder) {
-  return fmt::format(kScript, shell_quoted(folder.string()),
-                     shell_quoted(working_folder.string()));
+  return fmt::format(kScript, shell_quoted(folder.string()), shell_quoted(working_folder.string()));
 }
 
 std::string array_commands(std::span<const TaskCommand> tasks) {
@@ -133,10 +132,10 @@ std::vector<std::string> parse_points(std::string_view text, const std::string& 
           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         });
     if (!is_id || points.size() == static_cast<size_t>(kMaxArrayTasks)) {
-      throw InputError(fmt::format("{}: line {} is not the id of a point; delete the folder '{}' "
-                                   "when no job of it runs any more",
-                                   where, points.size() + 1,
-                                   std::filesystem::path(where).parent_path().string()));
+      throw InputError(fmt::format(
+          "{}: line {} is not the id of a point; delete the folder '{}' "
+          "when no job of it runs any more",
+          where, points.size() + 1, std::filesystem::path(where).parent_path().string()));
     }
     points.emplace_back(line);
   }
@@ -201,7 +200,7 @@ std::vector<SlurmTask> parse_queue(std::string_view text) {
   for (const std::string_view line : lines_of(text)) {
     const std::vector<std::string_view> fields = fields_of(line, 5);
     const auto job = fields.size() == 5 ? parse_whole(fields[1]) : std::nullopt;
-    const auto index = fields.size() < 5        ? std::nullopt
+    const auto index = fields.size() < 5    ? std::nullopt
                        : fields[2] == "N/A" ? std::optional(kOtherTasks)
                                             : parse_whole(fields[2]);
     if (!job || !index || fields[3].empty()) refuse_line("squeue", kQueueFormat, line);

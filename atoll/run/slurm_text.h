@@ -23,7 +23,7 @@
 
 namespace atl::run {
 
-constexpr int64_t kMaxArrayTasks = 10'000;          // Of one array, whatever Slurm allows.
+constexpr int64_t kMaxArrayTasks = 10'000;           // Of one array, whatever Slurm allows.
 constexpr size_t kMaxSlurmOutput = size_t{1} << 24;  // Bytes that a command may print.
 
 /// A number of 0 or more, of digits alone.
@@ -67,9 +67,9 @@ constexpr int64_t kOtherTasks = -1;
 
 /// What Slurm says of one task.
 struct SlurmTask {
-  std::string array;  // Its job name; sacct's lines leave it empty.
-  int64_t job = 0;    // Of the array.
-  int64_t index = 0;  // Or kOtherTasks.
+  std::string array;   // Its job name; sacct's lines leave it empty.
+  int64_t job = 0;     // Of the array.
+  int64_t index = 0;   // Or kOtherTasks.
   std::string state;   // "PENDING", "TIMEOUT", ...
   std::string reason;  // Why it waits, or how it ended; may be empty or "None".
 };

@@ -64,9 +64,9 @@ TEST(SlurmOptionsTest, ExtraWordsAreOptionsThatTheSweepDoesNotGive) {
                 testing::ContainsRegex("is no option|zero byte"))
         << word;
   }
-  for (const char* word : {"--array=0-9", "-a0-9", "--arr=0", "--output=x", "-o", "--parsable",
-                           "--wrap=x", "-M2", "--clusters=a", "--wait", "--time=1", "--mem=1G",
-                           "-Jx", "--chdir=/", "--part=x"}) {
+  for (const char* word :
+       {"--array=0-9", "-a0-9", "--arr=0", "--output=x", "-o", "--parsable", "--wrap=x", "-M2",
+        "--clusters=a", "--wait", "--time=1", "--mem=1G", "-Jx", "--chdir=/", "--part=x"}) {
     EXPECT_THAT(refusal_of(fmt::format("[slurm]\nextra = ['{}']", word)), HasSubstr("cannot be"))
         << word;
   }
@@ -76,8 +76,8 @@ TEST(SlurmTextTest, SbatchGetsOnlyWhatWasAskedFor) {
   EXPECT_THAT(sbatch_arguments({}, "atoll-1", 4, 2, 0, "/s/script"),
               ElementsAre("--requeue", "--cpus-per-task=2", "--job-name=atoll-1", "--array=0-3",
                           "--output=/dev/null", "--chdir=/", "--parsable", "/s/script"));
-  const SlurmOptions options{.partition = "p", .time = "10", .mem = "1G",
-                             .extra = {"--no-requeue", "--account=x"}};
+  const SlurmOptions options{
+      .partition = "p", .time = "10", .mem = "1G", .extra = {"--no-requeue", "--account=x"}};
   EXPECT_THAT(sbatch_arguments(options, "n", 1, 1, 3, "/s"),
               ElementsAre("--requeue", "--no-requeue", "--account=x", "--partition=p", "--time=10",
                           "--mem=1G", "--cpus-per-task=1", "--job-name=n", "--array=0-0%3",
@@ -120,8 +120,8 @@ TEST(SlurmTextTest, QueueLinesAreTasks) {
   EXPECT_EQ(tasks[1].reason, "Nodes required | are DOWN");
   EXPECT_TRUE(parse_queue("").empty());
   EXPECT_EQ(parse_queue("atoll-1|12|N/A|CANCELLED|Resources\n")[0].index, kOtherTasks);
-  for (const char* line : {"x", "a|b|c|d|e", "a|1|2||None", "a|-1|2|R|N",
-                           "a|1|99999999999999999999|R|N", "||||"}) {
+  for (const char* line :
+       {"x", "a|b|c|d|e", "a|1|2||None", "a|-1|2|R|N", "a|1|99999999999999999999|R|N", "||||"}) {
     EXPECT_THAT(message_of([&] { parse_queue(line); }), HasSubstr("squeue printed")) << line;
   }
   // Not the whole of a line of any length.
@@ -163,9 +163,9 @@ TEST(SlurmTextTest, ATaskIsOverWhenItsPointIsOrSlurmSaysSo) {
   EXPECT_EQ(end_of_task({.exit_code = 3, .was_asked = true}), "exit code 3");
   EXPECT_EQ(end_of_task({.exit_code = 3, .task = task_in("FAILED"), .was_asked = true}),
             "exit code 3");
-  EXPECT_THAT(*end_of_task({.exit_code = 143, .task = task_in("TIMEOUT", "TimeLimit"),
-                            .was_asked = true}),
-              HasSubstr("time limit was reached; give it more with slurm.time (TIMEOUT, TimeLimit)"));
+  EXPECT_THAT(
+      *end_of_task({.exit_code = 143, .task = task_in("TIMEOUT", "TimeLimit"), .was_asked = true}),
+      HasSubstr("time limit was reached; give it more with slurm.time (TIMEOUT, TimeLimit)"));
   const std::pair<const char*, const char*> named[] = {
       {"OUT_OF_MEMORY", "out of memory"}, {"NODE_FAIL", "node failed"},
       {"CANCELLED", "cancelled"},         {"PREEMPTED", "another job"},
@@ -186,9 +186,10 @@ TEST(SlurmTextTest, ATaskThatIsOnItsWayIsNotOver) {
         << state;
   }
   // Slurm starts it again after its node failed: what it left says nothing.
-  EXPECT_EQ(end_of_task({.exit_code = 143, .task = task_in("PENDING"), .was_asked = true,
-                         .is_overdue = true}),
-            std::nullopt);
+  EXPECT_EQ(
+      end_of_task(
+          {.exit_code = 143, .task = task_in("PENDING"), .was_asked = true, .is_overdue = true}),
+      std::nullopt);
   // Slurm has not noticed yet.
   TaskEvidence ending{.exit_code = 3, .task = task_in("COMPLETING"), .was_asked = true};
   EXPECT_EQ(end_of_task(ending), std::nullopt);
@@ -272,8 +273,9 @@ TEST_F(ArrayScriptTest, DoesNothingOnceItsArrayIsGone) {
 
 TEST_F(ArrayScriptTest, ASignalReachesThePointWhoseOwnExitCodeCounts) {
   // The point says when it may be asked, takes its time, and ends with a code of its own.
-  write({"bash", "-c", "trap 'sleep 0.2; echo asked; exit 5' TERM; echo ready; "
-                       "while :; do sleep 0.05; done"});
+  write({"bash", "-c",
+         "trap 'sleep 0.2; echo asked; exit 5' TERM; echo ready; "
+         "while :; do sleep 0.05; done"});
   const std::string wait = fmt::format("until grep -q ready {} 2> /dev/null; do sleep 0.02; done; ",
                                        shell_quoted(log_.string()));
   EXPECT_EQ(run("12", "", "& script=$!; " + wait + "kill -USR1 $script; wait $script"), 5);

@@ -59,8 +59,8 @@ struct SweepSpec {
   int64_t threads = 1;       // Of an island.
   std::string settings;      // Of all points, as TOML.
   std::optional<std::string> slurm;  // [slurm], as TOML; nothing: this machine alone.
-  std::vector<Size> sizes;   // In alphabetic order.
-  std::vector<Grid> grids;   // In the order of the file.
+  std::vector<Size> sizes;           // In alphabetic order.
+  std::vector<Grid> grids;           // In the order of the file.
 };
 
 constexpr size_t kMaxSweepBytes = size_t{1} << 20;
