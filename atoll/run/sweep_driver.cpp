@@ -188,8 +188,8 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
     if (!in_flight_.contains(one.id)) waiting.emplace_back(std::move(one), point);
   }
   // The largest first: small ones fill the gaps at the end.
-  std::ranges::stable_sort(waiting, std::ranges::greater(), [](const auto& one) {
-    return std::tuple(one.first.cores, one.first.seconds);
+  std::ranges::sort(waiting, std::ranges::greater(), [](const auto& one) {
+    return std::tuple(one.first.cores, one.first.seconds, one.first.id);
   });
   // One by one: each has to be in the database before it runs.
   for (const auto& [one, point] : waiting) {

@@ -118,8 +118,8 @@ TEST(SweepSettings, AKeyIsThatOfTheResultAlone) {
   EXPECT_EQ(key(settings_of(std::string(kTrain) + kModels + kGrid, {"/elsewhere", "d1", 500}),
                 point_of(2)),
             usual_key);
-  for (const char* same :
-       {"log_every = 3\n", "checkpoint_every = 60\n", "device = 'cpu'\n", "optimizer = 'adamw'\n"}) {
+  for (const char* same : {"log_every = 3\n", "checkpoint_every = 60\n", "device = 'cpu'\n",
+                           "optimizer = 'adamw'\n"}) {
     EXPECT_EQ(key(settings_of(std::string(kTrain) + same + kModels + kGrid), point_of(2)),
               usual_key)
         << same;
