@@ -66,7 +66,7 @@ SlurmArray SlurmArray::load(const fs::path& folder) {
   if (fs::file_size(points, unknown) > kMaxPointsBytes && !unknown) {
     throw InputError(fmt::format("'{}' is too large to be a list of points", points.string()));
   }
-  for (std::string& point : parse_points(read_file(points), points.string())) {
+  for (std::string& point : parse_array_points(read_file(points), points.string())) {
     array.tasks_.push_back({.point = std::move(point)});
   }
   array.job_ = read_number(folder / "job");

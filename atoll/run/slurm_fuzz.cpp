@@ -30,7 +30,7 @@ void try_all(const std::string& text) {
   try_read([&] { check_tasks(parse_queue(text)); });
   try_read([&] { check_tasks(parse_accounting(text)); });
   try_read([&] { ATOLL_CHECK(parse_limits(text).max_array_size >= 0); });
-  try_read([&] { ATOLL_CHECK(!parse_points(text, "fuzz").empty()); });
+  try_read([&] { ATOLL_CHECK(!parse_array_points(text, "fuzz").empty()); });
   try_read([&] {
     for (const std::string& word : parse_slurm_options(text, "fuzz").extra) {
       ATOLL_CHECK(word.starts_with('-'));

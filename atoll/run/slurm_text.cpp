@@ -124,7 +124,7 @@ std::string array_commands(std::span<const TaskCommand> tasks) {
   return text + "esac\n";
 }
 
-std::vector<std::string> parse_points(std::string_view text, const std::string& where) {
+std::vector<std::string> parse_array_points(std::string_view text, const std::string& where) {
   std::vector<std::string> points;
   for (const std::string_view line : lines_of(text)) {
     const bool is_id =

@@ -43,7 +43,7 @@ std::string array_script(const std::filesystem::path& folder,
 std::string array_commands(std::span<const TaskCommand> tasks);
 
 /// Reads `points`. Throws InputError: an id not of letters and digits, none, or too many.
-std::vector<std::string> parse_points(std::string_view text, const std::string& where);
+std::vector<std::string> parse_array_points(std::string_view text, const std::string& where);
 
 /// What sbatch is called with, from its first argument on. `cpus` are those of a task;
 /// `max_running` 0: any number at a time.

@@ -142,14 +142,14 @@ TEST(SlurmTextTest, AccountsAreTasksThatBegan) {
 }
 
 TEST(SlurmTextTest, PointsAreIds) {
-  EXPECT_THAT(parse_points("a1\nB2\n", "f/points"), ElementsAre("a1", "B2"));
+  EXPECT_THAT(parse_array_points("a1\nB2\n", "f/points"), ElementsAre("a1", "B2"));
   for (const std::string& text : {std::string(), std::string("../x\n"), std::string("a b\n"),
                                   std::string(1000, 'a'), std::string("a\0b", 3)}) {
-    EXPECT_THAT(message_of([&] { parse_points(text, "f/points"); }), HasSubstr("f/points"));
+    EXPECT_THAT(message_of([&] { parse_array_points(text, "f/points"); }), HasSubstr("f/points"));
   }
   std::string many;
   for (int64_t i = 0; i <= kMaxArrayTasks; ++i) many += "a\n";
-  EXPECT_THAT(message_of([&] { parse_points(many, "f/points"); }), HasSubstr("line 10001"));
+  EXPECT_THAT(message_of([&] { parse_array_points(many, "f/points"); }), HasSubstr("line 10001"));
 }
 
 SlurmTask task_in(const std::string& state, const std::string& reason = "None") {
