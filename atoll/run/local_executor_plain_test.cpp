@@ -1,0 +1,86 @@
+#include "atoll/run/local_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "atoll/base/testing.h"
+
+namespace atl::run {
+namespace {
+
+using testing::HasSubstr;
+
+/// In place of `atoll scaling point FOLDER`: does what FOLDER/do says.
+class LocalExecutorTest : public testing::Test {
+ protected:
+  LocalExecutorTest() {
+    const auto script = folder_.write("program", "#!/bin/sh\nexec sh \"$3/do\"\n");
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  }
+  PointTask task(const std::string& id, const std::string& action, int64_t cores = 1,
+                 double memory_bytes = 1) {
+    folder_.write(id + "/do", action);
+    return {.id = id, .folder = folder_ / id, .cores = cores, .memory_bytes = memory_bytes};
+  }
+  LocalExecutor executor(int64_t cores, double memory_bytes) {
+    return {folder_ / "program", {.cores = cores, .memory_bytes = memory_bytes}};
+  }
+  static std::vector<PointEnd> wait(LocalExecutor& executor) {
+    std::vector<PointEnd> ended;
+    while (executor.num_running() > 0) {
+      for (PointEnd& end : executor.poll()) ended.push_back(std::move(end));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return ended;
+  }
+
+  TestFolder folder_;
+};
+
+TEST_F(LocalExecutorTest, KeepsToItsCoresAndMemory) {
+  const std::vector<PointTask> tasks = {task("a", "sleep 100"), task("b", "sleep 100"),
+                                        task("c", "sleep 100")};
+  LocalExecutor by_cores = executor(2, 100);
+  EXPECT_EQ(by_cores.start(tasks), 2U);
+  EXPECT_EQ(by_cores.start({&tasks[2], 1}), 0U);
+  LocalExecutor by_memory = executor(8, 1.5);
+  EXPECT_EQ(by_memory.start(tasks), 1U);
+}
+
+TEST_F(LocalExecutorTest, WhatIsLargerThanTheBudgetRunsAlone) {
+  const std::vector<PointTask> tasks = {task("a", "true", 4), task("b", "true")};
+  LocalExecutor two = executor(2, 100);
+  EXPECT_EQ(two.start(tasks), 1U);
+  EXPECT_EQ(wait(two).size(), 1U);
+  EXPECT_EQ(two.start({&tasks[1], 1}), 1U);
+  EXPECT_EQ(wait(two).front().id, "b");
+}
+
+TEST_F(LocalExecutorTest, SaysHowAPointEnded) {
+  const std::vector<PointTask> tasks = {task("a", "echo no such thing >&2; exit 3"),
+                                        task("b", "kill -9 $$")};
+  LocalExecutor both = executor(2, 100);
+  EXPECT_EQ(both.start(tasks), 2U);
+  for (const PointEnd& end : wait(both)) {
+    EXPECT_THAT(end.reason, HasSubstr(end.id == "a" ? "no such thing" : "killed by signal 9"));
+  }
+  EXPECT_FALSE(both.adopt(tasks[0]));
+}
+
+TEST_F(LocalExecutorTest, StoppingAsksAllToEnd) {
+  const std::vector<PointTask> tasks = {
+      task("a", "trap 'echo kept >&2; exit 0' INT\ntouch $0.ready\nwhile :; do sleep 0.01; done")};
+  LocalExecutor one = executor(2, 100);
+  EXPECT_EQ(one.start(tasks), 1U);
+  while (!std::filesystem::exists(folder_ / "a/do.ready")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  one.stop();
+  EXPECT_EQ(wait(one).front().reason, "kept");
+}
+
+}  // namespace
+}  // namespace atl::run
