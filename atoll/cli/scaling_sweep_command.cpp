@@ -309,6 +309,10 @@ void add_scaling_sweep(CLI::App& scaling) {
   point->callback([folder] {
     watch_interrupts();
     run::train_point(sibling_program("atoll"), *folder);
+    // A point that was asked to stop is not done: who started it must be able to tell.
+    if (!run::read_point_result(*folder)) {
+      throw Interrupted("the point was stopped; it goes on when it is started again");
+    }
   });
 }
 

@@ -156,6 +156,20 @@ class SlurmTest(unittest.TestCase):
         self.sweep(tokens=60, words=["--retry"])
         self.assertEqual({point["status"] for point in self.points().values()}, {"done"})
 
+    def test_a_node_that_fails_is_named(self):
+        process = self.start(slurm=SLURM + "extra = ['--no-requeue']\n", tokens=60)
+        self.wait_tasks("RUNNING", 2)
+        node = f"NodeName={self.slurm.settings['host']}"
+        self.slurm.run("scontrol", "update", node, "State=DOWN", "Reason=test")
+        self.slurm.run("scontrol", "update", node, "State=RESUME")
+        _, error = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0, error)
+        points = self.points().values()
+        failed = [point["message"] for point in points if point["status"] == "failed"]
+        self.assertEqual((len(points), len(failed)), (4, 2))
+        for message in failed:
+            self.assertIn("its node failed (NODE_FAIL", message)
+
     def test_no_more_run_than_may(self):
         process = self.start(slurm=SLURM + "max_running = 1\n", tokens=20)
         most = 0
