@@ -31,11 +31,6 @@ void try_all(const std::string& text) {
   try_read([&] { check_tasks(parse_accounting(text)); });
   try_read([&] { ATOLL_CHECK(parse_limits(text).max_array_size >= 0); });
   try_read([&] { ATOLL_CHECK(!parse_array_points(text, "fuzz").empty()); });
-  try_read([&] {
-    for (const std::string& word : parse_slurm_options(text, "fuzz").extra) {
-      ATOLL_CHECK(word.starts_with('-'));
-    }
-  });
   const auto job = parse_job_id(text);
   ATOLL_CHECK(!job || *job > 0);
   const std::string commands = array_commands(std::vector<TaskCommand>{{{"x"}, text}});
@@ -51,6 +46,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   atl::run::try_all("a|1|" + input);
   atl::run::try_all("1_" + input);
   atl::run::try_all("MaxArraySize = " + input);
-  atl::run::try_all("[slurm]\nextra = ['-" + input + "']\n");
   return 0;
 }
