@@ -17,6 +17,7 @@
 #include "atoll/run/local_executor.h"
 #include "atoll/run/point_files.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/run/slurm_executor.h"
 #include "atoll/run/sweep_driver.h"
 
 namespace atl::cli {
@@ -29,6 +30,10 @@ SWEEP.toml names sizes and grids; every combination of a grid is trained, and gr
 until the best is interior. docs/scaling.md explains it. What is finished is kept in the folder and
 never trained again; a sweep that was stopped or killed goes on by the same command. Ctrl-C stops in
 good order: what runs keeps its state.
+
+With a [slurm] table points are jobs of the cluster instead of processes on this machine: arrays of
+sbatch. A second Ctrl-C, and a sweep that is killed, leave the jobs running; the same command finds
+them again.
 
 A small one:
   [settings.data]
@@ -50,6 +55,13 @@ A small one:
   outer_lr = [0.4, 0.6, 0.8]
   sync_every = 30
   batch_tokens = 2048
+  [slurm]             # Only where there is Slurm. All may be left out.
+  partition = "long"
+  time = "1:00:00"
+  mem = "4G"
+  cpus_per_task = 2
+  max_running = 16
+  extra = ["--account=ours"]
 
 Examples:
   atoll scaling sweep sweep.toml --dry-run
@@ -63,6 +75,7 @@ struct SweepArguments {
   std::string exported;
   std::string memory;
   int64_t cores = 0;  // 0: all.
+  bool local = false;
   bool dry_run = false;
   bool report = false;
   bool retry = false;
@@ -87,6 +100,54 @@ double bytes_of(const std::string& text) {
 fs::path folder_of(const SweepArguments& arguments) {
   if (!arguments.folder.empty()) return arguments.folder;
   return fs::path("sweeps") / fs::path(arguments.file).stem();
+}
+
+/// Where points are trained.
+struct Place {
+  std::optional<run::SlurmOptions> slurm;  // Nothing: on this machine.
+  run::LocalBudget budget;                 // Of this machine; in Slurm as far as it is known.
+  int64_t point_cores = 0;                 // That one point may keep busy.
+};
+
+Place place_of(const SweepArguments& arguments, const scaling::SweepSpec& spec) {
+  if (spec.slurm && !arguments.local) {
+    if (arguments.cores > 0 || !arguments.memory.empty()) {
+      throw UsageError(fmt::format(
+          "--cores and --memory are about this machine, and '{}' has [slurm]: give max_running, "
+          "cpus_per_task and mem there, or --local",
+          arguments.file));
+    }
+    constexpr int64_t kAnyCores = 100'000;
+    const run::SlurmOptions slurm = run::parse_slurm_options(*spec.slurm, arguments.file);
+    const int64_t cores = std::max<int64_t>(1, slurm.cpus_per_task);
+    return {.slurm = slurm,
+            .budget = {.cores = std::max<int64_t>(1, slurm.max_running) * cores},
+            .point_cores = slurm.cpus_per_task > 0 ? cores : kAnyCores};
+  }
+  if (arguments.local && !spec.slurm) {
+    throw UsageError(fmt::format("--local: '{}' has no [slurm]", arguments.file));
+  }
+  Place place{.budget = run::whole_machine()};
+  if (arguments.cores > 0) place.budget.cores = arguments.cores;
+  if (!arguments.memory.empty()) place.budget.memory_bytes = bytes_of(arguments.memory);
+  place.point_cores = place.budget.cores;
+  return place;
+}
+
+std::unique_ptr<run::PointExecutor> executor_of(const Place& place, const fs::path& folder,
+                                                const Clock& clock) {
+  const std::string program = sibling_program("atoll");
+  const fs::path arrays = folder / "slurm";
+  if (place.slurm) {
+    return std::make_unique<run::SlurmExecutor>(program, arrays, *place.slurm, clock);
+  }
+  if (!run::SlurmArray::find(arrays).empty()) {
+    throw InputError(
+        fmt::format("jobs of this sweep may still run under Slurm: go on with its [slurm] (Ctrl-C "
+                    "ends them), or delete '{}' when none does",
+                    arrays.string()));
+  }
+  return std::make_unique<run::LocalExecutor>(program, place.budget);
 }
 
 /// The store as far as it is there: a dry run makes none.
@@ -150,14 +211,12 @@ void make_folder(const fs::path& folder) {
 void sweep(const SweepArguments& arguments) {
   const SystemClock clock;
   const fs::path folder = folder_of(arguments);
-  run::LocalBudget budget = run::whole_machine();
-  if (arguments.cores > 0) budget.cores = arguments.cores;
-  if (!arguments.memory.empty()) budget.memory_bytes = bytes_of(arguments.memory);
   run::SweepSettings settings(scaling::read_sweep(arguments.file), arguments.file);
+  const Place place = place_of(arguments, settings.spec());
   const run::SweepOptions options{.folder = folder,
                                   .exported = arguments.exported,
-                                  .cores = budget.cores,
-                                  .memory_bytes = budget.memory_bytes,
+                                  .cores = place.point_cores,
+                                  .memory_bytes = place.budget.memory_bytes,
                                   .keep = arguments.keep};
   if (!arguments.exported.empty()) require_output_file(arguments.exported, "--export");
 
@@ -167,7 +226,7 @@ void sweep(const SweepArguments& arguments) {
     use_existing_store(settings, folder);
     run::SweepDatabase nothing(":memory:");
     import_points(arguments, nothing);
-    print_outlook(arguments, run::SweepDriver(settings, nothing, options), budget.cores);
+    print_outlook(arguments, run::SweepDriver(settings, nothing, options), place.budget.cores);
     return;
   }
   if (arguments.report && !fs::exists(database_file)) {
@@ -183,16 +242,16 @@ void sweep(const SweepArguments& arguments) {
   import_points(arguments, database);
   run::SweepDriver driver(settings, database, options);
   if (arguments.dry_run) {
-    print_outlook(arguments, driver, budget.cores);
+    print_outlook(arguments, driver, place.budget.cores);
     return;
   }
   bool is_complete = true;
   if (!arguments.report) {
     if (arguments.retry) driver.retry_failed();
     watch_interrupts();
-    run::LocalExecutor executor(sibling_program("atoll"), budget);
-    driver.resume(executor);
-    is_complete = driver.train(executor, clock);
+    const auto executor = executor_of(place, folder, clock);
+    driver.resume(*executor);
+    is_complete = driver.train(*executor, clock);
   }
   driver.export_points();
   const SweepOutput output =
@@ -230,6 +289,7 @@ void add_scaling_sweep(CLI::App& scaling) {
       ->check(CLI::ExistingFile);
   command->add_option("--export", arguments->exported,
                       "Keep the finished points in this file too, as in the folder's points.jsonl");
+  command->add_flag("--local", arguments->local, "Use this machine though the file has [slurm]");
   auto* dry = command->add_flag("--dry-run", arguments->dry_run,
                                 "Say how many points, tokens and hours are left, and end");
   auto* report = command->add_flag("--report", arguments->report, "Only write the report again");
@@ -249,6 +309,10 @@ void add_scaling_sweep(CLI::App& scaling) {
   point->callback([folder] {
     watch_interrupts();
     run::train_point(sibling_program("atoll"), *folder);
+    // A point that was asked to stop is not done: who started it must be able to tell.
+    if (!run::read_point_result(*folder)) {
+      throw Interrupted("the point was stopped; it goes on when it is started again");
+    }
   });
 }
 

@@ -25,7 +25,7 @@ size_t LocalExecutor::start(std::span<const PointTask> tasks) {
   for (const PointTask& task : tasks) {
     if (!has_room(task)) break;
     auto process = std::make_unique<ChildProcess>(point_command(program_, task.folder),
-                                                  task.folder / "point.log");
+                                                  point_log(task.folder));
     running_[task.id] = {std::move(process), task.cores, task.memory_bytes};
     ++started;
   }

@@ -28,6 +28,7 @@ class LocalExecutor final : public PointExecutor {
   std::vector<PointEnd> poll() override;
   void stop() override;
   size_t num_running() const override { return running_.size(); }
+  int64_t num_cores() const override { return budget_.cores; }
 
  private:
   struct Running {

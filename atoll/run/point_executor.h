@@ -49,12 +49,20 @@ class PointExecutor {
   virtual void stop() = 0;
 
   virtual size_t num_running() const = 0;
+
+  /// Cores that points keep busy together, as far as is known now; at least 1.
+  virtual int64_t num_cores() const = 0;
 };
 
 /// What trains the point in `folder`, wherever it runs; `program` is the `atoll` command.
 inline std::vector<std::string> point_command(const std::filesystem::path& program,
                                               const std::filesystem::path& folder) {
   return {program.string(), "scaling", "point", folder.string()};
+}
+
+/// Where what that command prints goes.
+inline std::filesystem::path point_log(const std::filesystem::path& folder) {
+  return folder / "point.log";
 }
 
 }  // namespace atl::run

@@ -256,8 +256,7 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
 }
 
 std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left,
-                                       double elapsed) const {
-  const double all_left = left.core_seconds / static_cast<double>(options_.cores);
+                                       double seconds_left) const {
   const std::vector<SweepPoint> points = now.points();
   size_t over = 0;
   std::optional<std::pair<double, const SweepPoint*>> best;
@@ -268,7 +267,7 @@ std::string SweepDriver::progress_text(const SweepState& now, const Outlook& lef
     if (!best || found->loss < best->first) best = {found->loss, &point};
   }
   std::string text = fmt::format("{}/{} points, {} running, left {}", over, over + left.num_points,
-                                 in_flight_.size(), format_duration(all_left - elapsed));
+                                 in_flight_.size(), format_duration(seconds_left));
   if (best) {
     text += fmt::format(", best {:.4f} ({})", best->first, scaling::cell_name(best->second->cell));
   }
@@ -303,9 +302,10 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
       left = outlook();
       looked = clock.now();
     }
-    if (bar) bar->update(0, progress_text(now, left, seconds(clock.now() - looked)));
+    const double all_left = left.core_seconds / static_cast<double>(executor.num_cores());
+    if (bar) bar->update(0, progress_text(now, left, all_left - seconds(clock.now() - looked)));
     if (changed && !is_terminal) {
-      const std::string before = std::exchange(line, progress_text(now, left, 0));
+      const std::string before = std::exchange(line, progress_text(now, left, all_left));
       if (line != before) fmt::print(stderr, "sweep  {}\n", line);
     }
     changed = false;

@@ -20,7 +20,7 @@ namespace atl::run {
 struct SweepOptions {
   std::filesystem::path folder;
   std::filesystem::path exported;  // The results as text, here too; empty: nowhere else.
-  int64_t cores = 1;               // Points are told that they keep no more busy.
+  int64_t cores = 1;               // That one point may keep busy.
   double memory_bytes = 0;         // A point that needs more fails; 0: no bound.
   bool keep = false;               // The folders of points that are over.
 };
@@ -71,9 +71,8 @@ class SweepDriver {
   void count_costs();
   double assumed_seconds(const scaling::SweepPoint& point) const;
   int64_t cores(const scaling::SweepPoint& point) const;
-  /// `elapsed`: seconds since `left` was told.
   std::string progress_text(const scaling::SweepState& now, const Outlook& left,
-                            double elapsed) const;
+                            double seconds_left) const;
 
   const SweepSettings& settings_;
   SweepDatabase& database_;

@@ -287,6 +287,7 @@ class FakeExecutor final : public PointExecutor {
   }
   void stop() override {}
   size_t num_running() const override { return running_.size(); }
+  int64_t num_cores() const override { return 1; }
 
   size_t num_started = 0;
   size_t most_running = 0;

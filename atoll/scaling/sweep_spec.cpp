@@ -143,10 +143,15 @@ class Reader {
       : document_(document), where_(where) {}
 
   SweepSpec read() {
-    const Section top(document_, where_, {"sweep", "settings", "sizes", "grid"});
+    const Section top(document_, where_, {"sweep", "settings", "sizes", "grid", "slurm"});
     read_sweep_section(top);
     if (const toml::node* node = top.find("settings")) {
       spec_.settings = toml_text(table_of(*node, where_ + ": settings"));
+    }
+    if (const toml::node* node = top.find("slurm")) {
+      toml::table section;
+      section.insert("slurm", table_of(*node, where_ + ": slurm"));
+      spec_.slurm = toml_text(section);
     }
     read_sizes(top);
     read_grids(top);

@@ -3,6 +3,7 @@
 // strictly. Plain values; what the settings themselves may be is checked by run/sweep_point.h.
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,8 +58,9 @@ struct SweepSpec {
   int64_t halving_rate = 2;  // A rung's tokens are so many times the one before; its places a part.
   int64_t threads = 1;       // Of an island.
   std::string settings;      // Of all points, as TOML.
-  std::vector<Size> sizes;   // In alphabetic order.
-  std::vector<Grid> grids;   // In the order of the file.
+  std::optional<std::string> slurm;  // [slurm], as TOML; nothing: this machine alone.
+  std::vector<Size> sizes;           // In alphabetic order.
+  std::vector<Grid> grids;           // In the order of the file.
 };
 
 constexpr size_t kMaxSweepBytes = size_t{1} << 20;

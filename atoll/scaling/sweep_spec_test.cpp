@@ -48,11 +48,21 @@ TEST(SweepSpec, ReadsWhatItIsGiven) {
   EXPECT_THAT(spec.grids[0].axes[kLr].values, ElementsAre(1e-3, 2e-3));
   EXPECT_THAT(spec.grids[0].seeds, ElementsAre(1, 2));
   EXPECT_EQ(spec.grids[0].search, Search::kGrid);
+  EXPECT_EQ(spec.slurm, std::nullopt);
   EXPECT_THAT(spec.grids[1].sizes, ElementsAre("a"));
   EXPECT_TRUE(spec.grids[1].axes[kLr].is_best);
   EXPECT_THAT(spec.grids[1].axes[kBatchTokens].values, ElementsAre(256, 512));
   EXPECT_THAT(spec.grids[1].seeds, ElementsAre(7));
   EXPECT_EQ(spec.grids[1].search, Search::kDescent);
+}
+
+TEST(SweepSpec, HandsOnSlurmsTable) {
+  const std::string rest = std::string(kSizes) + kGrid;
+  EXPECT_THAT(*parse_sweep(rest + "[slurm]\nextra = ['--qos=x']\n", "s.toml").slurm,
+              AllOf(HasSubstr("[slurm]"), HasSubstr("--qos=x")));
+  // The defaults of the cluster are asked for by an empty one.
+  EXPECT_TRUE(parse_sweep(rest + "[slurm]\n", "s.toml").slurm);
+  EXPECT_THAT(refusal("slurm = 3\n" + rest), HasSubstr("slurm must be a table"));
 }
 
 TEST(SweepSpec, NamesUnknownKeysAndTheNearest) {
