@@ -11,7 +11,7 @@ TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods clean
+.PHONY: build tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods report-scaling clean
 
 build:
 	@scripts/setup.sh build
@@ -68,6 +68,10 @@ claims-scaling: tests
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build
 	@$(PYTHON) bench/report_methods.py
+
+# DiLoCo's laws at small sizes, put to the test: bench/results/scaling.md. Goes on where it was stopped.
+report-scaling: build
+	@$(PYTHON) bench/report_scaling.py
 
 # Faults from a seed, for MINUTES (60): bench/results/soak.json. Goes on where the last one ended.
 soak: tests

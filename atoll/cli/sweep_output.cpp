@@ -32,7 +32,8 @@ Json place_json(const SweepPoint& point) {
   return json;
 }
 
-Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& rules) {
+Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& rules,
+                    const run::SweepDriver& driver) {
   Json json = {{"grid", cell.grid}};
   json.update(cell_json(cell.cell));
   json["params"] = rules.size(cell.cell.size).params;
@@ -43,6 +44,7 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
   json["best"] = nullptr;
   if (cell.state.best) {
     json["best"] = place_json(cell.state.best->point);
+    json["best"]["key"] = driver.key(cell.state.best->point);
     json["best"]["loss"] = cell.state.best->loss;
     json["best"]["deviation"] = cell.state.best->deviation;
     json["best"]["seeds"] = cell.state.best->num_seeds;
@@ -134,7 +136,7 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
           {"families", Json::array()},
           {"failures", Json::array()}};
   for (const scaling::GridCell& cell : output.state.cells) {
-    json["cells"].push_back(grid_cell_json(cell, rules));
+    json["cells"].push_back(grid_cell_json(cell, rules, driver));
   }
   for (const scaling::Family& family : output.families) {
     json["families"].push_back(family_json(family, options, totals.count));
