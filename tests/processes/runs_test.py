@@ -138,6 +138,8 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(held, sorted(path.name for path in (fine.folder / "b").rglob("*")))
         fine.join("b")
         fine.wait_part("b")
+        # The killed process is listed until the coordinator has missed it for long enough.
+        wait_for(lambda: len(fine.status()["islands"]) == 2, "the killed island to be forgotten")
 
         seen = {run.name: run.status() for run in (fine, coarse)}
         for run in (fine, coarse):
