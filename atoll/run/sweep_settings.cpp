@@ -246,6 +246,13 @@ std::map<std::string, std::string> SweepSettings::identity(const SweepPoint& poi
     }
     identity[name] = value;
   }
+  // Local settings, but sums in another order are other sums.
+  const SettingList all = one.settings();
+  for (const Setting& setting : all.settings()) {
+    if (setting.name() == "train.threads" || setting.name() == "train.device") {
+      identity[setting.name()] = setting.text();
+    }
+  }
   identity["data.digest"] = store_.digest;
   identity["swarm.replicas"] = fmt::format("{}", num_islands(point));
   identity["sync.method"] = one.sync.method;

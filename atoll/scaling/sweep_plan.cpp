@@ -24,9 +24,14 @@ bool is_alike(const Cell& a, const Cell& b) {
   return a.size == b.size && a.replicas == b.replicas && a.method == b.method;
 }
 
-/// How far a cell of the same size, replicas and method is from another: the nearest are asked.
-std::tuple<bool, double> distance(const Cell& a, const Cell& b) {
-  return {a.sync_every != b.sync_every, std::abs(std::log(a.tokens_factor / b.tokens_factor))};
+/// How far a grid's cell is from one of the same size, replicas and method: the nearest are asked.
+/// Where the grid names its batches, those that tried the same ones are: rates go with the batch.
+std::tuple<bool, bool, double> distance(const Grid& grid, const Cell& cell, const Grid& other_grid,
+                                        const Cell& other) {
+  const AxisValues& batches = grid.axes[kBatchTokens];
+  return {!batches.is_best && batches.values != other_grid.axes[kBatchTokens].values,
+          cell.sync_every != other.sync_every,
+          std::abs(std::log(cell.tokens_factor / other.tokens_factor))};
 }
 
 double batch_unit(const PlanRules& rules, const Cell& cell) {
@@ -61,7 +66,7 @@ class Planner {
       if (!uses(cell, static_cast<Axis>(axis))) continue;
       task.axes[axis] = grid.axes[axis].values;
       if (!grid.axes[axis].is_best) continue;
-      const auto value = best_before(cell, axis, num_earlier, entry.blocked);
+      const auto value = best_before(grid, cell, axis, num_earlier, entry.blocked);
       if (value) task.axes[axis] = {*value};
       is_ready = is_ready && value;
     }
@@ -71,22 +76,22 @@ class Planner {
       entry.state.done = !entry.blocked.empty();
     }
     state_.cells.push_back(std::move(entry));
+    grids_.push_back(&grid);
   }
 
   /// Nothing while the earlier cells are not done; `blocked` when they have no best.
-  std::optional<double> best_before(const Cell& cell, size_t axis, size_t num_earlier,
-                                    std::string& blocked) const {
+  std::optional<double> best_before(const Grid& grid, const Cell& cell, size_t axis,
+                                    size_t num_earlier, std::string& blocked) const {
     const GridCell* best = nullptr;
     std::vector<const GridCell*> nearest;
+    std::tuple<bool, bool, double> least;
     for (size_t i = 0; i < num_earlier; ++i) {
       const GridCell& other = state_.cells[i];
       if (!is_alike(other.cell, cell)) continue;
-      if (!nearest.empty()) {
-        const auto now = distance(nearest.front()->cell, cell);
-        const auto then = distance(other.cell, cell);
-        if (then > now) continue;
-        if (then < now) nearest.clear();
-      }
+      const auto far = distance(grid, cell, *grids_[i], other.cell);
+      if (!nearest.empty() && far > least) continue;
+      if (far < least) nearest.clear();
+      least = far;
       nearest.push_back(&other);
     }
     for (const GridCell* other : nearest) {
@@ -105,6 +110,7 @@ class Planner {
   const Known& known_;
   const bool pretend_;
   SweepState state_;
+  std::vector<const Grid*> grids_;  // Of each cell.
 };
 
 std::vector<SweepPoint> unique(const std::vector<GridCell>& cells,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "atoll/base/testing.h"
@@ -50,11 +51,12 @@ struct Results {
       return found->second;
     };
   }
-  SweepState finish(const SweepSpec& spec) {
+  SweepState finish(const SweepSpec& spec,
+                    const std::function<double(const SweepPoint&)>& loss = loss_of) {
     for (int round = 0; round < 100; ++round) {
       SweepState state = plan_sweep(spec, rules(), lookup(), false);
       if (state.done()) return state;
-      for (const SweepPoint& point : state.wanted()) known[point] = {loss_of(point)};
+      for (const SweepPoint& point : state.wanted()) known[point] = {loss(point)};
     }
     ADD_FAILURE() << "the sweep does not end";
     return {};
@@ -94,6 +96,26 @@ TEST(SweepPlan, BestValuesComeFromTheEarlierGrid) {
   EXPECT_EQ(last.state.points[0].at, (std::array<double, 3>{2e-3, 0.6, 512}));
   EXPECT_EQ(last.state.points[1].seed, 2);
   EXPECT_EQ(last.state.axes[kLr].end, AxisEnd::kFixed);
+}
+
+TEST(SweepPlan, BestValuesAreThoseOfTheSameBatch) {
+  constexpr const char* kBatches =
+      "[[grid]]\nname = 'batches'\nreplicas = 2\nlr = [1e-3, 2e-3, 4e-3]\nouter_lr = 'best'\n"
+      "sync_every = 30\nbatch_tokens = [256, 512, 1024]\n";
+  constexpr const char* kSeeds =
+      "[[grid]]\nname = 'seeds'\nreplicas = 2\nlr = 'best'\nouter_lr = 'best'\nsync_every = 30\n"
+      "batch_tokens = 512\nseeds = [1, 2]\n";
+  // The smaller the batch the lower the loss, and the lower the best rate.
+  const auto loss = [](const SweepPoint& point) {
+    const double batch = std::log2(point.at[kBatchTokens] / 512);
+    return 3 + batch + std::pow(std::log2(point.at[kLr] / 2e-3) - batch, 2) +
+           std::pow(point.at[kOuterLr] - 0.6, 2);
+  };
+  Results results;
+  const SweepState state = results.finish(spec_of(std::string(kRates) + kBatches + kSeeds), loss);
+  const GridCell& last = state.cells.back();
+  EXPECT_EQ(last.grid, "seeds");
+  EXPECT_EQ(last.state.best->point.at, (std::array<double, 3>{2e-3, 0.6, 512}));
 }
 
 TEST(SweepPlan, AGridWhoseSourceFailedIsBlockedAndOthersGoOn) {
