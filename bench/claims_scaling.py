@@ -13,6 +13,7 @@ import time
 from claims import ATOLL, ROOT, Claims, run
 
 sys.path.insert(0, str(ROOT / "tests"))
+import report_scaling  # noqa: E402
 import small_store  # noqa: E402
 import utilisation_links  # noqa: E402
 
@@ -151,5 +152,35 @@ def links():
 claims.measured("predicted utilisation of real runs: emulated lines of 10 within 5 points of the measured", lambda: links()["within_5_points"],
                 lambda n: n >= 4, ">= 4", "{}")
 claims.measured("and of the worst of them, points", lambda: abs(links()["worst_points"]), lambda _: True, "(no target)", "{:.1f}")
+
+# --- the study: make report-scaling's ---
+
+
+@functools.cache
+def study():
+    if not report_scaling.SUMMARY.exists():
+        raise RuntimeError(f"{report_scaling.SUMMARY} is missing: make report-scaling writes it, in some hours")
+    return json.loads(report_scaling.SUMMARY.read_text())
+
+
+@functools.cache
+def is_current():
+    """Whether the program still ends the quickest point of the study with the stored loss."""
+    point = report_scaling.read_points()[study()["fingerprint"]]
+    folder = pathlib.Path(scratch.name) / "point"
+    loss, _ = report_scaling.train_again(point, folder, [f"--data.vocab_size={point['settings']['model.vocab_size']}"])
+    return loss == point["loss"]
+
+
+def furthest(law):
+    """Of the largest size's predicted losses from the trained, over data-parallel and numbers of replicas."""
+    return max(abs(one[law] / one["trained"] - 1) for one in study()["held_out"] if one[law])
+
+
+for name in ("independent", "joint"):
+    claims.kept(f"the study's largest size predicted by the {name} law{'s' * (name != 'joint')}, furthest",
+                lambda law=name: furthest(law), lambda off: off <= 0.02, "<= 2 %", is_current, "{:.2%}")
+claims.kept("and the whole study, hours of a machine with two cores", lambda: study()["machine_hours"], lambda hours: hours <= 5,
+            "<= 5", is_current, "{:.1f}")
 
 sys.exit(claims.end())

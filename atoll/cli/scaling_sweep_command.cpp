@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <memory>
 
@@ -16,6 +17,7 @@
 #include "atoll/data/mixture.h"
 #include "atoll/run/local_executor.h"
 #include "atoll/run/point_files.h"
+#include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/run/slurm_executor.h"
 #include "atoll/run/sweep_driver.h"
@@ -150,14 +152,17 @@ std::unique_ptr<run::PointExecutor> executor_of(const Place& place, const fs::pa
   return std::make_unique<run::LocalExecutor>(program, place.budget);
 }
 
-/// The store as far as it is there: a dry run makes none.
-void use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
-  for (const fs::path& path : {fs::path(settings.common().data.path), folder / "data"}) {
-    if (path.empty() || !data::holds_tokens(path)) continue;
-    const data::Mixture mixture = data::Mixture::open(path);
-    settings.use({fs::absolute(path), mixture.digest(), mixture.vocab_size()});
-    return;
+/// The store as far as it is there, for what packs none; whether it is.
+bool use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
+  const fs::path text = settings.common().data.path;
+  const auto path = run::find_store(settings.common(), folder, {});
+  if (!path) {
+    if (text.empty() || fs::exists(text)) return false;
+    throw InputError(fmt::format("[settings.data] path: there is no '{}'", text.string()));
   }
+  const data::Mixture mixture = data::Mixture::open(*path);
+  settings.use({fs::absolute(*path), mixture.digest(), mixture.vocab_size()});
+  return true;
 }
 
 void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driver, int64_t cores) {
@@ -185,10 +190,11 @@ void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driv
       format_bytes(left.largest_bytes));
 }
 
-void import_points(const SweepArguments& arguments, run::SweepDatabase& database) {
-  if (arguments.imported.empty()) return;
-  const run::Imported imported = database.import(run::read_points(arguments.imported));
-  fmt::print(stderr, "atoll: {}: {} points added, {} known\n", arguments.imported, imported.added,
+void import_points(const fs::path& file, const run::SweepSettings& settings,
+                   run::SweepDatabase& database) {
+  const std::vector<run::PointRow> rows = run::read_points(file);
+  const run::Imported imported = database.import(rows);
+  fmt::print(stderr, "atoll: {}: {} points added, {} known\n", file.string(), imported.added,
              imported.known);
   if (imported.differ > 0) {
     fmt::print(
@@ -196,6 +202,24 @@ void import_points(const SweepArguments& arguments, run::SweepDatabase& database
         "atoll: warning: {} points have another result there than here, which stays; they are "
         "of another machine or program\n",
         imported.differ);
+  }
+  const auto strange = std::ranges::count_if(
+      rows, [&](const run::PointRow& row) { return !settings.is_of_store(row.identity); });
+  if (strange > 0) {
+    fmt::print(stderr,
+               "atoll: warning: {} of them are of other data than this sweep's: of no use to it\n",
+               strange);
+  }
+}
+
+/// A point is never lost, nor trained twice, for want of an option: what is to be written is read.
+void import_points(const SweepArguments& arguments, const fs::path& folder,
+                   const run::SweepSettings& settings, run::SweepDatabase& database) {
+  const fs::path kept = folder / "points.jsonl";
+  if (database.rows().empty() && fs::exists(kept)) import_points(kept, settings, database);
+  if (!arguments.imported.empty()) import_points(arguments.imported, settings, database);
+  if (arguments.exported != arguments.imported && fs::exists(arguments.exported)) {
+    import_points(arguments.exported, settings, database);
   }
 }
 
@@ -221,25 +245,23 @@ void sweep(const SweepArguments& arguments) {
   if (!arguments.exported.empty()) require_output_file(arguments.exported, "--export");
 
   const fs::path database_file = folder / "points.db";
-  if (arguments.dry_run && !fs::exists(database_file)) {
-    // Nothing is created: a database in memory.
-    use_existing_store(settings, folder);
-    run::SweepDatabase nothing(":memory:");
-    import_points(arguments, nothing);
-    print_outlook(arguments, run::SweepDriver(settings, nothing, options), place.budget.cores);
-    return;
-  }
   if (arguments.report && !fs::exists(database_file)) {
     throw UsageError(fmt::format("--report: there is no sweep in '{}'", folder.string()));
   }
-  make_folder(folder);
-  run::SweepDatabase database(database_file);
-  if (arguments.dry_run || arguments.report) {
-    use_existing_store(settings, folder);
-  } else {
+  if (!arguments.dry_run && !arguments.report) {
+    make_folder(folder);
     settings.use(run::prepare_sweep_store(settings, folder, clock));
+  } else if (!use_existing_store(settings, folder)) {
+    constexpr const char* kNoData = "the text is not packed yet as the file says, or has changed";
+    if (arguments.report) throw UsageError(fmt::format("--report: {}: run the sweep", kNoData));
+    fmt::print(stderr, "atoll: {}: points that are there count when it is\n", kNoData);
   }
-  import_points(arguments, database);
+  // A dry run changes nothing: it has a database in memory.
+  run::SweepDatabase database(arguments.dry_run ? fs::path(":memory:") : database_file);
+  if (arguments.dry_run && fs::exists(database_file)) {
+    for (const run::PointRow& row : run::SweepDatabase(database_file).rows()) database.put(row);
+  }
+  import_points(arguments, folder, settings, database);
   run::SweepDriver driver(settings, database, options);
   if (arguments.dry_run) {
     print_outlook(arguments, driver, place.budget.cores);
@@ -265,6 +287,9 @@ void sweep(const SweepArguments& arguments) {
   if (!is_complete) {
     throw Interrupted("the sweep was stopped; it goes on by the same command");
   }
+  if (output.num_points > 0 && output.num_failed == output.num_points) {
+    throw InputError("all points failed: the report says why; --retry trains them again");
+  }
 }
 
 }  // namespace
@@ -288,7 +313,8 @@ void add_scaling_sweep(CLI::App& scaling) {
                    "Take over the finished points of this points.jsonl first")
       ->check(CLI::ExistingFile);
   command->add_option("--export", arguments->exported,
-                      "Keep the finished points in this file too, as in the folder's points.jsonl");
+                      "Keep the finished points in this file too, as in the folder's points.jsonl; "
+                      "those it has are taken over first");
   command->add_flag("--local", arguments->local, "Use this machine though the file has [slurm]");
   auto* dry = command->add_flag("--dry-run", arguments->dry_run,
                                 "Say how many points, tokens and hours are left, and end");

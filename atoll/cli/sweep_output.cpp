@@ -124,6 +124,8 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
     }
   }
   output.report = scaling::sweep_report(totals, output.state, output.families, failed, rules);
+  output.num_points = totals.num_points;
+  output.num_failed = failed.size();
   Json& json = output.json;
   json = {{"sweep", name},
           {"done", output.state.done()},

@@ -15,7 +15,9 @@ struct SweepOutput {
   scaling::SweepState state;
   std::vector<scaling::Family> families;
   nlohmann::ordered_json json;
-  std::string report;  // Markdown.
+  std::string report;     // Markdown.
+  size_t num_points = 0;  // That are over.
+  size_t num_failed = 0;
 };
 
 SweepOutput sweep_output(const std::string& name, const run::SweepSettings& settings,

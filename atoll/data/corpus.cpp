@@ -195,4 +195,11 @@ std::string Corpus::fingerprint() const {
   return hex(hash.finish());
 }
 
+fs::file_time_type Corpus::last_change() const {
+  auto last = fs::file_time_type::min();
+  std::error_code ignored;
+  for (const File& file : files_) last = std::max(last, fs::last_write_time(file.path, ignored));
+  return last;
+}
+
 }  // namespace atl::data

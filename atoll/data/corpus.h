@@ -92,6 +92,8 @@ class Corpus {
   /// SHA-256 in hexadecimal of all that decides where shards are cut and what they hold, but for
   /// the contents of the files: their names, sizes and how they are read.
   std::string fingerprint() const;
+  /// When the file that was written last was.
+  std::filesystem::file_time_type last_change() const;
 
  private:
   enum class Kind { kWhole, kText, kJsonLines };

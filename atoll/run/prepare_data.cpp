@@ -50,6 +50,18 @@ std::string recipe_of(const RunConfig& config, const fs::path& tokenizer_file) {
                      tokenizer, options.validation_share, config.train.sequence_length);
 }
 
+data::CorpusOptions corpus_options(const DataOptions& options) {
+  data::CorpusOptions corpus;
+  if (!options.path.empty()) corpus.inputs = {options.path};
+  return corpus;
+}
+
+/// As the text is now: names, sizes, the last change.
+std::string state_of(const data::Corpus& corpus) {
+  return fmt::format("files = {}\nchanged = {}\n", corpus.fingerprint(),
+                     corpus.last_change().time_since_epoch().count());
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 data::StoreInfo pack_with(double share, const data::Corpus& corpus,
@@ -95,37 +107,42 @@ void pack(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const fs
 
 }  // namespace
 
-fs::path prepare_store(const RunConfig& config, const fs::path& folder,
-                       const fs::path& tokenizer_file, const Clock& clock) {
+std::optional<fs::path> find_store(const RunConfig& config, const fs::path& folder,
+                                   const fs::path& tokenizer_file) {
   const DataOptions& options = config.data;
   if (!options.path.empty() && data::holds_tokens(options.path)) return options.path;
   const fs::path store = folder / "data";
-  const fs::path recipe_file = folder / "data-origin";
+  if (!data::holds_tokens(store)) return std::nullopt;
+  const fs::path made_of = folder / "data-origin";
   const std::string recipe = recipe_of(config, tokenizer_file);
-  if (data::holds_tokens(store)) {
-    const std::string before = fs::exists(recipe_file) ? read_file(recipe_file) : recipe;
+  const std::string before = fs::exists(made_of) ? read_file(made_of) : recipe;
+  if (was_started(folder)) {
     const std::string text_before = first_line(before);
-    if (before == recipe) return store;
-    if (was_started(folder)) {
-      if (options.path.empty() || text_before == first_line(recipe)) return store;
-      throw UsageError(fmt::format(
-          "the run in '{}' was packed from {}, not from '{}'; leave --data out to go on, or choose "
-          "another --run",
-          folder.string(), text_before.empty() ? "the Python sources" : "'" + text_before + "'",
-          options.path));
-    }
+    if (options.path.empty() || text_before == first_line(recipe)) return store;
+    throw UsageError(fmt::format(
+        "the run in '{}' was packed from {}, not from '{}'; leave --data out to go on, or choose "
+        "another --run",
+        folder.string(), text_before.empty() ? "the Python sources" : "'" + text_before + "'",
+        options.path));
   }
+  if (!before.starts_with(recipe)) return std::nullopt;
+  const bool is_gone = !options.path.empty() && !fs::exists(options.path);
+  if (is_gone || before == recipe + state_of(data::Corpus(corpus_options(options)))) return store;
+  return std::nullopt;
+}
 
-  data::CorpusOptions corpus_options;
-  if (!options.path.empty()) corpus_options.inputs = {options.path};
-  const data::Corpus corpus(corpus_options);
+fs::path prepare_store(const RunConfig& config, const fs::path& folder,
+                       const fs::path& tokenizer_file, const Clock& clock) {
+  if (const auto found = find_store(config, folder, tokenizer_file)) return *found;
+  const data::Corpus corpus(corpus_options(config.data));
+  const std::string state = state_of(corpus);
   const data::Tokenizer tokenizer =
       tokenizer_file.empty()
-          ? make_tokenizer(corpus, options.vocab_size, folder / "tokenizer.json", clock)
+          ? make_tokenizer(corpus, config.data.vocab_size, folder / "tokenizer.json", clock)
           : data::Tokenizer::load(tokenizer_file);
-  pack(corpus, tokenizer, store, config, clock);
-  write_file_atomically(recipe_file, recipe);
-  return store;
+  pack(corpus, tokenizer, folder / "data", config, clock);
+  write_file_atomically(folder / "data-origin", recipe_of(config, tokenizer_file) + state);
+  return folder / "data";
 }
 
 }  // namespace atl::run

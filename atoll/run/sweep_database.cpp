@@ -196,12 +196,13 @@ Imported SweepDatabase::import(const std::vector<PointRow>& rows) {
   run("BEGIN");
   for (const PointRow& row : rows) {
     const auto known = find(row.key);
-    if (!known || known->status == PointStatus::kRunning ||
-        (known->status == PointStatus::kFailed && row.status == PointStatus::kDone)) {
+    // One that failed once may be under way again.
+    if (!known || (known->status != PointStatus::kDone && row.status == PointStatus::kDone)) {
       put(row);
       ++imported.added;
     } else {
-      ++(known->status == row.status && known->loss == row.loss ? imported.known : imported.differ);
+      const bool is_same = known->status == row.status && known->loss == row.loss;
+      ++(is_same || known->status == PointStatus::kRunning ? imported.known : imported.differ);
     }
   }
   run("COMMIT");

@@ -220,10 +220,19 @@ TEST(SweepDatabase, ResultsTravelAsText) {
   SweepDatabase database(":memory:");
   EXPECT_EQ(database.import(rows).added, 2U);
   EXPECT_EQ(database.import(rows).known, 2U);
-  rows[0].loss = 9;
-  rows[0].status = PointStatus::kDone;
-  const Imported imported = database.import({rows[0]});
-  EXPECT_EQ(imported.added + imported.differ, 1U);
+  PointRow& done = *std::ranges::find(rows, PointStatus::kDone, &PointRow::status);
+  done.loss = 9;
+  EXPECT_EQ(database.import({done}).differ, 1U);
+  EXPECT_NE(database.find(done.key)->loss, 9);  // The one that is there stays.
+  PointRow& failed = *std::ranges::find(rows, PointStatus::kFailed, &PointRow::status);
+  PointRow again = failed;
+  again.status = PointStatus::kRunning;
+  database.put(again);
+  EXPECT_EQ(database.import({failed}).known, 1U);  // It is tried again.
+  EXPECT_EQ(database.find(failed.key)->status, PointStatus::kRunning);
+  failed.status = PointStatus::kDone;
+  EXPECT_EQ(database.import({failed}).added, 1U);
+  EXPECT_EQ(database.find(failed.key)->status, PointStatus::kDone);
 }
 
 TEST(SweepDatabase, RefusesTextThatIsNoResult) {

@@ -141,6 +141,11 @@ void SweepSettings::use(SweepStore store) {
   check_all();
 }
 
+bool SweepSettings::is_of_store(const std::map<std::string, std::string>& identity) const {
+  const auto digest = identity.find("data.digest");
+  return store_.digest.empty() || (digest != identity.end() && digest->second == store_.digest);
+}
+
 const SweptModel& SweepSettings::model(const std::string& size) const { return models_.at(size); }
 
 scaling::PlanRules SweepSettings::rules() const {

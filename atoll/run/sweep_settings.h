@@ -41,6 +41,8 @@ class SweepSettings {
   /// Until then the vocabulary counts as data.vocab_size, and points have no keys. Throws
   /// UsageError when a size does not go with the store.
   void use(SweepStore store);
+  /// Whether a point of this identity was trained on these data, as far as they are known.
+  bool is_of_store(const std::map<std::string, std::string>& identity) const;
 
   const SweptModel& model(const std::string& size) const;
   scaling::PlanRules rules() const;
