@@ -74,6 +74,10 @@ class Record {
     return values.get<std::vector<std::string>>();
   }
 
+  void require(bool is_so, const char* what) const {
+    if (!is_so) throw InputError(fmt::format("{}: {}", where_, what));
+  }
+
  private:
   const json& at(const json& object, const char* field) const {
     const auto found = object.find(field);
@@ -242,10 +246,25 @@ bool gathers(const IslandRecord& island, const RoundLine& line, const sync::Sync
   }
 }
 
+/// What the first island said of a round, which the others must say too.
+using RoundLines = std::map<RoundKey, const RoundLine*>;
+
+void require_agreement(const IslandRecord& island, const RoundLine& line, RoundLines& first) {
+  const RoundLine& other = *first.try_emplace(key_of(line), &line).first->second;
+  if (other.members == line.members && other.values == line.values && other.codec == line.codec) {
+    return;
+  }
+  throw InputError(
+      fmt::format("'{}/rounds.jsonl', round {}: its members, values or codec are others than "
+                  "another island says",
+                  island.where, line.round));
+}
+
 void add_rounds(const IslandRecord& island, size_t place, const sync::SyncOptions& options,
-                std::map<RoundKey, scaling::RecordedRound>& rounds) {
+                RoundLines& first, std::map<RoundKey, scaling::RecordedRound>& rounds) {
   std::set<RoundKey> seen;
   for (const RoundLine& line : island.rounds) {
+    require_agreement(island, line, first);
     if (line.members.size() < 2 || !seen.insert(key_of(line)).second) continue;
     const auto [found, is_new] = rounds.try_emplace(key_of(line));
     scaling::RecordedRound& round = found->second;
@@ -309,6 +328,10 @@ std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& fi
                      .bytes_received = record.real("bytes_received", kMaxBytes),
                      .exchange_ms = record.real("exchange_ms", kMaxMilliseconds),
                      .prepare_ms = record.real("prepare_ms", kMaxMilliseconds)});
+    const RoundLine& line = lines.back();
+    record.require(line.sent <= line.step, "sent comes after step");
+    record.require(line.values > 0, "values must be above 0");
+    record.require(!line.members.empty(), "members is empty");
   });
   return lines;
 }
@@ -324,13 +347,21 @@ scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
   }
   scaling::RecordedRun run;
   std::map<RoundKey, scaling::RecordedRound> rounds;
+  RoundLines first;
   for (const std::string& name : members) {
     const auto found = known.find(name);
     const IslandRecord& source = found == known.end() ? islands.front() : *found->second;
-    add_rounds(source, run.islands.size(), options, rounds);
+    add_rounds(source, run.islands.size(), options, first, rounds);
     run.islands.push_back({.name = name, .marks = marks_of(source)});
   }
-  for (auto& [key, round] : rounds) run.rounds.push_back(std::move(round));
+  double bytes = 0;
+  for (auto& [key, round] : rounds) {
+    for (const scaling::RecordedPart& part : round.parts) bytes += part.sent_bytes;
+    run.rounds.push_back(std::move(round));
+  }
+  if (!rounds.empty() && bytes == 0) {
+    throw InputError(fmt::format("'{}': no round of it sent a byte", where));
+  }
   cut(run);
   if (run.first_step() >= run.last_step()) {
     throw InputError(fmt::format("'{}': there is no step that all islands have taken", where));

@@ -145,7 +145,7 @@ TEST_F(RunRecordTest, RefusesRunsWithoutAnExchange) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("island-1"), HasSubstr("there was no round yet")));
   write("island-1", R"({"step": 30, "lo)");
   EXPECT_THAT(refusal(), HasSubstr("no whole line yet"));
-  write("island-1", step_line(10, 1, 1), round_line(10, 10, 0, R"("island-1")"));
+  write("island-1", step_line(10, 1, 1), round_line(10, 10, 5, R"("island-1")"));
   EXPECT_THAT(refusal(), HasSubstr("no round that two islands had a part in"));
   write("island-1", step_line(10, 1, 1), round_line(30, 30, 7));
   EXPECT_THAT(refusal(), HasSubstr("no round that two islands had a part in"));
@@ -153,6 +153,28 @@ TEST_F(RunRecordTest, RefusesRunsWithoutAnExchange) {
   EXPECT_THAT(refusal(), HasSubstr("a run of one island"));
   folder_.write("island-0/config.toml", kConfig + "pace = \"elastic\"\n");
   EXPECT_THAT(refusal(), HasSubstr("nobody waits for an exchange"));
+}
+
+TEST_F(RunRecordTest, RefusesRoundsThatContradict) {
+  const auto of_line = [this](const std::string& from, const std::string& to) {
+    std::string line = round_line(11, 10, 0);
+    line.replace(line.find(from), from.size(), to);
+    write("island-1", step_line(10, 5, 1) + step_line(20, 10, 2), line);
+    return refusal();
+  };
+  EXPECT_THAT(of_line("\"sent\":10", "\"sent\":12"),
+              AllOf(HasSubstr("line 1"), HasSubstr("sent comes after step")));
+  EXPECT_THAT(of_line("\"values\":1000", "\"values\":0"), HasSubstr("values must be above 0"));
+  EXPECT_THAT(of_line(R"("island-0","island-1")", ""), HasSubstr("members is empty"));
+  EXPECT_THAT(
+      of_line("\"values\":1000", "\"values\":999"),
+      AllOf(HasSubstr("island-1/rounds.jsonl', round 0"), HasSubstr("another island says")));
+  for (const char* island : {"island-0", "island-1"}) {
+    std::string line = round_line(11, 10, 0);
+    line.replace(line.find("520"), 3, "0");
+    write(island, step_line(10, 5, 1) + step_line(20, 10, 2), line);
+  }
+  EXPECT_THAT(refusal(), HasSubstr("no round of it sent a byte"));
 }
 
 TEST_F(RunRecordTest, RefusesForeignAndDamagedLines) {
