@@ -93,8 +93,7 @@ std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
         "{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", island.name,
         span_text(choice.loads[place].step_s),
         fmt::format("{:.1f} %", 100 * (1 - choice.spent[place].utilisation())),
-        format_bytes(choice.sent_bytes[place]),
-        format_bytes(choice.sent_bytes[place]),
+        format_bytes(choice.sent_bytes[place]), format_bytes(choice.sent_bytes[place]),
         fmt::format("{} of {}", format_bytes(memory.device), format_bytes(island.memory_bytes)),
         format_bytes(memory.host));
   }

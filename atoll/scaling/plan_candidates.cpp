@@ -229,9 +229,14 @@ void Candidates::measure_traffic(PlanChoice& choice) const {
 }
 
 std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const PlanSetup& setup) {
-  PlanChoice choice{
-      .shape = shape, .setup = setup, .settings = {}, .loads = {}, .values = {}, .memory = {},
-      .sent_bytes = {}, .spent = {}};
+  PlanChoice choice{.shape = shape,
+                    .setup = setup,
+                    .settings = {},
+                    .loads = {},
+                    .values = {},
+                    .memory = {},
+                    .sent_bytes = {},
+                    .spent = {}};
   const double replicas = setup.replicas();
   choice.settings = loss_.settings(shape.law_params, replicas);
   place_rows(choice);
@@ -263,8 +268,7 @@ void Candidates::time(PlanChoice& choice, double floor_bits_per_s) const {
     load.down_bits_per_s = std::max(load.down_bits_per_s, floor_bits_per_s);
   }
   const sync::SyncOptions& sync = choice.setup.sync;
-  const RunTime time =
-      planned_time(planned_rounds(sync, choice.values, choice.steps), sync, loads);
+  const RunTime time = planned_time(planned_rounds(sync, choice.values, choice.steps), sync, loads);
   choice.wall_clock_s = time.wall_clock_s();
   choice.utilisation = time.utilisation();
   choice.spent = time.islands;

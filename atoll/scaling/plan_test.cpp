@@ -157,20 +157,20 @@ double exchange_s(double values, double mbit) {
 }
 
 TEST(Plan, ARunShorterThanAPeriodStillSendsEverything) {
-  const PlanChoice choice = streamed(request({single_gpu("a", 120), single_gpu("b", 120)},
-                                             {.tokens = 3e6, .params = 1e9}));
+  const PlanChoice choice = streamed(
+      request({single_gpu("a", 120), single_gpu("b", 120)}, {.tokens = 3e6, .params = 1e9}));
   ASSERT_EQ(choice.steps, 9);
-  EXPECT_NEAR(choice.wall_clock_s,
-              choice.computing_s + exchange_s(choice.shape.atoll_params, 120), 1e-6);
+  EXPECT_NEAR(choice.wall_clock_s, choice.computing_s + exchange_s(choice.shape.atoll_params, 120),
+              1e-6);
   EXPECT_NEAR(choice.utilisation, choice.computing_s / choice.wall_clock_s, 1e-9);
 }
 
 TEST(Plan, AShortRunsLastExchangeIsWaitedFor) {
-  const PlanChoice choice = streamed(request({single_gpu("a", 20), single_gpu("b", 20)},
-                                             {.tokens = 10.5e6, .params = 1e9}));
+  const PlanChoice choice = streamed(
+      request({single_gpu("a", 20), single_gpu("b", 20)}, {.tokens = 10.5e6, .params = 1e9}));
   ASSERT_EQ(choice.steps, 33);
-  EXPECT_NEAR(choice.wall_clock_s,
-              choice.computing_s + exchange_s(choice.shape.atoll_params, 20), 1e-6);
+  EXPECT_NEAR(choice.wall_clock_s, choice.computing_s + exchange_s(choice.shape.atoll_params, 20),
+              1e-6);
   EXPECT_GT(1 - choice.utilisation, 0.2);
   EXPECT_LE(choice.least_s, choice.wall_clock_s);
 }
@@ -225,8 +225,7 @@ TEST(Plan, TimesAreThoseOfTheRunsThatArePlanned) {
     std::vector<double> sent(lines.size());
     for (size_t r = 0; r < run.rounds.size(); ++r) {
       const int64_t step = run.rounds[r].sent_after;
-      const bool is_repeated =
-          step > run.again.after && step <= run.again.after + run.again.every;
+      const bool is_repeated = step > run.again.after && step <= run.again.after + run.again.every;
       for (const RecordedPart& part : run.rounds[r].parts) {
         sent[part.island] +=
             part.sent_bytes * static_cast<double>(is_repeated ? 1 + run.again.times : 1);

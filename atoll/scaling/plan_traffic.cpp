@@ -118,8 +118,7 @@ RecordedRun planned_run(const PlannedRounds& rounds, const sync::SyncOptions& sy
   for (const LoadedIsland& island : islands) {
     const double computing_s = island.step_s * static_cast<double>(rounds.steps);
     run.islands.push_back(
-        {.name = {},
-         .marks = {{}, {.step = rounds.steps, .spent = {.computing_s = computing_s}}}});
+        {.name = {}, .marks = {{}, {.step = rounds.steps, .spent = {.computing_s = computing_s}}}});
   }
   const std::vector<double> bits = bits_sent(sync, islands);
   const bool is_gathered = gathers(sync, islands.size());
@@ -174,8 +173,8 @@ double least_time(const PlannedRounds& rounds, const sync::SyncOptions& sync,
   for (size_t i = 0; i < islands.size(); ++i) {
     const LoadedIsland& island = islands[i];
     const double rate = kPayloadShare * std::min(island.up_bits_per_s, island.down_bits_per_s);
-    least_s = std::max({least_s, computing_s + waited_for * bits[i] / rate,
-                        first_s + all * bits[i] / rate});
+    least_s = std::max(
+        {least_s, computing_s + waited_for * bits[i] / rate, first_s + all * bits[i] / rate});
   }
   return kRounding * least_s;
 }

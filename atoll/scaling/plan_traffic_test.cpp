@@ -98,9 +98,9 @@ std::vector<Sent> written_out(const PlannedRounds& planned) {
 }
 
 TEST(PlanTraffic, RoundsAreThoseOfTraining) {
-  std::vector<sync::SyncOptions> methods = {options("single", "fp32"),
-                                            options("data_parallel", "bf16"),
-                                            options("diloco", "bf16"), options("diloco", "bf16", 1)};
+  std::vector<sync::SyncOptions> methods = {
+      options("single", "fp32"), options("data_parallel", "bf16"), options("diloco", "bf16"),
+      options("diloco", "bf16", 1)};
   for (const int64_t fragments : {2, 3, 4, 7}) {
     for (const int64_t delay : {0, 1, 5, 29}) methods.push_back(streaming(30, fragments, delay));
   }
@@ -131,7 +131,8 @@ TEST(PlanTraffic, TheEmbeddingIsAFragment) {
   EXPECT_EQ(values[1], values[3]);
   EXPECT_EQ(values[0] + 3 * values[1],
             static_cast<double>(specs.back().offset + specs.back().size));
-  EXPECT_THAT(values_sent(options("diloco", "bf16"), specs), ElementsAre(values[0] + 3 * values[1]));
+  EXPECT_THAT(values_sent(options("diloco", "bf16"), specs),
+              ElementsAre(values[0] + 3 * values[1]));
 }
 
 TEST(PlanTraffic, AWaitedForExchangeTakesItsBitsAndSixWays) {
@@ -174,8 +175,8 @@ TEST(PlanTraffic, TheLastExchangeIsNotHidden) {
   EXPECT_NEAR(time(9, 1), 9 * 20 + sending_s(bits, 20) + 3 * 0.03, 1e-9);
   // Two periods: fragment 0 after step 30, and again, with the others, at the end.
   EXPECT_NEAR(time(33, 2), 33 * 20 + sending_s(bits, 20) + 3 * 0.03, 1e-9);
-  EXPECT_NEAR(time(33, 1) - time(33, 2),
-              std::max(0.0, sending_s(0.1 * bits, 20) + 3 * 0.03 - 20), 1e-9);
+  EXPECT_NEAR(time(33, 1) - time(33, 2), std::max(0.0, sending_s(0.1 * bits, 20) + 3 * 0.03 - 20),
+              1e-9);
 }
 
 TEST(PlanTraffic, ALargeEmbeddingIsWaitedFor) {
@@ -187,9 +188,10 @@ TEST(PlanTraffic, ALargeEmbeddingIsWaitedFor) {
   const double bits = 4 + 8.0 / 128;
   const double embedding_s = sending_s(values[0] * bits, 22) + 3 * 0.03;
   ASSERT_GT(embedding_s, 5 * 4);
-  // Nothing waits for the others. From step 30 to 2970 it is sent 99 times, and with all at the end.
-  const double expected_s = steps * 4 + 99 * (embedding_s - 5 * 4) +
-                            sending_s(2.4e8 * bits, 22) + 3 * 0.03;
+  // Nothing waits for the others. From step 30 to 2970 it is sent 99 times, and with all at the
+  // end.
+  const double expected_s =
+      steps * 4 + 99 * (embedding_s - 5 * 4) + sending_s(2.4e8 * bits, 22) + 3 * 0.03;
   EXPECT_NEAR(time.wall_clock_s(), expected_s, 1e-6);
   EXPECT_NEAR(time.utilisation(), steps * 4 / expected_s, 1e-9);
 }
@@ -269,10 +271,8 @@ TEST(PlanTraffic, TimeAndBytesAreThoseOfTheRunWrittenOut) {
           RecordedRound{.sent_after = sent, .gathers = run.rounds[0].gathers, .parts = {}});
       for (size_t i = 0; i < copies.size(); ++i) {
         const double bytes = bits_per_value(plan.sync) * each * copies[i] / 8;
-        round.parts.push_back({.island = i,
-                               .used_after = used,
-                               .sent_bytes = bytes,
-                               .received_bytes = bytes});
+        round.parts.push_back(
+            {.island = i, .used_after = used, .sent_bytes = bytes, .received_bytes = bytes});
       }
       values += each;
     }

@@ -156,7 +156,8 @@ class Simulation {
   std::span<const RecordedRound> rounds_of(int64_t after, int64_t last) const {
     const std::span<const RecordedRound> all(run_.rounds);
     const auto begin = std::ranges::upper_bound(all, after, {}, &RecordedRound::sent_after);
-    const auto end = std::ranges::upper_bound(begin, all.end(), last, {}, &RecordedRound::sent_after);
+    const auto end =
+        std::ranges::upper_bound(begin, all.end(), last, {}, &RecordedRound::sent_after);
     return {begin, end};
   }
 

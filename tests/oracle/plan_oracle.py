@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`atoll plan` beside an independent reckoning of its bytes, time, memory and loss, for several plans; and its estimate
-of activations beside what a training step really takes.
+"""`atoll plan` beside an independent reckoning of its bytes, time, memory and loss, for several plans, and beside what
+`simulate --from` says of records that its runs would leave; and its estimate of activations beside what a training step
+really takes.
 
 usage: plan_oracle.py ATOLL
 """
