@@ -94,8 +94,9 @@ struct State {
   RoundTimes round_times;
 };
 
-/// Whether from `b` on comes what came from `a` on, `steps` steps and so many seconds later.
-bool is_repeated(const State& a, const State& b, int64_t steps) {
+/// Whether from `b` on comes what came from `a` on, `steps` steps and so many seconds later. Lines
+/// make good `burst_s` at most.
+bool is_repeated(const State& a, const State& b, int64_t steps, double burst_s) {
   constexpr double kRounding = 1e-12;
   const double later_s = b.clock_s[0] - a.clock_s[0];
   const double tolerance_s = kRounding * b.clock_s[0];
@@ -104,7 +105,7 @@ bool is_repeated(const State& a, const State& b, int64_t steps) {
   };
   if (!std::ranges::equal(a.clock_s, b.clock_s, is_same)) return false;
   // A line that is free before anybody sends is just free.
-  const double free_a_s = std::ranges::min(a.clock_s);
+  const double free_a_s = std::ranges::min(a.clock_s) - burst_s;
   const auto is_line = [&](const auto& before, const auto& now) {
     return is_same(std::max(free_a_s, before.bulk_free),
                    std::max(free_a_s + later_s, now.bulk_free));
@@ -169,6 +170,7 @@ class Simulation {
   /// and with it all that followed.
   void repeat(std::span<const RecordedRound> rounds) {
     const auto [after, every, times] = run_.again;
+    const double burst_s = std::ranges::max(islands_, {}, &SimulatedIsland::burst_s).burst_s;
     train_all_until(after + every);
     State before = now_;
     int64_t taken_at = 0;  // `before`, which doubling finds behind any beginning.
@@ -178,7 +180,7 @@ class Simulation {
       train_all_until(after + (k + 1) * every);
       if (is_known) continue;
       const int64_t cycle = k - taken_at;
-      if (is_repeated(before, now_, cycle * every)) {
+      if (is_repeated(before, now_, cycle * every, burst_s)) {
         is_known = true;
         const int64_t cycles = (times - k) / cycle;
         k += cycles * cycle;

@@ -1,10 +1,11 @@
 #pragma once
 // How much of its time each island of a run that was recorded would compute on lines of other
-// rates. utilisation.h has the papers' model, in which a layer leaves as soon as its gradients are
-// there; here steps, rounds and bytes are a run's own, and a round goes as this program sends it
-// (docs/protocol.md): when the last member has taken its snapshot the coordinator opens the
-// exchange, the parts cross everybody's line, each member takes the outer step, and when all have,
-// the coordinator commits. Islands in lockstep. Pure; no thread rule.
+// rates; a plan writes the record of a run to come (plan_traffic.h). utilisation.h has the papers'
+// model, in which a layer leaves as soon as its gradients are there; here steps, rounds and bytes
+// are a run's own, and a round goes as this program sends it (docs/protocol.md): when the last
+// member has taken its snapshot the coordinator opens the exchange, the parts cross everybody's
+// line, each member takes the outer step, and when all have, the coordinator commits. Islands in
+// lockstep. Pure; no thread rule.
 #include <cstdint>
 #include <optional>
 #include <span>

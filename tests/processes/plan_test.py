@@ -90,6 +90,9 @@ class PlanTest(unittest.TestCase):
              "why", "notes", "alternatives", "config"}, set(plan))
         self.assertEqual(plan["islands"], ["a", "b", "c"])
         self.assertEqual(len(plan["per_island"]), 3)
+        for island in plan["per_island"]:
+            self.assertLessEqual({"name", "step_s", "computing_s", "waiting_s", "waiting_share", "bytes_sent",
+                                  "bytes_received", "memory"}, set(island))
         self.assertGreaterEqual(len(plan["alternatives"]), 3)
 
     def test_text_says_what_json_does(self):
