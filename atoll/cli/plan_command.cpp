@@ -33,7 +33,7 @@ PLAN.toml says which islands there are, and what is wanted (docs/scaling.md has 
   memory = "80GB"              of a device
   up = "200mbit"
   down = "200mbit"
-  latency = "20ms"             round trip
+  latency = "20ms"             round trip to the coordinator
 
   [goal]                       one or more of time, tokens, loss, params
   time = "14d"

@@ -22,6 +22,7 @@
 #include "atoll/run/child_process.h"
 #include "atoll/run/config.h"
 #include "atoll/scaling/plan_request.h"
+#include "atoll/scaling/recorded_run.h"
 #include "atoll/swarm/link_measurement.h"
 
 namespace atl::cli {
@@ -147,7 +148,10 @@ std::string island_text(const std::string& name, const Machine& machine,
   if (!link) {
     return text + "# up, down, latency: not measured; --coordinator HOST:PORT measures them\n";
   }
-  const auto kbit = [](double bits_per_s) { return std::max(1.0, std::round(bits_per_s / 1e3)); };
+  // What came through had headers beside it.
+  const auto kbit = [](double bits_per_s) {
+    return std::max(1.0, std::round(bits_per_s / scaling::kPayloadShare / 1e3));
+  };
   return text + fmt::format("up = \"{:.0f}kbit\"\ndown = \"{:.0f}kbit\"\nlatency = \"{:.3f}ms\"\n",
                             kbit(link->up_bits_per_s), kbit(link->down_bits_per_s),
                             std::max(1e-3, 1e3 * link->round_trip_s));

@@ -83,15 +83,17 @@ std::string training_text(const PlanRequest& request, const PlannedRun& run) {
 }
 
 std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
-  std::string text = fmt::format("\n{:<16} {:>9} {:>10} {:>10} {:>21} {:>10}\n", "island", "step",
-                                 "sent", "received", "memory of a device", "host");
+  std::string text =
+      fmt::format("\n{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", "island", "step", "waiting",
+                  "sent", "received", "memory of a device", "host");
   for (size_t place = 0; place < choice.loads.size(); ++place) {
     const scaling::PlannedIsland& island = request.islands[choice.setup.islands[place]];
     const PlannedMemory& memory = choice.memory[place];
     text += fmt::format(
-        "{:<16} {:>9} {:>10} {:>10} {:>21} {:>10}\n", island.name,
-        span_text(choice.loads[place].step_s), format_bytes(choice.sent_bytes[place]),
-        format_bytes(choice.sent_bytes[place]),
+        "{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", island.name,
+        span_text(choice.loads[place].step_s),
+        fmt::format("{:.1f} %", 100 * (1 - choice.spent[place].utilisation())),
+        format_bytes(choice.sent_bytes[place]), format_bytes(choice.sent_bytes[place]),
         fmt::format("{} of {}", format_bytes(memory.device), format_bytes(island.memory_bytes)),
         format_bytes(memory.host));
   }
@@ -188,6 +190,9 @@ Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recomme
   for (size_t place = 0; place < choice.loads.size(); ++place) {
     json["per_island"].push_back({{"name", request.islands[choice.setup.islands[place]].name},
                                   {"step_s", choice.loads[place].step_s},
+                                  {"computing_s", choice.spent[place].computing_s},
+                                  {"waiting_s", choice.spent[place].waiting_s},
+                                  {"waiting_share", 1 - choice.spent[place].utilisation()},
                                   {"bytes_sent", choice.sent_bytes[place]},
                                   {"bytes_received", choice.sent_bytes[place]},
                                   {"memory", memory_json(choice.memory[place])}});

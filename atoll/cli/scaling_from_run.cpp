@@ -32,11 +32,6 @@ using scaling::SimulatedIsland;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Of what a line carries, the share that the program's own bytes are: of a full packet of 1500
-/// bytes 52 are headers (IPv4, TCP, time stamps); and every other packet that comes is acknowledged
-/// by one of 52, on the line that the own bytes leave by.
-constexpr double kPayloadShare = 1448 / (1500 + 52.0 / 2);
-
 /// What the run is simulated on.
 struct Lines {
   std::vector<SimulatedIsland> islands;
@@ -92,7 +87,7 @@ Lines lines_of(const FromRun& arguments, const RunRecord& record) {
   const auto& members = record.run.islands;
   Lines lines{.islands = arguments.islands,
               .gbps = arguments.gbps,
-              .payload_share = kPayloadShare,
+              .payload_share = scaling::kPayloadShare,
               .source = "given"};
   if (lines.islands.empty()) lines.islands.resize(members.size());
   if (lines.islands.size() != members.size()) {

@@ -57,7 +57,9 @@ class Search {
         continue;
       }
       candidates_.time(choice);
-      if (choice.wall_clock_s <= limit()) found_.push_back(std::move(choice));
+      if (choice.wall_clock_s > limit()) continue;
+      candidates_.shorten_delay(choice);
+      found_.push_back(std::move(choice));
     }
   }
 
@@ -159,6 +161,7 @@ std::string why_of(const PlanRequest& request, const Candidates& candidates,
   every_step.setup.sync = {};
   every_step.setup.sync.method = "data_parallel";
   every_step.setup.sync.codec = "bf16";
+  every_step.values = {choice.shape.atoll_params};
   candidates.time(every_step);
   if (choice.setup.sync.method != "data_parallel") {
     why += fmt::format(
@@ -256,7 +259,6 @@ Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>
   Plan plan{.choices = {}, .why = {}, .notes = loss.notes()};
   for (PlanChoice& choice : chosen) {
     if (values_of(choice) == values_of(recommended)) plan.recommended = plan.choices.size();
-    candidates.shorten_delay(choice);
     const double tokens = choice.tokens(request.goal);
     plan.choices.push_back(
         {choice, loss.predict(choice.shape.law_params, choice.setup.replicas(), tokens,

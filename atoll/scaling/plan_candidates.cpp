@@ -19,9 +19,6 @@ constexpr int64_t kLayersPerFragment = 3;  // The papers' choice.
 /// Up to so many islands all groups are tried, beyond it those that an order makes.
 constexpr size_t kFewIslands = 4;
 
-/// Of what is sent: a simulation ends before its last exchange does.
-constexpr double kSimulatedShare = 0.95;
-
 /// Whom the value puts first, for each length; of equal ones the first.
 void add_prefixes(const std::vector<double>& values, std::set<std::vector<size_t>>& groups) {
   std::vector<size_t> order(values.size());
@@ -143,10 +140,13 @@ void Candidates::add_setups(const std::vector<size_t>& islands) {
   }
 }
 
-const Candidates::Specs& Candidates::specs_of(const PlannedShape& shape) {
-  const auto [place, is_new] = specs_.try_emplace({shape.layers, shape.hidden});
+const std::vector<double>& Candidates::values_of(const PlannedShape& shape,
+                                                 const sync::SyncOptions& sync) {
+  const auto [place, is_new] =
+      values_.try_emplace({shape.layers, shape.hidden, sync::num_fragments(sync)});
   if (is_new) {
-    place->second = model::parameter_specs(shapes_.config(shape, request_.goal.sequence_length));
+    const auto config = shapes_.config(shape, request_.goal.sequence_length);
+    place->second = values_sent(sync, model::parameter_specs(config));
   }
   return place->second;
 }
@@ -175,7 +175,8 @@ void Candidates::place_rows(PlanChoice& choice) const {
   for (const size_t i : islands) {
     const PlannedIsland& island = request_.islands[i];
     choice.loads.push_back({.step_s = flops / island.total_flops_per_s(),
-                            .bits_per_s = island.bits_per_s(),
+                            .up_bits_per_s = island.up_bits_per_s,
+                            .down_bits_per_s = island.down_bits_per_s,
                             .latency_s = island.latency_s});
   }
 }
@@ -210,30 +211,32 @@ void Candidates::measure_memory(PlanChoice& choice) const {
   }
 }
 
-void Candidates::measure_traffic(PlanChoice& choice) {
+void Candidates::measure_traffic(PlanChoice& choice) const {
   const sync::SyncOptions& sync = choice.setup.sync;
   std::vector<double> rates;
   double slowest_s = 0;
   for (const LoadedIsland& load : choice.loads) {
-    rates.push_back(load.bits_per_s);
+    rates.push_back(load.up_bits_per_s);
     slowest_s = std::max(slowest_s, load.step_s);
   }
   choice.computing_s = slowest_s * static_cast<double>(choice.steps);
-  choice.least_s = choice.computing_s;
-  choice.sent_bytes.assign(rates.size(), 0);
-  if (rates.size() == 1) return;
-  const double bits =
-      bits_per_value(sync) * values_exchanged(sync, specs_of(choice.shape), choice.steps);
-  const auto copies = copies_per_round(sync, rates);
-  for (size_t i = 0; i < rates.size(); ++i) {
-    choice.sent_bytes[i] = bits * copies[i] / 8;
-    choice.least_s = std::max(choice.least_s, kSimulatedShare * bits * copies[i] / rates[i]);
+  const PlannedRounds rounds = planned_rounds(sync, choice.values, choice.steps);
+  choice.least_s = least_time(rounds, sync, choice.loads);
+  const double bytes = bits_per_value(sync) * rounds.values() / 8;
+  for (const double copies : copies_per_round(sync, rates)) {
+    choice.sent_bytes.push_back(bytes * copies);
   }
 }
 
 std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const PlanSetup& setup) {
-  PlanChoice choice{
-      .shape = shape, .setup = setup, .settings = {}, .loads = {}, .memory = {}, .sent_bytes = {}};
+  PlanChoice choice{.shape = shape,
+                    .setup = setup,
+                    .settings = {},
+                    .loads = {},
+                    .values = {},
+                    .memory = {},
+                    .sent_bytes = {},
+                    .spent = {}};
   const double replicas = setup.replicas();
   choice.settings = loss_.settings(shape.law_params, replicas);
   place_rows(choice);
@@ -252,24 +255,23 @@ std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const Pl
                                  sync.sync_every, kMostFragments});
   choice.loss = loss_.value(shape.law_params, replicas, choice.tokens(request_.goal),
                             static_cast<double>(sync.sync_every));
+  choice.values = values_of(shape, sync);
   measure_memory(choice);
   measure_traffic(choice);
   return choice;
 }
 
 void Candidates::time(PlanChoice& choice, double floor_bits_per_s) const {
-  double capacity = 0;
   std::vector<LoadedIsland> loads = choice.loads;
   for (LoadedIsland& load : loads) {
-    load.bits_per_s = std::max(load.bits_per_s, floor_bits_per_s);
-    capacity += 1 / load.step_s;
+    load.up_bits_per_s = std::max(load.up_bits_per_s, floor_bits_per_s);
+    load.down_bits_per_s = std::max(load.down_bits_per_s, floor_bits_per_s);
   }
-  const auto steps = static_cast<double>(choice.steps);
-  const SimulatedRun run =
-      simulated_run(choice.shape.atoll_params, choice.shape.layers, choice.setup.sync, loads);
-  const double steps_per_s = run.steps_per_s();
-  choice.wall_clock_s = steps / steps_per_s;
-  choice.utilisation = std::min(1.0, static_cast<double>(loads.size()) * steps_per_s / capacity);
+  const sync::SyncOptions& sync = choice.setup.sync;
+  const RunTime time = planned_time(planned_rounds(sync, choice.values, choice.steps), sync, loads);
+  choice.wall_clock_s = time.wall_clock_s();
+  choice.utilisation = time.utilisation();
+  choice.spent = time.islands;
 }
 
 void Candidates::shorten_delay(PlanChoice& choice) const {

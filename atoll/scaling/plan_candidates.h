@@ -3,8 +3,7 @@
 // Not thread-safe.
 #include <map>
 #include <optional>
-#include <span>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "atoll/scaling/plan_loss.h"
@@ -34,15 +33,17 @@ struct PlanChoice {
   int64_t micro_batch_rows = 0;  // On one device.
   PlannedSettings settings;
   std::vector<LoadedIsland> loads;    // By place in setup.islands.
+  std::vector<double> values;         // Sent on their own: values_sent().
   std::vector<PlannedMemory> memory;  // The same.
   std::vector<double> sent_bytes;     // The same; as many are received.
   double short_bytes = 0;             // Of a device's memory with one row at a time; 0: it fits.
   size_t short_island = 0;            // Whose device; a place in setup.islands.
-  double least_s = 0;                 // Computing alone, or sending alone: it cannot take less.
+  double least_s = 0;                 // It cannot take less: least_time().
   double computing_s = 0;
   // From time().
   double wall_clock_s = 0;
-  double utilisation = 0;
+  double utilisation = 0;         // The share of the islands' time that computes.
+  std::vector<IslandTime> spent;  // By place.
 
   double tokens(const PlanGoal& goal) const;
   double total_bytes() const;
@@ -61,7 +62,7 @@ class Candidates {
   const std::vector<PlannedShape>& sizes() const { return sizes_; }
   /// All but the time. Nothing where there are fewer tokens than a batch, or than two periods.
   std::optional<PlanChoice> choice(const PlannedShape& shape, const PlanSetup& setup);
-  /// Simulates it; with lines of at least `floor_bits_per_s`.
+  /// Simulates it, with the delay it has; with lines of at least `floor_bits_per_s`.
   void time(PlanChoice& choice, double floor_bits_per_s = 0) const;
   /// The shortest delay that costs no more than a hundredth of the time, and none of the limit.
   void shorten_delay(PlanChoice& choice) const;
@@ -70,21 +71,20 @@ class Candidates {
   double tokens_per_param() const;
 
  private:
-  using Specs = std::vector<model::ParameterSpec>;
-  const Specs& specs_of(const PlannedShape& shape);
+  const std::vector<double>& values_of(const PlannedShape& shape, const sync::SyncOptions& sync);
   std::vector<std::vector<size_t>> island_groups() const;
   void add_setups(const std::vector<size_t>& islands);
   double tokens_for(const PlannedShape& shape) const;
   void place_rows(PlanChoice& choice) const;
   void measure_memory(PlanChoice& choice) const;
-  void measure_traffic(PlanChoice& choice);
+  void measure_traffic(PlanChoice& choice) const;
 
   const PlanRequest& request_;
   const PlanLoss& loss_;
   Shapes shapes_;
   std::vector<PlanSetup> setups_;
   std::vector<PlannedShape> sizes_;
-  std::map<std::pair<int64_t, int64_t>, Specs> specs_;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> values_;
 };
 
 }  // namespace atl::scaling

@@ -1,4 +1,4 @@
-// What a plan is made of: shapes, traffic, memory, loss.
+// What a plan is made of: shapes, memory, loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,15 +8,11 @@
 #include "atoll/scaling/plan_loss.h"
 #include "atoll/scaling/plan_memory.h"
 #include "atoll/scaling/plan_shape.h"
-#include "atoll/scaling/plan_traffic.h"
 #include "atoll/scaling/published.h"
-#include "atoll/sync/fragments.h"
 
 namespace atl::scaling {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -66,78 +62,6 @@ TEST(PlanShape, EveryShapeIsAModel) {
     EXPECT_DOUBLE_EQ(shape.atoll_params, static_cast<double>(model::num_parameters(config)));
     EXPECT_EQ(config.max_positions, 512);
   }
-}
-
-TEST(PlanTraffic, CopiesOfAnExchange) {
-  // Gathered: everything to all others. Summed in shares: about twice, whatever the number.
-  EXPECT_THAT(copies_per_round(options("diloco", "bf16"), std::vector<double>{5e6, 5e6}), Each(1));
-  EXPECT_THAT(copies_per_round(options("streaming_diloco", "e3m0"),
-                               std::vector<double>{1e6, 2e6, 3e6, 4e6}),
-              Each(3));
-  for (const double copies :
-       copies_per_round(options("diloco", "bf16"), std::vector<double>(4, 1e8))) {
-    EXPECT_NEAR(copies, 2 * 3.0 / 4, 1e-5);
-  }
-  // Shares by rate: all are done at the same time, and the sum is that of equal ones.
-  const std::vector<double> rates = {4e8, 3e8, 3e8};
-  const auto copies = copies_per_round(options("diloco", "bf16"), rates);
-  EXPECT_NEAR(copies[0] + copies[1] + copies[2], 2 * 2, 1e-5);
-  EXPECT_NEAR(copies[0] / rates[0], copies[1] / rates[1], 1e-12);
-  EXPECT_THAT(copies_per_round(options("diloco", "fp32"), std::vector<double>{1e6}),
-              ElementsAre(0));
-}
-
-/// By FragmentSchedule, step by step.
-double counted(const sync::SyncOptions& sync, const std::vector<model::ParameterSpec>& specs,
-               int64_t steps) {
-  const auto fragments = sync::make_fragments(specs, "strided", sync.num_fragments);
-  const sync::FragmentSchedule schedule(sync.sync_every, sync.num_fragments, steps);
-  double values = static_cast<double>(specs.back().offset + specs.back().size);
-  for (int64_t step = 1; step < steps; ++step) {
-    if (const auto p = schedule.due(step)) {
-      values += static_cast<double>(fragments[static_cast<size_t>(*p)].size);
-    }
-  }
-  return values;
-}
-
-TEST(PlanTraffic, ValuesOfARun) {
-  const auto specs = model::parameter_specs(model::chinchilla(5, 128, 300));
-  const auto all = static_cast<double>(specs.back().offset + specs.back().size);
-  EXPECT_EQ(values_exchanged(options("data_parallel", "bf16"), specs, 7), 7 * all);
-  EXPECT_EQ(values_exchanged(options("diloco", "bf16", 30), specs, 60), 2 * all);
-  EXPECT_EQ(values_exchanged(options("diloco", "bf16", 30), specs, 61), 3 * all);
-  EXPECT_EQ(values_exchanged(options("single", "fp32"), specs, 61), 0);
-  sync::SyncOptions streaming = options("streaming_diloco", "e3m0", 30);
-  for (const int64_t fragments : {2, 3, 4, 6}) {
-    streaming.num_fragments = fragments;
-    for (const int64_t steps : {1, 29, 30, 31, 59, 60, 61, 100, 317}) {
-      EXPECT_EQ(values_exchanged(streaming, specs, steps), counted(streaming, specs, steps))
-          << fragments << " fragments, " << steps << " steps";
-    }
-  }
-}
-
-TEST(PlanTraffic, EqualIslandsOnFastLinksDoNotWait) {
-  const std::vector<LoadedIsland> islands(2, {.step_s = 0.5, .bits_per_s = 1e17});
-  sync::SyncOptions streaming = options("streaming_diloco", "e3m0");
-  for (const auto& sync :
-       {options("data_parallel", "bf16"), options("diloco", "bf16"), streaming}) {
-    EXPECT_NEAR(simulated_run(1e9, 24, sync, islands).steps_per_s(), 2, 1e-3) << sync.method;
-  }
-}
-
-TEST(PlanTraffic, IslandsThatAreAlikeAreOne) {
-  const std::vector<LoadedIsland> few = {{1, 1e8, 0.1}, {2, 1e8, 0.1}};
-  std::vector<LoadedIsland> many = few;
-  many.push_back(few[1]);
-  // The same load of each line: with two members each sends one copy, with three two.
-  for (LoadedIsland& island : many) island.bits_per_s *= 2;
-  const auto sync = options("streaming_diloco", "e3m0");
-  const SimulatedRun merged = simulated_run(1e8, 12, sync, many);
-  EXPECT_THAT(merged.workload.islands, SizeIs(2));
-  EXPECT_DOUBLE_EQ(merged.steps_per_s(), simulated_run(1e8, 12, sync, few).steps_per_s());
-  EXPECT_LE(merged.steps_per_s(), 0.5 * (1 + 1e-9));  // The slowest island's.
 }
 
 TEST(PlanMemory, EachMethodsCopies) {

@@ -175,7 +175,9 @@ class NoPlan {
     double high = std::min(most, kFastestLine);
     if (!is_in_time(high)) return kInfinity;
     double low = kInfinity;
-    for (const LoadedIsland& load : choice.loads) low = std::min(low, load.bits_per_s);
+    for (const LoadedIsland& load : choice.loads) {
+      low = std::min({low, load.up_bits_per_s, load.down_bits_per_s});
+    }
     while (high / low > 1.005) {
       const double middle = std::sqrt(low * high);
       (is_in_time(middle) ? high : low) = middle;

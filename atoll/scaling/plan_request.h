@@ -17,10 +17,10 @@ struct PlannedIsland {
   double flops_per_s = 0;   // Of one device, as it trains.
   bool is_cpu = false;      // Parameters, outer copies and buffers lie in one memory.
   double memory_bytes = 0;  // Of one device.
-  // Infinite and 0 for an island that is alone and names no link.
+  // Of its line, headers included. Infinite and 0 for an island that is alone and names no link.
   double up_bits_per_s = 0;
   double down_bits_per_s = 0;
-  double latency_s = 0;  // Round trip to the coordinator, or to the other islands.
+  double latency_s = 0;  // Round trip to the coordinator.
 
   double total_flops_per_s() const { return static_cast<double>(devices) * flops_per_s; }
   double bits_per_s() const {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
+#include "atoll/base/check.h"
 #include "atoll/codec/codec.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/sync/fragments.h"
@@ -14,14 +14,27 @@ namespace atl::scaling {
 namespace {
 
 constexpr int64_t kShares = 1'000'000;  // Fine enough to be called a share.
-constexpr int kPeriods = 3;
-constexpr int kEveryStep = 40;
 constexpr double kGiga = 1e9;
 constexpr double kFastest = 1e18;  // In place of a line without a limit.
 
-collective::Topology topology(const sync::SyncOptions& sync, int num_members) {
+bool gathers(const sync::SyncOptions& sync, size_t num_members) {
   const auto codec = codec::make_codec(sync::codec_name(sync));
-  return sync::topology_of(sync, *codec, num_members);
+  return sync::topology_of(sync, *codec, static_cast<int>(num_members)) ==
+         collective::Topology::kGather;
+}
+
+/// Of a round of one value, for each island.
+std::vector<double> bits_sent(const sync::SyncOptions& sync,
+                              std::span<const LoadedIsland> islands) {
+  std::vector<double> rates;
+  for (const LoadedIsland& island : islands) rates.push_back(island.up_bits_per_s);
+  std::vector<double> bits = copies_per_round(sync, rates);
+  for (double& each : bits) each *= bits_per_value(sync);
+  return bits;
+}
+
+double slowest_step_s(std::span<const LoadedIsland> islands) {
+  return std::ranges::max(islands, {}, &LoadedIsland::step_s).step_s;
 }
 
 }  // namespace
@@ -31,12 +44,9 @@ double bits_per_value(const sync::SyncOptions& sync) {
 }
 
 std::vector<double> copies_per_round(const sync::SyncOptions& sync, std::span<const double> rates) {
-  const auto members = static_cast<int>(rates.size());
-  const double others = members - 1;
-  if (members == 1) return {0};
-  if (topology(sync, members) == collective::Topology::kGather) {
-    return std::vector<double>(rates.size(), others);
-  }
+  const double others = static_cast<double>(rates.size()) - 1;
+  if (rates.size() == 1) return {0};
+  if (gathers(sync, rates.size())) return std::vector<double>(rates.size(), others);
   std::vector<int64_t> bytes_per_s;
   for (const double rate : rates) {
     bytes_per_s.push_back(std::max<int64_t>(1, std::llround(std::min(rate, kFastest) / 8)));
@@ -50,84 +60,123 @@ std::vector<double> copies_per_round(const sync::SyncOptions& sync, std::span<co
   return copies;
 }
 
-double values_exchanged(const sync::SyncOptions& sync, std::span<const model::ParameterSpec> specs,
-                        int64_t steps) {
-  const double all = static_cast<double>(specs.back().offset + specs.back().size);
-  const sync::Method& method = sync::method_of(sync);
-  if (method.is_for_one || steps == 0) return 0;
-  if (method.syncs_every_step()) return all * static_cast<double>(steps);
-  const int64_t every = sync.sync_every;
-  if (!method.has_fragments()) {
-    return all * std::ceil(static_cast<double>(steps) / static_cast<double>(every));
-  }
-  double values = all;  // After the last step.
-  const auto fragments =
-      sync::make_fragments(specs, sync.fragment_pattern, sync::num_fragments(sync));
-  const int64_t spacing = every / std::ssize(fragments);
-  for (int64_t p = 0; p < std::ssize(fragments); ++p) {
-    const int64_t times = std::max<int64_t>(0, (steps - 1 - p * spacing) / every);
-    values +=
-        static_cast<double>(times) * static_cast<double>(fragments[static_cast<size_t>(p)].size);
+std::vector<double> values_sent(const sync::SyncOptions& sync,
+                                std::span<const model::ParameterSpec> specs) {
+  std::vector<double> values;
+  for (const sync::Fragment& fragment :
+       sync::make_fragments(specs, sync.fragment_pattern, sync::num_fragments(sync))) {
+    values.push_back(static_cast<double>(fragment.size));
   }
   return values;
 }
 
-double round_trips(const sync::SyncOptions& sync, int num_members) {
-  if (num_members < 2) return 0;
-  return topology(sync, num_members) == collective::Topology::kGather ? 2.5 : 3;
+double PlannedRounds::values() const {
+  double sum = 0;
+  for (const PlannedRound& round : rounds) sum += round.values * static_cast<double>(round.times);
+  return sum;
 }
 
-SimulatedRun simulated_run(double params, int64_t layers, const sync::SyncOptions& sync,
-                           std::span<const LoadedIsland> islands) {
-  const auto members = static_cast<int>(islands.size());
-  const sync::Method& method = sync::method_of(sync);
-  Workload work{.params = params,
-                .layers = static_cast<int>(layers),
-                .method = Method::kDataParallel,
-                .sync_every = 1,
-                .islands = {}};
-  work.steps = kEveryStep;
-  if (members > 1 && method.uses("sync_every")) {
-    work.method = method.has_fragments() ? Method::kStreamingDiloco : Method::kDiloco;
-    work.sync_every = static_cast<int>(sync.sync_every);
-    work.steps = kPeriods * work.sync_every + 1;
+PlannedRounds planned_rounds(const sync::SyncOptions& sync, std::span<const double> values,
+                             int64_t steps) {
+  PlannedRounds out{.steps = steps, .rounds = {}, .again = {}};
+  if (sync::method_of(sync).is_for_one) return out;
+  const int64_t every = sync::period(sync);
+  const int64_t delay = sync::fragment_sync_delay(sync);
+  const int64_t spacing = every / std::ssize(values);  // As sync::FragmentSchedule has it.
+  // The second period stands for all that are over before the last step.
+  out.again = {.after = every,
+               .every = every,
+               .times = std::max<int64_t>(0, (steps - 1 - delay) / every - 2)};
+  const int64_t repeated_until = (2 + out.again.times) * every;
+  const auto add = [&](int64_t period, size_t p) {
+    const int64_t step = period * every + static_cast<int64_t>(p) * spacing;
+    const bool is_repeated = step > every && step <= 2 * every;
+    if (step >= steps || (step > 2 * every && step <= repeated_until)) return;
+    out.rounds.push_back({.sent_after = step,
+                          .used_after = std::min(step + delay, steps),
+                          .values = values[p],
+                          .times = is_repeated ? 1 + out.again.times : 1});
+  };
+  const auto add_period = [&](int64_t period) {
+    for (size_t p = 0; p < values.size(); ++p) add(period, p);
+  };
+  add_period(1);
+  add(2, 0);
+  // Of the period that the repetition ends in, what is behind it.
+  for (size_t p = 1; p < values.size(); ++p) add(2 + out.again.times, p);
+  for (int64_t k = 3 + out.again.times; k * every < steps; ++k) add_period(k);
+  for (const double each : values) {
+    out.rounds.push_back({.sent_after = steps, .used_after = steps, .values = each});
   }
-  if (work.method == Method::kStreamingDiloco) {
-    work.fragments = static_cast<int>(sync::num_fragments(sync)) - 1;
-    work.delay = static_cast<int>(sync::fragment_sync_delay(sync));
-  }
-  std::vector<double> rates;
+  return out;
+}
+
+RecordedRun planned_run(const PlannedRounds& rounds, const sync::SyncOptions& sync,
+                        std::span<const LoadedIsland> islands) {
+  ATOLL_CHECK(islands.size() >= 2, "one island sends nothing");
+  RecordedRun run{.islands = {}, .rounds = {}, .again = rounds.again};
   for (const LoadedIsland& island : islands) {
-    rates.push_back(island.bits_per_s);
-    work.step_s = std::max(work.step_s, island.step_s);
+    const double computing_s = island.step_s * static_cast<double>(rounds.steps);
+    run.islands.push_back(
+        {.name = {}, .marks = {{}, {.step = rounds.steps, .spent = {.computing_s = computing_s}}}});
   }
-  // A line that nothing is sent over: one island alone.
-  work.bits = members > 1 ? bits_per_value(sync) : 1;
-  const std::vector<double> copies = copies_per_round(sync, rates);
-  const double trips = round_trips(sync, members);
-  using Key = std::tuple<double, double, double>;
-  std::vector<Key> seen;
-  for (size_t i = 0; i < islands.size(); ++i) {
-    const double line =
-        members > 1 ? std::min(islands[i].bits_per_s, kFastest) / kGiga / copies[i] : kFastest;
-    const SimulatedIsland simulated{.speed = work.step_s / islands[i].step_s,
-                                    .up = line,
-                                    .down = line,
-                                    .latency_s = trips * islands[i].latency_s};
-    const Key key{simulated.speed, simulated.up, simulated.latency_s};
-    if (std::ranges::count(seen, key) > 0) continue;
-    seen.push_back(key);
-    work.islands.push_back(simulated);
+  const std::vector<double> bits = bits_sent(sync, islands);
+  const bool is_gathered = gathers(sync, islands.size());
+  for (const PlannedRound& planned : rounds.rounds) {
+    RecordedRound& round = run.rounds.emplace_back();
+    round.sent_after = planned.sent_after;
+    round.gathers = is_gathered;
+    for (size_t i = 0; i < islands.size(); ++i) {
+      const double bytes = bits[i] * planned.values / 8;
+      round.parts.push_back({.island = i,
+                             .used_after = planned.used_after,
+                             .sent_bytes = bytes,
+                             .received_bytes = bytes});
+    }
   }
-  return {work};
+  return run;
 }
 
-double SimulatedRun::steps_per_s(double factor) const {
-  double capacity = 0;
-  for (const SimulatedIsland& island : workload.islands) capacity += island.speed;
-  // utilisation() is what was computed, a step of each island, over what could have been.
-  const double share = utilisation(workload, factor);
-  return share * capacity / static_cast<double>(workload.islands.size()) / workload.step_s;
+std::vector<SimulatedIsland> planned_lines(std::span<const LoadedIsland> islands) {
+  std::vector<SimulatedIsland> lines;
+  for (const LoadedIsland& island : islands) {
+    lines.push_back({.up = kPayloadShare * island.up_bits_per_s / kGiga,
+                     .down = kPayloadShare * island.down_bits_per_s / kGiga,
+                     .latency_s = island.latency_s / 2});
+  }
+  return lines;
+}
+
+RunTime planned_time(const PlannedRounds& rounds, const sync::SyncOptions& sync,
+                     std::span<const LoadedIsland> islands) {
+  if (islands.size() > 1) {
+    return simulate(planned_run(rounds, sync, islands), planned_lines(islands), 1);
+  }
+  const double computing_s = islands[0].step_s * static_cast<double>(rounds.steps);
+  return {.islands = {{.computing_s = computing_s}}};
+}
+
+double least_time(const PlannedRounds& rounds, const sync::SyncOptions& sync,
+                  std::span<const LoadedIsland> islands) {
+  constexpr double kRounding = 1 - 1e-9;  // Sums of a simulation are not in this order.
+  const double step_s = slowest_step_s(islands);
+  const double computing_s = step_s * static_cast<double>(rounds.steps);
+  if (islands.size() == 1) return computing_s;
+  double waited_for = 0;
+  for (const PlannedRound& round : rounds.rounds) {
+    if (round.is_waited_for()) waited_for += round.values * static_cast<double>(round.times);
+  }
+  const double first_s = step_s * static_cast<double>(rounds.rounds.front().sent_after);
+  const double all = rounds.values();
+  const std::vector<double> bits = bits_sent(sync, islands);
+  double least_s = computing_s;
+  for (size_t i = 0; i < islands.size(); ++i) {
+    const LoadedIsland& island = islands[i];
+    const double rate = kPayloadShare * std::min(island.up_bits_per_s, island.down_bits_per_s);
+    least_s = std::max(
+        {least_s, computing_s + waited_for * bits[i] / rate, first_s + all * bits[i] / rate});
+  }
+  return kRounding * least_s;
 }
 
 }  // namespace atl::scaling

@@ -1,47 +1,75 @@
 #pragma once
-// How many bytes a run moves, and how its exchanges load each island's line: the codecs' own bits,
-// and the exchange as collective/exchange.h does it. Pure.
+// The rounds of a planned run: when, how many bytes, and how long all of it takes. What is sent
+// and when is sync/'s rule, how a round goes recorded_run.h's: a plan is the record of a run that
+// nobody has trained yet. Pure.
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "atoll/model/config.h"
-#include "atoll/scaling/utilisation.h"
+#include "atoll/scaling/recorded_run.h"
 #include "atoll/sync/options.h"
 
 namespace atl::scaling {
+
+/// Bits of a value on the wire.
+double bits_per_value(const sync::SyncOptions& sync);
 
 /// How many times each member sends, and receives, the encoding of all values in a round, with
 /// lines of those rates (bits per second; the rule of shares is swarm/rules.h's).
 std::vector<double> copies_per_round(const sync::SyncOptions& sync, std::span<const double> rates);
 
-/// How many values each member contributes in a run of so many steps: whole rounds, and what the
-/// last step sends (sync/fragments.h).
-double values_exchanged(const sync::SyncOptions& sync, std::span<const model::ParameterSpec> specs,
-                        int64_t steps);
+/// Values of what is sent on its own: of each fragment, or of the whole model.
+std::vector<double> values_sent(const sync::SyncOptions& sync,
+                                std::span<const model::ParameterSpec> specs);
 
-/// Bits of a value on the wire.
-double bits_per_value(const sync::SyncOptions& sync);
+/// A round of all islands.
+struct PlannedRound {
+  int64_t sent_after = 0;
+  int64_t used_after = 0;
+  double values = 0;
+  int64_t times = 1;  // So often, with those that repeat it.
 
-/// Round trips in an exchange: to the coordinator before and after it, and between members the
-/// contributions and, where shares are summed, the means.
-double round_trips(const sync::SyncOptions& sync, int num_members);
+  /// Nobody computes until it is over.
+  bool is_waited_for() const { return used_after == sent_after; }
+};
+
+struct PlannedRounds {
+  int64_t steps = 0;
+  std::vector<PlannedRound> rounds;
+  Repetition again;
+
+  /// That a member contributes in all of them.
+  double values() const;
+};
+
+/// Those of a run of so many steps, at least one, with what values_sent() says: the last step sends
+/// everything.
+PlannedRounds planned_rounds(const sync::SyncOptions& sync, std::span<const double> values,
+                             int64_t steps);
 
 /// An island while it trains, beside the others.
 struct LoadedIsland {
   double step_s = 0;  // Of one step, computing alone.
-  double bits_per_s = 0;
-  double latency_s = 0;  // Round trip.
+  double up_bits_per_s = 0;
+  double down_bits_per_s = 0;
+  double latency_s = 0;  // Round trip to the coordinator.
 };
 
-/// The run as utilisation() simulates it, three periods of it. Islands that are alike are one:
-/// `steps_per_s` brings that back.
-struct SimulatedRun {
-  Workload workload;
-  /// Of the whole run, waiting included, at that bandwidth factor.
-  double steps_per_s(double factor = 1) const;
-};
-SimulatedRun simulated_run(double params, int64_t layers, const sync::SyncOptions& sync,
-                           std::span<const LoadedIsland> islands);
+/// The same as a record: of at least two islands.
+RecordedRun planned_run(const PlannedRounds& rounds, const sync::SyncOptions& sync,
+                        std::span<const LoadedIsland> islands);
+
+/// Their lines, for simulate() with 1 Gbit/s.
+std::vector<SimulatedIsland> planned_lines(std::span<const LoadedIsland> islands);
+
+/// Where the islands' time goes, one or more of them.
+RunTime planned_time(const PlannedRounds& rounds, const sync::SyncOptions& sync,
+                     std::span<const LoadedIsland> islands);
+
+/// Not more than planned_time() takes, and cheap: the slowest computes all steps, and nobody
+/// computes while a round is waited for; all rounds leave behind each other, from the first one on.
+double least_time(const PlannedRounds& rounds, const sync::SyncOptions& sync,
+                  std::span<const LoadedIsland> islands);
 
 }  // namespace atl::scaling

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+
+#include "atoll/base/random.h"
 
 namespace atl::scaling {
 namespace {
@@ -143,6 +147,97 @@ TEST(RecordedRun, OnlyStepsThatAllTookCount) {
   // A third of b's pause lies before the one round that counts.
   EXPECT_NEAR(simulate(run, std::vector<SimulatedIsland>(2), 8e-3).islands[0].waiting_s,
               1 + 7.0 / 3, 1e-12);
+}
+
+/// Every round on its own.
+RecordedRun written_out(const RecordedRun& run) {
+  RecordedRun out{.islands = run.islands, .rounds = {}};
+  const auto [after, every, times] = run.again;
+  const int64_t until = after + every;
+  const auto add = [&](int64_t first, int64_t last, int64_t later) {
+    for (const RecordedRound& round : run.rounds) {
+      if (round.sent_after <= first || round.sent_after > last) continue;
+      out.rounds.push_back(round);
+      out.rounds.back().sent_after += later;
+      for (RecordedPart& part : out.rounds.back().parts) part.used_after += later;
+    }
+  };
+  add(0, until, 0);
+  for (int64_t k = 1; k <= times; ++k) add(after, until, k * every);
+  add(until, run.last_step(), 0);
+  return out;
+}
+
+struct RepeatedRun {
+  RecordedRun run;
+  std::vector<SimulatedIsland> lines;
+};
+
+/// Of a seed: a few islands, rounds of a few sizes and delays, lines too slow, just enough or fast.
+RepeatedRun repeated_run(uint64_t seed) {
+  uint64_t drawn = 0;
+  const auto uniform = [&] { return random_uniform(seed, 0, drawn++); };
+  const auto below = [&](int64_t most) {
+    return static_cast<int64_t>(uniform() * static_cast<double>(most));
+  };
+  RepeatedRun out;
+  const auto num_islands = static_cast<size_t>(2 + below(3));
+  RecordedRun& run = out.run;
+  const int64_t every = 1 + below(12);
+  run.again = {.after = below(5), .every = every, .times = below(400)};
+  const int64_t until = run.again.after + every;
+  const int64_t repeated_until = until + run.again.times * every;
+  const int64_t last = repeated_until + every + below(20);
+  // Speeds that hardly differ: who runs ahead does so for long.
+  const double spread = std::pow(10, -3 * uniform());
+  for (size_t i = 0; i < num_islands; ++i) {
+    run.islands.push_back(island("", 1 + spread * uniform(), last));
+    out.lines.push_back({.speed = 0.5 + uniform(),
+                         .up = 0.3 + uniform(),
+                         .down = 0.3 + uniform(),
+                         .latency_s = 0.2 * uniform()});
+    if (below(3) == 0) out.lines.back().burst_s = 0.02;
+  }
+  const double bytes = 1e6 * static_cast<double>(every) * std::pow(10, uniform() - 0.5);
+  std::vector<int64_t> sent;
+  for (int64_t step = 1; step <= until; ++step) {
+    if (step == until || below(3) == 0) sent.push_back(step);
+  }
+  for (int64_t step = repeated_until + 1; step <= last; step += 1 + below(3)) sent.push_back(step);
+  for (const int64_t step : sent) {
+    run.rounds.push_back(round_of(num_islands, step, std::min(last, step + below(every + 1)),
+                                  bytes * uniform(), 0.1 * uniform()));
+    run.rounds.back().gathers = below(2) == 0;
+    for (RecordedPart& part : run.rounds.back().parts) part.sent_bytes *= 0.5 + uniform();
+  }
+  return out;
+}
+
+TEST(RecordedRun, RoundsThatRepeatAreAsIfWrittenOut) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const RepeatedRun repeated = repeated_run(seed);
+    const RunTime all = simulate(written_out(repeated.run), repeated.lines, 8e-3);
+    const RunTime time = simulate(repeated.run, repeated.lines, 8e-3);
+    const double tolerance_s = 1e-9 * all.wall_clock_s();
+    EXPECT_NEAR(time.wall_clock_s(), all.wall_clock_s(), tolerance_s) << seed;
+    EXPECT_NEAR(time.exchange_s, all.exchange_s, tolerance_s) << seed;
+    for (size_t i = 0; i < all.islands.size(); ++i) {
+      EXPECT_NEAR(time.islands[i].waiting_s, all.islands[i].waiting_s, tolerance_s) << seed;
+      EXPECT_NEAR(time.islands[i].computing_s, all.islands[i].computing_s, tolerance_s) << seed;
+    }
+  }
+}
+
+TEST(RecordedRun, AnIslandThatSlowlyRunsAheadIsCaughtInTheEnd) {
+  // b is a thousandth faster; after 1,000 periods its lead is the whole step that it may have.
+  RecordedRun run{.islands = {island("a", 1, 10'000), island("b", 0.999, 10'000)},
+                  .rounds = {round_of(2, 1, 2, 1e3), round_of(2, 2, 3, 1e3)},
+                  .again = {.after = 1, .every = 1, .times = 9'900}};
+  const std::vector<SimulatedIsland> lines(2);
+  const RunTime time = simulate(run, lines, 8e-3);
+  const RunTime all = simulate(written_out(run), lines, 8e-3);
+  EXPECT_GT(all.islands[1].waiting_s, 1);
+  EXPECT_NEAR(time.islands[1].waiting_s, all.islands[1].waiting_s, 1e-6);
 }
 
 TEST(RecordedRun, TheBandwidthForATargetGivesIt) {

@@ -31,6 +31,20 @@ up = "100mbit"
 down = "100mbit"
 latency = "1ms"
 """
+# "a"'s and "b"'s speed as trained; laws for two replicas alone, every second step: streaming between both.
+PAIR = """[[island]]
+name = "{name}"
+device = "cpu"
+tokens_per_s = {speed}
+params = {params}
+memory = "2GB"
+up = "{rate}kbit"
+down = "{rate}kbit"
+latency = "1ms"
+"""
+PAIR_LAWS = "params,replicas,loss,tokens,sync_every\n" + "".join(
+    f"{n},2,{20 * n**-0.12},{20 * n},2\n" for n in (100000, 200000, 400000))
+LINE_TO_PAYLOAD = 1526 / 1448
 SMALL_STEP = ["--model.hidden_size=32", "--model.intermediate_size=64", "--model.num_layers=1", "--model.num_heads=2",
               "--model.vocab_size=300", "--train.batch_rows=2", "--train.sequence_length=32", "--train.threads=1"]
 
@@ -76,6 +90,9 @@ class PlanTest(unittest.TestCase):
              "why", "notes", "alternatives", "config"}, set(plan))
         self.assertEqual(plan["islands"], ["a", "b", "c"])
         self.assertEqual(len(plan["per_island"]), 3)
+        for island in plan["per_island"]:
+            self.assertLessEqual({"name", "step_s", "computing_s", "waiting_s", "waiting_share", "bytes_sent",
+                                  "bytes_received", "memory"}, set(island))
         self.assertGreaterEqual(len(plan["alternatives"]), 3)
 
     def test_text_says_what_json_does(self):
@@ -149,17 +166,59 @@ class PlanTest(unittest.TestCase):
             methods.add(plan["method"])
         self.assertEqual(methods, {"single", "diloco", "streaming_diloco", "data_parallel"})
 
+    def test_a_run_sends_and_takes_what_was_planned(self):
+        self.file(PAIR_LAWS, "runs.csv")
+        payload_kbit = 2500  # As --link-rate means it.
+        config = self.folder / "run.toml"
+
+        def plan_of(speeds, params):
+            islands = "".join(PAIR.format(name=name, speed=speed, params=params, rate=payload_kbit * LINE_TO_PAYLOAD)
+                              for name, speed in zip("ab", speeds))
+            return self.json_of(self.file(islands + "[goal]\nparams = 250000\ntokens = 7e5\nvocab_size = 300\n"
+                                          'sequence_length = 64\n[laws]\nfit = "runs.csv"'), "--config-out", config)
+
+        planned = plan_of((20000, 20000), 250000)
+        self.assertEqual((planned["method"], planned["replicas"], planned["sync_every"]), ("streaming_diloco", 2, 2))
+        folder = self.folder / "run"
+        done = run(config, "--data", self.text(), "--run", folder, "--json", "--train.threads=1",
+                   "--link-rate", f"{payload_kbit}kbit", command="train")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trained = json.loads(done.stdout)
+        for direction in "bytes_sent", "bytes_received":
+            self.assertAlmostEqual(trained[direction] / planned[direction], 1, delta=0.03)
+        spent, step_s = [], []
+        for place, one in enumerate(planned["per_island"]):
+            island = folder / f"island-{place}"
+            rounds = [json.loads(line) for line in (island / "rounds.jsonl").read_text().splitlines()]
+            for direction in "bytes_sent", "bytes_received":
+                self.assertAlmostEqual(sum(line[direction] for line in rounds) / one[direction], 1, delta=0.03)
+            seconds = json.loads((island / "metrics.jsonl").read_text().splitlines()[-1])["seconds"]
+            spent.append((seconds["computing"], seconds["handling"] + seconds["waiting"]))
+            step_s.append(seconds["computing"] / planned["steps"])
+        # With the speed that these islands had, the plan says how long it took, and how much of it was waiting.
+        tokens = planned["rows_per_island"] * planned["sequence_length"]
+        again = plan_of([tokens / s for s in step_s], planned["atoll_params"])
+        for key in "method", "steps", "num_fragments", "fragment_sync_delay", "batch_rows":
+            self.assertEqual(again[key], planned[key])
+        took = max(computing + waited for computing, waited in spent)
+        waited = sum(waited for _, waited in spent) / sum(sum(island) for island in spent)
+        self.assertTrue(0.5 < again["wall_clock_s"] / took < 1.3, (again["wall_clock_s"], took))
+        self.assertAlmostEqual(again["waiting_share"], waited, delta=0.25)
+
+    def text(self):
+        folder = self.folder / "text"
+        folder.mkdir()
+        for number in range(40):
+            (folder / f"{number}.txt").write_text(f"The sea is wide and the island {number} is small. " * 30)
+        return folder
+
     def test_a_tiny_plan_trains(self):
         config = self.folder / "run.toml"
         path = self.lab("params = 22000\ntokens = 40000\nvocab_size = 300\nsequence_length = 32", names=("a", "b"),
                         island=TINY)
         plan = self.json_of(path, "--config-out", config)
         self.assertEqual(plan["replicas"], 2)
-        text = self.folder / "text"
-        text.mkdir()
-        for number in range(40):
-            (text / f"{number}.txt").write_text(f"The sea is wide and the island {number} is small. " * 30)
-        done = run(config, "--data", text, "--run", self.folder / "run", "--json", "--train.threads=1", command="train")
+        done = run(config, "--data", self.text(), "--run", self.folder / "run", "--json", "--train.threads=1", command="train")
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
         self.assertEqual(result["steps"], plan["steps"])
@@ -198,7 +257,9 @@ class PlanTest(unittest.TestCase):
         self.assertGreater(measured["link"]["up_bits_per_s"], 1e6)
         self.assertGreater(measured["link"]["round_trip_s"], 0)
         island = tomllib.loads(measured["island"])["island"][0]
-        self.assertAlmostEqual(float(island["up"].removesuffix("kbit")) * 1e3 / measured["link"]["up_bits_per_s"], 1, 2)
+        # Of the line, headers included.
+        rate = float(island["up"].removesuffix("kbit")) * 1e3
+        self.assertAlmostEqual(rate / measured["link"]["up_bits_per_s"] / LINE_TO_PAYLOAD, 1, 2)
         # Nobody is there any more.
         gone = run("--measure", "--coordinator", address, *SMALL_STEP)
         self.assertEqual((gone.returncode, gone.stdout), (1, ""))
