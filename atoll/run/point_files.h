@@ -34,9 +34,14 @@ void write_point(const std::filesystem::path& folder, RunConfig config);
 /// Nothing while there is no result.json.
 std::optional<PointResult> read_point_result(const std::filesystem::path& folder);
 
+/// For ten steps and what surrounds them.
+constexpr std::chrono::hours kPointPatience{1};
+
 /// Trains the point in `folder` as a process of its own and writes result.json, also when it fails.
-/// On Ctrl-C (watch_interrupts()) training checkpoints and ends, and there is no result. Throws
-/// InputError when `folder` is no point's.
-void train_point(const std::filesystem::path& program, const std::filesystem::path& folder);
+/// On Ctrl-C (watch_interrupts()) training checkpoints and ends, and there is no result. A point
+/// that loses an island fails; so does one without a new line of metrics within `patience`, or
+/// longer where train.log_every is over ten. Throws InputError when `folder` is no point's.
+void train_point(const std::filesystem::path& program, const std::filesystem::path& folder,
+                 Duration patience = kPointPatience);
 
 }  // namespace atl::run

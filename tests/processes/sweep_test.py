@@ -84,15 +84,15 @@ class SweepTest(unittest.TestCase):
             time.sleep(0.02)
         return found
 
-    def trainers(self):
-        """Ids of the processes that train a point of this test."""
+    def trainers(self, command=b"train"):
+        """Ids of the processes that train a point of this test; of another command's, those that take part in it."""
         found = []
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if words[1:2] == [b"train"] and str(self.folder).encode() in words[2]:
+            if words[1:2] == [command] and any(str(self.folder).encode() in word for word in words):
                 found.append(int(entry.name))
         return found
 
@@ -176,6 +176,18 @@ class SweepTest(unittest.TestCase):
         self.assertIn("killed by signal 9", said["failures"][0]["message"])
         self.assertIn("killed by signal 9", (self.folder / "out" / "report.md").read_text())
         self.assertEqual(self.json_of(path, "--retry")["failed"], 0)
+
+    def test_a_point_that_loses_an_island_fails_and_others_go_on(self):
+        path = self.sweep_file("[4e-3]", "[2]", "outer_lr = 0.6\nsync_every = 5", tokens=60)
+        process = self.start(path, "--cores", 2)
+        self.wait_for(lambda: list(self.folder.glob("out/points/*/run/island-1/metrics.jsonl")))
+        os.kill(self.trainers(b"join")[0], signal.SIGKILL)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0, errors)
+        said = self.json_of(path)
+        self.assertEqual((said["points"], said["failed"]), (2, 1))
+        self.assertRegex(said["failures"][0]["message"], "island-[01]: killed by signal 9")
+        self.assertFalse(self.trainers(b"join"))
 
     def test_two_sweeps_on_one_folder_are_refused(self):
         path = self.sweep_file("[4e-3]", tokens=60)
