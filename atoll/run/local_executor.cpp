@@ -44,8 +44,10 @@ std::vector<PointEnd> LocalExecutor::poll() {
       ++one;
       continue;
     }
-    ended.push_back({one->first, *status > 128 ? fmt::format("killed by signal {}", *status - 128)
-                                               : last_lines(process.log(), 1)});
+    ended.push_back({one->first,
+                     process.was_killed() ? fmt::format("killed by signal {}", *status - 128)
+                                          : last_lines(process.log(), 1),
+                     !process.was_killed() && *status == kStoppedStatus});
     one = running_.erase(one);
   }
   return ended;

@@ -25,8 +25,12 @@ struct PointTask {
 /// A point that is over, with or without a result.
 struct PointEnd {
   std::string id;
-  std::string reason;  // How its process ended; what is said when it has left no result.
+  std::string reason;        // How its process ended; what is said when it has left no result.
+  bool was_stopped = false;  // It was asked to end: without a result it is to go on, not failed.
 };
+
+/// With which a point ends that was asked to: its state is kept.
+constexpr int kStoppedStatus = 130;
 
 class PointExecutor {
  public:

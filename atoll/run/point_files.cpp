@@ -84,13 +84,18 @@ PointResult point_result_from_json(std::string_view text, const std::string& nam
 fs::path point_settings_file(const fs::path& folder) { return folder / "settings.toml"; }
 fs::path point_result_file(const fs::path& folder) { return folder / "result.json"; }
 
+bool can_go_on(const fs::path& folder) {
+  return was_started(folder / "run") && !fs::exists(point_result_file(folder));
+}
+
 void write_point(const fs::path& folder, RunConfig config) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
     throw InputError(fmt::format("cannot make '{}': {}", folder.string(), error.message()));
   }
-  if (!was_started(folder / "run")) fs::remove_all(folder / "run", error);
+  if (!can_go_on(folder)) fs::remove_all(folder / "run", error);
+  fs::remove(point_result_file(folder), error);
   write_file_atomically(point_settings_file(folder), config.settings().dump(/*with_help=*/false));
 }
 
@@ -143,12 +148,15 @@ void train_point(const fs::path& program, const fs::path& folder, Duration patie
                         static_cast<double>(result.summary->steps_now);
     }
   } else {
-    if (forwarded) return;
+    const bool was_told_to_end =
+        !training.was_killed() && (result.status == 128 + SIGINT ||
+                                   result.status == 128 + SIGTERM || result.status == 128 + SIGHUP);
+    if (forwarded || was_told_to_end) return;
     result.log = end_of_log(folder / "log.txt");
     if (is_stuck) {
       result.log += fmt::format("{}no step within {}", result.log.empty() ? "" : "\n",
                                 format_duration(seconds(patience)));
-    } else if (result.status > 128) {
+    } else if (training.was_killed()) {
       result.log +=
           fmt::format("{}killed by signal {}", result.log.empty() ? "" : "\n", result.status - 128);
     }

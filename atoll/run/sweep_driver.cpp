@@ -152,8 +152,7 @@ void SweepDriver::retry_failed() {
   std::erase_if(rows_, [&](const auto& entry) {
     if (entry.second.status != PointStatus::kFailed) return false;
     database_.remove(entry.first);
-    std::error_code ignored;
-    fs::remove_all(options_.folder / "points" / id_of(entry.first), ignored);
+    remove_folder(id_of(entry.first));
     return true;
   });
 }
@@ -170,7 +169,7 @@ void SweepDriver::resume(PointExecutor& executor) {
     const auto point = points.find(key);
     in_flight_[id] = key;
     if (fs::exists(point_result_file(options_.folder / "points" / id))) {
-      finish(id, "");
+      finish({.id = id});
     } else if (point == points.end() || !executor.adopt(task(point->second))) {
       // To be trained again, from its last checkpoint if it has one.
       in_flight_.erase(id);
@@ -216,7 +215,21 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
   }
 }
 
-void SweepDriver::finish(const std::string& id, const std::string& reason) {
+/// Whether a point that has no result is to be trained further, now or when the sweep goes on. One
+/// that others stop again and again is not.
+bool SweepDriver::goes_on(const PointEnd& end) {
+  constexpr int kMaxStops = 3;
+  return stopping_ || (end.was_stopped && ++num_stops_[end.id] <= kMaxStops);
+}
+
+void SweepDriver::remove_folder(const std::string& id) const {
+  const fs::path folder = options_.folder / "points" / id;
+  std::error_code ignored;
+  if (!can_go_on(folder)) fs::remove_all(folder, ignored);
+}
+
+void SweepDriver::finish(const PointEnd& end) {
+  const std::string& id = end.id;
   const std::string key = in_flight_.at(id);
   in_flight_.erase(id);
   PointRow row = rows_.at(key);
@@ -237,12 +250,13 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
           row.message = "its loss is not a finite number: the learning rates are too high";
         }
       }
-    } else if (stopping_) {  // Its state is kept; it goes on when the sweep does.
+    } else if (goes_on(end)) {
+      if (!stopping_) fmt::print(stderr, "atoll: point {} was stopped; it is started again\n", id);
       rows_.erase(key);
       database_.remove(key);
       return;
     } else {
-      row.message = fmt::format("it ended without a result: {}", reason);
+      row.message = fmt::format("it ended without a result: {}", end.reason);
     }
   } catch (const InputError& error) {
     row.message = error.what();
@@ -251,8 +265,7 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
   if (row.status == PointStatus::kFailed) {
     fmt::print(stderr, "atoll: point {} failed; the others go on:\n{}\n", id, row.message);
   }
-  std::error_code ignored;
-  if (!options_.keep) fs::remove_all(folder, ignored);
+  if (!options_.keep) remove_folder(id);
 }
 
 std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left,
@@ -311,7 +324,7 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     changed = false;
     for (const PointEnd& end : executor.poll()) {
       if (!in_flight_.contains(end.id)) continue;
-      finish(end.id, end.reason);
+      finish(end);
       changed = true;
     }
     if (changed) continue;
