@@ -94,7 +94,12 @@ void write_point(const fs::path& folder, RunConfig config) {
   if (error) {
     throw InputError(fmt::format("cannot make '{}': {}", folder.string(), error.message()));
   }
-  if (!can_go_on(folder)) fs::remove_all(folder / "run", error);
+  if (can_go_on(folder)) {
+    const RunConfig begun = load_config(folder / "run" / "config.toml", {});
+    config.train.checkpoint_every = begun.train.checkpoint_every;
+  } else {
+    fs::remove_all(folder / "run", error);
+  }
   fs::remove(point_result_file(folder), error);
   write_file_atomically(point_settings_file(folder), config.settings().dump(/*with_help=*/false));
 }

@@ -30,8 +30,9 @@ std::filesystem::path point_result_file(const std::filesystem::path& folder);
 /// Whether it has a checkpoint and no result: what is there is worth keeping.
 bool can_go_on(const std::filesystem::path& folder);
 
-/// Makes the folder with its settings. A run directory with a checkpoint is gone on with; what is
-/// left of one without is removed, as is an old result.
+/// Makes the folder with its settings. A run directory with a checkpoint is gone on with, with
+/// train.checkpoint_every as it is there; what is left of one without is removed, as is an old
+/// result.
 void write_point(const std::filesystem::path& folder, RunConfig config);
 
 /// Nothing while there is no result.json.

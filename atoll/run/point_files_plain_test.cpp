@@ -61,13 +61,14 @@ TEST_F(PointFilesTest, TrainingThatWasStoppedHasNoResult) {
 
 TEST_F(PointFilesTest, WhatHasACheckpointAndNoResultIsKept) {
   const auto begin = [&] {
-    folder_.write("point/run/config.toml", "");
+    folder_.write("point/run/config.toml", "[train]\ncheckpoint_every = 5\n");
     std::filesystem::create_directories(folder_ / "point/run/checkpoints/step-00000007");
   };
   begin();
   EXPECT_TRUE(can_go_on(folder_ / "point"));
   write_point(folder_ / "point", {});
   EXPECT_TRUE(can_go_on(folder_ / "point"));
+  EXPECT_THAT(read_file(folder_ / "point/settings.toml"), HasSubstr("checkpoint_every = 5\n"));
   folder_.write("point/result.json", to_json({.status = 1}));
   EXPECT_FALSE(can_go_on(folder_ / "point"));
   write_point(folder_ / "point", {});  // To be trained again, from the beginning.

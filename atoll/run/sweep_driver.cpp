@@ -32,6 +32,24 @@ constexpr double kStartSeconds = 1.5;
 constexpr double kTokenSeconds = 2e-6;
 constexpr double kParameterSeconds = 1.1e-10;
 
+/// Steps between checkpoints where the file gives none: about every five minutes of what training
+/// is expected to take, as a machine may fail. 0: it is over sooner, or islands, which may be some
+/// steps apart, would keep none in common.
+int64_t checkpoint_every(RunConfig config, double expected_seconds) {
+  constexpr double kSeconds = 300;
+  if (config.train.checkpoint_every > 0 || expected_seconds <= kSeconds) {
+    return config.train.checkpoint_every;
+  }
+  const double steps = static_cast<double>(config.train.steps) * kSeconds / expected_seconds;
+  config.train.checkpoint_every = std::max<int64_t>(1, std::llround(steps));
+  try {
+    check(config);
+  } catch (const UsageError&) {
+    return 0;
+  }
+  return config.train.checkpoint_every;
+}
+
 /// Names a point's folder; enough of the key to tell points apart.
 std::string id_of(const std::string& key) { return key.substr(0, 16); }
 
@@ -204,7 +222,9 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
       record(row);
       continue;
     }
-    write_point(one.folder, settings_.config(point));
+    RunConfig config = settings_.config(point);
+    config.train.checkpoint_every = checkpoint_every(config, one.seconds);
+    write_point(one.folder, config);
     record(row);
     if (executor.start({&one, 1}) == 0) {
       rows_.erase(row.key);

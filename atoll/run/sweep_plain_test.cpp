@@ -402,6 +402,28 @@ TEST_F(SweepDriverTest, APointThatOthersStopGoesOnSomeTimes) {
             1);
 }
 
+TEST_F(SweepDriverTest, PointsThatTakeLongWriteCheckpoints) {
+  // 1e6 tokens for a parameter take hours, as far as is known before the first point is over.
+  const SweepSettings longer =
+      settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + kTrain + kModels + kGrid);
+  const auto every = [&](const SweepSettings& settings) {
+    SweepDatabase database(":memory:");
+    int64_t most = 0;
+    FakeExecutor executor([&](const RunConfig& config) {
+      most = std::max(most, config.train.checkpoint_every);
+      return middling(config);
+    });
+    SweepDriver driver(settings, database, options());
+    EXPECT_TRUE(driver.train(executor, clock_));
+    return most;
+  };
+  EXPECT_EQ(every(settings_), 0);
+  EXPECT_GT(every(longer), 100);
+  EXPECT_EQ(every(settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + kTrain +
+                              "checkpoint_every = 77\n" + kModels + kGrid)),
+            77);
+}
+
 TEST_F(SweepDriverTest, WhatAFailedPointCanGoOnFromIsKept) {
   SweepDatabase database(folder_ / "points.db");
   FakeExecutor executor(middling);
