@@ -118,6 +118,7 @@ size_t SlurmExecutor::start(std::span<const PointTask> tasks) {
   size_t started = 0;
   for (const PointTask& task : tasks) {
     if (waiting_.size() == kMaxWaiting) break;
+    ATOLL_CHECK(std::ranges::find(waiting_, task.id, &PointTask::id) == waiting_.end());
     // One that is on its way is not trained twice at a time.
     if (!adopt(task)) waiting_.push_back(task);
     ++started;

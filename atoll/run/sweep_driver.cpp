@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -98,6 +99,12 @@ SweepState SweepDriver::state() const {
   return scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/false);
 }
 
+std::vector<SweepPoint> SweepDriver::distinct(std::vector<SweepPoint> points) const {
+  std::set<std::string> seen;
+  std::erase_if(points, [&](const SweepPoint& point) { return !seen.insert(key(point)).second; });
+  return points;
+}
+
 int64_t SweepDriver::cores(const SweepPoint& point) const {
   return std::min(settings_.cores(point), options_.cores);
 }
@@ -112,7 +119,7 @@ double SweepDriver::assumed_seconds(const SweepPoint& point) const {
 void SweepDriver::count_costs() {
   costs_.clear();
   all_costs_ = {};
-  for (const SweepPoint& point : state().points()) {
+  for (const SweepPoint& point : distinct(state().points())) {
     const PointRow* found = row(point);
     if (found == nullptr || found->status != PointStatus::kDone || found->seconds <= 0) continue;
     for (Cost* cost : {&costs_[{point.cell.size, point.cell.replicas}], &all_costs_}) {
@@ -141,7 +148,7 @@ Outlook SweepDriver::outlook() const {
   const SweepState future =
       scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/true);
   Outlook outlook;
-  for (const SweepPoint& point : future.wanted()) {
+  for (const SweepPoint& point : distinct(future.wanted())) {
     const PointTask expected = task(point);
     ++outlook.num_points;
     outlook.tokens += settings_.tokens(point);
@@ -200,7 +207,7 @@ void SweepDriver::resume(PointExecutor& executor) {
 
 void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& wanted) {
   std::vector<std::pair<PointTask, SweepPoint>> waiting;
-  for (const SweepPoint& point : wanted) {
+  for (const SweepPoint& point : distinct(wanted)) {
     PointTask one = task(point);
     if (!in_flight_.contains(one.id)) waiting.emplace_back(std::move(one), point);
   }
@@ -290,7 +297,7 @@ void SweepDriver::finish(const PointEnd& end) {
 
 std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left,
                                        double seconds_left) const {
-  const std::vector<SweepPoint> points = now.points();
+  const std::vector<SweepPoint> points = distinct(now.points());
   size_t over = 0;
   std::optional<std::pair<double, const SweepPoint*>> best;
   for (const SweepPoint& point : points) {

@@ -48,6 +48,8 @@ class SweepDriver {
   bool train(PointExecutor& executor, const Clock& clock);
 
   scaling::SweepState state() const;
+  /// Those with the same key once: places of several grids may come to the same settings.
+  std::vector<scaling::SweepPoint> distinct(std::vector<scaling::SweepPoint> points) const;
   scaling::Known known() const;
   Outlook outlook() const;
   /// The row of a point that is over.

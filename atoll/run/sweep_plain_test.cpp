@@ -336,6 +336,24 @@ TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
   EXPECT_EQ(again.task(point_of(2)).memory_bytes, 3e6);  // As measured.
 }
 
+TEST_F(SweepDriverTest, PlacesWithTheSameSettingsAreTrainedOnce) {
+  // Half the tokens of the one grid are all of the other's.
+  const SweepSettings twice =
+      settings_of(std::string("[sweep]\nextensions = 0\nhalving_rungs = 2\n") + kTrain + kModels +
+                  "[[grid]]\nname = 'a'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n"
+                  "tokens_factor = 2\nsearch = 'halving'\n"
+                  "[[grid]]\nname = 'b'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n");
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling);
+  SweepDriver driver(twice, database, options());
+  const auto points = driver.state().points();
+  EXPECT_EQ(points.size(), 4U);  // Two sizes; of the first grid the first rung.
+  EXPECT_EQ(driver.distinct(points).size(), 2U);
+  EXPECT_EQ(driver.outlook().num_points, 4U);
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, 4U);
+}
+
 TEST_F(SweepDriverTest, AFailedPointIsRecordedAndOthersGoOn) {
   SweepDatabase database(folder_ / "points.db");
   FakeExecutor executor([](const RunConfig& config) -> std::optional<double> {
