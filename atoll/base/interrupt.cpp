@@ -2,18 +2,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 
 namespace atl {
 namespace {
 
-std::atomic<int> interrupts{0};
+// By signal, as who insists sends the same again. A machine that shuts down tells each process of a
+// group, and each parent then tells its children with another: that is one request.
+std::array<std::atomic<int>, NSIG> interrupts{};
 std::atomic<int> departures{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
 
 extern "C" void on_interrupt(int signal) {
-  if (interrupts.fetch_add(1) >= 1) ::_exit(128 + signal);
+  if (interrupts.at(static_cast<size_t>(signal)).fetch_add(1) >= 1) ::_exit(128 + signal);
 }
 
 extern "C" void on_terminate(int signal) {
@@ -45,7 +49,7 @@ void watch_interrupts() {
 }
 
 InterruptsWatched::InterruptsWatched() {
-  interrupts = 0;
+  for (std::atomic<int>& count : interrupts) count = 0;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
@@ -59,7 +63,11 @@ InterruptsWatched::~InterruptsWatched() {
   ::sigaction(SIGINT, &action, nullptr);
 }
 
-int num_interrupts() { return interrupts.load(); }
+int num_interrupts() {
+  int most = 0;
+  for (const std::atomic<int>& count : interrupts) most = std::max(most, count.load());
+  return most;
+}
 
 void throw_if_interrupted() {
   if (num_interrupts() > 0) throw Interrupted("interrupted");

@@ -1,6 +1,6 @@
 #pragma once
 // Ctrl-C, SIGTERM and a closed terminal: the first asks politely (the run checkpoints and ends),
-// the second ends now.
+// the second of the same kind ends now.
 
 #include "atoll/base/error.h"
 
@@ -23,7 +23,7 @@ class InterruptsWatched {
   InterruptsWatched(const InterruptsWatched&) = delete;
   InterruptsWatched& operator=(const InterruptsWatched&) = delete;
 };
-/// How often the user asked to stop.
+/// How often the user asked to stop; signals of several kinds are one request.
 int num_interrupts();
 /// From here on SIGTERM does not count as one: it asks this process alone to leave what it takes
 /// part in, in good order (has_to_leave()). Twice ends it.

@@ -26,6 +26,7 @@ struct JoinArguments {
   std::string link_rate;
   bool json = false;
   bool events = false;
+  bool together = false;
 };
 
 constexpr const char* kFooter = R"(
@@ -57,7 +58,7 @@ void join(JoinArguments& arguments) {
   arguments.options.folder = arguments.folder;
   const SystemClock clock;
   watch_interrupts();
-  leave_on_terminate();
+  if (!arguments.together) leave_on_terminate();
   std::optional<run::LiveView> view;
   if (!arguments.events)
     view.emplace(std::vector<std::string>{arguments.options.name.empty() ? "island"
@@ -103,6 +104,8 @@ void add_join_command(CLI::App& app) {
   command->add_flag("--json", arguments->json, "print the result as one JSON object");
   command
       ->add_flag("--events", arguments->events, "progress as JSON lines on stdout (for a launcher)")
+      ->group("");
+  command->add_flag("--together", arguments->together, "SIGTERM, as Ctrl-C, is for all islands")
       ->group("");
   command->allow_extras();
   command->footer(kFooter);

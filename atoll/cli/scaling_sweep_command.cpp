@@ -168,7 +168,7 @@ bool use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
 void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driver, int64_t cores) {
   const run::Outlook left = driver.outlook();
   size_t done = 0;
-  for (const scaling::SweepPoint& point : driver.state().points()) {
+  for (const scaling::SweepPoint& point : driver.distinct(driver.state().points())) {
     done += driver.row(point) != nullptr ? 1 : 0;
   }
   if (arguments.json) {

@@ -109,7 +109,7 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
   scaling::SweepTotals totals{
       .name = name, .count = settings.spec().papers_count ? kPapersCount : "all parameters"};
   std::vector<scaling::FailedPoint> failed;
-  for (const SweepPoint& point : output.state.points()) {
+  for (const SweepPoint& point : driver.distinct(output.state.points())) {
     const run::PointRow* row = driver.row(point);
     if (row == nullptr) {
       ++totals.num_missing;

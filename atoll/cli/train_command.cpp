@@ -30,6 +30,7 @@ struct TrainArguments {
   run::InitialModel init;
   std::string link_rate;
   int64_t islands = 0;  // 0: not given.
+  bool together = false;
   bool json = false;
   bool dump_config = false;
   std::vector<std::string> overrides;
@@ -76,7 +77,7 @@ void take_shape(run::RunConfig& config, const std::filesystem::path& init) {
   config.model = loaded.model;
 }
 
-void launch_islands(const TrainRequest& request, const std::string& link_rate) {
+void launch_islands(const TrainRequest& request, const std::string& link_rate, bool together) {
   const SystemClock clock;
   run::RunConfig config = request.config;
   if (config.train.threads == 0) {
@@ -94,7 +95,8 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate) {
                                     .folder = request.folder,
                                     .config = config,
                                     .link_rate = link_rate,
-                                    .init = request.init},
+                                    .init = request.init,
+                                    .together = together},
                                    clock);
   if (request.json) {
     fmt::print("{}\n", run::to_json(run::combine(islands, request.folder)));
@@ -126,6 +128,9 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
           "--link-rate holds islands' links, and one island has none; add --islands 2");
     }
   }
+  if (arguments.together && config.swarm.num_replicas() == 1) {
+    throw UsageError("--together is about several islands; add --islands 2, or leave it out");
+  }
   return config;
 }
 
@@ -151,7 +156,7 @@ void train(const TrainArguments& arguments, char** argv,
   if (alone) {
     train_here(request);
   } else {
-    launch_islands(request, arguments.link_rate);
+    launch_islands(request, arguments.link_rate, arguments.together);
   }
 }
 
@@ -186,6 +191,8 @@ void add_train_command(CLI::App& app, char** argv,
       ->check(whole_number<int>(1, 1024));
   command->add_option("--link-rate", arguments->link_rate,
                       "hold each island's sending side to this rate, e.g. 20mbit");
+  command->add_flag("--together", arguments->together,
+                    "a lost island ends the run with an error (default: the others go on)");
   command->add_flag("--json", arguments->json, "print the result as one JSON object");
   command->add_flag("--dump-config", arguments->dump_config, "print all settings and end");
   command->allow_extras();

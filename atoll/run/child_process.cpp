@@ -89,7 +89,8 @@ void ChildProcess::signal(int number) const {
 std::optional<int> ChildProcess::poll_exit() {
   int status = 0;
   if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) {
-    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    was_killed_ = !WIFEXITED(status);
+    status_ = was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   return status_;
 }

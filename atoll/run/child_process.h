@@ -27,6 +27,8 @@ class ChildProcess {
   void signal(int number) const;
   /// Its exit status (128 + signal if killed), nothing while it runs.
   std::optional<int> poll_exit();
+  /// Whether a signal ended it; a program that says 128 + signal has ended by itself.
+  bool was_killed() const { return was_killed_; }
   const std::filesystem::path& log() const { return log_; }
 
  private:
@@ -35,6 +37,7 @@ class ChildProcess {
   int output_ = -1;
   std::string partial_;
   std::optional<int> status_;
+  bool was_killed_ = false;
 };
 
 /// The last `count` lines of a log, for an error message.

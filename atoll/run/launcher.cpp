@@ -88,6 +88,7 @@ class Launch {
       std::vector<std::string> command = {
           options_.program.string(), "join",   address_, "--run",
           folder.string(),           "--name", name,     "--events"};
+      if (options_.together) command.emplace_back("--together");
       for (const std::string& word : own_settings()) command.push_back(word);
       if (!options_.link_rate.empty()) {
         command.insert(command.end(), {"--link-rate", options_.link_rate});
@@ -156,12 +157,14 @@ class Launch {
     return status && *status != 0;
   }
 
-  /// An island that ends badly is left behind by the others. Without the coordinator, or without
-  /// any island that trains, the matter is settled; the others get some time to say so too.
+  /// An island that ends badly is left behind by the others, unless all are to end together.
+  /// Without the coordinator, or without any island that trains, the matter is settled; the others
+  /// get some time to say so too.
   void look_for_failures() {
     for (Island& island : islands_) {
       if (island.is_lost || !failed(*island.process)) continue;
       island.is_lost = true;
+      if (options_.together) report_failure();
       if (num_training() == 0) continue;
       view_.update(static_cast<size_t>(&island - islands_.data()), "lost");
       fmt::print(stderr, "atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",

@@ -19,6 +19,7 @@ struct LaunchOptions {
   RunConfig config;               // swarm.replicas says how many islands; data.path is a store.
   std::string link_rate;          // Of each island's sending side, e.g. "20mbit"; empty: unlimited.
   InitialModel init;
+  bool together = false;  // A lost island ends the run as a failure; else the others go on.
 };
 
 /// What the islands reported, in order. All hold the same global model, or this throws InputError:

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <thread>
 
+#include "atoll/base/error.h"
+
 namespace atl::run {
 
 bool LocalExecutor::has_room(const PointTask& task) const {
@@ -24,6 +26,7 @@ size_t LocalExecutor::start(std::span<const PointTask> tasks) {
   size_t started = 0;
   for (const PointTask& task : tasks) {
     if (!has_room(task)) break;
+    ATOLL_CHECK(!running_.contains(task.id));
     auto process = std::make_unique<ChildProcess>(point_command(program_, task.folder),
                                                   point_log(task.folder));
     running_[task.id] = {std::move(process), task.cores, task.memory_bytes};
@@ -44,8 +47,10 @@ std::vector<PointEnd> LocalExecutor::poll() {
       ++one;
       continue;
     }
-    ended.push_back({one->first, *status > 128 ? fmt::format("killed by signal {}", *status - 128)
-                                               : last_lines(process.log(), 1)});
+    ended.push_back({one->first,
+                     process.was_killed() ? fmt::format("killed by signal {}", *status - 128)
+                                          : last_lines(process.log(), 1),
+                     !process.was_killed() && *status == kStoppedStatus});
     one = running_.erase(one);
   }
   return ended;

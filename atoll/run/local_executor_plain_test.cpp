@@ -70,6 +70,17 @@ TEST_F(LocalExecutorTest, SaysHowAPointEnded) {
   EXPECT_FALSE(both.adopt(tasks[0]));
 }
 
+TEST_F(LocalExecutorTest, TellsAPointThatWasStoppedFromOneThatWasKilled) {
+  const std::vector<PointTask> tasks = {task("a", "echo stopped >&2; exit 130"),
+                                        task("b", "kill -2 $$; sleep 100")};
+  LocalExecutor both = executor(2, 100);
+  EXPECT_EQ(both.start(tasks), 2U);
+  for (const PointEnd& end : wait(both)) {
+    EXPECT_EQ(end.was_stopped, end.id == "a");
+    EXPECT_EQ(end.reason, end.id == "a" ? "stopped" : "killed by signal 2");
+  }
+}
+
 TEST_F(LocalExecutorTest, StoppingAsksAllToEnd) {
   const std::vector<PointTask> tasks = {
       task("a", "trap 'echo kept >&2; exit 0' INT\ntouch $0.ready\nwhile :; do sleep 0.01; done")};

@@ -25,14 +25,18 @@ struct PointTask {
 /// A point that is over, with or without a result.
 struct PointEnd {
   std::string id;
-  std::string reason;  // How its process ended; what is said when it has left no result.
+  std::string reason;        // How its process ended; what is said when it has left no result.
+  bool was_stopped = false;  // It was asked to end: without a result it is to go on, not failed.
 };
+
+/// With which a point ends that was asked to: its state is kept.
+constexpr int kStoppedStatus = 130;
 
 class PointExecutor {
  public:
   virtual ~PointExecutor() = default;
 
-  /// Starts the tasks from the first on, as many as there is room for now; returns how many. A task
+  /// Starts the tasks, none of which it has already, from the first on, as many as there is room for now; returns how many. A task
   /// that would never fit counts as one that has room when nothing else runs. Throws InputError
   /// when nothing can be started at all.
   virtual size_t start(std::span<const PointTask> tasks) = 0;

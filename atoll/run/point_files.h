@@ -27,16 +27,26 @@ PointResult point_result_from_json(std::string_view text, const std::string& nam
 std::filesystem::path point_settings_file(const std::filesystem::path& folder);
 std::filesystem::path point_result_file(const std::filesystem::path& folder);
 
-/// Makes the folder with its settings. A run directory with a checkpoint is gone on with; what is
-/// left of one without is removed.
+/// Whether it has a checkpoint and no result: what is there is worth keeping.
+bool can_go_on(const std::filesystem::path& folder);
+
+/// Makes the folder with its settings. A run directory with a checkpoint is gone on with, with
+/// train.checkpoint_every as it is there; what is left of one without is removed, as is an old
+/// result.
 void write_point(const std::filesystem::path& folder, RunConfig config);
 
 /// Nothing while there is no result.json.
 std::optional<PointResult> read_point_result(const std::filesystem::path& folder);
 
+/// For ten steps and what surrounds them.
+constexpr std::chrono::hours kPointPatience{1};
+
 /// Trains the point in `folder` as a process of its own and writes result.json, also when it fails.
-/// On Ctrl-C (watch_interrupts()) training checkpoints and ends, and there is no result. Throws
-/// InputError when `folder` is no point's.
-void train_point(const std::filesystem::path& program, const std::filesystem::path& folder);
+/// On Ctrl-C (watch_interrupts()), or where training itself is asked to stop, it checkpoints and
+/// ends, and there is no result. A point that loses an island fails; so does one without a new line
+/// of metrics within `patience`, or longer where train.log_every is over ten. Throws InputError
+/// when `folder` is no point's.
+void train_point(const std::filesystem::path& program, const std::filesystem::path& folder,
+                 Duration patience = kPointPatience);
 
 }  // namespace atl::run

@@ -70,6 +70,7 @@ SlurmArray SlurmArray::load(const fs::path& folder) {
     array.tasks_.push_back({.point = std::move(point)});
   }
   array.job_ = read_number(folder / "job");
+  array.is_stopped_ = fs::exists(folder / "stopped", unknown);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
     if (const auto over = index_of(file, "over-", array.tasks_.size())) {
@@ -125,6 +126,11 @@ bool SlurmArray::read_exit_codes() {
 void SlurmArray::mark_over(size_t index) {
   tasks_[index].is_over = true;
   std::ofstream(folder_ / fmt::format("over-{}", index)) << '\n';
+}
+
+void SlurmArray::mark_stopped() {
+  is_stopped_ = true;
+  std::ofstream(folder_ / "stopped") << '\n';
 }
 
 void SlurmArray::remove() const {

@@ -50,6 +50,10 @@ class SlurmArray {
   /// Takes up the exit codes that tasks have left; whether there are new ones.
   bool read_exit_codes();
   void mark_over(size_t index);
+  /// Whether its tasks were asked to end, by this sweep or one before it: what then ends without a
+  /// result has not failed.
+  bool is_stopped() const { return is_stopped_; }
+  void mark_stopped();
   /// Deletes its files. A task of it that starts later finds nothing to do.
   void remove() const;
 
@@ -58,6 +62,7 @@ class SlurmArray {
 
   std::filesystem::path folder_;
   std::optional<int64_t> job_;
+  bool is_stopped_ = false;
   std::vector<Task> tasks_;
 };
 

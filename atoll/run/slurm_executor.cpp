@@ -118,6 +118,7 @@ size_t SlurmExecutor::start(std::span<const PointTask> tasks) {
   size_t started = 0;
   for (const PointTask& task : tasks) {
     if (waiting_.size() == kMaxWaiting) break;
+    ATOLL_CHECK(std::ranges::find(waiting_, task.id, &PointTask::id) == waiting_.end());
     // One that is on its way is not trained twice at a time.
     if (!adopt(task)) waiting_.push_back(task);
     ++started;
@@ -307,8 +308,10 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
       if (!task.is_awaited) continue;
       const std::string said =
           task.evidence.exit_code.value_or(0) != 0 ? last_lines(task.log, 1) : std::string();
-      ends.push_back({task.point, fmt::format("Slurm job {}_{}: {}{}", *array.job(), i, *end,
-                                              said.empty() ? said : ": " + said)});
+      ends.push_back({task.point,
+                      fmt::format("Slurm job {}_{}: {}{}", *array.job(), i, *end,
+                                  said.empty() ? said : ": " + said),
+                      array.is_stopped() || was_stopped(task.evidence)});
     }
   }
   std::erase_if(arrays_, [](const SlurmArray& array) {
@@ -319,6 +322,8 @@ void SlurmExecutor::report_over(std::vector<PointEnd>& ends, Time now) {
 
 void SlurmExecutor::stop() {
   is_stopping_ = true;
+  // Before they hear of it: should this process end now, the next one knows why they did.
+  for (SlurmArray& array : arrays_) array.mark_stopped();
   // In this order: a task that begins in between is asked as well.
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--state=PENDING"},
                                               {"--state=RUNNING", "--batch", "--signal=USR1"}}) {

@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -98,11 +99,13 @@ class SlurmExecutorTest : public testing::Test {
     EXPECT_THAT(slurm.poll(), ElementsAre());
   }
 
-  /// "POINT: reason" of each, after some seconds.
+  /// "POINT: reason" of each, after some seconds; with "(goes on)" where it was stopped.
   std::vector<std::string> poll(SlurmExecutor& slurm, int64_t seconds = 1) {
     clock_.advance(std::chrono::seconds(seconds));
     std::vector<std::string> ends;
-    for (const PointEnd& end : slurm.poll()) ends.push_back(end.id + ": " + end.reason);
+    for (const PointEnd& end : slurm.poll()) {
+      ends.push_back(end.id + ": " + end.reason + (end.was_stopped ? " (goes on)" : ""));
+    }
     return ends;
   }
 
@@ -344,6 +347,33 @@ TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
   EXPECT_THAT(poll(slurm), ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
   slurm.start(std::vector{task("q")});
   EXPECT_THAT(poll(slurm), ElementsAre("q: it was not begun"));
+}
+
+TEST_F(SlurmExecutorTest, WhatAnEarlierSweepHasStoppedHasNotFailed) {
+  {
+    SlurmExecutor killed = executor();
+    send(killed, tasks(3));
+    killed.stop();
+  }
+  const std::string name = array(101).filename().string();
+  says("queue", line(101, 0, "FAILED") + fmt::format("{}|101|N/A|CANCELLED|None\n", name));
+  leave(101, 0, "exit", "130\n");
+  SlurmExecutor slurm = executor();
+  for (const PointTask& one : tasks(3)) EXPECT_TRUE(slurm.adopt(one));
+  EXPECT_THAT(poll(slurm, 20),
+              ElementsAre(EndsWith("(goes on)"), EndsWith("(goes on)"), EndsWith("(goes on)")));
+  send(slurm, tasks(1));  // In an array of its own, which nobody has stopped.
+  says("queue", line(102, 0, "CANCELLED"));
+  EXPECT_THAT(poll(slurm, 20), ElementsAre(AllOf(HasSubstr("cancelled"), Not(HasSubstr("goes")))));
+}
+
+TEST_F(SlurmExecutorTest, APointThatWasStoppedGoesOnUnlessSlurmSaysWhy) {
+  SlurmExecutor slurm = executor();
+  send(slurm, tasks(2));
+  says("queue", line(101, 0, "FAILED", "NonZeroExitCode") + line(101, 1, "TIMEOUT", "TimeLimit"));
+  leave(101, 0, "exit", "130\n");
+  leave(101, 1, "exit", "130\n");
+  EXPECT_THAT(poll(slurm, 20), ElementsAre(EndsWith("(goes on)"), Not(EndsWith("(goes on)"))));
 }
 
 TEST_F(SlurmExecutorTest, ADamagedArrayIsNamed) {

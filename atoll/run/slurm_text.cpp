@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "atoll/base/error.h"
+#include "atoll/run/point_executor.h"
 #include "atoll/run/run_folder.h"
 
 namespace atl::run {
@@ -257,6 +258,11 @@ std::optional<std::string> end_of_task(const TaskEvidence& evidence) {
   return fmt::format(
       "it left no exit code, and Slurm says {}: do the nodes see the sweep's folder?",
       shown(*evidence.task));
+}
+
+bool was_stopped(const TaskEvidence& evidence) {
+  const bool has_name = evidence.task && named_end(evidence.task->state);
+  return evidence.exit_code == kStoppedStatus && !has_name;
 }
 
 std::vector<int64_t> share_running(std::span<const int64_t> unfinished, int64_t max_running) {

@@ -9,6 +9,7 @@
 //   started-K   written by task K: the job id it runs under
 //   exit-K      written by task K at its end: the exit code of its point
 //   over-K      written by the sweep: it has reported how task K ended
+//   stopped     written by the sweep: all tasks were asked to end
 //
 // LibTorch-free.
 #include <cstdint>
@@ -97,6 +98,10 @@ bool is_over(const SlurmTask& task);
 bool seems_over(const TaskEvidence& evidence);
 /// How the task ended, as a sentence; nothing while it is on its way or that is not known yet.
 std::optional<std::string> end_of_task(const TaskEvidence& evidence);
+
+/// Whether the task's point ended as one that was asked to, for no reason that Slurm has a name
+/// for.
+bool was_stopped(const TaskEvidence& evidence);
 
 /// How many tasks of each array may run at a time, so that all arrays together run at most
 /// `max_running`; those that come first have precedence.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -31,6 +32,24 @@ constexpr std::chrono::milliseconds kPause{50};
 constexpr double kStartSeconds = 1.5;
 constexpr double kTokenSeconds = 2e-6;
 constexpr double kParameterSeconds = 1.1e-10;
+
+/// Steps between checkpoints where the file gives none: about every five minutes of what training
+/// is expected to take, as a machine may fail. 0: it is over sooner, or islands, which may be some
+/// steps apart, would keep none in common.
+int64_t checkpoint_every(RunConfig config, double expected_seconds) {
+  constexpr double kSeconds = 300;
+  if (config.train.checkpoint_every > 0 || expected_seconds <= kSeconds) {
+    return config.train.checkpoint_every;
+  }
+  const double steps = static_cast<double>(config.train.steps) * kSeconds / expected_seconds;
+  config.train.checkpoint_every = std::max<int64_t>(1, std::llround(steps));
+  try {
+    check(config);
+  } catch (const UsageError&) {
+    return 0;
+  }
+  return config.train.checkpoint_every;
+}
 
 /// Names a point's folder; enough of the key to tell points apart.
 std::string id_of(const std::string& key) { return key.substr(0, 16); }
@@ -80,6 +99,12 @@ SweepState SweepDriver::state() const {
   return scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/false);
 }
 
+std::vector<SweepPoint> SweepDriver::distinct(std::vector<SweepPoint> points) const {
+  std::set<std::string> seen;
+  std::erase_if(points, [&](const SweepPoint& point) { return !seen.insert(key(point)).second; });
+  return points;
+}
+
 int64_t SweepDriver::cores(const SweepPoint& point) const {
   return std::min(settings_.cores(point), options_.cores);
 }
@@ -94,7 +119,7 @@ double SweepDriver::assumed_seconds(const SweepPoint& point) const {
 void SweepDriver::count_costs() {
   costs_.clear();
   all_costs_ = {};
-  for (const SweepPoint& point : state().points()) {
+  for (const SweepPoint& point : distinct(state().points())) {
     const PointRow* found = row(point);
     if (found == nullptr || found->status != PointStatus::kDone || found->seconds <= 0) continue;
     for (Cost* cost : {&costs_[{point.cell.size, point.cell.replicas}], &all_costs_}) {
@@ -123,7 +148,7 @@ Outlook SweepDriver::outlook() const {
   const SweepState future =
       scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/true);
   Outlook outlook;
-  for (const SweepPoint& point : future.wanted()) {
+  for (const SweepPoint& point : distinct(future.wanted())) {
     const PointTask expected = task(point);
     ++outlook.num_points;
     outlook.tokens += settings_.tokens(point);
@@ -152,8 +177,7 @@ void SweepDriver::retry_failed() {
   std::erase_if(rows_, [&](const auto& entry) {
     if (entry.second.status != PointStatus::kFailed) return false;
     database_.remove(entry.first);
-    std::error_code ignored;
-    fs::remove_all(options_.folder / "points" / id_of(entry.first), ignored);
+    remove_folder(id_of(entry.first));
     return true;
   });
 }
@@ -170,7 +194,7 @@ void SweepDriver::resume(PointExecutor& executor) {
     const auto point = points.find(key);
     in_flight_[id] = key;
     if (fs::exists(point_result_file(options_.folder / "points" / id))) {
-      finish(id, "");
+      finish({.id = id});
     } else if (point == points.end() || !executor.adopt(task(point->second))) {
       // To be trained again, from its last checkpoint if it has one.
       in_flight_.erase(id);
@@ -183,7 +207,7 @@ void SweepDriver::resume(PointExecutor& executor) {
 
 void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& wanted) {
   std::vector<std::pair<PointTask, SweepPoint>> waiting;
-  for (const SweepPoint& point : wanted) {
+  for (const SweepPoint& point : distinct(wanted)) {
     PointTask one = task(point);
     if (!in_flight_.contains(one.id)) waiting.emplace_back(std::move(one), point);
   }
@@ -205,7 +229,9 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
       record(row);
       continue;
     }
-    write_point(one.folder, settings_.config(point));
+    RunConfig config = settings_.config(point);
+    config.train.checkpoint_every = checkpoint_every(config, one.seconds);
+    write_point(one.folder, config);
     record(row);
     if (executor.start({&one, 1}) == 0) {
       rows_.erase(row.key);
@@ -216,7 +242,21 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
   }
 }
 
-void SweepDriver::finish(const std::string& id, const std::string& reason) {
+/// Whether a point that has no result is to be trained further, now or when the sweep goes on. One
+/// that others stop again and again is not.
+bool SweepDriver::goes_on(const PointEnd& end) {
+  constexpr int kMaxStops = 3;
+  return stopping_ || (end.was_stopped && ++num_stops_[end.id] <= kMaxStops);
+}
+
+void SweepDriver::remove_folder(const std::string& id) const {
+  const fs::path folder = options_.folder / "points" / id;
+  std::error_code ignored;
+  if (!can_go_on(folder)) fs::remove_all(folder, ignored);
+}
+
+void SweepDriver::finish(const PointEnd& end) {
+  const std::string& id = end.id;
   const std::string key = in_flight_.at(id);
   in_flight_.erase(id);
   PointRow row = rows_.at(key);
@@ -237,12 +277,13 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
           row.message = "its loss is not a finite number: the learning rates are too high";
         }
       }
-    } else if (stopping_) {  // Its state is kept; it goes on when the sweep does.
+    } else if (goes_on(end)) {
+      if (!stopping_) fmt::print(stderr, "atoll: point {} was stopped; it is started again\n", id);
       rows_.erase(key);
       database_.remove(key);
       return;
     } else {
-      row.message = fmt::format("it ended without a result: {}", reason);
+      row.message = fmt::format("it ended without a result: {}", end.reason);
     }
   } catch (const InputError& error) {
     row.message = error.what();
@@ -251,13 +292,12 @@ void SweepDriver::finish(const std::string& id, const std::string& reason) {
   if (row.status == PointStatus::kFailed) {
     fmt::print(stderr, "atoll: point {} failed; the others go on:\n{}\n", id, row.message);
   }
-  std::error_code ignored;
-  if (!options_.keep) fs::remove_all(folder, ignored);
+  if (!options_.keep) remove_folder(id);
 }
 
 std::string SweepDriver::progress_text(const SweepState& now, const Outlook& left,
                                        double seconds_left) const {
-  const std::vector<SweepPoint> points = now.points();
+  const std::vector<SweepPoint> points = distinct(now.points());
   size_t over = 0;
   std::optional<std::pair<double, const SweepPoint*>> best;
   for (const SweepPoint& point : points) {
@@ -311,7 +351,7 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     changed = false;
     for (const PointEnd& end : executor.poll()) {
       if (!in_flight_.contains(end.id)) continue;
-      finish(end.id, end.reason);
+      finish(end);
       changed = true;
     }
     if (changed) continue;

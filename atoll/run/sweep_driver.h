@@ -48,6 +48,8 @@ class SweepDriver {
   bool train(PointExecutor& executor, const Clock& clock);
 
   scaling::SweepState state() const;
+  /// Those with the same key once: places of several grids may come to the same settings.
+  std::vector<scaling::SweepPoint> distinct(std::vector<scaling::SweepPoint> points) const;
   scaling::Known known() const;
   Outlook outlook() const;
   /// The row of a point that is over.
@@ -66,7 +68,10 @@ class SweepDriver {
   };
   scaling::PlanRules rules() const;
   void start(PointExecutor& executor, const std::vector<scaling::SweepPoint>& wanted);
-  void finish(const std::string& id, const std::string& reason);
+  void finish(const PointEnd& end);
+  bool goes_on(const PointEnd& end);
+  /// Unless it has what the point can go on from.
+  void remove_folder(const std::string& id) const;
   void record(PointRow row);
   void count_costs();
   double assumed_seconds(const scaling::SweepPoint& point) const;
@@ -79,6 +84,7 @@ class SweepDriver {
   const SweepOptions options_;
   std::map<std::string, PointRow> rows_;          // By key; as the database has them.
   std::map<std::string, std::string> in_flight_;  // Id -> key.
+  std::map<std::string, int> num_stops_;          // By id: of points that others have stopped.
   std::map<std::pair<std::string, int64_t>, Cost> costs_;
   Cost all_costs_;
   bool stopping_ = false;

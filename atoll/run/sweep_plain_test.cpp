@@ -278,6 +278,7 @@ class FakeExecutor final : public PointExecutor {
     std::vector<PointEnd> ended;
     for (const PointTask& task : running_) {
       const RunConfig config = load_config(point_settings_file(task.folder), {});
+      if (before_end) before_end(task.folder);
       PointResult result{.seconds = 2, .peak_bytes = 3e6};
       const auto loss = loss_(config);
       if (loss) {
@@ -286,10 +287,11 @@ class FakeExecutor final : public PointExecutor {
         result.status = 1;
         result.log = "the reason";
       }
-      if (leaves_results) {
+      if (leaves_results && num_stopped == 0) {
         write_file_atomically(point_result_file(task.folder), to_json(result));
       }
-      ended.push_back({task.id, "killed by signal 9"});
+      ended.push_back({task.id, "killed by signal 9", num_stopped > 0});
+      if (num_stopped > 0) --num_stopped;
     }
     running_.clear();
     return ended;
@@ -298,10 +300,12 @@ class FakeExecutor final : public PointExecutor {
   size_t num_running() const override { return running_.size(); }
   int64_t num_cores() const override { return 1; }
 
+  std::function<void(const fs::path& folder)> before_end;
   size_t num_started = 0;
   size_t most_running = 0;
   bool adopts = false;
   bool leaves_results = true;
+  size_t num_stopped = 0;  // Ends of points that others have stopped, before any that is over.
 
  private:
   Loss loss_;
@@ -339,6 +343,24 @@ TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
   EXPECT_EQ(read_points(folder_ / "points.jsonl").size(), 12U);
   EXPECT_TRUE(fs::is_empty(folder_ / "points"));
   EXPECT_EQ(again.task(point_of(2)).memory_bytes, 3e6);  // As measured.
+}
+
+TEST_F(SweepDriverTest, PlacesWithTheSameSettingsAreTrainedOnce) {
+  // Half the tokens of the one grid are all of the other's.
+  const SweepSettings twice =
+      settings_of(std::string("[sweep]\nextensions = 0\nhalving_rungs = 2\n") + kTrain + kModels +
+                  "[[grid]]\nname = 'a'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n"
+                  "tokens_factor = 2\nsearch = 'halving'\n"
+                  "[[grid]]\nname = 'b'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n");
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling);
+  SweepDriver driver(twice, database, options());
+  const auto points = driver.state().points();
+  EXPECT_EQ(points.size(), 4U);  // Two sizes; of the first grid the first rung.
+  EXPECT_EQ(driver.distinct(points).size(), 2U);
+  EXPECT_EQ(driver.outlook().num_points, 4U);
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, 4U);
 }
 
 TEST_F(SweepDriverTest, AFailedPointIsRecordedAndOthersGoOn) {
@@ -380,6 +402,72 @@ TEST_F(SweepDriverTest, APointWithoutAResultFailsWithTheReason) {
   SweepDriver driver(settings_, database, options());
   EXPECT_TRUE(driver.train(executor, clock_));
   EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("killed by signal 9"));
+}
+
+TEST_F(SweepDriverTest, APointThatOthersStopGoesOnSomeTimes) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling, 1);
+  executor.num_stopped = 3;
+  SweepDriver driver(settings_, database, options());
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_EQ(executor.num_started, 12U + 3);
+  const auto points = driver.state().points();
+  const auto is_done = [&](const SweepPoint& point) {
+    return driver.row(point)->status == PointStatus::kDone;
+  };
+  EXPECT_TRUE(std::ranges::all_of(points, is_done));
+  SweepDatabase other(":memory:");
+  FakeExecutor again(middling, 1);
+  again.num_stopped = 4;
+  SweepDriver second(settings_, other, options());
+  EXPECT_TRUE(second.train(again, clock_));
+  EXPECT_EQ(std::ranges::count_if(points,
+                                  [&](const SweepPoint& point) {
+                                    const PointRow* row = second.row(point);
+                                    return row != nullptr && row->status == PointStatus::kFailed;
+                                  }),
+            1);
+}
+
+TEST_F(SweepDriverTest, PointsThatTakeLongWriteCheckpoints) {
+  // 1e6 tokens for a parameter take hours, as far as is known before the first point is over.
+  const SweepSettings longer =
+      settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + kTrain + kModels + kGrid);
+  const auto every = [&](const SweepSettings& settings) {
+    SweepDatabase database(":memory:");
+    int64_t most = 0;
+    FakeExecutor executor([&](const RunConfig& config) {
+      most = std::max(most, config.train.checkpoint_every);
+      return middling(config);
+    });
+    SweepDriver driver(settings, database, options());
+    EXPECT_TRUE(driver.train(executor, clock_));
+    return most;
+  };
+  EXPECT_EQ(every(settings_), 0);
+  EXPECT_GT(every(longer), 100);
+  EXPECT_EQ(every(settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + kTrain +
+                              "checkpoint_every = 77\n" + kModels + kGrid)),
+            77);
+}
+
+TEST_F(SweepDriverTest, WhatAFailedPointCanGoOnFromIsKept) {
+  SweepDatabase database(folder_ / "points.db");
+  FakeExecutor executor(middling);
+  executor.leaves_results = false;
+  executor.before_end = [](const fs::path& folder) {
+    fs::create_directories(folder / "run/checkpoints/step-00000007");
+    write_file_atomically(folder / "run/config.toml", "");
+  };
+  SweepDriver driver(settings_, database, options());
+  EXPECT_TRUE(driver.train(executor, clock_));
+  const fs::path folder = driver.task(point_of(2)).folder;
+  EXPECT_TRUE(can_go_on(folder));
+  driver.retry_failed();
+  EXPECT_TRUE(can_go_on(folder));
+  executor.leaves_results = true;
+  EXPECT_TRUE(driver.train(executor, clock_));
+  EXPECT_TRUE(fs::is_empty(folder_ / "points"));
 }
 
 TEST_F(SweepDriverTest, APointOverTheMemoryBudgetIsNotStarted) {

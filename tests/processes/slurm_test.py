@@ -142,6 +142,24 @@ class SlurmTest(unittest.TestCase):
         self.sweep(slurm="", tokens=20, folder="local")
         self.assertEqual(self.results(), self.results("local"))
 
+    def test_a_second_ctrl_c_leaves_nothing_that_failed(self):
+        stopped = self.start(tokens=150)
+        self.wait_tasks("RUNNING", 2)
+        wait_for(lambda: len(list(self.folder.glob("out/points/*/run/metrics.jsonl"))) >= 2, "training")
+        stopped.send_signal(signal.SIGINT)
+        # Once the first has ended all were told; the sweep looks for ends each second, and is gone before.
+        wait_for(lambda: list(self.folder.glob("out/slurm/*/exit-*")), "a point to end", self.slurm.logs)
+        stopped.send_signal(signal.SIGINT)
+        stopped.wait(DEADLINE_S)
+        self.assertTrue(list(self.folder.glob("out/slurm/*/stopped")))
+        wait_for(lambda: not self.tasks("RUNNING") and not self.tasks("PENDING"), "all to end", self.slurm.logs)
+        kept = [step for step in self.folder.glob("out/points/*/run/checkpoints/step-*") if not step.name.endswith("-00000000")]
+        self.assertGreaterEqual(len(kept), 1)
+        self.sweep(tokens=150)
+        self.assertEqual({point["status"] for point in self.points().values()}, {"done"})
+        self.sweep(slurm="", tokens=150, folder="local")
+        self.assertEqual(self.results(), self.results("local"))
+
     def test_a_point_that_is_cancelled_is_recorded_and_others_go_on(self):
         process = self.start(tokens=60)
         self.wait_tasks("RUNNING", 2)

@@ -6,6 +6,7 @@ usage: sweep_test.py ATOLL STORE [unittest arguments]
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,13 +87,18 @@ class SweepTest(unittest.TestCase):
 
     def trainers(self):
         """Ids of the processes that train a point of this test."""
+        return self.processes(b"train")
+
+    def processes(self, command=None):
+        """Ids of the processes with this command, or any, that work on a point of this test."""
+        points = str(self.folder / "out" / "points").encode()
         found = []
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if words[1:2] == [b"train"] and str(self.folder).encode() in words[2]:
+            if any(points in word for word in words) and command in (None, *words[1:2]):
                 found.append(int(entry.name))
         return found
 
@@ -159,10 +165,40 @@ class SweepTest(unittest.TestCase):
         _, errors = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(process.returncode, 130, errors)
         self.assertIn("goes on by the same command", errors)
-        self.assertTrue(list(run.glob("*/run/checkpoints/step-*")), errors)
         self.assertEqual(self.points(), {})
-        said = self.json_of(path)
+        self.assert_goes_on(path, run)
+
+    def assert_goes_on(self, path, run, islands=1):
+        """What was stopped has a checkpoint of a later step, from which the next sweep goes on, to the same end."""
+        pattern = "*/run/island-*/checkpoints/step-*" if islands > 1 else "*/run/checkpoints/step-*"
+        kept = {int(step.name.removeprefix("step-")) for step in run.glob(pattern)}
+        self.assertGreater(max(kept), 0)
+        said = self.json_of(path, "--keep")
         self.assertEqual((said["points"], said["failed"]), (2, 0))
+        summaries = [json.loads(result.read_text())["summary"] for result in run.glob("*/result.json")]
+        left = min(summaries, key=lambda summary: summary["steps_now"] / summary["steps"])
+        self.assertEqual(left["steps_now"], left["steps"] - max(kept))
+        self.sweep(path, folder="whole")
+        self.assertEqual({key: p["digest"] for key, p in self.points().items()},
+                         {key: p["digest"] for key, p in self.points("whole").items()})
+
+    def test_sigterm_to_all_processes_keeps_what_runs(self):
+        """As a time limit, a machine that shuts down and a preempted job do it."""
+        for replicas, tokens, more in ("[0]", 150, ""), ("[2]", 60, "outer_lr = 0.6\nsync_every = 5"):
+            with self.subTest(replicas):
+                path = self.sweep_file("[4e-3]", replicas, more, tokens=tokens)
+                process = self.start(path, "--cores", 2 if more else 1)
+                run = self.folder / "out" / "points"
+                island = "island-1/" if more else ""
+                self.wait_for(lambda: list(run.glob(f"*/run/{island}metrics.jsonl")))
+                for pid in [*self.processes(), process.pid]:
+                    os.kill(pid, signal.SIGTERM)
+                _, errors = process.communicate(timeout=DEADLINE_S)
+                self.assertEqual(process.returncode, 130, errors)
+                self.assertEqual(self.points(), {})
+                self.assert_goes_on(path, run, islands=2 if more else 1)
+                shutil.rmtree(self.folder / "out")
+                shutil.rmtree(self.folder / "whole")
 
     def test_a_failed_point_is_recorded_and_others_go_on(self):
         path = self.sweep_file("[4e-3]", tokens=60)
@@ -176,6 +212,18 @@ class SweepTest(unittest.TestCase):
         self.assertIn("killed by signal 9", said["failures"][0]["message"])
         self.assertIn("killed by signal 9", (self.folder / "out" / "report.md").read_text())
         self.assertEqual(self.json_of(path, "--retry")["failed"], 0)
+
+    def test_a_point_that_loses_an_island_fails_and_others_go_on(self):
+        path = self.sweep_file("[4e-3]", "[2]", "outer_lr = 0.6\nsync_every = 5", tokens=60)
+        process = self.start(path, "--cores", 2)
+        self.wait_for(lambda: list(self.folder.glob("out/points/*/run/island-1/metrics.jsonl")))
+        os.kill(self.processes(b"join")[0], signal.SIGKILL)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0, errors)
+        said = self.json_of(path)
+        self.assertEqual((said["points"], said["failed"]), (2, 1))
+        self.assertRegex(said["failures"][0]["message"], "island-[01]: killed by signal 9")
+        self.assertFalse(self.processes())
 
     def test_two_sweeps_on_one_folder_are_refused(self):
         path = self.sweep_file("[4e-3]", tokens=60)
