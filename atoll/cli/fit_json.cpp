@@ -74,7 +74,20 @@ Json optima_json(const char* unit, const scaling::Optima& optima, const scaling:
   return json;
 }
 
+Json said(double value) { return value > 0 ? Json(value) : Json(); }
+
 }  // namespace
+
+void add_comparable_json(Json& json, const scaling::Comparable& compared) {
+  const scaling::RunKind& kind = compared.kind;
+  json["runs_have"] = {{"tokens_per_param", said(kind.tokens)},
+                       {"sync_every", said(kind.sync_every)},
+                       {"method", kind.method.empty() ? Json() : Json(kind.method)}};
+  json["left_out"] = Json::array();
+  for (const scaling::LeftOut& one : compared.left_out) {
+    json["left_out"].push_back({{"lines", one.lines}, {"reason", one.reason}});
+  }
+}
 
 Json fit_json(const FitReport& report, const scaling::FitOptions& options, const std::string& count,
               const std::vector<scaling::Run>& runs) {
@@ -97,6 +110,7 @@ Json fit_json(const FitReport& report, const scaling::FitOptions& options, const
     json["compute"]["independent"].push_back(
         {{"replicas", whole(replicas)}, {"intercept", line.intercept}, {"slope", line.slope}});
   }
+  json["fitted_params"] = {report.smallest, report.largest};
   json["units"] = {{"loss", "nats per token"}, {"batch", "tokens"}, {"params", count}};
   json["confidence"] = options.confidence;
   json["bootstrap"] = options.bootstrap;

@@ -4,11 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "atoll/scaling/comparable.h"
 #include "atoll/scaling/fit.h"
 
 namespace atl::cli {
 
 constexpr const char* kPapersCount = "vocab * hidden + layers * (4 hidden^2 + 2 hidden ff)";
+
+/// What was left out of a table, and of which kind the others are.
+void add_comparable_json(nlohmann::ordered_json& json, const scaling::Comparable& compared);
 
 /// `count` says what `params` counts; `runs` is the table that was fitted.
 nlohmann::ordered_json fit_json(const scaling::FitReport& report,

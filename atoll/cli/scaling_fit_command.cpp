@@ -25,8 +25,10 @@ using scaling::Intervals;
 constexpr const char* kFooter = R"(
 FILE is a CSV table, a line for each trained model. Columns params, replicas (0: data-parallel)
 and loss (nats per token) are needed; batch (tokens of a step, of all replicas), lr, outer_lr,
-sync_every, tokens, flops and seed are read where they are. Of several runs of one size and number
-of replicas the best counts; runs that differ in their seed alone are averaged.
+sync_every, method, tokens, flops and seed are read where they are. Of several runs of one size and
+number of replicas the best counts; runs that differ in their seed alone are averaged. Laws go
+through runs of one method, one sync_every and as many tokens a parameter (within 5 %): those with
+the most sizes. The others are left out, and named.
 
 Laws: loss = A N^alpha for each number of replicas, A N^alpha M^beta for all (M >= 1), and the four
 forms of Scaling Laws for DiLoCo, Table 13. Residuals are of the largest size, fitted without it.
@@ -108,7 +110,7 @@ void print_optima(const char* name, const char* unit, const scaling::Optima& opt
 void print_report(const FitArguments& arguments, const FitReport& report) {
   fmt::print("{} points, N {} to {:.4g}; loss in nats per token", report.points.size(),
              arguments.table.count == "papers" ? "counted as the papers do," : "as `params` says,",
-             report.leave_one_out.params);
+             report.largest);
   if (arguments.options.bootstrap > 0) {
     fmt::print("; [{:g} % of {} redraws]", 100 * arguments.options.confidence,
                arguments.options.bootstrap);
@@ -129,13 +131,24 @@ void print_report(const FitArguments& arguments, const FitReport& report) {
   }
 }
 
+scaling::Comparable compared_runs(const std::string& file, const scaling::Table& table) {
+  try {
+    scaling::Comparable compared = scaling::comparable_runs(table.runs);
+    print_left_out(compared);
+    return compared;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", file, error.what()));
+  }
+}
+
 void fit(FitArguments& arguments) {
   if (!arguments.plot.empty()) {
     scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
     require_output_file(arguments.plot, "--plot");
   }
   const scaling::Table table = arguments.table.load(arguments.file);
-  const FitReport report = scaling::fit_runs(table.runs, arguments.options);
+  const scaling::Comparable compared = compared_runs(arguments.file, table);
+  const FitReport report = scaling::fit_runs(compared.runs, arguments.options);
   for (const scaling::Refusal& refusal : report.refused) {
     fmt::print(stderr, "atoll: not fitted: {}: {}\n", refusal.what, refusal.reason);
   }
@@ -154,6 +167,7 @@ void fit(FitArguments& arguments) {
         fit_json(report, arguments.options,
                  arguments.table.count == "papers" ? kPapersCount : "as the column params counts",
                  table.runs);
+    add_comparable_json(json, compared);
     json["ignored_columns"] = table.ignored;
     fmt::print("{}\n", json.dump());
   } else {

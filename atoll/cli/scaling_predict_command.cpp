@@ -7,6 +7,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/fit_json.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/scaling_table_options.h"
 #include "atoll/cli/whole_number.h"
@@ -25,10 +26,10 @@ Without --fit the laws are those of Scaling Laws for DiLoCo (C4, 20 tokens a par
 the loss from its Table 4, settings from its Tables 8 to 10 and Figure 7. They count parameters as
 vocab * hidden + layers * (4 hidden^2 + 2 hidden ff); --shape counts so, and shows Atoll's number.
 
-Ranges: of the loss, where a new run falls (--confidence) and what the forms with a floor say,
-wider the further it is extrapolated, as the law missed the largest size without it; of published
-settings, what the other law says and half a step of the sweeps; of fitted settings, where a new
-optimum falls.
+Ranges: of the loss, where a new run falls by the law alone (--confidence); that, and what the
+forms with a floor say, wider the further it is extrapolated, as the law missed the largest size
+without it: how many runs fall into that one nobody can say. Of published settings, what the other
+law says and half a step of the sweeps; of fitted settings, where a new optimum falls.
 
 Examples:
   atoll scaling predict --params 1.3e9 --replicas 2
@@ -68,7 +69,8 @@ Json range_json(const std::optional<Interval>& interval) {
   return interval ? Json{interval->low, interval->high} : Json();
 }
 
-void print_json(const PredictArguments& arguments, const Prediction& prediction) {
+void print_json(const PredictArguments& arguments, const Prediction& prediction,
+                const scaling::Predictor& predictor) {
   const scaling::Question& question = arguments.question;
   const std::optional<Interval> loss = prediction.loss;
   Json json = {{"loss", value_json(loss)},
@@ -81,7 +83,9 @@ void print_json(const PredictArguments& arguments, const Prediction& prediction)
                {"batch_tokens_range", range_json(prediction.batch_tokens)},
                {"inner_lr_range", range_json(prediction.inner_lr)},
                {"outer_lr_range", range_json(prediction.outer_lr)},
-               {"confidence", question.confidence},
+               {"confidence", prediction.is_widened() ? Json() : Json(question.confidence)},
+               {"law_range", range_json(prediction.law_loss)},
+               {"law_confidence", question.confidence},
                {"params", question.params},
                {"replicas", static_cast<int64_t>(question.replicas)},
                {"law", prediction.law},
@@ -92,6 +96,7 @@ void print_json(const PredictArguments& arguments, const Prediction& prediction)
     json["missing"].push_back({{"what", missing.what}, {"reason", missing.reason}});
   }
   if (!arguments.shape.empty()) json["atoll_params"] = atoll_params(arguments.shape);
+  if (predictor.own_runs()) add_comparable_json(json, *predictor.own_runs());
   fmt::print("{}\n", json.dump());
 }
 
@@ -111,9 +116,23 @@ void print_text(const PredictArguments& arguments, const Prediction& prediction)
                format_count(static_cast<double>(atoll_params(arguments.shape))));
   }
   print_value("loss", prediction.loss, "nats per token");
+  if (prediction.is_widened()) {
+    fmt::print("{:<31} [{:.4g}, {:.4g}] {:g} % of runs, by the law alone\n", "",
+               prediction.law_loss.low, prediction.law_loss.high, 100 * question.confidence);
+  }
   print_value("batch", prediction.batch_tokens, "tokens of a step, of all replicas");
   print_value("inner learning rate", prediction.inner_lr, "peak");
   print_value("outer learning rate", prediction.outer_lr, "");
+}
+
+scaling::Predictor predictor_of(PredictArguments& arguments) {
+  if (arguments.file.empty()) return {};
+  const scaling::Table table = arguments.table.load(arguments.file);
+  try {
+    return scaling::Predictor(table.runs);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", arguments.file, error.what()));
+  }
 }
 
 void predict(PredictArguments& arguments) {
@@ -125,17 +144,16 @@ void predict(PredictArguments& arguments) {
     throw UsageError("--params or --shape is needed");
   }
   question.law = choice_of(arguments.law);
-  const Prediction prediction =
-      arguments.file.empty()
-          ? scaling::predict_published(question)
-          : scaling::predict_from(arguments.table.load(arguments.file).runs, question);
+  const scaling::Predictor predictor = predictor_of(arguments);
+  const Prediction prediction = predictor.predict(question);
+  if (predictor.own_runs()) print_left_out(*predictor.own_runs());
   for (const scaling::Refusal& missing : prediction.missing) {
     fmt::print(stderr, "atoll: not predicted: {}: {}\n", missing.what, missing.reason);
   }
   const std::string warning = scaling::extrapolation_warning(prediction, question);
   if (!warning.empty()) fmt::print(stderr, "atoll: an extrapolation: {}\n", warning);
   if (arguments.json) {
-    print_json(arguments, prediction);
+    print_json(arguments, prediction, predictor);
   } else {
     print_text(arguments, prediction);
   }
@@ -174,7 +192,7 @@ void add_scaling_predict(CLI::App& scaling) {
                    "where there is one")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "joint", "independent"}));
-  command->add_option("--confidence", arguments->question.confidence, "Of the loss's range")
+  command->add_option("--confidence", arguments->question.confidence, "Of the law's own range")
       ->capture_default_str()
       ->check(real_number(0.5, 0.999));
   command->add_flag("--json", arguments->json, "Print one JSON object");

@@ -1,9 +1,12 @@
 #pragma once
 // The options of commands that read a table of runs.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <string>
 
 #include "atoll/cli/real_number.h"
+#include "atoll/scaling/comparable.h"
 #include "atoll/scaling/table.h"
 
 namespace atl::cli {
@@ -38,6 +41,12 @@ inline void add_table_options(CLI::App& command, TableOptions& options,
   if (file == nullptr) return;
   count->needs(file);
   unit->needs(file);
+}
+
+inline void print_left_out(const scaling::Comparable& compared) {
+  for (const scaling::LeftOut& one : compared.left_out) {
+    fmt::print(stderr, "atoll: {}\n", scaling::left_out_text(one));
+  }
 }
 
 }  // namespace atl::cli

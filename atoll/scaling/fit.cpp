@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -141,14 +142,24 @@ std::vector<Point> loss_points(const std::vector<Run>& runs) {
   return points;
 }
 
+void require_law(const PowerLaws& laws) {
+  if (!laws.independent.empty() || laws.joint) return;
+  const Refusal& first = laws.refused.front();
+  std::string text = fmt::format("too few points: {}: {}", first.what, first.reason);
+  // Of several numbers of replicas there might have been a law of all.
+  const Refusal& last = laws.refused.back();
+  if (laws.refused.size() > 2) text += fmt::format("; {}: {}", last.what, last.reason);
+  throw InputError(text);
+}
+
 FitReport fit_runs(const std::vector<Run>& runs, const FitOptions& options) {
   FitReport report;
   report.points = loss_points(runs);
   report.loss = fit_power_laws(report.points, "loss");
-  if (report.loss.independent.empty() && !report.loss.joint) {
-    throw InputError(fmt::format("too few points: {}: {}", report.loss.refused[0].what,
-                                 report.loss.refused[0].reason));
-  }
+  require_law(report.loss);
+  const auto [smallest, largest] = std::ranges::minmax(report.points, {}, &Point::params);
+  report.smallest = smallest.params;
+  report.largest = largest.params;
   report.leave_one_out = leave_one_out(report.points);
   append(report.refused, report.loss.refused);
   append(report.refused, report.leave_one_out.refused);

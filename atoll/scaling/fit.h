@@ -40,6 +40,8 @@ struct ComputeLine {
 
 struct FitReport {
   std::vector<Point> points;  // The best loss of each size and number of replicas.
+  double smallest = 0;        // Sizes of the points.
+  double largest = 0;
   PowerLaws loss;
   LawIntervals loss_intervals;
   LeaveOneOut leave_one_out;
@@ -53,9 +55,12 @@ struct FitReport {
   std::vector<Refusal> refused;  // Of all of these.
 };
 
-/// Fits all laws that the runs allow; what they do not allow is in `refused`. Throws InputError
-/// when they allow no law of the loss at all.
+/// Fits all laws that the runs, which must compare (comparable.h), allow; what they do not allow is
+/// in `refused`. Throws InputError when they allow no law of the loss at all.
 FitReport fit_runs(const std::vector<Run>& runs, const FitOptions& options);
+
+/// Throws InputError, with the reason, when they hold none.
+void require_law(const PowerLaws& laws);
 
 /// The points of the loss laws: the best of each size and number of replicas.
 std::vector<Point> loss_points(const std::vector<Run>& runs);

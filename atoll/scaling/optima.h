@@ -17,7 +17,8 @@ struct Optima {
   std::vector<Refusal> refused;  // Sweeps without one: too few values, or the best at the border.
 };
 
-/// The minimiser of the parabola of loss over log2(setting), from the smallest loss at each value.
+/// The minimiser of the parabola of loss over log2(setting), from the smallest loss at each value,
+/// of runs that compare (comparable.h).
 /// Refused for sweeps of fewer than three values, or whose best value is the first or the last.
 /// Runs without the setting do not count; `name` is the setting's, for messages.
 Optima quadratic_optima(const std::vector<Run>& runs, Setting setting, const std::string& name);

@@ -10,24 +10,12 @@
 namespace atl::scaling {
 namespace {
 
+constexpr size_t kJointCoefficients = 3;
+
 std::vector<double> columns(double params, double replicas, bool joint) {
   std::vector<double> x = {1, std::log(params)};
   if (joint) x.push_back(std::log(replicas));
   return x;
-}
-
-/// Empty when the points do not determine the law.
-std::optional<PowerLaw> fit(const std::vector<Point>& points, bool joint) {
-  std::vector<double> rows;
-  std::vector<double> y;
-  for (const Point& point : points) {
-    const std::vector<double> x = columns(point.params, point.replicas, joint);
-    rows.insert(rows.end(), x.begin(), x.end());
-    y.push_back(point.value);
-  }
-  LeastSquares design(std::move(rows), joint ? 3 : 2);
-  if (!design.full_rank()) return std::nullopt;
-  return PowerLaw(LogLinearFit(std::move(design), y));
 }
 
 std::map<double, std::vector<Point>> by_replicas(const std::vector<Point>& points) {
@@ -56,6 +44,12 @@ std::string joint_refusal(const std::vector<Point>& points) {
     return fmt::format("the rows with replicas have {} size{}, and it needs {}", num_sizes(points),
                        num_sizes(points) == 1 ? "" : "s", kMinSizes);
   }
+  if (points.size() <= kJointCoefficients) {
+    return fmt::format(
+        "{} rows have replicas, and it has {} coefficients: nothing is left to tell how well it "
+        "fits; add rows",
+        points.size(), kJointCoefficients);
+  }
   return "";
 }
 
@@ -81,6 +75,19 @@ std::string replicas_name(double replicas) {
   return fmt::format("{:.0f} replica{}", replicas, replicas == 1 ? "" : "s");
 }
 
+std::optional<PowerLaw> fit_power_law(const std::vector<Point>& points, bool joint) {
+  std::vector<double> rows;
+  std::vector<double> y;
+  for (const Point& point : points) {
+    const std::vector<double> x = columns(point.params, point.replicas, joint);
+    rows.insert(rows.end(), x.begin(), x.end());
+    y.push_back(point.value);
+  }
+  LeastSquares design(std::move(rows), joint ? kJointCoefficients : 2);
+  if (!design.full_rank()) return std::nullopt;
+  return PowerLaw(LogLinearFit(std::move(design), y));
+}
+
 std::vector<Point> with_replicas(const std::vector<Point>& points) {
   std::vector<Point> some;
   for (const Point& point : points) {
@@ -94,7 +101,7 @@ PowerLaws fit_power_laws(const std::vector<Point>& points, const std::string& qu
   for (const auto& [replicas, group] : by_replicas(points)) {
     const size_t sizes = num_sizes(group);
     std::optional<PowerLaw> law;
-    if (sizes >= kMinSizes) law = fit(group, false);
+    if (sizes >= kMinSizes) law = fit_power_law(group, /*joint=*/false);
     if (law) {
       laws.independent.emplace(replicas, *std::move(law));
     } else {
@@ -106,7 +113,7 @@ PowerLaws fit_power_laws(const std::vector<Point>& points, const std::string& qu
   const std::vector<Point> some = with_replicas(points);
   std::string reason = joint_refusal(some);
   if (reason.empty()) {
-    laws.joint = fit(some, true);
+    laws.joint = fit_power_law(some, /*joint=*/true);
     if (!laws.joint) reason = "sizes and replicas change together, so their shares cannot be told";
   }
   if (!reason.empty()) laws.refused.push_back({fmt::format("joint law of {}", quantity), reason});

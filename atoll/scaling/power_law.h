@@ -52,7 +52,10 @@ struct PowerLaws {
 
 constexpr size_t kMinSizes = 3;  // Two only draw the line through themselves.
 
-/// Fits what the points allow. `quantity` begins the name of what is refused.
+/// The law through the points, whatever their number; nothing when they do not determine it.
+std::optional<PowerLaw> fit_power_law(const std::vector<Point>& points, bool joint);
+
+/// Fits what the points allow, with a row to spare. `quantity` begins the name of what is refused.
 PowerLaws fit_power_laws(const std::vector<Point>& points, const std::string& quantity);
 
 /// |ln y - ln y'| of each number of replicas at the largest size, y' from the laws fitted without

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/scaling/fit.h"
 #include "atoll/scaling/published.h"
@@ -60,14 +61,15 @@ void widen(Interval& interval, double value) {
 }
 
 /// By how much the law missed the largest of its sizes when it had to do without it, for each unit
-/// of ln(size) that it went too far. 0 when there are too few sizes to say.
-double miss_per_log_size(const std::vector<Point>& fitted, const Question& question) {
+/// of ln(size) that it went too far. Of three sizes two are left, which draw a line; where they do
+/// not tell replicas apart, it is the line of all of them.
+double miss_per_log_size(const std::vector<Point>& fitted, bool joint) {
   const HeldOut held = hold_out_largest(fitted);
   double largest = 0;
   for (const Point& point : held.kept) largest = std::max(largest, point.params);
-  const PowerLaws laws = fit_power_laws(held.kept, "loss");
-  const PowerLaw* law = choose(laws, question);
-  if (law == nullptr) return 0;
+  std::optional<PowerLaw> law = fit_power_law(held.kept, joint);
+  if (!law) law = fit_power_law(held.kept, /*joint=*/false);
+  ATOLL_CHECK(law.has_value(), "a law has three sizes");
   double sum = 0;
   for (const Point& point : held.out) {
     sum += std::abs(std::log(point.value / law->predict(point.params, point.replicas)));
@@ -124,13 +126,14 @@ std::optional<Interval> predict_setting(const Optima& optima, const PowerLaws& l
 Predictor::Predictor()
     : points_(loss_points(published_losses())), loss_(fit_power_laws(points_, "loss")) {}
 
-Predictor::Predictor(std::vector<Run> runs)
-    : published_(false),
-      points_(loss_points(runs)),
+Predictor::Predictor(const std::vector<Run>& runs)
+    : own_(comparable_runs(runs)),
+      points_(loss_points(own_->runs)),
       loss_(fit_power_laws(points_, "loss")),
-      batch_optima_(quadratic_optima(runs, &Run::batch, "batch")),
-      lr_optima_(quadratic_optima(runs, &Run::lr, "lr")),
-      outer_lr_(outer_rates(runs)) {
+      batch_optima_(quadratic_optima(own_->runs, &Run::batch, "batch")),
+      lr_optima_(quadratic_optima(own_->runs, &Run::lr, "lr")),
+      outer_lr_(outer_rates(own_->runs)) {
+  require_law(loss_);
   if (!batch_optima_.points.empty()) batch_ = fit_power_laws(batch_optima_.points, "batch");
   if (!lr_optima_.points.empty()) lr_ = fit_power_laws(lr_optima_.points, "lr");
 }
@@ -183,7 +186,8 @@ Prediction Predictor::predict_loss(const Question& question) const {
   }
   Prediction prediction;
   prediction.law = law->joint() ? "joint" : "independent";
-  prediction.loss = law->interval(question.params, question.replicas, question.confidence);
+  prediction.law_loss = law->interval(question.params, question.replicas, question.confidence);
+  prediction.loss = prediction.law_loss;
   widen_by_forms(prediction.loss, question);
   std::vector<Point> fitted = points_;
   std::erase_if(fitted, [&](const Point& point) {
@@ -205,7 +209,7 @@ Prediction Predictor::predict_loss(const Question& question) const {
   }
   if (prediction.extrapolation > 1) {
     const double miss =
-        std::exp(miss_per_log_size(fitted, question) * std::log(prediction.extrapolation));
+        std::exp(miss_per_log_size(fitted, law->joint()) * std::log(prediction.extrapolation));
     prediction.loss.low /= miss;
     prediction.loss.high *= miss;
   }
@@ -214,7 +218,7 @@ Prediction Predictor::predict_loss(const Question& question) const {
 
 Prediction Predictor::predict(const Question& question) const {
   Prediction prediction = predict_loss(question);
-  if (published_) {
+  if (!own_) {
     const bool joint = prediction.law == "joint";
     prediction.batch_tokens =
         from_published(kPublishedBatch, question, joint, kPublishedBatchStep, kPublishedBatchUnit);

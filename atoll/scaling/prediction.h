@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "atoll/scaling/comparable.h"
 #include "atoll/scaling/optima.h"
 #include "atoll/scaling/parametric.h"
 #include "atoll/scaling/power_law.h"
@@ -20,8 +21,9 @@ enum class LawChoice {
 };
 
 struct Prediction {
-  std::string law;  // "joint" or "independent".
-  Interval loss;
+  std::string law;    // "joint" or "independent".
+  Interval loss;      // Its range is the law's own, or wider: see law_loss.
+  Interval law_loss;  // By the law alone: where a new run falls with that confidence if it holds.
   std::optional<Interval> batch_tokens;
   std::optional<Interval> inner_lr;
   std::optional<Interval> outer_lr;   // None for data-parallel.
@@ -30,6 +32,10 @@ struct Prediction {
   double replicas_extrapolation = 1;  // The same of replicas.
   double smallest = 0;                // Fitted sizes.
   double largest = 0;
+
+  /// Forms with a floor, or what is not known beyond the sizes, reach further than the law's own
+  /// range. How many runs fall into such a one nobody can say.
+  bool is_widened() const { return loss.low < law_loss.low || loss.high > law_loss.high; }
 };
 
 struct Question {
@@ -44,9 +50,12 @@ class Predictor {
  public:
   /// Of the published losses; settings from the published laws.
   Predictor();
-  /// Of one's own runs. Throws InputError when they allow no law of the loss at all.
-  explicit Predictor(std::vector<Run> runs);
+  /// Of those of one's own runs that compare. Throws InputError when they allow no law of the loss
+  /// at all, or as comparable_runs() does.
+  explicit Predictor(const std::vector<Run>& runs);
 
+  /// Of which kind its own runs are, and what was left out; nothing of the published ones.
+  const std::optional<Comparable>& own_runs() const { return own_; }
   bool has_law(const Question& question) const;
   /// The loss alone, as predict() says it, quickly. has_law(question).
   double loss(const Question& question) const;
@@ -57,7 +66,7 @@ class Predictor {
   Prediction predict_loss(const Question& question) const;
   void widen_by_forms(Interval& loss, const Question& question) const;
 
-  bool published_ = true;
+  std::optional<Comparable> own_;
   std::vector<Point> points_;
   PowerLaws loss_;
   Optima batch_optima_;

@@ -96,6 +96,55 @@ TEST(Prediction, FromOwnRuns) {
   EXPECT_THAT(p.missing[0].reason, HasSubstr("1 value"));
 }
 
+TEST(Prediction, RefusesRunsWithoutALaw) {
+  const std::vector<scaling::Run> two = {{.params = 1e6, .replicas = 1, .loss = 4},
+                                         {.params = 2e6, .replicas = 1, .loss = 3.8}};
+  EXPECT_THAT(message_of([&] { Predictor predictor(two); }), HasSubstr("too few points"));
+}
+
+/// Three sizes leave two without the largest: a line that says by how much it misses.
+TEST(Prediction, TheRangeOfThreeSizesWidensToo) {
+  std::vector<scaling::Run> runs;
+  for (const double m : {1.0, 2.0, 4.0, 8.0}) {
+    // A floor: the line through the smaller sizes is too low at the largest.
+    for (const double n : {1e6, 2e6, 4e6}) {
+      runs.push_back({.params = n, .replicas = m, .loss = 1.5 + 30 * std::pow(n, -0.2)});
+    }
+  }
+  const Predictor predictor(runs);
+  const Prediction near = predictor.predict({.params = 2e6, .replicas = 2});
+  EXPECT_EQ(near.extrapolation, 1);
+  const Prediction far = predictor.predict({.params = 4e8, .replicas = 2});
+  // ln of the miss at 4e6, for each unit of ln N, as by hand.
+  const auto loss = [](double n) { return 1.5 + 30 * std::pow(n, -0.2); };
+  const double miss = std::log(loss(4e6) * loss(1e6) / (loss(2e6) * loss(2e6))) / std::log(2.0);
+  ASSERT_GT(miss, 0.004);
+  EXPECT_TRUE(far.is_widened());
+  EXPECT_LE(far.loss.low, far.law_loss.low / std::exp(miss * std::log(100.0)) * (1 + 1e-9));
+  EXPECT_GE(far.loss.high, far.law_loss.high * std::exp(miss * std::log(100.0)) * (1 - 1e-9));
+  EXPECT_GT(far.loss.high, loss(4e8));
+}
+
+TEST(Prediction, SizesThatDoNotTellReplicasApartStillWiden) {
+  // Without the largest size only one number of replicas is left.
+  const std::vector<scaling::Run> runs = {{.params = 1e6, .replicas = 1, .loss = 4},
+                                          {.params = 2e6, .replicas = 1, .loss = 3.8},
+                                          {.params = 4e6, .replicas = 1, .loss = 3.65},
+                                          {.params = 4e6, .replicas = 2, .loss = 3.7}};
+  const Prediction p = predict_from(runs, {.params = 4e7, .replicas = 2});
+  EXPECT_EQ(p.law, "joint");
+  EXPECT_TRUE(p.is_widened());
+}
+
+TEST(Prediction, AJointLawHasARowToSpare) {
+  const std::vector<scaling::Run> runs = {
+      {.params = 1e6, .replicas = 1, .loss = 4},   {.params = 2e6, .replicas = 1, .loss = 3.8},
+      {.params = 4e6, .replicas = 2, .loss = 3.5}, {.params = 1e6, .replicas = 0, .loss = 4},
+      {.params = 2e6, .replicas = 0, .loss = 3.8}, {.params = 4e6, .replicas = 0, .loss = 3.5}};
+  EXPECT_THAT(message_of([&] { predict_from(runs, {.params = 1e6, .replicas = 4}); }),
+              HasSubstr("3 rows have replicas, and it has 3 coefficients"));
+}
+
 TEST(Prediction, RefusesReplicasThatNoLawHas) {
   std::vector<scaling::Run> runs;
   for (const double n : {1e6, 2e6, 4e6})

@@ -11,36 +11,20 @@
 namespace atl::scaling {
 namespace {
 
-Cell likeness(const Cell& cell) {
-  return {"", 0, cell.method, cell.sync_every, cell.tokens_factor};
-}
-
-std::string family_name(const Cell& like) {
-  std::string name = like.method;
-  if (like.sync_every > 0) name += fmt::format("-H{}", like.sync_every);
-  if (like.tokens_factor != 1) name += fmt::format("-x{:g}", like.tokens_factor);
-  return name;
-}
-
-/// The kinds of cells with replicas, in order; where there are none, those without.
-std::vector<Cell> likenesses(const SweepState& state) {
-  std::vector<Cell> some;
-  for (const bool with_replicas : {true, false}) {
-    for (const GridCell& cell : state.cells) {
-      const Cell like = likeness(cell.cell);
-      const bool has_family = std::ranges::any_of(some, [&](const Cell& other) {
-        return other == like ||
-               (cell.cell.replicas == 0 && other.tokens_factor == like.tokens_factor);
-      });
-      if ((cell.cell.replicas > 0) == with_replicas && !has_family) some.push_back(like);
-    }
+RunKind kind_of(const Cell& cell) {
+  RunKind kind{.replicated = cell.replicas > 0, .tokens = cell.tokens_factor};
+  if (kind.replicated) {
+    kind.method = cell.method;
+    kind.sync_every = static_cast<double>(cell.sync_every);
   }
-  return some;
+  return kind;
 }
 
-bool belongs(const Cell& cell, const Cell& like) {
-  if (cell.replicas == 0) return cell.tokens_factor == like.tokens_factor;
-  return likeness(cell) == like;
+std::string family_name(const RunKind& kind) {
+  std::string name = kind.replicated ? kind.method : "data_parallel";
+  if (kind.sync_every > 0) name += fmt::format("-H{:g}", kind.sync_every);
+  if (kind.tokens != 1) name += fmt::format("-x{:g}", kind.tokens);
+  return name;
 }
 
 Run run_of(const SweepPoint& point, double loss, const ResultRules& rules) {
@@ -55,7 +39,8 @@ Run run_of(const SweepPoint& point, double loss, const ResultRules& rules) {
           .layers = size.layers,
           .hidden = size.hidden,
           .ff = size.ff,
-          .vocab = size.vocab};
+          .vocab = size.vocab,
+          .method = point.cell.method};
   if (point.at[kOuterLr] > 0) run.outer_lr = point.at[kOuterLr];
   if (point.cell.sync_every > 0) run.sync_every = static_cast<double>(point.cell.sync_every);
   return run;
@@ -109,14 +94,16 @@ void fit(Family& family, const std::map<double, std::string>& names, const FitOp
 
 std::vector<Family> families_of(const SweepState& state, const ResultRules& rules,
                                 const Known& known, const FitOptions& options) {
+  std::vector<RunKind> kinds;
+  for (const GridCell& cell : state.cells) kinds.push_back(kind_of(cell.cell));
   std::vector<Family> families;
-  for (const Cell& like : likenesses(state)) {
-    Family family{.like = like, .name = family_name(like)};
+  for (const RunKind& kind : kinds_of(kinds)) {
+    Family family{.kind = kind, .name = family_name(kind)};
     std::map<Cell, Run> best;
     std::map<double, std::string> names;
     std::set<SweepPoint> seen;
     for (const GridCell& cell : state.cells) {
-      if (!belongs(cell.cell, like)) continue;
+      if (!goes_with(kind_of(cell.cell), kind)) continue;
       names[rules.size(cell.cell.size).params] = cell.cell.size;
       for (const SweepPoint& point : cell.state.points) {
         if (point.tokens_share != 1 || !seen.insert(point).second) continue;
@@ -136,7 +123,7 @@ std::vector<Family> families_of(const SweepState& state, const ResultRules& rule
   const auto num_sizes = [](const Family& family) {
     std::set<double> sizes;
     for (const Run& run : family.best) {
-      if (run.replicas > 0 || family.like.method == "data_parallel") sizes.insert(run.params);
+      if ((run.replicas > 0) == family.kind.replicated) sizes.insert(run.params);
     }
     return sizes.size();
   };

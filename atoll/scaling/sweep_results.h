@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "atoll/scaling/comparable.h"
 #include "atoll/scaling/fit.h"
 #include "atoll/scaling/sweep_plan.h"
 
@@ -37,7 +38,7 @@ struct HeldOutLoss {
 /// Cells that a law can be fitted through: of one method, sync_every and tokens factor, with the
 /// data-parallel ones of that factor.
 struct Family {
-  Cell like;              // Its size and replicas mean nothing.
+  RunKind kind;           // Its tokens: beside the sweep's usual ones.
   std::string name;       // "diloco-H30", "diloco-H30-x4"; as files are called.
   std::vector<Run> all;   // Every finished point on all tokens, with its seed.
   std::vector<Run> best;  // Each cell's, averaged over seeds; of its last grid.

@@ -43,6 +43,8 @@ constexpr std::array kOptional = {OptionalColumn{"batch", &Run::batch},
                                   OptionalColumn{"vocab", &Run::vocab},
                                   OptionalColumn{"seed", &Run::seed}};
 constexpr std::array kShape = {"layers", "hidden", "ff", "vocab"};
+constexpr std::string_view kMethod = "method";
+constexpr size_t kMaxMethodLength = 64;
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -66,6 +68,17 @@ std::vector<std::string> fields_of(std::string_view line) {
   }
   for (std::string& field : fields) field = std::string(trimmed(field));
   return fields;
+}
+
+/// All settings of a run, its seed only where asked for.
+using Settings = std::pair<std::vector<double>, std::string>;
+Settings settings_of(const Run& run, bool with_seed) {
+  Settings settings{{run.params, run.replicas}, run.method};
+  for (const OptionalColumn& column : kOptional) {
+    if (column.value == &Run::seed && !with_seed) continue;
+    settings.first.push_back((run.*column.value).value_or(-1));
+  }
+  return settings;
 }
 
 /// What a message shows of a field.
@@ -139,7 +152,7 @@ class Parser {
     for (const std::string& name : names_) {
       const auto known = [&](const auto& column) { return name == column.name; };
       if (std::none_of(kRequired.begin(), kRequired.end(), known) &&
-          std::none_of(kOptional.begin(), kOptional.end(), known)) {
+          std::none_of(kOptional.begin(), kOptional.end(), known) && name != kMethod) {
         table_.ignored.push_back(shown(name));
       }
     }
@@ -166,13 +179,25 @@ class Parser {
     return value;
   }
 
+  std::string method(const std::string& field) const {
+    const auto is_letter = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '_' || c == '-';
+    };
+    if (field.size() > kMaxMethodLength || !std::ranges::all_of(field, is_letter)) {
+      fail(fmt::format("method must be a name of at most {} letters, as in diloco, not '{}'",
+                       kMaxMethodLength, shown(field)));
+    }
+    return field;
+  }
+
   void read_run(const std::vector<std::string>& fields) {
     if (table_.runs.size() == kMaxRuns) fail(fmt::format("more than {} rows", kMaxRuns));
     if (fields.size() != names_.size()) {
       fail(fmt::format("{} fields, where the first line names {} columns", fields.size(),
                        names_.size()));
     }
-    Run run{.line = line_};
+    Run run{.method = {}, .lines = {line_}};
     for (size_t i = 0; i < names_.size(); ++i) {
       for (const RequiredColumn& column : kRequired) {
         if (names_[i] != column.name) continue;
@@ -184,6 +209,7 @@ class Parser {
           run.*column.value = number(names_[i], fields[i]);
         }
       }
+      if (names_[i] == kMethod) run.method = method(fields[i]);
     }
     if (run.batch) *run.batch *= options_.batch_unit_tokens;
     if (options_.count == Count::kPapers) {
@@ -202,22 +228,17 @@ class Parser {
 
   /// Two rows with all settings equal are one run told twice, or two that contradict each other.
   void refuse_repeated() {
-    std::map<std::vector<double>, const Run*> seen;
+    std::map<Settings, const Run*> seen;
     for (const Run& run : table_.runs) {
-      std::vector<double> settings = {run.params, run.replicas};
-      for (const OptionalColumn& column : kOptional) {
-        settings.push_back((run.*column.value).value_or(-1));
-      }
-      const auto [other, is_new] = seen.emplace(std::move(settings), &run);
+      const auto [other, is_new] = seen.emplace(settings_of(run, /*with_seed=*/true), &run);
       if (is_new) continue;
-      line_ = run.line;
-      if (other->second->loss == run.loss) {
-        fail(fmt::format("the same row as line {}", other->second->line));
-      }
+      line_ = run.lines.front();
+      const size_t other_line = other->second->lines.front();
+      if (other->second->loss == run.loss) fail(fmt::format("the same row as line {}", other_line));
       fail(
           fmt::format("contradicts line {}: the same settings with loss {} there and {} here; if "
                       "these are runs of different seeds, say so in a column 'seed'",
-                      other->second->line, other->second->loss, run.loss));
+                      other_line, other->second->loss, run.loss));
     }
   }
 
@@ -230,22 +251,18 @@ class Parser {
 
 /// Runs that differ in their seed alone become one with their mean loss.
 std::vector<Run> seeds_averaged(const std::vector<Run>& runs) {
-  std::map<std::vector<double>, size_t> places;
+  std::map<Settings, size_t> places;
   std::vector<Run> means;
-  std::vector<double> counts;
   for (const Run& run : runs) {
-    std::vector<double> settings = {run.params, run.replicas};
-    for (const OptionalColumn& column : kOptional) {
-      if (column.value != &Run::seed) settings.push_back((run.*column.value).value_or(-1));
-    }
-    const auto [place, is_new] = places.emplace(std::move(settings), means.size());
+    const auto [place, is_new] =
+        places.emplace(settings_of(run, /*with_seed=*/false), means.size());
     if (is_new) {
       means.push_back(run);
       means.back().seed.reset();
-      counts.push_back(1);
     } else {
-      double& mean = means[place->second].loss;
-      mean += (run.loss - mean) / ++counts[place->second];
+      Run& mean = means[place->second];
+      mean.lines.insert(mean.lines.end(), run.lines.begin(), run.lines.end());
+      mean.loss += (run.loss - mean.loss) / static_cast<double>(mean.lines.size());
     }
   }
   return means;
@@ -309,6 +326,8 @@ std::string table_text(const std::vector<Run>& runs) {
   }
   std::string text = "params,replicas,loss";
   for (const OptionalColumn& column : columns) text += fmt::format(",{}", column.name);
+  const bool has_method = !std::ranges::all_of(runs, &std::string::empty, &Run::method);
+  if (has_method) text += fmt::format(",{}", kMethod);
   for (const Run& run : runs) {
     text += fmt::format("\n{},{},{}", number_text(run.params), number_text(run.replicas),
                         number_text(run.loss));
@@ -316,6 +335,7 @@ std::string table_text(const std::vector<Run>& runs) {
       const std::optional<double>& value = run.*column.value;
       text += "," + (value ? number_text(*value) : "");
     }
+    if (has_method) text += "," + run.method;
   }
   return text + "\n";
 }

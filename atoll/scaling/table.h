@@ -23,7 +23,8 @@ struct Run {
   std::optional<double> flops;       // Of the whole training; else 6 * params * tokens.
   std::optional<double> seed;        // Rows that differ in nothing else are averaged.
   std::optional<double> layers, hidden, ff, vocab;  // The model's shape.
-  size_t line = 0;                                  // Where it stands, from 1.
+  std::string method;                               // As `atoll train` calls it; empty: not said.
+  std::vector<size_t> lines;                        // Where it stands, from 1; seeds have several.
 };
 
 /// How parameters are counted.
@@ -64,7 +65,8 @@ Table read_table(const std::filesystem::path& file, const ReadOptions& options =
 /// The runs as CSV, as parse_table() reads it, with the columns that any of them has.
 std::string table_text(const std::vector<Run>& runs);
 
-/// Of the runs of each (params, replicas) the one with the smallest loss, sorted by both.
+/// Of the runs of each (params, replicas) the one with the smallest loss, sorted by both. The runs
+/// must compare (comparable.h).
 std::vector<Run> best_runs(const std::vector<Run>& runs);
 
 /// The text of a value as a table writes it: the shortest that reads the same.

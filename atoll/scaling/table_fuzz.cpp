@@ -7,6 +7,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/scaling/comparable.h"
 #include "atoll/scaling/fit.h"
 
 namespace atl::scaling {
@@ -20,7 +21,13 @@ void try_table(std::string_view text) {
     }
     const std::string written = table_text(table.runs);
     ATOLL_CHECK(table_text(parse_table(written, "again").runs) == written);
-    fit_runs(table.runs, {.parametric = {.num_starts = 1}, .bootstrap = 1});
+    const Comparable compared = comparable_runs(table.runs);
+    size_t num_lines = 0;
+    for (const Run& run : compared.runs) num_lines += run.lines.size();
+    for (const LeftOut& left_out : compared.left_out) num_lines += left_out.lines.size();
+    for (const Run& run : table.runs) num_lines -= run.lines.size();
+    ATOLL_CHECK(num_lines == 0, "every row counts or is left out");
+    fit_runs(compared.runs, {.parametric = {.num_starts = 1}, .bootstrap = 1});
   } catch (const InputError&) {
   }
 }
@@ -35,11 +42,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Numbers made of the bytes, so that whole tables get through. Not of every input: each is
   // fitted.
   if (size % 4 != 0) return 0;
-  std::string rows = "params,replicas,loss,batch\n";
+  std::string rows = "params,replicas,loss,batch,tokens,sync_every,method\n";
   for (size_t i = 0; i + 4 <= size && i < 80; i += 4) {
     rows += std::to_string(data[i] % 8 + 1) + "e" + std::to_string(data[i + 1] % 20) + "," +
             std::to_string(data[i + 1] % 3) + "," + std::to_string(data[i + 2] + 1) + "e-2," +
-            std::to_string(data[i + 3] + 1) + "\n";
+            std::to_string(data[i + 3] + 1) + "," + std::to_string(data[i + 3] % 3 + 1) + "e9," +
+            std::to_string(data[i] % 2 + 1) + "," + (data[i + 2] % 16 == 0 ? "b" : "a") + "\n";
   }
   atl::scaling::try_table(rows);
   return 0;

@@ -83,6 +83,7 @@ TEST(Table, AveragesSeeds) {
   ASSERT_EQ(table.runs.size(), 2U);
   EXPECT_DOUBLE_EQ(table.runs[0].loss, 2.2);
   EXPECT_EQ(table.runs[0].seed, std::nullopt);
+  EXPECT_THAT(table.runs[0].lines, ElementsAre(2, 3, 4));
 }
 
 TEST(Table, BoundsWhatItReads) {
@@ -118,6 +119,22 @@ TEST(Table, TextReadsTheSame) {
   const std::string text =
       "params,replicas,loss,batch,outer_lr\n35258368,0,3.485,,\n1e+20,8,0.1,131072,0.6\n";
   EXPECT_EQ(table_text(parse_table(text, "t.csv").runs), text);
+}
+
+TEST(Table, AMethodIsAName) {
+  const std::string text =
+      "params,replicas,loss,lr,method\n1e+06,1,2,0.1,diloco\n1e+06,1,2.5,0.1,\n";
+  const Table table = parse_table(text, "t.csv");
+  EXPECT_EQ(table.runs[0].method, "diloco");
+  EXPECT_EQ(table.runs[1].method, "");
+  EXPECT_THAT(table.ignored, testing::IsEmpty());
+  EXPECT_EQ(table_text(table.runs), text);
+  EXPECT_THAT(refusal("params,replicas,loss,method\n1e6,1,2,a b\n"),
+              AllOf(HasSubstr("line 2"), HasSubstr("not 'a b'")));
+  EXPECT_THAT(refusal("params,replicas,loss,method\n1e6,1,2," + std::string(65, 'a') + "\n"),
+              HasSubstr("at most 64"));
+  EXPECT_THAT(refusal("params,replicas,loss,method\n1e6,1,2,a\n1e6,1,2,a\n"),
+              HasSubstr("the same row as line 2"));
 }
 
 TEST(Table, ReadsWhatFitPrinted) {

@@ -81,8 +81,35 @@ class ScalingTest(unittest.TestCase):
         self.assertIsNone(fit["joint"])
         self.assertEqual(fit["parametric"], [])
         self.assertEqual(len(fit["independent"]), 1)
+        three = self.table("params,replicas,loss\n1e6,1,4\n2e6,1,3.8\n4e6,1,3.5\n")
+        self.assertIn("3 points, N as `params` says, to 4e+06", run("fit", three).stdout)
         self.assertIn("joint law of loss: all rows have 2 replicas", done.stderr)
         self.assertIn("joint law of loss", [refusal["what"] for refusal in fit["refused"]])
+
+    def test_runs_that_do_not_compare_are_left_out(self):
+        text = "params,replicas,loss,tokens,sync_every\n" + "".join(
+            f"{n},2,{30 * n ** -0.1},{20 * n},30\n" for n in (1e6, 2e6, 4e6, 8e6))
+        alone = self.json_of("fit", self.table(text))
+        self.assertEqual((alone["left_out"], alone["fitted_params"]), ([], [1e6, 8e6]))
+        self.assertEqual(alone["runs_have"], {"tokens_per_param": 20, "sync_every": 30, "method": None})
+        path = self.table(text + "2e6,2,5,6.4e8,30\n2e6,2,5,4e7,1\n")
+        done = run("fit", path, "--json")
+        self.assertIn("line 6 is left out: 320 tokens a parameter (most runs: 20 tokens a parameter)", done.stderr)
+        self.assertIn("line 7 is left out: sync_every 1 (most runs: sync_every 30)", done.stderr)
+        mixed = json.loads(done.stdout)
+        self.assertEqual([entry["lines"] for entry in mixed["left_out"]], [[6], [7]])
+        self.assertEqual(mixed["independent"], alone["independent"])
+        # What fit printed has the whole table, and is told apart again.
+        again = self.table(done.stdout, "fit.json")
+        question = ["predict", "--params", "3e6", "--replicas", 2, "--fit"]
+        predicted = self.json_of(*question, again)
+        self.assertEqual(predicted["loss"], self.json_of(*question, path)["loss"])
+        self.assertEqual(len(predicted["left_out"]), 2)
+        self.assertIn("line 7 is left out", run(*question, path).stderr)
+        equal = self.table("params,replicas,loss,sync_every\n" + "".join(
+            f"{n},2,3,{h}\n" for n in (1e6, 2e6, 4e6) for h in (10, 30)))
+        for words in (["fit", equal], [*question, equal]):
+            self.assert_refused(1, f"{equal}: the runs do not compare", *words)
 
     def test_unknown_columns_are_named(self):
         rows = "".join(f"{n},1,{30 * n ** -0.1},x\n" for n in (1e6, 2e6, 4e6))
@@ -114,6 +141,13 @@ class ScalingTest(unittest.TestCase):
         self.assertIn("41 times the largest size of the runs", far.stderr)
         self.assertIn("2 times as many as any run had", far.stderr)
         self.assertIsNone(self.json_of("predict", "--params", "1e9", "--replicas", 0)["outer_lr"])
+        # Nobody knows how many runs fall into a range that was widened.
+        for params in "1.3e9", "1e11":
+            said = self.json_of("predict", "--params", params, "--replicas", 2)
+            self.assertEqual(said["law_confidence"], 0.95)
+            self.assertEqual(said["confidence"], 0.95 if said["loss_range"] == said["law_range"] else None)
+        self.assertIsNone(said["confidence"])
+        self.assertLess(said["loss_range"][0], said["law_range"][0])
 
     def test_predict_from_a_table_and_from_what_fit_printed(self):
         printed = self.table(run("fit", PUBLISHED, "--json").stdout, "fit.json")
