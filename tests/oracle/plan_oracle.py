@@ -46,7 +46,7 @@ def law(n, replicas):
 
 def loss(n, replicas, tokens, every):
     period = math.exp(0.003466 * replicas**0.7063 * math.log(every / 30)) if replicas else 1
-    return (law(n, replicas) + law(tokens / 20, replicas)) / 2 * period
+    return (law(n, replicas) + law(min(tokens / 20, 10 * n), replicas)) / 2 * period
 
 
 # --- the model ---
@@ -239,6 +239,8 @@ PLANS = [
     ([island(name, 40, 1e6, latency=1e-4) for name in "abc"], {"time": "1d"}),
     ([island("a")], {"tokens": 3e9, "tokens_per_param": 60}),
     ([island("a"), island("b", 30)], {"loss": 2.7, "time": "5d"}),
+    ([island("a"), island("b", 30)], {"params": 1e8, "tokens": 5e10}),
+    ([island("a", memory=16e9), island("b", 30, memory=12e9)], {"time": "60d"}),
 ]
 
 
