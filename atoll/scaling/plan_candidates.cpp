@@ -210,8 +210,9 @@ std::vector<std::vector<size_t>> Candidates::groups(const PlannedSize& size, con
 
 std::vector<size_t> Candidates::largest_islands(const PlannedSize& size, const PlanWay& way) const {
   std::vector<size_t> order = fastest_first_;
-  std::ranges::stable_sort(order, {},
-                           [&](size_t i) { return missing_bytes(request_.islands[i], size, way); });
+  std::ranges::sort(order, {}, [&](size_t i) {
+    return std::pair(missing_bytes(request_.islands[i], size, way), i);
+  });
   order.resize(way.num_islands);
   std::ranges::sort(order);
   return order;

@@ -99,7 +99,7 @@ std::optional<PlanChoice> PlanSearch::lowest_loss(const PlanBounds& bounds) cons
     while (last > 0 && !(branch.computing_s[last - 1] <= bounds.time_s)) --last;
     if (last > 0) prospects.push_back({&branch, last - 1, branch.loss[last - 1]});
   }
-  std::ranges::stable_sort(prospects, {}, &Prospect::hope);
+  std::ranges::sort(prospects, {}, &Prospect::order);
   std::optional<PlanChoice> best;
   for (const Prospect& prospect : prospects) {
     const Branch& branch = *prospect.branch;
@@ -135,7 +135,7 @@ std::vector<PlanSearch::Prospect> PlanSearch::smallest(const PlanBounds& bounds)
       if (kBatchLoss * branch.loss[size] <= bounds.loss) break;
     }
   }
-  std::ranges::stable_sort(prospects, {}, &Prospect::hope);
+  std::ranges::sort(prospects, {}, &Prospect::order);
   return prospects;
 }
 

@@ -7,6 +7,7 @@
 // request, allows no larger model. Pure; not thread-safe.
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "atoll/scaling/plan_candidates.h"
@@ -52,6 +53,8 @@ class PlanSearch {
     const Branch* branch = nullptr;
     size_t size = 0;
     double hope = 0;  // Seconds, or nats.
+
+    std::tuple<double, const Branch*, size_t> order() const { return {hope, branch, size}; }
   };
 
   void add_branch(const PlanWay& way, const std::vector<PlannedSize>& sizes,
