@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 
 namespace atl::run {

@@ -36,9 +36,9 @@ class PointExecutor {
  public:
   virtual ~PointExecutor() = default;
 
-  /// Starts the tasks, none of which it has already, from the first on, as many as there is room for now; returns how many. A task
-  /// that would never fit counts as one that has room when nothing else runs. Throws InputError
-  /// when nothing can be started at all.
+  /// Starts the tasks, none of which it has already, from the first on, as many as there is room
+  /// for now; returns how many. A task that would never fit counts as one that has room when
+  /// nothing else runs. Throws InputError when nothing can be started at all.
   virtual size_t start(std::span<const PointTask> tasks) = 0;
 
   /// Whether this task, started by a driver that is gone, is still on its way; it is then reported

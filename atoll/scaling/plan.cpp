@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "atoll/scaling/plan_refusal.h"
+#include "atoll/scaling/plan_search.h"
 #include "atoll/sync/method.h"
 
 namespace atl::scaling {
@@ -16,10 +17,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kMostChoices = 8;
-/// Sizes further apart than this are no alternatives for one and the same plan.
-constexpr double kSizeRange = 20;
-/// Without a limit of time: so much more loss for an earlier end.
-constexpr double kCloseLoss = 1.01;
 
 using Values = std::array<double, 3>;
 
@@ -31,48 +28,6 @@ Values values_of(const PlanChoice& choice) {
 bool dominates(const Values& a, const Values& b) {
   return a[0] <= b[0] && a[1] <= b[1] && a[2] <= b[2];
 }
-
-/// Adds what of one size keeps the limits.
-class Search {
- public:
-  Search(const PlanRequest& request, Candidates& candidates)
-      : goal_(request.goal), candidates_(candidates) {}
-
-  void add(const PlannedShape& shape) {
-    std::vector<PlanChoice> fresh;
-    for (const PlanSetup& setup : candidates_.setups()) {
-      auto choice = candidates_.choice(shape, setup);
-      if (!choice || !choice->fits() || choice->least_s > limit()) continue;
-      if (goal_.loss && choice->loss > *goal_.loss) continue;
-      fresh.push_back(std::move(*choice));
-    }
-    std::ranges::sort(fresh, {}, [](const PlanChoice& choice) {
-      return std::tuple(choice.loss, choice.least_s, choice.total_bytes());
-    });
-    for (PlanChoice& choice : fresh) {
-      const Values least = {choice.loss, choice.least_s, choice.total_bytes()};
-      if (std::ranges::any_of(found_, [&](const PlanChoice& other) {
-            return dominates(values_of(other), least);
-          })) {
-        continue;
-      }
-      candidates_.time(choice);
-      if (choice.wall_clock_s > limit()) continue;
-      candidates_.shorten_delay(choice);
-      found_.push_back(std::move(choice));
-    }
-  }
-
-  bool has_found() const { return !found_.empty(); }
-  std::vector<PlanChoice> take() { return std::move(found_); }
-
- private:
-  double limit() const { return goal_.time_s.value_or(kInfinity); }
-
-  const PlanGoal& goal_;
-  Candidates& candidates_;
-  std::vector<PlanChoice> found_;
-};
 
 std::vector<PlanChoice> without_dominated(const std::vector<PlanChoice>& choices) {
   std::vector<PlanChoice> kept;
@@ -130,19 +85,34 @@ std::vector<PlanChoice> handful(std::vector<PlanChoice> choices, const PlanChoic
   return chosen;
 }
 
-std::string rule_of(const PlanGoal& goal) {
-  if (goal.loss) return fmt::format("It is the soonest to reach the loss {:g}", *goal.loss);
+/// Empty where the goal says how many there are.
+std::string tokens_text(const PlanGoal& goal, const Candidates& candidates) {
+  if (goal.params && goal.tokens) return "";
+  const double fewest = candidates.fewest_tokens_per_param();
+  const double most = candidates.most_tokens_per_param();
+  std::string text = fmt::format(", with {:.3g} tokens a parameter", fewest);
+  if (goal.params && most > fewest) text += fmt::format(" to {:.3g}", most);
+  if (!goal.params && most > fewest) {
+    text += fmt::format(" and up to {:.3g} where no larger model fits", most);
+  }
+  return text + ",";
+}
+
+std::string rule_of(const PlanGoal& goal, const Candidates& candidates) {
+  const std::string tried = "Of all that was tried" + tokens_text(goal, candidates);
+  if (goal.loss)
+    return fmt::format("{} it is the soonest to reach the loss {:g}", tried, *goal.loss);
   if (goal.time_s) {
-    return fmt::format("It has the lowest predicted loss of all that end within {}",
+    return fmt::format("{} it has the lowest predicted loss within {}", tried,
                        span_text(*goal.time_s));
   }
-  return "It ends soonest of all whose predicted loss is within 1 % of the lowest";
+  return tried + " it ends soonest with a predicted loss within 1 % of the lowest";
 }
 
 /// Of the islands that are left out, and of what waiting costs.
 std::string why_of(const PlanRequest& request, const Candidates& candidates,
                    const PlanChoice& choice) {
-  std::string why = rule_of(request.goal);
+  std::string why = rule_of(request.goal, candidates);
   std::vector<size_t> others;
   for (size_t i = 0; i < request.islands.size(); ++i) {
     if (std::ranges::count(choice.setup.islands, i) == 0) others.push_back(i);
@@ -151,10 +121,11 @@ std::string why_of(const PlanRequest& request, const Candidates& candidates,
     why += choice.setup.islands.size() > 1 ? "; all islands take part." : ".";
   } else {
     constexpr size_t kFewNames = 6;
-    const std::string who = others.size() <= kFewNames ? quoted_names(request, others)
-                                                       : fmt::format("{} islands", others.size());
-    why += fmt::format("; {} would not make it better and {} left out.", who,
-                       others.size() == 1 ? "is" : "are");
+    why += fmt::format("; of the groups that were tried none with {}{} is better.",
+                       others.size() > 1 ? "any of " : "",
+                       others.size() <= kFewNames
+                           ? quoted_names(request, others)
+                           : fmt::format("the other {} islands", others.size()));
   }
   if (choice.setup.islands.size() == 1) return why;
   PlanChoice every_step = choice;
@@ -168,28 +139,49 @@ std::string why_of(const PlanRequest& request, const Candidates& candidates,
         " Over these links {} computes for {:.1f} % of the time, data_parallel would for {:.2g} %.",
         choice.setup.sync.method, 100 * choice.utilisation, 100 * every_step.utilisation);
   }
+  why +=
+      " Each method has one codec, that of the papers: no law knows what loss another would have.";
   return why;
 }
 
-void add_notes(const PlanRequest& request, const PlannedRun& run, std::vector<std::string>& notes) {
-  const PlanChoice& choice = run.choice;
-  if (!run.loss.extrapolation.empty()) notes.push_back("extrapolated: " + run.loss.extrapolation);
+void add_batch_note(const PlanRequest& request, const PlanChoice& choice,
+                    std::vector<std::string>& notes) {
   const double batch = static_cast<double>(choice.batch_rows * request.goal.sequence_length);
   const Interval& law = choice.settings.batch_tokens;
-  if (batch > law.high || batch < law.low) {
-    notes.push_back(fmt::format(
-        "the batch, {:.3g} tokens, lies outside the law's range, {:.3g} to {:.3g}: each device "
-        "has at least a row",
-        batch, law.low, law.high));
-  }
-  const double limit_s = request.goal.time_s.value_or(0);
-  if (!request.goal.loss && !request.goal.params && choice.wall_clock_s < 0.8 * limit_s) {
-    notes.push_back(fmt::format(
-        "{}, not time, limits the size: {} of {} are used; more 'tokens_per_param' would lower the "
-        "loss further",
-        request.goal.tokens ? "memory or tokens" : "memory", span_text(choice.wall_clock_s),
-        span_text(limit_s)));
-  }
+  if (batch >= law.low && batch <= law.high) return;
+  const double most = choice.tokens(request.goal) / kFewestSteps;
+  const bool is_cut = batch < law.low && law.value > most;
+  notes.push_back(fmt::format(
+      "the batch, {:.3g} tokens, is {} than the law's range, {:.3g} to {:.3g}: {}; the inner rate "
+      "is for the law's",
+      batch, batch < law.low ? "smaller" : "larger", law.low, law.high,
+      is_cut ? fmt::format("larger ones would leave fewer than {:g} steps", kFewestSteps)
+             : "each device of each island takes the same number of whole rows"));
+}
+
+/// Where time is left over.
+void add_limit_note(const PlanRequest& request, const Candidates& candidates,
+                    const PlanChoice& choice, std::vector<std::string>& notes) {
+  const PlanGoal& goal = request.goal;
+  const double limit_s = goal.time_s.value_or(0);
+  if (goal.loss || goal.params || choice.wall_clock_s >= 0.8 * limit_s) return;
+  const double most = candidates.most_tokens_per_param();
+  notes.push_back(fmt::format(
+      "{}, not time, limits the size: {} of {} are used; {}",
+      goal.tokens ? "memory or tokens" : "memory", span_text(choice.wall_clock_s),
+      span_text(limit_s),
+      goal.tokens_per_param ? "more 'tokens_per_param' would lower the loss further"
+                            : fmt::format("more than {:.3g} tokens a parameter are not tried, as "
+                                          "nothing is known of them",
+                                          most)));
+}
+
+void add_notes(const PlanRequest& request, const Candidates& candidates, const PlannedRun& run,
+               std::vector<std::string>& notes) {
+  const PlanChoice& choice = run.choice;
+  if (!run.loss.extrapolation.empty()) notes.push_back("extrapolated: " + run.loss.extrapolation);
+  add_batch_note(request, choice, notes);
+  add_limit_note(request, candidates, choice, notes);
   double fastest = kInfinity;
   double slowest = 0;
   for (const LoadedIsland& load : choice.loads) {
@@ -220,22 +212,6 @@ std::string span_text(double seconds) {
   return fmt::format("{:.3g} s", seconds);
 }
 
-std::vector<PlanChoice> feasible_choices(const PlanRequest& request, Candidates& candidates) {
-  Search search(request, candidates);
-  std::vector<PlannedShape> sizes = candidates.sizes();
-  // A target is reached soonest by the smallest that reaches it; a limit allows a largest.
-  if (!request.goal.loss) std::ranges::reverse(sizes);
-  double first = 0;
-  for (const PlannedShape& shape : sizes) {
-    const double apart =
-        first == 0 ? 1 : std::max(first / shape.law_params, shape.law_params / first);
-    if (apart > kSizeRange) break;
-    search.add(shape);
-    if (first == 0 && search.has_found()) first = shape.law_params;
-  }
-  return search.take();
-}
-
 size_t recommended_of(const PlanRequest& request, const std::vector<PlanChoice>& choices) {
   const double lowest = std::ranges::min_element(choices, {}, &PlanChoice::loss)->loss;
   const auto best = std::ranges::min_element(choices, {}, [&](const PlanChoice& choice) {
@@ -251,8 +227,9 @@ size_t recommended_of(const PlanRequest& request, const std::vector<PlanChoice>&
 Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>& runs) {
   const PlanLoss loss(runs);
   Candidates candidates(request, loss);
-  const auto feasible = feasible_choices(request, candidates);
-  if (feasible.empty()) refuse_plan(request, candidates);
+  const PlanSearch search(candidates);
+  const auto feasible = feasible_choices(request.goal, candidates, search);
+  if (feasible.empty()) refuse_plan(request, loss, candidates, search);
   const PlanChoice& recommended = feasible[recommended_of(request, feasible)];
   std::vector<PlanChoice> chosen = handful(without_dominated(feasible), recommended);
   std::ranges::sort(chosen, {}, values_of);
@@ -265,7 +242,7 @@ Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>
                               static_cast<double>(choice.setup.sync.sync_every))});
   }
   plan.why = why_of(request, candidates, plan.best().choice);
-  add_notes(request, plan.best(), plan.notes);
+  add_notes(request, candidates, plan.best(), plan.notes);
   return plan;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // "I have these islands and these links: what should I train, with which settings, how long, how
-// many bytes, what loss?" All sizes, groups of islands and methods are tried; what takes part in
-// none of loss, time and bytes is left out. Pure: no files; not thread-safe.
+// many bytes, what loss?" Sizes, groups of islands and methods are tried (plan_search.h); what is
+// better in none of loss, time and bytes is left out. Pure: no files; not thread-safe.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -33,9 +33,6 @@ struct Plan {
 /// Recommended is, with a target loss, what reaches it soonest; with a time, what has the lowest
 /// loss within it; else what is soonest within 1 % of the lowest loss.
 Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>& runs);
-
-/// What keeps the limits, not yet without what is worse in all. For make_plan() and refusals.
-std::vector<PlanChoice> feasible_choices(const PlanRequest& request, Candidates& candidates);
 
 /// The place of the recommended one. `choices` is not empty.
 size_t recommended_of(const PlanRequest& request, const std::vector<PlanChoice>& choices);

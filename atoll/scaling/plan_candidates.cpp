@@ -1,12 +1,13 @@
 #include "atoll/scaling/plan_candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <set>
-#include <tuple>
+#include <utility>
 
+#include "atoll/scaling/plan_groups.h"
 #include "atoll/sync/method.h"
 
 namespace atl::scaling {
@@ -16,20 +17,10 @@ namespace {
 constexpr int64_t kLongerPeriods[] = {100, 300};
 constexpr int64_t kMostFragments = 128;    // As sync.num_fragments allows.
 constexpr int64_t kLayersPerFragment = 3;  // The papers' choice.
-/// Up to so many islands all groups are tried, beyond it those that an order makes.
-constexpr size_t kFewIslands = 4;
-
-/// Whom the value puts first, for each length; of equal ones the first.
-void add_prefixes(const std::vector<double>& values, std::set<std::vector<size_t>>& groups) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(-values[i], i); });
-  for (size_t size = 1; size <= order.size(); ++size) {
-    std::vector<size_t> group(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(size));
-    std::ranges::sort(group);
-    groups.insert(std::move(group));
-  }
-}
+constexpr double kTrips = 3;               // In an exchange, about.
+constexpr double kTokenStep = 1.1;         // From one to the next of one size.
+/// Computing may take less than all tokens would: part of a batch is left out.
+constexpr double kWholeBatches = 0.99;
 
 int64_t largest_divisor(int64_t number, int64_t most) {
   for (int64_t divisor = std::min(number, most); divisor > 1; --divisor) {
@@ -38,11 +29,19 @@ int64_t largest_divisor(int64_t number, int64_t most) {
   return 1;
 }
 
+double replicas_of(const sync::SyncOptions& sync, size_t num_islands) {
+  return sync::method_of(sync).uses("outer_lr") ? static_cast<double>(num_islands) : 0;
+}
+
+/// One for each three layers, and the embedding.
+int64_t num_fragments(const PlannedShape& shape, const sync::SyncOptions& sync) {
+  return std::min({1 + std::max<int64_t>(1, shape.layers / kLayersPerFragment), sync.sync_every,
+                   kMostFragments});
+}
+
 }  // namespace
 
-double PlanSetup::replicas() const {
-  return sync::method_of(sync).uses("outer_lr") ? static_cast<double>(islands.size()) : 0;
-}
+double PlanSetup::replicas() const { return replicas_of(sync, islands.size()); }
 
 double PlanChoice::tokens(const PlanGoal& goal) const {
   return static_cast<double>(steps) * static_cast<double>(batch_rows) *
@@ -58,73 +57,33 @@ Candidates::Candidates(const PlanRequest& request, const PlanLoss& loss)
       loss_(loss),
       shapes_(request.goal.vocab_size,
               loss.is_published() || request.laws.read.count == Count::kPapers) {
-  for (const auto& islands : island_groups()) add_setups(islands);
-  const PlanGoal& goal = request_.goal;
-  if (goal.params) {
-    sizes_ = {shapes_.near(*goal.params)};
-    return;
-  }
-  sizes_ = shapes_.ladder();
-  if (!goal.tokens) return;
-  const double ratio = tokens_per_param();
-  // The nearest may have a little too many.
-  for (const double share : {1.0, 0.99, 0.98, 0.96}) {
-    sizes_.push_back(shapes_.near(share * *goal.tokens / ratio));
-  }
-  std::erase_if(sizes_, [&](const PlannedShape& s) { return s.law_params * ratio > *goal.tokens; });
-  std::ranges::sort(sizes_, {}, &PlannedShape::law_params);
-}
-
-/// Islands that are alike stand for each other: of groups that differ in nothing one is kept.
-std::vector<std::vector<size_t>> Candidates::island_groups() const {
   const std::vector<PlannedIsland>& islands = request_.islands;
-  std::set<std::vector<size_t>> groups;
-  if (islands.size() <= kFewIslands) {
-    for (size_t bits = 1; bits < (size_t{1} << islands.size()); ++bits) {
-      std::vector<size_t> group;
-      for (size_t i = 0; i < islands.size(); ++i) {
-        if ((bits >> i & 1) != 0) group.push_back(i);
-      }
-      groups.insert(std::move(group));
-    }
-  } else {
-    const auto by = [&](const auto& value) {
-      std::vector<double> values;
-      for (const PlannedIsland& island : islands) values.push_back(value(island));
-      add_prefixes(values, groups);
-    };
-    by([](const PlannedIsland& island) { return island.total_flops_per_s(); });
-    by([](const PlannedIsland& island) { return island.bits_per_s(); });
-    by([](const PlannedIsland& island) { return -island.latency_s; });
-    by([](const PlannedIsland& island) { return island.memory_bytes; });
-  }
-  using Kind = std::tuple<int64_t, double, bool, double, double, double>;
-  std::set<std::vector<Kind>> seen;
-  std::vector<std::vector<size_t>> out;
-  for (const auto& group : groups) {
-    std::vector<Kind> kinds;
-    for (const size_t i : group) {
-      const PlannedIsland& island = islands[i];
-      kinds.emplace_back(island.devices, island.flops_per_s, island.is_cpu, island.memory_bytes,
-                         island.bits_per_s(), island.latency_s);
-    }
-    std::ranges::sort(kinds);
-    if (seen.insert(std::move(kinds)).second) out.push_back(group);
-  }
-  return out;
+  for (size_t count = 1; count <= islands.size(); ++count) add_ways(count);
+  add_sizes();
+  add_longer();
+  fastest_first_.resize(islands.size());
+  std::iota(fastest_first_.begin(), fastest_first_.end(), size_t{0});
+  std::ranges::sort(fastest_first_, {},
+                    [&](size_t i) { return std::pair(-islands[i].total_flops_per_s(), i); });
 }
 
-void Candidates::add_setups(const std::vector<size_t>& islands) {
-  const auto add = [&](const char* method, const char* codec, int64_t every) {
-    PlanSetup setup{.islands = islands, .sync = {}};
-    setup.sync.method = method;
-    setup.sync.codec = codec;
-    setup.sync.sync_every = every;
-    setup.sync.fragment_sync_delay = std::min(kLongestDelay, every - 1);
-    if (loss_.has_law(setup.replicas())) setups_.push_back(std::move(setup));
-  };
+void Candidates::add_ways(size_t num_islands) {
   const auto usual = std::max<int64_t>(1, std::llround(loss_.sync_every()));
-  if (islands.size() == 1) {
+  const auto add = [&](const char* method, const char* codec, int64_t every) {
+    PlanWay way{.num_islands = num_islands, .sync = {}};
+    way.sync.method = method;
+    way.sync.codec = codec;
+    way.sync.sync_every = every;
+    way.sync.fragment_sync_delay = std::min(kLongestDelay, every - 1);
+    way.replicas = replicas_of(way.sync, num_islands);
+    if (!loss_.has_law(way.replicas)) return;
+    if (every != usual) way.least_steps = 2 * every;
+    const auto count = static_cast<int>(num_islands);
+    way.gpu_bytes_per_param = planned_memory(1, way.sync, count, /*is_cpu=*/false).device;
+    way.cpu_bytes_per_param = planned_memory(1, way.sync, count, /*is_cpu=*/true).device;
+    ways_.push_back(std::move(way));
+  };
+  if (num_islands == 1) {
     add("single", "default", usual);
     add("diloco", "fp32", usual);
     return;
@@ -140,6 +99,128 @@ void Candidates::add_setups(const std::vector<size_t>& islands) {
   }
 }
 
+void Candidates::add_sizes() {
+  const PlanGoal& goal = request_.goal;
+  const double ratio = fewest_tokens_per_param();
+  if (goal.params) {
+    const PlannedShape shape = shapes_.near(*goal.params);
+    sizes_ = {sized(shape, goal.tokens.value_or(ratio * shape.law_params))};
+    return;
+  }
+  std::vector<PlannedShape> shapes = shapes_.ladder();
+  if (goal.tokens) {
+    // The nearest may have a little too many.
+    for (const double share : {1.0, 0.99, 0.98, 0.96}) {
+      shapes.push_back(shapes_.near(share * *goal.tokens / ratio));
+    }
+    std::erase_if(shapes,
+                  [&](const PlannedShape& s) { return s.law_params * ratio > *goal.tokens; });
+    std::ranges::sort(shapes, {}, &PlannedShape::law_params);
+  }
+  for (const PlannedShape& shape : shapes) {
+    sizes_.push_back(sized(shape, ratio * shape.law_params));
+  }
+}
+
+void Candidates::add_longer() {
+  const double most_tokens = request_.goal.tokens.value_or(std::numeric_limits<double>::infinity());
+  for (const PlannedSize& size : sizes_) {
+    const double most = std::min(most_tokens, most_tokens_per_param() * size.shape.law_params);
+    std::vector<PlannedSize>& ladder = longer_.emplace_back();
+    double tokens = size.tokens;
+    while (tokens < most) {
+      tokens = std::min(most, kTokenStep * tokens);
+      ladder.push_back(size);
+      ladder.back().tokens = tokens;
+    }
+  }
+}
+
+PlannedSize Candidates::sized(const PlannedShape& shape, double tokens) const {
+  const int64_t row = request_.goal.sequence_length;
+  const auto config = shapes_.config(shape, row);
+  const auto bytes = [&](bool is_cpu) {
+    return with_rows({}, activation_bytes(config, row, is_cpu), 1).device;
+  };
+  return {.shape = shape,
+          .tokens = tokens,
+          .gpu_row_bytes = bytes(/*is_cpu=*/false),
+          .cpu_row_bytes = bytes(/*is_cpu=*/true)};
+}
+
+double Candidates::loss(const PlannedSize& size, const PlanWay& way) const {
+  return loss_.value(size.shape.law_params, way.replicas, size.tokens,
+                     static_cast<double>(way.sync.sync_every));
+}
+
+/// Of a device with one row at a time; negative where it fits.
+double Candidates::missing_bytes(const PlannedIsland& island, const PlannedSize& size,
+                                 const PlanWay& way) const {
+  const double per_param = island.is_cpu ? way.cpu_bytes_per_param : way.gpu_bytes_per_param;
+  const double row = island.is_cpu ? size.cpu_row_bytes : size.gpu_row_bytes;
+  return per_param * size.shape.atoll_params + row - kUsableMemory * island.memory_bytes;
+}
+
+bool Candidates::is_able(size_t i, const PlannedSize& size, const PlanWay& way) const {
+  const PlannedIsland& island = request_.islands[i];
+  const double least_tokens =
+      static_cast<double>(way.least_steps * request_.goal.sequence_length * island.devices) *
+      static_cast<double>(way.num_islands);
+  return least_tokens <= size.tokens && missing_bytes(island, size, way) <= 0;
+}
+
+size_t Candidates::num_able(const PlannedSize& size, const PlanWay& way) const {
+  return static_cast<size_t>(
+      std::ranges::count_if(fastest_first_, [&](size_t i) { return is_able(i, size, way); }));
+}
+
+double Candidates::least_computing_s(const PlannedSize& size, const PlanWay& way) const {
+  size_t found = 0;
+  for (const size_t i : fastest_first_) {
+    if (!is_able(i, size, way) || ++found < way.num_islands) continue;
+    return kWholeBatches * 6 * size.shape.atoll_params * size.tokens /
+           static_cast<double>(way.num_islands) / request_.islands[i].total_flops_per_s();
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+std::vector<std::vector<size_t>> Candidates::groups(const PlannedSize& size, const PlanWay& way,
+                                                    double within_s) const {
+  const double part = size.tokens / static_cast<double>(way.num_islands);
+  const double least_flops_per_s = kWholeBatches * 6 * size.shape.atoll_params * part / within_s;
+  // About what one exchange sends; it only says which lines are better.
+  const std::vector<double> alike(way.num_islands, 1);
+  const bool has_fragments = sync::method_of(way.sync).has_fragments();
+  const double bits = bits_per_value(way.sync) * copies_per_round(way.sync, alike)[0] *
+                      size.shape.atoll_params /
+                      static_cast<double>(has_fragments ? num_fragments(size.shape, way.sync) : 1);
+  std::vector<RankedIsland> able;
+  for (size_t i = 0; i < request_.islands.size(); ++i) {
+    const PlannedIsland& island = request_.islands[i];
+    if (island.total_flops_per_s() < least_flops_per_s || !is_able(i, size, way)) continue;
+    able.push_back({.place = i,
+                    .flops_per_s = island.total_flops_per_s(),
+                    .line_s = bits / island.bits_per_s() + kTrips * island.latency_s});
+  }
+  return best_groups(std::move(able), way.num_islands);
+}
+
+std::vector<size_t> Candidates::largest_islands(const PlannedSize& size, const PlanWay& way) const {
+  std::vector<size_t> order = fastest_first_;
+  std::ranges::sort(order, {}, [&](size_t i) {
+    return std::pair(missing_bytes(request_.islands[i], size, way), i);
+  });
+  order.resize(way.num_islands);
+  std::ranges::sort(order);
+  return order;
+}
+
+const PlannedSettings& Candidates::settings_of(const PlannedShape& shape, double replicas) {
+  const auto [place, is_new] = settings_.try_emplace({shape.law_params, replicas});
+  if (is_new) place->second = loss_.settings(shape.law_params, replicas);
+  return place->second;
+}
+
 const std::vector<double>& Candidates::values_of(const PlannedShape& shape,
                                                  const sync::SyncOptions& sync) {
   const auto [place, is_new] =
@@ -151,24 +232,28 @@ const std::vector<double>& Candidates::values_of(const PlannedShape& shape,
   return place->second;
 }
 
-double Candidates::tokens_per_param() const {
+double Candidates::fewest_tokens_per_param() const {
   return request_.goal.tokens_per_param.value_or(loss_.tokens_per_param());
 }
 
-double Candidates::tokens_for(const PlannedShape& shape) const {
+/// A limit of time, or a loss, is what more tokens are good for: without one nothing ends them.
+double Candidates::most_tokens_per_param() const {
   const PlanGoal& goal = request_.goal;
-  if (goal.params && goal.tokens) return *goal.tokens;
-  return shape.law_params * tokens_per_param();
+  const bool is_open = !goal.tokens_per_param && !(goal.params && goal.tokens);
+  const bool has_limit = goal.time_s || goal.loss;
+  return fewest_tokens_per_param() * (is_open && has_limit ? kCheckedTokens : 1);
 }
 
-/// The law's batch, dealt evenly: to the islands, and among the devices of each.
-void Candidates::place_rows(PlanChoice& choice) const {
+/// The law's batch, or what the fewest steps leave of it, dealt evenly: to the islands, and among
+/// the devices of each.
+void Candidates::place_rows(PlanChoice& choice, double tokens) const {
   const auto& islands = choice.setup.islands;
   int64_t devices = 1;
   for (const size_t i : islands) devices = std::max(devices, request_.islands[i].devices);
   const auto row_tokens = static_cast<double>(request_.goal.sequence_length);
-  const double per_device = choice.settings.batch_tokens.value / row_tokens /
-                            static_cast<double>(islands.size()) / static_cast<double>(devices);
+  const double batch = std::min(choice.settings.batch_tokens.value, tokens / kFewestSteps);
+  const double per_device =
+      batch / row_tokens / static_cast<double>(islands.size()) / static_cast<double>(devices);
   const int64_t rows = std::max<int64_t>(1, std::llround(per_device)) * devices;
   choice.batch_rows = rows * std::ssize(islands);
   const double flops = 6 * choice.shape.atoll_params * static_cast<double>(rows) * row_tokens;
@@ -185,29 +270,39 @@ void Candidates::measure_memory(PlanChoice& choice) const {
   const auto& islands = choice.setup.islands;
   const int64_t rows = choice.batch_rows / std::ssize(islands);
   const auto config = shapes_.config(choice.shape, request_.goal.sequence_length);
+  struct Device {
+    PlannedMemory memory;
+    double row_bytes = 0;
+  };
+  std::array<std::optional<Device>, 2> kinds;  // All GPUs are alike in it, and all CPUs.
+  const auto device_of = [&](bool is_cpu) -> const Device& {
+    auto& kind = kinds[is_cpu ? 1 : 0];
+    if (!kind) {
+      kind = {.memory = planned_memory(choice.shape.atoll_params, choice.setup.sync,
+                                       static_cast<int>(islands.size()), is_cpu),
+              .row_bytes = activation_bytes(config, request_.goal.sequence_length, is_cpu)};
+    }
+    return *kind;
+  };
   choice.short_bytes = -std::numeric_limits<double>::infinity();
   int64_t most_rows = rows;
-  std::vector<double> row_bytes;
   for (size_t place = 0; place < islands.size(); ++place) {
     const PlannedIsland& island = request_.islands[islands[place]];
-    const auto memory = planned_memory(choice.shape.atoll_params, choice.setup.sync,
-                                       static_cast<int>(islands.size()), island.is_cpu);
-    row_bytes.push_back(activation_bytes(config, request_.goal.sequence_length, island.is_cpu));
+    const auto& [memory, row_bytes] = device_of(island.is_cpu);
     const double usable = kUsableMemory * island.memory_bytes;
-    const double missing = with_rows(memory, row_bytes.back(), 1).device - usable;
+    const double missing = with_rows(memory, row_bytes, 1).device - usable;
     if (missing > choice.short_bytes) {
       choice.short_bytes = missing;
       choice.short_island = place;
     }
-    const double more = std::floor(std::max(0.0, -missing) / row_bytes.back());
+    const double more = std::floor(std::max(0.0, -missing) / row_bytes);
     const int64_t own = (rows + island.devices - 1) / island.devices;
     most_rows = std::min({most_rows, own, 1 + static_cast<int64_t>(std::min(more, 1e9))});
-    choice.memory.push_back(memory);
   }
   choice.micro_batch_rows = largest_divisor(rows, most_rows);
-  for (size_t place = 0; place < islands.size(); ++place) {
-    choice.memory[place] =
-        with_rows(choice.memory[place], row_bytes[place], choice.micro_batch_rows);
+  for (const size_t i : islands) {
+    const auto& [memory, row_bytes] = device_of(request_.islands[i].is_cpu);
+    choice.memory.push_back(with_rows(memory, row_bytes, choice.micro_batch_rows));
   }
 }
 
@@ -228,7 +323,8 @@ void Candidates::measure_traffic(PlanChoice& choice) const {
   }
 }
 
-std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const PlanSetup& setup) {
+std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const PlanSetup& setup) {
+  const PlannedShape& shape = size.shape;
   PlanChoice choice{.shape = shape,
                     .setup = setup,
                     .settings = {},
@@ -238,12 +334,12 @@ std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const Pl
                     .sent_bytes = {},
                     .spent = {}};
   const double replicas = setup.replicas();
-  choice.settings = loss_.settings(shape.law_params, replicas);
-  place_rows(choice);
+  choice.settings = settings_of(shape, replicas);
+  place_rows(choice, size.tokens);
   sync::SyncOptions& sync = choice.setup.sync;
   const double step_tokens =
       static_cast<double>(choice.batch_rows) * static_cast<double>(request_.goal.sequence_length);
-  choice.steps = static_cast<int64_t>(std::floor(tokens_for(shape) / step_tokens * (1 + 1e-12)));
+  choice.steps = static_cast<int64_t>(std::floor(size.tokens / step_tokens * (1 + 1e-12)));
   if (choice.steps < 1) return std::nullopt;
   const bool has_period = sync::method_of(sync).uses("sync_every");
   const auto usual = std::llround(loss_.sync_every());
@@ -251,8 +347,7 @@ std::optional<PlanChoice> Candidates::choice(const PlannedShape& shape, const Pl
     return std::nullopt;
   }
   if (has_period) sync.outer_lr = choice.settings.outer_lr->value;
-  sync.num_fragments = std::min({1 + std::max<int64_t>(1, shape.layers / kLayersPerFragment),
-                                 sync.sync_every, kMostFragments});
+  sync.num_fragments = num_fragments(shape, sync);
   choice.loss = loss_.value(shape.law_params, replicas, choice.tokens(request_.goal),
                             static_cast<double>(sync.sync_every));
   choice.values = values_of(shape, sync);

@@ -24,6 +24,26 @@ struct PlanSetup {
   double replicas() const;
 };
 
+/// How so many islands agree, whichever they are.
+struct PlanWay {
+  size_t num_islands = 0;
+  sync::SyncOptions sync;
+  double replicas = 0;
+  int64_t least_steps = 1;  // In fewer nobody trains so.
+  // A device's, of all but activations: every parameter has the same.
+  double gpu_bytes_per_param = 0;
+  double cpu_bytes_per_param = 0;
+};
+
+/// A model, and what it is trained on.
+struct PlannedSize {
+  PlannedShape shape;
+  double tokens = 0;  // At most: whole batches of them.
+  // Activations of a row.
+  double gpu_row_bytes = 0;
+  double cpu_row_bytes = 0;
+};
+
 struct PlanChoice {
   PlannedShape shape;
   PlanSetup setup;
@@ -53,37 +73,64 @@ struct PlanChoice {
 /// The longest delay that is planned: up to it Streaming DiLoCo's loss hardly rises (section 4.3).
 constexpr int64_t kLongestDelay = 5;
 
+/// A batch is at most the tokens over this, whatever the law says.
+constexpr double kFewestSteps = 300;
+
 class Candidates {
  public:
   Candidates(const PlanRequest& request, const PlanLoss& loss);
 
-  const std::vector<PlanSetup>& setups() const { return setups_; }
-  /// Rising; empty where the tokens are too few for the smallest.
-  const std::vector<PlannedShape>& sizes() const { return sizes_; }
+  /// All that the laws say a loss of.
+  const std::vector<PlanWay>& ways() const { return ways_; }
+  /// Rising, with the fewest tokens a parameter; empty where the tokens are too few for the
+  /// smallest.
+  const std::vector<PlannedSize>& sizes() const { return sizes_; }
+  /// The same model on more and more tokens, for where no larger one fits. May be empty.
+  const std::vector<PlannedSize>& longer(size_t size) const { return longer_[size]; }
+  /// Of all tokens: choice() may leave out part of a batch.
+  double loss(const PlannedSize& size, const PlanWay& way) const;
+  /// Whether it has the memory, and there are enough tokens for a row on each device.
+  bool is_able(size_t island, const PlannedSize& size, const PlanWay& way) const;
+  size_t num_able(const PlannedSize& size, const PlanWay& way) const;
+  /// How long they compute at least; infinite where too few are able.
+  double least_computing_s(const PlannedSize& size, const PlanWay& way) const;
+  /// The groups that are worth a try within that time (plan_groups.h).
+  std::vector<std::vector<size_t>> groups(const PlannedSize& size, const PlanWay& way,
+                                          double within_s) const;
+  /// Those of whose devices' memory most is left, or least is missing.
+  std::vector<size_t> largest_islands(const PlannedSize& size, const PlanWay& way) const;
   /// All but the time. Nothing where there are fewer tokens than a batch, or than two periods.
-  std::optional<PlanChoice> choice(const PlannedShape& shape, const PlanSetup& setup);
+  std::optional<PlanChoice> choice(const PlannedSize& size, const PlanSetup& setup);
   /// Simulates it, with the delay it has; with lines of at least `floor_bits_per_s`.
   void time(PlanChoice& choice, double floor_bits_per_s = 0) const;
   /// The shortest delay that costs no more than a hundredth of the time, and none of the limit.
   void shorten_delay(PlanChoice& choice) const;
   const Shapes& shapes() const { return shapes_; }
-  /// That a size is trained on, where tokens are not fixed.
-  double tokens_per_param() const;
+  /// That a size is trained on at least and at most, where tokens are not fixed.
+  double fewest_tokens_per_param() const;
+  double most_tokens_per_param() const;
 
  private:
   const std::vector<double>& values_of(const PlannedShape& shape, const sync::SyncOptions& sync);
-  std::vector<std::vector<size_t>> island_groups() const;
-  void add_setups(const std::vector<size_t>& islands);
-  double tokens_for(const PlannedShape& shape) const;
-  void place_rows(PlanChoice& choice) const;
+  void add_ways(size_t num_islands);
+  void add_sizes();
+  void add_longer();
+  PlannedSize sized(const PlannedShape& shape, double tokens) const;
+  double missing_bytes(const PlannedIsland& island, const PlannedSize& size,
+                       const PlanWay& way) const;
+  const PlannedSettings& settings_of(const PlannedShape& shape, double replicas);
+  void place_rows(PlanChoice& choice, double tokens) const;
   void measure_memory(PlanChoice& choice) const;
   void measure_traffic(PlanChoice& choice) const;
 
   const PlanRequest& request_;
   const PlanLoss& loss_;
   Shapes shapes_;
-  std::vector<PlanSetup> setups_;
-  std::vector<PlannedShape> sizes_;
+  std::vector<PlanWay> ways_;
+  std::vector<PlannedSize> sizes_;
+  std::vector<std::vector<PlannedSize>> longer_;  // By size.
+  std::vector<size_t> fastest_first_;             // Islands.
+  std::map<std::pair<double, double>, PlannedSettings> settings_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> values_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "atoll/base/error.h"
 #include "atoll/scaling/published.h"
 
 namespace atl::scaling {
@@ -38,9 +39,15 @@ PlanLoss::PlanLoss(const std::optional<std::vector<Run>>& runs) {
       *runs,
       [](const Run& run) { return run.replicas >= 1 ? run.sync_every : std::optional<double>(); },
       sync_every_, "how many steps lay between its runs' syncs", notes_);
-  const Run& any = runs->front();
+  // Of a number of replicas that the table has a law of.
+  const auto any =
+      std::ranges::find_if(*runs, [&](const Run& run) { return has_law(run.replicas); });
+  if (any == runs->end()) {
+    throw InputError(
+        "the table has no law of the loss: no number of replicas has runs of three sizes");
+  }
   for (const Refusal& missing :
-       own_->predict({.params = any.params, .replicas = any.replicas}).missing) {
+       own_->predict({.params = any->params, .replicas = any->replicas}).missing) {
     notes_.push_back(
         fmt::format("{} is that of the published laws: {}", missing.what, missing.reason));
   }
@@ -56,9 +63,13 @@ double PlanLoss::period_cost(double replicas, double sync_every) const {
                   std::log(sync_every / sync_every_));
 }
 
+double PlanLoss::token_params(double params, double tokens) const {
+  return std::min(tokens / tokens_per_param_, kCheckedTokens * params);
+}
+
 double PlanLoss::value(double params, double replicas, double tokens, double sync_every) const {
   const auto at = [&](double n) { return laws().loss({.params = n, .replicas = replicas}); };
-  return (at(params) + at(tokens / tokens_per_param_)) / 2 * period_cost(replicas, sync_every);
+  return (at(params) + at(token_params(params, tokens))) / 2 * period_cost(replicas, sync_every);
 }
 
 PlannedLoss PlanLoss::predict(double params, double replicas, double tokens,
@@ -70,7 +81,7 @@ PlannedLoss PlanLoss::predict(double params, double replicas, double tokens,
   PlannedLoss planned{.loss = {value, law.loss.low * scale, law.loss.high * scale},
                       .extrapolation = extrapolation_warning(law, question)};
   const double cost = period_cost(replicas, sync_every);
-  const double other = tokens / tokens_per_param_;
+  const double other = token_params(params, tokens);
   const auto at = [&](double n) { return laws().loss({.params = n, .replicas = replicas}); };
   // A period may cost nothing, or twice as much.
   for (const double factor : {1.0, cost, cost * cost}) {
@@ -84,6 +95,10 @@ PlannedLoss PlanLoss::predict(double params, double replicas, double tokens,
   if (share > 1.02 || share < 0.98) {
     add(fmt::format("{:.3g} tokens a parameter, where the laws' runs had {:.3g}", tokens / params,
                     tokens_per_param_));
+  }
+  if (share > 1.02 * kCheckedTokens) {
+    add(fmt::format("nothing is known beyond {:g} times as many, and no gain is counted",
+                    kCheckedTokens));
   }
   if (replicas >= 1 && sync_every != sync_every_) {
     add(fmt::format("{:g} steps between syncs, where the laws' runs had {:g}", sync_every,

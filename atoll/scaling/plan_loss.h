@@ -6,7 +6,8 @@
 // plan says (L(N) + L(D / r0)) / 2: that is L(N) for D = r0 N, and of all sizes that take the same
 // compute N D it is least where D = r0 N. With alpha = -0.095 four times the tokens give 6.2 % less
 // loss, ten times 9.8 %; Streaming DiLoCo's Table 7 has 5.6 % and 8.2 % (1B, Dolma). The range
-// reaches from the best model of that compute, L(sqrt(N D / r0)), to the worse of the two.
+// reaches from the best model of that compute, L(sqrt(N D / r0)), to the worse of the two. The rule
+// was checked to ten times r0, and tokens beyond that count nothing: kCheckedTokens.
 //
 // Published runs with replicas sync every 30 steps. With 100 their loss is higher by
 // ln(100 / 30) c M^p (Streaming DiLoCo, tables 5 and 6: 0.7 % with 2 replicas, 1.1 % with 4).
@@ -17,6 +18,9 @@
 #include "atoll/scaling/prediction.h"
 
 namespace atl::scaling {
+
+/// So many times the tokens a parameter of the laws' runs, at most, lower a planned loss.
+constexpr double kCheckedTokens = 10;
 
 struct PlannedLoss {
   Interval loss;
@@ -51,6 +55,8 @@ class PlanLoss {
 
  private:
   const Predictor& laws() const { return own_ ? *own_ : published_; }
+  /// The tokens that count, as parameters of a model of the laws' runs.
+  double token_params(double params, double tokens) const;
   static Interval inner_lr(const Predictor& laws, const Question& question,
                            const Prediction& prediction);
   /// exp of what longer periods cost.

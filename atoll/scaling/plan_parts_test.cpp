@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "atoll/model/presets.h"
+#include "atoll/scaling/plan_groups.h"
 #include "atoll/scaling/plan_loss.h"
 #include "atoll/scaling/plan_memory.h"
 #include "atoll/scaling/plan_shape.h"
@@ -13,7 +15,9 @@
 namespace atl::scaling {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 
 sync::SyncOptions options(const char* method, const char* codec, int64_t every = 30) {
@@ -62,6 +66,44 @@ TEST(PlanShape, EveryShapeIsAModel) {
     EXPECT_DOUBLE_EQ(shape.atoll_params, static_cast<double>(model::num_parameters(config)));
     EXPECT_EQ(config.max_positions, 512);
   }
+}
+
+TEST(PlanGroups, NoGroupIsBetterInBoth) {
+  // Numbers that look random, with some that are equal.
+  std::vector<RankedIsland> islands;
+  for (size_t i = 0; i < 9; ++i) {
+    islands.push_back({.place = i,
+                       .flops_per_s = static_cast<double>(i * 5 % 7),
+                       .line_s = static_cast<double>(i * i % 11)});
+  }
+  const auto slowest = [&](const std::vector<size_t>& group) {
+    double flops_per_s = 1e9;
+    double line_s = 0;
+    for (const size_t i : group) {
+      flops_per_s = std::min(flops_per_s, islands[i].flops_per_s);
+      line_s = std::max(line_s, islands[i].line_s);
+    }
+    return std::pair(flops_per_s, line_s);
+  };
+  for (size_t count = 1; count <= islands.size(); ++count) {
+    const auto groups = best_groups(islands, count);
+    EXPECT_LE(groups.size(), islands.size() - count + 1);
+    for (const auto& group : groups) EXPECT_THAT(group, SizeIs(count));
+    for (size_t bits = 1; bits < (size_t{1} << islands.size()); ++bits) {
+      std::vector<size_t> any;
+      for (size_t i = 0; i < islands.size(); ++i) {
+        if ((bits >> i & 1) != 0) any.push_back(i);
+      }
+      if (any.size() != count) continue;
+      const auto [flops_per_s, line_s] = slowest(any);
+      EXPECT_TRUE(std::ranges::any_of(groups, [&](const auto& group) {
+        return slowest(group).first >= flops_per_s && slowest(group).second <= line_s;
+      })) << bits;
+    }
+  }
+  EXPECT_THAT(best_groups(islands, 10), SizeIs(0));
+  // Of those that are alike, one group.
+  EXPECT_THAT(best_groups({{0, 1, 1}, {1, 1, 1}, {2, 1, 1}}, 2), ElementsAre(ElementsAre(0, 1)));
 }
 
 TEST(PlanMemory, EachMethodsCopies) {
@@ -118,6 +160,23 @@ TEST(PlanLoss, OvertrainingAndLongPeriodsAreNearWhatWasPublished) {
   EXPECT_GT(planned.loss.high, loss.value(n, 2, 20 * n, 30) * 0.999);
   EXPECT_THAT(planned.extrapolation, HasSubstr("80 tokens a parameter"));
   EXPECT_THAT(planned.extrapolation, HasSubstr("100 steps between syncs"));
+}
+
+TEST(PlanLoss, NobodyKnowsBeyondTenTimesTheTokens) {
+  const PlanLoss loss(std::nullopt);
+  const double n = 1e8;
+  const double most = loss.value(n, 0, 200 * n, 30);
+  EXPECT_LT(most, loss.value(n, 0, 190 * n, 30));
+  for (const double tokens : {201 * n, 1e12, 1e18}) {
+    EXPECT_EQ(loss.value(n, 0, tokens, 30), most) << tokens;
+    const PlannedLoss planned = loss.predict(n, 0, tokens, 30);
+    EXPECT_EQ(planned.loss.value, most);
+    EXPECT_LE(planned.loss.low, most);
+    EXPECT_GE(planned.loss.high, most);
+  }
+  EXPECT_THAT(loss.predict(n, 0, 1e12, 30).extrapolation,
+              HasSubstr("nothing is known beyond 10 times as many"));
+  EXPECT_THAT(loss.predict(n, 0, 200 * n, 30).extrapolation, Not(HasSubstr("nothing is known")));
 }
 
 TEST(PlanLoss, SmallModelsGetNoLargerRateThanWasTried) {

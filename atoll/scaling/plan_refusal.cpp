@@ -18,7 +18,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// No line is looked for beyond this: bits per second.
 constexpr double kFastestLine = 1e15;
-constexpr double kMuchLarger = 2;
+/// Of what is sent to its time: a time that is simulated may end a little before.
+constexpr double kSentShare = 0.9;
 
 std::string rate_text(double bits_per_s) {
   if (bits_per_s >= 1e9) return fmt::format("{:.3g} Gbit/s", bits_per_s / 1e9);
@@ -32,50 +33,65 @@ std::string size_text(const PlannedShape& shape) {
 
 class NoPlan {
  public:
-  NoPlan(const PlanRequest& request, Candidates& candidates)
-      : request_(request), goal_(request.goal), candidates_(candidates) {}
+  NoPlan(const PlanRequest& request, const PlanLoss& loss, Candidates& candidates,
+         const PlanSearch& search)
+      : request_(request),
+        goal_(request.goal),
+        loss_(loss),
+        candidates_(candidates),
+        search_(search) {}
 
   [[noreturn]] void explain() {
+    if (candidates_.ways().empty()) no_law();
     if (candidates_.sizes().empty()) too_few_tokens();
-    collect();
-    if (choices_.empty()) too_small_a_run();
-    if (goal_.loss) require_loss();
+    if (!search_.has_any()) nothing_fits();
+    const auto best = search_.lowest_loss({});
+    if (!best) too_small_a_run();
+    if (goal_.loss && best->loss > *goal_.loss) beyond_reach(*best);
     too_slow();
   }
 
  private:
+  [[noreturn]] void no_law() const {
+    std::vector<std::string> known;
+    for (size_t replicas = 0; replicas <= kMaxPlannedIslands; ++replicas) {
+      if (loss_.has_law(static_cast<double>(replicas))) {
+        known.push_back(replicas_name(static_cast<double>(replicas)));
+      }
+    }
+    const size_t count = request_.islands.size();
+    throw InputError(fmt::format(
+        "no plan: the runs of '{}' give a law of {}, and none for {}, which needs data-parallel "
+        "runs or some with {}",
+        request_.laws.fit, fmt::join(known, ", "),
+        count == 1 ? "1 island" : fmt::format("1 to {} islands", count),
+        count == 1 ? "1 replica" : fmt::format("1 to {} replicas", count)));
+  }
+
   [[noreturn]] void too_few_tokens() const {
     const PlannedShape smallest = candidates_.shapes().ladder().front();
     throw InputError(fmt::format(
         "no plan: tokens are short: the smallest model, {}, wants {} times as many as {}; give "
         "more, or fewer 'tokens_per_param', or a smaller 'vocab_size'",
         size_text(smallest),
-        fmt::format("{:.3g}", smallest.law_params * candidates_.tokens_per_param() / *goal_.tokens),
+        fmt::format("{:.3g}",
+                    smallest.law_params * candidates_.fewest_tokens_per_param() / *goal_.tokens),
         format_count(*goal_.tokens)));
   }
 
-  /// All that memory allows.
-  void collect() {
-    double least_short = kInfinity;
+  /// Not even the smallest, on the islands with the most memory.
+  [[noreturn]] void nothing_fits() {
     std::optional<PlanChoice> nearest;
-    bool any = false;
-    for (const PlannedShape& shape : candidates_.sizes()) {
-      bool fits = false;
-      for (const PlanSetup& setup : candidates_.setups()) {
-        auto choice = candidates_.choice(shape, setup);
-        if (!choice) continue;
-        any = true;
-        if (choice->fits()) {
-          fits = true;
-          choices_.push_back(std::move(*choice));
-        } else if (choice->short_bytes < least_short) {
-          least_short = choice->short_bytes;
-          nearest = std::move(choice);
-        }
-      }
-      if (any && !fits) break;  // Nor does a larger one.
+    for (const PlanWay& way : candidates_.ways()) {
+      const PlannedSize& smallest = candidates_.sizes().front();
+      const PlanSetup setup{.islands = candidates_.largest_islands(smallest, way),
+                            .sync = way.sync};
+      auto choice = candidates_.choice(smallest, setup);
+      if (!choice || choice->fits()) continue;
+      if (!nearest || choice->short_bytes < nearest->short_bytes) nearest = std::move(choice);
     }
-    if (choices_.empty() && nearest) out_of_memory(*nearest);
+    if (!nearest) too_small_a_run();
+    out_of_memory(*nearest);
   }
 
   [[noreturn]] void out_of_memory(const PlanChoice& choice) const {
@@ -91,41 +107,28 @@ class NoPlan {
 
   [[noreturn]] void too_small_a_run() const {
     throw InputError(
-        "no plan: tokens are short: they are fewer than one batch of the smallest model; give "
-        "more 'tokens', shorter rows ('sequence_length'), or fewer devices");
+        "no plan: tokens are short: they are fewer than one batch, which has a row for each "
+        "device; "
+        "give more 'tokens', shorter rows ('sequence_length'), or fewer devices");
   }
 
-  /// Returns when some size reaches it, if not in time.
-  void require_loss() {
-    const auto reaches = [&](const PlanChoice& choice) { return choice.loss <= *goal_.loss; };
-    const auto best = std::ranges::min_element(choices_, {}, &PlanChoice::loss);
-    if (!std::ranges::any_of(choices_, reaches)) {
-      throw InputError(fmt::format("no plan: the loss {:g} is beyond reach: of all that fits into "
-                                   "memory{} the lowest is "
-                                   "{:.3f}, {} on {}",
-                                   *goal_.loss, goal_.tokens ? " and tokens" : "", best->loss,
-                                   size_text(best->shape), names(best->setup)) +
-                       in_time());
-    }
-    std::erase_if(choices_, [&](const PlanChoice& choice) { return !reaches(choice); });
-    // What reaches it with much more than it takes is no sooner there.
-    double least = kInfinity;
-    for (const PlanChoice& choice : choices_) least = std::min(least, choice.shape.law_params);
-    std::erase_if(choices_, [&](const PlanChoice& choice) {
-      return choice.shape.law_params > kMuchLarger * least;
-    });
+  [[noreturn]] void beyond_reach(const PlanChoice& best) const {
+    throw InputError(fmt::format("no plan: the loss {:g} is beyond reach: of all that fits into "
+                                 "memory{} the lowest is {:.3f}, {} on {} with {:.3g} tokens a "
+                                 "parameter",
+                                 *goal_.loss, goal_.tokens ? " and tokens" : "", best.loss,
+                                 size_text(best.shape), names(best.setup),
+                                 best.tokens(goal_) / best.shape.law_params) +
+                     in_time());
   }
 
   /// What could be had instead.
   std::string in_time() const {
     if (!goal_.time_s) return "";
-    PlanRequest other = request_;
-    other.goal.loss.reset();
-    const auto choices = feasible_choices(other, candidates_);
-    if (choices.empty()) return "";
-    const PlanChoice& best = choices[recommended_of(other, choices)];
+    const auto best = search_.lowest_loss({.time_s = *goal_.time_s});
+    if (!best) return "";
     return fmt::format("; within {} {:.3f} is reached, with {}", span_text(*goal_.time_s),
-                       best.loss, size_text(best.shape));
+                       best->loss, size_text(best->shape));
   }
 
   std::string names(const PlanSetup& setup) const { return quoted_names(request_, setup.islands); }
@@ -133,28 +136,27 @@ class NoPlan {
   /// There is a limit of time, and nothing keeps it.
   [[noreturn]] void too_slow() {
     ATOLL_CHECK(goal_.time_s.has_value());
-    PlanChoice* fastest = nullptr;
-    PlanChoice* computes = nullptr;  // Would be in time on better lines.
-    std::ranges::sort(choices_, {}, &PlanChoice::least_s);
-    for (PlanChoice& choice : choices_) {
-      if (fastest != nullptr && choice.least_s > fastest->wall_clock_s) continue;
-      candidates_.time(choice);
-      if (fastest == nullptr || choice.wall_clock_s < fastest->wall_clock_s) fastest = &choice;
-    }
-    std::ranges::sort(choices_, {}, &PlanChoice::computing_s);
+    const PlanBounds wanted{.loss = goal_.loss.value_or(kInfinity)};
+    const auto fastest = search_.soonest(wanted);
+    if (!fastest) too_small_a_run();
+    // What would be in time on better lines.
+    std::vector<PlanChoice> others =
+        search_.computing_within({.time_s = *goal_.time_s, .loss = wanted.loss});
+    std::ranges::sort(others, {}, [](const PlanChoice& choice) {
+      return std::pair(choice.total_bytes(), choice.computing_s);
+    });
+    PlanChoice* nearest = nullptr;
     double least_rate = kInfinity;
-    for (PlanChoice& choice : choices_) {
-      if (choice.computing_s > *goal_.time_s || choice.setup.islands.size() == 1) continue;
+    for (PlanChoice& choice : others) {
+      if (choice.setup.islands.size() == 1) continue;
+      const double sent = *std::ranges::max_element(choice.sent_bytes);
+      if (kSentShare * 8 * sent / *goal_.time_s > least_rate) continue;
       const double rate = rate_in_time(choice, least_rate);
       if (rate >= least_rate) continue;
       least_rate = rate;
-      computes = &choice;
+      nearest = &choice;
     }
-    // Sorting has moved what `fastest` points to.
-    fastest = &*std::ranges::min_element(choices_, [](const auto& a, const auto& b) {
-      return a.wall_clock_s > 0 && (b.wall_clock_s == 0 || a.wall_clock_s < b.wall_clock_s);
-    });
-    if (computes != nullptr) too_narrow(*computes, least_rate);
+    if (nearest != nullptr) too_narrow(*nearest, least_rate);
     throw InputError(fmt::format(
         "no plan: time is short: {} on {} with {}{} takes {}, and there are {}: it needs {:.3g} "
         "times as long{}",
@@ -210,14 +212,16 @@ class NoPlan {
 
   const PlanRequest& request_;
   const PlanGoal& goal_;
+  const PlanLoss& loss_;
   Candidates& candidates_;
-  std::vector<PlanChoice> choices_;
+  const PlanSearch& search_;
 };
 
 }  // namespace
 
-void refuse_plan(const PlanRequest& request, Candidates& candidates) {
-  NoPlan(request, candidates).explain();
+void refuse_plan(const PlanRequest& request, const PlanLoss& loss, Candidates& candidates,
+                 const PlanSearch& search) {
+  NoPlan(request, loss, candidates, search).explain();
 }
 
 }  // namespace atl::scaling

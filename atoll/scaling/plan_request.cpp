@@ -14,19 +14,21 @@
 #include "atoll/base/error.h"
 #include "atoll/base/quantity.h"
 #include "atoll/base/settings.h"
+#include "atoll/swarm/rules.h"
 
 namespace atl::scaling {
 namespace {
 
 constexpr double kMost = 1e18;
 constexpr int64_t kMostDevices = 1'000'000;
+// Less is a slip of the pen.
+constexpr double kLeastRate = 1e3;  // Bits per second.
+constexpr double kLeastTime = 1e-3;
 
 std::string shown(const toml::node& node) {
   std::ostringstream out;
   node.visit([&](const auto& value) { out << value; });
-  std::string text = out.str().substr(0, 60);
-  std::ranges::replace_if(text, [](char c) { return c < ' '; }, ' ');
-  return text;
+  return swarm::printable(out.str().substr(0, 60));
 }
 
 struct Mistakes {
@@ -44,7 +46,8 @@ class Section {
       const std::string word(key.str());
       if (std::ranges::count(keys, word) > 0) continue;
       const std::string near = nearest(word, keys);
-      mistakes_.add(fmt::format("{}: unknown key '{}'; {}", name_, word.substr(0, 60),
+      mistakes_.add(fmt::format("{}: unknown key '{}'; {}", name_,
+                                swarm::printable(word.substr(0, 60)),
                                 near.empty() ? fmt::format("there are {}", fmt::join(keys, ", "))
                                              : fmt::format("did you mean '{}'?", near)));
     }
@@ -81,19 +84,20 @@ class Section {
     return std::nullopt;
   }
 
-  /// A text with its unit, as in `example`.
+  /// A text with its unit, as in `example`; `least` is `min` for people.
   std::optional<double> quantity(const char* key, std::span<const Unit> units, const char* example,
-                                 double max) {
+                                 double max, double min = 0, const char* least = "") {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return std::nullopt;
     if (const auto word = node->value_exact<std::string>()) {
       const auto value = parse_quantity(*word, units);
-      if (value && *value <= max) return value;
+      if (value && *value >= min && *value <= max) return value;
     }
     std::vector<std::string_view> names;
     for (const Unit& unit : units) names.push_back(unit.name);
-    fail(fmt::format("'{}' must be a number over 0 with its unit ({}), as in \"{}\", not {}", key,
-                     fmt::join(names, ", "), example, shown(*node)));
+    fail(fmt::format("'{}' must be a number {} with its unit ({}), as in \"{}\", not {}", key,
+                     min > 0 ? fmt::format("from {}", least) : "over 0", fmt::join(names, ", "),
+                     example, shown(*node)));
     return std::nullopt;
   }
 
@@ -101,7 +105,7 @@ class Section {
     auto value = text(key);
     if (!value || std::ranges::find(choices, *value) != choices.end()) return value;
     fail(fmt::format("'{}' must be one of {}, not '{}'", key, fmt::join(choices, ", "),
-                     value->substr(0, 60)));
+                     swarm::printable(value->substr(0, 60))));
     return std::nullopt;
   }
 
@@ -140,13 +144,12 @@ PlannedIsland read_island(const toml::table& table, size_t number, bool is_alone
                           Mistakes& mistakes) {
   PlannedIsland island{.name = fmt::format("island-{}", number)};
   if (const auto name = table["name"].value_exact<std::string>()) island.name = *name;
-  const std::string shown_name = island.name.substr(0, 60);
-  Section section(table, fmt::format("island '{}'", shown_name),
+  Section section(table, fmt::format("island '{}'", swarm::printable(island.name.substr(0, 60))),
                   {"name", "devices", "device", "tflops", "tokens_per_s", "params", "memory", "up",
                    "down", "latency"},
                   mistakes);
-  if (section.text("name") && (island.name.empty() || island.name.size() > 64)) {
-    section.fail("'name' must have 1 to 64 characters");
+  if (section.text("name") && !swarm::is_valid_name(island.name)) {
+    section.fail("'name' must be 1 to 64 of letters, digits, '-', '_' and '.'");
   }
   island.devices = section.whole("devices", 1, kMostDevices).value_or(1);
   island.is_cpu = section.choice("device", {"cuda", "cpu"}).value_or("cuda") == "cpu";
@@ -157,9 +160,13 @@ PlannedIsland read_island(const toml::table& table, size_t number, bool is_alone
   if (!is_alone) {
     for (const char* key : {"up", "down", "latency"}) section.require(key, why);
   }
-  constexpr double kNoLink = std::numeric_limits<double>::infinity();
-  island.up_bits_per_s = section.quantity("up", kRateUnits, "200mbit", kMost).value_or(kNoLink);
-  island.down_bits_per_s = section.quantity("down", kRateUnits, "200mbit", kMost).value_or(kNoLink);
+  const auto rate = [&](const char* key) {
+    constexpr double kNoLink = std::numeric_limits<double>::infinity();
+    return section.quantity(key, kRateUnits, "200mbit", kMost, kLeastRate, "1kbit")
+        .value_or(kNoLink);
+  };
+  island.up_bits_per_s = rate("up");
+  island.down_bits_per_s = rate("down");
   island.latency_s = section.quantity("latency", kTimeUnits, "50ms", 3600).value_or(0);
   return island;
 }
@@ -170,7 +177,7 @@ PlanGoal read_goal(const toml::table& table, Mistakes& mistakes) {
       {"time", "tokens", "loss", "params", "tokens_per_param", "sequence_length", "vocab_size"},
       mistakes);
   PlanGoal goal;
-  goal.time_s = section.quantity("time", kTimeUnits, "14d", 1e12);
+  goal.time_s = section.quantity("time", kTimeUnits, "14d", 1e12, kLeastTime, "1ms");
   goal.tokens = section.number("tokens", 1, kMost);
   goal.loss = section.number("loss", 1e-6, 1e3);
   goal.params = section.number("params", 1, kMost);
@@ -231,7 +238,8 @@ std::vector<PlannedIsland> read_islands(const toml::table& document, Mistakes& m
     islands.push_back(read_island(*entry.as_table(), islands.size(), array->size() == 1, mistakes));
     const auto twins = std::ranges::count(islands, islands.back().name, &PlannedIsland::name);
     if (twins > 1) {
-      mistakes.add(fmt::format("two islands are called '{}'", islands.back().name.substr(0, 60)));
+      mistakes.add(fmt::format("two islands are called '{}'",
+                               swarm::printable(islands.back().name.substr(0, 60))));
     }
   }
   return islands;

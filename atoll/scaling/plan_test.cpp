@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "atoll/base/error.h"
 #include "atoll/base/testing.h"
+#include "atoll/scaling/plan_search.h"
 
 namespace atl::scaling {
 namespace {
@@ -102,7 +104,7 @@ TEST(Plan, OneThatSlowsTheOthersIsLeftOut) {
   islands[2].flops_per_s = 2e12;
   const Plan plan = plan_of(islands, {.time_s = 2 * kDay});
   EXPECT_THAT(plan.best().choice.setup.islands, ElementsAre(0, 1));
-  EXPECT_THAT(plan.why, HasSubstr("'slow' would not make it better and is left out"));
+  EXPECT_THAT(plan.why, HasSubstr("none with 'slow' is better"));
   islands[2] = island("far", 0.01);
   EXPECT_THAT(plan_of(islands, {.time_s = 2 * kDay}).best().choice.setup.islands,
               ElementsAre(0, 1));
@@ -149,18 +151,26 @@ double exchange_s(double values, double mbit) {
   return values * (4 + 8.0 / 128) / (mbit * 1e6 * 1448 / 1526) + 0.09;
 }
 
+/// As quick as a single one, but a step has a row for each of 64: few steps.
+PlannedIsland many_gpus(const std::string& name, double mbit) {
+  PlannedIsland out = single_gpu(name, mbit);
+  out.devices = 64;
+  out.flops_per_s /= 64;
+  return out;
+}
+
 TEST(Plan, ARunShorterThanAPeriodStillSendsEverything) {
-  const PlanChoice choice = streamed(
-      request({single_gpu("a", 120), single_gpu("b", 120)}, {.tokens = 3e6, .params = 1e9}));
-  ASSERT_EQ(choice.steps, 9);
+  const PlanChoice choice =
+      streamed(request({many_gpus("a", 120), many_gpus("b", 120)}, {.tokens = 3e6, .params = 1e9}));
+  ASSERT_EQ(choice.steps, 11);
   EXPECT_NEAR(choice.wall_clock_s, choice.computing_s + exchange_s(choice.shape.atoll_params, 120),
               1e-6);
   EXPECT_NEAR(choice.utilisation, choice.computing_s / choice.wall_clock_s, 1e-9);
 }
 
 TEST(Plan, AShortRunsLastExchangeIsWaitedFor) {
-  const PlanChoice choice = streamed(
-      request({single_gpu("a", 20), single_gpu("b", 20)}, {.tokens = 10.5e6, .params = 1e9}));
+  const PlanChoice choice =
+      streamed(request({many_gpus("a", 20), many_gpus("b", 20)}, {.tokens = 8.7e6, .params = 1e9}));
   ASSERT_EQ(choice.steps, 33);
   EXPECT_NEAR(choice.wall_clock_s, choice.computing_s + exchange_s(choice.shape.atoll_params, 20),
               1e-6);
@@ -361,6 +371,194 @@ TEST(Plan, OwnLawsWithoutDataParallelLeaveItOut) {
     EXPECT_NE(run.choice.setup.sync.method, "single");
   }
   EXPECT_THAT(plan.notes, testing::Contains(HasSubstr("published laws")));
+}
+
+/// Islands that differ in everything.
+std::vector<PlannedIsland> different_islands(size_t count, uint32_t seed, bool with_devices) {
+  std::mt19937 random(seed);
+  const auto between = [&](double low, double high) {
+    const double share = static_cast<double>(random()) / 4294967296.0;
+    return low * std::pow(high / low, share);
+  };
+  std::vector<PlannedIsland> islands;
+  for (size_t i = 0; i < count; ++i) {
+    PlannedIsland one = island("i" + std::to_string(i), between(1, 1000));
+    one.devices = with_devices ? static_cast<int64_t>(between(1, 9)) : 1;
+    one.flops_per_s = between(10e12, 80e12);
+    one.is_cpu = random() % 4 == 0;
+    one.memory_bytes = between(10e9, 100e9);
+    one.latency_s = between(1e-3, 0.3);
+    islands.push_back(one);
+  }
+  return islands;
+}
+
+TEST(Plan, OneMoreIslandIsNeverAWorseLoss) {
+  for (const uint32_t seed : {1U, 2U, 3U, 4U, 5U, 6U}) {
+    const bool with_devices = seed % 2 == 0;
+    const auto islands = different_islands(8, seed, with_devices);
+    double before = 1e9;
+    for (size_t count = 4; count <= islands.size(); ++count) {
+      const Plan plan =
+          plan_of({islands.begin(), islands.begin() + static_cast<std::ptrdiff_t>(count)},
+                  {.time_s = 3 * kDay});
+      // Islands with other devices round a batch to other rows.
+      EXPECT_LE(plan.best().choice.loss, before * (with_devices ? 1.0002 : 1)) << seed << count;
+      before = plan.best().choice.loss;
+    }
+  }
+}
+
+/// All groups, one by one: of each way and size what keeps the bounds.
+std::vector<PlanChoice> all_choices(Candidates& candidates, size_t num_islands,
+                                    const PlanBounds& bounds) {
+  std::vector<PlanChoice> found;
+  for (size_t bits = 1; bits < (size_t{1} << num_islands); ++bits) {
+    PlanSetup setup;
+    for (size_t i = 0; i < num_islands; ++i) {
+      if ((bits >> i & 1) != 0) setup.islands.push_back(i);
+    }
+    for (const PlanWay& way : candidates.ways()) {
+      if (way.num_islands != setup.islands.size()) continue;
+      setup.sync = way.sync;
+      for (const PlannedSize& size : candidates.sizes()) {
+        auto choice = candidates.choice(size, setup);
+        if (!choice || !choice->fits() || choice->loss > bounds.loss) continue;
+        if (choice->computing_s > bounds.time_s) break;
+        candidates.time(*choice);
+        if (choice->wall_clock_s <= bounds.time_s) found.push_back(std::move(*choice));
+        if (std::isfinite(bounds.loss)) break;  // Larger ones take longer.
+      }
+    }
+  }
+  return found;
+}
+
+TEST(Plan, NoGroupOfAllIsBetter) {
+  for (const uint32_t seed : {11U, 12U, 13U, 14U}) {
+    const PlanRequest asked =
+        request(different_islands(5, seed, /*with_devices=*/false), {.time_s = 1.5 * kDay});
+    const PlanLoss loss(std::nullopt);
+    Candidates candidates(asked, loss);
+    const PlanSearch search(candidates);
+    const auto all = all_choices(candidates, 5, {.time_s = 1.5 * kDay});
+    const double lowest = std::ranges::min_element(all, {}, &PlanChoice::loss)->loss;
+    EXPECT_LE(search.lowest_loss({.time_s = 1.5 * kDay})->loss, lowest) << seed;
+    const PlanBounds target{.loss = 1.02 * lowest};
+    const auto reaching = all_choices(candidates, 5, target);
+    const double soonest =
+        std::ranges::min_element(reaching, {}, &PlanChoice::wall_clock_s)->wall_clock_s;
+    const auto found = search.soonest(target);
+    EXPECT_LE(found->loss, target.loss * (1 + 1e-9));
+    EXPECT_LE(found->wall_clock_s, soonest * (1 + 1e-9)) << seed;
+  }
+}
+
+// 50 Tflop/s behind 1 Mbit/s, two that are well connected, and more and more that are no help.
+TEST(Plan, SlowIslandsDoNotHideAGoodPair) {
+  std::vector<PlannedIsland> islands = {island("bad", 1), island("f2", 100), island("f3", 90)};
+  islands[0].flops_per_s = 50e12;
+  const auto best_of = [&] { return plan_of(islands, {.time_s = 3 * kDay}).best().choice; };
+  const double loss = best_of().loss;
+  for (const char* name : {"s1", "s2", "s3"}) {
+    islands.push_back(island(name, 95));
+    islands.back().flops_per_s = 2e12;
+    EXPECT_THAT(best_of().setup.islands, ElementsAre(1, 2));
+    EXPECT_LE(best_of().loss, loss);
+  }
+}
+
+TEST(Plan, WhereMemoryEndsMoreTokensGoOn) {
+  PlannedIsland small = island("a");
+  small.devices = 1;
+  small.memory_bytes = 16e9;
+  const Plan plan = plan_of({small}, {.time_s = 60 * kDay});
+  const PlanChoice& best = plan.best().choice;
+  const double ratio = best.tokens(PlanGoal{}) / best.shape.law_params;
+  EXPECT_GT(ratio, 100);
+  EXPECT_LT(ratio, 200.1);
+  EXPECT_GT(best.wall_clock_s, 0.8 * 60 * kDay);
+  for (const double fixed : {20.0, 50.0, 100.0, 200.0}) {
+    const Plan other = plan_of({small}, {.time_s = 60 * kDay, .tokens_per_param = fixed});
+    // Sizes and tokens are tried a tenth apart.
+    EXPECT_LE(best.loss, 1.001 * other.best().choice.loss) << fixed;
+    EXPECT_NEAR(other.best().choice.tokens(PlanGoal{}) / other.best().choice.shape.law_params,
+                fixed, 0.01 * fixed);
+  }
+  EXPECT_THAT(plan.why, HasSubstr("with 20 tokens a parameter and up to 200 where no larger"));
+  // So is a loss that no model of that size has at 20.
+  const Plan target = plan_of({small}, {.loss = 2.55});
+  EXPECT_LE(target.best().choice.loss, 2.55);
+  EXPECT_GT(target.best().choice.tokens(PlanGoal{}) / target.best().choice.shape.law_params, 40);
+  EXPECT_THAT(refusal({small}, {.loss = 2.55, .tokens_per_param = 20}),
+              AllOf(HasSubstr("beyond reach"), HasSubstr("with 20 tokens a parameter")));
+  // Where there is memory, the laws' own.
+  const Plan large = plan_of({island("a")}, {.time_s = 10 * kDay});
+  EXPECT_NEAR(large.best().choice.tokens(PlanGoal{}) / large.best().choice.shape.law_params, 20,
+              0.1);
+  // A size that is fixed takes what the time allows.
+  const Plan fixed = plan_of({island("a")}, {.time_s = 4 * kDay, .params = 3e8});
+  EXPECT_GT(fixed.best().choice.wall_clock_s, 4 * kDay / 1.25);
+}
+
+TEST(Plan, ABatchHasARowForEachDevice) {
+  PlannedIsland many = island("a");
+  many.devices = 4000;
+  const Plan plan = plan_of({many}, {.params = 1e8});
+  EXPECT_GE(plan.best().choice.batch_rows, 4000);
+  EXPECT_THAT(plan.notes, testing::Contains(AllOf(HasSubstr("is larger than the law's range"),
+                                                  HasSubstr("whole rows"))));
+}
+
+/// Power laws of size for one replica, and of the batch with that exponent.
+std::vector<scaling::Run> runs_with_batches(double exponent) {
+  std::vector<scaling::Run> runs;
+  for (const double n : {1e6, 2e6, 4e6, 8e6}) {
+    for (const double times : {0.5, 1.0, 2.0}) {
+      scaling::Run run{.params = n, .replicas = 1, .loss = 8 * std::pow(n, -0.1)};
+      run.batch = times * 512 * std::pow(n / 1e6, exponent);
+      run.loss += 0.01 * std::abs(std::log2(times));
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+TEST(Plan, ABatchLeavesAFewHundredSteps) {
+  // 1e27 tokens in a batch, as the law goes on.
+  const Plan plan = make_plan(request({island("a")}, {.params = 1e9}), runs_with_batches(8));
+  const PlanChoice& best = plan.best().choice;
+  EXPECT_GE(best.settings.batch_tokens.value, 1e25);
+  EXPECT_GE(best.steps, 299);
+  EXPECT_LE(best.steps, 310);
+  EXPECT_THAT(plan.notes, testing::Contains(AllOf(HasSubstr("is smaller than the law's range"),
+                                                  HasSubstr("fewer than 300 steps"))));
+  const Plan flat = make_plan(request({island("a")}, {.params = 1e9}), runs_with_batches(1));
+  EXPECT_GT(flat.best().choice.steps, 1000);
+}
+
+std::vector<scaling::Run> runs_of(double replicas) {
+  std::vector<scaling::Run> runs;
+  for (const double n : {1e8, 2e8, 4e8}) {
+    runs.push_back({.params = n, .replicas = replicas, .loss = 20 * std::pow(n, -0.1)});
+  }
+  return runs;
+}
+
+TEST(Plan, ALawOfOtherReplicasIsNoLaw) {
+  const std::string message =
+      message_of([&] { make_plan(request({island("a")}, {.params = 2e8}), runs_of(2)); });
+  EXPECT_THAT(message, AllOf(HasSubstr("a law of 2 replicas"), HasSubstr("none for 1 island")));
+  // Two of three do.
+  const Plan pair =
+      make_plan(request({island("a"), island("b"), island("c")}, {.params = 2e8}), runs_of(2));
+  for (const PlannedRun& run : pair.choices) EXPECT_THAT(run.choice.setup.islands, SizeIs(2));
+  // A lone row of other replicas, and first, takes nothing from it.
+  std::vector<scaling::Run> mixed = {{.params = 1e8, .replicas = 8, .loss = 3}};
+  for (const scaling::Run& run : runs_of(0)) mixed.push_back(run);
+  EXPECT_EQ(
+      make_plan(request({island("a")}, {.params = 2e8}), mixed).best().choice.setup.sync.method,
+      "single");
 }
 
 TEST(Plan, SpansAreReadable) {

@@ -48,7 +48,7 @@ def law(n, replicas):
 
 def loss(n, replicas, tokens, every):
     period = math.exp(0.003466 * replicas**0.7063 * math.log(every / 30)) if replicas else 1
-    return (law(n, replicas) + law(tokens / 20, replicas)) / 2 * period
+    return (law(n, replicas) + law(min(tokens / 20, 10 * n), replicas)) / 2 * period
 
 
 # --- the model ---
@@ -390,6 +390,8 @@ PLANS = [
     ([island("a", 40, 20, 1), island("b", 40, 20, 1)], {"params": 1e9, "tokens": 10.5e6}),
     ([island("a")], {"tokens": 3e9, "tokens_per_param": 60}),
     ([island("a"), island("b", 30)], {"loss": 2.7, "time": "5d"}),
+    ([island("a"), island("b", 30)], {"params": 1e8, "tokens": 5e10}),
+    ([island("a", memory=16e9), island("b", 30, memory=12e9)], {"time": "60d"}),
 ]
 
 
