@@ -25,11 +25,11 @@ latency = "30ms"
 TINY = """[[island]]
 name = "{name}"
 device = "cpu"
-tflops = 0.01
+tflops = 0.001
 memory = "2GB"
-up = "100mbit"
-down = "100mbit"
-latency = "1ms"
+up = "1gbit"
+down = "1gbit"
+latency = "0.1ms"
 """
 SMALL_STEP = ["--model.hidden_size=32", "--model.intermediate_size=64", "--model.num_layers=1", "--model.num_heads=2",
               "--model.vocab_size=300", "--train.batch_rows=2", "--train.sequence_length=32", "--train.threads=1"]
