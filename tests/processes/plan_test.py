@@ -25,11 +25,11 @@ latency = "30ms"
 TINY = """[[island]]
 name = "{name}"
 device = "cpu"
-tflops = 0.01
+tflops = 0.001
 memory = "2GB"
-up = "100mbit"
-down = "100mbit"
-latency = "1ms"
+up = "1gbit"
+down = "1gbit"
+latency = "0.1ms"
 """
 # "a"'s and "b"'s speed as trained; laws for two replicas alone, every second step: streaming between both.
 PAIR = """[[island]]
