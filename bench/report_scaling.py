@@ -136,7 +136,8 @@ class Study:
         self.sizes = sorted(self.params, key=self.params.get)
         with open(WORK / "results.csv") as file:
             lines = [line for line in file if not line.startswith("#")]
-        self.rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(lines)]
+        self.rows = [{name: float(value) for name, value in row.items() if value and name != "method"}
+                     for row in csv.DictReader(lines)]
 
     def best(self, grid, size, replicas, factor=1):
         """The best place of the H = 30 cell, or the data-parallel one; nothing where it is missing."""
