@@ -24,7 +24,8 @@ class Study:
         self.sizes = sorted(self.params, key=self.params.get)
         with open(table) as file:
             lines = [line for line in file if not line.startswith("#")]
-        self.rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(lines)]
+        self.rows = [{name: float(value) for name, value in row.items() if value and name != "method"}
+                     for row in csv.DictReader(lines)]
         spread = [self.best("seeds", size, m) for size in self.sizes for m in NAMES]
         # Of one run's loss, relative, over seeds: pooled, for three seeds alone say little.
         self.noise = math.sqrt(statistics.mean((one["deviation"] / one["loss"]) ** 2 for one in spread))

@@ -120,11 +120,12 @@ def main(words=None):
     parser.add_argument("--links", choices=["wan", "link-rate"])
     parser.add_argument("--only", choices=list(METHODS))
     arguments = parser.parse_args(words)
+    why = None
     if arguments.links is None:
         why = wan.unavailable(str(pathlib.Path(arguments.atoll).parent / "atoll-wan-link"))
         arguments.links = "link-rate" if why else "wan"
     rows = measure(arguments)
-    return {"links": arguments.links, "steps": arguments.steps, "rows": rows,
+    return {"links": arguments.links, "why_not_wan": why, "steps": arguments.steps, "rows": rows,
             "within_5_points": sum(abs(row["difference_points"]) <= 5 for row in rows), "lines": len(rows),
             "worst_points": max((row["difference_points"] for row in rows), key=abs)}
 

@@ -24,6 +24,7 @@
 #include "atoll/scaling/plan_request.h"
 #include "atoll/scaling/recorded_run.h"
 #include "atoll/swarm/link_measurement.h"
+#include "atoll/swarm/rules.h"
 
 namespace atl::cli {
 namespace {
@@ -121,28 +122,19 @@ swarm::MeasuredLink measure_line(const MeasureOptions& options, const Clock& clo
 
 std::string machine_name() {
   std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "here";
-  return name.data();
-}
-
-/// As TOML writes it.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
+  const bool is_known = ::gethostname(name.data(), name.size() - 1) == 0;
+  return is_known && swarm::is_valid_name(name.data()) ? name.data() : "here";
 }
 
 std::string island_text(const std::string& name, const Machine& machine,
                         const std::optional<swarm::MeasuredLink>& link) {
   std::string text = fmt::format(
       "# Measured by `atoll plan --measure` with {} parameters on {}{}.\n"
-      "[[island]]\nname = {}\ndevices = 1\ndevice = \"{}\"\ntokens_per_s = {:.1f}\nparams = {}\n"
+      "[[island]]\nname = \"{}\"\ndevices = 1\ndevice = \"{}\"\ntokens_per_s = {:.4g}\nparams = "
+      "{}\n"
       "memory = \"{:.2f}GB\"\n",
       format_count(static_cast<double>(machine.params)), machine.device,
-      machine.device == "cpu" ? fmt::format(", {} threads", machine.threads) : "", quoted(name),
+      machine.device == "cpu" ? fmt::format(", {} threads", machine.threads) : "", name,
       machine.device == "cpu" ? "cpu" : "cuda", machine.tokens_per_s, machine.params,
       machine.memory_bytes / 1e9);
   if (!link) {
@@ -184,7 +176,10 @@ void measure_island(const MeasureOptions& options) {
     const auto address = net::check_address(options.coordinator, options.insecure);
     if (!address) throw UsageError("--coordinator: " + address.error().message);
   }
-  if (options.name.size() > 64) throw UsageError("--name must have 64 characters at most");
+  const std::string name = options.name.empty() ? machine_name() : options.name;
+  if (!swarm::is_valid_name(name)) {
+    throw UsageError("--name must be 1 to 64 letters, digits, '-', '_' or '.'");
+  }
   if (options.insecure) {
     fmt::print(stderr,
                "atoll: warning: --insecure: the connection is neither encrypted nor "
@@ -196,7 +191,6 @@ void measure_island(const MeasureOptions& options) {
   std::optional<swarm::MeasuredLink> link;
   if (!options.coordinator.empty()) link = measure_line(options, clock);
   const Machine machine = measure_machine(options, clock);
-  const std::string name = options.name.empty() ? machine_name().substr(0, 64) : options.name;
   const std::string text = island_text(name, machine, link);
   if (!link) {
     fmt::print(stderr,

@@ -112,40 +112,40 @@ Lines lines_of(const FromRun& arguments, const RunRecord& record) {
   return lines;
 }
 
-/// What the islands whose records are here sent, and how; rounds of the codec that the first had
-/// (CocktailSGD's last one is exact).
+/// What the islands whose records are here sent, and how, in rounds of two members or more that had
+/// the codec of the first such (CocktailSGD's last one is exact). Means of an island in a round.
 struct Traffic {
-  double sent = 0;  // Bytes, of an island in a round; the mean.
+  double sent = 0;  // Bytes.
   double received = 0;
   double values = 0;
-  double copies = 0;  // Of each value's encoding that an island sends.
+  double encoded = 0;  // Values whose encoding left, each copy counted: members come and go.
   int64_t num_rounds = 0;
   std::string codec;
 
-  double bits_per_value() const {
-    return values > 0 && copies > 0 ? 8 * sent / (values * copies) : 0;
-  }
+  double copies() const { return values > 0 ? encoded / values : 0; }
+  double bits_per_value() const { return encoded > 0 ? 8 * sent / encoded : 0; }
 };
 
 Traffic traffic_of(const RunRecord& record) {
-  Traffic out{.codec = record.islands.front().rounds.front().codec};
+  Traffic out{.num_rounds = std::ssize(record.run.rounds), .codec = {}};
   double num_lines = 0;
   for (const run::IslandRecord& island : record.islands) {
     for (const RoundLine& line : island.rounds) {
+      if (line.members.size() < 2) continue;
+      if (out.codec.empty()) out.codec = line.codec;
       if (line.codec != out.codec) continue;
+      const auto num_members = static_cast<double>(line.members.size());
+      const double copies = run::gathers(island, line, record.config.sync)
+                                ? num_members - 1
+                                : 2 * (num_members - 1) / num_members;
       out.sent += line.bytes_sent;
       out.received += line.bytes_received;
       out.values += static_cast<double>(line.values);
+      out.encoded += copies * static_cast<double>(line.values);
       num_lines += 1;
     }
   }
-  out.sent /= num_lines;
-  out.received /= num_lines;
-  out.values /= num_lines;
-  out.num_rounds = std::ssize(record.run.rounds);
-  const auto num_members = static_cast<double>(record.run.islands.size());
-  const bool gathers = record.run.rounds.front().gathers;
-  out.copies = gathers ? num_members - 1 : 2 * (num_members - 1) / num_members;
+  for (double* sum : {&out.sent, &out.received, &out.values, &out.encoded}) *sum /= num_lines;
   return out;
 }
 
@@ -263,7 +263,7 @@ Json report(const FromRun& arguments, const RunRecord& record, const Lines& line
                 {{"predicted_s", predicted.exchange_s},
                  {"measured_s", measured.exchange_s},
                  {"values", traffic.values},
-                 {"copies", traffic.copies},
+                 {"copies", traffic.copies()},
                  {"bytes_sent", traffic.sent},
                  {"bytes_received", traffic.received},
                  {"rounds", traffic.num_rounds}}},

@@ -36,7 +36,8 @@ An island is speed=S,up=U,down=D,latency=SECONDS, each left out where it is 1 (0
 and down are multiples of the bandwidth. Islands wait for each other.
 
 With --tokens, --batch-tokens and --chips also the idealised wall-clock of Scaling Laws for DiLoCo,
-appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out.
+appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out. There
+--bits is of outer gradients; those of each step have 16.
 
 --from RUN takes the steps, rounds and bytes of a run (its folder, or one island's) and compares
 what it measured with what follows from its lines: --gbps, with --island once for each island; or
@@ -194,6 +195,8 @@ Json wall_clock_json(const scaling::TrainingPlan& plan) {
   Json json = {{"replicas", static_cast<int64_t>(plan.replicas)},
                {"steps", plan.steps()},
                {"compute_s", plan.compute_s()},
+               {"bits", plan.bits},
+               {"outer_bits", plan.outer_bits},
                {"networks", Json::array()}};
   for (const scaling::Network& network : scaling::kNetworks) {
     const double communication = scaling::communication_s(plan, network);
@@ -290,7 +293,7 @@ void complete(SimulateArguments& arguments) {
   arguments.plan.params = arguments.work.params;
   arguments.plan.flops_per_second = arguments.chip_tflops * 1e12;
   arguments.plan.sync_every = arguments.work.sync_every;
-  arguments.plan.bits = arguments.work.bits;
+  arguments.plan.outer_bits = arguments.work.bits;
   if (arguments.work.step_s > 0) return;
   if (arguments.plan.tokens == 0) {
     throw UsageError("--step-time is needed, or --tokens, --batch-tokens and --chips");

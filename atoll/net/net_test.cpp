@@ -76,6 +76,18 @@ TEST(TokenBucketTest, WaitsUntilTheDebtIsPaid) {
       << "time that goes back gains nothing";
 }
 
+TEST(TokenBucketTest, WhatIsGivenBackDoesNotOverflow) {
+  Time now{};
+  TokenBucket bucket(1000, 100, now);
+  bucket.take(now, 80);
+  bucket.give_back(now, 50);
+  EXPECT_EQ(bucket.wait(now, -70), Duration{});
+  EXPECT_EQ(bucket.wait(now, -71), std::chrono::milliseconds(1));
+  bucket.give_back(now, 1000);
+  EXPECT_EQ(bucket.wait(now, -100), Duration{});
+  EXPECT_EQ(bucket.wait(now, -101), std::chrono::milliseconds(1));
+}
+
 TEST(TokenBucketTest, LongRunKeepsTheRate) {
   Time now{};
   TokenBucket bucket(2.5e6, 50'000, now);

@@ -31,4 +31,9 @@ void TokenBucket::take(Time now, int64_t bytes) {
   updated_ = std::max(updated_, now);
 }
 
+void TokenBucket::give_back(Time now, int64_t bytes) {
+  take(now, -bytes);
+  level_bytes_ = std::min(level_bytes_, burst_bytes_);
+}
+
 }  // namespace atl::net

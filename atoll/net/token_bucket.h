@@ -17,6 +17,8 @@ class TokenBucket {
   Duration wait(Time now, double overdraft_bytes = 0) const;
   /// Takes the bytes, whatever the level.
   void take(Time now, int64_t bytes);
+  /// They were taken and not used.
+  void give_back(Time now, int64_t bytes);
 
  private:
   double level_at(Time now) const;

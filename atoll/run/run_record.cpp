@@ -235,17 +235,6 @@ std::set<std::string> members_of(const std::vector<IslandRecord>& islands) {
   return names;
 }
 
-bool gathers(const IslandRecord& island, const RoundLine& line, const sync::SyncOptions& options) {
-  try {
-    const auto num_members = static_cast<int>(line.members.size());
-    return sync::topology_of(options, *codec::make_codec(line.codec), num_members) ==
-           collective::Topology::kGather;
-  } catch (const UsageError& error) {
-    throw InputError(
-        fmt::format("{}/rounds.jsonl, round {}: {}", island.where, line.round, error.what()));
-  }
-}
-
 /// What the first island said of a round, which the others must say too.
 using RoundLines = std::map<RoundKey, const RoundLine*>;
 
@@ -299,6 +288,17 @@ void cut(scaling::RecordedRun& run) {
 }
 
 }  // namespace
+
+bool gathers(const IslandRecord& island, const RoundLine& line, const sync::SyncOptions& options) {
+  try {
+    const auto num_members = static_cast<int>(line.members.size());
+    return sync::topology_of(options, *codec::make_codec(line.codec), num_members) ==
+           collective::Topology::kGather;
+  } catch (const UsageError& error) {
+    throw InputError(
+        fmt::format("{}/rounds.jsonl, round {}: {}", island.where, line.round, error.what()));
+  }
+}
 
 std::vector<StepLine> parse_steps(std::string_view text, const std::string& file) {
   std::vector<StepLine> lines;

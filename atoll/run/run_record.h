@@ -48,6 +48,10 @@ struct IslandRecord {
   std::vector<RoundLine> rounds;
 };
 
+/// Whether that round of two members or more was an all-gather. Throws InputError when its codec is
+/// none.
+bool gathers(const IslandRecord& island, const RoundLine& line, const sync::SyncOptions& options);
+
 /// What all of them tell together. A member whose records are not here is taken to be like the
 /// first of them. Throws InputError when that is no run of several islands with a round.
 scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,

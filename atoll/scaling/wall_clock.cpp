@@ -7,20 +7,22 @@
 namespace atl::scaling {
 namespace {
 
-/// One all-reduce of the model among chips of which `share` is one's own part.
-double all_reduce_s(const TrainingPlan& plan, const Network& network, double share) {
-  const double model_bits = plan.bits * plan.params;
+/// One all-reduce of so many bits among chips of which `share` is one's own part.
+double all_reduce_s(double model_bits, const Network& network, double share) {
   return 2 * model_bits / (network.gbps * 1e9) * (1 - share) + network.latency_s;
 }
 
 }  // namespace
 
 double communication_s(const TrainingPlan& plan, const Network& between) {
-  const double every_step_s = all_reduce_s(plan, between, 1 / plan.chips) * plan.steps();
+  const double model_bits = plan.bits * plan.params;
+  const double every_step_s = all_reduce_s(model_bits, between, 1 / plan.chips) * plan.steps();
   if (plan.replicas == 0) return every_step_s;
-  const double outer_s = every_step_s / plan.sync_every;
+  const double outer_s = all_reduce_s(plan.outer_bits * plan.params, between, 1 / plan.chips) *
+                         plan.steps() / plan.sync_every;
   if (plan.replicas == 1) return every_step_s + outer_s;
-  return all_reduce_s(plan, kNetworks[0], plan.replicas / plan.chips) * plan.steps() + outer_s;
+  return all_reduce_s(model_bits, kNetworks[0], plan.replicas / plan.chips) * plan.steps() +
+         outer_s;
 }
 
 void check(const TrainingPlan& plan) {

@@ -23,7 +23,8 @@ struct TrainingPlan {
   double flops_per_second = 300e12;  // Of a chip, as trained.
   double replicas = 0;               // 0: data-parallel.
   double sync_every = 30;            // Inner steps; data-parallel has none.
-  double bits = 16;                  // Per parameter, in every reduction.
+  double bits = 16;                  // Per parameter, where gradients are reduced at every step.
+  double outer_bits = 16;            // Per parameter, between islands at their syncs.
 
   double steps() const { return tokens / batch_tokens; }
   double compute_s() const { return 6 * params * tokens / (chips * flops_per_second); }
@@ -32,7 +33,8 @@ struct TrainingPlan {
 };
 
 /// Seconds of communication of the whole training with `between` the islands. Data-parallel and a
-/// single replica reduce gradients over that network at every step.
+/// single replica reduce gradients over that network at every step. Low-bit codecs carry outer
+/// gradients alone.
 double communication_s(const TrainingPlan& plan, const Network& between);
 
 /// Throws UsageError naming what is out of range.

@@ -23,6 +23,19 @@ TEST(WallClock, TheAppendixWorkedThrough) {
               183105.46875 * (inside_s + (7.68 * 255 / 256 + 0.01) / 30), 1e-3);
 }
 
+TEST(WallClock, FewBitsAreOfOuterGradientsAlone) {
+  TrainingPlan plan{.params = 2.4e9, .tokens = 48e9, .batch_tokens = 1 << 18, .chips = 256};
+  const auto with_bits = [&](double replicas, double outer_bits) {
+    plan.replicas = replicas;
+    plan.outer_bits = outer_bits;
+    return communication_s(plan, kNetworks[2]);
+  };
+  EXPECT_EQ(with_bits(0, 4), with_bits(0, 16));
+  const double outer_s = 183105.46875 / 30 * 7.68 * 255 / 256;  // In 16 bits, without latency.
+  EXPECT_NEAR(with_bits(1, 16) - with_bits(1, 4), 0.75 * outer_s, 1e-3);
+  EXPECT_NEAR(with_bits(2, 16) - with_bits(2, 4), 0.75 * outer_s, 1e-3);
+}
+
 TEST(WallClock, RefusesPlansThatAreNone) {
   TrainingPlan plan{.params = 1, .tokens = 10, .batch_tokens = 20, .chips = 1};
   EXPECT_THAT(message_of<UsageError>([&] { check(plan); }), testing::HasSubstr("--batch-tokens"));

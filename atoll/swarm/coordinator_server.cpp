@@ -133,6 +133,11 @@ struct CoordinatorServer::State {
         });
       } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
         std::ignore = transport->send(send->to, encode(send->message));  // Its last word.
+      } else if (auto* reply = std::get_if<RunRouter::Reply>(&action)) {
+        // Who asks for more than it reads is not measuring a line.
+        if (transport->send_shared(reply->to, probe_reply(reply->num_bytes)) == net::Sent::kFull) {
+          transport->close(reply->to);
+        }
       } else if (auto* close = std::get_if<RunRouter::Close>(&action)) {
         transport->close(close->connection);
       } else if (auto* log = std::get_if<RunRouter::Log>(&action)) {

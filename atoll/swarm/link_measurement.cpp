@@ -17,8 +17,7 @@ constexpr int kTrips = 7;
 constexpr size_t kFirstWindow = size_t{16} << 10;
 constexpr size_t kMaxWindow = size_t{3} << 20;  // Under what a connection queues.
 constexpr size_t kMinChunk = size_t{2} << 10;
-constexpr size_t kMaxChunk = size_t{256} << 10;
-constexpr size_t kMaxPhaseBytes = size_t{64} << 20;
+constexpr size_t kMaxPhaseBytes = size_t{32} << 20;  // Two phases are what a coordinator bears.
 constexpr Duration kPhase = std::chrono::seconds(3);
 /// What takes longer says enough of the line: no more need be on its way.
 constexpr Duration kLongTrip = std::chrono::seconds(1);
@@ -85,7 +84,7 @@ LinkMeasurement::Probes LinkMeasurement::fill(Time now) {
     return begin(was_up ? Phase::kDown : Phase::kDone, now);
   }
   Probes probes;
-  const size_t chunk = std::clamp(window_ / 8, kMinChunk, kMaxChunk);
+  const size_t chunk = std::clamp(window_ / 8, kMinChunk, size_t{kMaxProbeBytes});
   while (!is_over && bytes_on_the_way_ + chunk <= window_) {
     Probe probe;
     if (phase_ == Phase::kUp) {

@@ -325,6 +325,9 @@ struct Unusable {
   std::string reason;
 };
 
+/// Of a Probe: what it carries, and what it asks for.
+constexpr uint64_t kMaxProbeBytes = uint64_t{256} << 10;
+
 /// Somebody who wants to know their line to the coordinator, first and only word there: what it
 /// carries counts for the way up, and as many bytes as it asks for for the way down.
 struct Probe {

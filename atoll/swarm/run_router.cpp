@@ -16,6 +16,7 @@ namespace atl::swarm {
 namespace {
 
 constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
+constexpr size_t kMaxProbeFrameBytes = size_t{kMaxProbeBytes} + 1024;
 
 void require_ids(const std::vector<RunRouter::Run>& runs) {
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -117,7 +118,7 @@ void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
     actions_.emplace_back(Log{std::string("a stranger was turned away: ") + error.what()});
     return refuse(connection, error.what());
   }
-  if (const auto* probe = std::get_if<Probe>(&message)) return probed(connection, *probe, now);
+  if (const auto* probe = std::get_if<Probe>(&message)) return begin_probing(stranger, *probe, now);
   const Result<size_t> run = find(message);
   if (!run) {
     actions_.emplace_back(Log{fmt::format("{}: {}", refused(message), run.error().message)});
@@ -132,36 +133,44 @@ void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
   actions_.emplace_back(Deliver{*run, std::move(first)});
 }
 
-void RunRouter::probed(Connection connection, const Probe& probe, Time now) {
-  if (!probers_.contains(connection) && probers_.size() >= kMaxProbers) {
-    return refuse(connection, "others are measuring their lines to this coordinator: try later");
+void RunRouter::begin_probing(const net::Opened& stranger, const Probe& probe, Time now) {
+  std::vector<Connection> ended;
+  const Result<void> admitted = probers_.admit(stranger.connection, stranger.remote, now, ended);
+  for (const Connection connection : ended) {
+    refuse(connection, "measuring a line takes too long, and others wait");
   }
-  Prober& prober = probers_.try_emplace(connection, Prober{.since = now}).first->second;
-  prober.bytes += probe.data.size() + std::min(probe.reply_bytes, kMaxProbedBytes);
-  if (probe.reply_bytes > kMaxProbeBytes || prober.bytes > kMaxProbedBytes) {
-    probers_.erase(connection);
-    return refuse(connection, "more than a coordinator moves to measure a line");
+  if (!admitted) return refuse(stranger.connection, admitted.error().message);
+  answer(stranger.connection, probe, now);
+}
+
+void RunRouter::answer(Connection connection, const Probe& probe, Time now) {
+  if (const Result<void> spent = probers_.spend(connection, probe, now); !spent) {
+    return turn_away(connection, spent.error().message, now);
   }
-  actions_.emplace_back(
-      Send{connection, ProbeReply{{}, Bytes(static_cast<size_t>(probe.reply_bytes))}});
+  actions_.emplace_back(Reply{connection, static_cast<size_t>(probe.reply_bytes)});
+}
+
+void RunRouter::turn_away(Connection prober, const std::string& reason, Time now) {
+  probers_.end(prober, now);
+  refuse(prober, reason);
 }
 
 void RunRouter::go_on_probing(const net::Event& event, Time now) {
-  if (const auto* lost = std::get_if<net::Lost>(&event)) {
-    probers_.erase(lost->connection);
-    return;
-  }
+  if (const auto* lost = std::get_if<net::Lost>(&event)) return probers_.end(lost->connection, now);
   const auto* received = std::get_if<net::Received>(&event);
   if (received == nullptr) return;
+  const std::string nothing_else = "who measures a line says nothing else";
+  if (received->frame.size() > kMaxProbeFrameBytes) {  // Not worth a look.
+    return turn_away(received->connection, nothing_else, now);
+  }
   try {
     const Message message = decode(received->frame);
     if (const auto* probe = std::get_if<Probe>(&message)) {
-      return probed(received->connection, *probe, now);
+      return answer(received->connection, *probe, now);
     }
   } catch (const InputError&) {
   }
-  probers_.erase(received->connection);
-  refuse(received->connection, "who measures a line says nothing else");
+  turn_away(received->connection, nothing_else, now);
 }
 
 Result<size_t> RunRouter::find(const Message& first) const {
@@ -209,11 +218,9 @@ RunRouter::Actions RunRouter::tick(Time now) {
     if (is_late) refuse(entry.first, "no Hello in time");
     return is_late;
   });
-  std::erase_if(probers_, [&](const auto& entry) {
-    const bool is_late = now - entry.second.since >= kProbeTimeout;
-    if (is_late) refuse(entry.first, "measuring a line takes too long");
-    return is_late;
-  });
+  for (const Connection connection : probers_.end_late(now)) {
+    refuse(connection, "measuring a line takes too long");
+  }
   return take();
 }
 
@@ -222,10 +229,7 @@ Time RunRouter::next_deadline() const {
   for (const auto& [_, stranger] : strangers_) {
     earliest = std::min(earliest, stranger.since + hello_timeout_);
   }
-  for (const auto& [_, prober] : probers_) {
-    earliest = std::min(earliest, prober.since + kProbeTimeout);
-  }
-  return earliest;
+  return std::min(earliest, probers_.next_deadline());
 }
 
 RunRouter::Actions RunRouter::end(size_t run, State state) {
@@ -234,7 +238,7 @@ RunRouter::Actions RunRouter::end(size_t run, State state) {
     for (const auto& [connection, _] : std::exchange(strangers_, {})) {
       actions_.emplace_back(Close{connection});
     }
-    for (const auto& [connection, _] : std::exchange(probers_, {})) {
+    for (const Connection connection : probers_.end_all()) {
       actions_.emplace_back(Close{connection});
     }
   }

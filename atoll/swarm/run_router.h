@@ -3,7 +3,8 @@
 // run's name and Resume by the run's id; all that follows goes to that run and to no other. A pure
 // state machine: events and the time go in, actions come out. Strangers end here: of one who says
 // nothing in time, no message, another message first, or asks for a run that is not here, no run
-// ever hears. Nor of one who only measures its line (Probe): it is answered here, within bounds.
+// ever hears. Nor of one who only measures its line (Probe): it is answered here, within the bounds
+// of probers.h.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,6 +16,7 @@
 #include "atoll/base/result.h"
 #include "atoll/net/transport.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/probers.h"
 
 namespace atl::swarm {
 
@@ -39,6 +41,11 @@ class RunRouter {
     Connection to = 0;
     Message message;
   };
+  /// A ProbeReply.
+  struct Reply {
+    Connection to = 0;
+    size_t num_bytes = 0;
+  };
   /// What was sent before is delivered, then the connection ends.
   struct Close {
     Connection connection = 0;
@@ -46,18 +53,11 @@ class RunRouter {
   struct Log {
     std::string line;
   };
-  using Action = std::variant<Deliver, Send, Close, Log>;
+  using Action = std::variant<Deliver, Send, Reply, Close, Log>;
   using Actions = std::vector<Action>;
 
   /// At least one run. Throws UsageError when they cannot be told apart, by name and by id.
   explicit RunRouter(std::vector<Run> runs, Duration hello_timeout = std::chrono::seconds(10));
-
-  /// Of those who measure their lines: how many at once, how long, and what each may send and ask
-  /// for, in one message and in all.
-  static constexpr size_t kMaxProbers = 4;
-  static constexpr Duration kProbeTimeout = std::chrono::seconds(60);
-  static constexpr uint64_t kMaxProbeBytes = uint64_t{1} << 20;
-  static constexpr uint64_t kMaxProbedBytes = uint64_t{256} << 20;
 
   Actions handle(net::Event event, Time now);
   /// Call at next_deadline() or later.
@@ -85,8 +85,10 @@ class RunRouter {
 
   void opened(const net::Opened& event, Time now);
   void greet(net::Opened stranger, net::Received first, Time now);
+  void begin_probing(const net::Opened& stranger, const Probe& probe, Time now);
   void go_on_probing(const net::Event& event, Time now);
-  void probed(Connection connection, const Probe& probe, Time now);
+  void answer(Connection connection, const Probe& probe, Time now);
+  void turn_away(Connection prober, const std::string& reason, Time now);
   /// The run that a first message asks for; fails with what to tell its sender.
   Result<size_t> find(const Message& first) const;
   Result<size_t> over_or(size_t run) const;
@@ -99,15 +101,11 @@ class RunRouter {
     net::Opened opened;
     Time since{};
   };
-  struct Prober {
-    Time since{};
-    uint64_t bytes = 0;  // That it has sent and asked for.
-  };
   Duration hello_timeout_;
   std::vector<Place> runs_;
   std::map<Connection, Stranger> strangers_;  // Connected, have said nothing.
   std::map<Connection, size_t> run_of_;
-  std::map<Connection, Prober> probers_;
+  Probers probers_;
   int64_t num_open_ = 0;
   Actions actions_;
 };

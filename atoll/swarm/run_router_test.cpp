@@ -20,11 +20,9 @@ struct Outcome {
     for (auto& action : actions) {
       if (auto* deliver = std::get_if<RunRouter::Deliver>(&action)) {
         delivered.push_back(std::move(*deliver));
+      } else if (auto* reply = std::get_if<RunRouter::Reply>(&action)) {
+        replies.push_back(reply->num_bytes);
       } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
-        if (const auto* reply = std::get_if<ProbeReply>(&send->message)) {
-          replies.push_back(reply->data.size());
-          continue;
-        }
         EXPECT_EQ(std::get<Refused>(send->message).header, Header{});
         refusals[send->to] = std::get<Refused>(send->message).reason;
       } else if (auto* close = std::get_if<RunRouter::Close>(&action)) {
@@ -48,7 +46,8 @@ struct Outcome {
 class RunRouterTest : public testing::Test {
  protected:
   Outcome open(uint64_t connection, net::Plane plane = net::Plane::kControl) {
-    return Outcome(router.handle(net::Opened{connection, true, plane, "there"}, now));
+    const std::string remote = "10.0.0." + std::to_string(connection) + ":4000";
+    return Outcome(router.handle(net::Opened{connection, true, plane, remote}, now));
   }
   Outcome say(uint64_t connection, const Message& message) {
     return say(connection, encode(message));
@@ -175,35 +174,49 @@ TEST_F(RunRouterTest, WhoMeasuresItsLineIsAnsweredHere) {
   EXPECT_EQ(say(1, probe(0, 1000)).replies, std::vector<size_t>{0});
   // It says nothing else.
   EXPECT_THAT(refusal(say(1, hello("a"))), HasSubstr("nothing else"));
-  EXPECT_THAT(refusal(first(2, probe(RunRouter::kMaxProbeBytes + 1, 0))), HasSubstr("more than"));
-  EXPECT_THAT(refusal(first(3, probe(~uint64_t{0}, 0))), HasSubstr("more than"));
-  first(4, probe(0, 0));
-  EXPECT_THAT(refusal(say(4, Bytes(20))), HasSubstr("nothing else"));
+  // What was on its way is not looked at, and not answered.
+  EXPECT_TRUE(say(1, probe(7, 3)).is_nothing());
+  EXPECT_THAT(refusal(first(2, probe(kMaxProbeBytes + 1, 0))), HasSubstr("more than 256 KiB"));
+  EXPECT_THAT(refusal(first(3, probe(~uint64_t{0}, 0))), HasSubstr("more than 256 KiB"));
+  EXPECT_THAT(refusal(first(4, probe(0, kMaxProbeBytes + 1))), HasSubstr("more than 256 KiB"));
   first(5, probe(0, 0));
-  EXPECT_TRUE(lose(5).is_nothing());
-  for (const uint64_t connection : {1, 2, 3, 4}) lose(connection);
+  EXPECT_THAT(refusal(say(5, Bytes(20))), HasSubstr("nothing else"));
+  first(6, probe(0, 0));
+  EXPECT_THAT(refusal(say(6, probe(0, kMaxProbeBytes + 2000))), HasSubstr("nothing else"));
+  first(7, probe(0, 0));
+  EXPECT_TRUE(lose(7).is_nothing());
+  for (const uint64_t connection : {1, 2, 3, 4, 5, 6}) lose(connection);
   EXPECT_TRUE(router.is_drained());
 }
 
-TEST_F(RunRouterTest, MeasuringIsBounded) {
-  const Probe largest{.reply_bytes = RunRouter::kMaxProbeBytes};
-  first(1, largest);
-  uint64_t moved = RunRouter::kMaxProbeBytes;
-  while (moved + RunRouter::kMaxProbeBytes <= RunRouter::kMaxProbedBytes) {
-    EXPECT_EQ(say(1, largest).replies.size(), 1u);
-    moved += RunRouter::kMaxProbeBytes;
-  }
-  EXPECT_THAT(refusal(say(1, largest)), HasSubstr("more than"));
-  for (uint64_t connection = 10; connection < 10 + RunRouter::kMaxProbers; ++connection) {
+TEST_F(RunRouterTest, MeasuringEndsInTime) {
+  for (uint64_t connection = 1; connection <= Probers::kMaxProbers; ++connection) {
     EXPECT_EQ(first(connection, Probe{}).replies.size(), 1u);
   }
   EXPECT_THAT(refusal(first(20, Probe{})), HasSubstr("others are measuring"));
-  EXPECT_EQ(router.next_deadline(), kStart + RunRouter::kProbeTimeout);
-  now = kStart + RunRouter::kProbeTimeout;
-  EXPECT_EQ(Outcome(router.tick(now)).refusals.size(), RunRouter::kMaxProbers);
+  EXPECT_EQ(router.next_deadline(), kStart + Probers::kSilence);
+  now = kStart + Probers::kSilence;
+  EXPECT_EQ(Outcome(router.tick(now)).refusals.size(), Probers::kMaxProbers);
   EXPECT_EQ(first(21, Probe{}).replies.size(), 1u);
   router.end(0);
   EXPECT_EQ(Outcome(router.end(1)).closed, std::vector<uint64_t>{21});
+}
+
+TEST_F(RunRouterTest, WhoMeasuresForLongMakesWay) {
+  for (uint64_t connection = 1; connection <= Probers::kMaxProbers; ++connection) {
+    first(connection, Probe{});
+    now += std::chrono::seconds(1);
+  }
+  while (now < kStart + Probers::kTurn) {
+    for (uint64_t connection = 1; connection <= Probers::kMaxProbers; ++connection) {
+      say(connection, Probe{});
+    }
+    now += std::chrono::seconds(1);
+  }
+  const Outcome another = first(20, Probe{});
+  EXPECT_EQ(another.replies.size(), 1u);
+  EXPECT_EQ(another.closed, std::vector<uint64_t>{1});
+  EXPECT_THAT(refusal(another), HasSubstr("others wait"));
 }
 
 TEST_F(RunRouterTest, AnEndedRunTellsSoAndTheOtherGoesOn) {

@@ -55,6 +55,76 @@ def check_power_laws(table, fit):
         close(entry["residual"], abs(np.log(y[out][0]) - said), 1e-9, "leave-one-out residual")
 
 
+# --- which runs compare ---
+
+
+def grouped(ratios):
+    """Each ratio's group, as the largest set within 5 % of its least; of as large ones, that of the lowest. Then the rest."""
+    left, groups = sorted(ratios), {}
+    while left:
+        sets = [[r for r in left if low <= r <= 1.05 * low] for low in left]
+        best = max(sets, key=len)  # The first of as many.
+        for r in best:
+            groups[r] = best[0]
+        below, above = [r for r in left if r < best[0]], [r for r in left if r > best[-1]]
+        groups |= grouped(below) | grouped(above)
+        left = []
+    return groups
+
+
+def lines_left_out(rows):
+    """Of rows (params, replicas, tokens, sync_every, method), from line 2 on; None: no kind has most."""
+    groups = grouped([tokens / params for params, _, tokens, _, _ in rows])
+    kinds = [(groups[t / n], h, method) if m else (groups[t / n],) for n, m, t, h, method in rows]
+    tokens_with_replicas = {kind[0] for kind in kinds if len(kind) > 1}
+    weights = {}
+    for kind in set(kinds):
+        if len(kind) > 1 or kind[0] not in tokens_with_replicas:
+            own = [row for row, other in zip(rows, kinds) if other == kind]
+            weights[kind] = (len({row[0] for row in own}), len(own))
+    best = [kind for kind in weights if weights[kind] == max(weights.values())]
+    if len(best) > 1:
+        return None
+    return [line for line, kind in enumerate(kinds, 2) if kind != best[0] and kind != best[0][:1]]
+
+
+def check_comparable(folder):
+    generator = random.Random(3)
+    outcomes = {"refused": 0, "all": 0, "some left out": 0}
+    for number in range(60):
+        rows = set()
+        for _ in range(generator.choice([8, 14, 25])):
+            n, m = generator.choice([1e6, 2e6, 4e6, 8e6]), generator.choice([0, 1, 2])
+            tokens = round(n * generator.choice([20, 20, 20, 20.4, 19.7, generator.choice([80, 21.2])]))
+            rows.add((n, m, tokens, 30 if generator.random() < 0.9 else 1, "b" if generator.random() < 0.05 else "a"))
+        rows = sorted(rows, key=lambda row: generator.random())
+        rows += [(2.0 ** i * 1e6, m, 20 * 2 ** i * 10 ** 6, 30, "a") for i in (5, 6, 7) for m in (1, 2)] * (number % 3 > 0)
+        if number % 6 == 0:  # Two kinds of as many.
+            rows = [(n, 2, 20 * n, h, "a") for n in (1e6, 2e6, 4e6) for h in (1, 30)] + [(1e6, 0, 20e6, 30, "a")]
+        file = folder / f"mixed-{number}.csv"
+        file.write_text("params,replicas,tokens,sync_every,method,loss\n" + "".join(
+            f"{n},{m},{t},{h if m else ''},{method if m else ''},{30 * n ** -0.1 + 0.001 * i}\n"
+            for i, (n, m, t, h, method) in enumerate(rows)))
+        try:
+            theirs = lines_left_out(rows)
+            done = subprocess.run([ATOLL, "scaling", "fit", file, "--bootstrap", "0", "--starts", "1", "--json"],
+                                  capture_output=True, text=True)
+            if theirs is None:
+                assert done.returncode == 1 and "do not compare" in done.stderr, done
+                outcomes["refused"] += 1
+            elif done.returncode == 1:
+                assert "too few points" in done.stderr or "same row" in done.stderr or "contradicts" in done.stderr, done
+            else:
+                ours = sorted(line for entry in json.loads(done.stdout)["left_out"] for line in entry["lines"])
+                assert ours == theirs, f"{file.read_text()}: {ours} instead of {theirs}"
+                outcomes["some left out" if theirs else "all"] += 1
+        except AssertionError:
+            print(file.read_text(), file=sys.stderr)
+            raise
+    assert outcomes["some left out"] > 20 and outcomes["refused"] > 0, outcomes
+    return sum(outcomes.values())
+
+
 # --- parametric forms: iteratively reweighted Levenberg-Marquardt from many starts ---
 
 FORMS = {
@@ -296,7 +366,8 @@ def main():
         fit = atoll("fit", file, "--bootstrap", 0)
         check_power_laws(table, fit)
         check_forms(table, fit)
-    print(f"scaling: {len(tables)} tables, {check_simulator()} simulated workloads and "
+    print(f"scaling: {len(tables)} tables, {check_comparable(pathlib.Path(folder.name))} mixed tables, "
+          f"{check_simulator()} simulated workloads and "
           f"{check_recorded_runs(pathlib.Path(folder.name))} recorded runs are equal")
 
 

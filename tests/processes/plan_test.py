@@ -269,6 +269,9 @@ class PlanTest(unittest.TestCase):
         self.assert_refused(2, "only --model and --train", "--measure", "--sync.method=single")
         self.assert_refused(2, "not on this machine", "--measure", "--coordinator", "10.1.2.3:70")
         self.assert_refused(2, "--coordinator", "--measure", "--coordinator", "nowhere")
+        # A name goes to terminals and into a file that plan reads.
+        for name in ("a\nb", "a\x7fb", "a b", 'a"b', "\x1b[31m", "n" * 65):
+            self.assert_refused(2, "--name must be", "--measure", "--name", name)
         self.assert_refused(1, "cannot be measured", "--measure", "--train.device=nonsense", *SMALL_STEP)
 
 

@@ -73,6 +73,32 @@ class FromRunTest(unittest.TestCase):
         values = sum(line["values"] for line in rounds[-3:])
         self.assertEqual(values, said["parameters"])  # The last step sends every fragment.
 
+    def test_members_may_come_and_go(self):
+        """FP32 in rounds of one, two and three members: what each sent was 32 bits a copy."""
+        run = pathlib.Path(self.folder.name) / "changing"
+        names, values = [f"island-{i}" for i in range(3)], 1000
+        for name in names:
+            folder = run / name
+            folder.mkdir(parents=True)
+            (folder / "config.toml").write_text('[sync]\nmethod = "diloco"\nsync_every = 10\n[swarm]\nmin_replicas = 1\n')
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(
+                {"step": step, "began_at": 0, "seconds": {"computing": step, "handling": 0, "waiting": 0, "validation": 0,
+                                                          "checkpoints": 0}}) + "\n" for step in (10, 60)))
+            with (folder / "rounds.jsonl").open("w") as file:
+                for number in range(6):
+                    members = names[:1 + number // 2]
+                    if name not in members:
+                        continue
+                    sent = 2 * (len(members) - 1) / len(members) * 4 * values
+                    file.write(json.dumps({"step": 10 + 10 * number, "sent": 10 + 10 * number, "round": number, "fragment": 0,
+                                           "members": members, "values": values, "codec": "fp32", "bytes_sent": sent,
+                                           "bytes_received": sent, "exchange_ms": 10, "prepare_ms": 1}) + "\n")
+        said = self.report("--gbps", "0.01", run=run)
+        self.assertAlmostEqual(said["bits_on_the_wire"], 32, 9)
+        # Four lines of rounds of two, which send one copy, and six of three, which send four thirds.
+        self.assertAlmostEqual(said["round"]["copies"], (4 * 1 + 6 * 4 / 3) / 10, 9)
+        self.assertEqual(said["round"]["values"], values)
+
     def test_what_was_measured_is_what_the_metrics_say(self):
         said = self.report("--link-rate", "2mbit")
         for island in said["islands"]:
