@@ -265,6 +265,9 @@ void sweep(const SweepArguments& arguments) {
   if (!is_complete) {
     throw Interrupted("the sweep was stopped; it goes on by the same command");
   }
+  if (const std::string shortage = driver.shortage(); !shortage.empty() && !arguments.report) {
+    throw InputError("the sweep is not finished: " + shortage);
+  }
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
       failed.push_back({point, row->message});
     }
   }
+  totals.shortage = driver.shortage();
   output.report = scaling::sweep_report(totals, output.state, output.families, failed, rules);
   Json& json = output.json;
   json = {{"sweep", name},
@@ -135,6 +136,7 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
           {"cells", Json::array()},
           {"families", Json::array()},
           {"failures", Json::array()}};
+  if (!totals.shortage.empty()) json["shortage"] = totals.shortage;
   for (const scaling::GridCell& cell : output.state.cells) {
     json["cells"].push_back(grid_cell_json(cell, rules, driver));
   }

@@ -17,7 +17,8 @@ namespace atl::run {
 struct PointTask {
   std::string id;                // Of letters and digits; the name of its folder.
   std::filesystem::path folder;  // Absolute; holds the point's settings.
-  int64_t cores = 1;             // That it keeps busy: islands times threads, at most the budget.
+  int64_t cores = 1;             // That it may keep busy: at most the budget.
+  int64_t threads = 1;           // That compute: islands times threads of each.
   double memory_bytes = 0;       // Expected peak of all its processes.
   double seconds = 0;            // Expected; 0: nothing to go by.
 };
@@ -36,9 +37,9 @@ class PointExecutor {
  public:
   virtual ~PointExecutor() = default;
 
-  /// Starts the tasks, none of which it has already, from the first on, as many as there is room for now; returns how many. A task
-  /// that would never fit counts as one that has room when nothing else runs. Throws InputError
-  /// when nothing can be started at all.
+  /// Starts the tasks, none of which it has already, from the first on, as many as there is room
+  /// for now; returns how many. A task that would never fit counts as one that has room when
+  /// nothing else runs. Throws InputError when nothing can be started at all.
   virtual size_t start(std::span<const PointTask> tasks) = 0;
 
   /// Whether this task, started by a driver that is gone, is still on its way; it is then reported

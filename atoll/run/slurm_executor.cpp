@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/run/child_process.h"
 

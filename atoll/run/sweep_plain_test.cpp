@@ -334,6 +334,9 @@ TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
   EXPECT_EQ(read_points(folder_ / "points.jsonl").size(), 12U);
   EXPECT_TRUE(fs::is_empty(folder_ / "points"));
   EXPECT_EQ(again.task(point_of(2)).memory_bytes, 3e6);  // As measured.
+  SweepPoint larger = point_of(2);
+  larger.at[scaling::kBatchTokens] = 1024;
+  EXPECT_EQ(again.task(larger).memory_bytes, settings_.expected_bytes(larger));
 }
 
 TEST_F(SweepDriverTest, PlacesWithTheSameSettingsAreTrainedOnce) {
@@ -469,7 +472,15 @@ TEST_F(SweepDriverTest, APointOverTheMemoryBudgetIsNotStarted) {
   SweepDriver driver(settings_, database, small);
   EXPECT_TRUE(driver.train(executor, clock_));
   EXPECT_EQ(executor.num_started, 0U);
-  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("the budget is 1.0 MB"));
+  EXPECT_THAT(
+      driver.shortage(),
+      AllOf(HasSubstr("8 points need more memory than the budget, 1.0 MB"), HasSubstr("--memory")));
+  // Nothing is recorded: where there is more, they are trained.
+  EXPECT_TRUE(database.rows().empty());
+  SweepDriver larger(settings_, database, options());
+  EXPECT_TRUE(larger.train(executor, clock_));
+  EXPECT_EQ(larger.shortage(), "");
+  EXPECT_EQ(executor.num_started, 12U);
 }
 
 TEST_F(SweepDriverTest, ADriverThatIsGoneLeavesResultsAndPointsUnderWay) {

@@ -188,8 +188,9 @@ std::string sweep_report(const SweepTotals& totals, const SweepState& state,
       totals.name, totals.num_points, failed.size(), format_count(totals.tokens),
       fmt::format("{:.2f}", totals.core_seconds / 3600), totals.count);
   if (totals.num_missing > 0) {
-    text += fmt::format("**Not finished**: {} points that were asked for are missing.\n\n",
-                        totals.num_missing);
+    text +=
+        fmt::format("**Not finished**: {} points that were asked for are missing.{}\n\n",
+                    totals.num_missing, totals.shortage.empty() ? "" : " " + totals.shortage + ".");
   }
   text +=
       "## Best settings\n\n"
