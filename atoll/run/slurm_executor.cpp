@@ -146,15 +146,16 @@ size_t SlurmExecutor::num_sendable(int64_t unfinished) const {
 void SlurmExecutor::send_waiting(Time now) {
   while (!waiting_.empty()) {
     const int64_t unfinished = num_unfinished();
-    if (unfinished > 0 && now < retry_) return;
+    if (now < retry_) return;
     const size_t count = num_sendable(unfinished);
     if (count == 0) return;
     try {
       send(std::span(waiting_).first(count),
            options_.max_running > 0 ? options_.max_running - unfinished : 0);
     } catch (const InputError& error) {
-      if (unfinished == 0) throw;
-      warn(fmt::format("{}; it is tried again", error.what()));
+      if (unfinished == 0 && !may_pass(error.what())) throw;
+      warn(fmt::format("{}; it is tried again (slurm.max_submitted bounds what is sent)",
+                       error.what()));
       retry_ = now + kRetry;
       return;
     }
@@ -217,6 +218,7 @@ void SlurmExecutor::ask_slurm(Time now) {
         evidence.was_asked = true;
       }
     }
+    warn_of_waits();
     raise_limits();
     if (is_complete) warning_.clear();
   } catch (const InputError& error) {  // Slurm may be away for a while; the jobs go on.
@@ -251,6 +253,24 @@ bool SlurmExecutor::ask_accounting(Queue& queue) {
   } catch (const InputError& error) {
     warn(fmt::format("{}; how forgotten jobs ended is not known", error.what()));
     return false;
+  }
+}
+
+void SlurmExecutor::warn_of_waits() {
+  for (const SlurmArray& array : arrays_) {
+    for (const SlurmArray::Task& task : array.tasks()) {
+      const std::optional<SlurmTask>& said = task.evidence.task;
+      if (task.is_over || !said || !waits_for_people(*said)) continue;
+      const std::string what = said->state == "PENDING"
+                                   ? said->reason
+                                   : fmt::format("{}, {}", said->state, said->reason);
+      if (!waits_.insert(what).second) continue;
+      fmt::print(
+          stderr,
+          "atoll: warning: points wait in Slurm: {} (job {}); they may never begin. scontrol "
+          "show job {} says more; Ctrl-C takes them back\n",
+          what, said->job, said->job);
+    }
   }
 }
 

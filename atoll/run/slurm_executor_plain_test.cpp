@@ -376,6 +376,71 @@ TEST_F(SlurmExecutorTest, APointThatWasStoppedGoesOnUnlessSlurmSaysWhy) {
   EXPECT_THAT(poll(slurm, 20), ElementsAre(EndsWith("(goes on)"), Not(EndsWith("(goes on)"))));
 }
 
+TEST_F(SlurmExecutorTest, SaysOnceWhatPointsWaitForThatMayNeverCome) {
+  SlurmExecutor slurm = executor();
+  send(slurm, tasks(4));
+  says("queue", line(101, 0, "RUNNING") + line(101, 1, "PENDING", "Priority") +
+                    line(101, 2, "PENDING", "PartitionTimeLimit") +
+                    line(101, 3, "PENDING", "PartitionTimeLimit"));
+  testing::internal::CaptureStderr();
+  poll(slurm, 20);
+  poll(slurm, 20);
+  says("queue", line(101, 2, "REQUEUE_HOLD", "job_requeued_in_held_state") +
+                    line(101, 3, "PENDING", "JobHeldUser"));
+  poll(slurm, 20);
+  const std::string warned = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(warned, AllOf(HasSubstr("PartitionTimeLimit"), HasSubstr("REQUEUE_HOLD"),
+                            HasSubstr("JobHeldUser"), Not(HasSubstr("Priority"))));
+  EXPECT_EQ(std::ranges::count(warned, '\n'), 3);
+}
+
+TEST_F(SlurmExecutorTest, TheUsersOwnDefaultsDoNotReachQuestions) {
+  for (const char* name : {"sbatch", "squeue", "scancel"}) {
+    folder_.write(fmt::format("bin/{}", name),
+                  fmt::format("#!/bin/sh\ncd {}\necho {} $SQUEUE_PARTITION $SCANCEL_STATE "
+                              "$SBATCH_ACCOUNT $SBATCH_ARRAY_INX >> calls\n{}\n",
+                              folder_.path().string(), name, body_of(name)));
+  }
+  const std::vector<const char*> names = {"SQUEUE_PARTITION", "SCANCEL_STATE", "SBATCH_ACCOUNT",
+                                          "SBATCH_ARRAY_INX"};
+  for (const char* name : names) ::setenv(name, name, 1);
+  SlurmExecutor slurm = executor();
+  send(slurm, tasks(1));
+  poll(slurm, 20);
+  slurm.stop();
+  for (const char* name : names) ::unsetenv(name);
+  std::ifstream in(folder_ / "calls");
+  const std::string said(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(said, AllOf(HasSubstr("sbatch SBATCH_ACCOUNT\n"), HasSubstr("squeue SBATCH_ACCOUNT\n"), HasSubstr("scancel SBATCH_ACCOUNT\n")));
+}
+
+TEST_F(SlurmExecutorTest, AShortOutageEndsNoSweep) {
+  SlurmExecutor slurm = executor();
+  for (const char* reason :
+       {"sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect "
+        "failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: "
+        "Job "
+        "violates accounting/QOS policy (job submit limit, user's size and/or time limits)"}) {
+    says("sbatch.fails", reason);
+    slurm.start(std::vector{task("p")});
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(poll(slurm, 60), ElementsAre());
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it is tried again"));
+    EXPECT_EQ(slurm.num_running(), 1U);
+    fs::remove(folder_ / "sbatch.fails");
+    calls("sbatch");
+    poll(slurm);
+    EXPECT_EQ(calls("sbatch"), "");
+    poll(slurm, 60);
+    EXPECT_THAT(calls("sbatch"), HasSubstr("--array=0-0 "));
+    leave(array(101).empty() ? 102 : 101, 0, "exit", "0\n");
+    poll(slurm);
+    fs::remove(folder_ / "submitted");
+  }
+}
+
 TEST_F(SlurmExecutorTest, ADamagedArrayIsNamed) {
   folder_.write("slurm/atoll-1/points", "../..\n");
   EXPECT_THAT(message_of([&] { executor(); }),
