@@ -221,12 +221,15 @@ void sweep(const SweepArguments& arguments) {
   if (!arguments.exported.empty()) require_output_file(arguments.exported, "--export");
 
   const fs::path database_file = folder / "points.db";
-  if (arguments.dry_run && !fs::exists(database_file)) {
-    // Nothing is created: a database in memory.
+  if (arguments.dry_run) {
+    // Nothing is created or changed: a database in memory.
     use_existing_store(settings, folder);
-    run::SweepDatabase nothing(":memory:");
-    import_points(arguments, nothing);
-    print_outlook(arguments, run::SweepDriver(settings, nothing, options), place.budget.cores);
+    run::SweepDatabase copy(":memory:");
+    if (fs::exists(database_file)) {
+      for (const run::PointRow& row : run::SweepDatabase(database_file).rows()) copy.put(row);
+    }
+    import_points(arguments, copy);
+    print_outlook(arguments, run::SweepDriver(settings, copy, options), place.budget.cores);
     return;
   }
   if (arguments.report && !fs::exists(database_file)) {
@@ -234,17 +237,13 @@ void sweep(const SweepArguments& arguments) {
   }
   make_folder(folder);
   run::SweepDatabase database(database_file);
-  if (arguments.dry_run || arguments.report) {
+  if (arguments.report) {
     use_existing_store(settings, folder);
   } else {
     settings.use(run::prepare_sweep_store(settings, folder, clock));
   }
   import_points(arguments, database);
   run::SweepDriver driver(settings, database, options);
-  if (arguments.dry_run) {
-    print_outlook(arguments, driver, place.budget.cores);
-    return;
-  }
   bool is_complete = true;
   if (!arguments.report) {
     if (arguments.retry) driver.retry_failed();

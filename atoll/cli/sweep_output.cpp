@@ -58,7 +58,8 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
            {"low", one.low},
            {"high", one.high},
            {"extensions", one.extensions},
-           {"beside_failed", one.beside_failed}};
+           {"beside_failed", one.beside_failed},
+           {"beside_lesser", one.beside_lesser}};
     if (!one.limit.empty()) end["limit"] = one.limit;
   }
   return json;
@@ -190,7 +191,8 @@ std::string sweep_table(const SweepOutput& output) {
     std::string ends;
     for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
       const scaling::AxisState& one = cell.state.axes[axis];
-      if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed) continue;
+      if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed && !one.beside_lesser)
+        continue;
       const std::string end = scaling::axis_text(static_cast<scaling::Axis>(axis), one);
       if (!end.empty()) ends += (ends.empty() ? "  " : "; ") + end;
     }

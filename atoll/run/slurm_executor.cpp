@@ -204,6 +204,7 @@ std::vector<SlurmTask> SlurmExecutor::squeue() const {
 
 void SlurmExecutor::ask_slurm(Time now) {
   asked_ = now;
+  if (is_stopping_) ask_to_stop();
   try {
     Queue queue;
     for (SlurmTask& task : squeue()) queue[{task.array, task.index}] = task;
@@ -345,6 +346,13 @@ void SlurmExecutor::stop() {
   is_stopping_ = true;
   // Before they hear of it: should this process end now, the next one knows why they did.
   for (SlurmArray& array : arrays_) array.mark_stopped();
+  ask_to_stop();
+  asked_ = clock_.now() - duration_of(options_.poll_seconds);  // Those that waited are gone.
+}
+
+/// Again and again: Slurm may have been away, and tasks that were about to begin or suspended hear
+/// of it once they run. A task hears it once.
+void SlurmExecutor::ask_to_stop() {
   // In this order: a task that begins in between is asked as well.
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--state=PENDING"},
                                               {"--state=RUNNING", "--batch", "--signal=USR1"}}) {
@@ -362,7 +370,6 @@ void SlurmExecutor::stop() {
       }
     }
   }
-  asked_ = clock_.now() - duration_of(options_.poll_seconds);  // Those that waited are gone.
 }
 
 void SlurmExecutor::warn(const std::string& what) {

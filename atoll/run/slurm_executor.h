@@ -51,6 +51,7 @@ class SlurmExecutor final : public PointExecutor {
   /// Adds what squeue has forgotten. Without it the sweep goes on; whether it was there.
   bool ask_accounting(Queue& queue);
   void warn_of_waits();
+  void ask_to_stop();
   void raise_limits();
   void report_over(std::vector<PointEnd>& ends, Time now);
   std::vector<SlurmTask> squeue() const;

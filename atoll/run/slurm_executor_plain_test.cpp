@@ -341,10 +341,16 @@ TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
             fmt::format("scancel --state=PENDING --name={0}\n"
                         "scancel --state=RUNNING --batch --signal=USR1 --name={0}\n",
                         name));
+  // One that was about to begin hears of it later.
+  says("queue", line(101, 0, "CONFIGURING") + line(101, 1, "PENDING"));
+  poll(slurm, 20);
+  poll(slurm, 20);
+  EXPECT_THAT(calls("scancel"), HasSubstr("--signal=USR1 --name=" + name));
   // All that waited are one line.
   says("queue", line(101, 0, "FAILED") + fmt::format("{}|101|N/A|CANCELLED|None\n", name));
   leave(101, 0, "exit", "130\n");
-  EXPECT_THAT(poll(slurm), ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
+  EXPECT_THAT(poll(slurm, 20),
+              ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
   slurm.start(std::vector{task("q")});
   EXPECT_THAT(poll(slurm), ElementsAre("q: it was not begun"));
 }
@@ -411,7 +417,9 @@ TEST_F(SlurmExecutorTest, TheUsersOwnDefaultsDoNotReachQuestions) {
   for (const char* name : names) ::unsetenv(name);
   std::ifstream in(folder_ / "calls");
   const std::string said(std::istreambuf_iterator<char>(in), {});
-  EXPECT_THAT(said, AllOf(HasSubstr("sbatch SBATCH_ACCOUNT\n"), HasSubstr("squeue SBATCH_ACCOUNT\n"), HasSubstr("scancel SBATCH_ACCOUNT\n")));
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("sbatch SBATCH_ACCOUNT\n"), HasSubstr("squeue SBATCH_ACCOUNT\n"),
+                    HasSubstr("scancel SBATCH_ACCOUNT\n")));
 }
 
 TEST_F(SlurmExecutorTest, AShortOutageEndsNoSweep) {

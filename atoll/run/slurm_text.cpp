@@ -33,7 +33,7 @@ trap : TERM
 . ./commands
 (cd -- {} && exec "$@") >> "$log" 2>&1 &
 point=$!
-trap 'kill -TERM $point' USR1
+trap "trap '' USR1; kill -TERM $point" USR1
 wait $point
 while kill -0 $point 2> /dev/null; do wait $point; done
 wait $point
@@ -272,8 +272,9 @@ bool is_over(const SlurmTask& task) {
 bool seems_over(const TaskEvidence& evidence) {
   if (!evidence.was_asked) return false;
   if (!evidence.task || is_over(*evidence.task)) return true;
-  // One that Slurm starts again has the exit code of the time before until it does.
-  return evidence.exit_code && is_one_of(evidence.task->state, {"RUNNING", "COMPLETING"});
+  // One that Slurm starts again has the exit code of the time before until it does. While it is
+  // COMPLETING, Slurm may still do so.
+  return evidence.exit_code && evidence.task->state == "RUNNING";
 }
 
 std::optional<std::string> end_of_task(const TaskEvidence& evidence) {

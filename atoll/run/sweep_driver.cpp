@@ -64,7 +64,7 @@ SweepDriver::SweepDriver(const SweepSettings& settings, SweepDatabase& database,
                          SweepOptions options)
     : settings_(settings), database_(database), options_(std::move(options)) {
   for (PointRow& row : database_.rows()) rows_[row.key] = std::move(row);
-  count_costs();
+  count_costs(state());
 }
 
 const std::string& SweepDriver::key(const SweepPoint& point) const {
@@ -120,11 +120,11 @@ double SweepDriver::assumed_seconds(const SweepPoint& point) const {
          settings_.tokens(point) * token / static_cast<double>(cores(point));
 }
 
-void SweepDriver::count_costs() {
+void SweepDriver::count_costs(const SweepState& state) {
   costs_.clear();
   all_costs_ = {};
   peak_bytes_.clear();
-  for (const SweepPoint& point : distinct(state().points())) {
+  for (const SweepPoint& point : distinct(state.points())) {
     const PointRow* found = row(point);
     if (found == nullptr || found->status != PointStatus::kDone || found->seconds <= 0) continue;
     for (Cost* cost : {&costs_[{point.cell.size, point.cell.replicas}], &all_costs_}) {
@@ -198,7 +198,15 @@ void SweepDriver::record(PointRow row) {
   database_.put(row);
   const bool is_over = row.status != PointStatus::kRunning;
   rows_[row.key] = std::move(row);
-  if (is_over) export_points();
+  if (is_over) export_now_and_then();
+}
+
+/// After each end, of large sweeps after some: all of the text is written each time.
+void SweepDriver::export_now_and_then() {
+  constexpr size_t kPart = 100;
+  if (++num_unexported_ * kPart < rows_.size()) return;
+  num_unexported_ = 0;
+  export_points();
 }
 
 void SweepDriver::retry_failed() {
@@ -230,7 +238,7 @@ void SweepDriver::resume(PointExecutor& executor) {
       database_.remove(key);
     }
   }
-  count_costs();
+  count_costs(state());
 }
 
 bool SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& wanted) {
@@ -359,7 +367,7 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     }
     if (changed) {
       now = state();
-      count_costs();
+      count_costs(now);
     }
     // There is more room only when something has ended.
     if (changed && !stopping_) has_work = start(executor, now.wanted());

@@ -78,7 +78,8 @@ class SweepDriver {
   /// Unless it has what the point can go on from.
   void remove_folder(const std::string& id) const;
   void record(PointRow row);
-  void count_costs();
+  void export_now_and_then();
+  void count_costs(const scaling::SweepState& state);
   double assumed_seconds(const scaling::SweepPoint& point) const;
   int64_t cores(const scaling::SweepPoint& point) const;
   std::string progress_text(const scaling::SweepState& now, const Outlook& left,
@@ -95,6 +96,7 @@ class SweepDriver {
   /// The largest that was measured, of a size, replicas and batch, by which activations go.
   std::map<std::tuple<std::string, int64_t, double>, double> peak_bytes_;
   bool stopping_ = false;
+  size_t num_unexported_ = 0;  // Ends since the results were last written as text.
   // What is the same at every look.
   mutable std::map<scaling::SweepPoint, std::string> keys_;
   mutable std::map<scaling::SweepPoint, std::string> obstacles_;

@@ -91,6 +91,17 @@ TEST(SweepSettings, RefusesWhatTrainWouldRefuse) {
               HasSubstr("less than one batch"));
 }
 
+TEST(SweepSettings, RefusesHalvingWhoseFirstRungHasNoBatch) {
+  const auto text = [](int rungs) {
+    return fmt::format(
+        "[sweep]\nhalving_rate = 100\nhalving_rungs = {}\n{}{}{}search = 'halving'\n", rungs,
+        kTrain, kModels, kGrid);
+  };
+  settings_of(text(2));
+  EXPECT_THAT(refusal(text(6)),
+              AllOf(HasSubstr("less than one batch"), HasSubstr("halving_rungs")));
+}
+
 TEST(SweepSettings, RefusesContradictions) {
   EXPECT_THAT(
       refusal("[settings.train]\nsequence_length = 32\nlr = 1e-3\n" + std::string(kModels) + kGrid),
@@ -220,10 +231,30 @@ TEST(SweepDatabase, ResultsTravelAsText) {
   SweepDatabase database(":memory:");
   EXPECT_EQ(database.import(rows).added, 2U);
   EXPECT_EQ(database.import(rows).known, 2U);
-  rows[0].loss = 9;
-  rows[0].status = PointStatus::kDone;
-  const Imported imported = database.import({rows[0]});
-  EXPECT_EQ(imported.added + imported.differ, 1U);
+  // What is there stays, but for a failure of what was done elsewhere.
+  const auto is_done = [](const PointRow& row) { return row.status == PointStatus::kDone; };
+  PointRow done = *std::ranges::find_if(rows, is_done);
+  PointRow failed = *std::ranges::find_if_not(rows, is_done);
+  done.loss = 9;
+  EXPECT_EQ(database.import({done}).differ, 1U);
+  EXPECT_EQ(database.find(done.key)->loss, 1 / 3.0);
+  failed.status = PointStatus::kDone;
+  failed.loss = 4;
+  EXPECT_EQ(database.import({failed}).added, 1U);
+  EXPECT_EQ(database.find(failed.key)->loss, 4);
+}
+
+TEST(SweepDatabase, SettingsThatAreNoTextsAreNamed) {
+  const TestFolder folder;
+  SweepDatabase(folder / "points.db").put(row_of(1));
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(::sqlite3_open((folder / "points.db").c_str(), &raw), SQLITE_OK);
+  EXPECT_EQ(
+      ::sqlite3_exec(raw, "UPDATE points SET identity = '{\"a\": 1}'", nullptr, nullptr, nullptr),
+      SQLITE_OK);
+  ::sqlite3_close(raw);
+  const SweepDatabase database(folder / "points.db");
+  EXPECT_THAT(message_of([&] { database.rows(); }), HasSubstr("without settings"));
 }
 
 TEST(SweepDatabase, RefusesTextThatIsNoResult) {
