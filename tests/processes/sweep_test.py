@@ -130,7 +130,6 @@ class SweepTest(unittest.TestCase):
         self.sweep(path, "--report", "--export", kept)
         self.assertEqual(json.loads(self.sweep(path, "--dry-run", "--json", "--import", kept, folder="new").stdout)["points"], 0)
         self.assertFalse((self.folder / "new").exists())
-        self.assertEqual(json.loads(self.sweep(self.sweep_file(), "--dry-run", "--json", folder="one").stdout)["done"], 0)
         again = self.json_of(path, "--import", kept, folder="new")
         self.assertEqual(again["cells"], said["cells"])
         self.assertEqual(self.points("new"), before)
@@ -138,6 +137,11 @@ class SweepTest(unittest.TestCase):
         wider = self.sweep_file("[2e-3, 8e-3, 32e-3]", "[0, 2]", "outer_lr = 0.6\nsync_every = 5")
         self.sweep(wider)
         self.assertEqual({key: self.points()[key] for key in before}, before)
+        # A dry run takes nothing over.
+        left = [json.loads(self.sweep(wider, "--dry-run", "--json", *words, folder="new").stdout)["points"]
+                for words in ([], ["--import", self.folder / "out" / "points.jsonl"], [])]
+        self.assertEqual(left, [left[0], 0, left[0]])
+        self.assertGreater(left[0], 0)
 
     def test_a_killed_sweep_resumes(self):
         path = self.sweep_file("[2e-3, 8e-3]", "[0, 2]", "outer_lr = 0.6\nsync_every = 5", tokens=4)
