@@ -290,6 +290,9 @@ void sweep(const SweepArguments& arguments) {
   if (output.num_points > 0 && output.num_failed == output.num_points) {
     throw InputError("all points failed: the report says why; --retry trains them again");
   }
+  if (const std::string shortage = driver.shortage(); !shortage.empty() && !arguments.report) {
+    throw InputError("the sweep is not finished: " + shortage);
+  }
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
            {"low", one.low},
            {"high", one.high},
            {"extensions", one.extensions},
-           {"beside_failed", one.beside_failed}};
+           {"beside_failed", one.beside_failed},
+           {"beside_lesser", one.beside_lesser}};
     if (!one.limit.empty()) end["limit"] = one.limit;
   }
   return json;
@@ -123,6 +124,7 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
       failed.push_back({point, row->message});
     }
   }
+  totals.shortage = driver.shortage();
   output.report = scaling::sweep_report(totals, output.state, output.families, failed, rules);
   output.num_points = totals.num_points;
   output.num_failed = failed.size();
@@ -137,6 +139,7 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
           {"cells", Json::array()},
           {"families", Json::array()},
           {"failures", Json::array()}};
+  if (!totals.shortage.empty()) json["shortage"] = totals.shortage;
   for (const scaling::GridCell& cell : output.state.cells) {
     json["cells"].push_back(grid_cell_json(cell, rules, driver));
   }
@@ -190,7 +193,8 @@ std::string sweep_table(const SweepOutput& output) {
     std::string ends;
     for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
       const scaling::AxisState& one = cell.state.axes[axis];
-      if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed) continue;
+      if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed && !one.beside_lesser)
+        continue;
       const std::string end = scaling::axis_text(static_cast<scaling::Axis>(axis), one);
       if (!end.empty()) ends += (ends.empty() ? "  " : "; ") + end;
     }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@
 namespace atl::run {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
-                           const std::filesystem::path& log)
+                           const std::filesystem::path& log, const std::vector<int>& cpus)
     : log_(log) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -28,6 +29,9 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
     throw InputError(fmt::format("cannot start '{}' with log '{}': {}", command[0], log.string(),
                                  std::strerror(errno)));
   }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  for (const int cpu : cpus) CPU_SET(cpu, &allowed);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
@@ -35,6 +39,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
+    if (!cpus.empty()) ::sched_setaffinity(0, sizeof(allowed), &allowed);
     const int null = ::open("/dev/null", O_RDONLY);
     ::dup2(null, STDIN_FILENO);
     ::dup2(pipe_ends[1], STDOUT_FILENO);

@@ -12,8 +12,10 @@ namespace atl::run {
 
 class ChildProcess {
  public:
-  /// Throws InputError when it cannot be started.
-  ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& log);
+  /// It and its children may use `cpus` alone; empty: as its parent. Throws InputError when it
+  /// cannot be started.
+  ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& log,
+               const std::vector<int>& cpus = {});
   /// Kills it if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

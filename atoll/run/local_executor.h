@@ -21,7 +21,8 @@ class LocalExecutor final : public PointExecutor {
   LocalExecutor(std::filesystem::path program, LocalBudget budget)
       : program_(std::move(program)), budget_(budget) {}
 
-  /// A point that asks for more than the budget runs alone.
+  /// A point that asks for more than the budget runs alone; whether there is memory for it is the
+  /// driver's to say. One with more threads than cores is held to so many of the machine's.
   size_t start(std::span<const PointTask> tasks) override;
   /// None: points ended with their driver.
   bool adopt(const PointTask& task) override;
@@ -43,7 +44,11 @@ class LocalExecutor final : public PointExecutor {
   std::map<std::string, Running> running_;  // By id.
 };
 
-/// Of this machine: all its cores; nine tenths of its memory.
+/// Of this machine, as far as this process may use it: all its cores; nine tenths of its memory.
 LocalBudget whole_machine();
+
+/// The smallest bound that control groups set for the memory of a process, in bytes; infinity:
+/// none. `memberships` is its /proc/PID/cgroup, `root` where the groups lie: /sys/fs/cgroup.
+double group_memory_bytes(const std::string& memberships, const std::filesystem::path& root);
 
 }  // namespace atl::run

@@ -70,6 +70,37 @@ TEST_F(LocalExecutorTest, SaysHowAPointEnded) {
   EXPECT_FALSE(both.adopt(tasks[0]));
 }
 
+TEST_F(LocalExecutorTest, APointWithMoreThreadsThanCoresIsHeldToThem) {
+  const std::string allowed = "grep Cpus_allowed_list /proc/self/status >&2";
+  std::vector<PointTask> tasks = {task("a", allowed), task("b", allowed)};
+  tasks[0].threads = 4;
+  LocalExecutor one = executor(1, 100);
+  EXPECT_EQ(one.start({tasks.data(), 1}), 1U);
+  const std::string held = wait(one).front().reason;
+  EXPECT_THAT(held, testing::ContainsRegex("^Cpus_allowed_list:\t[0-9]+$"));
+  EXPECT_EQ(one.start({&tasks[1], 1}), 1U);
+  const std::string free = wait(one).front().reason;
+  EXPECT_EQ(free == held, std::thread::hardware_concurrency() == 1);
+}
+
+TEST_F(LocalExecutorTest, ControlGroupsBoundTheMemory) {
+  const auto bytes = [&](const std::string& memberships) {
+    return group_memory_bytes(memberships, folder_.path());
+  };
+  folder_.write("a/memory.max", "max\n");
+  folder_.write("a/b/memory.max", "8000\n");
+  folder_.write("a/b/c/memory.max", "9000\n");
+  EXPECT_EQ(bytes("0::/a/b/c\n"), 8000);
+  EXPECT_EQ(bytes("0::/a\n"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(bytes(""), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(bytes("nonsense\n0:\n"), std::numeric_limits<double>::infinity());
+  folder_.write("memory.max", "7000\n");
+  EXPECT_EQ(bytes("0::/of/the/host\n"), 7000);
+  folder_.write("memory/x/memory.limit_in_bytes", "500\n");
+  EXPECT_EQ(bytes("3:cpu:/x\n4:memory:/x\n"), 500);
+  EXPECT_LE(whole_machine().memory_bytes, 1e15);
+}
+
 TEST_F(LocalExecutorTest, TellsAPointThatWasStoppedFromOneThatWasKilled) {
   const std::vector<PointTask> tasks = {task("a", "echo stopped >&2; exit 130"),
                                         task("b", "kill -2 $$; sleep 100")};

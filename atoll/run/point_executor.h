@@ -17,7 +17,8 @@ namespace atl::run {
 struct PointTask {
   std::string id;                // Of letters and digits; the name of its folder.
   std::filesystem::path folder;  // Absolute; holds the point's settings.
-  int64_t cores = 1;             // That it keeps busy: islands times threads, at most the budget.
+  int64_t cores = 1;             // That it may keep busy: at most the budget.
+  int64_t threads = 1;           // That compute: islands times threads of each.
   double memory_bytes = 0;       // Expected peak of all its processes.
   double seconds = 0;            // Expected; 0: nothing to go by.
 };

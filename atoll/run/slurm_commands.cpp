@@ -57,8 +57,17 @@ SlurmCommands::SlurmCommands(std::filesystem::path folder, const Clock& clock)
 
 std::string SlurmCommands::run(const std::string& program,
                                const std::vector<std::string>& arguments) const {
-  std::vector<std::string> words = {find_program(program).string()};
-  if (words[0].empty()) throw InputError(fmt::format("{} not found on PATH", program));
+  std::vector<std::string> words;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (is_in_the_way(name)) words.insert(words.end(), {"-u", std::string(name)});
+  }
+  if (!words.empty()) words.insert(words.begin(), find_program("env").string());
+  words.push_back(find_program(program).string());
+  if (words.front().empty() || words.back().empty()) {
+    throw InputError(fmt::format("{} not found on PATH", program));
+  }
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::string shown = program;
   for (const std::string& word : arguments) shown += " " + shell_quoted(word);

@@ -15,8 +15,10 @@ class SlurmCommands {
   /// InputError naming those of sbatch, squeue, scancel and scontrol that are not on PATH.
   SlurmCommands(std::filesystem::path folder, const Clock& clock);
 
-  /// What the command prints on stdout. Throws InputError with the command, its exit code and its
-  /// stderr when it fails, takes over kMaxSeconds, or prints over kMaxSlurmOutput bytes.
+  /// What the command prints on stdout. It does not see the user's own defaults, where these would
+  /// change what a question means (is_in_the_way()). Throws InputError with the command, its exit
+  /// code and its stderr when it fails, takes over kMaxSeconds, or prints over kMaxSlurmOutput
+  /// bytes.
   std::string run(const std::string& program, const std::vector<std::string>& arguments) const;
 
  private:

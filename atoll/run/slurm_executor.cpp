@@ -146,15 +146,16 @@ size_t SlurmExecutor::num_sendable(int64_t unfinished) const {
 void SlurmExecutor::send_waiting(Time now) {
   while (!waiting_.empty()) {
     const int64_t unfinished = num_unfinished();
-    if (unfinished > 0 && now < retry_) return;
+    if (now < retry_) return;
     const size_t count = num_sendable(unfinished);
     if (count == 0) return;
     try {
       send(std::span(waiting_).first(count),
            options_.max_running > 0 ? options_.max_running - unfinished : 0);
     } catch (const InputError& error) {
-      if (unfinished == 0) throw;
-      warn(fmt::format("{}; it is tried again", error.what()));
+      if (unfinished == 0 && !may_pass(error.what())) throw;
+      warn(fmt::format("{}; it is tried again (slurm.max_submitted bounds what is sent)",
+                       error.what()));
       retry_ = now + kRetry;
       return;
     }
@@ -203,6 +204,7 @@ std::vector<SlurmTask> SlurmExecutor::squeue() const {
 
 void SlurmExecutor::ask_slurm(Time now) {
   asked_ = now;
+  if (is_stopping_) ask_to_stop();
   try {
     Queue queue;
     for (SlurmTask& task : squeue()) queue[{task.array, task.index}] = task;
@@ -217,6 +219,7 @@ void SlurmExecutor::ask_slurm(Time now) {
         evidence.was_asked = true;
       }
     }
+    warn_of_waits();
     raise_limits();
     if (is_complete) warning_.clear();
   } catch (const InputError& error) {  // Slurm may be away for a while; the jobs go on.
@@ -251,6 +254,24 @@ bool SlurmExecutor::ask_accounting(Queue& queue) {
   } catch (const InputError& error) {
     warn(fmt::format("{}; how forgotten jobs ended is not known", error.what()));
     return false;
+  }
+}
+
+void SlurmExecutor::warn_of_waits() {
+  for (const SlurmArray& array : arrays_) {
+    for (const SlurmArray::Task& task : array.tasks()) {
+      const std::optional<SlurmTask>& said = task.evidence.task;
+      if (task.is_over || !said || !waits_for_people(*said)) continue;
+      const std::string what = said->state == "PENDING"
+                                   ? said->reason
+                                   : fmt::format("{}, {}", said->state, said->reason);
+      if (!waits_.insert(what).second) continue;
+      fmt::print(
+          stderr,
+          "atoll: warning: points wait in Slurm: {} (job {}); they may never begin. scontrol "
+          "show job {} says more; Ctrl-C takes them back\n",
+          what, said->job, said->job);
+    }
   }
 }
 
@@ -325,6 +346,13 @@ void SlurmExecutor::stop() {
   is_stopping_ = true;
   // Before they hear of it: should this process end now, the next one knows why they did.
   for (SlurmArray& array : arrays_) array.mark_stopped();
+  ask_to_stop();
+  asked_ = clock_.now() - duration_of(options_.poll_seconds);  // Those that waited are gone.
+}
+
+/// Again and again: Slurm may have been away, and tasks that were about to begin or suspended hear
+/// of it once they run. A task hears it once.
+void SlurmExecutor::ask_to_stop() {
   // In this order: a task that begins in between is asked as well.
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--state=PENDING"},
                                               {"--state=RUNNING", "--batch", "--signal=USR1"}}) {
@@ -342,7 +370,6 @@ void SlurmExecutor::stop() {
       }
     }
   }
-  asked_ = clock_.now() - duration_of(options_.poll_seconds);  // Those that waited are gone.
 }
 
 void SlurmExecutor::warn(const std::string& what) {

@@ -6,6 +6,7 @@
 // accounts. The sweep's folder must be the same on all nodes. LibTorch-free. One owner thread.
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,7 +30,7 @@ class SlurmExecutor final : public PointExecutor {
   /// Takes all; poll() sends them, so that points that are started one by one become one array.
   size_t start(std::span<const PointTask> tasks) override;
   bool adopt(const PointTask& task) override;
-  /// Throws InputError when Slurm refuses an array and nothing else is under way.
+  /// Throws InputError when Slurm refuses an array for what it is, and nothing else is under way.
   std::vector<PointEnd> poll() override;
   /// Takes back the points that wait, and sends those that run SIGTERM. A sweep that ends without
   /// it leaves its points to Slurm.
@@ -49,6 +50,8 @@ class SlurmExecutor final : public PointExecutor {
   void ask_slurm(Time now);
   /// Adds what squeue has forgotten. Without it the sweep goes on; whether it was there.
   bool ask_accounting(Queue& queue);
+  void warn_of_waits();
+  void ask_to_stop();
   void raise_limits();
   void report_over(std::vector<PointEnd>& ends, Time now);
   std::vector<SlurmTask> squeue() const;
@@ -69,7 +72,8 @@ class SlurmExecutor final : public PointExecutor {
   Time asked_{};
   Time retry_{};  // No array is sent before.
   bool is_stopping_ = false;
-  std::string warning_;  // The last one, so that it is not repeated.
+  std::string warning_;          // The last one, so that it is not repeated.
+  std::set<std::string> waits_;  // What points wait for that was told of.
 };
 
 }  // namespace atl::run

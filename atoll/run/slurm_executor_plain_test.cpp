@@ -341,10 +341,16 @@ TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
             fmt::format("scancel --state=PENDING --name={0}\n"
                         "scancel --state=RUNNING --batch --signal=USR1 --name={0}\n",
                         name));
+  // One that was about to begin hears of it later.
+  says("queue", line(101, 0, "CONFIGURING") + line(101, 1, "PENDING"));
+  poll(slurm, 20);
+  poll(slurm, 20);
+  EXPECT_THAT(calls("scancel"), HasSubstr("--signal=USR1 --name=" + name));
   // All that waited are one line.
   says("queue", line(101, 0, "FAILED") + fmt::format("{}|101|N/A|CANCELLED|None\n", name));
   leave(101, 0, "exit", "130\n");
-  EXPECT_THAT(poll(slurm), ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
+  EXPECT_THAT(poll(slurm, 20),
+              ElementsAre(HasSubstr("exit code 130"), HasSubstr("it was cancelled")));
   slurm.start(std::vector{task("q")});
   EXPECT_THAT(poll(slurm), ElementsAre("q: it was not begun"));
 }
@@ -374,6 +380,73 @@ TEST_F(SlurmExecutorTest, APointThatWasStoppedGoesOnUnlessSlurmSaysWhy) {
   leave(101, 0, "exit", "130\n");
   leave(101, 1, "exit", "130\n");
   EXPECT_THAT(poll(slurm, 20), ElementsAre(EndsWith("(goes on)"), Not(EndsWith("(goes on)"))));
+}
+
+TEST_F(SlurmExecutorTest, SaysOnceWhatPointsWaitForThatMayNeverCome) {
+  SlurmExecutor slurm = executor();
+  send(slurm, tasks(4));
+  says("queue", line(101, 0, "RUNNING") + line(101, 1, "PENDING", "Priority") +
+                    line(101, 2, "PENDING", "PartitionTimeLimit") +
+                    line(101, 3, "PENDING", "PartitionTimeLimit"));
+  testing::internal::CaptureStderr();
+  poll(slurm, 20);
+  poll(slurm, 20);
+  says("queue", line(101, 2, "REQUEUE_HOLD", "job_requeued_in_held_state") +
+                    line(101, 3, "PENDING", "JobHeldUser"));
+  poll(slurm, 20);
+  const std::string warned = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(warned, AllOf(HasSubstr("PartitionTimeLimit"), HasSubstr("REQUEUE_HOLD"),
+                            HasSubstr("JobHeldUser"), Not(HasSubstr("Priority"))));
+  EXPECT_EQ(std::ranges::count(warned, '\n'), 3);
+}
+
+TEST_F(SlurmExecutorTest, TheUsersOwnDefaultsDoNotReachQuestions) {
+  for (const char* name : {"sbatch", "squeue", "scancel"}) {
+    folder_.write(fmt::format("bin/{}", name),
+                  fmt::format("#!/bin/sh\ncd {}\necho {} $SQUEUE_PARTITION $SCANCEL_STATE "
+                              "$SBATCH_ACCOUNT $SBATCH_ARRAY_INX >> calls\n{}\n",
+                              folder_.path().string(), name, body_of(name)));
+  }
+  const std::vector<const char*> names = {"SQUEUE_PARTITION", "SCANCEL_STATE", "SBATCH_ACCOUNT",
+                                          "SBATCH_ARRAY_INX"};
+  for (const char* name : names) ::setenv(name, name, 1);
+  SlurmExecutor slurm = executor();
+  send(slurm, tasks(1));
+  poll(slurm, 20);
+  slurm.stop();
+  for (const char* name : names) ::unsetenv(name);
+  std::ifstream in(folder_ / "calls");
+  const std::string said(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("sbatch SBATCH_ACCOUNT\n"), HasSubstr("squeue SBATCH_ACCOUNT\n"),
+                    HasSubstr("scancel SBATCH_ACCOUNT\n")));
+}
+
+TEST_F(SlurmExecutorTest, AShortOutageEndsNoSweep) {
+  SlurmExecutor slurm = executor();
+  for (const char* reason :
+       {"sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect "
+        "failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: "
+        "Job "
+        "violates accounting/QOS policy (job submit limit, user's size and/or time limits)"}) {
+    says("sbatch.fails", reason);
+    slurm.start(std::vector{task("p")});
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(poll(slurm, 60), ElementsAre());
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it is tried again"));
+    EXPECT_EQ(slurm.num_running(), 1U);
+    fs::remove(folder_ / "sbatch.fails");
+    calls("sbatch");
+    poll(slurm);
+    EXPECT_EQ(calls("sbatch"), "");
+    poll(slurm, 60);
+    EXPECT_THAT(calls("sbatch"), HasSubstr("--array=0-0 "));
+    leave(array(101).empty() ? 102 : 101, 0, "exit", "0\n");
+    poll(slurm);
+    fs::remove(folder_ / "submitted");
+  }
 }
 
 TEST_F(SlurmExecutorTest, ADamagedArrayIsNamed) {

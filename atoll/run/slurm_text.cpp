@@ -33,7 +33,7 @@ trap : TERM
 . ./commands
 (cd -- {} && exec "$@") >> "$log" 2>&1 &
 point=$!
-trap 'kill -TERM $point' USR1
+trap "trap '' USR1; kill -TERM $point" USR1
 wait $point
 while kill -0 $point 2> /dev/null; do wait $point; done
 wait $point
@@ -169,6 +169,33 @@ std::vector<std::string> sbatch_arguments(const SlurmOptions& options, const std
   return words;
 }
 
+bool is_in_the_way(std::string_view variable) {
+  return variable.starts_with("SQUEUE_") || variable.starts_with("SCANCEL_") ||
+         variable.starts_with("SACCT_") || variable.starts_with("SCONTROL_") ||
+         is_one_of(variable, {"SLURM_CLUSTERS", "SBATCH_CLUSTERS", "SBATCH_WAIT", "SBATCH_ERROR",
+                              "SBATCH_ARRAY_INX"});
+}
+
+bool may_pass(std::string_view error) {
+  constexpr std::string_view kSigns[] = {"Unable to contact slurm",
+                                         "Socket timed out",
+                                         "onnection refused",
+                                         "onnection timed out",
+                                         "onnect failure",
+                                         "Zero Bytes",
+                                         "temporarily un",
+                                         "did not end within",
+                                         "submit limit",
+                                         "MaxSubmit",
+                                         "GrpSubmit",
+                                         "MaxJobCount",
+                                         "Message receive failure",
+                                         "in standby mode",
+                                         "Unexpected message"};
+  return std::ranges::any_of(
+      kSigns, [&](std::string_view sign) { return error.find(sign) != std::string_view::npos; });
+}
+
 std::optional<int64_t> parse_job_id(std::string_view text) {
   const std::string_view line = trimmed(text);
   const std::optional<int64_t> job = parse_whole(line.substr(0, line.find(';')));
@@ -231,6 +258,13 @@ std::vector<SlurmTask> parse_accounting(std::string_view text) {
   return tasks;
 }
 
+bool waits_for_people(const SlurmTask& task) {
+  if (task.state == "REQUEUE_HOLD" || task.state == "SPECIAL_EXIT") return true;
+  return task.state == "PENDING" && !task.reason.empty() &&
+         !is_one_of(task.reason, {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime",
+                                  "Cleaning", "Dependency", "Prolog", "Licenses", "Reservation"});
+}
+
 bool is_over(const SlurmTask& task) {
   return is_one_of(task.state, {"COMPLETED", "FAILED"}) || named_end(task.state);
 }
@@ -238,8 +272,9 @@ bool is_over(const SlurmTask& task) {
 bool seems_over(const TaskEvidence& evidence) {
   if (!evidence.was_asked) return false;
   if (!evidence.task || is_over(*evidence.task)) return true;
-  // One that Slurm starts again has the exit code of the time before until it does.
-  return evidence.exit_code && is_one_of(evidence.task->state, {"RUNNING", "COMPLETING"});
+  // One that Slurm starts again has the exit code of the time before until it does. While it is
+  // COMPLETING, Slurm may still do so.
+  return evidence.exit_code && evidence.task->state == "RUNNING";
 }
 
 std::optional<std::string> end_of_task(const TaskEvidence& evidence) {

@@ -52,6 +52,14 @@ std::vector<std::string> sbatch_arguments(const SlurmOptions& options, const std
                                           size_t num_tasks, int64_t cpus, int64_t max_running,
                                           const std::filesystem::path& script);
 
+/// Whether an environment variable would change what the sweep asks of Slurm: SQUEUE_PARTITION
+/// hides jobs, SBATCH_WAIT makes sbatch wait. Defaults for jobs (SBATCH_ACCOUNT, ...) are left.
+bool is_in_the_way(std::string_view variable);
+
+/// Whether what sbatch says may pass by itself: the controller is away, or a limit is reached for
+/// now. Else it refuses the job for what it is.
+bool may_pass(std::string_view error);
+
 /// The job id in what `sbatch --parsable` prints: "12" or "12;cluster". Nothing when it is neither.
 std::optional<int64_t> parse_job_id(std::string_view text);
 
@@ -91,6 +99,10 @@ struct TaskEvidence {
   bool was_asked = false;            // Slurm was asked after exit_code was seen.
   bool is_overdue = false;           // Nothing new for long, though it seems to be over.
 };
+
+/// Whether the task waits for something that does not come by itself: a limit, a partition's time,
+/// a hold. Its turn and free nodes do.
+bool waits_for_people(const SlurmTask& task);
 
 /// Whether Slurm takes the task for over.
 bool is_over(const SlurmTask& task);

@@ -191,10 +191,26 @@ TEST(SlurmTextTest, ATaskThatIsOnItsWayIsNotOver) {
           {.exit_code = 143, .task = task_in("PENDING"), .was_asked = true, .is_overdue = true}),
       std::nullopt);
   // Slurm has not noticed yet.
-  TaskEvidence ending{.exit_code = 3, .task = task_in("COMPLETING"), .was_asked = true};
+  TaskEvidence ending{.exit_code = 3, .task = task_in("RUNNING"), .was_asked = true};
   EXPECT_EQ(end_of_task(ending), std::nullopt);
   ending.is_overdue = true;
   EXPECT_EQ(end_of_task(ending), "exit code 3");
+  // It cleans up, and may start it again.
+  ending.task = task_in("COMPLETING");
+  EXPECT_EQ(end_of_task(ending), std::nullopt);
+}
+
+TEST(SlurmTextTest, TellsWhatPassesFromWhatIsRefused) {
+  for (const char* error : {"Unable to contact slurm controller (connect failure)",
+                            "Socket timed out on send/recv operation",
+                            "QOSMaxSubmitJobPerUserLimit", "'sbatch' did not end within 120 s"}) {
+    EXPECT_TRUE(may_pass(error)) << error;
+  }
+  for (const char* error :
+       {"invalid partition specified: none", "Invalid account or account/partition",
+        "unrecognized option '--x'", "Requested node configuration is not available"}) {
+    EXPECT_FALSE(may_pass(error)) << error;
+  }
 }
 
 TEST(SlurmTextTest, WithoutAnExitCodeFilesAreWaitedFor) {

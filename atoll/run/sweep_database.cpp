@@ -78,7 +78,10 @@ class SweepDatabase::Statement {
                  .digest = text(6),
                  .message = text(7)};
     const json identity = json::parse(text(1), nullptr, /*allow_exceptions=*/false);
-    if (!identity.is_object()) owner_.fail("holds a point without settings");
+    const bool has_texts =
+        identity.is_object() &&
+        std::ranges::all_of(identity, [](const json& one) { return one.is_string(); });
+    if (!has_texts) owner_.fail("holds a point without settings");
     row.identity = identity.get<std::map<std::string, std::string>>();
     return row;
   }

@@ -67,7 +67,7 @@ class SweepDatabase {
 /// The finished points (failed ones too), sorted by key, a line of JSON each.
 std::string points_text(const std::vector<PointRow>& rows);
 
-constexpr size_t kMaxPointsBytes = size_t{64} << 20;
+constexpr size_t kMaxPointsBytes = size_t{1} << 30;  // Some 600,000 points.
 
 /// Reads it again. Throws InputError naming the line: no such object, a key that is not that of the
 /// settings beside it, a point told twice.

@@ -54,13 +54,17 @@ int64_t checkpoint_every(RunConfig config, double expected_seconds) {
 /// Names a point's folder; enough of the key to tell points apart.
 std::string id_of(const std::string& key) { return key.substr(0, 16); }
 
+std::tuple<std::string, int64_t, double> memory_kind(const SweepPoint& point) {
+  return {point.cell.size, point.cell.replicas, point.at[scaling::kBatchTokens]};
+}
+
 }  // namespace
 
 SweepDriver::SweepDriver(const SweepSettings& settings, SweepDatabase& database,
                          SweepOptions options)
     : settings_(settings), database_(database), options_(std::move(options)) {
   for (PointRow& row : database_.rows()) rows_[row.key] = std::move(row);
-  count_costs();
+  count_costs(state());
 }
 
 const std::string& SweepDriver::key(const SweepPoint& point) const {
@@ -116,17 +120,19 @@ double SweepDriver::assumed_seconds(const SweepPoint& point) const {
          settings_.tokens(point) * token / static_cast<double>(cores(point));
 }
 
-void SweepDriver::count_costs() {
+void SweepDriver::count_costs(const SweepState& state) {
   costs_.clear();
   all_costs_ = {};
-  for (const SweepPoint& point : distinct(state().points())) {
+  peak_bytes_.clear();
+  for (const SweepPoint& point : distinct(state.points())) {
     const PointRow* found = row(point);
     if (found == nullptr || found->status != PointStatus::kDone || found->seconds <= 0) continue;
     for (Cost* cost : {&costs_[{point.cell.size, point.cell.replicas}], &all_costs_}) {
       cost->seconds += found->seconds;
       cost->assumed_seconds += assumed_seconds(point);
-      cost->peak_bytes = std::max(cost->peak_bytes, found->peak_bytes);
     }
+    double& peak = peak_bytes_[memory_kind(point)];
+    peak = std::max(peak, found->peak_bytes);
   }
 }
 
@@ -135,12 +141,14 @@ PointTask SweepDriver::task(const SweepPoint& point) const {
   PointTask task{.id = id,
                  .folder = fs::absolute(options_.folder) / "points" / id,
                  .cores = cores(point),
+                 .threads = settings_.cores(point),
                  .memory_bytes = settings_.expected_bytes(point),
                  .seconds = assumed_seconds(point)};
   const auto found = costs_.find({point.cell.size, point.cell.replicas});
   const Cost& cost = found == costs_.end() ? all_costs_ : found->second;
   if (cost.assumed_seconds > 0) task.seconds *= cost.seconds / cost.assumed_seconds;
-  if (found != costs_.end() && cost.peak_bytes > 0) task.memory_bytes = cost.peak_bytes;
+  const auto peak = peak_bytes_.find(memory_kind(point));
+  if (peak != peak_bytes_.end() && peak->second > 0) task.memory_bytes = peak->second;
   return task;
 }
 
@@ -158,6 +166,26 @@ Outlook SweepDriver::outlook() const {
   return outlook;
 }
 
+bool SweepDriver::has_memory(const PointTask& task) const {
+  return options_.memory_bytes == 0 || task.memory_bytes <= options_.memory_bytes;
+}
+
+std::string SweepDriver::shortage() const {
+  size_t num_points = 0;
+  double largest = 0;
+  for (const SweepPoint& point : distinct(state().wanted())) {
+    const PointTask one = task(point);
+    if (has_memory(one)) continue;
+    ++num_points;
+    largest = std::max(largest, one.memory_bytes);
+  }
+  if (num_points == 0) return {};
+  return fmt::format(
+      "{} points need more memory than the budget, {}: up to {}; give more --memory, or train them "
+      "on a larger machine",
+      num_points, format_bytes(options_.memory_bytes), format_bytes(largest));
+}
+
 void SweepDriver::export_points() const {
   std::vector<PointRow> rows;
   for (const auto& [key, row] : rows_) rows.push_back(row);
@@ -170,7 +198,15 @@ void SweepDriver::record(PointRow row) {
   database_.put(row);
   const bool is_over = row.status != PointStatus::kRunning;
   rows_[row.key] = std::move(row);
-  if (is_over) export_points();
+  if (is_over) export_now_and_then();
+}
+
+/// After each end, of large sweeps after some: all of the text is written each time.
+void SweepDriver::export_now_and_then() {
+  constexpr size_t kPart = 100;
+  if (++num_unexported_ * kPart < rows_.size()) return;
+  num_unexported_ = 0;
+  export_points();
 }
 
 void SweepDriver::retry_failed() {
@@ -202,14 +238,14 @@ void SweepDriver::resume(PointExecutor& executor) {
       database_.remove(key);
     }
   }
-  count_costs();
+  count_costs(state());
 }
 
-void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& wanted) {
+bool SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& wanted) {
   std::vector<std::pair<PointTask, SweepPoint>> waiting;
   for (const SweepPoint& point : distinct(wanted)) {
     PointTask one = task(point);
-    if (!in_flight_.contains(one.id)) waiting.emplace_back(std::move(one), point);
+    if (!in_flight_.contains(one.id) && has_memory(one)) waiting.emplace_back(one, point);
   }
   // The largest first: small ones fill the gaps at the end.
   std::ranges::sort(waiting, std::ranges::greater(), [](const auto& one) {
@@ -219,11 +255,6 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
   for (const auto& [one, point] : waiting) {
     PointRow row{.key = key(point), .identity = settings_.identity(point)};
     row.message = rules().obstacle(point);
-    if (options_.memory_bytes > 0 && one.memory_bytes > options_.memory_bytes) {
-      row.message =
-          fmt::format("it needs {} of memory, and the budget is {}; give more --memory",
-                      format_bytes(one.memory_bytes), format_bytes(options_.memory_bytes));
-    }
     if (!row.message.empty()) {
       row.status = PointStatus::kFailed;
       record(row);
@@ -236,10 +267,11 @@ void SweepDriver::start(PointExecutor& executor, const std::vector<SweepPoint>& 
     if (executor.start({&one, 1}) == 0) {
       rows_.erase(row.key);
       database_.remove(row.key);
-      return;
+      break;
     }
     in_flight_[one.id] = row.key;
   }
+  return !waiting.empty();
 }
 
 /// Whether a point that has no result is to be trained further, now or when the sweep goes on. One
@@ -319,6 +351,7 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
   std::optional<ProgressBar> bar;
   if (is_terminal) bar.emplace("sweep", 0, clock);
   bool changed = true;
+  bool has_work = true;
   SweepState now;
   Outlook left;
   Time looked = clock.now();
@@ -334,10 +367,10 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     }
     if (changed) {
       now = state();
-      count_costs();
+      count_costs(now);
     }
     // There is more room only when something has ended.
-    if (changed && !stopping_) start(executor, now.wanted());
+    if (changed && !stopping_) has_work = start(executor, now.wanted());
     if (changed) {
       left = outlook();
       looked = clock.now();
@@ -357,7 +390,7 @@ bool SweepDriver::train(PointExecutor& executor, const Clock& clock) {
     if (changed) continue;
     // A point that could not even be started has changed what is known.
     if (executor.num_running() == 0) {
-      if (stopping_ || state().done()) return !stopping_;
+      if (stopping_ || !has_work) return !stopping_;
       changed = true;
     }
     std::this_thread::sleep_for(kPause);

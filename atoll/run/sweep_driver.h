@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "atoll/base/clock.h"
@@ -21,7 +22,7 @@ struct SweepOptions {
   std::filesystem::path folder;
   std::filesystem::path exported;  // The results as text, here too; empty: nowhere else.
   int64_t cores = 1;               // That one point may keep busy.
-  double memory_bytes = 0;         // A point that needs more fails; 0: no bound.
+  double memory_bytes = 0;         // A point that needs more is not trained; 0: no bound.
   bool keep = false;               // The folders of points that are over.
 };
 
@@ -43,8 +44,8 @@ class SweepDriver {
   /// Takes over what a driver that is gone has left: results that nobody has read, points under
   /// way.
   void resume(PointExecutor& executor);
-  /// Trains until nothing is left, or until interrupts are noticed and what runs has ended. False:
-  /// it was interrupted.
+  /// Trains until nothing is left that there is memory for, or until interrupts are noticed and
+  /// what runs has ended. False: it was interrupted.
   bool train(PointExecutor& executor, const Clock& clock);
 
   scaling::SweepState state() const;
@@ -52,6 +53,9 @@ class SweepDriver {
   std::vector<scaling::SweepPoint> distinct(std::vector<scaling::SweepPoint> points) const;
   scaling::Known known() const;
   Outlook outlook() const;
+  /// What is missing because it would need more memory than there is; empty: nothing. Nothing is
+  /// recorded of such a point: it is trained where there is more.
+  std::string shortage() const;
   /// The row of a point that is over.
   const PointRow* row(const scaling::SweepPoint& point) const;
   const std::string& key(const scaling::SweepPoint& point) const;
@@ -64,16 +68,18 @@ class SweepDriver {
   struct Cost {
     double seconds = 0;
     double assumed_seconds = 0;
-    double peak_bytes = 0;
   };
   scaling::PlanRules rules() const;
-  void start(PointExecutor& executor, const std::vector<scaling::SweepPoint>& wanted);
+  /// Whether anything was started, or could be told of without.
+  bool start(PointExecutor& executor, const std::vector<scaling::SweepPoint>& wanted);
+  bool has_memory(const PointTask& task) const;
   void finish(const PointEnd& end);
   bool goes_on(const PointEnd& end);
   /// Unless it has what the point can go on from.
   void remove_folder(const std::string& id) const;
   void record(PointRow row);
-  void count_costs();
+  void export_now_and_then();
+  void count_costs(const scaling::SweepState& state);
   double assumed_seconds(const scaling::SweepPoint& point) const;
   int64_t cores(const scaling::SweepPoint& point) const;
   std::string progress_text(const scaling::SweepState& now, const Outlook& left,
@@ -87,7 +93,10 @@ class SweepDriver {
   std::map<std::string, int> num_stops_;          // By id: of points that others have stopped.
   std::map<std::pair<std::string, int64_t>, Cost> costs_;
   Cost all_costs_;
+  /// The largest that was measured, of a size, replicas and batch, by which activations go.
+  std::map<std::tuple<std::string, int64_t, double>, double> peak_bytes_;
   bool stopping_ = false;
+  size_t num_unexported_ = 0;  // Ends since the results were last written as text.
   // What is the same at every look.
   mutable std::map<scaling::SweepPoint, std::string> keys_;
   mutable std::map<scaling::SweepPoint, std::string> obstacles_;

@@ -91,6 +91,17 @@ TEST(SweepSettings, RefusesWhatTrainWouldRefuse) {
               HasSubstr("less than one batch"));
 }
 
+TEST(SweepSettings, RefusesHalvingWhoseFirstRungHasNoBatch) {
+  const auto text = [](int rungs) {
+    return fmt::format(
+        "[sweep]\nhalving_rate = 100\nhalving_rungs = {}\n{}{}{}search = 'halving'\n", rungs,
+        kTrain, kModels, kGrid);
+  };
+  settings_of(text(2));
+  EXPECT_THAT(refusal(text(6)),
+              AllOf(HasSubstr("less than one batch"), HasSubstr("halving_rungs")));
+}
+
 TEST(SweepSettings, RefusesContradictions) {
   EXPECT_THAT(
       refusal("[settings.train]\nsequence_length = 32\nlr = 1e-3\n" + std::string(kModels) + kGrid),
@@ -220,19 +231,35 @@ TEST(SweepDatabase, ResultsTravelAsText) {
   SweepDatabase database(":memory:");
   EXPECT_EQ(database.import(rows).added, 2U);
   EXPECT_EQ(database.import(rows).known, 2U);
-  PointRow& done = *std::ranges::find(rows, PointStatus::kDone, &PointRow::status);
+  // What is there stays, but for a failure of what was done elsewhere.
+  const auto is_done = [](const PointRow& row) { return row.status == PointStatus::kDone; };
+  PointRow done = *std::ranges::find_if(rows, is_done);
+  PointRow failed = *std::ranges::find_if_not(rows, is_done);
   done.loss = 9;
   EXPECT_EQ(database.import({done}).differ, 1U);
-  EXPECT_NE(database.find(done.key)->loss, 9);  // The one that is there stays.
-  PointRow& failed = *std::ranges::find(rows, PointStatus::kFailed, &PointRow::status);
+  EXPECT_EQ(database.find(done.key)->loss, 1 / 3.0);
   PointRow again = failed;
   again.status = PointStatus::kRunning;
   database.put(again);
   EXPECT_EQ(database.import({failed}).known, 1U);  // It is tried again.
   EXPECT_EQ(database.find(failed.key)->status, PointStatus::kRunning);
   failed.status = PointStatus::kDone;
+  failed.loss = 4;
   EXPECT_EQ(database.import({failed}).added, 1U);
-  EXPECT_EQ(database.find(failed.key)->status, PointStatus::kDone);
+  EXPECT_EQ(database.find(failed.key)->loss, 4);
+}
+
+TEST(SweepDatabase, SettingsThatAreNoTextsAreNamed) {
+  const TestFolder folder;
+  SweepDatabase(folder / "points.db").put(row_of(1));
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(::sqlite3_open((folder / "points.db").c_str(), &raw), SQLITE_OK);
+  EXPECT_EQ(
+      ::sqlite3_exec(raw, "UPDATE points SET identity = '{\"a\": 1}'", nullptr, nullptr, nullptr),
+      SQLITE_OK);
+  ::sqlite3_close(raw);
+  const SweepDatabase database(folder / "points.db");
+  EXPECT_THAT(message_of([&] { database.rows(); }), HasSubstr("without settings"));
 }
 
 TEST(SweepDatabase, RefusesTextThatIsNoResult) {
@@ -343,6 +370,9 @@ TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
   EXPECT_EQ(read_points(folder_ / "points.jsonl").size(), 12U);
   EXPECT_TRUE(fs::is_empty(folder_ / "points"));
   EXPECT_EQ(again.task(point_of(2)).memory_bytes, 3e6);  // As measured.
+  SweepPoint larger = point_of(2);
+  larger.at[scaling::kBatchTokens] = 1024;
+  EXPECT_EQ(again.task(larger).memory_bytes, settings_.expected_bytes(larger));
 }
 
 TEST_F(SweepDriverTest, PlacesWithTheSameSettingsAreTrainedOnce) {
@@ -478,7 +508,15 @@ TEST_F(SweepDriverTest, APointOverTheMemoryBudgetIsNotStarted) {
   SweepDriver driver(settings_, database, small);
   EXPECT_TRUE(driver.train(executor, clock_));
   EXPECT_EQ(executor.num_started, 0U);
-  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("the budget is 1.0 MB"));
+  EXPECT_THAT(
+      driver.shortage(),
+      AllOf(HasSubstr("8 points need more memory than the budget, 1.0 MB"), HasSubstr("--memory")));
+  // Nothing is recorded: where there is more, they are trained.
+  EXPECT_TRUE(database.rows().empty());
+  SweepDriver larger(settings_, database, options());
+  EXPECT_TRUE(larger.train(executor, clock_));
+  EXPECT_EQ(larger.shortage(), "");
+  EXPECT_EQ(executor.num_started, 12U);
 }
 
 TEST_F(SweepDriverTest, ADriverThatIsGoneLeavesResultsAndPointsUnderWay) {

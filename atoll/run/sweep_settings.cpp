@@ -164,6 +164,10 @@ void SweepSettings::check_all() const {
       // "best" values are not known yet; these stand for them.
       if (!has_batch) point.at[scaling::kBatchTokens] = unit;
       if (point.at[scaling::kLr] == 0) point.at[scaling::kLr] = common_.train.lr;
+      const bool is_halved = grid.search == scaling::Search::kHalving;
+      if (is_halved) {
+        point.tokens_share = scaling::rung_share(0, spec_.halving_rungs, spec_.halving_rate);
+      }
       const RunConfig one = config(point);
       for (const std::string& name : given_) {
         const std::string why = complaint_of([&] { check_used(one, {name}); });
@@ -176,8 +180,11 @@ void SweepSettings::check_all() const {
       }
       const double wanted = tokens_wanted(point);
       if (has_batch && wanted < point.at[scaling::kBatchTokens]) {
-        throw UsageError(fmt::format("{}: {}: {:.0f} tokens are less than one batch", where_,
-                                     point_name(grid.name, point), wanted));
+        throw UsageError(fmt::format("{}: {}: {:.0f} tokens are less than one batch{}", where_,
+                                     point_name(grid.name, point), wanted,
+                                     is_halved ? "; halving_rungs or halving_rate are too many for "
+                                                 "the first rung"
+                                               : ""));
       }
     }
   }

@@ -149,7 +149,8 @@ std::string not_interior_text(const SweepState& state) {
 
 std::string axis_text(Axis axis, const AxisState& state) {
   const char* name = kAxisNames[axis];
-  const std::string beside = state.beside_failed ? ", beside a point that failed" : "";
+  std::string beside = state.beside_failed ? ", beside a point that failed" : "";
+  if (state.beside_lesser) beside += ", a neighbour left behind with fewer tokens";
   switch (state.end) {
     case AxisEnd::kUnused:
     case AxisEnd::kFixed:
@@ -188,8 +189,9 @@ std::string sweep_report(const SweepTotals& totals, const SweepState& state,
       totals.name, totals.num_points, failed.size(), format_count(totals.tokens),
       fmt::format("{:.2f}", totals.core_seconds / 3600), totals.count);
   if (totals.num_missing > 0) {
-    text += fmt::format("**Not finished**: {} points that were asked for are missing.\n\n",
-                        totals.num_missing);
+    text +=
+        fmt::format("**Not finished**: {} points that were asked for are missing.{}\n\n",
+                    totals.num_missing, totals.shortage.empty() ? "" : " " + totals.shortage + ".");
   }
   text +=
       "## Best settings\n\n"
@@ -197,7 +199,11 @@ std::string sweep_report(const SweepTotals& totals, const SweepState& state,
       "| "
       "deviation | the best place |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const GridCell& cell : state.cells) text += cell_row(cell, rules);
-  text += "\n" + not_interior_text(state);
+  text +=
+      "\nInterior: along each axis by itself. Where settings depend on each other, as lr and "
+      "batch_tokens do, a better place may lie diagonal to the best; search = \"grid\" trains all "
+      "places that are given.\n\n";
+  text += not_interior_text(state);
   for (const Family& family : families) {
     if (!family.fit) continue;
     text += laws_text(family) + forms_text(*family.fit);

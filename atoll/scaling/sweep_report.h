@@ -16,7 +16,8 @@ struct FailedPoint {
 struct SweepTotals {
   std::string name;
   size_t num_points = 0;    // That are over, failed ones too.
-  size_t num_missing = 0;   // Asked for and not over: the sweep was stopped.
+  size_t num_missing = 0;   // Asked for and not over: the sweep was stopped, or
+  std::string shortage;     // there is no room for them: a sentence.
   double tokens = 0;        // That the finished ones trained on.
   double core_seconds = 0;  // That took.
   std::string count;        // How parameters are counted, in words.

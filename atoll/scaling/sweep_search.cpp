@@ -189,13 +189,13 @@ class CellSearch {
 
   /// Successive halving. What is left of the places is put into `places`.
   bool halve(std::set<Place>& places) {
-    const auto rungs = static_cast<int>(task_.halving_rungs);
+    const int64_t rungs = task_.halving_rungs;
     const auto rate = static_cast<double>(task_.halving_rate);
-    const auto share_of = [&](int rung) { return std::pow(rate, rung + 1 - rungs); };
+    const auto share_of = [&](int64_t rung) { return rung_share(rung, rungs, task_.halving_rate); };
     std::set<Place> candidates = all_places();
     if (!walk(candidates, share_of(0), {})) return false;
     places = candidates;
-    for (int rung = 1; rung < rungs; ++rung) {
+    for (int64_t rung = 1; rung < rungs; ++rung) {
       std::vector<std::pair<double, Place>> ranked;
       for (const Place& place : places) {
         if (const auto loss = look(place, share_of(rung - 1)).loss)
@@ -239,11 +239,21 @@ class CellSearch {
       const Place next = neighbour(best, axis, step);
       if (places.contains(next)) {
         state.beside_failed |= !look(next, 1).loss;
-      } else if (!lesser_.contains(next)) {
+      } else if (lesser_.contains(next)) {
+        state.beside_lesser = true;
+        state.beside_failed |= has_failed(next);
+      } else {
         state.end = step < 0 ? AxisEnd::kLow : AxisEnd::kHigh;
         state.limit = limit_of(next, axis, 1);
       }
     }
+  }
+
+  /// With any share of the tokens.
+  bool has_failed(const Place& place) const {
+    return std::ranges::any_of(tried_, [&](const auto& entry) {
+      return entry.first.second == place && entry.second.is_complete && !entry.second.loss;
+    });
   }
 
   const CellTask& task_;
@@ -265,6 +275,10 @@ std::string cell_name(const Cell& cell) {
   if (cell.sync_every > 0) name += fmt::format(", H {}", cell.sync_every);
   if (cell.tokens_factor != 1) name += fmt::format(", tokens x{:g}", cell.tokens_factor);
   return name;
+}
+
+double rung_share(int64_t rung, int64_t rungs, int64_t rate) {
+  return std::pow(static_cast<double>(rate), static_cast<double>(rung + 1 - rungs));
 }
 
 std::optional<double> axis_value(Axis axis, const std::vector<double>& values, int64_t index,

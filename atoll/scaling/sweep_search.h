@@ -2,9 +2,9 @@
 // The search within one cell of a sweep: which places (learning rate, outer rate, batch) to train
 // next, from what is known so far, and whether the best of them is interior. The papers' rule is
 // kept in its local form: the best place is interior when it has a neighbour on both sides of every
-// swept axis; a neighbour beyond the given values is an extension, by the same ratio (outer_lr: by
-// the same difference). A pure function of its arguments: whatever the order in which points end,
-// the same points are trained.
+// swept axis, which says nothing of places diagonal to it; a neighbour beyond the given values is
+// an extension, by the same ratio (outer_lr: by the same difference). A pure function of its
+// arguments: whatever the order in which points end, the same points are trained.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -70,6 +70,7 @@ struct AxisState {
   int64_t extensions = 0;
   std::string limit;  // At a border: why it goes no further.
   bool beside_failed = false;
+  bool beside_lesser = false;  // A neighbour was left behind with fewer tokens (halving).
 };
 
 struct BestPlace {
@@ -93,6 +94,9 @@ struct CellState {
 /// out.
 CellState search_cell(const CellTask& task, const Known& known, const Obstacle& obstacle,
                       bool pretend);
+
+/// The part of a cell's tokens that halving's rung trains with, from 0 on.
+double rung_share(int64_t rung, int64_t rungs, int64_t rate);
 
 /// The value `index` steps from the first of an axis's values; those beyond them are extrapolated.
 /// Nothing: there is none (not positive, or no whole batch). `unit` is that of batches.

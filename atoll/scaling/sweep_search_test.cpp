@@ -159,6 +159,48 @@ TEST(SweepSearch, DescentFindsTheSamePlaceWithFewerPoints) {
   for (const AxisState& axis : descent.axes) EXPECT_EQ(axis.end, AxisEnd::kInterior);
 }
 
+TEST(SweepSearch, InADiagonalValleyOnlyTheGridFindsTheBottom) {
+  // Rate and batch have their best together, twice the one with twice the other.
+  const auto valley = [](const SweepPoint& point) -> std::optional<double> {
+    const double lr = std::log2(point.at[kLr] / 1e-3);
+    const double batch = std::log2(point.at[kBatchTokens] / 256);
+    return 2 + std::pow(lr - batch, 2) + 0.01 * std::pow(lr + batch - 6, 2);
+  };
+  const std::vector<double> lr = {1e-3, 2e-3, 4e-3, 8e-3};
+  const std::vector<double> batch = {256, 512, 1024, 2048};
+  CellTask task = task_of(lr, {}, batch);
+  task.extensions = 1;
+  Trainer all(valley);
+  const CellState grid = all.finish(task);
+  EXPECT_NEAR(grid.best->loss, 2, 1e-9);
+  task.search = Search::kDescent;
+  Trainer some(valley);
+  const CellState descent = some.finish(task);
+  // It stops on the valley's floor: interior along each axis, and lower only diagonally.
+  EXPECT_EQ(descent.axes[kLr].end, AxisEnd::kInterior);
+  EXPECT_EQ(descent.axes[kBatchTokens].end, AxisEnd::kInterior);
+  EXPECT_GT(descent.best->loss, 2.1);
+}
+
+TEST(SweepSearch, HalvingSaysOfNeighboursThatHadFewerTokens) {
+  CellTask task = task_of({1e-3, 2e-3, 4e-3, 8e-3});
+  task.search = Search::kHalving;
+  Trainer trainer(bowl(4e-3, 0));
+  const CellState state = trainer.finish(task);
+  EXPECT_EQ(trainer.count(1), 1U);
+  EXPECT_EQ(state.axes[kLr].end, AxisEnd::kInterior);
+  EXPECT_TRUE(state.axes[kLr].beside_lesser);
+  EXPECT_FALSE(state.axes[kLr].beside_failed);
+  Trainer hot([](const SweepPoint& point) -> std::optional<double> {
+    if (point.at[kLr] > 5e-3) return std::nullopt;
+    return bowl(4e-3, 0)(point);
+  });
+  EXPECT_TRUE(hot.finish(task).axes[kLr].beside_failed);
+  task.search = Search::kGrid;
+  Trainer whole(bowl(4e-3, 0));
+  EXPECT_FALSE(whole.finish(task).axes[kLr].beside_lesser);
+}
+
 TEST(SweepSearch, HalvingTrainsTheBestShareFurther) {
   Trainer trainer(bowl(4e-3, 0.6));
   CellTask task = task_of({1e-3, 2e-3, 4e-3, 8e-3}, {0.4, 0.6, 0.8});

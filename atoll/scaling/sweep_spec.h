@@ -1,6 +1,6 @@
 #pragma once
 // What a sweep is asked for: sizes, and grids of settings to train them with. SWEEP.toml, read
-// strictly. Plain values; what the settings themselves may be is checked by run/sweep_point.h.
+// strictly. Plain values; what the settings themselves may be is checked by run/sweep_settings.h.
 #include <cstdint>
 #include <filesystem>
 #include <optional>

@@ -160,6 +160,21 @@ class SlurmTest(unittest.TestCase):
         self.sweep(slurm="", tokens=150, folder="local")
         self.assertEqual(self.results(), self.results("local"))
 
+    def test_a_running_point_that_slurm_starts_again_goes_on(self):
+        process = self.start(tokens=60)
+        job, index = self.wait_tasks("RUNNING", 2)[0]
+        wait_for(lambda: len(list(self.folder.glob("out/points/*/run/metrics.jsonl"))) >= 2, "training")
+        self.slurm.run("scontrol", "requeue", f"{job}_{index}")
+        # Slurm would let it wait for two minutes.
+        wait_for(lambda: self.tasks()[job, index] == "PENDING" and
+                 self.slurm.run("scontrol", "update", f"JobId={job}_{index}", "StartTime=now", check=False).returncode == 0,
+                 "the task to wait again", self.slurm.logs)
+        _, error = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0, error)
+        self.assertEqual({point["status"] for point in self.points().values()}, {"done"})
+        self.sweep(slurm="", tokens=60, folder="local")
+        self.assertEqual(self.results(), self.results("local"))
+
     def test_a_point_that_is_cancelled_is_recorded_and_others_go_on(self):
         process = self.start(tokens=60)
         self.wait_tasks("RUNNING", 2)
