@@ -176,7 +176,7 @@ class SweepTest(unittest.TestCase):
 
     def assert_goes_on(self, path, run, islands=1):
         """What was stopped has a checkpoint of a later step, from which the next sweep goes on; one island's to the same end."""
-        pattern = "*/run/island-*/checkpoints/step-*" if islands > 1 else "*/run/checkpoints/step-*"
+        pattern = "*/run/island-*/checkpoints/step-????????" if islands > 1 else "*/run/checkpoints/step-????????"
         kept = {int(step.name.removeprefix("step-")) for step in run.glob(pattern)}
         self.assertGreater(max(kept), 0)
         said = self.json_of(path, "--keep")
@@ -196,7 +196,7 @@ class SweepTest(unittest.TestCase):
         path.write_text(path.read_text().replace("eval_rows", "checkpoint_every = 100\neval_rows"))
         process = self.start(path, "--cores", 1)
         run = self.folder / "out" / "points"
-        self.wait_for(lambda: [step for step in run.glob("*/run/checkpoints/step-*/state.json") if "-00000000/" not in str(step)])
+        self.wait_for(lambda: [step for step in run.glob("*/run/checkpoints/step-????????/state.json") if "-00000000/" not in str(step)])
         process.kill()
         process.wait()
         self.wait_for(lambda: not self.processes())
