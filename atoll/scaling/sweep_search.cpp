@@ -144,12 +144,18 @@ class CellSearch {
     return best;
   }
 
-  /// Adds the neighbours of the best place until none is missing. Those `elsewhere` count as there.
+  /// Adds the neighbours of the best place until none is missing; where all failed, others that are
+  /// given. Those `elsewhere` count as there.
   /// False: points are still to be trained.
   bool walk(std::set<Place>& places, double share, const std::set<Place>& elsewhere) {
     while (all_complete(places, share)) {
       const auto best = best_of(places, share);
-      if (!best) return true;
+      if (!best) {
+        const auto other = another(places, elsewhere);
+        if (!other) return true;
+        places.insert(*other);
+        continue;
+      }
       const size_t before = places.size();
       for (size_t axis = 0; axis < kNumAxes; ++axis) {
         for (const int64_t step : {-1, 1}) {
@@ -161,6 +167,17 @@ class CellSearch {
       if (places.size() == before) return true;
     }
     return false;
+  }
+
+  /// Of the given places the one next to the middle that was not tried.
+  std::optional<Place> another(const std::set<Place>& places,
+                               const std::set<Place>& elsewhere) const {
+    std::optional<Place> nearest;
+    for (const Place& place : all_places()) {
+      if (places.contains(place) || elsewhere.contains(place)) continue;
+      if (!nearest || distance(place) < distance(*nearest)) nearest = place;
+    }
+    return nearest;
   }
 
   static Place neighbour(Place place, size_t axis, int64_t step) {

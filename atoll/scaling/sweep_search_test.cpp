@@ -248,6 +248,21 @@ TEST(SweepSearch, FailedPointsAreLeftOutAndSaid) {
   EXPECT_EQ(failed.num_failed, 2U);
 }
 
+TEST(SweepSearch, ADescentWhoseMiddleFailsTriesOtherGivenPlaces) {
+  Trainer trainer([](const SweepPoint& point) -> std::optional<double> {
+    if (point.at[kLr] > 1.5e-3) return std::nullopt;
+    return bowl(1e-3, 0)(point);
+  });
+  CellTask task = task_of({1e-3, 2e-3, 4e-3, 8e-3, 16e-3});
+  task.search = Search::kDescent;
+  const CellState state = trainer.finish(task);
+  EXPECT_EQ(state.best->point.at[kLr], 1e-3);
+  EXPECT_TRUE(state.axes[kLr].beside_failed);
+  Trainer none([](const SweepPoint&) -> std::optional<double> { return std::nullopt; });
+  EXPECT_FALSE(none.finish(task).best);
+  EXPECT_EQ(none.results().size(), 5U);
+}
+
 TEST(SweepSearch, PretendingForeseesWhatIsLeft) {
   Trainer trainer(bowl(2e-3, 0.6));
   CellTask task = task_of({1e-3, 2e-3, 4e-3}, {0.4, 0.6, 0.8});
