@@ -11,9 +11,11 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/fit_json.h"
 #include "atoll/cli/plan_config.h"
 #include "atoll/cli/plan_measure.h"
 #include "atoll/cli/plan_report.h"
+#include "atoll/cli/scaling_table_options.h"
 #include "atoll/run/config.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/scaling/plan.h"
@@ -68,10 +70,9 @@ scaling::PlanRequest read_request(const std::string& file) {
 }
 
 /// A file that is named relative to the plan's folder.
-std::optional<std::vector<scaling::Run>> runs_of(const scaling::PlanLaws& laws,
-                                                 const fs::path& folder) {
+std::optional<scaling::Comparable> runs_of(const scaling::PlanLaws& laws, const fs::path& folder) {
   if (laws.fit.empty()) return std::nullopt;
-  return scaling::read_table(folder / laws.fit, laws.read).runs;
+  return compared_runs(laws.fit, scaling::read_table(folder / laws.fit, laws.read));
 }
 
 void plan(const PlanArguments& arguments) {
@@ -80,15 +81,18 @@ void plan(const PlanArguments& arguments) {
   }
   const scaling::PlanRequest request = read_request(arguments.file);
   if (!arguments.config_out.empty()) require_output_file(arguments.config_out, "--config-out");
+  const auto own = runs_of(request.laws, fs::path(arguments.file).parent_path());
   const scaling::Plan plan =
-      scaling::make_plan(request, runs_of(request.laws, fs::path(arguments.file).parent_path()));
+      scaling::make_plan(request, own ? std::optional(own->runs) : std::nullopt);
   const std::string config = planned_config(request, plan);
   if (!arguments.config_out.empty()) {
     write_file_atomically(arguments.config_out, config);
     run::check(run::configure("", arguments.config_out, {}));  // As `atoll train` reads it.
   }
   if (arguments.json) {
-    fmt::print("{}\n", plan_json(request, plan, config).dump());
+    auto json = plan_json(request, plan, config);
+    if (own) add_comparable_json(json["laws_of"], *own);
+    fmt::print("{}\n", json.dump());
     return;
   }
   fmt::print("{}", plan_text(request, plan));

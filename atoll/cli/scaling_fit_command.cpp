@@ -131,16 +131,6 @@ void print_report(const FitArguments& arguments, const FitReport& report) {
   }
 }
 
-scaling::Comparable compared_runs(const std::string& file, const scaling::Table& table) {
-  try {
-    scaling::Comparable compared = scaling::comparable_runs(table.runs);
-    print_left_out(compared);
-    return compared;
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", file, error.what()));
-  }
-}
-
 void fit(FitArguments& arguments) {
   if (!arguments.plot.empty()) {
     scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.

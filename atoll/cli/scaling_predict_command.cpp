@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "atoll/base/error.h"
@@ -70,7 +71,7 @@ Json range_json(const std::optional<Interval>& interval) {
 }
 
 void print_json(const PredictArguments& arguments, const Prediction& prediction,
-                const scaling::Predictor& predictor) {
+                const std::optional<scaling::Comparable>& own) {
   const scaling::Question& question = arguments.question;
   const std::optional<Interval> loss = prediction.loss;
   Json json = {{"loss", value_json(loss)},
@@ -96,7 +97,7 @@ void print_json(const PredictArguments& arguments, const Prediction& prediction,
     json["missing"].push_back({{"what", missing.what}, {"reason", missing.reason}});
   }
   if (!arguments.shape.empty()) json["atoll_params"] = atoll_params(arguments.shape);
-  if (predictor.own_runs()) add_comparable_json(json, *predictor.own_runs());
+  if (own) add_comparable_json(json, *own);
   fmt::print("{}\n", json.dump());
 }
 
@@ -125,16 +126,6 @@ void print_text(const PredictArguments& arguments, const Prediction& prediction)
   print_value("outer learning rate", prediction.outer_lr, "");
 }
 
-scaling::Predictor predictor_of(PredictArguments& arguments) {
-  if (arguments.file.empty()) return {};
-  const scaling::Table table = arguments.table.load(arguments.file);
-  try {
-    return scaling::Predictor(table.runs);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", arguments.file, error.what()));
-  }
-}
-
 void predict(PredictArguments& arguments) {
   scaling::Question& question = arguments.question;
   if (!arguments.shape.empty()) {
@@ -144,16 +135,19 @@ void predict(PredictArguments& arguments) {
     throw UsageError("--params or --shape is needed");
   }
   question.law = choice_of(arguments.law);
-  const scaling::Predictor predictor = predictor_of(arguments);
-  const Prediction prediction = predictor.predict(question);
-  if (predictor.own_runs()) print_left_out(*predictor.own_runs());
+  std::optional<scaling::Comparable> own;
+  if (!arguments.file.empty()) {
+    own = compared_runs(arguments.file, arguments.table.load(arguments.file));
+  }
+  const Prediction prediction =
+      own ? scaling::Predictor(*own).predict(question) : scaling::predict_published(question);
   for (const scaling::Refusal& missing : prediction.missing) {
     fmt::print(stderr, "atoll: not predicted: {}: {}\n", missing.what, missing.reason);
   }
   const std::string warning = scaling::extrapolation_warning(prediction, question);
   if (!warning.empty()) fmt::print(stderr, "atoll: an extrapolation: {}\n", warning);
   if (arguments.json) {
-    print_json(arguments, prediction, predictor);
+    print_json(arguments, prediction, own);
   } else {
     print_text(arguments, prediction);
   }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "atoll/base/error.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/scaling/comparable.h"
 #include "atoll/scaling/table.h"
@@ -43,9 +44,17 @@ inline void add_table_options(CLI::App& command, TableOptions& options,
   unit->needs(file);
 }
 
-inline void print_left_out(const scaling::Comparable& compared) {
-  for (const scaling::LeftOut& one : compared.left_out) {
-    fmt::print(stderr, "atoll: {}\n", scaling::left_out_text(one));
+/// The runs of `file` that laws can go through; what is left out is said. Throws InputError naming
+/// the file.
+inline scaling::Comparable compared_runs(const std::string& file, const scaling::Table& table) {
+  try {
+    scaling::Comparable compared = scaling::comparable_runs(table.runs);
+    for (const scaling::LeftOut& one : compared.left_out) {
+      fmt::print(stderr, "atoll: {}\n", scaling::left_out_text(one));
+    }
+    return compared;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", file, error.what()));
   }
 }
 

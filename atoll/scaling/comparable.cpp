@@ -197,17 +197,21 @@ Comparable comparable_runs(const std::vector<Run>& runs) {
   require_equal_flops(runs);
   const std::vector<RunKind> own = kinds_of_runs(runs);
   Comparable chosen{.kind = dominant(runs, own), .runs = {}, .left_out = {}};
-  std::map<RunKind, std::vector<size_t>> left_out;
+  std::map<RunKind, std::vector<size_t>> other_kinds;
   for (size_t i = 0; i < runs.size(); ++i) {
     if (goes_with(own[i], chosen.kind)) {
       chosen.runs.push_back(runs[i]);
     } else {
-      std::ranges::copy(runs[i].lines, std::back_inserter(left_out[own[i]]));
+      std::ranges::copy(runs[i].lines, std::back_inserter(other_kinds[own[i]]));
     }
   }
-  for (auto& [kind, lines] : left_out) {
+  std::map<std::string, std::vector<size_t>> reasons;
+  for (const auto& [kind, lines] : other_kinds) {
+    std::ranges::copy(lines, std::back_inserter(reasons[difference(kind, chosen.kind)]));
+  }
+  for (auto& [reason, lines] : reasons) {
     std::ranges::sort(lines);
-    chosen.left_out.push_back({std::move(lines), difference(kind, chosen.kind)});
+    chosen.left_out.push_back({std::move(lines), reason});
   }
   std::ranges::sort(chosen.left_out, {}, &LeftOut::lines);
   return chosen;

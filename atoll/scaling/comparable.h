@@ -30,7 +30,7 @@ bool goes_with(const RunKind& run, const RunKind& kind);
 std::vector<RunKind> kinds_of(std::span<const RunKind> runs);
 constexpr size_t kMaxKinds = 1000;
 
-/// Rows that no law goes through, of one kind.
+/// Rows that no law goes through, for one reason.
 struct LeftOut {
   std::vector<size_t> lines;  // Of the table.
   std::string reason;         // "sync_every 1 (most runs: sync_every 30)".

@@ -126,13 +126,13 @@ std::optional<Interval> predict_setting(const Optima& optima, const PowerLaws& l
 Predictor::Predictor()
     : points_(loss_points(published_losses())), loss_(fit_power_laws(points_, "loss")) {}
 
-Predictor::Predictor(const std::vector<Run>& runs)
-    : own_(comparable_runs(runs)),
-      points_(loss_points(own_->runs)),
+Predictor::Predictor(const Comparable& own)
+    : published_(false),
+      points_(loss_points(own.runs)),
       loss_(fit_power_laws(points_, "loss")),
-      batch_optima_(quadratic_optima(own_->runs, &Run::batch, "batch")),
-      lr_optima_(quadratic_optima(own_->runs, &Run::lr, "lr")),
-      outer_lr_(outer_rates(own_->runs)) {
+      batch_optima_(quadratic_optima(own.runs, &Run::batch, "batch")),
+      lr_optima_(quadratic_optima(own.runs, &Run::lr, "lr")),
+      outer_lr_(outer_rates(own.runs)) {
   require_law(loss_);
   if (!batch_optima_.points.empty()) batch_ = fit_power_laws(batch_optima_.points, "batch");
   if (!lr_optima_.points.empty()) lr_ = fit_power_laws(lr_optima_.points, "lr");
@@ -218,7 +218,7 @@ Prediction Predictor::predict_loss(const Question& question) const {
 
 Prediction Predictor::predict(const Question& question) const {
   Prediction prediction = predict_loss(question);
-  if (!own_) {
+  if (published_) {
     const bool joint = prediction.law == "joint";
     prediction.batch_tokens =
         from_published(kPublishedBatch, question, joint, kPublishedBatchStep, kPublishedBatchUnit);

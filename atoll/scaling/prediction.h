@@ -52,10 +52,8 @@ class Predictor {
   Predictor();
   /// Of those of one's own runs that compare. Throws InputError when they allow no law of the loss
   /// at all, or as comparable_runs() does.
-  explicit Predictor(const std::vector<Run>& runs);
-
-  /// Of which kind its own runs are, and what was left out; nothing of the published ones.
-  const std::optional<Comparable>& own_runs() const { return own_; }
+  explicit Predictor(const std::vector<Run>& runs) : Predictor(comparable_runs(runs)) {}
+  explicit Predictor(const Comparable& own);
   bool has_law(const Question& question) const;
   /// The loss alone, as predict() says it, quickly. has_law(question).
   double loss(const Question& question) const;
@@ -66,7 +64,7 @@ class Predictor {
   Prediction predict_loss(const Question& question) const;
   void widen_by_forms(Interval& loss, const Question& question) const;
 
-  std::optional<Comparable> own_;
+  bool published_ = true;
   std::vector<Point> points_;
   PowerLaws loss_;
   Optima batch_optima_;

@@ -107,6 +107,16 @@ class PlanTest(unittest.TestCase):
         self.file("params,replicas,loss,tokens\n" + "\n".join(rows), "runs.csv")
         plan = self.json_of(self.lab('time = "4d"\n[laws]\nfit = "runs.csv"'))
         self.assertEqual(plan["laws"], "runs.csv")
+        self.assertEqual(plan["laws_of"], {"runs_have": {"tokens_per_param": 25, "sync_every": None, "method": None},
+                                           "left_out": []})
+        # Runs that do not compare change nothing but what is said.
+        self.file("params,replicas,loss,tokens\n" + "\n".join([*rows, *(f"{10 ** 8},{m},2.0,4e10" for m in (0, 1, 2, 4))]),
+                  "runs.csv")
+        path = self.lab('time = "4d"\n[laws]\nfit = "runs.csv"')
+        mixed = self.json_of(path)
+        self.assertEqual([entry["lines"] for entry in mixed.pop("laws_of")["left_out"]], [[14, 15, 16, 17]])
+        self.assertEqual(mixed, {key: value for key, value in plan.items() if key != "laws_of"})
+        self.assertIn("lines 14, 15, 16 and 17 are left out: 400 tokens a parameter", run(path).stderr)
         self.assertAlmostEqual(plan["tokens_per_param"], 25, delta=0.1)
         self.assertTrue(any("published" in note for note in plan["notes"]))
         self.assertEqual(plan["params"], plan["atoll_params"])
