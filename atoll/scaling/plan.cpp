@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kMostChoices = 8;
+constexpr double kPapersVocabulary = 32768;
 
 using Values = std::array<double, 3>;
 
@@ -243,6 +244,13 @@ Plan make_plan(const PlanRequest& request, const std::optional<std::vector<Run>>
   }
   plan.why = why_of(request, candidates, plan.best().choice);
   add_notes(request, candidates, plan.best(), plan.notes);
+  const auto vocabulary = static_cast<double>(request.goal.vocab_size);
+  if (loss.is_published() && std::abs(std::log(vocabulary / kPapersVocabulary)) > 0.1) {
+    plan.notes.push_back(fmt::format(
+        "the published losses are for tokens of a vocabulary of {:g}: with {:g} each says more or "
+        "less, and so has another loss",
+        kPapersVocabulary, vocabulary));
+  }
   return plan;
 }
 

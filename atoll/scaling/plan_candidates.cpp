@@ -1,5 +1,7 @@
 #include "atoll/scaling/plan_candidates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "atoll/base/error.h"
 #include "atoll/scaling/plan_groups.h"
 #include "atoll/sync/method.h"
 
@@ -19,6 +22,7 @@ constexpr int64_t kMostFragments = 128;    // As sync.num_fragments allows.
 constexpr int64_t kLayersPerFragment = 3;  // The papers' choice.
 constexpr double kTrips = 3;               // In an exchange, about.
 constexpr double kTokenStep = 1.1;         // From one to the next of one size.
+constexpr double kNearEnough = 0.1;        // Of ln params.
 /// Computing may take less than all tokens would: part of a batch is left out.
 constexpr double kWholeBatches = 0.99;
 
@@ -104,6 +108,12 @@ void Candidates::add_sizes() {
   const double ratio = fewest_tokens_per_param();
   if (goal.params) {
     const PlannedShape shape = shapes_.near(*goal.params);
+    if (std::abs(std::log(shape.law_params / *goal.params)) > kNearEnough) {
+      throw InputError(fmt::format(
+          "no plan: [goal]: 'params' = {:g} is beyond the models that are planned; the nearest has "
+          "{:.3g}",
+          *goal.params, shape.law_params));
+    }
     sizes_ = {sized(shape, goal.tokens.value_or(ratio * shape.law_params))};
     return;
   }

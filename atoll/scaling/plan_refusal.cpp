@@ -102,7 +102,8 @@ class NoPlan {
         "time; of its {} a plan uses {}: {} are missing",
         goal_.params ? "the model" : "the smallest model", size_text(choice.shape),
         format_bytes(usable + choice.short_bytes), island.name, choice.setup.sync.method,
-        format_bytes(island.memory_bytes), format_bytes(usable), format_bytes(choice.short_bytes)));
+        format_bytes(island.memory_bytes), format_bytes(usable),
+        format_bytes(choice.short_bytes / kUsableMemory)));
   }
 
   [[noreturn]] void too_small_a_run() const {

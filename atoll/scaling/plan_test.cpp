@@ -304,7 +304,7 @@ TEST(Plan, RefusesForMemory) {
   EXPECT_THAT(refusal({tiny}, {.time_s = kDay}),
               AllOf(HasSubstr("memory is short"), HasSubstr("the smallest model"),
                     HasSubstr("'tiny'"), HasSubstr("are missing")));
-  EXPECT_THAT(refusal({island("a"), island("b")}, {.params = 1e12}),
+  EXPECT_THAT(refusal({island("a"), island("b")}, {.params = 8e11}),
               AllOf(HasSubstr("memory is short: the model"), HasSubstr("640.0 GB"),
                     HasSubstr("are missing")));
 }
@@ -318,6 +318,33 @@ TEST(Plan, RefusesForTimeSayingHowMuch) {
   const size_t end = message.find(" times as long");
   const double said = std::stod(message.substr(message.rfind(' ', end - 1) + 1));
   EXPECT_NEAR(said, exact, 0.05 * exact);
+}
+
+TEST(Plan, SaysHowMuchMemoryIsMissing) {
+  std::vector<PlannedIsland> islands = {island("a", 100)};
+  islands[0].memory_bytes = 80e9;
+  const PlanGoal goal{.params = 1e10};
+  const std::string said = refusal(islands, goal);
+  const size_t end = said.find(" GB are missing");
+  ASSERT_NE(end, std::string::npos) << said;
+  const double missing = 1e9 * std::stod(said.substr(said.rfind(' ', end - 1) + 1));
+  islands[0].memory_bytes += 0.99 * missing;
+  EXPECT_THAT(refusal(islands, goal), HasSubstr("memory is short"));
+  islands[0].memory_bytes += 0.02 * missing;
+  EXPECT_NO_THROW(plan_of(islands, goal));
+}
+
+TEST(Plan, SaysWhatItsModelsAndLawsAreNotFor) {
+  const std::vector<PlannedIsland> islands = {island("a", 100)};
+  EXPECT_THAT(
+      refusal(islands, {.time_s = kDay, .params = 1}),
+      HasSubstr("'params' = 1 is beyond the models that are planned; the nearest has 1.04e+06"));
+  EXPECT_THAT(refusal(islands, {.time_s = kDay, .params = 1e15}), HasSubstr("is beyond"));
+  const auto notes = [&](int64_t vocab_size) {
+    return plan_of(islands, {.time_s = kDay, .vocab_size = vocab_size}).notes;
+  };
+  EXPECT_THAT(notes(300), testing::Contains(HasSubstr("a vocabulary of 32768: with 300")));
+  EXPECT_THAT(notes(32'000), testing::Not(testing::Contains(HasSubstr("a vocabulary of"))));
 }
 
 TEST(Plan, RefusesForBandwidthSayingWhichLine) {
