@@ -136,7 +136,7 @@ class PlanTest(unittest.TestCase):
         self.assert_refused(2, "larger than 1 MiB", big)
 
     def test_impossible_plans_say_what_is_short(self):
-        self.assert_refused(1, "memory is short", self.lab("params = 1e12"))
+        self.assert_refused(1, "memory is short", self.lab("params = 8e11"))
         self.assert_refused(1, "times as long", self.lab('params = 1e9\ntime = "1h"', "10gbit"))
         self.assert_refused(1, "'a' up: ", self.lab('params = 1e9\ntime = "40h"', "1mbit"))
         self.assert_refused(1, "bandwidth is short", self.lab('params = 1e9\ntime = "40h"', "1mbit"))
