@@ -29,6 +29,9 @@ class Study:
         spread = [self.best("seeds", size, m) for size in self.sizes for m in NAMES]
         # Of one run's loss, relative, over seeds: pooled, for three seeds alone say little.
         self.noise = math.sqrt(statistics.mean((one["deviation"] / one["loss"]) ** 2 for one in spread))
+        self.vocabulary = int(points[spread[0]["key"]]["settings"]["model.vocab_size"])
+        self.num_seeds = min(one["seeds"] for one in spread)
+        self.gap_noise = self.noise * math.sqrt(2 / (self.num_seeds - 1))
 
     def best(self, grid, size, replicas, factor=1, sync_every=30):
         """The best place of the cell (data-parallel has no H); nothing where the grid has no such cell."""
@@ -46,7 +49,7 @@ class Study:
                                if row["seed"] > 1 and row["tokens"] == tokens and place.items() <= row.items())
 
     def gap(self, size, replicas):
-        """To data-parallel, relative; its standard error is `noise`: two runs against two."""
+        """To data-parallel, relative; its standard error is `gap_noise`: a mean of seeds against another."""
         return self.fresh_loss(size, replicas) / self.fresh_loss(size, 0) - 1
 
     def by_batch(self, size, replicas):
@@ -77,7 +80,7 @@ def verdict(differences, error):
 def slope(study, gaps):
     """(of the gap over ln N, standard error)"""
     logs = numpy.log([study.params[size] for size in study.sizes])
-    return numpy.polyfit(logs, gaps, 1)[0], study.noise / math.sqrt(float(((logs - logs.mean()) ** 2).sum()))
+    return numpy.polyfit(logs, gaps, 1)[0], study.gap_noise / math.sqrt(float(((logs - logs.mean()) ** 2).sum()))
 
 
 def batch_optimum(losses):
@@ -100,9 +103,9 @@ def replica_findings(study):
     gaps = {m: [study.gap(size, m) for size in sizes] for m in replicas}
     said = {m: ", ".join(percent(gap) for gap in gaps[m]) for m in replicas}
     yield ("One replica with an outer step is better than data-parallel, at every size", f"M = 1: {said[1]}",
-           verdict([-gap for gap in gaps[1]], study.noise))
+           verdict([-gap for gap in gaps[1]], study.gap_noise))
     yield ("The loss rises with the number of replicas", f"M = 2: {said[2]}; M = 4: {said[4]}",
-           verdict([b - a for less, more in ((1, 2), (2, 4)) for a, b in zip(gaps[less], gaps[more])], study.noise))
+           verdict([b - a for less, more in ((1, 2), (2, 4)) for a, b in zip(gaps[less], gaps[more])], study.gap_noise))
     slopes = {m: slope(study, gaps[m]) for m in (2, 4)}
     yield ("The gap to data-parallel shrinks with the size",
            "; ".join(f"M = {m}: {percent(value)} ± {100 * error:.2f} for each unit of ln N" for m, (value, error) in slopes.items()),
@@ -156,7 +159,7 @@ def task_findings(study):
     pairs = []
     for size in study.sizes:
         keys = [study.best("seeds", size, m)["key"] for m in NAMES]
-        losses, shares = [study.points[key]["loss"] for key in keys], [study.answers[key]["accuracy"] for key in keys]
+        losses, shares = [study.answers[key]["loss"] for key in keys], [study.answers[key]["accuracy"] for key in keys]
         pairs += [(loss - statistics.mean(losses), share - statistics.mean(shares)) for loss, share in zip(losses, shares)]
     within = statistics.correlation(*zip(*pairs))
     free = len(pairs) - len(study.sizes) - 1
@@ -201,8 +204,9 @@ def page(study, machine_hours, questions):
     yield from ["# The laws at small sizes", "",
                 f"Written by `make report-scaling`: {study.result['points']} training runs, {study.result['tokens'] / 1e6:.0f} M tokens, "
                 f"{machine_hours:.1f} machine-hours. `bench/scaling_study.toml` says what was trained: Python's standard library, "
-                "vocabulary 1,024, rows of 32 tokens, 20 tokens for each parameter, H = 30; inner and outer rate are swept until the "
-                "best is interior along each, then two more seeds. N counts all parameters.", ""]
+                f"vocabulary {study.vocabulary:,}, rows of 32 tokens, 20 tokens for each parameter, H = 30; inner and outer rate are swept "
+                f"until the best is interior along each, then {study.num_seeds - 1} more seed{'s' * (study.num_seeds > 2)}. N counts all "
+                "parameters.", ""]
     rows = []
     for size in study.sizes:
         bests = [study.best("seeds", size, m) for m in NAMES]
@@ -211,10 +215,11 @@ def page(study, machine_hours, questions):
     yield from ["Loss: nats for each validation token, mean and standard deviation over the seeds.", "",
                 "![loss over size](scaling.svg)", ""]
     yield from laws(study)
+    unseen = "the seed" if study.num_seeds == 2 else f"means of the {study.num_seeds - 1} seeds"
     yield from ["## What the papers find", "",
                 f"One run's loss differs by {100 * study.noise:.2f} % from seed to seed (pooled). A finding is confirmed where every figure "
-                "has its sign and their mean is two standard errors from 0. Gaps to data-parallel are means of the two seeds that had no "
-                "part in choosing the rates; batches, H and four times the tokens are of one seed.", ""]
+                f"has its sign and their mean is two standard errors from 0. Gaps to data-parallel are of {unseen} "
+                "that had no part in choosing the rates; batches, H and four times the tokens are of one seed.", ""]
     yield from table(["finding", "here, by rising size", ""], findings(study))
     border = [cell_name(cell) for cell in study.result["cells"]
               if any(end["end"] != "interior" or end["beside_failed"] for end in cell["axes"].values())]

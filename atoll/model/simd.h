@@ -10,8 +10,11 @@ namespace atl::model {
 /// e^x, relative error below 1e-7, for x from -87 to 88 (outside, the value at the bound). Written
 /// so that loops over it vectorise: x = k ln 2 + r, then a polynomial in r (Cephes' coefficients).
 ATOLL_INLINE float fast_exp(float x) {
-  x = x < -87.0F ? -87.0F : x;
-  x = x > 88.0F ? 88.0F : x;
+  // Two bounds of the same x: one after the other, GCC makes jumps of them, and where registers
+  // have no masks (before AVX-512) the loop then stays scalar.
+  const float at_least = x < -87.0F ? -87.0F : x;
+  const float at_most = x > 88.0F ? 88.0F : x;
+  x = x < 0.0F ? at_least : at_most;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number.
   const float shifted = x * 1.44269504F + kRound;
   const float k = shifted - kRound;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -70,6 +71,7 @@ class Planner {
       if (value) task.axes[axis] = {*value};
       is_ready = is_ready && value;
     }
+    if (grid.starts_at_size_before) is_ready = start_at_size_before(grid, task) && is_ready;
     if (is_ready) {
       entry.state = search_cell(task, known_, rules_.obstacle, pretend_);
     } else {
@@ -77,6 +79,22 @@ class Planner {
     }
     state_.cells.push_back(std::move(entry));
     grids_.push_back(&grid);
+  }
+
+  /// False while the search of the size before it is not done. Where that has no best, the middle
+  /// is as good as any place.
+  bool start_at_size_before(const Grid& grid, CellTask& task) const {
+    const auto size = std::ranges::find(grid.sizes, task.cell.size);
+    if (size == grid.sizes.begin()) return true;
+    Cell before = task.cell;
+    before.size = *std::prev(size);
+    for (size_t i = 0; i < state_.cells.size(); ++i) {
+      const GridCell& other = state_.cells[i];
+      if (grids_[i] != &grid || other.cell != before) continue;
+      if (!other.state.done && !pretend_) return false;
+      if (other.state.best) task.start = other.state.best->point.at;
+    }
+    return true;
   }
 
   /// Nothing while the earlier cells are not done; `blocked` when they have no best.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "atoll/base/testing.h"
 #include "atoll/scaling/sweep_report.h"
@@ -81,6 +82,50 @@ TEST(SweepPlan, DataParallelHasNeitherOuterRateNorPeriod) {
   EXPECT_EQ(state.cells[1].cell, (Cell{"a", 2, "diloco", 30, 1}));
   EXPECT_EQ(state.cells[1].state.best->point.at[kOuterLr], 0.6);
   EXPECT_EQ(state.cells[1].state.axes[kOuterLr].high, 0.8);  // Extended until interior.
+}
+
+TEST(SweepPlan, ALargerSizeStartsWhereTheOneBeforeItEnded) {
+  const std::string grid =
+      "[[grid]]\nname = 'rates'\nsizes = ['c', 'a', 'd']\nreplicas = 2\nsearch = 'descent'\n"
+      "lr = [1e-3, 2e-3, 4e-3, 8e-3, 16e-3, 32e-3, 64e-3]\nouter_lr = [0.4, 0.6, 0.8]\n"
+      "sync_every = 30\nbatch_tokens = 512\n";
+  const auto loss = [](const SweepPoint& point) {
+    const double best = point.cell.size == "c" ? 32e-3 : 16e-3;
+    return 3 + std::pow(std::log2(point.at[kLr] / best), 2) + std::pow(point.at[kOuterLr] - 0.6, 2);
+  };
+  const auto rates_of = [](const GridCell& cell) {
+    std::set<double> rates;
+    for (const SweepPoint& point : cell.state.points) rates.insert(point.at[kLr]);
+    return rates;
+  };
+  Results results;
+  const SweepSpec spec = spec_of(grid + "start = 'size_before'\n");
+  const SweepState first = plan_sweep(spec, rules(), results.lookup(), false);
+  EXPECT_FALSE(first.cells[0].state.points.empty());
+  EXPECT_TRUE(first.cells[1].state.points.empty());  // It waits.
+  const SweepState guess = plan_sweep(spec, rules(), results.lookup(), true);
+  EXPECT_EQ(guess.cells[2].state.wanted.size(), 5U);
+  const SweepState state = results.finish(spec, loss);
+  EXPECT_EQ(rates_of(state.cells[0]), (std::set<double>{4e-3, 8e-3, 16e-3, 32e-3, 64e-3}));
+  EXPECT_EQ(rates_of(state.cells[1]), (std::set<double>{8e-3, 16e-3, 32e-3, 64e-3}));
+  EXPECT_EQ(rates_of(state.cells[2]), (std::set<double>{8e-3, 16e-3, 32e-3}));
+  for (const GridCell& cell : state.cells) {
+    EXPECT_EQ(cell.state.best->point.at[kLr], cell.cell.size == "c" ? 32e-3 : 16e-3);
+  }
+  // One that found nothing says nothing.
+  Results none;
+  for (int round = 0; round < 100; ++round) {
+    const SweepState now = plan_sweep(spec, rules(), none.lookup(), false);
+    if (now.done()) break;
+    for (const SweepPoint& point : now.wanted()) {
+      none.known[point] = {};
+      if (point.cell.size != "c") none.known[point] = {loss(point)};
+    }
+  }
+  const SweepState late = plan_sweep(spec, rules(), none.lookup(), false);
+  ASSERT_TRUE(late.done());
+  EXPECT_FALSE(late.cells[0].state.best);
+  EXPECT_EQ(late.cells[1].state.points.front().at[kLr], 8e-3);
 }
 
 TEST(SweepPlan, BestValuesComeFromTheEarlierGrid) {

@@ -31,14 +31,14 @@ double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
 class CellSearch {
  public:
   CellSearch(const CellTask& task, const Known& known, const Obstacle& obstacle, bool pretend)
-      : task_(task), known_(known), obstacle_(obstacle), pretend_(pretend) {}
+      : task_(task), known_(known), obstacle_(obstacle), pretend_(pretend), start_(start()) {}
 
   CellState run() {
     std::set<Place> places;
     if (task_.search == Search::kHalving) {
       state_.done = halve(places);
     } else {
-      places = task_.search == Search::kGrid ? all_places() : std::set<Place>{middle()};
+      places = task_.search == Search::kGrid ? all_places() : std::set<Place>{start_};
       state_.done = walk(places, 1, {});
     }
     if (state_.done) describe(places);
@@ -62,12 +62,17 @@ class CellSearch {
     return places;
   }
 
-  Place middle() const {
+  /// The place nearest to the task's start, of those given; the middle where it names none.
+  Place start() const {
     Place place{};
     for (size_t axis = 0; axis < kNumAxes; ++axis) {
-      if (!task_.axes[axis].empty()) {
-        place[axis] = static_cast<int64_t>((task_.axes[axis].size() - 1) / 2);
-      }
+      const std::vector<double>& values = task_.axes[axis];
+      if (values.empty()) continue;
+      place[axis] = static_cast<int64_t>((values.size() - 1) / 2);
+      if (task_.start[axis] == 0) continue;
+      const auto nearest = std::ranges::min_element(
+          values, {}, [&](double value) { return std::abs(std::log(value / task_.start[axis])); });
+      place[axis] = nearest - values.begin();
     }
     return place;
   }
@@ -107,7 +112,7 @@ class CellSearch {
     Tried& tried = found->second;
     tried.is_complete = num_known == task_.seeds.size() || pretend_;
     if (!tried.is_complete) return tried;
-    if (num_known == 0) losses.push_back(kPretended + distance(place));
+    if (num_known == 0) losses.push_back(kPretended + static_cast<double>(distance(place)));
     if (losses.empty()) return tried;
     const auto count = static_cast<double>(losses.size());
     double mean = 0;
@@ -120,12 +125,10 @@ class CellSearch {
     return tried;
   }
 
-  double distance(const Place& place) const {
-    double sum = 0;
-    for (size_t axis = 0; axis < kNumAxes; ++axis) {
-      const double middle = (static_cast<double>(task_.axes[axis].size()) - 1) / 2;
-      sum += std::abs(static_cast<double>(place[axis]) - middle);
-    }
+  /// From the start, in steps.
+  int64_t distance(const Place& place) const {
+    int64_t sum = 0;
+    for (size_t axis = 0; axis < kNumAxes; ++axis) sum += std::abs(place[axis] - start_[axis]);
     return sum;
   }
 
@@ -169,7 +172,7 @@ class CellSearch {
     return false;
   }
 
-  /// Of the given places the one next to the middle that was not tried.
+  /// Of the given places the one next to the start that was not tried.
   std::optional<Place> another(const std::set<Place>& places,
                                const std::set<Place>& elsewhere) const {
     std::optional<Place> nearest;
@@ -277,6 +280,7 @@ class CellSearch {
   const Known& known_;
   const Obstacle& obstacle_;
   const bool pretend_;
+  const Place start_;
   CellState state_;
   std::map<std::pair<double, Place>, Tried> tried_;                 // By share and place.
   std::array<std::pair<int64_t, int64_t>, kNumAxes> reached_ = {};  // Extensions, low and high.

@@ -53,6 +53,7 @@ using Obstacle = std::function<std::string(const SweepPoint&)>;
 struct CellTask {
   Cell cell;
   std::array<std::vector<double>, kNumAxes> axes;  // Ascending; empty: not used.
+  std::array<double, kNumAxes> start = {};         // Where a descent starts; 0: in the middle.
   std::vector<int64_t> seeds;
   Search search = Search::kGrid;
   int64_t extensions = 0;
@@ -90,7 +91,7 @@ struct CellState {
 };
 
 /// With `pretend` a point that is not known counts as worse than all that are, and the worse the
-/// further it lies from the middle: `wanted` is then what is still to come if nothing else turns
+/// further it lies from the start: `wanted` is then what is still to come if nothing else turns
 /// out.
 CellState search_cell(const CellTask& task, const Known& known, const Obstacle& obstacle,
                       bool pretend);

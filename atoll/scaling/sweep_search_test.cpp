@@ -159,6 +159,27 @@ TEST(SweepSearch, DescentFindsTheSamePlaceWithFewerPoints) {
   for (const AxisState& axis : descent.axes) EXPECT_EQ(axis.end, AxisEnd::kInterior);
 }
 
+TEST(SweepSearch, ADescentStartsWhereItIsTold) {
+  const std::vector<double> lr = {1e-3, 2e-3, 4e-3, 8e-3, 16e-3};
+  const std::vector<double> outer = {0.2, 0.4, 0.6, 0.8, 1.0};
+  CellTask task = task_of(lr, outer);
+  task.search = Search::kDescent;
+  Trainer middle(bowl(16e-3, 0.2));
+  const CellState from_middle = middle.finish(task);
+  task.start = {16e-3, 0.2, 0};
+  Trainer trainer(bowl(16e-3, 0.2));
+  EXPECT_EQ(trainer.search(task, true).wanted.size(), 4U);  // No outer rate is below 0.2.
+  const CellState state = trainer.finish(task);
+  EXPECT_EQ(state.best->point, from_middle.best->point);
+  EXPECT_EQ(trainer.results().size(), 4U);
+  EXPECT_GT(middle.results().size(), 8U);
+  // Beyond what is given it starts at the nearest value, and extends from there.
+  task.start = {0.064, 0, 0};
+  Trainer beyond(bowl(0.064, 0.6));
+  EXPECT_EQ(beyond.finish(task).best->point.at[kLr], 0.064);
+  EXPECT_FALSE(beyond.results().contains(SweepPoint{.cell = task.cell, .at = {4e-3, 0.6, 0}}));
+}
+
 TEST(SweepSearch, InADiagonalValleyOnlyTheGridFindsTheBottom) {
   // Rate and batch have their best together, twice the one with twice the other.
   const auto valley = [](const SweepPoint& point) -> std::optional<double> {

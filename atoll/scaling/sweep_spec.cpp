@@ -229,7 +229,7 @@ class Reader {
     where = fmt::format("{}: grid '{}'", where_, grid.name);
     const Section section(table, where,
                           {"name", "sizes", "replicas", "method", "sync_every", "tokens_factor",
-                           "lr", "outer_lr", "batch_tokens", "search", "seeds"});
+                           "lr", "outer_lr", "batch_tokens", "search", "start", "seeds"});
     if (std::ranges::find(spec_.grids, grid.name, &Grid::name) != spec_.grids.end()) {
       section.fail("a second grid of that name");
     }
@@ -249,6 +249,7 @@ class Reader {
     read_axes(section, grid);
     grid.search = search_;
     if (section.has("search")) grid.search = search_of(section.word("search", "", kSearches));
+    read_start(section, grid);
     grid.seeds = seeds_;
     if (const toml::node* seeds = section.find("seeds")) {
       grid.seeds = section.wholes("seeds", *seeds, kSeeds);
@@ -266,6 +267,19 @@ class Reader {
                       num_points, kMaxGridPoints));
     }
     spec_.grids.push_back(std::move(grid));
+  }
+
+  static void read_start(const Section& section, Grid& grid) {
+    if (!section.has("start")) return;
+    if (grid.search != Search::kDescent) {
+      section.fail("start has no effect: search is not \"descent\"");
+    }
+    grid.starts_at_size_before = section.word("start", "", {"middle", "size_before"}) != "middle";
+    if (grid.starts_at_size_before && (!section.has("sizes") || grid.sizes.size() < 2)) {
+      section.fail(
+          "start = \"size_before\" needs the order of the sizes; list two or more of them, "
+          "the smallest first, as in sizes = [\"a\", \"b\"]");
+    }
   }
 
   static void read_methods(const Section& section, Grid& grid) {

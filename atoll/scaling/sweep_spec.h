@@ -16,7 +16,7 @@ namespace atl::scaling {
 /// the best has a neighbour on both sides of every swept axis.
 enum class Search {
   kGrid,     // All of them.
-  kDescent,  // The middle one.
+  kDescent,  // One: the middle, or where the size before it ended.
   kHalving,  // All with few tokens, the best share with more, and so on.
 };
 std::string search_name(Search search);
@@ -43,6 +43,7 @@ struct Grid {
   AxisValues axes[kNumAxes];
   std::vector<int64_t> seeds;
   Search search = Search::kGrid;
+  bool starts_at_size_before = false;  // Descent: where the one of the size before it ended.
 };
 
 struct Size {

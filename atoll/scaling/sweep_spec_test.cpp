@@ -105,6 +105,12 @@ TEST(SweepSpec, RefusesKeysThatContradictEachOther) {
               HasSubstr("method has no effect with replicas = 0"));
   EXPECT_THAT(grid_refusal("[0, 2]", "[2]\nmethod = 'single'"), HasSubstr("must be one of"));
   EXPECT_THAT(grid_refusal("[2e-3, 1e-3]", "'best'"), HasSubstr("this is the first"));
+  EXPECT_THAT(grid_refusal("[0, 2]", "[0, 2]\nstart = 'size_before'"),
+              HasSubstr("start has no effect"));
+  EXPECT_THAT(grid_refusal("[0, 2]", "[0, 2]\nsearch = 'descent'\nstart = 'size_before'"),
+              HasSubstr("needs the order of the sizes"));
+  EXPECT_THAT(grid_refusal("[0, 2]", "[0, 2]\nsearch = 'descent'\nstart = 'before'"),
+              HasSubstr("start must be one of middle, size_before"));
   EXPECT_THAT(refusal(std::string("[sweep]\nhalving_rate = 3\n") + kSizes + kGrid),
               HasSubstr("halving_rate has no effect"));
   EXPECT_THAT(refusal(std::string(kSizes) + kGrid + kGrid),
