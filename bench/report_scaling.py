@@ -3,10 +3,10 @@
 
 Trains what bench/scaling_study.toml asks for (some two hours on 2 quiet cores) and goes on where it was stopped, on
 another machine too where Python's library is the same: finished points are lines of bench/results/scaling-points.jsonl.
-Then the best model of each size and number of replicas is trained once more and asked what its validation loss may not
-show: which of four continuations is the true one. It has to end with the same loss, and on a processor of another kind,
-whose sums differ in their last bits, within what seeds make of it. With all points there the page is written again in a
-minute.
+Then the best model of each size and number of replicas is asked what its validation loss may not show: which of four
+continuations is the true one. Where it was trained on another machine it is trained once more, which has to end with the
+same loss; on a processor of another kind, whose sums differ in their last bits, within what seeds make of it. With all
+points there the page is written again in a minute.
 """
 import hashlib
 import json
@@ -58,6 +58,16 @@ def train_again(point, folder, data):
     return done["val_loss"], folder / "island-0" if int(settings.get("swarm.replicas", "1")) > 1 else folder
 
 
+def model_of(point, folder):
+    """(loss, run folder): what the sweep kept, or trained again where that was on another machine."""
+    kept = WORK / "points" / point["key"][:16]
+    result = kept / "result.json"
+    if result.exists() and json.loads(result.read_text()).get("summary", {}).get("val_loss") == point["loss"]:
+        islands = kept / "run" / "island-0"
+        return point["loss"], islands if islands.exists() else kept / "run"
+    return train_again(point, folder, ["--data", WORK / "data"])
+
+
 # --- which of four continuations is the true one ---
 
 
@@ -103,7 +113,7 @@ def answer(best, points):
             if known.get(key, {}).get("task") == asked:
                 continue
             print(f"asking model {number + 1} of {len(best)}: {scaling_page.cell_name(cell)}", file=sys.stderr, flush=True)
-            loss, folder = train_again(points[key], work / f"run-{number}", ["--data", WORK / "data"])
+            loss, folder = model_of(points[key], work / f"run-{number}")
             if not is_again(loss, points[key]):
                 sys.exit(f"point {key[:12]}: its loss is {loss} now and was {points[key]['loss']}: the stored points are of another "
                          f"program; to train them all again, move {POINTS} away")
