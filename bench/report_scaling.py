@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make report-scaling: DiLoCo's laws at small sizes, put to the test -> bench/results/scaling.md.
 
-Trains what bench/scaling_study.toml asks for (some two hours on 2 quiet cores) and goes on where it was stopped, on
+Trains what bench/scaling_study.toml asks for (two to three hours on 2 quiet cores) and goes on where it was stopped, on
 another machine too where Python's library is the same: finished points are lines of bench/results/scaling-points.jsonl.
 Then the best model of each size and number of replicas is asked what its validation loss may not show: which of four
 continuations is the true one. Where it was trained on another machine it is trained once more, which has to end with the

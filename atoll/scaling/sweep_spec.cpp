@@ -274,6 +274,10 @@ class Reader {
     if (grid.search != Search::kDescent) {
       section.fail("start has no effect: search is not \"descent\"");
     }
+    if (std::ranges::none_of(grid.axes,
+                             [](const AxisValues& axis) { return axis.values.size() > 1; })) {
+      section.fail("start has no effect: lr, outer_lr and batch_tokens have one value each");
+    }
     grid.starts_at_size_before = section.word("start", "", {"middle", "size_before"}) != "middle";
     if (grid.starts_at_size_before && (!section.has("sizes") || grid.sizes.size() < 2)) {
       section.fail(

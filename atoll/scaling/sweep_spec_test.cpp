@@ -107,6 +107,8 @@ TEST(SweepSpec, RefusesKeysThatContradictEachOther) {
   EXPECT_THAT(grid_refusal("[2e-3, 1e-3]", "'best'"), HasSubstr("this is the first"));
   EXPECT_THAT(grid_refusal("[0, 2]", "[0, 2]\nstart = 'size_before'"),
               HasSubstr("start has no effect"));
+  EXPECT_THAT(grid_refusal("[2e-3, 1e-3]", "1e-3\nsearch = 'descent'\nstart = 'size_before'"),
+              HasSubstr("start has no effect: lr"));
   EXPECT_THAT(grid_refusal("[0, 2]", "[0, 2]\nsearch = 'descent'\nstart = 'size_before'"),
               HasSubstr("needs the order of the sizes"));
   EXPECT_THAT(grid_refusal("[0, 2]", "[0, 2]\nsearch = 'descent'\nstart = 'before'"),
