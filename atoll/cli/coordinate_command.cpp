@@ -39,6 +39,7 @@ struct CoordinateArguments {
   std::vector<std::string> runs;  // Folders; empty: one run without a journal.
   std::string http = "127.0.0.1:0";
   bool insecure = false;
+  bool together = false;
 };
 
 constexpr const char* kFooter = R"(
@@ -113,6 +114,7 @@ std::vector<CoordinatedRun::Place> places_of(const CoordinateArguments& argument
   std::vector<CoordinatedRun::Place> places(num_runs);
   for (size_t i = 0; i < num_runs; ++i) {
     places[i].is_only = num_runs == 1;
+    places[i].ends_together = arguments.together;
     if (i < configs.size()) places[i].config = configs[i];
     if (i >= runs.size() || runs[i].empty()) continue;
     places[i].folder = runs[i];
@@ -194,6 +196,8 @@ void add_coordinate_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--insecure", arguments->insecure,
                     "allow addresses beyond this machine, unencrypted");
+  command->add_flag("--together", arguments->together, "nobody trains on without who is lost")
+      ->group("");
   command->allow_extras();
   command->footer(kFooter);
   command->callback(

@@ -63,12 +63,14 @@ int64_t units_of_round(const run::RunConfig& config) {
 }
 
 swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
-                                     const std::map<std::string, std::string>& shared) {
+                                     const std::map<std::string, std::string>& shared,
+                                     bool ends_together) {
   return {.run = run,
           .config = shared_toml(shared),
           .settings = shared,
           .replicas = config.swarm.num_replicas(),
-          .min_replicas = config.swarm.min_replicas,
+          .min_replicas = ends_together ? config.swarm.num_replicas() : config.swarm.min_replicas,
+          .ends_together = ends_together,
           .steps = config.train.steps,
           .num_fragments = sync::num_fragments(config.sync),
           .takes_newcomers = run::takes_newcomers(config),
@@ -132,7 +134,8 @@ CoordinatedRun::CoordinatedRun(Place place, const std::vector<std::string>& over
       came_back_at_ = book_.last_step();
       run::require_same(place_.folder, shared_settings(book_.config()), shared);
     }
-    options_ = options_of(config, book_.has_begun() ? book_.run() : random_name(), shared);
+    options_ = options_of(config, book_.has_begun() ? book_.run() : random_name(), shared,
+                          place_.ends_together);
   } catch (const UsageError& error) {
     if (place_.is_only) throw;
     throw UsageError(fmt::format("run '{}': {}", place_.name, error.what()));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,7 @@ struct Variant {
 /// "speed=0.5,up=0.1": what is not named keeps its default.
 scaling::SimulatedIsland parse_island(const std::string& text) {
   scaling::SimulatedIsland island;
+  std::set<std::string> seen;
   size_t begin = 0;
   while (begin <= text.size()) {
     const size_t end = std::min(text.find(',', begin), text.size());
@@ -103,6 +105,9 @@ scaling::SimulatedIsland parse_island(const std::string& text) {
       throw UsageError(fmt::format(
           "--island {}: '{}' is none of speed, up, down, latency; as in speed=0.5,latency=0.05",
           text, name));
+    }
+    if (!seen.insert(name).second) {
+      throw UsageError(fmt::format("--island {}: {} is given twice", text, name));
     }
     const std::string refusal = real_number(min, 1e6)(number);
     if (!refusal.empty()) throw UsageError(fmt::format("--island {}: {} {}", text, name, refusal));

@@ -41,6 +41,7 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
   json["failed"] = cell.state.num_failed;
   json["done"] = cell.state.done;
   if (!cell.blocked.empty()) json["blocked"] = cell.blocked;
+  if (!cell.waits.empty()) json["waits_for"] = cell.waits;
   json["best"] = nullptr;
   if (cell.state.best) {
     json["best"] = place_json(cell.state.best->point);
@@ -48,6 +49,7 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
     json["best"]["loss"] = cell.state.best->loss;
     json["best"]["deviation"] = cell.state.best->deviation;
     json["best"]["seeds"] = cell.state.best->num_seeds;
+    json["best"]["failed_seeds"] = cell.state.best->num_failed;
   }
   json["axes"] = Json::object();
   for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
@@ -180,10 +182,7 @@ std::string sweep_table(const SweepOutput& output) {
   for (const scaling::GridCell& cell : output.state.cells) {
     const std::string name = fmt::format("{}: {}", cell.grid, scaling::cell_name(cell.cell));
     if (!cell.state.best) {
-      text += fmt::format(kRow, name, "", "", "", "-",
-                          !cell.blocked.empty() ? "  " + cell.blocked
-                          : cell.state.done     ? "  all points failed"
-                                                : "  not finished");
+      text += fmt::format(kRow, name, "", "", "", "-", "  " + scaling::without_best_text(cell));
       continue;
     }
     const scaling::BestPlace& best = *cell.state.best;
@@ -199,7 +198,8 @@ std::string sweep_table(const SweepOutput& output) {
       if (!end.empty()) ends += (ends.empty() ? "  " : "; ") + end;
     }
     text += fmt::format(kRow, name, value(scaling::kLr), value(scaling::kOuterLr),
-                        value(scaling::kBatchTokens), fmt::format("{:.4f}", best.loss), ends);
+                        value(scaling::kBatchTokens), fmt::format("{:.4f}", best.loss),
+                        ends + scaling::failed_seeds_text(best));
   }
   for (const scaling::Family& family : output.families) {
     for (const scaling::HeldOutLoss& one : family.held_out) {

@@ -93,7 +93,8 @@ class Session::Impl final : public EngineListener {
     std::unique_lock lock(mutex_);
     while (!done() && !failure_) {
       changed_.wait_for(lock, kCancelInterval);
-      if (options_.cancelled())
+      // What has come counts: the others begin with this island.
+      if (!done() && options_.cancelled())
         return failure(fmt::format("interrupted while waiting for {}", what));
     }
     if (done()) return {};

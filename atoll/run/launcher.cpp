@@ -63,12 +63,16 @@ class Launch {
   }
 
   void start_coordinator() {
-    coordinator_ = std::make_unique<ChildProcess>(
-        std::vector<std::string>{options_.program.string(), "coordinate", "--config",
-                                 (options_.folder / "config.toml").string(), "--listen",
-                                 address_.empty() ? "127.0.0.1:0" : address_, "--run",
-                                 options_.folder.string()},
-        options_.folder / "coordinator.log");
+    std::vector<std::string> command = {options_.program.string(),
+                                        "coordinate",
+                                        "--config",
+                                        (options_.folder / "config.toml").string(),
+                                        "--listen",
+                                        address_.empty() ? "127.0.0.1:0" : address_,
+                                        "--run",
+                                        options_.folder.string()};
+    if (options_.together) command.emplace_back("--together");
+    coordinator_ = std::make_unique<ChildProcess>(command, options_.folder / "coordinator.log");
     const Time begin = clock_.now();
     for (bool is_there = false; !is_there;) {
       for (const std::string& line : coordinator_->read_lines()) {
@@ -179,7 +183,10 @@ class Launch {
       }
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
-      for (const Island& island : islands_) island.process->signal(SIGINT);
+      // A second one would end them in the midst of a checkpoint.
+      for (const Island& island : islands_) {
+        if (!forwarded_) island.process->signal(SIGINT);
+      }
       coordinator_->signal(SIGCONT);
     }
     if (all_ended() || clock_.now() - *failed_at_ > kOthersEnd) report_failure();

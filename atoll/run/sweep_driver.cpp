@@ -227,11 +227,16 @@ void SweepDriver::resume(PointExecutor& executor) {
   }
   for (const std::string& key : running) {
     const std::string id = id_of(key);
+    // One that the plan does not ask for now (a source of it is retried, the file was edited) runs
+    // all the same, and may be asked for again.
     const auto point = points.find(key);
+    const fs::path folder = options_.folder / "points" / id;
+    const PointTask one =
+        point == points.end() ? PointTask{.id = id, .folder = folder} : task(point->second);
     in_flight_[id] = key;
-    if (fs::exists(point_result_file(options_.folder / "points" / id))) {
+    if (fs::exists(point_result_file(folder))) {
       finish({.id = id});
-    } else if (point == points.end() || !executor.adopt(task(point->second))) {
+    } else if (!executor.adopt(one)) {
       // To be trained again, from its last checkpoint if it has one.
       in_flight_.erase(id);
       rows_.erase(key);

@@ -1,5 +1,4 @@
-// Sweeps without a process: settings and keys of points, the database, the driver with an executor
-// that trains nothing.
+// Sweeps without a process: the database, the driver with an executor that trains nothing.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include "atoll/base/testing.h"
 #include "atoll/run/point_files.h"
 #include "atoll/run/sweep_driver.h"
+#include "atoll/run/sweep_harness.h"
 
 namespace atl::run {
 namespace {
@@ -20,145 +20,6 @@ namespace fs = std::filesystem;
 using scaling::SweepPoint;
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr const char* kModels =
-    "[settings.model]\nmax_positions = 32\nnum_heads = 2\nnum_kv_heads = 2\n"
-    "[sizes.a]\nhidden_size = 8\nintermediate_size = 16\nnum_layers = 1\n"
-    "[sizes.b]\nhidden_size = 16\nintermediate_size = 32\nnum_layers = 1\n";
-constexpr const char* kTrain = "[settings.train]\nsequence_length = 32\n";
-constexpr const char* kGrid =
-    "[[grid]]\nname = 'g'\nreplicas = [0, 2]\nlr = [1e-3, 2e-3]\nouter_lr = 0.6\nsync_every = 30\n"
-    "batch_tokens = 512\n";
-
-SweepSettings settings_of(const std::string& text, const SweepStore& store = {"/x", "d1", 500}) {
-  SweepSettings settings(scaling::parse_sweep(text, "s.toml"), "s.toml");
-  settings.use(store);
-  return settings;
-}
-SweepSettings usual() { return settings_of(std::string(kTrain) + kModels + kGrid); }
-
-SweepPoint point_of(int64_t replicas, double lr = 1e-3) {
-  SweepPoint point{.cell = {"a", replicas, "diloco", 30, 1}, .at = {lr, 0.6, 512}};
-  if (replicas == 0) point = {.cell = {"a", 0, "data_parallel", 0, 1}, .at = {lr, 0, 512}};
-  return point;
-}
-
-std::string refusal(const std::string& text) {
-  return message_of<UsageError>([&] { settings_of(text); });
-}
-
-// --- settings ---
-
-TEST(SweepSettings, MakesARunOfAPoint) {
-  const SweepSettings settings = usual();
-  const RunConfig config = settings.config(point_of(2));
-  EXPECT_EQ(config.model.vocab_size, 500);
-  EXPECT_EQ(config.swarm.num_replicas(), 2);
-  EXPECT_EQ(config.train.batch_rows, 16);
-  EXPECT_EQ(config.train.lr, 1e-3);
-  EXPECT_EQ(config.sync.outer_lr, 0.6);
-  EXPECT_EQ(config.sync.method, "diloco");
-  EXPECT_EQ(config.train.threads, 1);
-  const auto params = static_cast<double>(model::num_parameters(config.model));
-  EXPECT_NEAR(static_cast<double>(config.train.steps) * 512, 20 * params, 256);
-  EXPECT_EQ(settings.config(point_of(0)).sync.method, "single");
-  SweepPoint longer = point_of(2);
-  longer.cell.tokens_factor = 4;
-  EXPECT_NEAR(settings.tokens(longer), 80 * params, 256);
-}
-
-TEST(SweepSettings, CountsAsThePapersDo) {
-  const SweepSettings settings =
-      settings_of(std::string("[sweep]\ncount = 'papers'\n") + kTrain + kModels + kGrid);
-  EXPECT_EQ(settings.model("a").params, 500 * 8 + 1 * (4 * 8 * 8 + 2 * 8 * 16));
-}
-
-TEST(SweepSettings, RefusesWhatTrainWouldRefuse) {
-  const std::string models = kModels;
-  EXPECT_THAT(
-      refusal("[settings.train]\nwarmup_step = 3\n" + models + kGrid),
-      AllOf(HasSubstr("s.toml: [settings]"), HasSubstr("did you mean 'train.warmup_steps'?")));
-  EXPECT_THAT(refusal(kTrain + models + "[sizes.c]\nhiden_size = 3\n" + kGrid),
-              AllOf(HasSubstr("[sizes.c]"), HasSubstr("did you mean 'model.hidden_size'?")));
-  EXPECT_THAT(refusal(kTrain + models + "[sizes.c]\nhidden_size = 9\n" + kGrid),
-              HasSubstr("[sizes.c]"));
-  EXPECT_THAT(refusal("[settings.train]\nsequence_length = 64\n" + models + kGrid),
-              HasSubstr("train.sequence_length = 64 is over model.max_positions = 32"));
-  EXPECT_THAT(
-      refusal("[settings.train]\nsequence_length = 32\nwarmup_steps = 1000000\n" + models + kGrid),
-      AllOf(HasSubstr("grid 'g', a, data-parallel"), HasSubstr("train.warmup_steps")));
-  EXPECT_THAT(refusal("[sweep]\ntokens_per_param = 0.01\n" + std::string(kTrain) + models + kGrid),
-              HasSubstr("less than one batch"));
-}
-
-TEST(SweepSettings, RefusesHalvingWhoseFirstRungHasNoBatch) {
-  const auto text = [](int rungs) {
-    return fmt::format(
-        "[sweep]\nhalving_rate = 100\nhalving_rungs = {}\n{}{}{}search = 'halving'\n", rungs,
-        kTrain, kModels, kGrid);
-  };
-  settings_of(text(2));
-  EXPECT_THAT(refusal(text(6)),
-              AllOf(HasSubstr("less than one batch"), HasSubstr("halving_rungs")));
-}
-
-TEST(SweepSettings, RefusesContradictions) {
-  EXPECT_THAT(
-      refusal("[settings.train]\nsequence_length = 32\nlr = 1e-3\n" + std::string(kModels) + kGrid),
-      HasSubstr("train.lr is set by the sweep for each point: give a grid's lr"));
-  EXPECT_THAT(
-      refusal("[settings.sync]\nnum_fragments = 2\n" + std::string(kTrain) + kModels + kGrid),
-      HasSubstr("num_fragments"));
-  EXPECT_THAT(
-      refusal(kTrain + std::string(kModels) +
-              "[sizes.c]\nhidden_size = 8\nintermediate_size = 16\nnum_layers = 1\n" + kGrid),
-      AllOf(HasSubstr("'a' and 'c' both have"), HasSubstr("sizes that differ")));
-  EXPECT_THAT(
-      message_of<UsageError>([] {
-        settings_of(std::string(kTrain) + kModels + "[sizes.c]\nvocab_size = 300\n" + kGrid);
-      }),
-      HasSubstr("vocab_size = 300 is below the 500 of the store"));
-}
-
-TEST(SweepSettings, AKeyIsThatOfTheResultAlone) {
-  const auto key = [](const SweepSettings& settings, const SweepPoint& point) {
-    return key_of(settings.identity(point));
-  };
-  const std::string usual_key = key(usual(), point_of(2));
-  // What changes nothing: where the data lies, how often is logged, values that defaults stand for.
-  EXPECT_EQ(key(settings_of(std::string(kTrain) + kModels + kGrid, {"/elsewhere", "d1", 500}),
-                point_of(2)),
-            usual_key);
-  for (const char* same : {"log_every = 3\n", "checkpoint_every = 60\n", "device = 'cpu'\n",
-                           "optimizer = 'adamw'\n"}) {
-    EXPECT_EQ(key(settings_of(std::string(kTrain) + same + kModels + kGrid), point_of(2)),
-              usual_key)
-        << same;
-  }
-  EXPECT_EQ(
-      key(settings_of(std::string("[settings.sync]\ncodec = 'fp32'\n") + kTrain + kModels + kGrid),
-          point_of(2)),
-      usual_key);
-  // What does.
-  EXPECT_NE(key(settings_of(std::string(kTrain) + kModels + kGrid, {"/x", "d2", 500}), point_of(2)),
-            usual_key);
-  EXPECT_NE(key(settings_of(std::string(kTrain) + "beta2 = 0.99\n" + kModels + kGrid), point_of(2)),
-            usual_key);
-  EXPECT_NE(key(usual(), point_of(4)), usual_key);
-  EXPECT_NE(key(usual(), point_of(0)), usual_key);
-  EXPECT_NE(key(usual(), point_of(2, 3e-3)), usual_key);
-  SweepPoint other = point_of(2);
-  other.seed = 2;
-  EXPECT_NE(key(usual(), other), usual_key);
-  other = point_of(2);
-  other.cell.sync_every = 10;
-  EXPECT_NE(key(usual(), other), usual_key);
-  // A setting of the others does not touch data-parallel's.
-  const auto momentum = settings_of(std::string("[settings.sync]\nouter_momentum = 0.5\n") +
-                                    kTrain + kModels + kGrid);
-  EXPECT_EQ(key(momentum, point_of(0)), key(usual(), point_of(0)));
-  EXPECT_NE(key(momentum, point_of(2)), usual_key);
-}
 
 // --- database ---
 
@@ -553,6 +414,26 @@ TEST_F(SweepDriverTest, ADriverThatIsGoneLeavesResultsAndPointsUnderWay) {
   third.resume(other);
   EXPECT_TRUE(third.train(other, clock_));
   EXPECT_EQ(other.num_started, 1U);
+}
+
+TEST_F(SweepDriverTest, WhatRunsIsWaitedForThoughNobodyAsksForItNow) {
+  SweepDatabase database(folder_ / "points.db");
+  SweepPoint other = point_of(2);
+  other.seed = 7;  // As of a file that was edited since.
+  {
+    const SweepDriver driver(settings_, database, options());
+    write_point(driver.task(other).folder, settings_.config(other));
+    database.put({.key = driver.key(other), .identity = settings_.identity(other)});
+  }
+  FakeExecutor executor(middling);
+  executor.adopts = true;
+  SweepDriver driver(settings_, database, options());
+  driver.resume(executor);
+  EXPECT_EQ(executor.num_running(), 1U);
+  EXPECT_TRUE(driver.train(executor, clock_));
+  ASSERT_NE(driver.row(other), nullptr);
+  EXPECT_EQ(driver.row(other)->status, PointStatus::kDone);
+  EXPECT_EQ(executor.num_started, driver.state().points().size());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "atoll/run/sweep_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <toml++/toml.h>
 #include <algorithm>
@@ -158,14 +159,17 @@ void SweepSettings::check_all() const {
   std::map<std::string, std::string> useless;  // Setting -> why, while no point has a use for it.
   bool is_first = true;
   for (const scaling::Grid& grid : spec_.grids) {
-    for (SweepPoint point : scaling::named_points(grid)) {
-      const auto unit = static_cast<double>(common_.train.sequence_length * num_islands(point));
-      const bool has_batch = point.at[scaling::kBatchTokens] > 0;
+    if (grid.starts_at_size_before) check_order(grid);
+    for (const SweepPoint& named : scaling::named_points(grid)) {
+      SweepPoint point = named;
       // "best" values are not known yet; these stand for them.
-      if (!has_batch) point.at[scaling::kBatchTokens] = unit;
+      if (point.at[scaling::kBatchTokens] == 0) {
+        const int64_t rows = std::max<int64_t>(1, common_.train.micro_batch_rows);
+        point.at[scaling::kBatchTokens] =
+            static_cast<double>(common_.train.sequence_length * num_islands(point) * rows);
+      }
       if (point.at[scaling::kLr] == 0) point.at[scaling::kLr] = common_.train.lr;
-      const bool is_halved = grid.search == scaling::Search::kHalving;
-      if (is_halved) {
+      if (grid.search == scaling::Search::kHalving) {
         point.tokens_share = scaling::rung_share(0, spec_.halving_rungs, spec_.halving_rate);
       }
       const RunConfig one = config(point);
@@ -176,21 +180,23 @@ void SweepSettings::check_all() const {
       }
       is_first = false;
       if (const std::string why = obstacle(point); !why.empty()) {
-        throw UsageError(fmt::format("{}: {}: {}", where_, point_name(grid.name, point), why));
-      }
-      const double wanted = tokens_wanted(point);
-      if (has_batch && wanted < point.at[scaling::kBatchTokens]) {
-        throw UsageError(fmt::format("{}: {}: {:.0f} tokens are less than one batch{}", where_,
-                                     point_name(grid.name, point), wanted,
-                                     is_halved ? "; halving_rungs or halving_rate are too many for "
-                                                 "the first rung"
-                                               : ""));
+        throw UsageError(fmt::format("{}: {}: {}", where_, point_name(grid.name, named), why));
       }
     }
   }
   if (!useless.empty()) {
     throw UsageError(fmt::format("{}: [settings]: {}", where_, useless.begin()->second));
   }
+}
+
+void SweepSettings::check_order(const scaling::Grid& grid) const {
+  std::vector<std::string> rising = grid.sizes;
+  std::ranges::sort(rising, {}, [&](const std::string& size) { return model(size).params; });
+  if (rising == grid.sizes) return;
+  throw UsageError(
+      fmt::format("{}: grid '{}': start = \"size_before\" goes from the smallest size to the "
+                  "largest; give sizes = [\"{}\"]",
+                  where_, grid.name, fmt::join(rising, "\", \"")));
 }
 
 int64_t SweepSettings::num_islands(const SweepPoint& point) {
@@ -233,6 +239,13 @@ RunConfig SweepSettings::config(const SweepPoint& point) const {
 }
 
 std::string SweepSettings::obstacle(const SweepPoint& point) const {
+  const double batch = point.at[scaling::kBatchTokens];
+  if (const double wanted = tokens_wanted(point); wanted < batch) {
+    return fmt::format("{:.0f} tokens are less than one batch of {:.0f}{}", wanted, batch,
+                       point.tokens_share < 1
+                           ? "; fewer halving_rungs or a smaller halving_rate leave it more"
+                           : "");
+  }
   return complaint_of([&] {
     RunConfig one = config(point);
     // Ranges are checked where a text is read, so it is read again.

@@ -71,6 +71,7 @@ class SweepSettings {
  private:
   RunConfig load(const std::string& size) const;
   void check_all() const;
+  void check_order(const scaling::Grid& grid) const;
 
   scaling::SweepSpec spec_;
   std::string where_;

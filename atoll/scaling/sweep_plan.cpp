@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -25,14 +26,33 @@ bool is_alike(const Cell& a, const Cell& b) {
   return a.size == b.size && a.replicas == b.replicas && a.method == b.method;
 }
 
+/// |ln(a / b)|; 0 where both are 0.
+double log_distance(double a, double b) { return a == b ? 0 : std::abs(std::log(a / b)); }
+
+/// How far two lists of batches are apart: the most by which a value of one is from its nearest in
+/// the other (Hausdorff's, of logarithms). A list that is not known yet ("best") is the furthest; a
+/// grid that has none of its own finds all alike.
+double batch_distance(const AxisValues& a, const AxisValues& b) {
+  if (a.is_best) return 0;
+  double most = 0;
+  for (const auto& [from, to] :
+       {std::pair(&a.values, &b.values), std::pair(&b.values, &a.values)}) {
+    for (const double one : *from) {
+      double nearest = std::numeric_limits<double>::infinity();
+      for (const double other : *to) nearest = std::min(nearest, log_distance(one, other));
+      most = std::max(most, nearest);
+    }
+  }
+  return most;
+}
+
 /// How far a grid's cell is from one of the same size, replicas and method: the nearest are asked.
-/// Where the grid names its batches, those that tried the same ones are: rates go with the batch.
-std::tuple<bool, bool, double> distance(const Grid& grid, const Cell& cell, const Grid& other_grid,
-                                        const Cell& other) {
-  const AxisValues& batches = grid.axes[kBatchTokens];
-  return {!batches.is_best && batches.values != other_grid.axes[kBatchTokens].values,
-          cell.sync_every != other.sync_every,
-          std::abs(std::log(cell.tokens_factor / other.tokens_factor))};
+/// Where the grid names its batches they decide before all else: rates go with the batch.
+std::tuple<double, double, double> distance(const Grid& grid, const Cell& cell,
+                                            const Grid& other_grid, const Cell& other) {
+  return {batch_distance(grid.axes[kBatchTokens], other_grid.axes[kBatchTokens]),
+          log_distance(static_cast<double>(cell.sync_every), static_cast<double>(other.sync_every)),
+          log_distance(cell.tokens_factor, other.tokens_factor)};
 }
 
 double batch_unit(const PlanRules& rules, const Cell& cell) {
@@ -62,47 +82,44 @@ class Planner {
                   .halving_rungs = spec_.halving_rungs,
                   .halving_rate = spec_.halving_rate,
                   .batch_unit = batch_unit(rules_, cell)};
-    bool is_ready = true;
     for (size_t axis = 0; axis < kNumAxes; ++axis) {
       if (!uses(cell, static_cast<Axis>(axis))) continue;
       task.axes[axis] = grid.axes[axis].values;
       if (!grid.axes[axis].is_best) continue;
-      const auto value = best_before(grid, cell, axis, num_earlier, entry.blocked);
+      const auto value = best_before(grid, cell, axis, num_earlier, entry);
       if (value) task.axes[axis] = {*value};
-      is_ready = is_ready && value;
     }
-    if (grid.starts_at_size_before) is_ready = start_at_size_before(grid, task) && is_ready;
-    if (is_ready) {
+    if (grid.starts_at_size_before) start_at_size_before(grid, task, entry);
+    if (!entry.blocked.empty()) {
+      entry.state.done = true;
+    } else if (entry.waits.empty()) {
       entry.state = search_cell(task, known_, rules_.obstacle, pretend_);
-    } else {
-      entry.state.done = !entry.blocked.empty();
     }
     state_.cells.push_back(std::move(entry));
     grids_.push_back(&grid);
   }
 
-  /// False while the search of the size before it is not done. Where that has no best, the middle
-  /// is as good as any place.
-  bool start_at_size_before(const Grid& grid, CellTask& task) const {
+  /// It waits while the search of the size before it is not done. Where that has no best, the
+  /// middle is as good as any place.
+  void start_at_size_before(const Grid& grid, CellTask& task, GridCell& entry) const {
     const auto size = std::ranges::find(grid.sizes, task.cell.size);
-    if (size == grid.sizes.begin()) return true;
+    if (size == grid.sizes.begin()) return;
     Cell before = task.cell;
     before.size = *std::prev(size);
     for (size_t i = 0; i < state_.cells.size(); ++i) {
       const GridCell& other = state_.cells[i];
       if (grids_[i] != &grid || other.cell != before) continue;
-      if (!other.state.done && !pretend_) return false;
+      if (!other.state.done && !pretend_) entry.waits = fmt::format("the size {}", before.size);
       if (other.state.best) task.start = other.state.best->point.at;
     }
-    return true;
   }
 
-  /// Nothing while the earlier cells are not done; `blocked` when they have no best.
+  /// Nothing while the earlier cells are not done: it waits; or they have no best: it is blocked.
   std::optional<double> best_before(const Grid& grid, const Cell& cell, size_t axis,
-                                    size_t num_earlier, std::string& blocked) const {
+                                    size_t num_earlier, GridCell& entry) const {
     const GridCell* best = nullptr;
     std::vector<const GridCell*> nearest;
-    std::tuple<bool, bool, double> least;
+    std::tuple<double, double, double> least;
     for (size_t i = 0; i < num_earlier; ++i) {
       const GridCell& other = state_.cells[i];
       if (!is_alike(other.cell, cell)) continue;
@@ -113,13 +130,16 @@ class Planner {
       nearest.push_back(&other);
     }
     for (const GridCell* other : nearest) {
-      if (!other->state.done && !pretend_) return std::nullopt;
+      if (!other->state.done && !pretend_) {
+        entry.waits = fmt::format("the grid '{}'", other->grid);
+        return std::nullopt;
+      }
       if (!other->state.best) continue;
       if (best == nullptr || other->state.best->loss < best->state.best->loss) best = other;
     }
     if (best != nullptr) return best->state.best->point.at[axis];
-    blocked = fmt::format("{} = \"best\": none of the points of '{}' finished", kAxisNames[axis],
-                          nearest.empty() ? "" : nearest.front()->grid);
+    entry.blocked = fmt::format("{} = \"best\": none of the points of '{}' finished",
+                                kAxisNames[axis], nearest.empty() ? "" : nearest.front()->grid);
     return std::nullopt;
   }
 

@@ -15,6 +15,7 @@ struct GridCell {
   Cell cell;
   CellState state;
   std::string blocked;  // It will never start: why.
+  std::string waits;    // It has not started yet: for what.
 };
 
 struct SweepState {

@@ -1,8 +1,10 @@
 #include "atoll/scaling/sweep_plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -157,6 +159,90 @@ TEST(SweepPlan, BestValuesAreThoseOfTheSameBatch) {
   const GridCell& last = state.cells.back();
   EXPECT_EQ(last.grid, "seeds");
   EXPECT_EQ(last.state.best->point.at, (std::array<double, 3>{2e-3, 0.6, 512}));
+}
+
+TEST(SweepPlan, BestValuesAreThoseOfTheNearestBatchThenPeriodThenTokens) {
+  // Each source has its own best rate; which one the last grid takes tells the source.
+  const auto source = [](const char* name, const char* sync_every, const char* batch,
+                         const char* factor) {
+    return fmt::format(
+        "[[grid]]\nname = '{}'\nsizes = 'a'\nreplicas = 2\nlr = [1e-3, 2e-3, 4e-3, 8e-3, 16e-3]\n"
+        "outer_lr = 0.6\nsync_every = {}\nbatch_tokens = {}\ntokens_factor = {}\n",
+        name, sync_every, batch, factor);
+  };
+  const auto rate_for = [&](const std::string& sources, const char* sync_every, const char* batch,
+                            const char* factor,
+                            const std::function<double(const SweepPoint&)>& best) {
+    const std::string last = fmt::format(
+        "[[grid]]\nname = 'last'\nsizes = 'a'\nreplicas = 2\nlr = 'best'\nouter_lr = 0.6\n"
+        "sync_every = {}\nbatch_tokens = {}\ntokens_factor = {}\n",
+        sync_every, batch, factor);
+    const auto loss = [&](const SweepPoint& point) {
+      // The lowest loss is that of the smallest period, batch and factor.
+      return 3 + std::log(static_cast<double>(point.cell.sync_every)) +
+             std::log(point.at[kBatchTokens]) + std::log(point.cell.tokens_factor) +
+             std::pow(std::log2(point.at[kLr] / best(point)), 2);
+    };
+    return Results().finish(spec_of(sources + last), loss).cells.back().state.best->point.at[kLr];
+  };
+  const auto by_period = [](const SweepPoint& point) {
+    return point.cell.sync_every == 10 ? 2e-3 : 4e-3;
+  };
+  const std::string periods = source("p", "[10, 30]", "512", "1");
+  EXPECT_EQ(rate_for(periods, "100", "512", "1", by_period), 4e-3);
+  EXPECT_EQ(rate_for(periods, "5", "512", "1", by_period), 2e-3);
+  const auto by_batch = [](const SweepPoint& point) {
+    return point.at[kBatchTokens] < 4096 ? 2e-3 : 4e-3;
+  };
+  const std::string batches =
+      source("few", "30", "[512, 1024]", "1") + source("many", "100", "4096", "1");
+  EXPECT_EQ(rate_for(batches, "100", "512", "1", by_batch), 2e-3);  // Before the period.
+  EXPECT_EQ(rate_for(batches, "30", "8192", "1", by_batch), 4e-3);
+  const auto by_factor = [](const SweepPoint& point) {
+    return point.cell.tokens_factor == 1 ? 2e-3 : 4e-3;
+  };
+  const std::string factors = source("f", "30", "512", "[1, 4]");
+  EXPECT_EQ(rate_for(factors, "30", "512", "8", by_factor), 4e-3);
+}
+
+TEST(SweepPlan, ASizeStartsFromItsOwnCellOfItsOwnGrid) {
+  // The optima of data-parallel and of two replicas differ, and an earlier grid has the same cells
+  // with another optimum (its batch is another).
+  const auto grid = [](const char* name, const char* batch, const char* start) {
+    return fmt::format(
+        "[[grid]]\nname = '{}'\nsizes = ['a', 'b']\nreplicas = [0, 2]\nsearch = 'descent'\n"
+        "lr = [1e-3, 2e-3, 4e-3, 8e-3, 16e-3, 32e-3, 64e-3]\nouter_lr = 0.6\nsync_every = 30\n"
+        "batch_tokens = {}\n{}",
+        name, batch, start);
+  };
+  const SweepSpec spec =
+      spec_of(grid("first", "2048", "") + grid("second", "512", "start = 'size_before'\n"));
+  const auto loss = [](const SweepPoint& point) {
+    const double best = point.at[kBatchTokens] == 2048 ? 8e-3
+                        : point.cell.replicas == 0     ? 1e-3
+                                                       : 64e-3;
+    return 3 + std::pow(std::log2(point.at[kLr] / best), 2);
+  };
+  // One point at a time, from either end: the same points are asked for.
+  std::array<std::vector<SweepPoint>, 2> asked;
+  for (const bool from_the_end : {false, true}) {
+    Results results;
+    SweepState state = plan_sweep(spec, rules(), results.lookup(), false);
+    for (int i = 0; i < 1000 && !state.done(); ++i) {
+      const std::vector<SweepPoint> wanted = state.wanted();
+      ASSERT_FALSE(wanted.empty());
+      const SweepPoint& next = from_the_end ? wanted.back() : wanted.front();
+      ASSERT_TRUE(results.known.emplace(next, Outcome{loss(next)}).second);
+      state = plan_sweep(spec, rules(), results.lookup(), false);
+    }
+    ASSERT_TRUE(state.done());
+    EXPECT_EQ(state.cells[6].cell, (Cell{"b", 0, "data_parallel", 0, 1}));
+    EXPECT_EQ(state.cells[6].state.points.front().at[kLr], 1e-3);
+    EXPECT_EQ(state.cells[7].state.points.front().at[kLr], 64e-3);
+    EXPECT_EQ(state.cells[3].state.points.front().at[kLr], 8e-3);  // The middle.
+    asked[from_the_end ? 1 : 0] = state.points();
+  }
+  EXPECT_EQ(asked[0], asked[1]);
 }
 
 TEST(SweepPlan, AGridWhoseSourceFailedIsBlockedAndOthersGoOn) {

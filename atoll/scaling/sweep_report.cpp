@@ -35,9 +35,7 @@ std::string cell_row(const GridCell& cell, const ResultRules& rules) {
                   rules.size(cell.cell.size).params, cell.cell.replicas, cell.cell.method,
                   cell.cell.sync_every > 0 ? fmt::format("{}", cell.cell.sync_every) : "-",
                   cell.cell.tokens_factor);
-  if (!cell.blocked.empty()) return row + fmt::format(" | | | | | {} |\n", cell.blocked);
-  if (!cell.state.done) return row + " | | | | | not finished |\n";
-  if (!cell.state.best) return row + " | | | | | all points failed |\n";
+  if (!cell.state.best) return row + fmt::format(" | | | | | {} |\n", without_best_text(cell));
   const BestPlace& best = *cell.state.best;
   const auto value = [&](Axis axis) {
     return best.point.at[axis] > 0 ? number_text(best.point.at[axis]) : "-";
@@ -45,7 +43,7 @@ std::string cell_row(const GridCell& cell, const ResultRules& rules) {
   row += fmt::format(
       " {} | {} | {} | {:.4f} | {} |", value(kLr), value(kOuterLr), value(kBatchTokens), best.loss,
       best.num_seeds > 1 ? fmt::format("{:.4f}, {} seeds", best.deviation, best.num_seeds) : "-");
-  return row + " " + ends_text(cell.state) + " |\n";
+  return row + " " + ends_text(cell.state) + failed_seeds_text(best) + " |\n";
 }
 
 std::string laws_text(const Family& family) {
@@ -168,6 +166,17 @@ std::string axis_text(Axis axis, const AxisState& state) {
                                                         state.extensions == 1 ? "" : "s")
                                           : "",
                      beside, state.limit);
+}
+
+std::string without_best_text(const GridCell& cell) {
+  if (!cell.blocked.empty()) return cell.blocked;
+  if (cell.state.done) return "all points failed";
+  return cell.waits.empty() ? "not finished" : "not finished, it waits for " + cell.waits;
+}
+
+std::string failed_seeds_text(const BestPlace& best) {
+  if (best.num_failed == 0) return {};
+  return fmt::format("; {} of {} seeds failed", best.num_failed, best.num_seeds + best.num_failed);
 }
 
 std::string point_text(const SweepPoint& point) {

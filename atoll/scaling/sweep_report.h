@@ -26,6 +26,12 @@ struct SweepTotals {
 /// "lr interior", "outer_lr at its largest, 1, after 4 extensions".
 std::string axis_text(Axis axis, const AxisState& state);
 
+/// Why a cell has no best place: "not finished, it waits for the size a".
+std::string without_best_text(const GridCell& cell);
+
+/// "; 1 of 3 seeds failed", or nothing.
+std::string failed_seeds_text(const BestPlace& best);
+
 /// A point's cell and place, in words.
 std::string point_text(const SweepPoint& point);
 

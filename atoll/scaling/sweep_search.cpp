@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "atoll/scaling/power_law.h"
 
@@ -20,7 +21,12 @@ struct Tried {
   bool is_complete = false;
   std::optional<double> loss;  // Nothing: all its seeds failed, or it is not complete.
   double deviation = 0;
+  int64_t seed = 0;  // The first that finished.
   size_t num_seeds = 0;
+  size_t num_failed = 0;
+
+  /// The lower the better: rates with which a seed fails are worse than any with which all finish.
+  std::pair<size_t, double> rank() const { return {num_failed, *loss}; }
 };
 
 constexpr double kPretended = 1e6;  // More than any loss.
@@ -95,6 +101,8 @@ class CellSearch {
   Tried look(const Place& place, double share) {
     const auto [found, is_new] = tried_.try_emplace({share, place});
     if (!is_new) return found->second;
+    Tried& tried = found->second;
+    tried.seed = task_.seeds.front();
     std::vector<double> losses;
     size_t num_known = 0;
     for (const int64_t seed : task_.seeds) {
@@ -103,13 +111,14 @@ class CellSearch {
       state_.points.push_back(one);
       if (const auto outcome = known_(one)) {
         ++num_known;
+        if (outcome->loss && losses.empty()) tried.seed = seed;
         if (outcome->loss) losses.push_back(*outcome->loss);
-        state_.num_failed += outcome->loss ? 0 : 1;
+        tried.num_failed += outcome->loss ? 0 : 1;
       } else {
         state_.wanted.push_back(one);
       }
     }
-    Tried& tried = found->second;
+    state_.num_failed += tried.num_failed;
     tried.is_complete = num_known == task_.seeds.size() || pretend_;
     if (!tried.is_complete) return tried;
     if (num_known == 0) losses.push_back(kPretended + static_cast<double>(distance(place)));
@@ -141,8 +150,8 @@ class CellSearch {
   std::optional<Place> best_of(const std::set<Place>& places, double share) {
     std::optional<Place> best;
     for (const Place& place : places) {
-      const auto loss = look(place, share).loss;
-      if (loss && (!best || *loss < *look(*best, share).loss)) best = place;
+      const Tried tried = look(place, share);
+      if (tried.loss && (!best || tried.rank() < look(*best, share).rank())) best = place;
     }
     return best;
   }
@@ -216,16 +225,28 @@ class CellSearch {
     if (!walk(candidates, share_of(0), {})) return false;
     places = candidates;
     for (int64_t rung = 1; rung < rungs; ++rung) {
-      std::vector<std::pair<double, Place>> ranked;
+      std::vector<std::pair<std::pair<size_t, double>, Place>> ranked;
       for (const Place& place : places) {
-        if (const auto loss = look(place, share_of(rung - 1)).loss)
-          ranked.emplace_back(*loss, place);
+        const Tried tried = look(place, share_of(rung - 1));
+        if (tried.loss) ranked.emplace_back(tried.rank(), place);
       }
       std::ranges::sort(ranked);
       const auto kept = static_cast<size_t>(std::ceil(static_cast<double>(places.size()) / rate));
       places.clear();
-      for (size_t i = 0; i < std::min(kept, ranked.size()); ++i) places.insert(ranked[i].second);
+      for (const auto& [rank, place] : ranked) {
+        // Where all that were kept fail, the next one is tried.
+        if (places.size() >= kept) {
+          if (!all_complete(places, share_of(rung))) return false;
+          if (best_of(places, share_of(rung))) break;
+        }
+        places.insert(place);
+      }
       if (!all_complete(places, share_of(rung))) return false;
+    }
+    // Where none is left, all that finished with few tokens are tried with all of them.
+    if (!best_of(places, 1)) {
+      std::erase_if(candidates,
+                    [&](const Place& place) { return look(place, share_of(0)).loss.has_value(); });
     }
     if (!walk(places, 1, candidates)) return false;
     lesser_ = std::move(candidates);
@@ -249,7 +270,9 @@ class CellSearch {
     }
     if (!best) return;
     const Tried tried = look(*best, 1);
-    state_.best = {*point(*best, 1), *tried.loss, tried.deviation, tried.num_seeds};
+    state_.best = {*point(*best, 1), *tried.loss, tried.deviation, tried.num_seeds,
+                   tried.num_failed};
+    state_.best->point.seed = tried.seed;
   }
 
   void describe_end(const Place& best, const std::set<Place>& places, size_t axis) {
@@ -312,7 +335,8 @@ std::optional<double> axis_value(Axis axis, const std::vector<double>& values, i
   double value = 0;
   if (axis == kOuterLr) {
     value = end + steps * (end - beside);
-    if (value < std::abs(end - beside) / 2) return std::nullopt;  // Zero, but for the last digits.
+    // Zero, but for the last digits.
+    if (value < 1e-6 * std::abs(end - beside)) return std::nullopt;
     value = rounded(value);
   } else {
     value = end * std::pow(end / beside, steps);

@@ -75,10 +75,11 @@ struct AxisState {
 };
 
 struct BestPlace {
-  SweepPoint point;  // With the first seed.
+  SweepPoint point;  // With the first seed that finished.
   double loss = 0;   // Mean over the seeds that finished.
   double deviation = 0;
-  size_t num_seeds = 0;
+  size_t num_seeds = 0;   // That finished.
+  size_t num_failed = 0;  // Seeds; a place where fewer fail is better whatever the losses.
 };
 
 struct CellState {

@@ -239,6 +239,55 @@ TEST(SweepSearch, HalvingTrainsTheBestShareFurther) {
   EXPECT_EQ(state.axes[kOuterLr].end, AxisEnd::kInterior);
 }
 
+TEST(SweepSearch, HalvingTriesTheNextWhereAllThatWereKeptFail) {
+  // The hotter the better, until it diverges with all tokens.
+  Trainer trainer([](const SweepPoint& point) -> std::optional<double> {
+    if (point.at[kLr] > 3e-3 && point.tokens_share == 1) return std::nullopt;
+    return bowl(1.0, 0)(point);
+  });
+  CellTask task = task_of({1e-3, 2e-3, 4e-3, 8e-3});
+  task.search = Search::kHalving;
+  task.extensions = 0;
+  const CellState state = trainer.finish(task);
+  EXPECT_EQ(trainer.count(0.5), 2U);
+  EXPECT_EQ(trainer.count(1), 4U);  // Both of those fail: so the others after all.
+  ASSERT_TRUE(state.best);
+  EXPECT_EQ(state.best->point.at[kLr], 2e-3);
+  EXPECT_TRUE(state.axes[kLr].beside_failed);
+  // What failed with few tokens is not tried with more.
+  Trainer none([](const SweepPoint&) -> std::optional<double> { return std::nullopt; });
+  EXPECT_FALSE(none.finish(task).best);
+  EXPECT_EQ(none.count(1), 0U);
+  Trainer mild([](const SweepPoint& point) -> std::optional<double> {
+    if (point.at[kLr] > 5e-3 && point.tokens_share == 1) return std::nullopt;
+    return bowl(1.0, 0)(point);
+  });
+  const CellState found = mild.finish(task);
+  ASSERT_TRUE(found.best);
+  EXPECT_EQ(found.best->point.at[kLr], 4e-3);
+  EXPECT_TRUE(found.axes[kLr].beside_failed);
+}
+
+TEST(SweepSearch, APlaceWhereASeedFailsIsNotTheBest) {
+  Trainer trainer([](const SweepPoint& point) -> std::optional<double> {
+    if (point.at[kLr] == 4e-3 && point.seed < 2) return std::nullopt;
+    return 3 - point.at[kLr];
+  });
+  CellTask task = task_of({1e-3, 2e-3, 4e-3});
+  task.seeds = {0, 1, 2};
+  const CellState state = trainer.finish(task);
+  EXPECT_EQ(state.best->point.at[kLr], 2e-3);
+  EXPECT_EQ(state.best->num_failed, 0U);
+  EXPECT_EQ(state.num_failed, 2U);
+  // Where all places have failures the fewest count, and the best names a seed that finished.
+  task = task_of({4e-3});
+  task.seeds = {0, 1, 2};
+  const CellState hot = trainer.finish(task);
+  EXPECT_EQ(hot.best->point.seed, 2);
+  EXPECT_EQ(hot.best->num_seeds, 1U);
+  EXPECT_EQ(hot.best->num_failed, 2U);
+}
+
 TEST(SweepSearch, SeedsAreAveraged) {
   Trainer trainer([](const SweepPoint& point) -> std::optional<double> {
     return point.at[kLr] == 2e-3 ? 2 + 0.1 * static_cast<double>(point.seed) : 3;
@@ -300,6 +349,9 @@ TEST(SweepSearch, ValuesBeyondAnAxisAreTheSameOnEveryMachine) {
   EXPECT_EQ(axis_value(kLr, lr, -1, 1), 0.000707114);
   EXPECT_EQ(axis_value(kOuterLr, {0.2, 0.4}, 3, 1), 0.8);
   EXPECT_EQ(axis_value(kOuterLr, {0.2, 0.4}, -1, 1), std::nullopt);
+  EXPECT_EQ(axis_value(kOuterLr, {0.3, 0.5}, -1, 1), 0.1);  // Less than half a step is a value.
+  EXPECT_EQ(axis_value(kOuterLr, {0.3, 0.6}, -1, 1), std::nullopt);
+  EXPECT_EQ(axis_value(kOuterLr, {0.4, 0.6, 0.8}, -2, 1), std::nullopt);
   EXPECT_EQ(axis_value(kBatchTokens, {192, 384}, -1, 64), 128);  // 96 is no multiple of 64.
 }
 

@@ -272,7 +272,8 @@ class Reader {
   static void read_start(const Section& section, Grid& grid) {
     if (!section.has("start")) return;
     if (grid.search != Search::kDescent) {
-      section.fail("start has no effect: search is not \"descent\"");
+      section.fail(
+          "start has no effect: search is not \"descent\"; make it that, or leave start out");
     }
     if (std::ranges::none_of(grid.axes,
                              [](const AxisValues& axis) { return axis.values.size() > 1; })) {

@@ -377,6 +377,10 @@ int64_t Coordinator::least_replicas() const {
   return is_first_period() && num_begun_with_ > 0 ? std::min(least, num_begun_with_) : least;
 }
 
+int64_t Coordinator::least_for_round() const {
+  return stop_requested_ && !options_.ends_together ? 1 : least_replicas();
+}
+
 bool Coordinator::is_live(const Seat& seat) const {
   return seat.state == State::kActive || seat.state == State::kReturning;
 }

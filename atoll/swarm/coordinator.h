@@ -42,11 +42,12 @@ struct CoordinatorOptions {
   std::string config;                           // Handed to every island.
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
   int64_t replicas = 2;                         // Islands that the run begins with.
-  int64_t min_replicas = 1;                     // With fewer, rounds wait.
-  int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
-  int64_t num_fragments = 1;                    // Rounds in a period of the method.
-  bool takes_newcomers = true;                  // The method: others can be given its state.
-  bool keeps_rounds = false;      // Islands keep what was committed after their checkpoints.
+  int64_t min_replicas = 1;                     // With fewer, rounds wait, unless it stops.
+  bool ends_together = false;   // Nobody may be missed: with fewer, rounds wait when it stops too.
+  int64_t steps = 0;            // Of the run, after which it is over; 0: not known.
+  int64_t num_fragments = 1;    // Rounds in a period of the method.
+  bool takes_newcomers = true;  // The method: others can be given its state.
+  bool keeps_rounds = false;    // Islands keep what was committed after their checkpoints.
   int64_t most_lost = INT64_MAX;  // Steps from the newest checkpoint to the newest commit, at most.
   int64_t most_ahead = 64;        // Steps that a checkpoint may be beyond the newest commit.
   int64_t steps_ahead = 64;       // For which each island has rows at least.
@@ -249,8 +250,8 @@ class Coordinator {
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
   void note_stop();
-  /// Whether all end with that round.
-  bool stops_with(int64_t round) const { return stop_requested_ && round >= stop_round_; }
+  /// Whether all end with that round. Who hears of it late hears the same as the others.
+  bool stops_with(const Committed& committed) const;
   /// Elastic: how fast it trains, by its Heartbeats.
   void measure_speed(Seat& seat) const;
   /// Why no round goes on; empty: they do.
@@ -258,6 +259,8 @@ class Coordinator {
   bool is_first_period() const;
   /// With fewer, rounds wait.
   int64_t least_replicas() const;
+  /// The same of the next round, which may be the one that a request to stop waits for.
+  int64_t least_for_round() const;
   bool is_live(const Seat& seat) const;
   bool any_is(State state) const;
   int64_t num_live() const;
@@ -326,7 +329,8 @@ class Coordinator {
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
   bool stop_requested_ = false;
-  int64_t stop_round_ = 0;  // Elastic: from which on commits say so.
+  int64_t stop_round_ = 0;   // Elastic: from which on commits say so.
+  uint64_t stop_index_ = 0;  // Lockstep: the same, by the commits' index.
   bool finished_ = false;
   Time now_;         // Of the event that is being handled.
   Time last_moved_;  // When an island last said that it had moved something.

@@ -30,7 +30,7 @@ int64_t Coordinator::report_every() const {
 
 void Coordinator::call_round() {
   if (!is_elastic() || due_ || finished_ || !rounds_.empty()) return;
-  if (num_live() < (stop_requested_ ? 1 : least_replicas())) return;
+  if (num_live() < least_for_round()) return;
   const int64_t consumed = book_.leases().num_consumed();
   const int64_t missing = options_.steps * book_.num_replicas() - consumed;
   int64_t trained = 0;
@@ -60,14 +60,20 @@ Due Coordinator::next_due() const {
           .step = book_.last_step()};
 }
 
-/// Each fragment is in one more round, which nobody has begun yet.
+/// Elastic: each fragment is in one more round, which nobody has begun yet.
 void Coordinator::note_stop() {
   stop_requested_ = true;
+  stop_index_ = book_.num_commits();
   if (!is_elastic()) return;
   int64_t first = (due_ ? *due_ : next_due()).header.round;
   if (const auto open = rounds_.find(first); open != rounds_.end() && !open->second.begun.empty())
     first += 1;
   stop_round_ = first + options_.num_fragments - 1;
+}
+
+bool Coordinator::stops_with(const Committed& committed) const {
+  if (!stop_requested_) return false;
+  return is_elastic() ? committed.held.round >= stop_round_ : committed.index >= stop_index_;
 }
 
 void Coordinator::call() {

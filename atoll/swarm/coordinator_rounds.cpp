@@ -93,8 +93,7 @@ void Coordinator::advance(int64_t number) {
   if (is_elastic() && !round.begun.empty() && now_ >= grace_ends(round, awaited)) {
     std::erase_if(awaited, [&](int32_t member) { return !round.begun.contains(member); });
   }
-  const int64_t least = stop_requested_ ? 1 : least_replicas();
-  if (awaited.empty() || std::cmp_less(awaited.size(), least)) return;
+  if (awaited.empty() || std::cmp_less(awaited.size(), least_for_round())) return;
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
   if (!all_begun) return;
@@ -245,7 +244,7 @@ void Coordinator::commit(int64_t number) {
                   abstainers.empty()
                       ? std::string()
                       : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-                  stops_with(number) ? ", stopping" : ""),
+                  stops_with(committed) ? ", stopping" : ""),
       /*event=*/false);
   // Rounds of the fragment that were left behind will never be.
   std::erase_if(rounds_, [&](const auto& entry) {
@@ -268,7 +267,7 @@ Commit Coordinator::message_of(const Committed& committed) const {
           .segment_values = committed.segment_values,
           .members = committed.members,
           .weights = committed.weights,
-          .stop = stops_with(committed.held.round)};
+          .stop = stops_with(committed)};
 }
 
 /// Keeps everybody in rows. Those who are level get them together, dealt in turn; in elastic pace

@@ -45,7 +45,7 @@ RunStatus Coordinator::status(Time now) const {
 }
 
 std::string Coordinator::why_waits() const {
-  if (stop_requested_ || finished_) return {};
+  if ((stop_requested_ && !options_.ends_together) || finished_) return {};
   if (num_live() == 0 && !gather_notice_.empty()) return gather_notice_;
   if (waits_for_more_) {
     return fmt::format("rounds wait: {} of at least {} islands (swarm.min_replicas)", num_live(),

@@ -76,6 +76,37 @@ TEST_F(CoordinatorTest, StopTravelsWithTheNextCommit) {
   EXPECT_TRUE(sent<Commit>(say(2, prepared(7)))[0].second.stop);
 }
 
+TEST_F(CoordinatorTest, ACommitFromBeforeARequestToStopIsNotToldWithIt) {
+  start_two();
+  say(1, begin(0));
+  say(2, begin(0));
+  say(1, prepared(0));
+  say(2, prepared(0));
+  say(1, StopRequest{kRun});
+  coordinator.lost(2, "reset", now);
+  coordinator.opened(5, now);
+  const auto back = say(5, Resume{.header = kRun, .number = 0, .name = "a", .num_leased = 8});
+  ASSERT_EQ(sent<Commit>(back).size(), 1U);
+  EXPECT_FALSE(sent<Commit>(back)[0].second.stop) << "the other one goes on to the next round";
+}
+
+TEST_F(CoordinatorTest, WhoEndTogetherDoNotStopWithoutEachOther) {
+  for (const bool ends_together : {false, true}) {
+    CoordinatorOptions own = options();
+    own.min_replicas = 2;
+    own.ends_together = ends_together;
+    Coordinator run(own, {}, kStart);
+    run.begin();
+    start_two(run);
+    run.received(1, begin(0), now);
+    run.received(2, begin(0), now);
+    run.received(1, StopRequest{kRun}, now);
+    const auto opened = sent<OpenAttempt>(run.lost(2, "reset", now));
+    EXPECT_EQ(opened.size(), ends_together ? 0U : 1U);
+    EXPECT_EQ(run.status(now).alarm.empty(), !ends_together);
+  }
+}
+
 TEST_F(CoordinatorTest, RecordsComeBeforeWhatDependsOnThem) {
   start_two();
   say(1, begin(7));

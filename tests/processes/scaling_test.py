@@ -195,6 +195,7 @@ class ScalingTest(unittest.TestCase):
         self.assert_refused(2, "--sync-every does not go with it", *base, "--method", "data_parallel", "--sync-every", 30)
         self.assert_refused(2, "none of speed, up, down, latency", *base, "--island", "rate=3")
         self.assert_refused(2, "up must be a number", *base, "--island", "up=nan")
+        self.assert_refused(2, "up is given twice", *base, "--island", "up=1,up=2")
         self.assert_refused(2, "--step-time is needed", "simulate", "--params", "1e9", "--layers", 24)
         self.assert_refused(2, "--batch-tokens", *base, "--tokens", "1e9")
 
