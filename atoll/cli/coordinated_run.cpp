@@ -64,7 +64,9 @@ int64_t units_of_round(const run::RunConfig& config) {
 
 swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
                                      const std::map<std::string, std::string>& shared,
-                                     bool ends_together) {
+                                     bool are_together) {
+  // In elastic pace rounds wait for nobody.
+  const bool ends_together = are_together && !config.swarm.is_elastic();
   return {.run = run,
           .config = shared_toml(shared),
           .settings = shared,

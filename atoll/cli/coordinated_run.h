@@ -39,7 +39,7 @@ class CoordinatedRun {
     std::filesystem::path config;  // Empty: the defaults.
     std::filesystem::path folder;  // Empty: no journal.
     bool is_only = true;           // Of this coordinator: then nothing need be told apart.
-    bool ends_together = false;    // Who is lost ends the run: nobody trains on without them.
+    bool ends_together = false;    // In lockstep no round is without any of the islands.
   };
 
   /// Opens the journal. Throws UsageError when the settings cannot be used, or are not the

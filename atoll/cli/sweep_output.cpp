@@ -189,17 +189,17 @@ std::string sweep_table(const SweepOutput& output) {
     const auto value = [&](size_t axis) {
       return best.point.at[axis] > 0 ? scaling::number_text(best.point.at[axis]) : "-";
     };
-    std::string ends;
+    std::string ends = scaling::failed_seeds_text(best);
     for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
       const scaling::AxisState& one = cell.state.axes[axis];
       if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed && !one.beside_lesser)
         continue;
       const std::string end = scaling::axis_text(static_cast<scaling::Axis>(axis), one);
-      if (!end.empty()) ends += (ends.empty() ? "  " : "; ") + end;
+      if (!end.empty()) ends += (ends.empty() ? "" : "; ") + end;
     }
     text += fmt::format(kRow, name, value(scaling::kLr), value(scaling::kOuterLr),
                         value(scaling::kBatchTokens), fmt::format("{:.4f}", best.loss),
-                        ends + scaling::failed_seeds_text(best));
+                        ends.empty() ? "" : "  " + ends);
   }
   for (const scaling::Family& family : output.families) {
     for (const scaling::HeldOutLoss& one : family.held_out) {

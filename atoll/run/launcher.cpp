@@ -184,8 +184,8 @@ class Launch {
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
       // A second one would end them in the midst of a checkpoint.
-      for (const Island& island : islands_) {
-        if (!forwarded_) island.process->signal(SIGINT);
+      if (!forwarded_) {
+        for (const Island& island : islands_) island.process->signal(SIGINT);
       }
       coordinator_->signal(SIGCONT);
     }

@@ -230,7 +230,7 @@ void SweepDriver::resume(PointExecutor& executor) {
     // One that the plan does not ask for now (a source of it is retried, the file was edited) runs
     // all the same, and may be asked for again.
     const auto point = points.find(key);
-    const fs::path folder = options_.folder / "points" / id;
+    const fs::path folder = fs::absolute(options_.folder / "points" / id);
     const PointTask one =
         point == points.end() ? PointTask{.id = id, .folder = folder} : task(point->second);
     in_flight_[id] = key;

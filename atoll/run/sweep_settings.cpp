@@ -159,7 +159,8 @@ void SweepSettings::check_all() const {
   std::map<std::string, std::string> useless;  // Setting -> why, while no point has a use for it.
   bool is_first = true;
   for (const scaling::Grid& grid : spec_.grids) {
-    if (grid.starts_at_size_before) check_order(grid);
+    // Without the store the vocabulary is a guess, and it may decide which size is larger.
+    if (grid.starts_at_size_before && store_.vocab_size > 0) check_order(grid);
     for (const SweepPoint& named : scaling::named_points(grid)) {
       SweepPoint point = named;
       // "best" values are not known yet; these stand for them.

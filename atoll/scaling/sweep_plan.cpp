@@ -26,8 +26,10 @@ bool is_alike(const Cell& a, const Cell& b) {
   return a.size == b.size && a.replicas == b.replicas && a.method == b.method;
 }
 
-/// |ln(a / b)|; 0 where both are 0.
-double log_distance(double a, double b) { return a == b ? 0 : std::abs(std::log(a / b)); }
+/// |ln(a / b)|, the same to the bit for the same ratio; 0 where both are 0.
+double log_distance(double a, double b) {
+  return a == b ? 0 : std::log(std::max(a, b) / std::min(a, b));
+}
 
 /// How far two lists of batches are apart: the most by which a value of one is from its nearest in
 /// the other (Hausdorff's, of logarithms). A list that is not known yet ("best") is the furthest; a
@@ -89,10 +91,13 @@ class Planner {
       const auto value = best_before(grid, cell, axis, num_earlier, entry);
       if (value) task.axes[axis] = {*value};
     }
-    if (grid.starts_at_size_before) start_at_size_before(grid, task, entry);
     if (!entry.blocked.empty()) {
+      entry.waits.clear();
       entry.state.done = true;
-    } else if (entry.waits.empty()) {
+    } else {
+      if (grid.starts_at_size_before) start_at_size_before(grid, task, entry);
+    }
+    if (entry.blocked.empty() && entry.waits.empty()) {
       entry.state = search_cell(task, known_, rules_.obstacle, pretend_);
     }
     state_.cells.push_back(std::move(entry));
@@ -135,7 +140,7 @@ class Planner {
         return std::nullopt;
       }
       if (!other->state.best) continue;
-      if (best == nullptr || other->state.best->loss < best->state.best->loss) best = other;
+      if (best == nullptr || other->state.best->rank() < best->state.best->rank()) best = other;
     }
     if (best != nullptr) return best->state.best->point.at[axis];
     entry.blocked = fmt::format("{} = \"best\": none of the points of '{}' finished",

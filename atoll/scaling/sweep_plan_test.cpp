@@ -205,6 +205,23 @@ TEST(SweepPlan, BestValuesAreThoseOfTheNearestBatchThenPeriodThenTokens) {
   EXPECT_EQ(rate_for(factors, "30", "512", "8", by_factor), 4e-3);
 }
 
+TEST(SweepPlan, BestValuesAreNotThoseWithWhichSeedsFail) {
+  const auto grid = [](const char* name, const char* lr) {
+    return fmt::format(
+        "[[grid]]\nname = '{}'\nsizes = 'a'\nreplicas = 0\nlr = {}\nbatch_tokens = 512\n"
+        "seeds = [1, 2]\n",
+        name, lr);
+  };
+  const auto loss = [](const SweepPoint& point) -> std::optional<double> {
+    if (point.at[kLr] == 4e-3 && point.seed == 1) return std::nullopt;
+    return 3 - point.at[kLr];
+  };
+  Results results;
+  const SweepState state = results.finish(
+      spec_of(grid("hot", "4e-3") + grid("mild", "2e-3") + grid("last", "'best'")), loss);
+  EXPECT_EQ(state.cells.back().state.best->point.at[kLr], 2e-3);
+}
+
 TEST(SweepPlan, ASizeStartsFromItsOwnCellOfItsOwnGrid) {
   // The optima of data-parallel and of two replicas differ, and an earlier grid has the same cells
   // with another optimum (its batch is another).

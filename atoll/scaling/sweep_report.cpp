@@ -43,7 +43,8 @@ std::string cell_row(const GridCell& cell, const ResultRules& rules) {
   row += fmt::format(
       " {} | {} | {} | {:.4f} | {} |", value(kLr), value(kOuterLr), value(kBatchTokens), best.loss,
       best.num_seeds > 1 ? fmt::format("{:.4f}, {} seeds", best.deviation, best.num_seeds) : "-");
-  return row + " " + ends_text(cell.state) + failed_seeds_text(best) + " |\n";
+  const std::string failed = failed_seeds_text(best);
+  return row + " " + ends_text(cell.state) + (failed.empty() ? "" : "; " + failed) + " |\n";
 }
 
 std::string laws_text(const Family& family) {
@@ -176,7 +177,7 @@ std::string without_best_text(const GridCell& cell) {
 
 std::string failed_seeds_text(const BestPlace& best) {
   if (best.num_failed == 0) return {};
-  return fmt::format("; {} of {} seeds failed", best.num_failed, best.num_seeds + best.num_failed);
+  return fmt::format("{} of {} seeds failed", best.num_failed, best.num_seeds + best.num_failed);
 }
 
 std::string point_text(const SweepPoint& point) {

@@ -29,7 +29,7 @@ std::string axis_text(Axis axis, const AxisState& state);
 /// Why a cell has no best place: "not finished, it waits for the size a".
 std::string without_best_text(const GridCell& cell);
 
-/// "; 1 of 3 seeds failed", or nothing.
+/// "1 of 3 seeds failed", or nothing.
 std::string failed_seeds_text(const BestPlace& best);
 
 /// A point's cell and place, in words.

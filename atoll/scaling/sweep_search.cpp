@@ -121,7 +121,10 @@ class CellSearch {
     state_.num_failed += tried.num_failed;
     tried.is_complete = num_known == task_.seeds.size() || pretend_;
     if (!tried.is_complete) return tried;
-    if (num_known == 0) losses.push_back(kPretended + static_cast<double>(distance(place)));
+    if (num_known == 0) {
+      losses.push_back(kPretended + static_cast<double>(distance(place)));
+      tried.num_failed = task_.seeds.size();  // So that it ranks behind whatever finished.
+    }
     if (losses.empty()) return tried;
     const auto count = static_cast<double>(losses.size());
     double mean = 0;
@@ -243,10 +246,9 @@ class CellSearch {
       }
       if (!all_complete(places, share_of(rung))) return false;
     }
-    // Where none is left, all that finished with few tokens are tried with all of them.
+    // Where none is left, all that did not fail with fewer tokens are tried with all of them.
     if (!best_of(places, 1)) {
-      std::erase_if(candidates,
-                    [&](const Place& place) { return look(place, share_of(0)).loss.has_value(); });
+      std::erase_if(candidates, [&](const Place& place) { return !has_failed(place); });
     }
     if (!walk(places, 1, candidates)) return false;
     lesser_ = std::move(candidates);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "atoll/scaling/sweep_spec.h"
@@ -79,7 +80,10 @@ struct BestPlace {
   double loss = 0;   // Mean over the seeds that finished.
   double deviation = 0;
   size_t num_seeds = 0;   // That finished.
-  size_t num_failed = 0;  // Seeds; a place where fewer fail is better whatever the losses.
+  size_t num_failed = 0;  // Seeds.
+
+  /// The lower the better: a place where fewer seeds fail is better whatever the losses.
+  std::pair<size_t, double> rank() const { return {num_failed, loss}; }
 };
 
 struct CellState {

@@ -254,10 +254,15 @@ TEST(SweepSearch, HalvingTriesTheNextWhereAllThatWereKeptFail) {
   ASSERT_TRUE(state.best);
   EXPECT_EQ(state.best->point.at[kLr], 2e-3);
   EXPECT_TRUE(state.axes[kLr].beside_failed);
-  // What failed with few tokens is not tried with more.
-  Trainer none([](const SweepPoint&) -> std::optional<double> { return std::nullopt; });
-  EXPECT_FALSE(none.finish(task).best);
-  EXPECT_EQ(none.count(1), 0U);
+  // What failed with fewer tokens is not tried with more.
+  for (const double share : {0.25, 0.5}) {
+    Trainer none([&](const SweepPoint& point) -> std::optional<double> {
+      if (point.tokens_share >= share) return std::nullopt;
+      return bowl(1.0, 0)(point);
+    });
+    EXPECT_FALSE(none.finish(task).best);
+    EXPECT_EQ(none.count(1), 0U);
+  }
   Trainer mild([](const SweepPoint& point) -> std::optional<double> {
     if (point.at[kLr] > 5e-3 && point.tokens_share == 1) return std::nullopt;
     return bowl(1.0, 0)(point);
@@ -339,6 +344,21 @@ TEST(SweepSearch, PretendingForeseesWhatIsLeft) {
   EXPECT_EQ(trainer.search(task, true).wanted.size(), 9U);
   task.search = Search::kDescent;
   EXPECT_EQ(trainer.search(task, true).wanted.size(), 5U);
+  trainer.finish(task);
+  EXPECT_TRUE(trainer.search(task, true).wanted.empty());
+}
+
+TEST(SweepSearch, WhatIsPretendedRanksBehindWhatFinishedWithAFailure) {
+  // Each place loses one seed; what is not known must not look better for having lost none yet.
+  Trainer trainer([](const SweepPoint& point) -> std::optional<double> {
+    if (point.seed == 1) return std::nullopt;
+    return bowl(2e-3, 0)(point);
+  });
+  CellTask task = task_of({1e-3, 2e-3, 4e-3});
+  task.search = Search::kDescent;
+  task.seeds = {1, 2};
+  const CellState first = trainer.search(task, true);
+  EXPECT_EQ(first.wanted.size(), 6U);
   trainer.finish(task);
   EXPECT_TRUE(trainer.search(task, true).wanted.empty());
 }

@@ -43,11 +43,11 @@ struct CoordinatorOptions {
   std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
   int64_t replicas = 2;                         // Islands that the run begins with.
   int64_t min_replicas = 1;                     // With fewer, rounds wait, unless it stops.
-  bool ends_together = false;   // Nobody may be missed: with fewer, rounds wait when it stops too.
-  int64_t steps = 0;            // Of the run, after which it is over; 0: not known.
-  int64_t num_fragments = 1;    // Rounds in a period of the method.
-  bool takes_newcomers = true;  // The method: others can be given its state.
-  bool keeps_rounds = false;    // Islands keep what was committed after their checkpoints.
+  bool ends_together = false;                   // Then they wait when it stops, too.
+  int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
+  int64_t num_fragments = 1;                    // Rounds in a period of the method.
+  bool takes_newcomers = true;                  // The method: others can be given its state.
+  bool keeps_rounds = false;      // Islands keep what was committed after their checkpoints.
   int64_t most_lost = INT64_MAX;  // Steps from the newest checkpoint to the newest commit, at most.
   int64_t most_ahead = 64;        // Steps that a checkpoint may be beyond the newest commit.
   int64_t steps_ahead = 64;       // For which each island has rows at least.
@@ -250,7 +250,7 @@ class Coordinator {
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
   void note_stop();
-  /// Whether all end with that round. Who hears of it late hears the same as the others.
+  /// Whether all end with that round.
   bool stops_with(const Committed& committed) const;
   /// Elastic: how fast it trains, by its Heartbeats.
   void measure_speed(Seat& seat) const;

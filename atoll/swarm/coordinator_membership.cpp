@@ -120,7 +120,8 @@ void Coordinator::hurry_newcomers() {
 
 void Coordinator::note_membership() {
   hurry_newcomers();
-  const bool is_over = num_live() == 0 && (any_is(State::kLeaving) || any_is(State::kLeft));
+  const bool is_over = (any_is(State::kLeaving) || any_is(State::kLeft)) &&
+                       (num_live() == 0 || stop_requested_ || is_at_end());
   const bool few = num_live() < least_replicas() && !is_over;
   if (few == waits_for_more_) return;
   waits_for_more_ = few;
