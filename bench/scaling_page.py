@@ -38,11 +38,6 @@ class Study:
         cell = self.cells.get((grid, size, replicas, sync_every if replicas else 0, factor))
         return cell and cell["best"]
 
-    def swept(self, size, replicas):
-        """The best place of those grids that sweep both rates."""
-        grids = {cell["grid"] for cell in self.result["cells"] if cell["grid"].startswith("rates")}
-        return min(filter(None, (self.best(grid, size, replicas) for grid in grids)), key=lambda best: best["loss"])
-
     def fresh_loss(self, size, replicas):
         """Over the seeds that had no part in choosing the rates: the first one's loss is the least of many."""
         best = self.best("seeds", size, replicas)
@@ -115,7 +110,7 @@ def replica_findings(study):
     yield ("The gap to data-parallel shrinks with the size",
            "; ".join(f"M = {m}: {percent(value)} ± {100 * error:.2f} for each unit of ln N" for m, (value, error) in slopes.items()),
            verdict([-value for value, _ in slopes.values()], slopes[2][1]))
-    rates = {m: [study.swept(size, m)["outer_lr"] for size in sizes] for m in replicas}
+    rates = {m: [study.best("rates", size, m)["outer_lr"] for size in sizes] for m in replicas}
     means = [statistics.mean(rates[m]) for m in replicas]
     grows = means[0] <= means[1] <= means[2] and means[2] - means[0] > OUTER_RATE_STEP / 2
     yield ("The best outer rate grows with the number of replicas",
@@ -203,18 +198,6 @@ def laws(study):
     if fit["parametric"]:
         yield from table(["form", "residual at the largest size"],
                          [[f"`{form['form']}`", f"{form['residual']:.4f}"] for form in fit["parametric"]])
-    yield from ["Where all sizes have one batch, small models have few steps and few rounds. The law of the smaller sizes, of one seed:",
-                ""]
-    yield from table(["", "one batch: alpha", "at the largest", "the best batch: alpha", "at the largest"], [
-        [NAMES[m]] + [text for place in (lambda size, m=m: study.best("rates", size, m), lambda size, m=m: study.swept(size, m))
-                      for text in held_out(study, place)] for m in NAMES])
-
-
-def held_out(study, place):
-    """(exponent, how far it is off at the largest) of the law of the smaller sizes' best places."""
-    logs = numpy.log([[study.params[size], place(size)["loss"]] for size in study.sizes])
-    law = numpy.polyfit(logs[:-1, 0], logs[:-1, 1], 1)
-    return f"{law[0]:.4f}", percent(math.exp(numpy.polyval(law, logs[-1, 0]) - logs[-1, 1]) - 1)
 
 
 def page(study, machine_hours, questions):
@@ -222,20 +205,15 @@ def page(study, machine_hours, questions):
     yield from ["# The laws at small sizes", "",
                 f"Written by `make report-scaling`: {study.result['points']} training runs, {study.result['tokens'] / 1e6:.0f} M tokens, "
                 f"{machine_hours:.1f} machine-hours. `bench/scaling_study.toml` says what was trained: Python's standard library, "
-                f"vocabulary {study.vocabulary:,}, rows of 32 tokens, 20 tokens for each parameter, H = 30. Inner and outer rate are swept "
-                "until the best is interior along each, for all sizes with one batch, and again with a batch that grows with the size; "
-                f"of all that was tried the best place gets {study.num_seeds - 1} more seed{'s' * (study.num_seeds > 2)}. N counts all "
+                f"vocabulary {study.vocabulary:,}, rows of 32 tokens, 20 tokens for each parameter, H = 30; inner and outer rate are swept "
+                f"until the best is interior along each, then {study.num_seeds - 1} more seed{'s' * (study.num_seeds > 2)}. N counts all "
                 "parameters.", ""]
     rows = []
     for size in study.sizes:
         bests = [study.best("seeds", size, m) for m in NAMES]
         rows.append([size, f"{study.params[size]:,.0f}"] + [f"{best['loss']:.4f} ± {best['deviation']:.4f}" for best in bests])
     yield from table(["size", "N", *NAMES.values()], rows)
-    yield from ["Loss: nats for each validation token, mean and standard deviation over the seeds. Where the best place is, as tokens of a "
-                "step, inner rate and outer rate:", ""]
-    yield from table(["size", *NAMES.values()], [[size] + [place_text(study.best("seeds", size, m)) for m in NAMES]
-                                                 for size in study.sizes])
-    yield from [
+    yield from ["Loss: nats for each validation token, mean and standard deviation over the seeds.", "",
                 "![loss over size](scaling.svg)", ""]
     yield from laws(study)
     unseen = "the seed" if study.num_seeds == 2 else f"means of the {study.num_seeds - 1} seeds"
@@ -256,13 +234,9 @@ def page(study, machine_hours, questions):
     yield from ["## How far this carries", "",
                 "Five sizes within a factor of sixteen (inside the layers), and models in which the embedding is "
                 f"{100 * share[study.sizes[-1]]:.0f} to {100 * share[study.sizes[0]]:.0f} % of N: the exponents are those of this text, "
-                "vocabulary and range, not of large models. Rows of 32 tokens and batches of some dozen rows make a replica's share of a "
-                "batch small, so that many replicas cost more here than in the papers. What does carry is the way: the same command, with larger "
+                "vocabulary and range, not of large models. Rows of 32 tokens and batches of 64 rows make a replica's share of a batch "
+                "small, so that many replicas cost more here than in the papers. What does carry is the way: the same command, with larger "
                 "sizes and a user's own text, says what these numbers say."]
-
-
-def place_text(best):
-    return ", ".join([f"{best['batch_tokens']:,.0f}", f"{best['lr']:.2g}"] + [f"{best['outer_lr']:g}"] * ("outer_lr" in best))
 
 
 def inside(study, size):
