@@ -34,7 +34,7 @@ CORES = 2  # Of the machine whose hours the page tells.
 
 def sweep():
     known = ["--import", POINTS] if POINTS.exists() else []
-    command = [ATOLL, "scaling", "sweep", STUDY, "--folder", WORK, "--keep", *known, "--export", POINTS, "--json"]
+    command = [ATOLL, "scaling", "sweep", STUDY, "--folder", WORK, "--keep", "--cores", CORES, *known, "--export", POINTS, "--json"]
     done = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True)  # Its progress is shown.
     if done.returncode != 0:
         sys.exit(done.returncode)
@@ -126,13 +126,6 @@ def answer(best, points):
     return known, num_questions
 
 
-def machine_hours(points):
-    """As if nothing but the study had run: points of fewer cores share the machine."""
-    def cores(point):
-        return min(CORES, int(point["settings"]["swarm.replicas"]) * int(point["settings"]["train.threads"]))
-    return sum(point["seconds"] * cores(point) for point in points) / CORES / 3600
-
-
 def main():
     result = sweep()
     points = read_points()
@@ -142,12 +135,15 @@ def main():
     questions = (f"{num_questions:,} questions, the whole validation text: {CONTEXT_TOKENS} tokens, then {NUM_CHOICES} continuations of "
                  f"{ANSWER_TOKENS}, three of them from elsewhere in it. Share of right answers of the first seed's models; a guess is "
                  "right in a quarter.")
-    hours = machine_hours(points.values())
+    # As if nothing but the study had run: points of fewer cores share the machine.
+    hours = result["core_seconds"] / CORES / 3600
     (RESULTS / "scaling.svg").write_bytes((WORK / "loss.svg").read_bytes())
     (RESULTS / "scaling.md").write_text("\n".join(scaling_page.page(study, hours, questions)) + "\n")
     stored = {"command": "make report-scaling", "commit": run(["git", "rev-parse", "--short", "HEAD"]).strip(),
               "machine": f"{os.cpu_count()} cores, {platform.machine()}", "date": time.strftime("%Y-%m-%d"),
               "machine_hours": hours, "held_out": result["families"][0]["held_out"],
+              "best_runs_off": {scaling_page.NAMES[m]: off for m, (_, off) in scaling_page.of_best_runs(study).items()},
+              "forms": {form["form"]: form["residual"] for form in result["families"][0]["fit"]["parametric"]},
               # One that is quick to train: claims-scaling looks whether the program still gives its loss.
               "fingerprint": study.best("seeds", study.sizes[0], 0)["key"],
               "findings": [{"finding": finding, "verdict": said.strip("*")} for finding, _, said in scaling_page.findings(study)]}

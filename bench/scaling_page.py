@@ -38,6 +38,11 @@ class Study:
         cell = self.cells.get((grid, size, replicas, sync_every if replicas else 0, factor))
         return cell and cell["best"]
 
+    def swept(self, size, replicas):
+        """The best place of those grids that sweep both rates."""
+        grids = {cell["grid"] for cell in self.result["cells"] if cell["grid"].startswith("rates")}
+        return min(filter(None, (self.best(grid, size, replicas) for grid in grids)), key=lambda best: best["loss"])
+
     def fresh_loss(self, size, replicas):
         """Over the seeds that had no part in choosing the rates: the first one's loss is the least of many."""
         best = self.best("seeds", size, replicas)
@@ -110,7 +115,7 @@ def replica_findings(study):
     yield ("The gap to data-parallel shrinks with the size",
            "; ".join(f"M = {m}: {percent(value)} ± {100 * error:.2f} for each unit of ln N" for m, (value, error) in slopes.items()),
            verdict([-value for value, _ in slopes.values()], slopes[2][1]))
-    rates = {m: [study.best("rates", size, m)["outer_lr"] for size in sizes] for m in replicas}
+    rates = {m: [study.swept(size, m)["outer_lr"] for size in sizes] for m in replicas}
     means = [statistics.mean(rates[m]) for m in replicas]
     grows = means[0] <= means[1] <= means[2] and means[2] - means[0] > OUTER_RATE_STEP / 2
     yield ("The best outer rate grows with the number of replicas",
@@ -198,6 +203,30 @@ def laws(study):
     if fit["parametric"]:
         yield from table(["form", "residual at the largest size"],
                          [[f"`{form['form']}`", f"{form['residual']:.4f}"] for form in fit["parametric"]])
+    yield from ["Where all sizes have one batch, small models have few steps and few rounds. The law of the smaller sizes, of one seed:",
+                ""]
+    one, best = of_one_batch(study), of_best_runs(study)
+    yield from table(["", "one batch: alpha", "at the largest", "the best batch: alpha", "at the largest"], [
+        [NAMES[m], f"{one[m][0]:.4f}", percent(one[m][1]), f"{best[m][0]:.4f}", percent(best[m][1])] for m in NAMES])
+
+
+def held_out(study, place):
+    """By replicas (exponent, how far it is off at the largest) of the law of the smaller sizes' best places."""
+    laws = {}
+    for m in NAMES:
+        logs = numpy.log([[study.params[size], place(size, m)["loss"]] for size in study.sizes])
+        law = numpy.polyfit(logs[:-1, 0], logs[:-1, 1], 1)
+        laws[m] = law[0], math.exp(numpy.polyval(law, logs[-1, 0]) - logs[-1, 1]) - 1
+    return laws
+
+
+def of_one_batch(study):
+    return held_out(study, lambda size, m: study.best("rates", size, m))
+
+
+def of_best_runs(study):
+    """As the papers have it: each size's best run, whatever its batch and rates."""
+    return held_out(study, study.swept)
 
 
 def page(study, machine_hours, questions):
@@ -205,15 +234,20 @@ def page(study, machine_hours, questions):
     yield from ["# The laws at small sizes", "",
                 f"Written by `make report-scaling`: {study.result['points']} training runs, {study.result['tokens'] / 1e6:.0f} M tokens, "
                 f"{machine_hours:.1f} machine-hours. `bench/scaling_study.toml` says what was trained: Python's standard library, "
-                f"vocabulary {study.vocabulary:,}, rows of 32 tokens, 20 tokens for each parameter, H = 30; inner and outer rate are swept "
-                f"until the best is interior along each, then {study.num_seeds - 1} more seed{'s' * (study.num_seeds > 2)}. N counts all "
+                f"vocabulary {study.vocabulary:,}, rows of 32 tokens, 20 tokens for each parameter, H = 30. Inner and outer rate are swept "
+                "until the best is interior along each, for all sizes with one batch, and again with a batch that grows with the size; "
+                f"of all that was tried the best place gets {study.num_seeds - 1} more seed{'s' * (study.num_seeds > 2)}. N counts all "
                 "parameters.", ""]
     rows = []
     for size in study.sizes:
         bests = [study.best("seeds", size, m) for m in NAMES]
         rows.append([size, f"{study.params[size]:,.0f}"] + [f"{best['loss']:.4f} ± {best['deviation']:.4f}" for best in bests])
     yield from table(["size", "N", *NAMES.values()], rows)
-    yield from ["Loss: nats for each validation token, mean and standard deviation over the seeds.", "",
+    yield from ["Loss: nats for each validation token, mean and standard deviation over the seeds. Where the best place is, as tokens of a "
+                "step, inner rate and outer rate:", ""]
+    yield from table(["size", *NAMES.values()], [[size] + [place_text(study.best("seeds", size, m)) for m in NAMES]
+                                                 for size in study.sizes])
+    yield from [
                 "![loss over size](scaling.svg)", ""]
     yield from laws(study)
     unseen = "the seed" if study.num_seeds == 2 else f"means of the {study.num_seeds - 1} seeds"
@@ -234,9 +268,14 @@ def page(study, machine_hours, questions):
     yield from ["## How far this carries", "",
                 "Five sizes within a factor of sixteen (inside the layers), and models in which the embedding is "
                 f"{100 * share[study.sizes[-1]]:.0f} to {100 * share[study.sizes[0]]:.0f} % of N: the exponents are those of this text, "
-                "vocabulary and range, not of large models. Rows of 32 tokens and batches of 64 rows make a replica's share of a batch "
-                "small, so that many replicas cost more here than in the papers. What does carry is the way: the same command, with larger "
+                "vocabulary and range, not of large models. Rows of 32 tokens and batches of some dozen rows make a replica's share of a "
+                "batch small, so that many replicas cost more here than in the papers. What does carry is the way: the same command, with larger "
                 "sizes and a user's own text, says what these numbers say."]
+
+
+def place_text(best):
+    outer_rate = [f"{best['outer_lr']:g}"] if "outer_lr" in best else []
+    return ", ".join([f"{best['batch_tokens']:,.0f}", f"{best['lr']:.2g}", *outer_rate])
 
 
 def inside(study, size):
