@@ -247,8 +247,7 @@ def page(study, machine_hours, questions):
                 "step, inner rate and outer rate:", ""]
     yield from table(["size", *NAMES.values()], [[size] + [place_text(study.best("seeds", size, m)) for m in NAMES]
                                                  for size in study.sizes])
-    yield from [
-                "![loss over size](scaling.svg)", ""]
+    yield from ["![loss over size](scaling.svg)", ""]
     yield from laws(study)
     unseen = "the seed" if study.num_seeds == 2 else f"means of the {study.num_seeds - 1} seeds"
     yield from ["## What the papers find", "",

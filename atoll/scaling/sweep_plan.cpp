@@ -94,8 +94,8 @@ class Planner {
     if (!entry.blocked.empty()) {
       entry.waits.clear();
       entry.state.done = true;
-    } else {
-      if (grid.starts_at_size_before) start_at_size_before(grid, task, entry);
+    } else if (grid.starts_at_size_before) {
+      start_at_size_before(grid, task, entry);
     }
     if (entry.blocked.empty() && entry.waits.empty()) {
       entry.state = search_cell(task, known_, rules_.obstacle, pretend_);

@@ -19,17 +19,10 @@ using Place = std::array<int64_t, kNumAxes>;  // Steps from each axis's first va
 /// What is known of a place: of its seeds together.
 struct Tried {
   bool is_complete = false;
-  std::optional<double> loss;  // Nothing: all its seeds failed, or it is not complete.
-  double deviation = 0;
-  int64_t seed = 0;  // The first that finished.
-  size_t num_seeds = 0;
-  size_t num_failed = 0;
-
-  /// The lower the better: rates with which a seed fails are worse than any with which all finish.
-  std::pair<size_t, double> rank() const { return {num_failed, *loss}; }
+  std::optional<BestPlace> result;  // Nothing: all its seeds failed, or it is not complete.
 };
 
-constexpr double kPretended = 1e6;  // More than any loss.
+constexpr size_t kPretended = 1'000'000;  // Failed seeds: more than any place has.
 
 /// Six digits: the same on every machine, whatever its pow() says of the last ones.
 double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
@@ -98,42 +91,40 @@ class CellSearch {
   }
 
   /// Asks for what is missing of the place, the first time that it is looked at.
-  Tried look(const Place& place, double share) {
+  const Tried& look(const Place& place, double share) {
     const auto [found, is_new] = tried_.try_emplace({share, place});
-    if (!is_new) return found->second;
     Tried& tried = found->second;
-    tried.seed = task_.seeds.front();
+    if (!is_new) return tried;
+    BestPlace result{.point = *point(place, share)};
     std::vector<double> losses;
     size_t num_known = 0;
-    for (const int64_t seed : task_.seeds) {
-      SweepPoint one = *point(place, share);
+    for (SweepPoint one = result.point; const int64_t seed : task_.seeds) {
       one.seed = seed;
       state_.points.push_back(one);
       if (const auto outcome = known_(one)) {
         ++num_known;
-        if (outcome->loss && losses.empty()) tried.seed = seed;
+        if (outcome->loss && losses.empty()) result.point = one;
         if (outcome->loss) losses.push_back(*outcome->loss);
-        tried.num_failed += outcome->loss ? 0 : 1;
+        result.num_failed += outcome->loss ? 0 : 1;
       } else {
         state_.wanted.push_back(one);
       }
     }
-    state_.num_failed += tried.num_failed;
+    state_.num_failed += result.num_failed;
     tried.is_complete = num_known == task_.seeds.size() || pretend_;
     if (!tried.is_complete) return tried;
     if (num_known == 0) {
-      losses.push_back(kPretended + static_cast<double>(distance(place)));
-      tried.num_failed = task_.seeds.size();  // So that it ranks behind whatever finished.
+      losses.push_back(static_cast<double>(distance(place)));
+      result.num_failed = kPretended;
     }
     if (losses.empty()) return tried;
     const auto count = static_cast<double>(losses.size());
-    double mean = 0;
-    for (const double loss : losses) mean += loss / count;
+    for (const double loss : losses) result.loss += loss / count;
     double squares = 0;
-    for (const double loss : losses) squares += (loss - mean) * (loss - mean);
-    tried.loss = mean;
-    tried.deviation = losses.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
-    tried.num_seeds = losses.size();
+    for (const double loss : losses) squares += (loss - result.loss) * (loss - result.loss);
+    result.deviation = losses.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
+    result.num_seeds = losses.size();
+    tried.result = result;
     return tried;
   }
 
@@ -153,8 +144,8 @@ class CellSearch {
   std::optional<Place> best_of(const std::set<Place>& places, double share) {
     std::optional<Place> best;
     for (const Place& place : places) {
-      const Tried tried = look(place, share);
-      if (tried.loss && (!best || tried.rank() < look(*best, share).rank())) best = place;
+      const auto& result = look(place, share).result;
+      if (result && (!best || result->rank() < look(*best, share).result->rank())) best = place;
     }
     return best;
   }
@@ -230,8 +221,8 @@ class CellSearch {
     for (int64_t rung = 1; rung < rungs; ++rung) {
       std::vector<std::pair<std::pair<size_t, double>, Place>> ranked;
       for (const Place& place : places) {
-        const Tried tried = look(place, share_of(rung - 1));
-        if (tried.loss) ranked.emplace_back(tried.rank(), place);
+        const auto& result = look(place, share_of(rung - 1)).result;
+        if (result) ranked.emplace_back(result->rank(), place);
       }
       std::ranges::sort(ranked);
       const auto kept = static_cast<size_t>(std::ceil(static_cast<double>(places.size()) / rate));
@@ -270,11 +261,7 @@ class CellSearch {
       state.extensions = reached_[axis].first + reached_[axis].second;
       if (best && is_swept(axis)) describe_end(*best, places, axis);
     }
-    if (!best) return;
-    const Tried tried = look(*best, 1);
-    state_.best = {*point(*best, 1), *tried.loss, tried.deviation, tried.num_seeds,
-                   tried.num_failed};
-    state_.best->point.seed = tried.seed;
+    if (best) state_.best = look(*best, 1).result;
   }
 
   void describe_end(const Place& best, const std::set<Place>& places, size_t axis) {
@@ -283,7 +270,7 @@ class CellSearch {
     for (const int64_t step : {-1, 1}) {
       const Place next = neighbour(best, axis, step);
       if (places.contains(next)) {
-        state.beside_failed |= !look(next, 1).loss;
+        state.beside_failed |= !look(next, 1).result;
       } else if (lesser_.contains(next)) {
         state.beside_lesser = true;
         state.beside_failed |= has_failed(next);
@@ -297,7 +284,7 @@ class CellSearch {
   /// With any share of the tokens.
   bool has_failed(const Place& place) const {
     return std::ranges::any_of(tried_, [&](const auto& entry) {
-      return entry.first.second == place && entry.second.is_complete && !entry.second.loss;
+      return entry.first.second == place && entry.second.is_complete && !entry.second.result;
     });
   }
 

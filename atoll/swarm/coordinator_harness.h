@@ -79,6 +79,12 @@ class CoordinatorTest : public testing::Test {
     return run.received(2, ready(), now);
   }
   void start_two() { start = sent<Start>(start_two(coordinator)).at(0).second; }
+  /// A round of the two, from its beginning to its commit: what follows the last word.
+  Coordinator::Actions commit(int64_t round) {
+    for (const uint64_t connection : {1, 2}) say(connection, begin(round));
+    say(1, prepared(round));
+    return say(2, prepared(round));
+  }
   Begin begin(int64_t round, int64_t weight = 10) {
     Header header = kRun;
     header.round = round;

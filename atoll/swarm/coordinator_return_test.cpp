@@ -49,10 +49,7 @@ TEST_F(CoordinatorReturnTest, ACoordinatorThatComesAfterGoesOnWithTheSameMembers
   }
   keep(say(1, ready()));
   keep(say(2, ready()));
-  say(1, begin(0));
-  say(2, begin(0));
-  say(1, prepared(0));
-  keep(say(2, prepared(0)));
+  keep(commit(0));
   EXPECT_EQ(kept, coordinator.book());
 
   Coordinator next(options(), kept, now);
@@ -376,10 +373,7 @@ TEST_F(CoordinatorReturnTest, WhoIsNoMemberMustJoinAgain) {
 
 TEST_F(CoordinatorReturnTest, WhoComesLaterJoinsWithTheStateOfTheOthers) {
   start_two();
-  say(1, begin(0));
-  say(2, begin(0));
-  say(1, prepared(0));
-  say(2, prepared(0));
+  commit(0);
   coordinator.opened(3, now);
   say(3, hello("c"));
   const auto actions = say(3, ready());

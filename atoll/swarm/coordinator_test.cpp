@@ -78,10 +78,7 @@ TEST_F(CoordinatorTest, StopTravelsWithTheNextCommit) {
 
 TEST_F(CoordinatorTest, ACommitFromBeforeARequestToStopIsNotToldWithIt) {
   start_two();
-  say(1, begin(0));
-  say(2, begin(0));
-  say(1, prepared(0));
-  say(2, prepared(0));
+  commit(0);
   say(1, StopRequest{kRun});
   coordinator.lost(2, "reset", now);
   coordinator.opened(5, now);
