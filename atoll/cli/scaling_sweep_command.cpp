@@ -223,6 +223,31 @@ void import_points(const SweepArguments& arguments, const fs::path& folder,
   }
 }
 
+/// Of the folder. Who only looks has a copy in memory: a dry run, which changes nothing, and a
+/// report while another process sweeps, of what that has written down so far.
+struct Results {
+  std::unique_ptr<run::SweepDatabase> database;
+  bool is_copy = false;
+};
+
+Results open_results(const SweepArguments& arguments, const fs::path& file) {
+  Results copy{std::make_unique<run::SweepDatabase>(":memory:"), /*is_copy=*/true};
+  if (arguments.dry_run && !fs::exists(file)) return copy;
+  try {
+    auto database = std::make_unique<run::SweepDatabase>(file);
+    if (!arguments.dry_run) return {std::move(database)};
+    for (const run::PointRow& row : database->rows()) copy.database->put(row);
+  } catch (const run::DatabaseInUse&) {
+    if (!arguments.dry_run && !arguments.report) throw;
+    fmt::print(
+        stderr,
+        "atoll: another process sweeps in '{}': this is what it has finished so far; no file "
+        "is written\n",
+        file.parent_path().string());
+  }
+  return copy;
+}
+
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -256,13 +281,9 @@ void sweep(const SweepArguments& arguments) {
     if (arguments.report) throw UsageError(fmt::format("--report: {}: run the sweep", kNoData));
     fmt::print(stderr, "atoll: {}: points that are there count when it is\n", kNoData);
   }
-  // A dry run changes nothing: it has a database in memory.
-  run::SweepDatabase database(arguments.dry_run ? fs::path(":memory:") : database_file);
-  if (arguments.dry_run && fs::exists(database_file)) {
-    for (const run::PointRow& row : run::SweepDatabase(database_file).rows()) database.put(row);
-  }
-  import_points(arguments, folder, settings, database);
-  run::SweepDriver driver(settings, database, options);
+  const Results results = open_results(arguments, database_file);
+  import_points(arguments, folder, settings, *results.database);
+  run::SweepDriver driver(settings, *results.database, options);
   if (arguments.dry_run) {
     print_outlook(arguments, driver, place.budget.cores);
     return;
@@ -275,14 +296,15 @@ void sweep(const SweepArguments& arguments) {
     driver.resume(*executor);
     is_complete = driver.train(*executor, clock);
   }
-  driver.export_points();
+  if (!results.is_copy) driver.export_points();
   const SweepOutput output =
       sweep_output(fs::path(arguments.file).stem().string(), settings, driver);
-  write_sweep_output(output, folder);
+  if (!results.is_copy) write_sweep_output(output, folder);
   if (arguments.json) {
     fmt::print("{}\n", output.json.dump());
   } else {
-    fmt::print("{}report: {}\n", sweep_table(output), (folder / "report.md").string());
+    fmt::print("{}", sweep_table(output));
+    if (!results.is_copy) fmt::print("report: {}\n", (folder / "report.md").string());
   }
   if (!is_complete) {
     throw Interrupted("the sweep was stopped; it goes on by the same command");
@@ -321,7 +343,9 @@ void add_scaling_sweep(CLI::App& scaling) {
   command->add_flag("--local", arguments->local, "Use this machine though the file has [slurm]");
   auto* dry = command->add_flag("--dry-run", arguments->dry_run,
                                 "Say how many points, tokens and hours are left, and end");
-  auto* report = command->add_flag("--report", arguments->report, "Only write the report again");
+  auto* report = command->add_flag(
+      "--report", arguments->report,
+      "Only write the report again; of a sweep that runs, print what it has so far");
   dry->excludes(report);
   command->add_flag("--retry", arguments->retry, "Train points again that failed")
       ->excludes(dry)

@@ -138,9 +138,9 @@ SweepDatabase::~SweepDatabase() { ::sqlite3_close(database(handle_)); }
 void SweepDatabase::fail(const std::string& what) const {
   const int code = ::sqlite3_errcode(database(handle_)) & 0xff;
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
-    throw InputError(fmt::format(
-        "the sweep's database '{}' is in use by another process; wait for it or choose another "
-        "--folder",
+    throw DatabaseInUse(fmt::format(
+        "the sweep's database '{}' is in use by another process; wait for it, look with --report, "
+        "or choose another --folder",
         file_));
   }
   if (code == SQLITE_NOTADB) {

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/base/error.h"
+
 namespace atl::run {
 
 enum class PointStatus { kRunning, kDone, kFailed };
@@ -36,10 +38,16 @@ struct Imported {
   size_t differ = 0;  // Were there with another one, which stays.
 };
 
+/// Another process has it open.
+class DatabaseInUse : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 class SweepDatabase {
  public:
-  /// Opens or makes it. Throws InputError: it is in use by another process, is no database, or is
-  /// that of another program or version.
+  /// Opens or makes it. Throws DatabaseInUse; InputError: it is no database, or is that of another
+  /// program or version.
   explicit SweepDatabase(const std::filesystem::path& file);
   ~SweepDatabase();
   SweepDatabase(const SweepDatabase&) = delete;

@@ -115,9 +115,10 @@ void SweepSettings::use(SweepStore store) {
     RunConfig config = load(size.name);
     const std::string where = fmt::format("{}: [sizes.{}]", where_, size.name);
     if (config.model.vocab_size < store_.vocab_size) {
-      throw UsageError(fmt::format("{}: vocab_size = {} is below the {} of the store '{}'", where,
-                                   config.model.vocab_size, store_.vocab_size,
-                                   store_.path.string()));
+      throw UsageError(fmt::format(
+          "{}: vocab_size = {} is below the {} of the store '{}'; leave it out, it is the store's "
+          "then ([settings.data] vocab_size is what a text is packed with)",
+          where, config.model.vocab_size, store_.vocab_size, store_.path.string()));
     }
     const std::string complaint = complaint_of([&] { model::check(config.model); });
     if (!complaint.empty()) throw UsageError(fmt::format("{}: {}", where, complaint));

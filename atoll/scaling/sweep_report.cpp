@@ -172,7 +172,10 @@ std::string axis_text(Axis axis, const AxisState& state) {
 std::string without_best_text(const GridCell& cell) {
   if (!cell.blocked.empty()) return cell.blocked;
   if (cell.state.done) return "all points failed";
-  return cell.waits.empty() ? "not finished" : "not finished, it waits for " + cell.waits;
+  if (!cell.waits.empty()) return "not finished, it waits for " + cell.waits;
+  const size_t num_asked = cell.state.points.size();
+  return fmt::format("not finished, {} of {} points so far", num_asked - cell.state.wanted.size(),
+                     num_asked);
 }
 
 std::string failed_seeds_text(const BestPlace& best) {

@@ -26,7 +26,7 @@ struct SweepTotals {
 /// "lr interior", "outer_lr at its largest, 1, after 4 extensions".
 std::string axis_text(Axis axis, const AxisState& state);
 
-/// Why a cell has no best place: "not finished, it waits for the size a".
+/// Why a cell has no best place: "not finished, 2 of 3 points so far".
 std::string without_best_text(const GridCell& cell);
 
 /// "1 of 3 seeds failed", or nothing.

@@ -6,6 +6,7 @@ usage: sweep_test.py ATOLL STORE [unittest arguments]
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -285,6 +286,26 @@ class SweepTest(unittest.TestCase):
         self.wait_for(self.trainers)
         self.assertIn("in use by another process", self.sweep(path, code=1).stderr)
         process.kill()
+
+    def test_one_that_runs_can_be_looked_at(self):
+        path = self.sweep_file("[4e-3]", tokens=60)
+        process = self.start(path, "--cores", 1)
+        self.wait_for(self.points)
+        process.send_signal(signal.SIGSTOP)  # So that it does not end meanwhile; its folder stays its own.
+        kept = (self.folder / "out" / "points.jsonl").read_bytes()
+        said = self.sweep(path, "--report")
+        self.assertIn("another process sweeps", said.stderr)
+        finished = [line.split()[-1] for line in said.stdout.splitlines() if re.search(r"\d\.\d{4}$", line)]
+        self.assertEqual(finished, [f"{point['loss']:.4f}" for point in self.points().values()])
+        self.assertIn("not finished, 0 of 1 points so far", said.stdout)
+        outlook = self.json_of(path, "--dry-run")
+        self.assertEqual((outlook["done"], outlook["points"]), (1, 1))
+        self.assertEqual((self.folder / "out" / "points.jsonl").read_bytes(), kept)
+        self.assertFalse((self.folder / "out" / "report.md").exists())
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(len(self.points()), 2)
 
     def test_a_dry_run_starts_nothing(self):
         path = self.sweep_file("[2e-3, 4e-3, 8e-3]", "[0, 2]", "outer_lr = 0.6\nsync_every = 5")
