@@ -223,7 +223,8 @@ class RunsTest(unittest.TestCase):
         self.assertRegex(shared.log(), r"1 of 2 runs failed:\n  bad: checkpoints: the islands have none in common")
 
     def test_a_full_disk_stands_one_run_still_and_loses_nothing(self):
-        shared, fine, coarse = self.begin(commits=30, fine=FINE, coarse={**COARSE, "sync.sync_every": 400})
+        shared, fine, coarse = self.begin(fine=FINE, coarse={**COARSE, "sync.sync_every": 400})
+        fine.wait_commits(100, after=0)
         shared.kill()
         sizes = {run: (run.coordinated / "coordinator.journal").stat().st_size for run in (fine, coarse)}
         self.assertGreater(sizes[fine], sizes[coarse] + 2000)

@@ -131,7 +131,7 @@ class LinkTest(unittest.TestCase):
         outcomes = []
         for seed in (1, 1, 2):
             with network(pair(loss=loss), seed=seed) as net:
-                outcomes.append(self.echo(net, count, 0.0003)[1])
+                outcomes.append(self.echo(net, count, 0.001)[1])  # Faster, a busy machine loses some itself.
                 self.assertEqual(net.stats()["hosts"]["a"]["up"]["full"], 0)
         expected = count * (1 - loss) ** 4  # Four crossings of a lossy link, there and back.
         print(f"echoes of {count} at 5 % loss: {[len(o) for o in outcomes]}, expected {expected:.0f}", file=sys.stderr)
