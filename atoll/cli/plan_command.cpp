@@ -80,7 +80,14 @@ void plan(const PlanArguments& arguments) {
     throw UsageError("which PLAN.toml? `atoll plan --help` shows one");
   }
   const scaling::PlanRequest request = read_request(arguments.file);
-  if (!arguments.config_out.empty()) require_output_file(arguments.config_out, "--config-out");
+  if (!arguments.config_out.empty()) {
+    require_output_file(arguments.config_out, "--config-out");
+    std::error_code none_yet;
+    if (fs::equivalent(arguments.file, arguments.config_out, none_yet)) {
+      throw UsageError(fmt::format("--config-out: '{}' is the plan itself; give another file",
+                                   arguments.config_out));
+    }
+  }
   const auto own = runs_of(request.laws, fs::path(arguments.file).parent_path());
   const scaling::Plan plan =
       scaling::make_plan(request, own ? std::optional(own->runs) : std::nullopt);
@@ -125,7 +132,7 @@ void add_plan_command(CLI::App& app) {
       ->needs(measure);
   command->add_option("--name", options.name, "of the island (default: this machine's)")
       ->needs(measure);
-  command->add_option("--out", options.out, "also write the [[island]] to this file")
+  command->add_option("--out", options.out, "also write the [[island]] to this file, a new one")
       ->needs(measure);
   command
       ->add_flag("--insecure", options.insecure, "allow addresses beyond this machine, unencrypted")

@@ -168,10 +168,18 @@ Json island_json(const std::string& name, const Machine& machine,
   return json;
 }
 
+/// It might be a plan that somebody wrote.
+void require_new_file(const std::string& file) {
+  require_output_file(file, "--out");
+  if (!fs::exists(file)) return;
+  throw UsageError(fmt::format(
+      "--out: '{}' is there already; give a new file, whose [[island]] goes into the plan", file));
+}
+
 }  // namespace
 
 void measure_island(const MeasureOptions& options) {
-  if (!options.out.empty()) require_output_file(options.out, "--out");
+  if (!options.out.empty()) require_new_file(options.out);
   if (!options.coordinator.empty()) {
     const auto address = net::check_address(options.coordinator, options.insecure);
     if (!address) throw UsageError("--coordinator: " + address.error().message);

@@ -54,9 +54,10 @@ std::string model_text(const PlanRequest& request, const PlanChoice& choice,
       4 * static_cast<double>(choice.shape.hidden), static_cast<double>(request.goal.vocab_size));
   return fmt::format(
       "model      {} parameters as the papers count, {} as Atoll does\n"
-      "           {} layers of {}, {} heads, ff {}, vocabulary {}\n",
+      "           {} layer{} of {}, {} head{}, ff {}, vocabulary {}\n",
       format_count(papers), format_count(choice.shape.atoll_params), choice.shape.layers,
-      choice.shape.hidden, model.num_heads, model.intermediate_size, request.goal.vocab_size);
+      choice.shape.layers == 1 ? "" : "s", choice.shape.hidden, model.num_heads,
+      model.num_heads == 1 ? "" : "s", model.intermediate_size, request.goal.vocab_size);
 }
 
 std::string training_text(const PlanRequest& request, const PlannedRun& run) {
@@ -100,10 +101,11 @@ std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
   const PlannedMemory& memory = choice.memory.front();
   text += fmt::format(
       "memory: parameters {}, gradients {}, moments {}, outer copies {}, exchange {},\n"
-      "        checkpoint {}, activations {} ({} rows at a time)\n",
+      "        checkpoint {}, activations {} ({} row{} at a time)\n",
       format_bytes(memory.parameters), format_bytes(memory.gradients), format_bytes(memory.moments),
       format_bytes(memory.outer), format_bytes(memory.exchange), format_bytes(memory.checkpoint),
-      format_bytes(memory.activations), choice.micro_batch_rows);
+      format_bytes(memory.activations), choice.micro_batch_rows,
+      choice.micro_batch_rows == 1 ? "" : "s");
   return text;
 }
 

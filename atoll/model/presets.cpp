@@ -137,12 +137,14 @@ ModelConfig preset(std::string_view name) {
 }
 
 ModelConfig chinchilla(int64_t num_layers, int64_t hidden_size, int64_t vocab_size) {
+  int64_t num_heads = std::max<int64_t>(1, hidden_size / kChinchillaHead);
+  while (hidden_size % (2 * num_heads) != 0 && num_heads > 1) --num_heads;
   ModelConfig config;
   config.vocab_size = vocab_size;
   config.num_layers = num_layers;
   config.hidden_size = hidden_size;
-  config.num_heads = std::max<int64_t>(1, hidden_size / kChinchillaHead);
-  config.num_kv_heads = config.num_heads;
+  config.num_heads = num_heads;
+  config.num_kv_heads = num_heads;
   add_chinchilla(config, kChinchillaPositions);
   return config;
 }

@@ -18,8 +18,8 @@ std::vector<std::string_view> preset_names();
 /// Throws UsageError with all names.
 ModelConfig preset(std::string_view name);
 
-/// One like the "chinchilla" presets, of any size: heads of 64 (one, where it is no wider).
-/// `hidden_size` is even, and beyond 64 a multiple of it.
+/// One like the "chinchilla" presets, of any size: as many heads of 64 or more as divide the width
+/// evenly, or one. `hidden_size` is even.
 ModelConfig chinchilla(int64_t num_layers, int64_t hidden_size, int64_t vocab_size);
 
 }  // namespace atl::model

@@ -375,16 +375,12 @@ scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
 }
 
 RunRecord read_run_record(const fs::path& folder) {
-  RunRecord record;
-  for (const fs::path& island : island_folders(folder)) {
-    if (record.islands.empty()) {
-      if (!fs::exists(island / "config.toml")) {
-        throw InputError(fmt::format("'{}' has no config.toml", island.string()));
-      }
-      record.config = load_config(island / "config.toml", {});
-    }
-    record.islands.push_back(read_island(island));
+  const std::vector<fs::path> islands = island_folders(folder);
+  const fs::path config = islands.front() / "config.toml";
+  if (!fs::exists(config)) {
+    throw InputError(fmt::format("'{}' has no config.toml", islands.front().string()));
   }
+  RunRecord record{.config = load_config(config, {})};
   const sync::Method& method = sync::method_of(record.config.sync);
   if (method.is_for_one) {
     throw InputError(alone(folder.string()));
@@ -395,6 +391,7 @@ RunRecord read_run_record(const fs::path& folder) {
         "nothing to simulate",
         folder.string()));
   }
+  for (const fs::path& island : islands) record.islands.push_back(read_island(island));
   record.run = recorded_run(record.islands, record.config.sync);
   return record;
 }

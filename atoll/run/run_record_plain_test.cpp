@@ -152,6 +152,7 @@ TEST_F(RunRecordTest, RefusesRunsWithoutAnExchange) {
   folder_.write("island-0/config.toml", "[sync]\nmethod = \"single\"\n");
   EXPECT_THAT(refusal(), HasSubstr("a run of one island"));
   folder_.write("island-0/config.toml", kConfig + "pace = \"elastic\"\n");
+  write("island-1", step_line(10, 1, 1), round_line(30, 40, 7));  // As it has them.
   EXPECT_THAT(refusal(), HasSubstr("nobody waits for an exchange"));
 }
 

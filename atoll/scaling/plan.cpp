@@ -8,6 +8,7 @@
 #include <limits>
 #include <tuple>
 
+#include "atoll/base/progress.h"
 #include "atoll/scaling/plan_refusal.h"
 #include "atoll/scaling/plan_search.h"
 #include "atoll/sync/method.h"
@@ -160,21 +161,42 @@ void add_batch_note(const PlanRequest& request, const PlanChoice& choice,
              : "each device of each island takes the same number of whole rows"));
 }
 
+/// The next larger model, where the choice's islands have the memory and the tokens for it.
+const PlannedSize* next_larger(const Candidates& candidates, const PlanChoice& choice) {
+  const auto next = std::ranges::find_if(candidates.sizes(), [&](const PlannedSize& size) {
+    return size.shape.law_params > choice.shape.law_params;
+  });
+  const auto way = std::ranges::find_if(candidates.ways(), [&](const PlanWay& each) {
+    return each.num_islands == choice.setup.islands.size() &&
+           each.sync.method == choice.setup.sync.method &&
+           each.sync.sync_every == choice.setup.sync.sync_every;
+  });
+  if (next == candidates.sizes().end()) return nullptr;
+  const bool fits = std::ranges::all_of(
+      choice.setup.islands, [&](size_t i) { return candidates.is_able(i, *next, *way); });
+  return fits ? &*next : nullptr;
+}
+
 /// Where time is left over.
 void add_limit_note(const PlanRequest& request, const Candidates& candidates,
                     const PlanChoice& choice, std::vector<std::string>& notes) {
   const PlanGoal& goal = request.goal;
   const double limit_s = goal.time_s.value_or(0);
   if (goal.loss || goal.params || choice.wall_clock_s >= 0.8 * limit_s) return;
-  const double most = candidates.most_tokens_per_param();
-  notes.push_back(fmt::format(
-      "{}, not time, limits the size: {} of {} are used; {}",
-      goal.tokens ? "memory or tokens" : "memory", span_text(choice.wall_clock_s),
-      span_text(limit_s),
-      goal.tokens_per_param ? "more 'tokens_per_param' would lower the loss further"
-                            : fmt::format("more than {:.3g} tokens a parameter are not tried, as "
-                                          "nothing is known of them",
-                                          most)));
+  const PlannedSize* larger = next_larger(candidates, choice);
+  const std::string limit =
+      larger != nullptr ? fmt::format("the next larger model, of {} parameters, takes longer",
+                                      format_count(larger->shape.law_params))
+                        : fmt::format("{}, not time, limits the size",
+                                      goal.tokens ? "memory or tokens" : "memory");
+  const std::string tokens = goal.tokens_per_param
+                                 ? "more 'tokens_per_param' would lower the loss further"
+                                 : fmt::format(
+                                       "more than {:.3g} tokens a parameter are not tried, as "
+                                       "nothing is known of them",
+                                       candidates.most_tokens_per_param());
+  notes.push_back(fmt::format("{}: {} of {} are used; {}", limit, span_text(choice.wall_clock_s),
+                              span_text(limit_s), tokens));
 }
 
 void add_notes(const PlanRequest& request, const Candidates& candidates, const PlannedRun& run,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -23,6 +24,7 @@ constexpr int64_t kLayersPerFragment = 3;  // The papers' choice.
 constexpr double kTrips = 3;               // In an exchange, about.
 constexpr double kTokenStep = 1.1;         // From one to the next of one size.
 constexpr double kNearEnough = 0.1;        // Of ln params.
+constexpr double kMuchLonger = 1.25;       // That the next size computes.
 /// Computing may take less than all tokens would: part of a batch is left out.
 constexpr double kWholeBatches = 0.99;
 
@@ -65,6 +67,7 @@ Candidates::Candidates(const PlanRequest& request, const PlanLoss& loss)
   for (size_t count = 1; count <= islands.size(); ++count) add_ways(count);
   add_sizes();
   add_longer();
+  add_ladder();
   fastest_first_.resize(islands.size());
   std::iota(fastest_first_.begin(), fastest_first_.end(), size_t{0});
   std::ranges::sort(fastest_first_, {},
@@ -109,10 +112,7 @@ void Candidates::add_sizes() {
   if (goal.params) {
     const PlannedShape shape = shapes_.near(*goal.params);
     if (std::abs(std::log(shape.law_params / *goal.params)) > kNearEnough) {
-      throw InputError(fmt::format(
-          "no plan: [goal]: 'params' = {:g} is beyond the models that are planned; the nearest has "
-          "{:.3g}",
-          *goal.params, shape.law_params));
+      throw InputError(params_refusal(*goal.params));
     }
     sizes_ = {sized(shape, goal.tokens.value_or(ratio * shape.law_params))};
     return;
@@ -132,6 +132,25 @@ void Candidates::add_sizes() {
   }
 }
 
+std::string Candidates::params_refusal(double params) const {
+  const std::string said = fmt::format("no plan: [goal]: 'params' = {:g} is ", params);
+  const std::vector<PlannedShape> shapes = shapes_.ladder();
+  const auto above = std::ranges::find_if(
+      shapes, [&](const PlannedShape& shape) { return shape.law_params > params; });
+  if (above == shapes.begin()) {
+    return said + fmt::format(
+                      "below the smallest model that is planned, {:.3g} with a vocabulary "
+                      "of {} ('vocab_size')",
+                      above->law_params, request_.goal.vocab_size);
+  }
+  if (above == shapes.end()) {
+    return said +
+           fmt::format("above the largest model that is planned, {:.3g}", shapes.back().law_params);
+  }
+  return said + fmt::format("between the models that are planned; give {:.3g} or {:.3g}",
+                            std::prev(above)->law_params, above->law_params);
+}
+
 void Candidates::add_longer() {
   const double most_tokens = request_.goal.tokens.value_or(std::numeric_limits<double>::infinity());
   for (const PlannedSize& size : sizes_) {
@@ -143,6 +162,17 @@ void Candidates::add_longer() {
       ladder.push_back(size);
       ladder.back().tokens = tokens;
     }
+  }
+}
+
+void Candidates::add_ladder() {
+  const auto work = [](const PlannedSize& size) { return size.shape.atoll_params * size.tokens; };
+  for (size_t i = 0; i < sizes_.size(); ++i) {
+    ladder_.push_back(sizes_[i]);
+    if (i + 1 == sizes_.size() || work(sizes_[i + 1]) < kMuchLonger * work(sizes_[i])) continue;
+    std::ranges::copy_if(longer_[i], std::back_inserter(ladder_), [&](const PlannedSize& longer) {
+      return work(longer) < work(sizes_[i + 1]);
+    });
   }
 }
 
@@ -261,10 +291,10 @@ void Candidates::place_rows(PlanChoice& choice, double tokens) const {
   int64_t devices = 1;
   for (const size_t i : islands) devices = std::max(devices, request_.islands[i].devices);
   const auto row_tokens = static_cast<double>(request_.goal.sequence_length);
-  const double batch = std::min(choice.settings.batch_tokens.value, tokens / kFewestSteps);
-  const double per_device =
-      batch / row_tokens / static_cast<double>(islands.size()) / static_cast<double>(devices);
-  const int64_t rows = std::max<int64_t>(1, std::llround(per_device)) * devices;
+  const double row_of_each = row_tokens * static_cast<double>(std::ssize(islands) * devices);
+  const double wanted = std::round(choice.settings.batch_tokens.value / row_of_each);
+  const double most = std::floor(tokens / kFewestSteps / row_of_each);
+  const int64_t rows = static_cast<int64_t>(std::max(1.0, std::min(wanted, most))) * devices;
   choice.batch_rows = rows * std::ssize(islands);
   const double flops = 6 * choice.shape.atoll_params * static_cast<double>(rows) * row_tokens;
   for (const size_t i : islands) {

@@ -3,6 +3,7 @@
 // Not thread-safe.
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -85,6 +86,9 @@ class Candidates {
   /// Rising, with the fewest tokens a parameter; empty where the tokens are too few for the
   /// smallest.
   const std::vector<PlannedSize>& sizes() const { return sizes_; }
+  /// The same, and where the next one computes much longer, the size before it with more tokens,
+  /// as far as it computes less than the next: each computes longer and has less loss.
+  const std::vector<PlannedSize>& ladder() const { return ladder_; }
   /// The same model on more and more tokens, for where no larger one fits. May be empty.
   const std::vector<PlannedSize>& longer(size_t size) const { return longer_[size]; }
   /// Of all tokens: choice() may leave out part of a batch.
@@ -115,6 +119,8 @@ class Candidates {
   void add_ways(size_t num_islands);
   void add_sizes();
   void add_longer();
+  void add_ladder();
+  std::string params_refusal(double params) const;
   PlannedSize sized(const PlannedShape& shape, double tokens) const;
   double missing_bytes(const PlannedIsland& island, const PlannedSize& size,
                        const PlanWay& way) const;
@@ -128,6 +134,7 @@ class Candidates {
   Shapes shapes_;
   std::vector<PlanWay> ways_;
   std::vector<PlannedSize> sizes_;
+  std::vector<PlannedSize> ladder_;
   std::vector<std::vector<PlannedSize>> longer_;  // By size.
   std::vector<size_t> fastest_first_;             // Islands.
   std::map<std::pair<double, double>, PlannedSettings> settings_;

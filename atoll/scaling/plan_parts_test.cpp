@@ -58,11 +58,23 @@ TEST(PlanShape, TheLadderRisesByATenth) {
   }
 }
 
+TEST(PlanShape, SmallModelsRiseLittleMore) {
+  for (const int64_t vocab_size : {512, 4096, 32'000}) {
+    const auto ladder = Shapes(vocab_size, true).ladder();
+    EXPECT_LT(ladder.front().law_params, 16.2 * static_cast<double>(vocab_size) + 4e3);
+    for (size_t i = 1; i < ladder.size(); ++i) {
+      const double most = ladder[i].hidden < 64 ? 1.5 : 1.35;
+      EXPECT_LT(ladder[i].law_params, most * ladder[i - 1].law_params) << ladder[i].hidden;
+    }
+  }
+}
+
 TEST(PlanShape, EveryShapeIsAModel) {
   const Shapes shapes(4096, false);
   for (const PlannedShape& shape : shapes.ladder()) {
     const model::ModelConfig config = shapes.config(shape, 512);
     EXPECT_NO_THROW(model::check(config));
+    EXPECT_EQ(config.hidden_size / config.num_heads % 2, 0);
     EXPECT_DOUBLE_EQ(shape.atoll_params, static_cast<double>(model::num_parameters(config)));
     EXPECT_EQ(config.max_positions, 512);
   }

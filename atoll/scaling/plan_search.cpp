@@ -28,7 +28,7 @@ bool is_sooner(const PlanChoice& a, const PlanChoice& b) {
 PlanSearch::PlanSearch(Candidates& candidates) : candidates_(candidates) {
   const std::vector<PlannedSize>& sizes = candidates.sizes();
   for (const PlanWay& way : candidates.ways()) {
-    add_branch(way, sizes, nullptr);
+    add_branch(way, candidates.ladder(), nullptr);
     // Where some island has no memory for the next one, or there is none.
     std::vector<size_t> able;
     for (const PlannedSize& size : sizes) able.push_back(candidates.num_able(size, way));

@@ -4,7 +4,7 @@
 // that reaches a loss by the law, and most ways need no simulation at all: what computing alone
 // takes says that they cannot be better. Of all sizes that take the same compute the one with the
 // laws' tokens a parameter is best (plan_loss.h); so more tokens are for where memory, or the
-// request, allows no larger model. Pure; not thread-safe.
+// request, allows no larger model, and for between two sizes. Pure; not thread-safe.
 #include <limits>
 #include <optional>
 #include <tuple>

@@ -10,7 +10,7 @@
 namespace atl::scaling {
 namespace {
 
-constexpr int64_t kHead = 64;
+constexpr int64_t kNarrowest = 16;
 constexpr int64_t kWidest = 16'384;
 constexpr double kStep = 1.1;  // From one of the ladder to the next.
 /// What an e-fold of depth beside the rule's counts, where one of size counts 1.
@@ -19,11 +19,13 @@ constexpr double kDepthWeight = 0.1;
 /// Scaling Laws for DiLoCo, table 3: 6 layers of 512 to 48 of 4,096.
 int64_t usual_layers(int64_t hidden) { return std::max<int64_t>(1, (3 * hidden + 128) / 256); }
 
+/// Narrow models differ much by a head of 64: their widths are closer.
+int64_t next_width(int64_t hidden) { return hidden + (hidden < 64 ? 8 : hidden < 256 ? 16 : 64); }
+
 }  // namespace
 
 Shapes::Shapes(int64_t vocab_size, bool papers) : vocab_size_(vocab_size), papers_(papers) {
-  for (int64_t hidden = kHead / 2; hidden <= kWidest;
-       hidden += hidden < kHead ? kHead / 2 : kHead) {
+  for (int64_t hidden = kNarrowest; hidden <= kWidest; hidden = next_width(hidden)) {
     const auto one =
         static_cast<double>(model::num_parameters(model::chinchilla(1, hidden, vocab_size)));
     const auto two =
@@ -53,15 +55,14 @@ PlannedShape Shapes::near(double law_params) const {
   PlannedShape best;
   double least = std::numeric_limits<double>::infinity();
   for (const Width& width : widths_) {
-    const int64_t usual = usual_layers(width.hidden);
+    const auto usual = static_cast<double>(usual_layers(width.hidden));
     const double base = papers_ ? width.papers_base : width.atoll_base;
     const double per_layer = papers_ ? width.papers_per_layer : width.atoll_per_layer;
     const double exact =
-        std::clamp((law_params - base) / per_layer, 0.7 * static_cast<double>(usual),
-                   1.4 * static_cast<double>(usual));
+        std::clamp((law_params - base) / per_layer, 0.7 * usual, std::max(1.4 * usual, usual + 1));
     const int64_t layers = std::max<int64_t>(1, std::llround(exact));
     const PlannedShape shape = shape_of(width, layers);
-    const double depth = static_cast<double>(layers) / static_cast<double>(usual);
+    const double depth = static_cast<double>(layers) / usual;
     const double cost = std::abs(std::log(shape.law_params / law_params)) +
                         kDepthWeight * std::abs(std::log(depth));
     if (cost < least) {

@@ -147,6 +147,13 @@ class PlanTest(unittest.TestCase):
         done = run(self.lab('time = "1d"'), "--config-out", "/proc/nothing/run.toml")
         self.assertEqual((done.returncode, done.stdout), (1, ""), done)
 
+    def test_no_plan_is_written_over(self):
+        plan = self.lab('time = "1d"')
+        before = plan.read_text()
+        self.assert_refused(2, "is the plan itself", plan, "--config-out", self.folder / ".." / self.folder.name / plan.name)
+        self.assert_refused(2, "is there already", "--measure", "--name", "here", "--out", plan)
+        self.assertEqual(plan.read_text(), before)
+
     # --- what comes of it ---
 
     def test_train_takes_every_kind_of_settings(self):
