@@ -40,6 +40,16 @@ void require_known_commands(const CLI::App& app, char** words) {
                                             : fmt::format("did you mean '{}'?", near)));
 }
 
+/// The command that was being read, as one types it.
+std::string command_name(const CLI::App& app) {
+  std::string name = app.get_name();
+  for (const CLI::App* one = &app; !one->get_subcommands().empty();) {
+    one = one->get_subcommands().front();
+    name += " " + one->get_name();
+  }
+  return name;
+}
+
 int fail(const std::string& message, int code) {
   fmt::print(stderr, "atoll: {}\n", message);
   return code;
@@ -56,7 +66,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     fmt::print("{}", text.str());
     return code;
   } catch (const CLI::ParseError& error) {
-    return fail(fmt::format("{}\natoll: `{} --help` shows how", error.what(), app.get_name()), 2);
+    return fail(fmt::format("{}\natoll: `{} --help` shows how", error.what(), command_name(app)),
+                2);
   } catch (const UsageError& error) {
     return fail(error.what(), 2);
   } catch (const Interrupted& error) {
