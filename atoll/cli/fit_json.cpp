@@ -94,7 +94,11 @@ Json fit_json(const FitReport& report, const scaling::FitOptions& options, const
   Json json = laws_json(report.loss, report.loss_intervals);
   json["leave_one_out"] = {{"params", report.leave_one_out.params},
                            {"independent", residuals_json(report.leave_one_out.independent)},
-                           {"joint", residuals_json(report.leave_one_out.joint)}};
+                           {"joint", residuals_json(report.leave_one_out.joint)},
+                           {"data_parallel", nullptr}};
+  if (const auto& one = report.leave_one_out.data_parallel) {
+    json["leave_one_out"]["data_parallel"] = {{"params", one->params}, {"residual", one->value}};
+  }
   json["parametric"] = forms_json(report.parametric);
   json["batch"] = optima_json("tokens of all replicas", report.batch_optima, report.batch);
   json["inner_lr"] = optima_json("peak", report.lr_optima, report.lr);

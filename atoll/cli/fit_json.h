@@ -10,6 +10,7 @@
 namespace atl::cli {
 
 constexpr const char* kPapersCount = "vocab * hidden + layers * (4 hidden^2 + 2 hidden ff)";
+constexpr const char* kColumnCount = "as the column params counts";
 
 /// What was left out of a table, and of which kind the others are.
 void add_comparable_json(nlohmann::ordered_json& json, const scaling::Comparable& compared);

@@ -31,7 +31,8 @@ through runs of one method, one sync_every and as many tokens a parameter (withi
 the most sizes. The others are left out, and named.
 
 Laws: loss = A N^alpha for each number of replicas, A N^alpha M^beta for all (M >= 1), and the four
-forms of Scaling Laws for DiLoCo, Table 13. Residuals are of the largest size, fitted without it.
+forms of Scaling Laws for DiLoCo, Table 13. Residuals are of the largest size, fitted without it;
+M=2 beside the joint law's: of two replicas.
 
 Examples:
   atoll scaling fit runs.csv
@@ -43,17 +44,25 @@ struct FitArguments {
   TableOptions table;
   scaling::FitOptions options;
   std::string plot;
+  bool has_plot = false;
+  bool has_confidence = false;
   bool json = false;
 };
+
+constexpr int kMinRedraws = 20;  // Of fewer an interval's ends would be chance.
 
 std::string with_interval(double value, const Intervals& intervals, size_t i) {
   if (i >= intervals.size()) return fmt::format("{:.5g}", value);
   return fmt::format("{:.5g} [{:.4g}, {:.4g}]", value, intervals[i].first, intervals[i].second);
 }
 
-std::string residual_text(const std::map<double, double>& residuals, double replicas) {
-  const auto found = residuals.find(replicas);
-  return found == residuals.end() ? "" : fmt::format("{:.4f}", found->second);
+std::string residual_text(const scaling::LeaveOneOut& residuals, double replicas) {
+  if (replicas == 0) {
+    const auto& one = residuals.data_parallel;
+    return one ? fmt::format("{:.4f}", one->value) : "";
+  }
+  const auto found = residuals.independent.find(replicas);
+  return found == residuals.independent.end() ? "" : fmt::format("{:.4f}", found->second);
 }
 
 void print_laws(const FitReport& report) {
@@ -66,17 +75,17 @@ void print_laws(const FitReport& report) {
         found == report.loss_intervals.independent.end() ? none : found->second;
     fmt::print(kRow, scaling::replicas_name(replicas), with_interval(law.A(), intervals, 0),
                with_interval(law.alpha(), intervals, 1), "",
-               residual_text(report.leave_one_out.independent, replicas));
+               residual_text(report.leave_one_out, replicas));
   }
   if (!report.loss.joint) return;
   const Intervals& intervals = report.loss_intervals.joint;
   std::vector<std::string> residuals;
   for (const auto& [replicas, residual] : report.leave_one_out.joint) {
-    residuals.push_back(fmt::format("{:.4f}", residual));
+    residuals.push_back(fmt::format("M={:g} {:.4f}", replicas, residual));
   }
   fmt::print(kRow, "joint", with_interval(report.loss.joint->A(), intervals, 0),
              with_interval(report.loss.joint->alpha(), intervals, 1),
-             with_interval(report.loss.joint->beta(), intervals, 2), fmt::join(residuals, " "));
+             with_interval(report.loss.joint->beta(), intervals, 2), fmt::join(residuals, ", "));
 }
 
 void print_forms(const FitReport& report) {
@@ -131,22 +140,39 @@ void print_report(const FitArguments& arguments, const FitReport& report) {
   }
 }
 
-void fit(FitArguments& arguments) {
-  if (!arguments.plot.empty()) {
-    scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
+void check(const FitArguments& arguments) {
+  const int redraws = arguments.options.bootstrap;
+  if (redraws > 0 && redraws < kMinRedraws) {
+    throw UsageError(
+        fmt::format("--bootstrap must be 0, or {} redraws and more: of {} an interval says nothing",
+                    kMinRedraws, redraws));
+  }
+  if (arguments.has_confidence && redraws == 0 && !arguments.has_plot) {
+    throw UsageError("--confidence has no effect with --bootstrap 0 and without --plot");
+  }
+  if (arguments.has_plot) {
+    // Refuses the name before the work.
+    if (!arguments.plot.empty()) scaling::chart_file({}, arguments.plot);
     require_output_file(arguments.plot, "--plot");
   }
+}
+
+void fit(FitArguments& arguments) {
+  check(arguments);
   const scaling::Table table = arguments.table.load(arguments.file);
   const scaling::Comparable compared = compared_runs(arguments.file, table);
   const FitReport report = scaling::fit_runs(compared.runs, arguments.options);
   for (const scaling::Refusal& refusal : report.refused) {
     fmt::print(stderr, "atoll: not fitted: {}: {}\n", refusal.what, refusal.reason);
   }
+  for (const std::string& warning : scaling::growth_warnings(report.loss)) {
+    fmt::print(stderr, "atoll: warning: {}\n", warning);
+  }
   if (!table.ignored.empty()) {
     fmt::print(stderr, "atoll: columns without a meaning here: {}\n",
                fmt::join(table.ignored, ", "));
   }
-  if (!arguments.plot.empty()) {
+  if (arguments.has_plot) {
     write_file_atomically(
         arguments.plot,
         scaling::chart_file(scaling::fit_chart(report, arguments.options.confidence),
@@ -155,9 +181,9 @@ void fit(FitArguments& arguments) {
   if (arguments.json) {
     Json json =
         fit_json(report, arguments.options,
-                 arguments.table.count == "papers" ? kPapersCount : "as the column params counts",
-                 table.runs);
+                 arguments.table.count == "papers" ? kPapersCount : kColumnCount, table.runs);
     add_comparable_json(json, compared);
+    json["warnings"] = scaling::growth_warnings(report.loss);
     json["ignored_columns"] = table.ignored;
     fmt::print("{}\n", json.dump());
   } else {
@@ -174,13 +200,16 @@ void add_scaling_fit(CLI::App& scaling) {
       ->required();
   add_table_options(*command, arguments->table);
   command
-      ->add_option("--bootstrap", arguments->options.bootstrap,
-                   "Redraws of the residuals for intervals; 0: none")
+      ->add_option(
+          "--bootstrap", arguments->options.bootstrap,
+          fmt::format("Redraws of the residuals for intervals, {} or more; 0: none", kMinRedraws))
       ->capture_default_str()
       ->check(whole_number<int>(0, 100'000));
-  command->add_option("--confidence", arguments->options.confidence, "Of intervals and the band")
-      ->capture_default_str()
-      ->check(real_number(0.5, 0.999));
+  CLI::Option* confidence =
+      command
+          ->add_option("--confidence", arguments->options.confidence, "Of intervals and the band")
+          ->capture_default_str()
+          ->check(real_number(0.5, 0.999));
   command
       ->add_option("--starts", arguments->options.parametric.num_starts,
                    "Random starts of each form's search")
@@ -194,11 +223,15 @@ void add_scaling_fit(CLI::App& scaling) {
   command->add_option("--seed", arguments->options.parametric.seed, "Of starts and redraws")
       ->capture_default_str()
       ->check(whole_number<uint64_t>(0));
-  command->add_option("--plot", arguments->plot,
-                      "Write a picture: laws, points, bands (.svg or .html)");
+  CLI::Option* plot = command->add_option("--plot", arguments->plot,
+                                          "Write a picture: laws, points, bands (.svg or .html)");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(kFooter);
-  command->callback([arguments] { fit(*arguments); });
+  command->callback([arguments, confidence, plot] {
+    arguments->has_confidence = confidence->count() > 0;
+    arguments->has_plot = plot->count() > 0;
+    fit(*arguments);
+  });
 }
 
 }  // namespace atl::cli

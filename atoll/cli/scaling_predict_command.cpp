@@ -70,6 +70,11 @@ Json range_json(const std::optional<Interval>& interval) {
   return interval ? Json{interval->low, interval->high} : Json();
 }
 
+const char* params_unit(const PredictArguments& arguments) {
+  const bool is_own = !arguments.file.empty() && arguments.table.count != "papers";
+  return is_own ? kColumnCount : kPapersCount;
+}
+
 void print_json(const PredictArguments& arguments, const Prediction& prediction,
                 const std::optional<scaling::Comparable>& own) {
   const scaling::Question& question = arguments.question;
@@ -92,6 +97,12 @@ void print_json(const PredictArguments& arguments, const Prediction& prediction,
                {"law", prediction.law},
                {"fit", arguments.file.empty() ? "published" : arguments.file},
                {"fitted_params", {prediction.smallest, prediction.largest}},
+               {"units",
+                {{"loss", "nats per token"},
+                 {"batch_tokens", "tokens of a step, of all replicas"},
+                 {"inner_lr", "peak"},
+                 {"params", params_unit(arguments)}}},
+               {"warnings", prediction.warnings},
                {"missing", Json::array()}};
   for (const scaling::Refusal& missing : prediction.missing) {
     json["missing"].push_back({{"what", missing.what}, {"reason", missing.reason}});
@@ -143,6 +154,9 @@ void predict(PredictArguments& arguments) {
       own ? scaling::Predictor(*own).predict(question) : scaling::predict_published(question);
   for (const scaling::Refusal& missing : prediction.missing) {
     fmt::print(stderr, "atoll: not predicted: {}: {}\n", missing.what, missing.reason);
+  }
+  for (const std::string& one : prediction.warnings) {
+    fmt::print(stderr, "atoll: warning: {}\n", one);
   }
   const std::string warning = scaling::extrapolation_warning(prediction, question);
   if (!warning.empty()) fmt::print(stderr, "atoll: an extrapolation: {}\n", warning);

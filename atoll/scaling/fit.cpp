@@ -70,28 +70,39 @@ Intervals bootstrap_form(const ParametricFit& fit, const std::vector<Point>& poi
   return intervals_of(samples, options.confidence);
 }
 
-std::vector<HeldOutForm> fit_forms(const std::vector<Point>& points, const FitOptions& options,
-                                   std::vector<Refusal>& refused) {
-  const HeldOut held = hold_out_largest(with_replicas(points));
+/// Why no form can be fitted to these rows; empty: it depends on its coefficients.
+std::string forms_refusal(const std::vector<Point>& kept) {
   std::set<double> replicas;
   std::set<double> sizes;
-  for (const Point& point : held.kept) {
+  for (const Point& point : kept) {
     replicas.insert(point.replicas);
     sizes.insert(point.params);
   }
+  if (replicas.size() < 2) {
+    return "they need rows of two numbers of replicas, beside data-parallel's and the largest size";
+  }
+  if (sizes.size() < kMinSizes) {
+    return fmt::format(
+        "they need {} sizes of rows with replicas beside the largest, which is held "
+        "out; there are {}",
+        kMinSizes, sizes.size());
+  }
+  return "";
+}
+
+std::vector<HeldOutForm> fit_forms(const std::vector<Point>& points, const FitOptions& options,
+                                   std::vector<Refusal>& refused) {
+  const HeldOut held = hold_out_largest(with_replicas(points));
   std::vector<HeldOutForm> forms;
+  if (const std::string reason = forms_refusal(held.kept); !reason.empty()) {
+    refused.push_back({"the forms", reason});
+    return forms;
+  }
   for (const Form& form : parametric_forms()) {
-    std::string reason;
-    if (replicas.size() < 2) reason = "they need rows of two numbers of replicas";
-    if (sizes.size() < kMinSizes) {
-      reason = fmt::format("they need {} sizes beside the largest, which is held out", kMinSizes);
-    }
     if (held.kept.size() <= form.num_coefficients()) {
-      reason = fmt::format("{} rows without the largest size, and {} coefficients",
-                           held.kept.size(), form.num_coefficients());
-    }
-    if (!reason.empty()) {
-      refused.push_back({fmt::format("form {}", form.name), reason});
+      refused.push_back({fmt::format("form {}", form.name),
+                         fmt::format("{} rows without the largest size, and {} coefficients",
+                                     held.kept.size(), form.num_coefficients())});
       continue;
     }
     ParametricFit fit = fit_parametric(form, held.kept, options.parametric);

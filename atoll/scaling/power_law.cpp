@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "atoll/base/check.h"
+
 namespace atl::scaling {
 namespace {
 
@@ -51,6 +53,51 @@ std::string joint_refusal(const std::vector<Point>& points) {
         points.size(), kJointCoefficients);
   }
   return "";
+}
+
+double residual(const PowerLaw& law, const Point& point) {
+  return std::abs(std::log(point.value / law.predict(point.params, point.replicas)));
+}
+
+/// Why there is no law once the largest size is held out; empty: there is one.
+std::string held_out_refusal(const std::vector<Point>& points, const char* which) {
+  const size_t sizes = num_sizes(points);
+  if (sizes > kMinSizes) return "";
+  return fmt::format("{} have {} size{}, and it needs {}: the largest is held out", which, sizes,
+                     sizes == 1 ? "" : "s", kMinSizes + 1);
+}
+
+/// Of rows with replicas; none say nothing, as the joint law's refusal says it already.
+void leave_out_largest(const std::vector<Point>& points, LeaveOneOut& result) {
+  if (points.empty()) return;
+  const std::string reason = held_out_refusal(points, "the rows with replicas");
+  if (!reason.empty()) {
+    result.refused.push_back({"leave-one-out residual", reason});
+    return;
+  }
+  const HeldOut held = hold_out_largest(points);
+  result.params = held.params;
+  const PowerLaws laws = fit_power_laws(held.kept, "leave-one-out residual");
+  result.refused = laws.refused;
+  for (const Point& point : held.out) {
+    if (const PowerLaw* law = laws.of(point.replicas)) {
+      result.independent[point.replicas] = residual(*law, point);
+    }
+    if (laws.joint) result.joint[point.replicas] = residual(*laws.joint, point);
+  }
+}
+
+void leave_out_largest_data_parallel(const std::vector<Point>& points, LeaveOneOut& result) {
+  if (points.empty()) return;
+  const std::string reason = held_out_refusal(points, "its rows");
+  if (!reason.empty()) {
+    result.refused.push_back({"leave-one-out residual of data-parallel", reason});
+    return;
+  }
+  const HeldOut held = hold_out_largest(points);
+  const std::optional<PowerLaw> law = fit_power_law(held.kept, /*joint=*/false);
+  ATOLL_CHECK(law.has_value(), "three sizes determine a law");
+  result.data_parallel = {held.params, residual(*law, held.out.front())};
 }
 
 }  // namespace
@@ -130,28 +177,30 @@ HeldOut hold_out_largest(const std::vector<Point>& points) {
 }
 
 LeaveOneOut leave_one_out(const std::vector<Point>& points) {
-  const HeldOut held = hold_out_largest(with_replicas(points));
   LeaveOneOut result;
-  if (num_sizes(held.kept) < kMinSizes) {
-    result.refused.push_back(
-        {"leave-one-out residuals",
-         fmt::format("without the largest size of the rows with replicas {} of {} are left",
-                     num_sizes(held.kept), kMinSizes)});
-    return result;
-  }
-  result.params = held.params;
-  const PowerLaws laws = fit_power_laws(held.kept, "leave-one-out residual");
-  result.refused = laws.refused;
-  for (const Point& point : held.out) {
-    const auto residual = [&](const PowerLaw& law) {
-      return std::abs(std::log(point.value / law.predict(point.params, point.replicas)));
-    };
-    if (const PowerLaw* law = laws.of(point.replicas)) {
-      result.independent[point.replicas] = residual(*law);
-    }
-    if (laws.joint) result.joint[point.replicas] = residual(*laws.joint);
-  }
+  leave_out_largest(with_replicas(points), result);
+  std::vector<Point> data_parallel = points;
+  std::erase_if(data_parallel, [](const Point& point) { return point.replicas != 0; });
+  leave_out_largest_data_parallel(data_parallel, result);
   return result;
+}
+
+std::string growth_warning(const PowerLaw& law, const std::string& name) {
+  if (law.alpha() <= 0) return "";
+  return fmt::format(
+      "{}: the loss grows with size (alpha {:+.4g}), as where larger models had too few tokens or "
+      "worse settings; what such a law predicts is worth little",
+      name, law.alpha());
+}
+
+std::vector<std::string> growth_warnings(const PowerLaws& laws) {
+  std::vector<std::string> warnings;
+  const auto add = [&](const PowerLaw& law, const std::string& name) {
+    if (std::string text = growth_warning(law, name); !text.empty()) warnings.push_back(text);
+  };
+  for (const auto& [replicas, law] : laws.independent) add(law, replicas_name(replicas));
+  if (laws.joint) add(*laws.joint, "joint law");
+  return warnings;
 }
 
 }  // namespace atl::scaling

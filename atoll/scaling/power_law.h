@@ -58,12 +58,22 @@ std::optional<PowerLaw> fit_power_law(const std::vector<Point>& points, bool joi
 /// Fits what the points allow, with a row to spare. `quantity` begins the name of what is refused.
 PowerLaws fit_power_laws(const std::vector<Point>& points, const std::string& quantity);
 
+/// A sentence for each law of a loss that grows with size.
+std::vector<std::string> growth_warnings(const PowerLaws& laws);
+
+struct Residual {
+  double params = 0;
+  double value = 0;
+};
+
 /// |ln y - ln y'| of each number of replicas at the largest size, y' from the laws fitted without
-/// that size. Of replicas >= 1.
+/// that size.
 struct LeaveOneOut {
-  double params = 0;  // The size left out; 0: too few sizes.
-  std::map<double, double> independent;
+  double params = 0;                     // The size left out of replicas >= 1; 0: too few sizes.
+  std::map<double, double> independent;  // Of replicas >= 1.
   std::map<double, double> joint;
+  /// Apart from the others, with which it does not compare: its largest size is its own.
+  std::optional<Residual> data_parallel;
   std::vector<Refusal> refused;
 };
 LeaveOneOut leave_one_out(const std::vector<Point>& points);
@@ -78,6 +88,9 @@ HeldOut hold_out_largest(const std::vector<Point>& points);
 
 /// Those with replicas >= 1.
 std::vector<Point> with_replicas(const std::vector<Point>& points);
+
+/// What to say of a law of a loss that grows with size; empty: it falls.
+std::string growth_warning(const PowerLaw& law, const std::string& name);
 
 /// "data-parallel", "2 replicas".
 std::string replicas_name(double replicas);

@@ -93,7 +93,44 @@ TEST(LeaveOneOut, NeedsASizeToSpare) {
   const LeaveOneOut left = leave_one_out(grid({1e6, 3e6, 1e7}, {1, 2}));
   EXPECT_THAT(left.independent, IsEmpty());
   ASSERT_EQ(left.refused.size(), 1U);
-  EXPECT_THAT(left.refused[0].reason, HasSubstr("2 of 3"));
+  EXPECT_THAT(left.refused[0].reason, HasSubstr("have 3 sizes, and it needs 4"));
+}
+
+TEST(LeaveOneOut, DataParallelHasItsOwnAtItsOwnLargestSize) {
+  std::vector<Point> points = grid({1e6, 3e6, 1e7, 3e7}, {1, 2});
+  const LeaveOneOut without = leave_one_out(points);
+  EXPECT_FALSE(without.data_parallel);
+  for (Point& point : grid({1e6, 3e6, 1e7, 3e7, 1e8}, {0})) {
+    if (point.params == 1e8) point.value *= std::exp(0.05);
+    points.push_back(point);
+  }
+  const LeaveOneOut left = leave_one_out(points);
+  ASSERT_TRUE(left.data_parallel);
+  EXPECT_EQ(left.data_parallel->params, 1e8);
+  EXPECT_NEAR(left.data_parallel->value, 0.05, 1e-12);
+  EXPECT_EQ(left.params, without.params);
+  EXPECT_EQ(left.independent, without.independent);
+  EXPECT_EQ(left.joint, without.joint);
+}
+
+TEST(LeaveOneOut, DataParallelAloneLacksNothing) {
+  const LeaveOneOut left = leave_one_out(grid({1e6, 3e6, 1e7, 3e7}, {0}));
+  EXPECT_TRUE(left.data_parallel);
+  EXPECT_THAT(left.refused, IsEmpty());
+  const LeaveOneOut few = leave_one_out(grid({1e6, 3e6, 1e7}, {0}));
+  EXPECT_FALSE(few.data_parallel);
+  ASSERT_EQ(few.refused.size(), 1U);
+  EXPECT_THAT(few.refused[0].what, HasSubstr("data-parallel"));
+}
+
+TEST(GrowthWarnings, NameTheLawsThatGetWorseWithSize) {
+  std::vector<Point> points = grid({1e6, 3e6, 1e7}, {0, 1});
+  for (Point& point : points) {
+    if (point.replicas == 1) point.value = std::pow(point.params, 0.02);
+  }
+  const auto warnings = growth_warnings(fit_power_laws(points, "loss"));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("1 replica: the loss grows with size (alpha +0.02)"));
 }
 
 }  // namespace

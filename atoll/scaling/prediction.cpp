@@ -186,6 +186,10 @@ Prediction Predictor::predict_loss(const Question& question) const {
   }
   Prediction prediction;
   prediction.law = law->joint() ? "joint" : "independent";
+  const std::string name = law->joint() ? "joint law" : replicas_name(question.replicas);
+  if (std::string text = growth_warning(*law, name); !text.empty()) {
+    prediction.warnings.push_back(text);
+  }
   prediction.law_loss = law->interval(question.params, question.replicas, question.confidence);
   prediction.loss = prediction.law_loss;
   widen_by_forms(prediction.loss, question);

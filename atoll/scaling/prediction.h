@@ -27,6 +27,7 @@ struct Prediction {
   std::optional<Interval> batch_tokens;
   std::optional<Interval> inner_lr;
   std::optional<Interval> outer_lr;   // None for data-parallel.
+  std::vector<std::string> warnings;  // Of the law.
   std::vector<Refusal> missing;       // What could not be predicted, and why.
   double extrapolation = 1;           // Times beyond the fitted sizes, or below; 1: among them.
   double replicas_extrapolation = 1;  // The same of replicas.

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
@@ -112,6 +113,9 @@ class Parser {
     if (names_.empty()) fail("has no line of column names; needed are params,replicas,loss");
     if (table_.runs.empty()) fail("has column names, but no rows");
     refuse_repeated();
+    for (const size_t column : unnamed_) {
+      table_.ignored.push_back(fmt::format("column {}, which has no name", column));
+    }
     return std::move(table_);
   }
 
@@ -125,10 +129,29 @@ class Parser {
     return std::find(names_.begin(), names_.end(), name) != names_.end();
   }
 
+  [[noreturn]] void fail_missing(const std::vector<std::string>& missing) const {
+    constexpr size_t kMaxShown = 20;
+    std::vector<std::string> found;
+    for (const std::string& name : names_) {
+      if (found.size() < kMaxShown) found.push_back(fmt::format("'{}'", shown(name)));
+    }
+    if (names_.size() > kMaxShown) found.emplace_back("...");
+    std::string advice = "names are written as in params,replicas,loss";
+    for (const auto& [separator, name] : {std::pair{';', "';'"}, std::pair{'\t', "a tab"}}) {
+      if (names_.size() == 1 && names_[0].find(separator) != std::string::npos) {
+        advice = fmt::format("columns are separated by commas, not by {}", name);
+      }
+    }
+    fail(fmt::format("missing column{} {}; the line of names has {}; {}",
+                     missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
+                     fmt::join(found, ", "), advice));
+  }
+
   void read_names(std::vector<std::string> names) {
     names_ = std::move(names);
     if (names_.size() > kMaxColumns) fail(fmt::format("more than {} columns", kMaxColumns));
     for (size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i].empty()) continue;
       if (std::find(names_.begin(), names_.begin() + i, names_[i]) != names_.begin() + i) {
         fail(fmt::format("the column '{}' stands twice", shown(names_[i])));
       }
@@ -143,13 +166,9 @@ class Parser {
     for (const char* name : kShape) {
       if (counted && !has(name)) missing.emplace_back(name);
     }
-    if (!missing.empty()) {
-      fail(
-          fmt::format("missing column{} {}; the first line names the columns, as in "
-                      "params,replicas,loss",
-                      missing.size() > 1 ? "s" : "", fmt::join(missing, ", ")));
-    }
+    if (!missing.empty()) fail_missing(missing);
     for (const std::string& name : names_) {
+      if (name.empty()) continue;  // Of no consequence where its cells are empty too.
       const auto known = [&](const auto& column) { return name == column.name; };
       if (std::none_of(kRequired.begin(), kRequired.end(), known) &&
           std::none_of(kOptional.begin(), kOptional.end(), known) && name != kMethod) {
@@ -199,6 +218,7 @@ class Parser {
     }
     Run run{.method = {}, .lines = {line_}};
     for (size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i].empty() && !fields[i].empty()) unnamed_.insert(i + 1);
       for (const RequiredColumn& column : kRequired) {
         if (names_[i] != column.name) continue;
         if (fields[i].empty()) fail(fmt::format("{} is empty", names_[i]));
@@ -246,6 +266,7 @@ class Parser {
   const ReadOptions options_;
   size_t line_ = 0;
   std::vector<std::string> names_;
+  std::set<size_t> unnamed_;  // Columns, from 1, with cells but no name.
   Table table_;
 };
 
@@ -302,7 +323,17 @@ Table read_table(const std::filesystem::path& file, const ReadOptions& options) 
                                  file.string(), kMaxTableBytes >> 20));
   }
   const std::string text = read_file(file);
-  if (!text.starts_with('{')) return parse_table(text, file.string(), options);
+  if (!text.starts_with('{')) {
+    Table table = parse_table(text, file.string(), options);
+    const auto has_batch = [](const Run& run) { return run.batch.has_value(); };
+    if (options.batch_unit_tokens != 1 && std::ranges::none_of(table.runs, has_batch)) {
+      throw UsageError(
+          fmt::format("{}: has no batch that --batch-unit could count; leave it out, or add a "
+                      "column batch",
+                      file.string()));
+    }
+    return table;
+  }
   // Batches are in tokens there, and parameters are counted.
   if (options.count != Count::kColumn || options.batch_unit_tokens != 1) {
     throw UsageError(fmt::format(

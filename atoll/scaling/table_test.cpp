@@ -37,6 +37,22 @@ TEST(Table, NamesMissingColumns) {
               HasSubstr("missing columns ff, vocab"));
 }
 
+TEST(Table, SaysWhichColumnsItFound) {
+  EXPECT_THAT(refusal("Params, Replicas ,LOSS\n1,1,1\n"),
+              AllOf(HasSubstr("missing columns params, replicas, loss"),
+                    HasSubstr("has 'Params', 'Replicas', 'LOSS'"), HasSubstr("as in params,")));
+  EXPECT_THAT(refusal("params;replicas;loss\n1;1;1\n"),
+              HasSubstr("columns are separated by commas, not by ';'"));
+  EXPECT_THAT(refusal("params\treplicas\tloss\n"), HasSubstr("by commas, not by a tab"));
+}
+
+TEST(Table, ColumnsWithoutANameMayBeEmpty) {
+  const std::string rows = "1e6,1,2,,\n2e6,1,1.9,,";
+  EXPECT_THAT(parse_table("params,replicas,loss,,\n" + rows, "t").ignored, testing::IsEmpty());
+  EXPECT_THAT(parse_table("params,replicas,loss,,\n" + rows + "x\n", "t").ignored,
+              ElementsAre("column 5, which has no name"));
+}
+
 TEST(Table, RefusesWhatHasNoRows) {
   EXPECT_THAT(refusal(""), HasSubstr("no line of column names"));
   EXPECT_THAT(refusal("# only a note\n"), HasSubstr("no line of column names"));
@@ -113,6 +129,14 @@ TEST(Table, BatchesMayComeInSequences) {
   const Table table =
       parse_table("params,replicas,loss,batch\n1e6,1,2,64\n", "t.csv", {.batch_unit_tokens = 2048});
   EXPECT_EQ(table.runs[0].batch, 131072);
+}
+
+TEST(Table, AUnitOfNoBatchIsRefused) {
+  const TestFolder folder;
+  const auto file = folder.write("t.csv", "params,replicas,loss\n1e6,1,2\n");
+  EXPECT_THAT(message_of([&] { read_table(file, {.batch_unit_tokens = 2048}); }),
+              HasSubstr("no batch that --batch-unit"));
+  EXPECT_EQ(read_table(file, {.batch_unit_tokens = 1}).runs.size(), 1U);
 }
 
 TEST(Table, TextReadsTheSame) {

@@ -51,6 +51,12 @@ class ScalingTest(unittest.TestCase):
         self.assertLessEqual({"A", "alpha", "beta"}, set(fit["joint"]))
         for laws in fit["leave_one_out"]["independent"], fit["leave_one_out"]["joint"]:
             self.assertEqual([law["replicas"] for law in laws], [1, 2, 4, 8])
+        alone = fit["leave_one_out"]["data_parallel"]
+        self.assertEqual(alone["params"], fit["leave_one_out"]["params"])
+        self.assertTrue(0 < alone["residual"] < 0.02)
+        printed = run("fit", PUBLISHED, "--bootstrap", 0).stdout
+        self.assertRegex(printed, r"data-parallel .* %.4f\n" % alone["residual"])
+        self.assertRegex(printed, r"joint .* M=1 0\.0188, M=2 0\.0128, M=4 0\.0080, M=8 0\.0076\n")
         self.assertEqual([set(form["coefficients"]) for form in fit["parametric"]],
                          [{"A", "a", "b"}, {"A", "a", "b", "C"}, {"A", "a", "b", "C"}, {"A", "a", "B", "b", "C"}])
         self.assertEqual(fit["refused"], [])
@@ -85,6 +91,34 @@ class ScalingTest(unittest.TestCase):
         self.assertIn("3 points, N as `params` says, to 4e+06", run("fit", three).stdout)
         self.assertIn("joint law of loss: all rows have 2 replicas", done.stderr)
         self.assertIn("joint law of loss", [refusal["what"] for refusal in fit["refused"]])
+
+    def test_data_parallel_alone_is_told_once_what_it_lacks(self):
+        rows = "".join(f"{n},0,{30 * n ** -0.1}\n" for n in (1e6, 2e6, 4e6, 8e6, 1.6e7))
+        done = run("fit", self.table("params,replicas,loss\n" + rows))
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 2), done.stderr)
+        self.assertIn("joint law of loss: all rows are data-parallel", done.stderr)
+        self.assertIn("the forms: they need rows of two numbers of replicas", done.stderr)
+        self.assertRegex(done.stdout, r"data-parallel .* 0\.0000\n")
+
+    def test_a_loss_that_grows_is_warned_of(self):
+        path = self.table("params,replicas,loss\n" + "".join(f"{n},1,{n ** 0.02}\n" for n in (1e6, 2e6, 4e6, 8e6)))
+        for words in ["fit", path], ["predict", "--params", "3e6", "--replicas", 1, "--fit", path]:
+            self.assertIn("1 replica: the loss grows with size (alpha +0.02)", run(*words).stderr)
+            self.assertEqual(len(self.json_of(*words)["warnings"]), 1)
+        self.assertEqual(self.json_of("fit", PUBLISHED, "--bootstrap", 0)["warnings"], [])
+
+    def test_options_without_effect_are_refused(self):
+        self.assert_refused(2, "--plot needs the name of a file", "fit", PUBLISHED, "--plot", "")
+        self.assert_refused(2, "20 redraws", "fit", PUBLISHED, "--bootstrap", 1)
+        self.assert_refused(2, "--confidence has no effect", "fit", PUBLISHED, "--bootstrap", 0, "--confidence", 0.9)
+        bare = self.table("params,replicas,loss\n" + "".join(f"{n},1,{30 * n ** -0.1}\n" for n in (1e6, 2e6, 4e6)))
+        for words in ["fit", bare], ["predict", "--params", "1e6", "--replicas", 1, "--fit", bare]:
+            self.assert_refused(2, "no batch that --batch-unit", *words, "--batch-unit", 2048)
+
+    def test_wrong_values_name_the_command(self):
+        self.assertIn("`atoll scaling fit --help` shows how", run("fit", PUBLISHED, "--bootstrap", "x").stderr)
+        self.assertIn("`atoll scaling predict --help` shows how", run("predict", "--params", 1).stderr)
+        self.assertIn("`atoll scaling --help` shows how", run().stderr)
 
     def test_runs_that_do_not_compare_are_left_out(self):
         text = "params,replicas,loss,tokens,sync_every\n" + "".join(
@@ -141,6 +175,9 @@ class ScalingTest(unittest.TestCase):
         self.assertIn("41 times the largest size of the runs", far.stderr)
         self.assertIn("2 times as many as any run had", far.stderr)
         self.assertIsNone(self.json_of("predict", "--params", "1e9", "--replicas", 0)["outer_lr"])
+        self.assertEqual(said["units"], {"loss": "nats per token", "batch_tokens": "tokens of a step, of all replicas",
+                                         "inner_lr": "peak",
+                                         "params": "vocab * hidden + layers * (4 hidden^2 + 2 hidden ff)"})
         # Nobody knows how many runs fall into a range that was widened.
         for params in "1.3e9", "1e11":
             said = self.json_of("predict", "--params", params, "--replicas", 2)
