@@ -50,8 +50,8 @@ SlurmCommands::SlurmCommands(std::filesystem::path folder, const Clock& clock)
   if (missing.empty()) return;
   throw InputError(
       fmt::format("cannot use Slurm: {} not found on PATH; start the sweep on a machine that can "
-                  "submit jobs (Debian's package slurm-client), or leave [slurm] out to use this "
-                  "machine alone",
+                  "submit jobs (Debian's package slurm-client), or give --local to train on this "
+                  "machine though the file has [slurm]",
                   fmt::join(missing, ", ")));
 }
 

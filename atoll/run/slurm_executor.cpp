@@ -32,6 +32,17 @@ fs::path created(fs::path folder) {
   return folder;
 }
 
+std::string config_of(const SlurmCommands& commands) {
+  try {
+    return commands.run("scontrol", {"show", "config"});
+  } catch (const InputError& error) {
+    throw InputError(
+        fmt::format("cannot use Slurm: {}\nstart the sweep where Slurm answers, or give --local to "
+                    "train on this machine",
+                    error.what()));
+  }
+}
+
 }  // namespace
 
 SlurmExecutor::SlurmExecutor(fs::path program, fs::path folder, SlurmOptions options,
@@ -41,7 +52,7 @@ SlurmExecutor::SlurmExecutor(fs::path program, fs::path folder, SlurmOptions opt
       options_(std::move(options)),
       clock_(clock),
       commands_(folder_, clock),
-      limits_(parse_limits(commands_.run("scontrol", {"show", "config"}))),
+      limits_(parse_limits(config_of(commands_))),
       scanned_(clock.now()),
       asked_(clock.now()),
       retry_(clock.now()) {

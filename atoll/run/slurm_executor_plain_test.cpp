@@ -331,6 +331,13 @@ TEST_F(SlurmExecutorTest, MissingCommandsAreNamed) {
       AllOf(HasSubstr("sbatch, squeue, scancel, scontrol not found"), HasSubstr("[slurm]")));
 }
 
+TEST_F(SlurmExecutorTest, WhereSlurmDoesNotAnswerThisMachineIsAChoice) {
+  says("scontrol.fails", "Unable to contact slurm controller");
+  EXPECT_THAT(
+      message_of([&] { executor(); }),
+      AllOf(HasSubstr("cannot use Slurm"), HasSubstr("Unable to contact"), HasSubstr("--local")));
+}
+
 TEST_F(SlurmExecutorTest, StopTakesBackWhatWaitsAndAsksWhatRuns) {
   executor().stop();  // Nothing to stop.
   SlurmExecutor slurm = executor();
