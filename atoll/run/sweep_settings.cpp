@@ -184,6 +184,14 @@ void SweepSettings::check_all() const {
       if (const std::string why = obstacle(point); !why.empty()) {
         throw UsageError(fmt::format("{}: {}: {}", where_, point_name(grid.name, named), why));
       }
+      point.tokens_share = 1;
+      const int64_t steps = config(point).train.steps;
+      if (point.cell.sync_every > steps) {
+        throw UsageError(fmt::format(
+            "{}: {}: sync_every = {} is over the {} steps of its run, so the islands would agree "
+            "once, after the last; give a smaller one, more tokens or a smaller batch_tokens",
+            where_, point_name(grid.name, named), point.cell.sync_every, steps));
+      }
     }
   }
   if (!useless.empty()) {

@@ -60,6 +60,22 @@ TEST(SweepSettings, RefusesWhatTrainWouldRefuse) {
               HasSubstr("less than one batch"));
 }
 
+TEST(SweepSettings, RefusesAPeriodLongerThanTheRun) {
+  const auto text = [](int64_t sync_every, const char* search) {
+    return fmt::format(
+        "{}{}[[grid]]\nname = 'g'\nreplicas = [0, 2]\nlr = 1e-3\nouter_lr = 0.6\n"
+        "sync_every = {}\nbatch_tokens = 512\nsearch = '{}'\n",
+        kTrain, kModels, sync_every, search);
+  };
+  const int64_t steps = settings_of(text(1, "grid")).config(point_of(2)).train.steps;
+  ASSERT_GT(steps, 30);
+  settings_of(text(steps, "grid"));
+  EXPECT_THAT(refusal(text(2 * steps, "grid")),
+              AllOf(HasSubstr("grid 'g', a, 2 replicas"), HasSubstr("over the"),
+                    HasSubstr("steps of its run")));
+  settings_of(text(steps, "halving"));  // Whose first rungs are shorter.
+}
+
 TEST(SweepSettings, RefusesHalvingWhoseFirstRungHasNoBatch) {
   const auto text = [](int rungs) {
     return fmt::format(
