@@ -122,6 +122,7 @@ Json fit_json(const FitReport& report, const scaling::FitOptions& options, const
   for (const scaling::Refusal& refusal : report.refused) {
     json["refused"].push_back({{"what", refusal.what}, {"reason", refusal.reason}});
   }
+  json["warnings"] = scaling::growth_warnings(report.loss);
   json["table"] = scaling::table_text(runs);
   return json;
 }

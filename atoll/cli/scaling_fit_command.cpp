@@ -183,7 +183,6 @@ void fit(FitArguments& arguments) {
         fit_json(report, arguments.options,
                  arguments.table.count == "papers" ? kPapersCount : kColumnCount, table.runs);
     add_comparable_json(json, compared);
-    json["warnings"] = scaling::growth_warnings(report.loss);
     json["ignored_columns"] = table.ignored;
     fmt::print("{}\n", json.dump());
   } else {

@@ -69,6 +69,9 @@ std::string laws_text(const Family& family) {
                     with_interval(fit.loss.joint->alpha(), intervals, 1),
                     with_interval(fit.loss.joint->beta(), intervals, 2));
   }
+  for (const std::string& warning : growth_warnings(fit.loss)) {
+    text += fmt::format("\nWarning: {}.\n", warning);
+  }
   if (!family.held_out.empty()) {
     text +=
         "\nThe largest size, predicted from the others:\n\n"
@@ -228,7 +231,7 @@ std::string sweep_report(const SweepTotals& totals, const SweepState& state,
     text += "\n";
   }
   if (std::ranges::none_of(families, [](const Family& family) { return family.fit.has_value(); })) {
-    text += fmt::format("No law: one needs {} sizes.\n", kMinSizes);
+    text += fmt::format("No law: one needs {} sizes.\n\n", kMinSizes);
   }
   if (!failed.empty()) {
     text += "## Points that failed\n\n";

@@ -199,8 +199,9 @@ class CellSearch {
     const int64_t new_low = std::max(low, -place[axis]);
     const int64_t new_high = std::max(high, place[axis] - last);
     if (new_low + new_high > task_.extensions) {
-      return task_.extensions == 0 ? "no extensions are allowed"
-                                   : fmt::format("all {} extensions are used", task_.extensions);
+      if (task_.extensions == 0) return "no extensions are allowed";
+      if (task_.extensions == 1) return "the one extension is used";
+      return fmt::format("all {} extensions are used", task_.extensions);
     }
     const auto at = point(place, share);
     if (!at) return "there is no further value";

@@ -22,6 +22,8 @@ constexpr size_t kMaxValues = 1000;  // Of one list.
 constexpr size_t kMaxGrids = 100;
 
 std::string text_of(const toml::node& node) {
+  // The shortest digits that read the same; toml++ prints 17.
+  if (const auto* real = node.as_floating_point()) return fmt::format("{}", real->get());
   std::ostringstream out;
   node.visit([&](const auto& value) { out << value; });
   return out.str();
