@@ -27,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kResultsText = "points.jsonl";  // From which points.db can be made again.
+
 constexpr const char* kFooter = R"(
 SWEEP.toml names sizes and grids; every combination of a grid is trained, and grids are extended
 until the best is interior. docs/scaling.md explains it. What is finished is kept in the folder and
@@ -165,7 +167,9 @@ bool use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
   return true;
 }
 
-void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driver, int64_t cores) {
+void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driver,
+                   const run::LocalBudget& budget) {
+  const auto [cores, memory_bytes] = budget;
   const run::Outlook left = driver.outlook();
   size_t done = 0;
   for (const scaling::SweepPoint& point : driver.distinct(driver.state().points())) {
@@ -178,30 +182,41 @@ void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driv
                                       {"tokens", left.tokens},
                                       {"core_seconds", left.core_seconds},
                                       {"seconds", left.core_seconds / static_cast<double>(cores)},
-                                      {"largest_bytes", left.largest_bytes}}
+                                      {"is_timed", left.is_timed},
+                                      {"largest_bytes", left.largest_bytes},
+                                      {"too_large", left.num_too_large}}
                    .dump());
     return;
   }
   fmt::print(
-      "{} points are over; {} are to be trained if no grid has to be extended\n"
-      "tokens:  {}\ntime:    {} on {} cores\nmemory:  {} of the largest point\n",
+      "points:  {} over, {} to be trained, extensions included, if the best of each cell stays "
+      "where it is (at first the start)\n"
+      "tokens:  {}\ntime:    {} on {} core{}{}\nmemory:  {} of the largest point\n",
       done, left.num_points, format_count(left.tokens),
-      format_duration(left.core_seconds / static_cast<double>(cores)), cores,
+      format_duration(left.core_seconds / static_cast<double>(cores)), cores, cores == 1 ? "" : "s",
+      left.is_timed ? "" : ", a guess until a point has been timed",
       format_bytes(left.largest_bytes));
+  if (left.num_too_large > 0) {
+    fmt::print("         too much for the {} there are: {} of the {} would not be trained\n",
+               format_bytes(memory_bytes), left.num_too_large, left.num_points);
+  }
+}
+
+std::string points_of(size_t count) {
+  return fmt::format("{} point{}", count, count == 1 ? "" : "s");
 }
 
 void import_points(const fs::path& file, const run::SweepSettings& settings,
-                   run::SweepDatabase& database) {
+                   run::SweepDatabase& database, bool is_dry_run) {
   const std::vector<run::PointRow> rows = run::read_points(file);
   const run::Imported imported = database.import(rows);
-  fmt::print(stderr, "atoll: {}: {} points added, {} known\n", file.string(), imported.added,
-             imported.known);
+  fmt::print(stderr, "atoll: {}: {}{} added, {} known\n", file.string(), points_of(imported.added),
+             is_dry_run ? " would be" : "", imported.known);
   if (imported.differ > 0) {
-    fmt::print(
-        stderr,
-        "atoll: warning: {} points have another result there than here, which stays; they are "
-        "of another machine or program\n",
-        imported.differ);
+    fmt::print(stderr,
+               "atoll: warning: another result there than here, which stays: {}, of another "
+               "machine or program\n",
+               points_of(imported.differ));
   }
   const auto strange = std::ranges::count_if(
       rows, [&](const run::PointRow& row) { return !settings.is_of_store(row.identity); });
@@ -215,11 +230,12 @@ void import_points(const fs::path& file, const run::SweepSettings& settings,
 /// A point is never lost, nor trained twice, for want of an option: what is to be written is read.
 void import_points(const SweepArguments& arguments, const fs::path& folder,
                    const run::SweepSettings& settings, run::SweepDatabase& database) {
-  const fs::path kept = folder / "points.jsonl";
-  if (database.rows().empty() && fs::exists(kept)) import_points(kept, settings, database);
-  if (!arguments.imported.empty()) import_points(arguments.imported, settings, database);
+  const bool dry = arguments.dry_run;
+  const fs::path kept = folder / kResultsText;
+  if (database.rows().empty() && fs::exists(kept)) import_points(kept, settings, database, dry);
+  if (!arguments.imported.empty()) import_points(arguments.imported, settings, database, dry);
   if (arguments.exported != arguments.imported && fs::exists(arguments.exported)) {
-    import_points(arguments.exported, settings, database);
+    import_points(arguments.exported, settings, database, dry);
   }
 }
 
@@ -270,7 +286,8 @@ void sweep(const SweepArguments& arguments) {
   if (!arguments.exported.empty()) require_output_file(arguments.exported, "--export");
 
   const fs::path database_file = folder / "points.db";
-  if (arguments.report && !fs::exists(database_file)) {
+  const bool has_results = fs::exists(database_file) || fs::exists(folder / kResultsText);
+  if (arguments.report && !has_results) {
     throw UsageError(fmt::format("--report: there is no sweep in '{}'", folder.string()));
   }
   if (!arguments.dry_run && !arguments.report) {
@@ -279,13 +296,16 @@ void sweep(const SweepArguments& arguments) {
   } else if (!use_existing_store(settings, folder)) {
     constexpr const char* kNoData = "the text is not packed yet as the file says, or has changed";
     if (arguments.report) throw UsageError(fmt::format("--report: {}: run the sweep", kNoData));
-    fmt::print(stderr, "atoll: {}: points that are there count when it is\n", kNoData);
+    fmt::print(stderr,
+               "atoll: {}: until it is, all points count as to be trained, finished and imported "
+               "ones too\n",
+               kNoData);
   }
   const Results results = open_results(arguments, database_file);
   import_points(arguments, folder, settings, *results.database);
   run::SweepDriver driver(settings, *results.database, options);
   if (arguments.dry_run) {
-    print_outlook(arguments, driver, place.budget.cores);
+    print_outlook(arguments, driver, place.budget);
     return;
   }
   bool is_complete = true;
@@ -326,20 +346,28 @@ void add_scaling_sweep(CLI::App& scaling) {
   command->add_option("file", arguments->file, "What to sweep (TOML)")
       ->required()
       ->check(CLI::ExistingFile);
-  command->add_option("--folder", arguments->folder,
-                      "Where results and data are kept (default: sweeps/<name of the file>)");
+  const CLI::Validator not_empty(
+      [](const std::string& text) { return text.empty() ? "must not be empty" : std::string(); },
+      "");
+  command
+      ->add_option("--folder", arguments->folder,
+                   "Where results and data are kept (default: sweeps/<name of the file>)")
+      ->check(not_empty);
   command->add_option("--cores", arguments->cores, "That points keep busy together (default: all)")
       ->check(whole_number<int64_t>(1, 100'000));
-  command->add_option(
-      "--memory", arguments->memory,
-      "That points take together, as in 8GB (default: nine tenths of the machine's)");
+  command
+      ->add_option("--memory", arguments->memory,
+                   "That points take together, as in 8GB (default: nine tenths of the machine's)")
+      ->check(not_empty);
   command
       ->add_option("--import", arguments->imported,
                    "Take over the finished points of this points.jsonl first")
       ->check(CLI::ExistingFile);
-  command->add_option("--export", arguments->exported,
-                      "Keep the finished points in this file too, as in the folder's points.jsonl; "
-                      "those it has are taken over first");
+  command
+      ->add_option("--export", arguments->exported,
+                   "Keep the finished points in this file too, as in the folder's points.jsonl; "
+                   "those it has are taken over first")
+      ->check(not_empty);
   command->add_flag("--local", arguments->local, "Use this machine though the file has [slurm]");
   auto* dry = command->add_flag("--dry-run", arguments->dry_run,
                                 "Say how many points, tokens and hours are left, and end");

@@ -143,8 +143,14 @@ void SweepDatabase::fail(const std::string& what) const {
         "or choose another --folder",
         file_));
   }
-  if (code == SQLITE_NOTADB) {
-    throw InputError(fmt::format("'{}' is no database; choose another --folder", file_));
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) {
+    const auto kept = std::filesystem::path(file_).parent_path() / "points.jsonl";
+    throw InputError(fmt::format(
+        "'{}' is no database, or a damaged one; delete it, and {}, or choose another --folder",
+        file_,
+        std::filesystem::exists(kept)
+            ? fmt::format("the finished points are taken over from '{}'", kept.string())
+            : "the sweep begins anew (--import takes points over)"));
   }
   throw InputError(fmt::format("the sweep's database '{}' {}: {}", file_, what,
                                ::sqlite3_errmsg(database(handle_))));

@@ -155,10 +155,11 @@ PointTask SweepDriver::task(const SweepPoint& point) const {
 Outlook SweepDriver::outlook() const {
   const SweepState future =
       scaling::plan_sweep(settings_.spec(), rules(), known(), /*pretend=*/true);
-  Outlook outlook;
+  Outlook outlook{.is_timed = all_costs_.assumed_seconds > 0};
   for (const SweepPoint& point : distinct(future.wanted())) {
     const PointTask expected = task(point);
     ++outlook.num_points;
+    outlook.num_too_large += has_memory(expected) ? 0 : 1;
     outlook.tokens += settings_.tokens(point);
     outlook.core_seconds += expected.seconds * static_cast<double>(expected.cores);
     outlook.largest_bytes = std::max(outlook.largest_bytes, expected.memory_bytes);
@@ -181,9 +182,10 @@ std::string SweepDriver::shortage() const {
   }
   if (num_points == 0) return {};
   return fmt::format(
-      "{} points need more memory than the budget, {}: up to {}; give more --memory, or train them "
-      "on a larger machine",
-      num_points, format_bytes(options_.memory_bytes), format_bytes(largest));
+      "{} more memory than the budget, {}: up to {}; give more --memory, or train on a larger "
+      "machine",
+      num_points == 1 ? "1 point needs" : fmt::format("{} points need", num_points),
+      format_bytes(options_.memory_bytes), format_bytes(largest));
 }
 
 void SweepDriver::export_points() const {
@@ -343,8 +345,9 @@ std::string SweepDriver::progress_text(const SweepState& now, const Outlook& lef
     if (found == nullptr || found->status != PointStatus::kDone) continue;
     if (!best || found->loss < best->first) best = {found->loss, &point};
   }
-  std::string text = fmt::format("{}/{} points, {} running, left {}", over, over + left.num_points,
-                                 in_flight_.size(), format_duration(seconds_left));
+  std::string text =
+      fmt::format("{}/{} points, {} running, left {}{}", over, over + left.num_points,
+                  in_flight_.size(), left.is_timed ? "" : "~", format_duration(seconds_left));
   if (best) {
     text += fmt::format(", best {:.4f} ({})", best->first, scaling::cell_name(best->second->cell));
   }

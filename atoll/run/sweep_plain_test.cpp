@@ -76,9 +76,27 @@ TEST(SweepDatabase, RefusesASecondUserAndStrangers) {
   EXPECT_THAT(message_of([&] { SweepDatabase other(folder / "points.db"); }),
               HasSubstr("the database of another program"));
   const fs::path text = folder.write("text.db", std::string(5000, 'x'));
-  EXPECT_THAT(message_of([&] { SweepDatabase other(text); }), HasSubstr("is no database"));
+  EXPECT_THAT(message_of([&] { SweepDatabase other(text); }),
+              AllOf(HasSubstr("is no database"), HasSubstr("the sweep begins anew")));
+  folder.write("points.jsonl", "");
+  EXPECT_THAT(message_of([&] { SweepDatabase other(text); }),
+              AllOf(HasSubstr("delete it"), HasSubstr("are taken over from")));
   EXPECT_THAT(message_of([&] { SweepDatabase other(folder / "none" / "points.db"); }),
               HasSubstr("cannot be opened"));
+}
+
+TEST(SweepDatabase, ADamagedOneSaysWhatRecovers) {
+  const TestFolder folder;
+  const fs::path file = folder / "points.db";
+  {
+    SweepDatabase database(file);
+    for (int i = 0; i < 200; ++i) database.put(row_of(i));
+  }
+  std::string bytes = read_file(file);
+  std::fill(bytes.begin() + 4096, bytes.end(), 'x');
+  folder.write("points.db", bytes);
+  EXPECT_THAT(message_of([&] { SweepDatabase(file).rows(); }),
+              AllOf(HasSubstr("a damaged one"), HasSubstr("delete it")));
 }
 
 TEST(SweepDatabase, ResultsTravelAsText) {
@@ -219,11 +237,13 @@ TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
   {
     SweepDriver driver(settings_, database, options());
     EXPECT_EQ(driver.outlook().num_points, 12U);  // With one extension foreseen for each cell.
+    EXPECT_FALSE(driver.outlook().is_timed);
     EXPECT_TRUE(driver.train(executor, clock_));
     EXPECT_EQ(executor.num_started, 4U * 3);  // 1e-3, 2e-3 and the extension.
     EXPECT_EQ(executor.most_running, 3U);
     EXPECT_TRUE(driver.state().done());
     EXPECT_EQ(driver.outlook().num_points, 0U);
+    EXPECT_TRUE(driver.outlook().is_timed);
   }
   SweepDriver again(settings_, database, options());
   EXPECT_TRUE(again.train(executor, clock_));
@@ -367,6 +387,7 @@ TEST_F(SweepDriverTest, APointOverTheMemoryBudgetIsNotStarted) {
   SweepOptions small = options();
   small.memory_bytes = 1e6;
   SweepDriver driver(settings_, database, small);
+  EXPECT_EQ(driver.outlook().num_too_large, 12U);
   EXPECT_TRUE(driver.train(executor, clock_));
   EXPECT_EQ(executor.num_started, 0U);
   EXPECT_THAT(
@@ -377,6 +398,7 @@ TEST_F(SweepDriverTest, APointOverTheMemoryBudgetIsNotStarted) {
   SweepDriver larger(settings_, database, options());
   EXPECT_TRUE(larger.train(executor, clock_));
   EXPECT_EQ(larger.shortage(), "");
+  EXPECT_EQ(larger.outlook().num_too_large, 0U);
   EXPECT_EQ(executor.num_started, 12U);
 }
 

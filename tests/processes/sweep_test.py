@@ -113,10 +113,11 @@ class SweepTest(unittest.TestCase):
             self.assertIn(cell["axes"]["lr"]["end"], ("interior", "low", "high"))
             self.assertEqual(cell["points"], 3)  # Two values and the one extension.
             if cell["axes"]["lr"]["end"] != "interior":
-                self.assertIn("all 1 extensions are used", cell["axes"]["lr"]["limit"])
+                self.assertIn("the one extension is used", cell["axes"]["lr"]["limit"])
         self.assert_interior(said)
         report = (self.folder / "out" / "report.md").read_text()
         self.assertIn("| rates | b |", report)
+        self.assertIn("No law: one needs 3 sizes.\n\n", report)
         table = (self.folder / "out" / "results.csv").read_text().splitlines()
         self.assertTrue(table[0].startswith("params,replicas,loss"))
         self.assertEqual(len(table), 13)
@@ -130,10 +131,19 @@ class SweepTest(unittest.TestCase):
         kept = self.folder / "kept.jsonl"
         self.sweep(path, "--report", "--export", kept)
         self.assertEqual(json.loads(self.sweep(path, "--dry-run", "--json", "--import", kept, folder="new").stdout)["points"], 0)
+        self.assertIn("12 points would be added", self.sweep(path, "--dry-run", "--import", kept, folder="new").stderr)
         self.assertFalse((self.folder / "new").exists())
         again = self.json_of(path, "--import", kept, folder="new")
         self.assertEqual(again["cells"], said["cells"])
         self.assertEqual(self.points("new"), before)
+        # What the database had is in the text too.
+        (self.folder / "out" / "points.db").write_bytes(b"x" * 5000)
+        damaged = self.sweep(path, "--report", code=1).stderr
+        self.assertIn("delete it, and the finished points are taken over from", damaged)
+        for file in (self.folder / "out").glob("points.db*"):
+            file.unlink()
+        self.assertEqual(self.json_of(path, "--report")["cells"], said["cells"])
+        self.assertEqual(self.points(), before)
         # A value more trains that value alone.
         wider = self.sweep_file("[2e-3, 8e-3, 32e-3]", "[0, 2]", "outer_lr = 0.6\nsync_every = 5")
         self.sweep(wider)
@@ -216,6 +226,11 @@ class SweepTest(unittest.TestCase):
         self.assertIn("2 points need more memory than the budget, 1.0 MB", refused.stderr)
         said = json.loads(refused.stdout)
         self.assertEqual((said["points"], said["missing"], said["failed"]), (0, 2, 0))
+        for words, count in (["--memory", "1MB"], 2), ([], 0):
+            self.assertEqual(json.loads(self.sweep(path, "--dry-run", *words, "--json").stdout)["too_large"], count)
+        foreseen = self.sweep(path, "--dry-run", "--memory", "1MB").stdout
+        self.assertIn("too much for the 1.0 MB there are: 2 of the 2 would not be trained", foreseen)
+        self.assertIn("a guess until a point has been timed", foreseen)
         self.assertIn("need more memory", (self.folder / "out" / "report.md").read_text())
         self.assertEqual(self.json_of(path)["points"], 2)
 
@@ -319,6 +334,8 @@ class SweepTest(unittest.TestCase):
                             ("outer_lr has no effect", {"more": "outer_lr = 0.6"}),
                             ("needs sync_every", {"replicas": "[2]", "more": "outer_lr = 0.6"}),
                             ("did you mean 'seeds'", {"more": "seed = 1"}),
+                            ("over the", {"replicas": "[2]", "more": "outer_lr = 0.6\nsync_every = 1000000"}),
+                            ("must be from 1e-12 to 1000, not -0.005\n", {"lr": "[-0.005]"}),
                             ("a multiple of 48", {"replicas": "[3]", "more": "outer_lr = 0.6\nsync_every = 5"}),
                             ("[settings]: unknown setting 'train.lrr'", {"more": "[settings.train]\nlrr = 1"})):
             with self.subTest(what):
@@ -329,6 +346,8 @@ class SweepTest(unittest.TestCase):
                 self.assertFalse((self.folder / "out").exists())
         path = self.sweep_file()
         self.assertIn("--memory must be a size", self.sweep(path, "--memory", "much", code=2).stderr)
+        for option in "--memory", "--export":
+            self.assertIn(option, self.sweep(path, option, "", code=2).stderr)
         self.assertIn("there is no sweep", self.sweep(path, "--report", code=2).stderr)
         (self.folder / "bad.jsonl").write_text("{}\n")
         self.assertIn("bad.jsonl, line 1", self.sweep(path, "--import", self.folder / "bad.jsonl", code=1).stderr)
