@@ -105,7 +105,8 @@ void print_forms(const FitReport& report) {
 void print_optima(const char* name, const char* unit, const scaling::Optima& optima,
                   const scaling::PowerLaws& laws) {
   if (optima.points.empty()) return;
-  fmt::print("\nbest {} ({}), {} sweeps\n", name, unit, optima.points.size());
+  fmt::print("\nbest {} ({}), {} sweep{}\n", name, unit, optima.points.size(),
+             optima.points.size() == 1 ? "" : "s");
   const auto print_law = [](const std::string& title, const scaling::PowerLaw& law) {
     fmt::print("  {:<14} A {:.4g}, alpha {:.4f}{}\n", title, law.A(), law.alpha(),
                law.joint() ? fmt::format(", beta {:.4f}", law.beta()) : "");

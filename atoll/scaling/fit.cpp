@@ -79,7 +79,7 @@ std::string forms_refusal(const std::vector<Point>& kept) {
     sizes.insert(point.params);
   }
   if (replicas.size() < 2) {
-    return "they need rows of two numbers of replicas, beside data-parallel's and the largest size";
+    return "they need rows of two numbers of replicas, 1 or more, also without the largest size";
   }
   if (sizes.size() < kMinSizes) {
     return fmt::format(
