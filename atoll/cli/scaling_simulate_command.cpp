@@ -15,6 +15,7 @@
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/scaling_from_run.h"
+#include "atoll/cli/scaling_utilisation_table.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/scaling/chart.h"
 #include "atoll/scaling/utilisation.h"
@@ -28,13 +29,19 @@ using scaling::Method;
 using scaling::Workload;
 
 constexpr const char* kFooter = R"(
-Computes which share of its time an island computes, on the papers' grid of 50 bandwidths from
-0.1 to 1000 Gbit/s, and the first of them that reaches each target. Without --method: the five rows
-of Streaming DiLoCo's Table 4. The papers' tables come out with 13.35 bits where they say 16;
---calibration paper scales all bits so, none takes them as they are.
+Computes which share of all islands' capacity computes, on the papers' grid of 50 bandwidths from
+0.1 to 1000 Gbit/s, and the first of them that reaches each target; <=0.1 where less may be enough.
+An island counts by its speed: of speeds 1 and 0.5, which wait for each other, 66.7 % compute at
+most. Without --method: the five rows of Streaming DiLoCo's Table 4. The papers' tables come out
+with 13.35 bits where they say 16; --calibration paper scales all bits so, none takes them as they
+are.
 
 An island is speed=S,up=U,down=D,latency=SECONDS, each left out where it is 1 (0 for latency); up
 and down are multiples of the bandwidth. Islands wait for each other.
+
+With --failure-hours so long a time is simulated that 1000 failures are expected, of all islands
+together (fewer where these are too much work): another --seed changes what they cost by about 3 %
+of it, 1 / sqrt(1000), a standard deviation. --steps may simulate fewer or more.
 
 With --tokens, --batch-tokens and --chips also the idealised wall-clock of Scaling Laws for DiLoCo,
 appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be left out. There
@@ -43,7 +50,8 @@ appendix A, with networks of 400, 100 and 10 Gbit/s; --step-time may then be lef
 --from RUN takes the steps, rounds and bytes of a run (its folder, or one island's) and compares
 what it measured with what follows from its lines: --gbps, with --island once for each island; or
 --link-rate as `atoll train` had it; or what its quickest rounds show. The latency of an island is
-then that of its own line, one way.
+then that of its own line, one way. Its report has the share of its own time that each island
+computed, and of the time of all together, whatever their speeds.
 
 Examples:
   atoll scaling simulate --params 1e9 --layers 24 --step-time 0.1
@@ -75,12 +83,6 @@ struct SimulateArguments {
   bool has_sync_every = false;
   bool has_fragments = false;
   bool has_delay = false;
-};
-
-/// A row of the table, a curve of the picture.
-struct Variant {
-  std::string name;
-  Workload work;
 };
 
 /// "speed=0.5,up=0.1": what is not named keeps its default.
@@ -134,7 +136,7 @@ Workload workload_of(const SimulateArguments& arguments, Method method) {
 }
 
 /// The rows of the paper's table, with this workload's settings.
-std::vector<Variant> all_variants(const SimulateArguments& arguments) {
+std::vector<UtilisationRow> all_rows(const SimulateArguments& arguments) {
   SimulateArguments plain = arguments;
   plain.work.fragments = 1;
   plain.work.delay = 0;
@@ -148,52 +150,26 @@ std::vector<Variant> all_variants(const SimulateArguments& arguments) {
   const auto bits = [](const SimulateArguments& a) {
     return fmt::format("{:g} bits", a.work.bits);
   };
-  std::vector<Variant> variants = {
+  std::vector<UtilisationRow> rows = {
       {"data_parallel", workload_of(every_step, Method::kDataParallel)},
       {"diloco", workload_of(plain, Method::kDiloco)}};
-  if (arguments.has_sync_every && arguments.work.sync_every < 2) return variants;  // No fragments.
-  variants.push_back(
-      {"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)});
+  if (arguments.has_sync_every && arguments.work.sync_every < 2) return rows;  // No fragments.
+  rows.push_back({"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)});
   Workload overlapped = workload_of(arguments, Method::kStreamingDiloco);
-  if (overlapped.delay == 0) return variants;  // --delay 0: that row stands already.
+  if (overlapped.delay == 0) return rows;  // --delay 0: that row stands already.
   const std::string name = fmt::format("streaming_diloco, delay {}", overlapped.delay);
-  variants.push_back({name + ", " + bits(arguments), overlapped});
+  rows.push_back({name + ", " + bits(arguments), overlapped});
   if (arguments.work.bits > 4) {
-    variants.push_back(
+    rows.push_back(
         {name + ", " + bits(four_bits), workload_of(four_bits, Method::kStreamingDiloco)});
   }
-  return variants;
+  return rows;
 }
 
 /// What was asked for: one method, or all.
-std::vector<Variant> variants_of(const SimulateArguments& arguments) {
-  if (arguments.method.empty()) return all_variants(arguments);
+std::vector<UtilisationRow> rows_of(const SimulateArguments& arguments) {
+  if (arguments.method.empty()) return all_rows(arguments);
   return {{arguments.method, workload_of(arguments, *scaling::method_of(arguments.method))}};
-}
-
-Json targets_json(const Variant& variant, const SimulateArguments& arguments) {
-  const auto grid = scaling::utilisation_on_grid(variant.work);
-  Json gbps = Json::array();
-  Json indices = Json::array();
-  for (const double target : arguments.targets) {
-    const auto index = scaling::grid_index(grid, target);
-    gbps.push_back(index ? Json(scaling::grid_gbps(*index)) : Json());
-    indices.push_back(index ? Json(*index) : Json());
-  }
-  Json json = {{"method", scaling::method_name(variant.work.method)},
-               {"targets", arguments.targets},
-               {"gbps", std::move(gbps)},
-               {"grid_index", std::move(indices)},
-               {"sync_every", variant.work.sync_every},
-               {"fragments", variant.work.fragments},
-               {"delay", variant.work.delay},
-               {"bits_on_the_wire", variant.work.bits},
-               {"steps", variant.work.num_steps()}};
-  if (arguments.gbps > 0) {
-    json["at"] = {{"gbps", arguments.gbps},
-                  {"utilisation", scaling::utilisation(variant.work, arguments.gbps)}};
-  }
-  return json;
 }
 
 Json wall_clock_json(const scaling::TrainingPlan& plan) {
@@ -232,24 +208,6 @@ std::vector<scaling::TrainingPlan> wall_clock_plans(const SimulateArguments& arg
   return plans;
 }
 
-void print_text(const SimulateArguments& arguments, const std::vector<Json>& rows) {
-  fmt::print("Gbit/s for a utilisation of\n{:<36}", "");
-  for (const double target : arguments.targets)
-    fmt::print(" {:>7}", fmt::format("{:g} %", 100 * target));
-  if (arguments.gbps > 0) fmt::print("   utilisation at {:g} Gbit/s", arguments.gbps);
-  fmt::print("\n");
-  for (const Json& row : rows) {
-    fmt::print("{:<36}", row["name"].get<std::string>());
-    for (const Json& gbps : row["gbps"]) {
-      fmt::print(" {:>7}", gbps.is_null() ? "none" : fmt::format("{:.4g}", gbps.get<double>()));
-    }
-    if (arguments.gbps > 0) {
-      fmt::print("   {:.1f} %", 100 * row["at"]["utilisation"].get<double>());
-    }
-    fmt::print("\n");
-  }
-}
-
 void print_wall_clock(const std::vector<Json>& plans) {
   if (plans.empty()) return;
   fmt::print("\nidealised wall-clock, {:.0f} steps: {} of computing, and of communication\n",
@@ -268,19 +226,18 @@ void print_wall_clock(const std::vector<Json>& plans) {
   }
 }
 
-void draw(const SimulateArguments& arguments, const std::vector<Variant>& variants) {
+void draw(const SimulateArguments& arguments, const std::vector<UtilisationRow>& rows) {
   scaling::Chart chart{
       .title = fmt::format("Compute utilisation: {} parameters, {} layers, {:g} s a step",
                            format_count(arguments.work.params), arguments.work.layers,
                            arguments.work.step_s),
       .x_label = "bandwidth between islands (Gbit/s)",
-      .y_label = "share of the time that computes",
+      .y_label = "share of the islands' capacity that computes",
       .series = {}};
-  for (const Variant& variant : variants) {
-    scaling::ChartSeries series{.name = variant.name, .line = {}, .points = {}, .band = {}};
-    const auto grid = scaling::utilisation_on_grid(variant.work);
+  for (const UtilisationRow& row : rows) {
+    scaling::ChartSeries series{.name = row.name, .line = {}, .points = {}, .band = {}};
     for (int k = 0; k < scaling::kGridSize; ++k) {
-      series.line.push_back({scaling::grid_gbps(k), grid[static_cast<size_t>(k)]});
+      series.line.push_back({scaling::grid_gbps(k), row.grid[static_cast<size_t>(k)]});
     }
     chart.series.push_back(std::move(series));
   }
@@ -292,9 +249,14 @@ void complete(SimulateArguments& arguments) {
     if (&island == arguments.islands.data()) arguments.work.islands.clear();
     arguments.work.islands.push_back(parse_island(island));
   }
-  if (arguments.plan.replicas == 0) {
-    arguments.plan.replicas = std::max<double>(2, static_cast<double>(arguments.islands.size()));
+  const size_t num_islands = arguments.islands.size();
+  double& replicas = arguments.plan.replicas;
+  if (replicas > 0 && num_islands > 0 && replicas != static_cast<double>(num_islands)) {
+    throw UsageError(fmt::format(
+        "--replicas {} contradicts {} --island: leave --replicas out, or give as many --island",
+        replicas, num_islands));
   }
+  if (replicas == 0) replicas = num_islands > 0 ? static_cast<double>(num_islands) : 2;
   arguments.plan.params = arguments.work.params;
   arguments.plan.flops_per_second = arguments.chip_tflops * 1e12;
   arguments.plan.sync_every = arguments.work.sync_every;
@@ -333,24 +295,32 @@ void simulate(SimulateArguments& arguments) {
     throw UsageError("--params and --layers are needed, or --from RUN");
   }
   complete(arguments);
-  const std::vector<Variant> variants = variants_of(arguments);
-  for (const Variant& variant : variants) scaling::check(variant.work);
+  std::vector<UtilisationRow> rows = rows_of(arguments);
+  for (const UtilisationRow& row : rows) scaling::check(row.work);
   std::vector<Json> plans;
   for (const scaling::TrainingPlan& plan : wall_clock_plans(arguments)) {
     plans.push_back(wall_clock_json(plan));
   }
-  std::vector<Json> rows;
-  for (const Variant& variant : variants) {
-    rows.push_back(targets_json(variant, arguments));
-    rows.back()["name"] = variant.name;
-  }
-  if (!arguments.plot.empty()) draw(arguments, variants);
+  simulate_rows(rows, arguments.gbps, !arguments.json);
+  if (!arguments.plot.empty()) draw(arguments, rows);
+  note_few_failures(rows);
   if (!arguments.json) {
-    print_text(arguments, rows);
+    print_utilisation(rows, arguments.targets, arguments.gbps);
+    if (arguments.calibration == "paper") {
+      fmt::print(
+          "{:g} bits are counted as {:.4g}, as the papers' tables need; --calibration none for "
+          "your own links\n",
+          arguments.work.bits, arguments.work.bits * scaling::kPaperCalibration);
+    }
+    print_failures(rows);
     print_wall_clock(plans);
     return;
   }
-  Json json = arguments.method.empty() ? Json{{"methods", rows}} : rows[0];
+  Json methods = Json::array();
+  for (const UtilisationRow& row : rows) {
+    methods.push_back(utilisation_json(row, arguments.targets, arguments.gbps));
+  }
+  Json json = arguments.method.empty() ? Json{{"methods", methods}} : methods[0];
   json["calibration"] = arguments.calibration;
   json["step_s"] = arguments.work.step_s;
   if (!plans.empty()) json["wall_clock"] = plans;
@@ -387,9 +357,11 @@ void add_work_options(CLI::App& command, SimulateArguments& arguments) {
       ->capture_default_str()
       ->check(CLI::IsMember({"paper", "none"}));
   command
-      .add_option("--steps", work.steps,
-                  "Steps simulated (default: ten periods and one; 40 of data_parallel)")
-      ->check(whole_number<int>(1, 100'000'000));
+      .add_option(
+          "--steps", work.steps,
+          "Steps simulated (default: ten periods and one, 40 of data_parallel; with failures "
+          "until 1000 of them are expected)")
+      ->check(whole_number<int64_t>(1, 1'000'000'000'000'000));
 }
 
 void add_link_options(CLI::App& command, SimulateArguments& arguments) {
@@ -447,7 +419,7 @@ void add_wall_clock_options(CLI::App& command, SimulateArguments& arguments) {
       ->group(group);
   command
       .add_option("--replicas", plan.replicas,
-                  "Islands that train (default: as many as --island, or 2)")
+                  "Islands that train, as many as --island (default, or 2 without)")
       ->check(whole_number<int>(1, 1'000'000))
       ->needs(tokens)
       ->group(group);
@@ -480,7 +452,7 @@ void add_scaling_simulate(CLI::App& scaling) {
       "simulate", "How much bandwidth keeps islands computing; how long a training takes");
   const auto arguments = std::make_shared<SimulateArguments>();
   add_work_options(*command, *arguments);
-  command->add_option("--targets", arguments->targets, "Shares of the time that compute")
+  command->add_option("--targets", arguments->targets, "Shares of the capacity that compute")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(real_number(1e-6, 1));

@@ -4,189 +4,82 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "atoll/base/error.h"
-#include "atoll/base/random.h"
-#include "atoll/sim/line.h"
+#include "atoll/scaling/island_walk.h"
 
 namespace atl::scaling {
 namespace {
 
 constexpr int kDataParallelSteps = 40;
 constexpr int kPeriods = 10;
-constexpr int64_t kMaxWork = int64_t{1} << 26;  // Islands x layers x steps: about half a second.
+constexpr int64_t kMaxWork = int64_t{1} << 26;  // Islands x layers x steps: half a second at most.
+constexpr double kMaxSteps = 1e15;              // With those that are skipped.
 
-/// Which layers are reduced after the backward pass of a step.
-class Schedule {
+/// Skips the periods of a walk that repeat.
+class Skipper {
  public:
-  explicit Schedule(const Workload& work) : work_(work) {}
+  explicit Skipper(const Workload& work) : work_(work) {}
 
-  bool syncs(int step, int layer) const {
-    if (work_.method == Method::kDataParallel) return true;
-    const int place = step % work_.sync_every;
-    if (work_.method == Method::kDiloco) return place == 0;
-    // The first of the slots is the embeddings', which the model leaves out.
-    const int spacing = work_.sync_every / (work_.fragments + 1);
-    const int slot = place / spacing;
-    return place % spacing == 0 && slot >= 1 && slot <= work_.fragments &&
-           layer % work_.fragments == slot - 1;
+  struct Skipped {
+    int64_t steps = 0;
+    int64_t computed = 0;
+  };
+
+  /// After a whole period, when islands have computed so many walked steps; at most so many steps
+  /// or seconds, whichever is more.
+  Skipped skip(IslandWalk& walk, int64_t computed, int64_t most_steps, double most_s) {
+    ++num_periods_;
+    WalkState state = walk.state();
+    const int64_t span_steps = num_periods_ * work_.sync_every;
+    const double span_s = state.clock_s - kept_.clock_s;
+    if (is_kept_ && repeats(kept_, state, span_s)) {
+      const int64_t fitting = most_steps / span_steps;
+      const double most = std::max(static_cast<double>(fitting), most_s / span_s);
+      const double spans = std::floor(std::min(most, walk.spans_until_change(span_s)));
+      is_kept_ = false;
+      keep_for_ = 1;
+      if (spans < 1) return {};
+      walk.skip(spans * span_s);
+      const auto times = static_cast<int64_t>(spans);
+      return {times * span_steps, times * (computed - kept_computed_)};
+    }
+    // Brent's search: what is kept grows older each time, so that any cycle fits.
+    const bool has_changed = kept_.num_changes != state.num_changes;
+    if (is_kept_ && !has_changed && num_periods_ < keep_for_) return {};
+    keep_for_ = is_kept_ && !has_changed ? 2 * keep_for_ : 1;
+    is_kept_ = true;
+    kept_ = std::move(state);
+    kept_computed_ = computed;
+    num_periods_ = 0;
+    return {};
   }
 
  private:
   const Workload& work_;
+  bool is_kept_ = false;
+  WalkState kept_;
+  int64_t kept_computed_ = 0;
+  int64_t num_periods_ = 0;  // Since then.
+  int64_t keep_for_ = 1;
 };
 
-/// A reduction on its way.
-struct Pending {
-  double done_s = 0;
-  int needed_at = 0;  // The step that must have it.
-};
+/// Of all islands, in one second.
+double failure_rate(const Workload& work) {
+  const Failures& failures = work.failures;
+  if (failures.mean_hours == 0) return 0;
+  return static_cast<double>(work.islands.size()) /
+         (failures.mean_hours * 3600 + failures.recovery_s);
+}
 
-class Simulation {
- public:
-  Simulation(const Workload& work, double gbps)
-      : work_(work),
-        schedule_(work),
-        part_bits_(work.bits * work.params / work.layers),
-        bits_per_s_(gbps * 1e9),
-        clock_s_(work.islands.size()),
-        lines_(work.islands.size()),
-        next_failure_s_(work.islands.size()),
-        back_s_(work.islands.size()),
-        num_failures_(work.islands.size()),
-        pending_(static_cast<size_t>(work.layers)),
-        ready_s_(static_cast<size_t>(work.layers)) {
-    for (size_t i = 0; i < work.islands.size(); ++i) next_failure_s_[i] = draw_failure(i, 0);
-  }
-
-  double run() {
-    const int steps = work_.num_steps();
-    double computed_s = 0;  // Of an island of speed 1.
-    for (int step = 1; step <= steps; ++step) {
-      computed_s += run_step(step) * (3 * work_.layers - 1) * unit_s();
-    }
-    double capacity = 0;
-    for (const SimulatedIsland& island : work_.islands) capacity += island.speed;
-    return computed_s / (capacity * latest());
-  }
-
- private:
-  double latest() const { return *std::max_element(clock_s_.begin(), clock_s_.end()); }
-
-  double draw_failure(size_t island, double after_s) {
-    if (work_.failures.mean_hours == 0) return std::numeric_limits<double>::infinity();
-    const double uniform = random_uniform(work_.failures.seed, island, num_failures_[island]++);
-    return after_s - std::log1p(-uniform) * work_.failures.mean_hours * 3600;
-  }
-
-  /// Takes part in the step? One that was away comes in at the time of the others.
-  bool is_here(size_t island, double start_s) {
-    if (back_s_[island] == 0) return true;
-    if (back_s_[island] > start_s) return false;
-    back_s_[island] = 0;
-    clock_s_[island] = start_s;
-    lines_[island] = {.bulk_free = start_s};
-    next_failure_s_[island] = draw_failure(island, start_s);
-    return true;
-  }
-
-  /// The time at which the step begins; waits for somebody where nobody is there.
-  double begin_step() {
-    double start_s = 0;
-    double first_back_s = std::numeric_limits<double>::infinity();
-    bool anybody = false;
-    for (size_t i = 0; i < work_.islands.size(); ++i) {
-      start_s = std::max(start_s, clock_s_[i]);
-      anybody |= back_s_[i] == 0;
-      if (back_s_[i] != 0) first_back_s = std::min(first_back_s, back_s_[i]);
-    }
-    return anybody ? start_s : std::max(start_s, first_back_s);
-  }
-
-  /// How many islands computed it.
-  double run_step(int step) {
-    const double start_s = begin_step();
-    std::fill(ready_s_.begin(), ready_s_.end(), 0.0);
-    members_.clear();
-    for (size_t i = 0; i < work_.islands.size(); ++i) {
-      if (!is_here(i, start_s)) continue;
-      const double forward_end_s = forward(i, step);
-      clock_s_[i] = forward_end_s + backward_s(i, 0);
-      if (clock_s_[i] < next_failure_s_[i]) {
-        members_.push_back(i);
-        for (int layer = 0; layer < work_.layers; ++layer) {
-          double& ready_s = ready_s_[static_cast<size_t>(layer)];
-          ready_s = std::max(ready_s, forward_end_s + backward_s(i, layer));
-        }
-        continue;
-      }
-      // Gone, its step with it; the others notice after a while.
-      back_s_[i] = next_failure_s_[i] + work_.failures.recovery_s;
-      clock_s_[i] = next_failure_s_[i];
-      lost_until_s_ = next_failure_s_[i] + work_.failures.detection_s;
-    }
-    for (auto& reductions : pending_) {
-      std::erase_if(reductions, [step](const Pending& p) { return p.needed_at <= step; });
-    }
-    reduce(step);
-    return static_cast<double>(members_.size());
-  }
-
-  /// A third of a layer's share of the step. A step has one less than three for each layer: the
-  /// first has no backward pass for its activations.
-  double unit_s() const { return work_.step_s / (3.0 * work_.layers); }
-  double unit_s(size_t island) const { return unit_s() / work_.islands[island].speed; }
-
-  /// The time at which the island's forward pass of the step ends.
-  double forward(size_t island, int step) const {
-    double now_s = clock_s_[island];
-    for (const std::vector<Pending>& reductions : pending_) {
-      for (const Pending& reduction : reductions) {
-        if (reduction.needed_at <= step) now_s = std::max(now_s, reduction.done_s);
-      }
-      now_s += unit_s(island);
-    }
-    return now_s;
-  }
-
-  /// From the end of the forward pass until that layer's parameters have their gradients.
-  double backward_s(size_t island, int layer) const {
-    const int num_units = 2 * (work_.layers - layer) - (layer == 0 ? 1 : 0);
-    return num_units * unit_s(island);
-  }
-
-  void reduce(int step) {
-    if (members_.empty()) return;
-    for (int layer = work_.layers - 1; layer >= 0; --layer) {
-      if (!schedule_.syncs(step, layer)) continue;
-      const double ready_s = std::max(ready_s_[static_cast<size_t>(layer)], lost_until_s_);
-      double done_s = 0;
-      double latency_s = 0;
-      for (const size_t i : members_) {
-        const SimulatedIsland& island = work_.islands[i];
-        const double rate = bits_per_s_ * std::min(island.up, island.down);
-        done_s = std::max(done_s, lines_[i].send_bulk(ready_s, part_bits_ / rate));
-        latency_s = std::max(latency_s, island.latency_s);
-      }
-      pending_[static_cast<size_t>(layer)].push_back({done_s + latency_s, step + 1 + work_.delay});
-    }
-  }
-
-  const Workload& work_;
-  Schedule schedule_;
-  double part_bits_;  // Of one layer.
-  double bits_per_s_;
-  double lost_until_s_ = 0;
-  std::vector<double> clock_s_;  // By island.
-  std::vector<sim::Line<double, double>> lines_;
-  std::vector<double> next_failure_s_;
-  std::vector<double> back_s_;  // 0: it is here.
-  std::vector<uint64_t> num_failures_;
-  std::vector<std::vector<Pending>> pending_;  // By layer.
-  std::vector<double> ready_s_;                // By layer, of this step.
-  std::vector<size_t> members_;                // Islands that finished this step.
-};
+/// The time that is simulated at least.
+double least_s(const Workload& work) {
+  if (work.failures.mean_hours == 0 || work.steps > 0) return 0;
+  double speed = 0;
+  for (const SimulatedIsland& island : work.islands) speed = std::max(speed, island.speed);
+  return std::min(kFailures / failure_rate(work), kMaxSteps * work.step_s / speed);
+}
 
 void require(bool condition, const std::string& message) {
   if (!condition) throw UsageError(message);
@@ -223,11 +116,34 @@ void check_method(const Workload& work) {
           "--delay must be 0 or more and less than --sync-every");
 }
 
+/// Steps that are walked at most, skipped ones left out.
+int64_t max_walked(const Workload& work) {
+  return kMaxWork / work.layers / static_cast<int64_t>(work.islands.size());
+}
+
+[[noreturn]] void refuse_steps(const Workload& work) {
+  throw UsageError(fmt::format(
+      "{} islands with {} layers for {} steps are too many to simulate{}; give fewer --steps",
+      work.islands.size(), work.layers, work.num_steps(),
+      work.failures.mean_hours > 0 ? " with failures as often as these" : ""));
+}
+
+void check_steps(const Workload& work) {
+  const int64_t least = int64_t{work.sync_every} + work.delay + 1;
+  require(work.steps == 0 || work.steps >= least,
+          fmt::format("{} --steps are too few to wait for a reduction of {}: give {} or more, a "
+                      "whole period, the delay and the step that waits",
+                      work.steps, method_name(work.method), least));
+  // Where failures and --steps are given, it depends on how often they are.
+  const bool is_open = work.failures.mean_hours > 0 && work.steps > 0;
+  if (!is_open && work.num_steps() > max_walked(work)) refuse_steps(work);
+}
+
 }  // namespace
 
-int Workload::num_steps() const {
+int64_t Workload::num_steps() const {
   if (steps > 0) return steps;
-  return method == Method::kDataParallel ? kDataParallelSteps : kPeriods * sync_every + 1;
+  return method == Method::kDataParallel ? kDataParallelSteps : kPeriods * int64_t{sync_every} + 1;
 }
 
 void check(const Workload& work) {
@@ -245,24 +161,48 @@ void check(const Workload& work) {
               std::isfinite(failures.detection_s) && failures.detection_s >= 0,
           "failures need a mean of 0 hours or more, a recovery of more than 0 seconds and a "
           "detection of 0 or more");
-  const auto islands = static_cast<int64_t>(work.islands.size());
-  require(work.num_steps() <= kMaxWork / work.layers / islands,
-          fmt::format("{} islands with {} layers for {} steps are too many to simulate; give "
-                      "fewer --steps",
-                      islands, work.layers, work.num_steps()));
+  check_steps(work);
 }
 
-double utilisation(const Workload& workload, double gbps) {
-  return Simulation(workload, gbps).run();
+Simulated simulate(const Workload& work, double gbps) {
+  IslandWalk walk(work, gbps);
+  Skipper skipper(work);
+  const bool has_failures = work.failures.mean_hours > 0;
+  const int64_t least_steps = work.num_steps();
+  const double until_s = least_s(work);
+  const int num_units = 3 * work.layers - 1;
+  double computed_s = 0;  // Of an island of speed 1; skipped steps are counted, and come last.
+  int64_t num_walked = 0;
+  int64_t num_skipped = 0;
+  Simulated out;
+  int64_t left = max_walked(work);
+  while (true) {
+    const int num_members = walk.run_step();
+    computed_s += num_members * num_units * work.unit_s();
+    num_walked += num_members;
+    ++out.steps;
+    --left;
+    // Where a time is to pass, a step more than whole periods: it waits for their reductions.
+    const bool may_end = until_s == 0 || (out.steps - 1) % work.sync_every == 0;
+    const bool is_over = out.steps >= least_steps && (walk.now_s() >= until_s || left <= 0);
+    if (may_end && is_over) break;
+    if (left <= 0 && work.steps > 0) refuse_steps(work);
+    if (!has_failures || out.steps % work.sync_every != 0) continue;
+    const Skipper::Skipped skipped =
+        skipper.skip(walk, num_walked, least_steps - out.steps - 1, until_s - walk.now_s());
+    out.steps += skipped.steps;
+    num_skipped += skipped.computed;
+  }
+  computed_s += static_cast<double>(num_skipped) * num_units * work.unit_s();
+  double capacity = 0;
+  for (const SimulatedIsland& island : work.islands) capacity += island.speed;
+  out.seconds = walk.now_s();
+  out.utilisation = computed_s / (capacity * out.seconds);
+  out.expected_failures = out.seconds * failure_rate(work);
+  return out;
 }
 
 double grid_gbps(int index) { return std::pow(10, -1 + 4.0 * index / 49); }
-
-std::array<double, kGridSize> utilisation_on_grid(const Workload& workload) {
-  std::array<double, kGridSize> grid;
-  for (int k = 0; k < kGridSize; ++k) grid[k] = utilisation(workload, grid_gbps(k));
-  return grid;
-}
 
 std::optional<int> grid_index(const std::array<double, kGridSize>& grid, double target) {
   constexpr double kRounding = 1e-9;  // A share of 1 may come out below it.

@@ -5,6 +5,10 @@
 // one after the other, each a third of a layer's share of the step. A layer's reduction may start
 // when its parameters' gradients are there on all islands; each island has one link, first come,
 // first served; a layer's next use waits for the reduction. Pure; no thread rule.
+//
+// With failures what is wanted is a mean over many of them, hours of steps: whole periods between
+// two of them that end as they began are skipped (island_walk.h). The work goes with the number of
+// failures, and what comes out is a walk's of all steps to 1e-9.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -45,21 +49,39 @@ struct Workload {
   double bits = 16;      // Per parameter, on the wire.
   std::vector<SimulatedIsland> islands = {SimulatedIsland{}};
   Failures failures;
-  int steps = 0;  // Simulated; 0: ten periods and one step, or 40 of data-parallel.
+  // Simulated; 0: ten periods and one step, or 40 of data-parallel; with failures until
+  // kFailures of them are expected, or the work is as much as a simulation may be.
+  int64_t steps = 0;
 
-  int num_steps() const;
+  /// At least, where failures decide.
+  int64_t num_steps() const;
+  /// A third of a layer's share of a step.
+  double unit_s() const { return step_s / (3.0 * layers); }
 };
+
+/// Another seed changes what failures cost by 1 / sqrt(kFailures), about 3 % (standard deviation).
+constexpr double kFailures = 1000;
 
 /// Throws UsageError naming the field that is out of range or does not go with the method.
 void check(const Workload& workload);
 
-/// The share of all islands' capacity that computed, with a bandwidth of `gbps`.
-double utilisation(const Workload& workload, double gbps);
+struct Simulated {
+  double utilisation = 0;  // The share of all islands' capacity that computed.
+  int64_t steps = 0;
+  double seconds = 0;
+  double expected_failures = 0;  // Of all islands in that time, whatever the seed.
+};
+
+/// With a bandwidth of `gbps`. Throws UsageError where failures come so often that the steps
+/// asked for are too many.
+Simulated simulate(const Workload& workload, double gbps);
+inline double utilisation(const Workload& workload, double gbps) {
+  return simulate(workload, gbps).utilisation;
+}
 
 /// The papers' grid of bandwidths: 10^(-1 + 4k/49) Gbit/s.
 constexpr int kGridSize = 50;
 double grid_gbps(int index);
-std::array<double, kGridSize> utilisation_on_grid(const Workload& workload);
 
 /// The first grid point that reaches the target; nothing where none does.
 std::optional<int> grid_index(const std::array<double, kGridSize>& grid, double target);

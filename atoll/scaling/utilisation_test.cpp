@@ -22,6 +22,13 @@ Workload paper_1b(Method method) {
           .bits = 16 * kPaperCalibration};
 }
 
+std::array<double, kGridSize> utilisation_on_grid(const Workload& work) {
+  std::array<double, kGridSize> grid;
+  for (int k = 0; k < kGridSize; ++k)
+    grid[static_cast<size_t>(k)] = utilisation(work, grid_gbps(k));
+  return grid;
+}
+
 // Streaming DiLoCo (arXiv 2501.18512), Table 4, the rows of 1B, as indices on the paper's grid.
 TEST(Utilisation, ThePapersRowOf1B) {
   Workload overlapped = paper_1b(Method::kStreamingDiloco);
@@ -123,6 +130,61 @@ TEST(Utilisation, AllIslandsAwayIsWaitedOut) {
   EXPECT_NEAR(utilisation(work, 1e9), 360.0 / 960, 0.15);
 }
 
+TEST(Utilisation, FailuresWithoutStepsAreAsManyAsAMeanNeeds) {
+  Workload work = paper_1b(Method::kDiloco);
+  work.islands.resize(2);
+  work.failures = {.mean_hours = 1};
+  const Simulated simulated = simulate(work, 100);
+  EXPECT_NEAR(simulated.expected_failures, kFailures, 0.01 * kFailures);
+  EXPECT_EQ(simulated.steps % work.sync_every, 1);
+  // Away for 600 of 4200 seconds, which the other waits 10 of.
+  EXPECT_NEAR(simulated.utilisation, 0.99 * 3600 / 4200, 0.02);
+  work.steps = simulated.steps;
+  EXPECT_NEAR(utilisation(work, 100), simulated.utilisation, 1e-9);
+}
+
+TEST(Utilisation, AnotherSeedMovesWhatFailuresCostByThreePercent) {
+  Workload work = paper_1b(Method::kDiloco);
+  work.islands.resize(2);
+  work.failures = {.mean_hours = 1};
+  constexpr int kSeeds = 40;
+  double sum = 0;
+  double squares = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    work.failures.seed = static_cast<uint64_t>(seed);
+    const double cost = 1 - utilisation(work, 100);
+    sum += cost;
+    squares += cost * cost;
+  }
+  const double mean = sum / kSeeds;
+  const double deviation = std::sqrt(squares / kSeeds - mean * mean);
+  RecordProperty("deviation", std::to_string(deviation / mean));
+  EXPECT_LT(deviation, 1.5 * mean / std::sqrt(kFailures));
+}
+
+TEST(Utilisation, FailuresThatAreRareCostNoWork) {
+  Workload work = paper_1b(Method::kDiloco);
+  work.islands.resize(2);
+  work.failures = {.mean_hours = 1};
+  work.steps = 1'000'000'000'000;
+  EXPECT_THAT(message_of<UsageError>([&] { simulate(work, 100); }),
+              HasSubstr("give fewer --steps"));
+  work.failures.mean_hours = 1e6;
+  EXPECT_EQ(simulate(work, 100).steps, work.steps);
+}
+
+TEST(Utilisation, FailuresThatNeverComeCostNothing) {
+  Workload work = paper_1b(Method::kDiloco);
+  work.islands.resize(3);
+  work.steps = 100'001;
+  const double without = utilisation(work, 10);
+  work.steps = 0;
+  work.failures = {.mean_hours = 1e9};
+  const Simulated simulated = simulate(work, 10);
+  EXPECT_GT(simulated.steps, 1'000'000'000'000);
+  EXPECT_NEAR(simulated.utilisation, without, 1e-5);
+}
+
 TEST(Utilisation, TheGridIsThePapers) {
   EXPECT_DOUBLE_EQ(grid_gbps(0), 0.1);
   EXPECT_DOUBLE_EQ(grid_gbps(49), 1000);
@@ -147,6 +209,13 @@ TEST(Utilisation, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT(refusal([](Workload& w) { w.params = NAN; }), HasSubstr("--params"));
   EXPECT_THAT(refusal([](Workload& w) { w.islands[0].up = 0; }), HasSubstr("up"));
   EXPECT_THAT(refusal([](Workload& w) { w.steps = 1'000'000'000; }), HasSubstr("too many"));
+  EXPECT_THAT(refusal([](Workload& w) { w.steps = 100; }), HasSubstr("give 101 or more"));
+  EXPECT_EQ(refusal([](Workload& w) { w.steps = 101; }), "");
+  EXPECT_THAT(refusal([](Workload& w) {
+                w.delay = 9;
+                w.steps = 109;
+              }),
+              HasSubstr("give 110 or more"));
   EXPECT_THAT(refusal([](Workload& w) { w.method = Method::kDiloco; }), HasSubstr("--fragments"));
   EXPECT_THAT(refusal([](Workload& w) { w.method = Method::kDataParallel; }),
               HasSubstr("--sync-every"));

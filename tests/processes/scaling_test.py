@@ -221,6 +221,46 @@ class ScalingTest(unittest.TestCase):
         none = self.json_of("simulate", *WORK, "--method", "data_parallel", "--targets", "0.999999", "--bits", 1000)
         self.assertEqual((none["gbps"], none["grid_index"]), ([None], [None]))
 
+    def test_failures_are_simulated_without_steps(self):
+        islands = ["--island", "speed=1", "--island", "speed=1"]
+        words = ["simulate", *WORK, "--method", "diloco", "--gbps", 100, *islands]
+        without = self.json_of(*words)
+        self.assertNotIn("expected_failures", without)
+        said = self.json_of(*words, "--failure-hours", 1)
+        self.assertGreaterEqual(said["expected_failures"], 1000)
+        # Each is away for 600 of 4200 seconds; the other waits 10 of them.
+        expected = without["at"]["utilisation"] * 0.99 * 3600 / 4200
+        self.assertAlmostEqual(said["at"]["utilisation"], expected, delta=0.02)
+        done = run(*words, "--failure-hours", 1)
+        self.assertEqual(done.stderr, "")
+        self.assertIn("1000 failures or more are expected", done.stdout)
+        # Too few of them are told of; steps that were asked for are simulated all.
+        few = [*words, "--failure-hours", 1, "--steps", 10001]
+        # Two islands, 10001 steps of 71/72 of 0.1 s, each fails once in 4200 s.
+        self.assertIn("only 0.47 failures are expected", run(*few).stderr)
+        self.assertEqual(self.json_of(*few)["steps"], 10001)
+        self.assertIn("is left to chance", run(*words, "--failure-hours", 1, "--steps", 100001).stderr)
+        self.assert_refused(2, "give fewer --steps", *words, "--failure-hours", 1, "--steps", 10**12)
+        self.assertEqual(self.json_of(*words, "--failure-hours", "1e8", "--steps", 10**12)["steps"], 10**12)
+
+    def test_the_first_point_is_a_bound(self):
+        words = ["simulate", "--params", "1e6", "--layers", 4, "--step-time", 1, "--method", "data_parallel",
+                 "--calibration", "none", "--targets", "0.5,0.99,1"]
+        said = self.json_of(*words)
+        self.assertEqual((said["grid_index"][0], said["at_most"]), (0, [True, False, False]))
+        self.assertEqual(run(*words).stdout.split("\n")[2].split(), ["data_parallel", "<=0.1", "0.4498", "none"])
+
+    def test_scaled_bits_are_said(self):
+        said = "16 bits are counted as 13.35, as the papers' tables need"
+        self.assertIn(said, run("simulate", *WORK).stdout)
+        self.assertIn("4 bits are counted as 3.337", run("simulate", *WORK, "--bits", 4).stdout)
+        self.assertNotIn("counted", run("simulate", *WORK, "--calibration", "none").stdout)
+
+    def test_islands_are_weighed_by_speed(self):
+        said = self.json_of("simulate", *WORK, "--method", "data_parallel", "--gbps", "1e9", "--island", "speed=1",
+                            "--island", "speed=0.5")
+        self.assertAlmostEqual(said["at"]["utilisation"], 2 / 3, 5)
+
     def test_neutral_values_go_with_every_method(self):
         self.json_of("simulate", *WORK, "--method", "data_parallel", "--sync-every", 1, "--fragments", 0, "--delay", 0)
         self.json_of("simulate", *WORK, "--method", "diloco", "--sync-every", 30, "--fragments", 1, "--delay", 0)
@@ -235,6 +275,16 @@ class ScalingTest(unittest.TestCase):
         self.assert_refused(2, "up is given twice", *base, "--island", "up=1,up=2")
         self.assert_refused(2, "--step-time is needed", "simulate", "--params", "1e9", "--layers", 24)
         self.assert_refused(2, "--batch-tokens", *base, "--tokens", "1e9")
+        for words, least in ((["diloco", "--steps", 50], 101), (["diloco", "--steps", 100], 101),
+                             (["data_parallel", "--steps", 1], 2), (["streaming_diloco", "--steps", 101], 102)):
+            self.assert_refused(2, f"give {least} or more", *base, "--method", *words)
+        self.json_of(*base, "--method", "diloco", "--steps", 101)
+        chips = ["--tokens", "1e9", "--batch-tokens", "1e5", "--chips", 8]
+        islands = ["--island", "speed=1", "--island", "speed=1"]
+        self.assert_refused(2, "--replicas 5 contradicts 2 --island", *base, *chips, *islands, "--replicas", 5)
+        for words, replicas in ((islands, 2), ([*islands, "--replicas", 2], 2), (["--replicas", 5], 5), ([], 2),
+                                (islands[:2], 1)):
+            self.assertEqual(self.json_of(*base, *chips, *words)["wall_clock"][-1]["replicas"], replicas)
 
     def test_wall_clock(self):
         said = self.json_of("simulate", "--params", "2.4e9", "--layers", 30, "--tokens", "48e9", "--batch-tokens", 262144,
