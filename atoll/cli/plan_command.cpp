@@ -75,6 +75,18 @@ std::optional<scaling::Comparable> runs_of(const scaling::PlanLaws& laws, const 
   return compared_runs(laws.fit, scaling::read_table(folder / laws.fit, laws.read));
 }
 
+/// Neither the plan nor its runs are written over.
+void require_no_input(const PlanArguments& arguments, const scaling::PlanLaws& laws) {
+  const auto is_output = [&](const fs::path& input) {
+    std::error_code none_yet;
+    return fs::equivalent(input, arguments.config_out, none_yet);
+  };
+  const fs::path runs = fs::path(arguments.file).parent_path() / laws.fit;
+  if (!is_output(arguments.file) && (laws.fit.empty() || !is_output(runs))) return;
+  throw UsageError(fmt::format("--config-out: '{}' is {}; give another file", arguments.config_out,
+                               is_output(arguments.file) ? "the plan itself" : "the plan's runs"));
+}
+
 void plan(const PlanArguments& arguments) {
   if (arguments.file.empty()) {
     throw UsageError("which PLAN.toml? `atoll plan --help` shows one");
@@ -82,11 +94,7 @@ void plan(const PlanArguments& arguments) {
   const scaling::PlanRequest request = read_request(arguments.file);
   if (!arguments.config_out.empty()) {
     require_output_file(arguments.config_out, "--config-out");
-    std::error_code none_yet;
-    if (fs::equivalent(arguments.file, arguments.config_out, none_yet)) {
-      throw UsageError(fmt::format("--config-out: '{}' is the plan itself; give another file",
-                                   arguments.config_out));
-    }
+    require_no_input(arguments, request.laws);
   }
   const auto own = runs_of(request.laws, fs::path(arguments.file).parent_path());
   const scaling::Plan plan =

@@ -83,6 +83,7 @@ struct SimulateArguments {
   bool has_sync_every = false;
   bool has_fragments = false;
   bool has_delay = false;
+  bool has_plot = false;
 };
 
 /// "speed=0.5,up=0.1": what is not named keeps its default.
@@ -286,8 +287,9 @@ FromRun from_run(const SimulateArguments& arguments) {
 }
 
 void simulate(SimulateArguments& arguments) {
-  if (!arguments.plot.empty()) {
-    scaling::chart_file({}, arguments.plot);  // Refuses the name before the work.
+  if (arguments.has_plot) {
+    // Refuses the name before the work.
+    if (!arguments.plot.empty()) scaling::chart_file({}, arguments.plot);
     require_output_file(arguments.plot, "--plot");
   }
   if (!arguments.from.empty()) return simulate_from(from_run(arguments));
@@ -469,6 +471,7 @@ void add_scaling_simulate(CLI::App& scaling) {
     arguments->has_sync_every = command->count("--sync-every") > 0;
     arguments->has_fragments = command->count("--fragments") > 0;
     arguments->has_delay = command->count("--delay") > 0;
+    arguments->has_plot = command->count("--plot") > 0;
     arguments->has_calibration = command->count("--calibration") > 0;
     simulate(*arguments);
   });

@@ -207,11 +207,11 @@ std::string points_of(size_t count) {
 }
 
 void import_points(const fs::path& file, const run::SweepSettings& settings,
-                   run::SweepDatabase& database, bool is_dry_run) {
+                   run::SweepDatabase& database, const char* verb) {
   const std::vector<run::PointRow> rows = run::read_points(file);
   const run::Imported imported = database.import(rows);
-  fmt::print(stderr, "atoll: {}: {}{} added, {} known\n", file.string(), points_of(imported.added),
-             is_dry_run ? " would be" : "", imported.known);
+  fmt::print(stderr, "atoll: {}: {} {}, {} known\n", file.string(), points_of(imported.added), verb,
+             imported.known);
   if (imported.differ > 0) {
     fmt::print(stderr,
                "atoll: warning: another result there than here, which stays: {}, of another "
@@ -227,24 +227,25 @@ void import_points(const fs::path& file, const run::SweepSettings& settings,
   }
 }
 
-/// A point is never lost, nor trained twice, for want of an option: what is to be written is read.
-void import_points(const SweepArguments& arguments, const fs::path& folder,
-                   const run::SweepSettings& settings, run::SweepDatabase& database) {
-  const bool dry = arguments.dry_run;
-  const fs::path kept = folder / kResultsText;
-  if (database.rows().empty() && fs::exists(kept)) import_points(kept, settings, database, dry);
-  if (!arguments.imported.empty()) import_points(arguments.imported, settings, database, dry);
-  if (arguments.exported != arguments.imported && fs::exists(arguments.exported)) {
-    import_points(arguments.exported, settings, database, dry);
-  }
-}
-
 /// Of the folder. Who only looks has a copy in memory: a dry run, which changes nothing, and a
 /// report while another process sweeps, of what that has written down so far.
 struct Results {
   std::unique_ptr<run::SweepDatabase> database;
   bool is_copy = false;
 };
+
+/// A point is never lost, nor trained twice, for want of an option: what is to be written is read.
+void import_points(const SweepArguments& arguments, const fs::path& folder,
+                   const run::SweepSettings& settings, const Results& results) {
+  const char* verb = arguments.dry_run ? "would be added" : results.is_copy ? "read" : "added";
+  run::SweepDatabase& database = *results.database;
+  const fs::path kept = folder / kResultsText;
+  if (database.rows().empty() && fs::exists(kept)) import_points(kept, settings, database, verb);
+  if (!arguments.imported.empty()) import_points(arguments.imported, settings, database, verb);
+  if (arguments.exported != arguments.imported && fs::exists(arguments.exported)) {
+    import_points(arguments.exported, settings, database, verb);
+  }
+}
 
 Results open_results(const SweepArguments& arguments, const fs::path& file) {
   Results copy{std::make_unique<run::SweepDatabase>(":memory:"), /*is_copy=*/true};
@@ -302,7 +303,7 @@ void sweep(const SweepArguments& arguments) {
                kNoData);
   }
   const Results results = open_results(arguments, database_file);
-  import_points(arguments, folder, settings, *results.database);
+  import_points(arguments, folder, settings, results);
   run::SweepDriver driver(settings, *results.database, options);
   if (arguments.dry_run) {
     print_outlook(arguments, driver, place.budget);

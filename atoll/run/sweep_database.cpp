@@ -91,6 +91,9 @@ class SweepDatabase::Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
+/// So long a report may have it open, which is over soon; a sweep has it longer.
+constexpr int kReportMs = 1500;
+
 SweepDatabase::SweepDatabase(const std::filesystem::path& file) : file_(file.string()) {
   sqlite3* opened = nullptr;
   const int code = ::sqlite3_open_v2(file_.c_str(), &opened,
@@ -98,6 +101,7 @@ SweepDatabase::SweepDatabase(const std::filesystem::path& file) : file_(file.str
   handle_ = opened;
   try {
     if (code != SQLITE_OK) fail("cannot be opened");
+    ::sqlite3_busy_timeout(opened, kReportMs);
     // In this mode the file stays locked until it is closed, or its process ends.
     run("PRAGMA locking_mode = EXCLUSIVE");
     run("BEGIN EXCLUSIVE");

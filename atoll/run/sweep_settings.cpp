@@ -160,8 +160,9 @@ void SweepSettings::check_all() const {
   std::map<std::string, std::string> useless;  // Setting -> why, while no point has a use for it.
   bool is_first = true;
   for (const scaling::Grid& grid : spec_.grids) {
-    // Without the store the vocabulary is a guess, and it may decide which size is larger.
-    if (grid.starts_at_size_before && store_.vocab_size > 0) check_order(grid);
+    // Without the store the vocabulary, and so each size, is a guess.
+    const bool knows_sizes = store_.vocab_size > 0;
+    if (grid.starts_at_size_before && knows_sizes) check_order(grid);
     for (const SweepPoint& named : scaling::named_points(grid)) {
       SweepPoint point = named;
       // "best" values are not known yet; these stand for them.
@@ -186,7 +187,7 @@ void SweepSettings::check_all() const {
       }
       point.tokens_share = 1;
       const int64_t steps = config(point).train.steps;
-      if (point.cell.sync_every > steps) {
+      if (knows_sizes && point.cell.sync_every > steps) {
         throw UsageError(fmt::format(
             "{}: {}: sync_every = {} is over the {} steps of its run, so the islands would agree "
             "once, after the last; give a smaller one, more tokens or a smaller batch_tokens",

@@ -74,6 +74,12 @@ TEST(SweepSettings, RefusesAPeriodLongerThanTheRun) {
               AllOf(HasSubstr("grid 'g', a, 2 replicas"), HasSubstr("over the"),
                     HasSubstr("steps of its run")));
   settings_of(text(steps, "halving"));  // Whose first rungs are shorter.
+  // A store of a larger vocabulary than the default's makes larger models, and so longer runs.
+  const SweepStore wide = {"/x", "d1", 12'000};
+  const int64_t more = settings_of(text(1, "grid"), wide).config(point_of(2)).train.steps;
+  ASSERT_GT(more,
+            2 * settings_of(text(1, "grid"), {"/x", "d1", 4096}).config(point_of(2)).train.steps);
+  settings_of(text(more, "grid"), wide);
 }
 
 TEST(SweepSettings, RefusesHalvingWhoseFirstRungHasNoBatch) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "atoll/base/progress.h"
@@ -95,7 +96,7 @@ std::string tokens_text(const PlanGoal& goal, const Candidates& candidates) {
   std::string text = fmt::format(", with {:.3g} tokens a parameter", fewest);
   if (goal.params && most > fewest) text += fmt::format(" to {:.3g}", most);
   if (!goal.params && most > fewest) {
-    text += fmt::format(" and up to {:.3g} where no larger model fits", most);
+    text += fmt::format(" and up to {:.3g} where no larger model fits or ends in time", most);
   }
   return text + ",";
 }
@@ -161,8 +162,13 @@ void add_batch_note(const PlanRequest& request, const PlanChoice& choice,
              : "each device of each island takes the same number of whole rows"));
 }
 
-/// The next larger model, where the choice's islands have the memory and the tokens for it.
-const PlannedSize* next_larger(const Candidates& candidates, const PlanChoice& choice) {
+struct LargerModel {
+  double params = 0;
+  double loss = 0;
+};
+
+/// The next one, where the choice's islands have the memory and the tokens for it.
+std::optional<LargerModel> next_larger(const Candidates& candidates, const PlanChoice& choice) {
   const auto next = std::ranges::find_if(candidates.sizes(), [&](const PlannedSize& size) {
     return size.shape.law_params > choice.shape.law_params;
   });
@@ -171,10 +177,11 @@ const PlannedSize* next_larger(const Candidates& candidates, const PlanChoice& c
            each.sync.method == choice.setup.sync.method &&
            each.sync.sync_every == choice.setup.sync.sync_every;
   });
-  if (next == candidates.sizes().end()) return nullptr;
+  if (next == candidates.sizes().end() || way == candidates.ways().end()) return std::nullopt;
   const bool fits = std::ranges::all_of(
       choice.setup.islands, [&](size_t i) { return candidates.is_able(i, *next, *way); });
-  return fits ? &*next : nullptr;
+  if (!fits) return std::nullopt;
+  return LargerModel{next->shape.law_params, candidates.loss(*next, *way)};
 }
 
 /// Where time is left over.
@@ -183,20 +190,28 @@ void add_limit_note(const PlanRequest& request, const Candidates& candidates,
   const PlanGoal& goal = request.goal;
   const double limit_s = goal.time_s.value_or(0);
   if (goal.loss || goal.params || choice.wall_clock_s >= 0.8 * limit_s) return;
-  const PlannedSize* larger = next_larger(candidates, choice);
-  const std::string limit =
-      larger != nullptr ? fmt::format("the next larger model, of {} parameters, takes longer",
-                                      format_count(larger->shape.law_params))
-                        : fmt::format("{}, not time, limits the size",
-                                      goal.tokens ? "memory or tokens" : "memory");
-  const std::string tokens = goal.tokens_per_param
-                                 ? "more 'tokens_per_param' would lower the loss further"
-                                 : fmt::format(
-                                       "more than {:.3g} tokens a parameter are not tried, as "
-                                       "nothing is known of them",
-                                       candidates.most_tokens_per_param());
-  notes.push_back(fmt::format("{}: {} of {} are used; {}", limit, span_text(choice.wall_clock_s),
-                              span_text(limit_s), tokens));
+  constexpr double kNearly = 0.9;
+  const double tokens = choice.tokens(goal);
+  const auto larger = next_larger(candidates, choice);
+  const bool uses_tokens = goal.tokens && tokens > kNearly * *goal.tokens;
+  std::string note = "memory, not time, limits the size";
+  if (uses_tokens) {
+    note = "'tokens', not time, limits the training";
+  } else if (larger && larger->loss < choice.loss) {
+    note = fmt::format("the next larger model, of {} parameters, takes longer",
+                       format_count(larger->params));
+  } else if (larger) {
+    note = "the laws give larger models no lower loss";
+  }
+  note += fmt::format(": {} of {} are used", span_text(choice.wall_clock_s), span_text(limit_s));
+  const double most = candidates.most_tokens_per_param();
+  if (goal.tokens_per_param && !uses_tokens) {
+    note += "; more 'tokens_per_param' would lower the loss further";
+  } else if (!uses_tokens && tokens > kNearly * most * choice.shape.law_params) {
+    note += fmt::format(
+        "; more than {:.3g} tokens a parameter are not tried, as nothing is known of them", most);
+  }
+  notes.push_back(note);
 }
 
 void add_notes(const PlanRequest& request, const Candidates& candidates, const PlannedRun& run,

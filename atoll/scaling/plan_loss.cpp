@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "atoll/base/error.h"
 #include "atoll/scaling/published.h"
@@ -39,6 +40,14 @@ PlanLoss::PlanLoss(const std::optional<std::vector<Run>>& runs) {
       *runs,
       [](const Run& run) { return run.replicas >= 1 ? run.sync_every : std::optional<double>(); },
       sync_every_, "how many steps lay between its runs' syncs", notes_);
+  std::set<std::string> warnings;
+  for (const Run& run : *runs) {
+    if (!has_law(run.replicas)) continue;
+    for (const std::string& warning :
+         own_->predict({.params = run.params, .replicas = run.replicas}).warnings) {
+      if (warnings.insert(warning).second) notes_.push_back(warning);
+    }
+  }
   // Of a number of replicas that the table has a law of.
   const auto any =
       std::ranges::find_if(*runs, [&](const Run& run) { return has_law(run.replicas); });

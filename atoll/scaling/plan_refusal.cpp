@@ -27,8 +27,8 @@ std::string rate_text(double bits_per_s) {
 }
 
 std::string size_text(const PlannedShape& shape) {
-  return fmt::format("{} parameters ({} layers of {})", format_count(shape.law_params),
-                     shape.layers, shape.hidden);
+  return fmt::format("{} parameters ({} layer{} of {})", format_count(shape.law_params),
+                     shape.layers, shape.layers == 1 ? "" : "s", shape.hidden);
 }
 
 class NoPlan {

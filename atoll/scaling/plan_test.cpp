@@ -428,6 +428,16 @@ TEST(Plan, SaysWhatLimitsTheSizeWhereTimeIsLeft) {
   EXPECT_THAT(notes(32), testing::Contains(AllOf(
                              HasSubstr("the next larger model, of 105.2k parameters, takes longer"),
                              HasSubstr("of 32 s are used; more 'tokens_per_param'"))));
+  const auto said = plan_of({island("a")}, {.time_s = kDay, .tokens = 1e8}).notes;
+  EXPECT_THAT(said, testing::Contains(AllOf(HasSubstr("'tokens', not time, limits the training"),
+                                            testing::Not(HasSubstr("not tried")))));
+  std::vector<scaling::Run> growing;
+  for (const double n : {1e8, 2e8, 4e8}) {
+    growing.push_back({.params = n, .replicas = 0, .loss = 2 * std::pow(n, 0.01)});
+  }
+  const auto odd = make_plan(request({island("a")}, {.time_s = kDay}), growing).notes;
+  EXPECT_THAT(odd, testing::Contains(HasSubstr("the laws give larger models no lower loss")));
+  EXPECT_THAT(odd, testing::Contains(HasSubstr("the loss grows with size")));
 }
 
 TEST(Plan, ABatchHasARowForEachDevice) {

@@ -121,6 +121,9 @@ TEST(LeaveOneOut, DataParallelAloneLacksNothing) {
   EXPECT_FALSE(few.data_parallel);
   ASSERT_EQ(few.refused.size(), 1U);
   EXPECT_THAT(few.refused[0].what, HasSubstr("data-parallel"));
+  const LeaveOneOut close = leave_one_out(grid({1e9, 1e9 + 1, 1e9 + 2, 2e9}, {0}));
+  ASSERT_EQ(close.refused.size(), 1U);
+  EXPECT_THAT(close.refused[0].reason, HasSubstr("too close"));
 }
 
 TEST(GrowthWarnings, NameTheLawsThatGetWorseWithSize) {

@@ -328,7 +328,7 @@ Table read_table(const std::filesystem::path& file, const ReadOptions& options) 
     const auto has_batch = [](const Run& run) { return run.batch.has_value(); };
     if (options.batch_unit_tokens != 1 && std::ranges::none_of(table.runs, has_batch)) {
       throw UsageError(
-          fmt::format("{}: has no batch that --batch-unit could count; leave it out, or add a "
+          fmt::format("{}: has no batch that a batch unit could count; leave that out, or add a "
                       "column batch",
                       file.string()));
     }

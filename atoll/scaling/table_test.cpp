@@ -135,7 +135,7 @@ TEST(Table, AUnitOfNoBatchIsRefused) {
   const TestFolder folder;
   const auto file = folder.write("t.csv", "params,replicas,loss\n1e6,1,2\n");
   EXPECT_THAT(message_of([&] { read_table(file, {.batch_unit_tokens = 2048}); }),
-              HasSubstr("no batch that --batch-unit"));
+              HasSubstr("no batch that a batch unit could count"));
   EXPECT_EQ(read_table(file, {.batch_unit_tokens = 1}).runs.size(), 1U);
 }
 

@@ -121,11 +121,11 @@ int64_t max_walked(const Workload& work) {
   return kMaxWork / work.layers / static_cast<int64_t>(work.islands.size());
 }
 
-[[noreturn]] void refuse_steps(const Workload& work) {
-  throw UsageError(fmt::format(
-      "{} islands with {} layers for {} steps are too many to simulate{}; give fewer --steps",
-      work.islands.size(), work.layers, work.num_steps(),
-      work.failures.mean_hours > 0 ? " with failures as often as these" : ""));
+[[noreturn]] void refuse_steps(const Workload& work, int64_t steps, const char* why = "") {
+  throw UsageError(
+      fmt::format("{} islands with {} layers for {} steps are too many to simulate{}; give {}",
+                  work.islands.size(), work.layers, steps, why,
+                  work.steps > 0 ? "fewer --steps" : "a shorter --sync-every, or fewer islands"));
 }
 
 void check_steps(const Workload& work) {
@@ -134,9 +134,9 @@ void check_steps(const Workload& work) {
           fmt::format("{} --steps are too few to wait for a reduction of {}: give {} or more, a "
                       "whole period, the delay and the step that waits",
                       work.steps, method_name(work.method), least));
-  // Where failures and --steps are given, it depends on how often they are.
-  const bool is_open = work.failures.mean_hours > 0 && work.steps > 0;
-  if (!is_open && work.num_steps() > max_walked(work)) refuse_steps(work);
+  // With failures it depends on how often they are.
+  const int64_t walked = work.failures.mean_hours > 0 ? 2 * least : work.num_steps();
+  if (walked > max_walked(work)) refuse_steps(work, walked);
 }
 
 }  // namespace
@@ -184,9 +184,11 @@ Simulated simulate(const Workload& work, double gbps) {
     --left;
     // Where a time is to pass, a step more than whole periods: it waits for their reductions.
     const bool may_end = until_s == 0 || (out.steps - 1) % work.sync_every == 0;
-    const bool is_over = out.steps >= least_steps && (walk.now_s() >= until_s || left <= 0);
+    const bool is_over = left <= 0 || (out.steps >= least_steps && walk.now_s() >= until_s);
+    if (left <= 0 && out.steps < least_steps && work.steps > 0) {
+      refuse_steps(work, work.steps, " with failures as often as these");
+    }
     if (may_end && is_over) break;
-    if (left <= 0 && work.steps > 0) refuse_steps(work);
     if (!has_failures || out.steps % work.sync_every != 0) continue;
     const Skipper::Skipped skipped =
         skipper.skip(walk, num_walked, least_steps - out.steps - 1, until_s - walk.now_s());

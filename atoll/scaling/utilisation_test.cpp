@@ -173,6 +173,19 @@ TEST(Utilisation, FailuresThatAreRareCostNoWork) {
   EXPECT_EQ(simulate(work, 100).steps, work.steps);
 }
 
+TEST(Utilisation, LongPeriodsWithFailuresEndWithTheWork) {
+  Workload work = paper_1b(Method::kDiloco);
+  work.islands.resize(2);
+  work.sync_every = 200'000;
+  work.failures = {.mean_hours = 1};
+  check(work);
+  const Simulated some = simulate(work, 100);  // Fewer failures than are wanted.
+  EXPECT_EQ(some.steps % work.sync_every, 1);
+  EXPECT_LT(some.steps, 10 * work.sync_every);
+  work.sync_every = 10'000'000;
+  EXPECT_THAT(message_of<UsageError>([&] { check(work); }), HasSubstr("a shorter --sync-every"));
+}
+
 TEST(Utilisation, FailuresThatNeverComeCostNothing) {
   Workload work = paper_1b(Method::kDiloco);
   work.islands.resize(3);

@@ -151,6 +151,10 @@ class PlanTest(unittest.TestCase):
         plan = self.lab('time = "1d"')
         before = plan.read_text()
         self.assert_refused(2, "is the plan itself", plan, "--config-out", self.folder / ".." / self.folder.name / plan.name)
+        self.file("params,replicas,loss\n1e7,0,3\n1e8,0,2.5\n1e9,0,2.2\n", "runs.csv")
+        own = self.lab('time = "1d"\n[laws]\nfit = "runs.csv"')
+        self.assert_refused(2, "is the plan's runs", own, "--config-out", self.folder / "runs.csv")
+        plan, before = own, own.read_text()
         self.assert_refused(2, "is there already", "--measure", "--name", "here", "--out", plan)
         self.assertEqual(plan.read_text(), before)
 

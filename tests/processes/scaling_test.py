@@ -113,7 +113,7 @@ class ScalingTest(unittest.TestCase):
         self.assert_refused(2, "--confidence has no effect", "fit", PUBLISHED, "--bootstrap", 0, "--confidence", 0.9)
         bare = self.table("params,replicas,loss\n" + "".join(f"{n},1,{30 * n ** -0.1}\n" for n in (1e6, 2e6, 4e6)))
         for words in ["fit", bare], ["predict", "--params", "1e6", "--replicas", 1, "--fit", bare]:
-            self.assert_refused(2, "no batch that --batch-unit", *words, "--batch-unit", 2048)
+            self.assert_refused(2, "no batch that a batch unit could count", *words, "--batch-unit", 2048)
 
     def test_wrong_values_name_the_command(self):
         self.assertIn("`atoll scaling fit --help` shows how", run("fit", PUBLISHED, "--bootstrap", "x").stderr)
