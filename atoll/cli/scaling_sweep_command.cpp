@@ -291,10 +291,11 @@ void sweep(const SweepArguments& arguments) {
   if (arguments.report && !has_results) {
     throw UsageError(fmt::format("--report: there is no sweep in '{}'", folder.string()));
   }
+  const bool is_packed = use_existing_store(settings, folder);  // It may refuse: before all else.
   if (!arguments.dry_run && !arguments.report) {
     make_folder(folder);
-    settings.use(run::prepare_sweep_store(settings, folder, clock));
-  } else if (!use_existing_store(settings, folder)) {
+    if (!is_packed) settings.use(run::prepare_sweep_store(settings, folder, clock));
+  } else if (!is_packed) {
     constexpr const char* kNoData = "the text is not packed yet as the file says, or has changed";
     if (arguments.report) throw UsageError(fmt::format("--report: {}: run the sweep", kNoData));
     fmt::print(stderr,
