@@ -24,6 +24,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
+#include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
 #include "atoll/swarm/rules.h"
@@ -157,18 +158,13 @@ class Coordinator {
     Time called{};                         // Elastic: when Due was said.
     Time waits{};                          // Since when: for those who have not begun it.
     int32_t attempt = -1;                  // The one that is open.
-    std::vector<int32_t> members;          // Of that attempt.
-    std::vector<Relay> relays;             // Of it too.
+    Ways ways;                             // Of that attempt.
     std::map<int32_t, Prepared> prepared;  // In it.
     std::set<int32_t> left_out;            // Whose contributions cannot be used, or are outliers.
 
-    bool has(int32_t member) const { return std::ranges::find(members, member) != members.end(); }
+    bool has(int32_t member) const { return ways.has(member); }
     /// Of what was contributed to the attempt, by what its members say.
     std::vector<Outliers::Contributed> norms() const;
-  };
-  struct Mistrust {           // In a link that broke.
-    int64_t last_round = -1;  // That does without it,
-    int64_t num_rounds = 0;   // the last of so many.
   };
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
@@ -271,10 +267,6 @@ class Coordinator {
   void open(int64_t number, Round& round, Ways ways);
   /// Says what becomes of pairs that cannot reach each other, where it is new.
   void note_ways(int64_t number, const Round& round);
-  /// Pairs that do not send each other anything directly in that round.
-  Pairs no_links_in(int64_t round) const;
-  void mistrust(const std::pair<int32_t, int32_t>& pair);
-  void trust_links(const Round& round);
 
   /// Its members abstain from the attempts that follow; `why` is for a person.
   void leave_out(Round& round, int64_t round_number, int32_t number, const std::string& why);
@@ -315,9 +307,8 @@ class Coordinator {
   std::map<int64_t, Round> rounds_;  // Unresolved ones.
   Outliers outliers_;                // By the norms that were committed.
   std::optional<Due> due_;           // Elastic: the one that was called.
-  Pairs no_links_;                   // Pairs that cannot reach each other.
-  std::map<std::pair<int32_t, int32_t>, Mistrust> mistrusted_;  // By pair.
-  std::map<std::string, std::string> facts_;                    // Equal on all islands.
+  Links links_;
+  std::map<std::string, std::string> facts_;  // Equal on all islands.
   uint64_t view_ = 0;
   int64_t highest_begun_ = -1;
   int64_t num_begun_with_ = 0;        // Islands; 0: not known.
@@ -337,7 +328,6 @@ class Coordinator {
   Time next_alive_;
   // For the status and the log only.
   Time began_;
-  std::map<std::pair<int32_t, int32_t>, bool> is_relayed_;  // Of no_links_, as was last said.
   Tally tally_;
   std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;

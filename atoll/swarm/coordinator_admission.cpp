@@ -124,12 +124,11 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   }
   seat.connection = connection;
   numbers_[connection] = resume.number;
-  // It says again whom it cannot reach.
-  std::erase_if(no_links_, [&](const auto& pair) { return is_of(pair, resume.number); });
+  links_.forget_reports_of(resume.number);
   // It has let go of what it exchanged, but for what it had prepared.
   for (auto& [round, state] : rounds_) {
     if (state.has(resume.number) && !state.prepared.contains(resume.number))
-      state.members.push_back(kNobody);
+      state.ways.members.push_back(kNobody);
   }
   seat.suspicion.heard(now);
   seat.trained = now;

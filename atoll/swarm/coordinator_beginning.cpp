@@ -157,8 +157,7 @@ void Coordinator::start_run(Time now) {
   }
   rounds_.clear();
   seats_.clear();
-  no_links_.clear();
-  mistrusted_.clear();
+  links_ = {};
   outliers_ = Outliers(options_.outlier_factor);
   due_.reset();
   highest_begun_ = -1;

@@ -42,8 +42,7 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
     refuse(connection, why);
   }
   seats_.erase(number);
-  std::erase_if(no_links_, [&](const auto& pair) { return is_of(pair, number); });
-  std::erase_if(mistrusted_, [&](const auto& entry) { return is_of(entry.first, number); });
+  links_.forget(number);
   forget_rounds_of(number);
   outliers_.forget(number);
   record(Removed{number});
@@ -57,9 +56,9 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
 void Coordinator::forget_rounds_of(int32_t number) {
   for (auto& [round, state] : rounds_) {
     state.begun.erase(number);
-    if (std::erase(state.members, number) == 0) continue;
+    if (std::erase(state.ways.members, number) == 0) continue;
     state.prepared.clear();
-    state.members.push_back(kNobody);  // Another attempt is due.
+    state.ways.members.push_back(kNobody);  // Another attempt is due.
   }
 }
 

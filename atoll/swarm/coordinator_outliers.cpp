@@ -13,11 +13,11 @@ namespace atl::swarm {
 /// The part of who was lost before it could say is not known: then a norm is at least this.
 std::vector<Outliers::Contributed> Coordinator::Round::norms() const {
   std::vector<Outliers::Contributed> all;
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    if (begun.at(members[rank]).weight == 0) continue;
+  for (size_t rank = 0; rank < ways.members.size(); ++rank) {
+    if (begun.at(ways.members[rank]).weight == 0) continue;
     double sum = 0;
     for (const auto& [number, said] : prepared) sum += said.sums_of_squares[rank];
-    all.push_back({members[rank], std::sqrt(sum), begun.at(members[rank]).weight});
+    all.push_back({ways.members[rank], std::sqrt(sum), begun.at(ways.members[rank]).weight});
   }
   return all;
 }
@@ -28,12 +28,12 @@ void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
   round.begun.at(number).weight = 0;
   round.left_out.insert(number);
   seats_.at(number).left_out += 1;
-  round.members.clear();  // Another attempt is due.
+  round.ways.members.clear();  // Another attempt is due.
   round.prepared.clear();
 }
 
 bool Coordinator::leave_outliers_out(int64_t round_number, Round& round) {
-  const int32_t fragment = round.begun.at(round.members.front()).fragment;
+  const int32_t fragment = round.begun.at(round.ways.members.front()).fragment;
   if (fragment == kNoFragment) return false;
   const auto outliers = outliers_.judge(fragment, round.norms());
   for (const auto& [number, norm, usual] : outliers) {
@@ -44,7 +44,7 @@ bool Coordinator::leave_outliers_out(int64_t round_number, Round& round) {
 }
 
 void Coordinator::note_norms(const Round& round, int32_t fragment) {
-  const bool all_known = round.prepared.size() == round.members.size();
+  const bool all_known = round.prepared.size() == round.ways.members.size();
   if (fragment != kNoFragment && all_known) outliers_.committed(fragment, round.norms());
 }
 

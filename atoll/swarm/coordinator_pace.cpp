@@ -137,7 +137,7 @@ void Coordinator::measure_speed(Seat& seat) const {
 
 int64_t Coordinator::step_after(const Round& round) const {
   int64_t consumed = book_.leases().num_consumed();
-  for (const int32_t member : round.members) {
+  for (const int32_t member : round.ways.members) {
     const Begin& begin = round.begun.at(member);
     if (begin.weight > 0) consumed += book_.leases().num_open(member, begin.num_trained);
   }

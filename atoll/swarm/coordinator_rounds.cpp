@@ -11,9 +11,8 @@
 namespace atl::swarm {
 namespace {
 
-constexpr size_t kMaxOpenRounds = 256;   // Methods keep a handful open.
-constexpr int64_t kLeadParts = 4;        // Of a long lead of rows, one at a time is granted.
-constexpr int64_t kLongestMistrust = 8;  // Rounds.
+constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
+constexpr int64_t kLeadParts = 4;       // Of a long lead of rows, one at a time is granted.
 
 }  // namespace
 
@@ -85,8 +84,8 @@ void Coordinator::advance(int64_t number) {
   };
   // An attempt that all who are left have completed stands: who is lost since has sent its part.
   const bool is_whole = !round.has(kNobody);
-  if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.members, is_here) &&
-      std::ranges::all_of(round.members, has_prepared)) {
+  if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.ways.members, is_here) &&
+      std::ranges::all_of(round.ways.members, has_prepared)) {
     if (!leave_outliers_out(number, round)) return commit(number);
   }
   std::vector<int32_t> awaited = expected(number);
@@ -97,79 +96,45 @@ void Coordinator::advance(int64_t number) {
   const bool all_begun =
       std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
   if (!all_begun) return;
-  const Pairs no_links = no_links_in(number);
+  const Pairs no_links = links_.closed_in(number);
   Ways ways = plan_ways(std::move(awaited), round.begun, no_links);
   const bool can_be_completed =
-      !round.members.empty() && are_open({round.members, round.relays}, no_links) &&
-      std::ranges::all_of(round.members, [&](int32_t member) {
-        return is_here(member) && std::ranges::find(ways.members, member) != ways.members.end();
-      });
+      !round.ways.members.empty() && are_open(round.ways, no_links) &&
+      std::ranges::all_of(round.ways.members,
+                          [&](int32_t member) { return is_here(member) && ways.has(member); });
   if (!can_be_completed) open(number, round, std::move(ways));
 }
 
-/// A link that broke in an exchange may stand again and carry nothing (a path that drops what is
-/// large). That round does without it; when it breaks in a later one before it has carried any, so
-/// do twice as many. Both ends say that it broke: it counts once.
-void Coordinator::mistrust(const std::pair<int32_t, int32_t>& pair) {
-  for (const auto& [number, round] : rounds_) {
-    if (are_open({round.members, round.relays}, {pair})) continue;  // It does without that link.
-    Mistrust& mistrust = mistrusted_[pair];
-    if (number <= mistrust.last_round) continue;
-    mistrust.num_rounds = std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
-    mistrust.last_round = number + mistrust.num_rounds - 1;
-  }
-}
-
-Pairs Coordinator::no_links_in(int64_t round) const {
-  Pairs pairs = no_links_;
-  for (const auto& [pair, mistrust] : mistrusted_) {
-    if (round <= mistrust.last_round) pairs.insert(pair);
-  }
-  return pairs;
-}
-
-/// Those that a round's members have used.
-void Coordinator::trust_links(const Round& round) {
-  const Ways ways = {round.members, round.relays};
-  std::erase_if(mistrusted_, [&](const auto& entry) { return !are_open(ways, {entry.first}); });
-}
-
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
-  const Begin& first = round.begun.at(ways.members.front());
   round.attempt += 1;
-  round.members = std::move(ways.members);
-  round.relays = std::move(ways.relays);
+  round.ways = std::move(ways);
   round.prepared.clear();
+  const Begin& first = round.begun.at(round.ways.members.front());
   OpenAttempt attempt{.header = header(number, round.attempt),
                       .view = view_,
                       .fragment = first.fragment,
                       .count = first.count,
                       .segment_values = first.segment_values,
-                      .members = round.members,
-                      .relays = round.relays};
+                      .members = round.ways.members,
+                      .relays = round.ways.relays};
   std::vector<int64_t> rates;
-  for (const int32_t member : round.members) {
+  for (const int32_t member : round.ways.members) {
     attempt.weights.push_back(round.begun.at(member).weight);
     rates.push_back(round.begun.at(member).rate);
   }
   attempt.shares = shares_by_rate(num_segments(first.count, first.segment_values), rates);
-  for (const int32_t member : round.members) send_to(seats_.at(member), attempt);
+  for (const int32_t member : round.ways.members) send_to(seats_.at(member), attempt);
   note_ways(number, round);
 }
 
 void Coordinator::note_ways(int64_t number, const Round& round) {
-  const auto wants_in = [&](int32_t member) {
-    return round.begun.contains(member) && is_live(seats_.at(member));
-  };
-  for (const auto& pair : no_links_in(number)) {
+  std::set<int32_t> wanting;
+  for (const auto& [member, begin] : round.begun) {
+    if (is_live(seats_.at(member))) wanting.insert(member);
+  }
+  for (const auto& [pair, relay] : links_.news(number, round.ways, wanting)) {
     const auto& [a, b] = pair;
-    if (!wants_in(a) || !wants_in(b) || (!round.has(a) && !round.has(b))) continue;
-    const auto relay = std::ranges::find_if(
-        round.relays, [&](const Relay& other) { return other.a == a && other.b == b; });
-    const bool is_relayed = relay != round.relays.end();
-    const auto [said, is_new] = is_relayed_.try_emplace(pair, is_relayed);
-    if (!is_new && std::exchange(said->second, is_relayed) == is_relayed) continue;
-    if (is_relayed) {
+    if (relay) {
       log(fmt::format("islands '{}' and '{}' exchange through '{}' from round {} on", name(a),
                       name(b), name(relay->via), number));
     } else {
@@ -194,7 +159,7 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
   if (attempt < round.attempt || !round.has(number)) return;
   const bool is_whole = !round.has(kNobody);
   std::string fault = fault_of(prepared);
-  if (fault.empty() && is_whole && prepared.sums_of_squares.size() != round.members.size()) {
+  if (fault.empty() && is_whole && prepared.sums_of_squares.size() != round.ways.members.size()) {
     fault = fmt::format("prepared round {} with other members than it has", prepared.header.round);
   }
   if (!fault.empty()) return violate(number, fault);
@@ -221,9 +186,9 @@ void Coordinator::commit(int64_t number) {
       .held = {begin.fragment, number, is_elastic() ? step_after(round) : begin.step, digest},
       .count = begin.count,
       .segment_values = begin.segment_values,
-      .members = round.members};
+      .members = round.ways.members};
   std::vector<std::string> abstainers;
-  for (const int32_t member : round.members) {
+  for (const int32_t member : round.ways.members) {
     const Begin& own = round.begun.at(member);
     committed.weights.push_back(own.weight);
     committed.num_trained.push_back(own.num_trained);
@@ -233,7 +198,7 @@ void Coordinator::commit(int64_t number) {
   record(committed);
   count(committed);
   note_norms(round, begin.fragment);
-  trust_links(round);
+  links_.carried(round.ways);
   for (const auto& [member, prepared] : round.prepared) {
     uint64_t& caught_up = seats_.at(member).caught_up;
     if (caught_up == committed.index) caught_up += 1;
@@ -307,13 +272,14 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const auto pair = std::minmax(number, link.other);
   const bool both_live = is_live(seats_.at(number)) && is_live(seats_.at(link.other));
   if (link.up) {
-    if (no_links_.erase(pair) == 0 || !both_live) return;
+    if (!links_.stands(pair) || !both_live) return;
     return log(fmt::format("islands '{}' and '{}' reach each other again", name(pair.first),
                            name(pair.second)));
   }
-  if (!no_links_.insert(pair).second) return;
-  is_relayed_.erase(pair);
-  mistrust(pair);
+  if (!links_.broke(pair)) return;
+  for (const auto& [round_number, round] : rounds_) {
+    links_.mistrust(pair, round_number, round.ways);
+  }
   if (both_live) {  // Of who is lost it is known.
     log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
                     name(link.other), printable(link.reason)));
