@@ -342,13 +342,13 @@ void Coordinator::look_for_silence(Time now) {
 
 void Coordinator::look_for_idleness() {
   std::map<int32_t, int64_t> idle;  // And the round.
-  for (const auto& [round_number, round] : rounds_) {
-    if (round.begun.empty()) continue;
+  for (const auto& [round_number, round] : rounds_.all()) {
+    if (round.begun().empty()) continue;
     for (const int32_t number : expected(round_number)) {
       const Seat& seat = seats_.at(number);
-      if (seat.state != State::kActive || round.begun.contains(number)) continue;
+      if (seat.state != State::kActive || round.has_begun(number)) continue;
       // Elastic: rounds go on without it, each after a while.
-      const Time since = is_elastic() ? seat.trained : std::max(seat.trained, round.waits);
+      const Time since = is_elastic() ? seat.trained : std::max(seat.trained, round.waits_since());
       if (now_ - since > options_.round_timeout) idle.emplace(number, round_number);
     }
   }

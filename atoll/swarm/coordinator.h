@@ -27,6 +27,7 @@
 #include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
+#include "atoll/swarm/round.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/status.h"
 #include "atoll/swarm/suspicion.h"
@@ -151,22 +152,6 @@ class Coordinator {
     std::string reason;    // Why it is away.
     int64_t left_out = 0;  // Rounds, for the status.
   };
-  /// Among a round's members: its attempt cannot be completed any more.
-  static constexpr int32_t kNobody = -1;
-  struct Round {
-    std::map<int32_t, Begin> begun;        // By number; of weight 0 who was left out.
-    Time called{};                         // Elastic: when Due was said.
-    Time waits{};                          // Since when: for those who have not begun it.
-    int32_t attempt = -1;                  // The one that is open.
-    Ways ways;                             // Of that attempt.
-    std::map<int32_t, Prepared> prepared;  // In it.
-    std::set<int32_t> left_out;            // Whose contributions cannot be used, or are outliers.
-
-    bool has(int32_t member) const { return ways.has(member); }
-    /// Of what was contributed to the attempt, by what its members say.
-    std::vector<Outliers::Contributed> norms() const;
-  };
-
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   Book::Grants record(Record record);
   void send(Connection to, Message message);
@@ -230,7 +215,6 @@ class Coordinator {
   /// For good.
   void remove(int32_t number, const std::string& why);
   void vacate(int32_t number, const std::string& why);
-  void forget_rounds_of(int32_t number);
   void violate(int32_t number, const std::string& what);
   /// Reinstates who is behind no more.
   void look_whether_level(int32_t number);
@@ -289,9 +273,9 @@ class Coordinator {
   void say_due(const Seat& seat);
   /// What is wrong with a Begin; empty if nothing.
   std::string objection_to(const Begin& begin) const;
-  void note_begin(int32_t number, const Begin& begin);
+  void note_begin(int32_t number);
   /// When a round goes on without those who have not begun it.
-  Time grace_ends(const Round& round, const std::vector<int32_t>& awaited) const;
+  Time grace_ends(const std::vector<int32_t>& awaited) const;
   /// Where the run stands once that round is committed.
   int64_t step_after(const Round& round) const;
   void commit(int64_t number);
@@ -304,13 +288,13 @@ class Coordinator {
   std::map<Connection, Guest> guests_;
   std::map<Connection, int32_t> numbers_;  // Of members that are connected.
   std::map<int32_t, Seat> seats_;
-  std::map<int64_t, Round> rounds_;  // Unresolved ones.
-  Outliers outliers_;                // By the norms that were committed.
-  std::optional<Due> due_;           // Elastic: the one that was called.
+  OpenRounds rounds_;
+  Outliers outliers_;       // By the norms that were committed.
+  std::optional<Due> due_;  // Elastic: the one that was called,
+  Time called_{};           // and when.
   Links links_;
   std::map<std::string, std::string> facts_;  // Equal on all islands.
   uint64_t view_ = 0;
-  int64_t highest_begun_ = -1;
   int64_t num_begun_with_ = 0;        // Islands; 0: not known.
   std::optional<Time> gather_until_;  // When those who are ready begin without the others.
   std::set<std::string> awaited_;     // Who was told to join again, and will.

@@ -126,10 +126,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   numbers_[connection] = resume.number;
   links_.forget_reports_of(resume.number);
   // It has let go of what it exchanged, but for what it had prepared.
-  for (auto& [round, state] : rounds_) {
-    if (state.has(resume.number) && !state.prepared.contains(resume.number))
-      state.ways.members.push_back(kNobody);
-  }
+  rounds_.let_go(resume.number);
   seat.suspicion.heard(now);
   seat.trained = now;
   const bool goes_on = seat.state == State::kReturning && resume.first_round >= 0;

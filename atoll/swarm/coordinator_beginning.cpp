@@ -155,12 +155,11 @@ void Coordinator::start_run(Time now) {
     const Connection connection = *seat.connection;
     refuse(connection, "the run has begun anew: join again");
   }
-  rounds_.clear();
+  rounds_ = {};
   seats_.clear();
   links_ = {};
   outliers_ = Outliers(options_.outlier_factor);
   due_.reset();
-  highest_begun_ = -1;
   record(RunBegan{options_.run, step, options_.replicas, facts_, options_.config});
   if (stop_requested_) note_stop();  // Rounds are counted anew.
   std::vector<int32_t> numbers;

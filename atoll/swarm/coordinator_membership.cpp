@@ -43,23 +43,13 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
   }
   seats_.erase(number);
   links_.forget(number);
-  forget_rounds_of(number);
+  rounds_.forget(number);  // Its rows are free: no commit may count them.
   outliers_.forget(number);
   record(Removed{number});
   announce_view();
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
-}
-
-/// Its rows are free: no commit may count them.
-void Coordinator::forget_rounds_of(int32_t number) {
-  for (auto& [round, state] : rounds_) {
-    state.begun.erase(number);
-    if (std::erase(state.ways.members, number) == 0) continue;
-    state.prepared.clear();
-    state.ways.members.push_back(kNobody);  // Another attempt is due.
-  }
 }
 
 void Coordinator::violate(int32_t number, const std::string& what) {
@@ -77,7 +67,7 @@ void Coordinator::reinstate(int32_t number) {
   // In elastic pace it counts as much as it has trained, and goes on from the last commit.
   const bool waits = seat.is_new && num_live() > 0 && !is_elastic();
   seat.first_round =
-      waits ? std::max(highest_begun_, book_.last_round()) + 1 + options_.num_fragments : 0;
+      waits ? std::max(rounds_.highest(), book_.last_round()) + 1 + options_.num_fragments : 0;
   seat.state = State::kActive;
   seat.trained = now_;
   log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
@@ -150,7 +140,7 @@ void Coordinator::say_goodbye() {
     has_anyone_left_ = true;
     send_to(seat, Goodbye{header()});
     seat.state = State::kLeft;
-    forget_rounds_of(number);
+    rounds_.forget(number);
     any = true;
   }
   if (any) announce_view();

@@ -29,7 +29,7 @@ int64_t Coordinator::report_every() const {
 }
 
 void Coordinator::call_round() {
-  if (!is_elastic() || due_ || finished_ || !rounds_.empty()) return;
+  if (!is_elastic() || due_ || finished_ || !rounds_.all().empty()) return;
   if (num_live() < least_for_round()) return;
   const int64_t consumed = book_.leases().num_consumed();
   const int64_t missing = options_.steps * book_.num_replicas() - consumed;
@@ -66,8 +66,9 @@ void Coordinator::note_stop() {
   stop_index_ = book_.num_commits();
   if (!is_elastic()) return;
   int64_t first = (due_ ? *due_ : next_due()).header.round;
-  if (const auto open = rounds_.find(first); open != rounds_.end() && !open->second.begun.empty())
+  if (const Round* open = rounds_.find(first); open != nullptr && !open->begun().empty()) {
     first += 1;
+  }
   stop_round_ = first + options_.num_fragments - 1;
 }
 
@@ -78,9 +79,7 @@ bool Coordinator::stops_with(const Committed& committed) const {
 
 void Coordinator::call() {
   due_ = next_due();
-  const int64_t round = due_->header.round;
-  rounds_[round].called = now_;
-  highest_begun_ = std::max(highest_begun_, round);
+  called_ = now_;
   for (auto& [number, seat] : seats_) {
     seat.num_trained_at_call = seat.num_trained;
     say_due(seat);
@@ -102,22 +101,22 @@ std::string Coordinator::objection_to(const Begin& begin) const {
                      begin.header.round, begin.fragment, begin.step, due.header.round, due.step);
 }
 
-void Coordinator::note_begin(int32_t number, const Begin& begin) {
+void Coordinator::note_begin(int32_t number) {
   if (!due_) return call();  // By the coordinator that was here before.
-  const double delay = seconds(now_ - rounds_.at(begin.header.round).called);
+  const double delay = seconds(now_ - called_);
   double& smoothed = seats_.at(number).begin_delay;
   smoothed = delay > smoothed ? delay : smoothed + kDelayGain * (delay - smoothed);
 }
 
-Time Coordinator::grace_ends(const Round& round, const std::vector<int32_t>& awaited) const {
+Time Coordinator::grace_ends(const std::vector<int32_t>& awaited) const {
   double longest = 0;
   for (const int32_t member : awaited) {
     const double delay = seats_.at(member).begin_delay;
     longest = std::max(longest, delay < 0 ? seconds(options_.silence_timeout) : delay);
   }
-  return round.called + std::clamp(duration_of(kGraceInDelays * longest),
-                                   std::min(kLeastGrace, options_.silence_timeout),
-                                   options_.silence_timeout);
+  return called_ + std::clamp(duration_of(kGraceInDelays * longest),
+                              std::min(kLeastGrace, options_.silence_timeout),
+                              options_.silence_timeout);
 }
 
 void Coordinator::measure_speed(Seat& seat) const {
@@ -137,8 +136,8 @@ void Coordinator::measure_speed(Seat& seat) const {
 
 int64_t Coordinator::step_after(const Round& round) const {
   int64_t consumed = book_.leases().num_consumed();
-  for (const int32_t member : round.ways.members) {
-    const Begin& begin = round.begun.at(member);
+  for (const int32_t member : round.ways().members) {
+    const Begin& begin = round.begun().at(member);
     if (begin.weight > 0) consumed += book_.leases().num_open(member, begin.num_trained);
   }
   // No two commits have one step: a checkpoint's step says which commits are in it.

@@ -11,8 +11,7 @@
 namespace atl::swarm {
 namespace {
 
-constexpr size_t kMaxOpenRounds = 256;  // Methods keep a handful open.
-constexpr int64_t kLeadParts = 4;       // Of a long lead of rows, one at a time is granted.
+constexpr int64_t kLeadParts = 4;  // Of a long lead of rows, one at a time is granted.
 
 }  // namespace
 
@@ -29,29 +28,21 @@ void Coordinator::on(int32_t number, const Begin& begin) {
   }
   const auto held = book_.held().find(begin.fragment);
   if (held != book_.held().end() && round_number <= held->second.round) return;  // It hears of it.
-  if (!rounds_.contains(round_number) && rounds_.size() >= kMaxOpenRounds) {
-    return violate(
-        number, fmt::format("began round {} with {} open already", round_number, rounds_.size()));
+  if (!rounds_.has(round_number) && rounds_.all().size() >= OpenRounds::kMost) {
+    return violate(number, fmt::format("began round {} with {} open already", round_number,
+                                       rounds_.all().size()));
   }
   if (const std::string objection = objection_to(begin); !objection.empty()) {
     return violate(number, objection);
   }
-  Round& round = rounds_[round_number];
-  for (const auto& [other, first] : round.begun) {
-    if (other == number) continue;
-    const std::string difference = difference_of(first, begin);
-    if (!difference.empty()) {
-      return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", round_number,
-                              name(other), name(number), difference));
-    }
-    break;
+  Round& round = rounds_.begin(round_number);
+  if (const auto contradiction = round.contradiction(number, begin)) {
+    const auto& [other, how] = *contradiction;
+    return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", round_number, name(other),
+                            name(number), how));
   }
-  if (round.begun.empty()) round.waits = now_;
-  const bool is_first = round.begun.insert_or_assign(number, begin).second;
-  if (round.left_out.contains(number)) round.begun.at(number).weight = 0;  // It may not know yet.
-  if (is_elastic() && is_first) note_begin(number, begin);
-  round.attempt = std::max(round.attempt, begin.header.attempt);
-  highest_begun_ = std::max(highest_begun_, round_number);
+  const bool is_first = round.begin(number, begin, now_);
+  if (is_elastic() && is_first) note_begin(number);
   Seat& seat = seats_.at(number);
   seat.num_trained = std::max(seat.num_trained, begin.num_trained);
   advance(round_number);
@@ -66,140 +57,99 @@ std::vector<int32_t> Coordinator::expected(int64_t round) const {
 }
 
 void Coordinator::advance_all() {
-  std::vector<int64_t> numbers;
-  for (const auto& [number, round] : rounds_) numbers.push_back(number);
-  for (const int64_t number : numbers) {
-    if (!finished_ && rounds_.contains(number)) advance(number);
+  for (const int64_t number : rounds_.numbers()) {
+    if (!finished_ && rounds_.has(number)) advance(number);
   }
 }
 
 void Coordinator::advance(int64_t number) {
   Round& round = rounds_.at(number);
-  const auto is_here = [&](int32_t member) {
-    const auto found = seats_.find(member);
-    return found != seats_.end() && is_live(found->second);
-  };
-  const auto has_prepared = [&](int32_t member) {
-    return !is_here(member) || round.prepared.contains(member);
-  };
-  // An attempt that all who are left have completed stands: who is lost since has sent its part.
-  const bool is_whole = !round.has(kNobody);
-  if (is_whole && !round.prepared.empty() && std::ranges::any_of(round.ways.members, is_here) &&
-      std::ranges::all_of(round.ways.members, has_prepared)) {
-    if (!leave_outliers_out(number, round)) return commit(number);
+  std::set<int32_t> live;
+  for (const auto& [member, seat] : seats_) {
+    if (is_live(seat)) live.insert(member);
   }
+  if (round.is_complete(live) && !leave_outliers_out(number, round)) return commit(number);
   std::vector<int32_t> awaited = expected(number);
-  if (is_elastic() && !round.begun.empty() && now_ >= grace_ends(round, awaited)) {
-    std::erase_if(awaited, [&](int32_t member) { return !round.begun.contains(member); });
+  if (is_elastic() && !round.begun().empty() && now_ >= grace_ends(awaited)) {
+    std::erase_if(awaited, [&](int32_t member) { return !round.has_begun(member); });
   }
   if (awaited.empty() || std::cmp_less(awaited.size(), least_for_round())) return;
-  const bool all_begun =
-      std::ranges::all_of(awaited, [&](int32_t member) { return round.begun.contains(member); });
-  if (!all_begun) return;
+  if (!round.have_begun(awaited)) return;
   const Pairs no_links = links_.closed_in(number);
-  Ways ways = plan_ways(std::move(awaited), round.begun, no_links);
-  const bool can_be_completed =
-      !round.ways.members.empty() && are_open(round.ways, no_links) &&
-      std::ranges::all_of(round.ways.members,
-                          [&](int32_t member) { return is_here(member) && ways.has(member); });
-  if (!can_be_completed) open(number, round, std::move(ways));
+  Ways ways = plan_ways(std::move(awaited), round.begun(), no_links);
+  if (!round.goes_on(live, ways, no_links)) open(number, round, std::move(ways));
 }
 
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
-  round.attempt += 1;
-  round.ways = std::move(ways);
-  round.prepared.clear();
-  const Begin& first = round.begun.at(round.ways.members.front());
-  OpenAttempt attempt{.header = header(number, round.attempt),
-                      .view = view_,
-                      .fragment = first.fragment,
-                      .count = first.count,
-                      .segment_values = first.segment_values,
-                      .members = round.ways.members,
-                      .relays = round.ways.relays};
-  std::vector<int64_t> rates;
-  for (const int32_t member : round.ways.members) {
-    attempt.weights.push_back(round.begun.at(member).weight);
-    rates.push_back(round.begun.at(member).rate);
-  }
-  attempt.shares = shares_by_rate(num_segments(first.count, first.segment_values), rates);
-  for (const int32_t member : round.ways.members) send_to(seats_.at(member), attempt);
+  OpenAttempt attempt = round.open(number, std::move(ways));
+  attempt.header = header(number, round.attempt());
+  attempt.view = view_;
+  for (const int32_t member : round.ways().members) send_to(seats_.at(member), attempt);
   note_ways(number, round);
 }
 
 void Coordinator::note_ways(int64_t number, const Round& round) {
   std::set<int32_t> wanting;
-  for (const auto& [member, begin] : round.begun) {
+  for (const auto& [member, begin] : round.begun()) {
     if (is_live(seats_.at(member))) wanting.insert(member);
   }
-  for (const auto& [pair, relay] : links_.news(number, round.ways, wanting)) {
+  for (const auto& [pair, relay] : links_.news(number, round.ways(), wanting)) {
     const auto& [a, b] = pair;
     if (relay) {
       log(fmt::format("islands '{}' and '{}' exchange through '{}' from round {} on", name(a),
                       name(b), name(relay->via), number));
     } else {
+      const bool has_a = round.ways().has(a);
       log(
           fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
                       "island reaches both",
-                      number, name(round.has(a) ? b : a), name(round.has(a) ? a : b)));
+                      number, name(has_a ? b : a), name(has_a ? a : b)));
     }
   }
 }
 
 void Coordinator::on(int32_t number, const Prepared& prepared) {
-  const auto found = rounds_.find(prepared.header.round);
-  if (found == rounds_.end()) return;  // Committed without it.
-  Round& round = found->second;
+  Round* const round = rounds_.find(prepared.header.round);
+  if (round == nullptr) return;  // Committed without it.
   const int32_t attempt = prepared.header.attempt;
-  if (attempt > round.attempt || attempt < 0) {
+  if (attempt > round->attempt() || attempt < 0) {
     return violate(number, fmt::format("prepared round {}, attempt {}, which is not open",
                                        prepared.header.round, attempt));
   }
   // It does not know of the next one yet, or was left out meanwhile.
-  if (attempt < round.attempt || !round.has(number)) return;
-  const bool is_whole = !round.has(kNobody);
-  std::string fault = fault_of(prepared);
-  if (fault.empty() && is_whole && prepared.sums_of_squares.size() != round.ways.members.size()) {
-    fault = fmt::format("prepared round {} with other members than it has", prepared.header.round);
-  }
-  if (!fault.empty()) return violate(number, fault);
-  if (!round.prepared.emplace(number, prepared).second) {
-    return violate(number, fmt::format("prepared round {} twice", prepared.header.round));
-  }
+  if (attempt < round->attempt() || !round->ways().has(number)) return;
+  const std::string objection = round->objection_to(number, prepared);
+  if (!objection.empty()) return violate(number, objection);
+  round->prepare(number, prepared);
   advance(prepared.header.round);
 }
 
 void Coordinator::commit(int64_t number) {
   const Round& round = rounds_.at(number);
-  const auto& [first_member, first] = *round.prepared.begin();
+  const auto& [first_member, first] = *round.prepared().begin();
   const Digest digest = first.digest;
-  for (const auto& [member, other] : round.prepared) {
+  for (const auto& [member, other] : round.prepared()) {
     if (other.digest == digest) continue;
     return fail(fmt::format("round {}: the results differ: '{}' has {}, '{}' has {}", number,
                             name(first_member), hex(digest).substr(0, 12), name(member),
                             hex(other.digest).substr(0, 12)));
   }
-  const Begin& begin = round.begun.at(first_member);
-  Committed committed{
-      .index = book_.num_commits(),
-      .attempt = round.attempt,
-      .held = {begin.fragment, number, is_elastic() ? step_after(round) : begin.step, digest},
-      .count = begin.count,
-      .segment_values = begin.segment_values,
-      .members = round.ways.members};
+  Committed committed = round.result();
+  committed.index = book_.num_commits();
+  if (is_elastic()) committed.held.step = step_after(round);
   std::vector<std::string> abstainers;
-  for (const int32_t member : round.ways.members) {
-    const Begin& own = round.begun.at(member);
-    committed.weights.push_back(own.weight);
-    committed.num_trained.push_back(own.num_trained);
-    if (own.weight == 0 && !round.left_out.contains(member)) abstainers.push_back(name(member));
+  for (size_t rank = 0; rank < committed.members.size(); ++rank) {
+    const int32_t member = committed.members[rank];
     seats_.at(member).is_new = false;
+    if (committed.weights[rank] == 0 && !round.is_left_out(member)) {
+      abstainers.push_back(name(member));
+    }
   }
   record(committed);
   count(committed);
-  note_norms(round, begin.fragment);
-  links_.carried(round.ways);
-  for (const auto& [member, prepared] : round.prepared) {
+  note_norms(round, committed.held.fragment);
+  links_.carried(round.ways());
+  for (const auto& [member, prepared] : round.prepared()) {
     uint64_t& caught_up = seats_.at(member).caught_up;
     if (caught_up == committed.index) caught_up += 1;
   }
@@ -211,12 +161,7 @@ void Coordinator::commit(int64_t number) {
                       : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
                   stops_with(committed) ? ", stopping" : ""),
       /*event=*/false);
-  // Rounds of the fragment that were left behind will never be.
-  std::erase_if(rounds_, [&](const auto& entry) {
-    return entry.first == number || entry.second.begun.empty() ||
-           (entry.first < number &&
-            entry.second.begun.begin()->second.fragment == committed.held.fragment);
-  });
+  rounds_.settle(number, committed.held.fragment);
   if (due_ && due_->header.round <= number) due_.reset();
   grant_rows();
   seat_guests(now_);
@@ -277,8 +222,8 @@ void Coordinator::on(int32_t number, const LinkState& link) {
                            name(pair.second)));
   }
   if (!links_.broke(pair)) return;
-  for (const auto& [round_number, round] : rounds_) {
-    links_.mistrust(pair, round_number, round.ways);
+  for (const auto& [round_number, round] : rounds_.all()) {
+    links_.mistrust(pair, round_number, round.ways());
   }
   if (both_live) {  // Of who is lost it is known.
     log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
