@@ -27,10 +27,10 @@
 #include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
+#include "atoll/swarm/roster.h"
 #include "atoll/swarm/round.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/status.h"
-#include "atoll/swarm/suspicion.h"
 #include "atoll/swarm/tally.h"
 
 namespace atl::swarm {
@@ -73,7 +73,7 @@ struct CoordinatorOptions {
 /// Not thread-safe. Every method may return actions; do them in order.
 class Coordinator {
  public:
-  using Connection = uint64_t;
+  using Connection = Seat::Connection;
 
   /// Must be durable before the next action is done.
   struct Persist {
@@ -123,34 +123,11 @@ class Coordinator {
   const Book& book() const { return book_; }
 
  private:
-  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeaving -> kLeft. kReturning:
-  // this process has not heard of it yet; the rounds wait for a while. kLeaving: no round waits for
-  // it, but it still has what others lack.
-  enum class State : uint8_t { kBehind, kActive, kReturning, kAway, kLeaving, kLeft };
+  using State = Seat::State;
   struct Guest {  // Has said Hello, is no member yet.
     Hello hello;
     std::optional<Ready> ready;
     Time heard{};
-  };
-  struct Seat {  // A member's.
-    State state = State::kBehind;
-    std::optional<Connection> connection;
-    bool is_new = true;       // Has contributed nothing yet.
-    uint64_t caught_up = 0;   // Commits whose results it has.
-    int64_t first_round = 0;  // From which on it is waited for, where active.
-    int64_t num_trained = 0;
-    Suspicion suspicion;
-    Time away_since{};  // Or leaving.
-    Time heard{};
-    Heartbeat progress;
-    Time trained{};           // When that last said that it had taken a step.
-    double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
-    int64_t num_trained_at_call = 0;  // Elastic: when the last Due was said.
-    int64_t rows_ahead = 0;  // Elastic: units that it trains on in kRowsAhead; 0: not known.
-    Time measured{};         // When that was, and how many it had trained on then.
-    int64_t num_trained_then = 0;
-    std::string reason;    // Why it is away.
-    int64_t left_out = 0;  // Rounds, for the status.
   };
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   Book::Grants record(Record record);
@@ -226,14 +203,13 @@ class Coordinator {
   bool is_at_end() const { return options_.steps > 0 && book_.last_step() >= options_.steps; }
   bool is_complete() const;
   void finish_if_all_left(bool has_just_left);
-  IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
   void note_stop();
   /// Whether all end with that round.
   bool stops_with(const Committed& committed) const;
   /// Elastic: how fast it trains, by its Heartbeats.
-  void measure_speed(Seat& seat) const;
+  void measure_speed(int32_t number);
   /// Why no round goes on; empty: they do.
   std::string why_waits() const;
   bool is_first_period() const;
@@ -241,11 +217,7 @@ class Coordinator {
   int64_t least_replicas() const;
   /// The same of the next round, which may be the one that a request to stop waits for.
   int64_t least_for_round() const;
-  bool is_live(const Seat& seat) const;
-  bool any_is(State state) const;
-  int64_t num_live() const;
 
-  std::vector<int32_t> expected(int64_t round) const;
   void advance_all();
   void advance(int64_t number);
   void open(int64_t number, Round& round, Ways ways);
@@ -286,12 +258,19 @@ class Coordinator {
   Book book_;
   std::map<Connection, Time> strangers_;  // Connected, have said nothing; when they came.
   std::map<Connection, Guest> guests_;
-  std::map<Connection, int32_t> numbers_;  // Of members that are connected.
-  std::map<int32_t, Seat> seats_;
+  Roster roster_;
   OpenRounds rounds_;
-  Outliers outliers_;       // By the norms that were committed.
-  std::optional<Due> due_;  // Elastic: the one that was called,
-  Time called_{};           // and when.
+  Outliers outliers_;                 // By the norms that were committed.
+  std::optional<Due> due_;            // Elastic: the one that was called,
+  Time called_{};                     // and when.
+  struct Speed {                      // Elastic: of a member.
+    int64_t num_trained_at_call = 0;  // When the last Due was said.
+    double begin_delay = -1;          // Seconds from Due to its Begin, smoothed; < 0: not known.
+    int64_t rows_ahead = 0;           // Units that it trains on in kRowsAhead; 0: not known.
+    Time measured{};                  // When that was, and how many it had trained on then.
+    int64_t num_trained_then = 0;
+  };
+  std::map<int32_t, Speed> speeds_;
   Links links_;
   std::map<std::string, std::string> facts_;  // Equal on all islands.
   uint64_t view_ = 0;
@@ -299,16 +278,14 @@ class Coordinator {
   std::optional<Time> gather_until_;  // When those who are ready begin without the others.
   std::set<std::string> awaited_;     // Who was told to join again, and will.
   std::string gather_notice_;         // Why they do not; said once.
-  Time returning_until_;
-  bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.
+  bool waits_for_more_ = false;       // Less than min_replicas are here, and it was said.
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
   bool stop_requested_ = false;
   int64_t stop_round_ = 0;   // Elastic: from which on commits say so.
   uint64_t stop_index_ = 0;  // Lockstep: the same, by the commits' index.
   bool finished_ = false;
-  Time now_;         // Of the event that is being handled.
-  Time last_moved_;  // When an island last said that it had moved something.
+  Time now_;  // Of the event that is being handled.
   Time next_alive_;
   // For the status and the log only.
   Time began_;

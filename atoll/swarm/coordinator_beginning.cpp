@@ -26,15 +26,12 @@ void Coordinator::gather(Time now) {
     if (num_ready >= options_.replicas) return start_run(now);
     return log(fmt::format("{} of {} islands are here", num_ready, options_.replicas));
   }
-  std::vector<int32_t> behind;
-  for (const auto& [number, seat] : seats_) {
-    if (seat.state == State::kBehind) behind.push_back(number);
-  }
-  if (num_live() > 0 || (num_ready == 0 && behind.empty())) return gather_until_.reset();
+  const std::vector<int32_t> behind = roster_.in(State::kBehind);
+  if (roster_.num_live() > 0 || (num_ready == 0 && behind.empty())) return gather_until_.reset();
   const bool any_may_return =
-      std::ranges::any_of(seats_,
+      std::ranges::any_of(roster_.seats(),
                           [&](const auto& entry) {
-                            const State state = entry.second.state;
+                            const State state = entry.second.state();
                             return (state == State::kAway || state == State::kLeft) &&
                                    !is_ready(name(entry.first));
                           }) ||
@@ -47,7 +44,7 @@ void Coordinator::gather(Time now) {
     if (now < *gather_until_) return;
     if (!behind.empty()) gather_until_ = now + 2 * options_.return_grace;
     for (const int32_t number : behind) {
-      if (seats_.contains(number)) {
+      if (roster_.contains(number)) {
         remove(number, "the islands that held the run's state are gone: join again");
       }
     }
@@ -150,13 +147,12 @@ void Coordinator::start_run(Time now) {
     log(fmt::format("nobody holds what was committed after step {}: steps {} to {} are void", step,
                     step + 1, book_.last_step()));
   }
-  for (const auto& [number, seat] : seats_) {  // They are away; what they hold is void.
-    if (!seat.connection) continue;
-    const Connection connection = *seat.connection;
-    refuse(connection, "the run has begun anew: join again");
+  for (const auto& [number, seat] : roster_.seats()) {  // They are away; what they hold is void.
+    if (seat.connection()) refuse(*seat.connection(), "the run has begun anew: join again");
   }
   rounds_ = {};
-  seats_.clear();
+  roster_.clear();
+  speeds_.clear();
   links_ = {};
   outliers_ = Outliers(options_.outlier_factor);
   due_.reset();
@@ -166,7 +162,7 @@ void Coordinator::start_run(Time now) {
   std::vector<std::string> names;
   for (const auto& [name, connection] : beginning->islands) {
     numbers.push_back(seat(connection, now));
-    seats_.at(numbers.back()).caught_up = book_.num_commits();
+    roster_.at(numbers.back()).note_caught_up(book_.num_commits());
     names.push_back(name);
   }
   num_begun_with_ = std::ssize(numbers);
@@ -177,12 +173,11 @@ void Coordinator::start_run(Time now) {
   view_ += 1;
   log(fmt::format("the run begins at step {} with {}", step, fmt::join(names, ", ")));
   for (const int32_t number : numbers) {
-    seats_.at(number).state = State::kActive;
-    seats_.at(number).trained = now;
-    seats_.at(number).is_new = false;
+    roster_.at(number).take_part(0, now);
+    roster_.at(number).contribute();
     Start start = start_of(number, /*joins=*/false);
     start.units = grants.at(number);
-    send_to(seats_.at(number), std::move(start));
+    send_to(roster_.at(number), std::move(start));
   }
 }
 
@@ -205,10 +200,7 @@ int32_t Coordinator::seat(Connection connection, Time now) {
   const int32_t number = book_.next_number();
   const Hello hello = std::move(guests_.extract(connection).mapped().hello);
   record(Admitted{{number, hello.name, hello.address}});
-  seats_.emplace(
-      number,
-      Seat{.connection = connection, .suspicion = {options_.suspicion(), now}, .heard = now});
-  numbers_[connection] = number;
+  roster_.seat(number, connection, now);
   return number;
 }
 
@@ -216,7 +208,7 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 void Coordinator::seat_guests(Time now) {
   // After the first period; if that cannot be completed without them, all begin again.
   if (is_first_period()) return begin_first_period_anew();
-  if (!any_is(State::kActive)) return;  // Who could give them the state?
+  if (!roster_.any_in(State::kActive)) return;  // Who could give them the state?
   std::vector<Connection> ready;
   for (const auto& [connection, guest] : guests_) {
     if (guest.ready) ready.push_back(connection);
@@ -247,14 +239,14 @@ void Coordinator::seat_guests(Time now) {
 void Coordinator::begin_first_period_anew() {
   const bool any_ready = std::ranges::any_of(
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!any_ready || is_at_end() || num_live() >= least_replicas()) return;
+  if (!any_ready || is_at_end() || roster_.num_live() >= least_replicas()) return;
   std::vector<int32_t> numbers;
-  for (const auto& [number, seat] : seats_) {
+  for (const auto& [number, seat] : roster_.seats()) {
     numbers.push_back(number);
-    if (is_live(seat)) awaited_.insert(name(number));  // With what it holds.
+    if (seat.is_live()) awaited_.insert(name(number));  // With what it holds.
   }
   for (const int32_t number : numbers) {
-    if (finished_ || !seats_.contains(number)) return;
+    if (finished_ || !roster_.contains(number)) return;
     remove(number, "the run's first rounds had too few islands: join again");
   }
 }
@@ -279,8 +271,8 @@ Start Coordinator::start_of(int32_t number, bool joins) const {
 std::vector<Peer> Coordinator::peers() const {
   std::vector<Peer> peers;
   for (const auto& [number, peer] : book_.members()) {
-    const auto found = seats_.find(number);
-    if (found == seats_.end() || found->second.state != State::kLeft) peers.push_back(peer);
+    const bool has_left = roster_.contains(number) && roster_.at(number).state() == State::kLeft;
+    if (!has_left) peers.push_back(peer);
   }
   return peers;
 }

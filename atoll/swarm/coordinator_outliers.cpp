@@ -13,7 +13,7 @@ void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
                             const std::string& why) {
   log(fmt::format("island '{}' is left out of round {}: {}", name(number), round_number, why));
   round.leave_out(number);
-  seats_.at(number).left_out += 1;
+  roster_.at(number).note_left_out();
 }
 
 bool Coordinator::leave_outliers_out(int64_t round_number, Round& round) {

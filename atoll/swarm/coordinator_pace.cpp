@@ -30,14 +30,15 @@ int64_t Coordinator::report_every() const {
 
 void Coordinator::call_round() {
   if (!is_elastic() || due_ || finished_ || !rounds_.all().empty()) return;
-  if (num_live() < least_for_round()) return;
+  if (roster_.num_live() < least_for_round()) return;
   const int64_t consumed = book_.leases().num_consumed();
   const int64_t missing = options_.steps * book_.num_replicas() - consumed;
   int64_t trained = 0;
-  for (const auto& [number, seat] : seats_) {
+  for (const auto& [number, seat] : roster_.seats()) {
     // What was trained on before the last call, and is open yet, has missed its round.
-    const int64_t open = book_.leases().num_open(number, seat.num_trained);
-    if (is_live(seat)) trained += std::min(open, seat.num_trained - seat.num_trained_at_call);
+    const int64_t open = book_.leases().num_open(number, seat.num_trained());
+    if (!seat.is_live()) continue;
+    trained += std::min(open, seat.num_trained() - speeds_[number].num_trained_at_call);
   }
   int64_t needed = options_.round_units;
   if (options_.steps > 0) needed = is_ending() ? missing : std::min(needed, missing);
@@ -80,15 +81,15 @@ bool Coordinator::stops_with(const Committed& committed) const {
 void Coordinator::call() {
   due_ = next_due();
   called_ = now_;
-  for (auto& [number, seat] : seats_) {
-    seat.num_trained_at_call = seat.num_trained;
+  for (const auto& [number, seat] : roster_.seats()) {
+    speeds_[number].num_trained_at_call = seat.num_trained();
     say_due(seat);
   }
 }
 
 /// To who takes part; said again, it is not heard twice.
 void Coordinator::say_due(const Seat& seat) {
-  if (due_ && is_live(seat)) send_to(seat, *due_);
+  if (due_ && seat.is_live()) send_to(seat, *due_);
 }
 
 std::string Coordinator::objection_to(const Begin& begin) const {
@@ -104,14 +105,15 @@ std::string Coordinator::objection_to(const Begin& begin) const {
 void Coordinator::note_begin(int32_t number) {
   if (!due_) return call();  // By the coordinator that was here before.
   const double delay = seconds(now_ - called_);
-  double& smoothed = seats_.at(number).begin_delay;
+  double& smoothed = speeds_[number].begin_delay;
   smoothed = delay > smoothed ? delay : smoothed + kDelayGain * (delay - smoothed);
 }
 
 Time Coordinator::grace_ends(const std::vector<int32_t>& awaited) const {
   double longest = 0;
   for (const int32_t member : awaited) {
-    const double delay = seats_.at(member).begin_delay;
+    const auto found = speeds_.find(member);
+    const double delay = found == speeds_.end() ? -1 : found->second.begin_delay;
     longest = std::max(longest, delay < 0 ? seconds(options_.silence_timeout) : delay);
   }
   return called_ + std::clamp(duration_of(kGraceInDelays * longest),
@@ -119,19 +121,21 @@ Time Coordinator::grace_ends(const std::vector<int32_t>& awaited) const {
                               options_.silence_timeout);
 }
 
-void Coordinator::measure_speed(Seat& seat) const {
-  const Duration took = now_ - seat.measured;
+void Coordinator::measure_speed(int32_t number) {
+  Speed& speed = speeds_[number];
+  const int64_t num_trained = roster_.at(number).num_trained();
+  const Duration took = now_ - speed.measured;
   if (!is_elastic() || took < kSpeedInterval) return;
-  const auto trained = static_cast<double>(seat.num_trained - seat.num_trained_then);
+  const auto trained = static_cast<double>(num_trained - speed.num_trained_then);
   // Beyond that the interval had a pause in it.
-  if (seat.measured != Time{} && took < kRowsAhead) {
+  if (speed.measured != Time{} && took < kRowsAhead) {
     const int64_t period = options_.num_fragments * options_.round_units / book_.num_replicas();
     const int64_t most = kMostPeriodsAhead * period;
-    seat.rows_ahead =
+    speed.rows_ahead =
         std::min(static_cast<int64_t>(trained * seconds(kRowsAhead) / seconds(took)), most);
   }
-  seat.measured = now_;
-  seat.num_trained_then = seat.num_trained;
+  speed.measured = now_;
+  speed.num_trained_then = num_trained;
 }
 
 int64_t Coordinator::step_after(const Round& round) const {

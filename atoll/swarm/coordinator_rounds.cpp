@@ -43,17 +43,8 @@ void Coordinator::on(int32_t number, const Begin& begin) {
   }
   const bool is_first = round.begin(number, begin, now_);
   if (is_elastic() && is_first) note_begin(number);
-  Seat& seat = seats_.at(number);
-  seat.num_trained = std::max(seat.num_trained, begin.num_trained);
+  roster_.at(number).note_trained(begin.num_trained);
   advance(round_number);
-}
-
-std::vector<int32_t> Coordinator::expected(int64_t round) const {
-  std::vector<int32_t> numbers;
-  for (const auto& [number, seat] : seats_) {
-    if (is_live(seat) && seat.first_round <= round) numbers.push_back(number);
-  }
-  return numbers;
 }
 
 void Coordinator::advance_all() {
@@ -64,12 +55,9 @@ void Coordinator::advance_all() {
 
 void Coordinator::advance(int64_t number) {
   Round& round = rounds_.at(number);
-  std::set<int32_t> live;
-  for (const auto& [member, seat] : seats_) {
-    if (is_live(seat)) live.insert(member);
-  }
+  const std::set<int32_t> live = roster_.live();
   if (round.is_complete(live) && !leave_outliers_out(number, round)) return commit(number);
-  std::vector<int32_t> awaited = expected(number);
+  std::vector<int32_t> awaited = roster_.expected(number);
   if (is_elastic() && !round.begun().empty() && now_ >= grace_ends(awaited)) {
     std::erase_if(awaited, [&](int32_t member) { return !round.has_begun(member); });
   }
@@ -84,14 +72,14 @@ void Coordinator::open(int64_t number, Round& round, Ways ways) {
   OpenAttempt attempt = round.open(number, std::move(ways));
   attempt.header = header(number, round.attempt());
   attempt.view = view_;
-  for (const int32_t member : round.ways().members) send_to(seats_.at(member), attempt);
+  for (const int32_t member : round.ways().members) send_to(roster_.at(member), attempt);
   note_ways(number, round);
 }
 
 void Coordinator::note_ways(int64_t number, const Round& round) {
   std::set<int32_t> wanting;
   for (const auto& [member, begin] : round.begun()) {
-    if (is_live(seats_.at(member))) wanting.insert(member);
+    if (roster_.at(member).is_live()) wanting.insert(member);
   }
   for (const auto& [pair, relay] : links_.news(number, round.ways(), wanting)) {
     const auto& [a, b] = pair;
@@ -140,7 +128,7 @@ void Coordinator::commit(int64_t number) {
   std::vector<std::string> abstainers;
   for (size_t rank = 0; rank < committed.members.size(); ++rank) {
     const int32_t member = committed.members[rank];
-    seats_.at(member).is_new = false;
+    roster_.at(member).contribute();
     if (committed.weights[rank] == 0 && !round.is_left_out(member)) {
       abstainers.push_back(name(member));
     }
@@ -150,8 +138,7 @@ void Coordinator::commit(int64_t number) {
   note_norms(round, committed.held.fragment);
   links_.carried(round.ways());
   for (const auto& [member, prepared] : round.prepared()) {
-    uint64_t& caught_up = seats_.at(member).caught_up;
-    if (caught_up == committed.index) caught_up += 1;
+    roster_.at(member).note_commit(committed.index);
   }
   broadcast(message_of(committed));
   log(fmt::format("round {} committed: step {}, digest {}{}{}", number, committed.held.step,
@@ -186,19 +173,20 @@ void Coordinator::grant_rows() {
   const auto is_short = [&](int32_t number, const Seat& seat) {
     const auto found = book_.leases().members().find(number);
     const int64_t granted = found == book_.leases().members().end() ? 0 : found->second.num_granted;
-    return granted - seat.num_trained < std::max(options_.steps_ahead, seat.rows_ahead);
+    return granted - seat.num_trained() <
+           std::max(options_.steps_ahead, speeds_[number].rows_ahead);
   };
   const auto give = [&](const std::vector<int32_t>& numbers, int64_t count) {
     for (auto& [number, units] : record(Granted{numbers, count})) {
-      send_to(seats_.at(number), Lease{header(), std::move(units)});
+      send_to(roster_.at(number), Lease{header(), std::move(units)});
     }
   };
   std::vector<int32_t> level;
   std::vector<int32_t> alone;
   bool any_level_is_short = false;
-  for (const auto& [number, seat] : seats_) {
-    if (!is_live(seat) && seat.state != State::kBehind) continue;
-    if (is_live(seat) && !is_elastic()) {
+  for (const auto& [number, seat] : roster_.seats()) {
+    if (!seat.is_here()) continue;
+    if (seat.is_live() && !is_elastic()) {
       level.push_back(number);
       any_level_is_short = any_level_is_short || is_short(number, seat);
     } else if (is_short(number, seat)) {
@@ -208,14 +196,14 @@ void Coordinator::grant_rows() {
   if (any_level_is_short) give(level, options_.steps_ahead);
   for (const int32_t number : alone) {
     // What is granted is nobody else's: no more at a time than is soon used.
-    give({number}, std::max(options_.steps_ahead, seats_.at(number).rows_ahead / kLeadParts));
+    give({number}, std::max(options_.steps_ahead, speeds_[number].rows_ahead / kLeadParts));
   }
 }
 
 void Coordinator::on(int32_t number, const LinkState& link) {
-  if (!seats_.contains(link.other) || link.other == number) return;
+  if (!roster_.contains(link.other) || link.other == number) return;
   const auto pair = std::minmax(number, link.other);
-  const bool both_live = is_live(seats_.at(number)) && is_live(seats_.at(link.other));
+  const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
     if (!links_.stands(pair) || !both_live) return;
     return log(fmt::format("islands '{}' and '{}' reach each other again", name(pair.first),
