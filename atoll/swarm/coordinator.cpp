@@ -26,14 +26,13 @@ SuspicionOptions CoordinatorOptions::suspicion() const {
   return out;
 }
 
-std::string program_version() { return ATOLL_VERSION; }
-
 Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
     : options_(std::move(options)),
       book_(std::move(book)),
+      guests_(book_.facts()),
+      gathering_(options_),
       roster_(options_.suspicion(), now),
       outliers_(options_.outlier_factor),
-      facts_(book_.facts()),
       now_(now),
       next_alive_(now + options_.alive_interval),
       began_(now) {
@@ -102,7 +101,7 @@ void Coordinator::refuse(Connection connection, const std::string& reason) {
 
 void Coordinator::finish(Result<void> result) {
   for (const auto& [connection, when] : strangers_) actions_.emplace_back(Close{connection});
-  for (const auto& [connection, guest] : guests_) actions_.emplace_back(Close{connection});
+  for (const auto& [connection, guest] : guests_.all()) actions_.emplace_back(Close{connection});
   for (const Connection connection : roster_.connections()) {
     actions_.emplace_back(Close{connection});
   }
@@ -132,7 +131,8 @@ void Coordinator::fail(const std::string& reason) {
         "; to resume, start the coordinator and all islands again with the same run directories";
   }
   broadcast(RunEnded{header(), sentence});
-  for (const auto& [connection, guest] : guests_) send(connection, RunEnded{header(), sentence});
+  for (const auto& [connection, guest] : guests_.all())
+    send(connection, RunEnded{header(), sentence});
   finish(failure(sentence));
 }
 
@@ -180,18 +180,16 @@ void Coordinator::greet(Connection from, const Message& message, Time now) {
 }
 
 void Coordinator::on_guest(Connection from, const Message& message, Time now) {
-  Guest& guest = guests_.at(from);
-  const std::string name = guest.hello.name;
-  guest.heard = now;
+  const std::string name = guests_.at(from).hello.name;
+  guests_.hear(from, now);
   if (const auto* ready = std::get_if<Ready>(&message)) {
-    std::string objection = guest.ready ? "it was ready twice" : objection_to(*ready);
+    const std::string objection = guests_.objection_to(from, *ready);
     if (!objection.empty()) {
       refuse(from, objection);
       return log(fmt::format("island '{}' was refused: {}", name, objection));
     }
-    guest.ready = *ready;
+    guests_.make_ready(from, *ready);
     log(fmt::format("island '{}' is ready", name));
-    if (facts_.empty()) facts_ = ready->facts;
     // A member of that name was a process that is no more.
     for (const int32_t number : roster_.in(State::kReturning)) {
       if (this->name(number) != name) continue;
@@ -238,9 +236,8 @@ void Coordinator::on_member(int32_t number, const Message& message, Time now) {
 Coordinator::Actions Coordinator::lost(Connection connection, const std::string& reason, Time now) {
   now_ = now;
   strangers_.erase(connection);
-  if (const auto guest = guests_.find(connection); guest != guests_.end()) {
-    const std::string name = guest->second.hello.name;
-    guests_.erase(guest);
+  if (guests_.contains(connection)) {
+    const std::string name = guests_.take(connection).name;
     if (!finished_)
       log(fmt::format("island '{}' was lost before it was a member: {}", name, reason));
     return take();
@@ -272,7 +269,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (finished_ || now < next_alive_) return take();
   if (now - next_alive_ > kOwnPause) {  // Who was silent? This process.
     roster_.forgive(now);
-    for (auto& [connection, guest] : guests_) guest.heard = now;
+    guests_.forgive(now);
   }
   next_alive_ = now + options_.alive_interval;
   std::vector<Connection> silent;
@@ -280,16 +277,14 @@ Coordinator::Actions Coordinator::tick(Time now) {
     if (now - since > options_.hello_timeout) silent.push_back(connection);
   }
   for (const Connection connection : silent) refuse(connection, "no Hello in time");
-  silent.clear();
-  for (const auto& [connection, guest] : guests_) {
-    if (now - guest.heard > options_.silence_timeout) silent.push_back(connection);
+  for (const Connection connection : guests_.silent(now, options_.silence_timeout)) {
+    refuse(connection, "nothing was heard for long");
   }
-  for (const Connection connection : silent) refuse(connection, "nothing was heard for long");
   look_for_silence(now);
   if (!finished_) look_for_idleness();
   if (!finished_ && roster_.any_in(State::kLeaving)) say_goodbye();
   if (finished_) return take();
-  if (gather_until_ && now >= *gather_until_) gather(now);
+  if (gathering_.is_due(now)) gather(now);
   // One who is lost in the first period may be one too many.
   if (!finished_ && roster_.num_live() > 0 && is_first_period()) seat_guests(now);
   if (is_elastic() && !finished_) {
@@ -301,7 +296,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
       std::chrono::duration_cast<std::chrono::milliseconds>(now - roster_.last_moved());
   const Alive alive{header(), static_cast<uint64_t>(quiet.count()), why_waits()};
   broadcast(alive);
-  for (const auto& [connection, guest] : guests_) send(connection, alive);
+  for (const auto& [connection, guest] : guests_.all()) send(connection, alive);
   return take();
 }
 

@@ -24,6 +24,9 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
+#include "atoll/swarm/coordinator_options.h"
+#include "atoll/swarm/gathering.h"
+#include "atoll/swarm/guests.h"
 #include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
@@ -34,41 +37,6 @@
 #include "atoll/swarm/tally.h"
 
 namespace atl::swarm {
-
-/// The version of this program, as Hello carries it.
-std::string program_version();
-
-struct CoordinatorOptions {
-  std::string run;                              // Names the run in every message.
-  std::string version = program_version();      // Islands must run the same.
-  std::string config;                           // Handed to every island.
-  std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
-  int64_t replicas = 2;                         // Islands that the run begins with.
-  int64_t min_replicas = 1;                     // With fewer, rounds wait, unless it stops.
-  bool ends_together = false;                   // Then they wait when it stops, too.
-  int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
-  int64_t num_fragments = 1;                    // Rounds in a period of the method.
-  bool takes_newcomers = true;                  // The method: others can be given its state.
-  bool keeps_rounds = false;      // Islands keep what was committed after their checkpoints.
-  int64_t most_lost = INT64_MAX;  // Steps from the newest checkpoint to the newest commit, at most.
-  int64_t most_ahead = 64;        // Steps that a checkpoint may be beyond the newest commit.
-  int64_t steps_ahead = 64;       // For which each island has rows at least.
-  /// Pace `elastic`: units that all islands together train on between two rounds, which this
-  /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
-  int64_t round_units = 0;
-  /// Whose contribution's norm is over so many times the usual one is left out; 0: nobody is.
-  double outlier_factor = 10;
-  uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
-  Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
-  Duration alive_interval = std::chrono::milliseconds(200);
-  Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
-  Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
-  Duration leave_patience = std::chrono::seconds(30);   // With others that lack what a leaver has.
-  Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
-  Duration round_timeout = std::chrono::minutes(10);    // For who is here and does nothing.
-
-  SuspicionOptions suspicion() const;
-};
 
 /// Not thread-safe. Every method may return actions; do them in order.
 class Coordinator {
@@ -124,11 +92,7 @@ class Coordinator {
 
  private:
   using State = Seat::State;
-  struct Guest {  // Has said Hello, is no member yet.
-    Hello hello;
-    std::optional<Ready> ready;
-    Time heard{};
-  };
+
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   Book::Grants record(Record record);
   void send(Connection to, Message message);
@@ -149,20 +113,8 @@ class Coordinator {
   void resume(Connection connection, const Resume& resume, Time now);
   std::string objection_to(const Hello& hello) const;
   std::string objection_to(const Resume& resume) const;
-  std::string objection_to(const Ready& ready) const;
 
   void gather(Time now);
-  bool is_guest(const std::string& name) const;
-  bool is_ready(const std::string& name) const;
-  /// The checkpoint that the run begins with, and who holds it: those begin it.
-  struct Beginning {
-    int64_t step = 0;
-    std::map<std::string, Connection> islands;  // By name.
-  };
-  std::optional<Beginning> find_beginning() const;
-  int64_t oldest_beginning() const;
-  /// Each guest's, for a person.
-  std::string newest_checkpoints() const;
   void start_run(Time now);
   void seat_guests(Time now);
   void refuse_guests(int64_t step);
@@ -257,7 +209,8 @@ class Coordinator {
   CoordinatorOptions options_;
   Book book_;
   std::map<Connection, Time> strangers_;  // Connected, have said nothing; when they came.
-  std::map<Connection, Guest> guests_;
+  Guests guests_;
+  Gathering gathering_;
   Roster roster_;
   OpenRounds rounds_;
   Outliers outliers_;                 // By the norms that were committed.
@@ -272,13 +225,9 @@ class Coordinator {
   };
   std::map<int32_t, Speed> speeds_;
   Links links_;
-  std::map<std::string, std::string> facts_;  // Equal on all islands.
   uint64_t view_ = 0;
-  int64_t num_begun_with_ = 0;        // Islands; 0: not known.
-  std::optional<Time> gather_until_;  // When those who are ready begin without the others.
-  std::set<std::string> awaited_;     // Who was told to join again, and will.
-  std::string gather_notice_;         // Why they do not; said once.
-  bool waits_for_more_ = false;       // Less than min_replicas are here, and it was said.
+  int64_t num_begun_with_ = 0;   // Islands; 0: not known.
+  bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
   bool stop_requested_ = false;

@@ -11,7 +11,6 @@ namespace atl::swarm {
 namespace {
 
 constexpr size_t kMaxAddressBytes = 256;
-constexpr size_t kMaxGuests = 1024;
 
 }  // namespace
 
@@ -22,7 +21,7 @@ void Coordinator::admit(Connection connection, const Hello& hello, Time now) {
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
-  guests_[connection] = {.hello = hello, .heard = now};
+  guests_.come(connection, hello, now);
   log(fmt::format("island '{}' came from {}", hello.name, printable(hello.address)));
   send(connection, Welcome{header(), options_.config});
 }
@@ -58,29 +57,10 @@ std::string Coordinator::objection_to(const Hello& hello) const {
     const bool is_heard = seat.state() == State::kActive || seat.state() == State::kBehind;
     return seat.connection() && is_heard && name(entry.first) == hello.name;
   });
-  if (is_guest(hello.name) || is_member) {
+  if (guests_.has(hello.name) || is_member) {
     return fmt::format("name: an island named '{}' takes part already; choose another", hello.name);
   }
-  if (guests_.size() >= kMaxGuests) return "too many islands want to join at once";
-  return {};
-}
-
-std::string Coordinator::objection_to(const Ready& ready) const {
-  if (ready.checkpoints.empty()) return "checkpoints: it has no state to start from";
-  if (facts_.empty()) return {};
-  std::set<std::string> fields;
-  for (const auto& [field, value] : facts_) fields.insert(field);
-  for (const auto& [field, value] : ready.facts) fields.insert(field);
-  for (const std::string& field : fields) {
-    const auto theirs = facts_.find(field);
-    const auto own = ready.facts.find(field);
-    const std::string value = theirs == facts_.end() ? "none" : theirs->second;
-    const std::string ours = own == ready.facts.end() ? "none" : own->second;
-    if (value != ours) {
-      return fmt::format("{}: the run has {}, this island {}", printable(field), printable(value),
-                         printable(ours));
-    }
-  }
+  if (guests_.is_full()) return "too many islands want to join at once";
   return {};
 }
 

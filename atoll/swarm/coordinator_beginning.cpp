@@ -9,138 +9,25 @@
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
-namespace {
 
-bool holds_training(const std::optional<Ready>& ready) {
-  return ready && !ready->checkpoints.empty() && ready->checkpoints.rbegin()->first > 0;
-}
-
-}  // namespace
-
-/// Begins the run with `replicas` islands, or begins it again when nobody holds its state any more:
-/// then with those who are there when the others had their time to come back.
 void Coordinator::gather(Time now) {
-  const auto num_ready = std::ranges::count_if(
-      guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!book_.has_begun()) {
-    if (num_ready >= options_.replicas) return start_run(now);
-    return log(fmt::format("{} of {} islands are here", num_ready, options_.replicas));
-  }
-  const std::vector<int32_t> behind = roster_.in(State::kBehind);
-  if (roster_.num_live() > 0 || (num_ready == 0 && behind.empty())) return gather_until_.reset();
-  const bool any_may_return =
-      std::ranges::any_of(roster_.seats(),
-                          [&](const auto& entry) {
-                            const State state = entry.second.state();
-                            return (state == State::kAway || state == State::kLeft) &&
-                                   !is_ready(name(entry.first));
-                          }) ||
-      !std::ranges::all_of(awaited_, [&](const std::string& name) { return is_ready(name); });
-  const bool all_here = num_ready >= options_.replicas && behind.empty() && !any_may_return;
-  const auto beginning = find_beginning();
-  const bool is_worth_waiting = !beginning || beginning->step < oldest_beginning();
-  if (!all_here || (beginning && beginning->step > 0 && is_worth_waiting)) {
-    if (!gather_until_) gather_until_ = now + 2 * options_.return_grace;
-    if (now < *gather_until_) return;
-    if (!behind.empty()) gather_until_ = now + 2 * options_.return_grace;
-    for (const int32_t number : behind) {
-      if (roster_.contains(number)) {
-        remove(number, "the islands that held the run's state are gone: join again");
-      }
-    }
-    if (!behind.empty() || num_ready < options_.min_replicas) return;
-    // The others may still come, with what they have on disk: for that there is no deadline.
-    if (is_worth_waiting) {
-      const auto notice = fmt::format(
-          "the run was at step {}, and what is here is not enough: {}; it waits for islands that "
-          "hold more (to give those up, start the coordinator with another --run)",
-          book_.last_step(), newest_checkpoints());
-      if (std::exchange(gather_notice_, notice) != notice) log(notice);
-      gather_until_ = now + 2 * options_.return_grace;
-      return;
+  const Gathering::Decision decision =
+      gathering_.decide(book_, guests_, roster_, least_replicas(), now);
+  for (const int32_t number : decision.removed) {
+    if (roster_.contains(number)) {
+      remove(number, "the islands that held the run's state are gone: join again");
     }
   }
-  gather_until_.reset();
-  awaited_.clear();
-  start_run(now);
-}
-
-bool Coordinator::is_ready(const std::string& name) const {
-  return std::ranges::any_of(guests_, [&](const auto& entry) {
-    return entry.second.hello.name == name && entry.second.ready.has_value();
-  });
-}
-
-bool Coordinator::is_guest(const std::string& name) const {
-  return std::ranges::any_of(guests_,
-                             [&](const auto& entry) { return entry.second.hello.name == name; });
-}
-
-/// Nobody is taken back to what another held long ago, or to the beginning by who holds nothing:
-/// those join later. Where the method takes no newcomers, as many as can begin, at what they have
-/// in common, unless that is too old.
-std::optional<Coordinator::Beginning> Coordinator::find_beginning() const {
-  std::vector<Checkpoints> held;
-  const bool is_trained = std::ranges::any_of(
-      guests_, [](const auto& entry) { return holds_training(entry.second.ready); });
-  const auto counts = [&](const Guest& guest) {
-    return guest.ready && (!is_trained || holds_training(guest.ready));
-  };
-  for (const auto& [connection, guest] : guests_) {
-    if (counts(guest)) held.push_back(guest.ready->checkpoints);
-  }
-  const auto find = [&]() -> std::optional<Checkpoint> {
-    if (!is_trained) return newest_common_checkpoint(held);
-    // What is further than islands wait for each other is of another run.
-    const int64_t committed = book_.has_begun() ? book_.last_step() : INT64_MAX;
-    const int64_t last = book_.has_begun() ? committed + options_.most_ahead : INT64_MAX;
-    if (options_.takes_newcomers) return newest_checkpoint(held, committed, last);
-    if (book_.has_begun()) {
-      const auto found = most_held_checkpoint(held, oldest_beginning(), last, least_replicas());
-      if (found) return found;
-    }
-    return newest_common_checkpoint(held);
-  };
-  const auto found = find();
-  if (!found) return std::nullopt;
-  Beginning beginning{.step = found->first};
-  for (const auto& [connection, guest] : guests_) {
-    if (!counts(guest)) continue;
-    const auto own = guest.ready->checkpoints.find(found->first);
-    if (own != guest.ready->checkpoints.end() && own->second == found->second) {
-      beginning.islands.emplace(guest.hello.name, connection);
-    }
-  }
-  return beginning;
-}
-
-/// The step of the oldest checkpoint that the run may go on from: somebody holds that at least.
-int64_t Coordinator::oldest_beginning() const {
-  const int64_t last = book_.last_step();
-  const int64_t oldest = options_.most_lost < last ? last - options_.most_lost : 0;
-  // Whoever has had part in a commit holds it.
-  const bool is_held = options_.keeps_rounds && last > 0;
-  return std::max({oldest, book_.start_step(), int64_t{is_held ? 1 : 0}});
-}
-
-std::string Coordinator::newest_checkpoints() const {
-  std::map<std::string, std::string> lines;  // By name.
-  for (const auto& [connection, guest] : guests_) {
-    if (!guest.ready) continue;
-    const auto& [step, digest] = *guest.ready->checkpoints.rbegin();
-    lines[guest.hello.name] =
-        fmt::format("'{}' step {} ({})", guest.hello.name, step, printable(digest.substr(0, 12)));
-  }
-  std::string out;
-  for (const auto& [name, line] : lines) out += (out.empty() ? "" : ", ") + line;
-  return out;
+  if (!decision.news.empty()) log(decision.news);
+  if (decision.begins) start_run(now);
 }
 
 void Coordinator::start_run(Time now) {
-  const auto beginning = find_beginning();
+  const auto beginning = gathering_.find_beginning(book_, guests_, least_replicas());
   if (!beginning) {
     return fail("checkpoints: the islands have none in common to start from; the newest are " +
-                newest_checkpoints() + "; start with run directories of one run, or empty ones");
+                guests_.newest_checkpoints() +
+                "; start with run directories of one run, or empty ones");
   }
   const int64_t step = beginning->step;
   if (book_.has_begun() && book_.last_step() > step) {
@@ -156,7 +43,7 @@ void Coordinator::start_run(Time now) {
   links_ = {};
   outliers_ = Outliers(options_.outlier_factor);
   due_.reset();
-  record(RunBegan{options_.run, step, options_.replicas, facts_, options_.config});
+  record(RunBegan{options_.run, step, options_.replicas, guests_.facts(), options_.config});
   if (stop_requested_) note_stop();  // Rounds are counted anew.
   std::vector<int32_t> numbers;
   std::vector<std::string> names;
@@ -167,7 +54,7 @@ void Coordinator::start_run(Time now) {
   }
   num_begun_with_ = std::ssize(numbers);
   waits_for_more_ = false;  // Whoever is here begins.
-  gather_notice_.clear();
+  gathering_.end();
   if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;
@@ -183,22 +70,18 @@ void Coordinator::start_run(Time now) {
 
 /// They cannot join later.
 void Coordinator::refuse_guests(int64_t step) {
-  std::vector<Connection> ready;
-  for (const auto& [connection, guest] : guests_) {
-    if (guest.ready) ready.push_back(connection);
-  }
-  for (const Connection connection : ready) {
+  for (const Connection connection : guests_.ready()) {
     refuse(connection,
            fmt::format("the run goes on from step {}, which island '{}' does not hold, and its "
                        "method takes no islands under way; the newest checkpoints: {}",
-                       step, guests_.at(connection).hello.name, newest_checkpoints()));
+                       step, guests_.at(connection).hello.name, guests_.newest_checkpoints()));
   }
 }
 
 /// Gives the guest of that connection the next number.
 int32_t Coordinator::seat(Connection connection, Time now) {
   const int32_t number = book_.next_number();
-  const Hello hello = std::move(guests_.extract(connection).mapped().hello);
+  const Hello hello = guests_.take(connection);
   record(Admitted{{number, hello.name, hello.address}});
   roster_.seat(number, connection, now);
   return number;
@@ -209,10 +92,7 @@ void Coordinator::seat_guests(Time now) {
   // After the first period; if that cannot be completed without them, all begin again.
   if (is_first_period()) return begin_first_period_anew();
   if (!roster_.any_in(State::kActive)) return;  // Who could give them the state?
-  std::vector<Connection> ready;
-  for (const auto& [connection, guest] : guests_) {
-    if (guest.ready) ready.push_back(connection);
-  }
+  const std::vector<Connection> ready = guests_.ready();
   if (ready.empty()) return;
   for (const Connection connection : ready) {
     if (!guests_.contains(connection)) continue;  // A removal has let others in.
@@ -237,13 +117,11 @@ void Coordinator::seat_guests(Time now) {
 }
 
 void Coordinator::begin_first_period_anew() {
-  const bool any_ready = std::ranges::any_of(
-      guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!any_ready || is_at_end() || roster_.num_live() >= least_replicas()) return;
+  if (guests_.num_ready() == 0 || is_at_end() || roster_.num_live() >= least_replicas()) return;
   std::vector<int32_t> numbers;
   for (const auto& [number, seat] : roster_.seats()) {
     numbers.push_back(number);
-    if (seat.is_live()) awaited_.insert(name(number));  // With what it holds.
+    if (seat.is_live()) gathering_.await(name(number));  // With what it holds.
   }
   for (const int32_t number : numbers) {
     if (finished_ || !roster_.contains(number)) return;

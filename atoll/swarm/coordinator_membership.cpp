@@ -67,8 +67,7 @@ void Coordinator::reinstate(int32_t number) {
                   std::max(first_round, book_.last_round() + 1)));
   send_to(seat, Reinstated{header(), first_round, waits || is_elastic() ? 0 : step});
   say_due(seat);
-  gather_until_.reset();
-  gather_notice_.clear();
+  gathering_.end();
   note_membership();
   advance_all();
   seat_guests(now_);
@@ -156,7 +155,7 @@ void Coordinator::finish_if_all_left(bool has_just_left) {
                                is_at_end()});
       }
     }
-    for (const auto& [connection, guest] : guests_) {
+    for (const auto& [connection, guest] : guests_.all()) {
       send(connection, RunEnded{header(), outcome(), is_at_end()});
     }
     return finish({});

@@ -22,7 +22,7 @@ RunStatus Coordinator::status(Time now) const {
               : stop_requested_        ? RunState::kStopping
               : roster_.num_live() > 0 ? RunState::kTraining
                                        : RunState::kGathering;
-  for (const auto& [connection, guest] : guests_) {
+  for (const auto& [connection, guest] : guests_.all()) {
     run.islands.push_back({.name = guest.hello.name,
                            .address = printable(guest.hello.address),
                            .state = IslandState::kJoining,
@@ -45,15 +45,13 @@ RunStatus Coordinator::status(Time now) const {
 
 std::string Coordinator::why_waits() const {
   if ((stop_requested_ && !options_.ends_together) || finished_) return {};
-  if (roster_.num_live() == 0 && !gather_notice_.empty()) return gather_notice_;
+  if (roster_.num_live() == 0 && !gathering_.notice().empty()) return gathering_.notice();
   if (waits_for_more_) {
     return fmt::format("rounds wait: {} of at least {} islands (swarm.min_replicas)",
                        roster_.num_live(), options_.min_replicas);
   }
   if (book_.has_begun() || guests_.empty()) return {};
-  const auto num_ready = std::ranges::count_if(
-      guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
-  return fmt::format("{} of {} islands are here", num_ready, options_.replicas);
+  return fmt::format("{} of {} islands are here", guests_.num_ready(), options_.replicas);
 }
 
 void Coordinator::count(const Committed& committed) {

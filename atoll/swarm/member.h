@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
-#include "atoll/swarm/coordinator.h"
 #include "atoll/swarm/ending.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/version.h"
 
 namespace atl::swarm {
 
