@@ -15,7 +15,6 @@ namespace atl::swarm {
 namespace {
 constexpr Duration kOwnPause = std::chrono::milliseconds(300);  // That this process has slept.
 constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
-constexpr size_t kMaxEvents = 100;     // In the status.
 }  // namespace
 
 SuspicionOptions CoordinatorOptions::suspicion() const {
@@ -32,15 +31,16 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       guests_(book_.facts()),
       gathering_(options_),
       roster_(options_.suspicion(), now),
+      quorum_(options_),
       outliers_(options_.outlier_factor),
       now_(now),
       next_alive_(now + options_.alive_interval),
-      began_(now) {
+      events_(now) {
   for (const auto& [number, peer] : book_.members()) {
     const bool has_left = book_.left().contains(number);
     roster_.restore(number, has_left ? State::kLeft : State::kReturning, now);
   }
-  num_begun_with_ = std::ssize(roster_.seats());
+  quorum_.begin(std::ssize(roster_.seats()));
 }
 
 Coordinator::Actions Coordinator::begin() {
@@ -80,8 +80,7 @@ void Coordinator::send_to(const Seat& seat, Message message) {
 }
 
 void Coordinator::log(std::string line, bool event) {
-  if (event) events_.push_back({.time_s = seconds(now_ - began_), .line = line});
-  if (events_.size() > kMaxEvents) events_.pop_front();
+  if (event) events_.add(line, now_);
   actions_.emplace_back(Log{std::move(line)});
 }
 
@@ -286,7 +285,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (finished_) return take();
   if (gathering_.is_due(now)) gather(now);
   // One who is lost in the first period may be one too many.
-  if (!finished_ && roster_.num_live() > 0 && is_first_period()) seat_guests(now);
+  if (!finished_ && roster_.num_live() > 0 && quorum_.is_first_period(book_)) seat_guests(now);
   if (is_elastic() && !finished_) {
     call_round();
     advance_all();  // A grace may be over.
@@ -343,19 +342,8 @@ const std::string& Coordinator::name(int32_t number) const {
   return book_.members().at(number).name;
 }
 
-bool Coordinator::is_first_period() const {
-  return std::cmp_less(book_.held().size(), options_.num_fragments);
-}
-
-/// Others can join after the first period only: those who alone hold what the run begins with must
-/// complete it, however few they are.
-int64_t Coordinator::least_replicas() const {
-  const int64_t least = std::max<int64_t>(options_.min_replicas, 1);
-  return is_first_period() && num_begun_with_ > 0 ? std::min(least, num_begun_with_) : least;
-}
-
 int64_t Coordinator::least_for_round() const {
-  return stop_requested_ && !options_.ends_together ? 1 : least_replicas();
+  return stop_requested_ ? quorum_.least_when_stopping(book_) : quorum_.least(book_);
 }
 
 void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {

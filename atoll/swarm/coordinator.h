@@ -30,6 +30,8 @@
 #include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
+#include "atoll/swarm/quorum.h"
+#include "atoll/swarm/recent_events.h"
 #include "atoll/swarm/roster.h"
 #include "atoll/swarm/round.h"
 #include "atoll/swarm/rules.h"
@@ -164,10 +166,7 @@ class Coordinator {
   void measure_speed(int32_t number);
   /// Why no round goes on; empty: they do.
   std::string why_waits() const;
-  bool is_first_period() const;
-  /// With fewer, rounds wait.
-  int64_t least_replicas() const;
-  /// The same of the next round, which may be the one that a request to stop waits for.
+  /// With fewer live islands the next round waits.
   int64_t least_for_round() const;
 
   void advance_all();
@@ -212,6 +211,7 @@ class Coordinator {
   Guests guests_;
   Gathering gathering_;
   Roster roster_;
+  Quorum quorum_;
   OpenRounds rounds_;
   Outliers outliers_;                 // By the norms that were committed.
   std::optional<Due> due_;            // Elastic: the one that was called,
@@ -226,8 +226,6 @@ class Coordinator {
   std::map<int32_t, Speed> speeds_;
   Links links_;
   uint64_t view_ = 0;
-  int64_t num_begun_with_ = 0;   // Islands; 0: not known.
-  bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
   bool stop_requested_ = false;
@@ -236,10 +234,8 @@ class Coordinator {
   bool finished_ = false;
   Time now_;  // Of the event that is being handled.
   Time next_alive_;
-  // For the status and the log only.
-  Time began_;
+  RecentEvents events_;
   Tally tally_;
-  std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;
 };
 

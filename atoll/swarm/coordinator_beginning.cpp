@@ -12,7 +12,7 @@ namespace atl::swarm {
 
 void Coordinator::gather(Time now) {
   const Gathering::Decision decision =
-      gathering_.decide(book_, guests_, roster_, least_replicas(), now);
+      gathering_.decide(book_, guests_, roster_, quorum_.least(book_), now);
   for (const int32_t number : decision.removed) {
     if (roster_.contains(number)) {
       remove(number, "the islands that held the run's state are gone: join again");
@@ -23,7 +23,7 @@ void Coordinator::gather(Time now) {
 }
 
 void Coordinator::start_run(Time now) {
-  const auto beginning = gathering_.find_beginning(book_, guests_, least_replicas());
+  const auto beginning = gathering_.find_beginning(book_, guests_, quorum_.least(book_));
   if (!beginning) {
     return fail("checkpoints: the islands have none in common to start from; the newest are " +
                 guests_.newest_checkpoints() +
@@ -52,8 +52,7 @@ void Coordinator::start_run(Time now) {
     roster_.at(numbers.back()).note_caught_up(book_.num_commits());
     names.push_back(name);
   }
-  num_begun_with_ = std::ssize(numbers);
-  waits_for_more_ = false;  // Whoever is here begins.
+  quorum_.begin(std::ssize(numbers));
   gathering_.end();
   if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
@@ -90,7 +89,7 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 /// Who is ready joins the run that is under way.
 void Coordinator::seat_guests(Time now) {
   // After the first period; if that cannot be completed without them, all begin again.
-  if (is_first_period()) return begin_first_period_anew();
+  if (quorum_.is_first_period(book_)) return begin_first_period_anew();
   if (!roster_.any_in(State::kActive)) return;  // Who could give them the state?
   const std::vector<Connection> ready = guests_.ready();
   if (ready.empty()) return;
@@ -117,7 +116,7 @@ void Coordinator::seat_guests(Time now) {
 }
 
 void Coordinator::begin_first_period_anew() {
-  if (guests_.num_ready() == 0 || is_at_end() || roster_.num_live() >= least_replicas()) return;
+  if (guests_.num_ready() == 0 || is_at_end() || roster_.num_live() >= quorum_.least(book_)) return;
   std::vector<int32_t> numbers;
   for (const auto& [number, seat] : roster_.seats()) {
     numbers.push_back(number);

@@ -87,7 +87,7 @@ void Coordinator::look_whether_level(int32_t number) {
 /// Newcomers are waited for at once where there are too few others.
 void Coordinator::hurry_newcomers() {
   const int64_t next = book_.last_round() + 1;
-  if (std::ssize(roster_.expected(next)) >= least_replicas()) return;
+  if (std::ssize(roster_.expected(next)) >= quorum_.least(book_)) return;
   for (const int32_t number : roster_.in(State::kActive)) {
     Seat& seat = roster_.at(number);
     if (seat.first_round() <= next) continue;
@@ -100,14 +100,9 @@ void Coordinator::note_membership() {
   hurry_newcomers();
   const bool is_over = (roster_.any_in(State::kLeaving) || roster_.any_in(State::kLeft)) &&
                        (roster_.num_live() == 0 || stop_requested_ || is_at_end());
-  const bool few = roster_.num_live() < least_replicas() && !is_over;
-  if (few == waits_for_more_) return;
-  waits_for_more_ = few;
-  log(few ? fmt::format("WARNING: rounds wait until more have come: {} of at least {} islands "
-                        "(swarm.min_replicas)",
-                        roster_.num_live(), options_.min_replicas)
-          : fmt::format("rounds go on with {} of at least {} islands", roster_.num_live(),
-                        options_.min_replicas));
+  const bool are_few = roster_.num_live() < quorum_.least(book_) && !is_over;
+  const std::string news = quorum_.note(roster_.num_live(), are_few);
+  if (!news.empty()) log(news);
 }
 
 /// Those who leave stay until nobody lacks what they hold, for a while.

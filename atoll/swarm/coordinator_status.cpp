@@ -13,9 +13,9 @@ RunStatus Coordinator::status(Time now) const {
                 .term = book_.term(),
                 .view = view_,
                 .step = book_.last_step(),
-                .uptime_s = seconds(now - began_),
+                .uptime_s = events_.uptime_s(now),
                 .wanted = options_.replicas,
-                .events = {events_.begin(), events_.end()}};
+                .events = events_.all()};
   if (book_.last_round() >= 0) run.round = book_.last_round();
   if (options_.steps > 0) run.steps = options_.steps;
   run.state = finished_                ? RunState::kOver
@@ -46,10 +46,7 @@ RunStatus Coordinator::status(Time now) const {
 std::string Coordinator::why_waits() const {
   if ((stop_requested_ && !options_.ends_together) || finished_) return {};
   if (roster_.num_live() == 0 && !gathering_.notice().empty()) return gathering_.notice();
-  if (waits_for_more_) {
-    return fmt::format("rounds wait: {} of at least {} islands (swarm.min_replicas)",
-                       roster_.num_live(), options_.min_replicas);
-  }
+  if (quorum_.waits()) return quorum_.why_waits(roster_.num_live());
   if (book_.has_begun() || guests_.empty()) return {};
   return fmt::format("{} of {} islands are here", guests_.num_ready(), options_.replicas);
 }
