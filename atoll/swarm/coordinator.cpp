@@ -32,6 +32,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       gathering_(options_),
       roster_(options_.suspicion(), now),
       quorum_(options_),
+      pace_(make_pace(options_)),
       outliers_(options_.outlier_factor),
       now_(now),
       next_alive_(now + options_.alive_interval),
@@ -248,8 +249,8 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
 
 Coordinator::Actions Coordinator::request_stop(Time now) {
   now_ = now;
-  if (finished_ || stop_requested_) return take();
-  note_stop();
+  if (finished_ || pace_->is_stopping()) return take();
+  pace_->stop(book_, rounds_);
   if (roster_.num_live() > 0) {
     log("stopping after the next sync");
   } else {
@@ -286,11 +287,9 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (gathering_.is_due(now)) gather(now);
   // One who is lost in the first period may be one too many.
   if (!finished_ && roster_.num_live() > 0 && quorum_.is_first_period(book_)) seat_guests(now);
-  if (is_elastic() && !finished_) {
-    call_round();
-    advance_all();  // A grace may be over.
-    if (finished_) return take();
-  }
+  call_round();
+  if (pace_->has_graces()) advance_all();
+  if (finished_) return take();
   const auto quiet =
       std::chrono::duration_cast<std::chrono::milliseconds>(now - roster_.last_moved());
   const Alive alive{header(), static_cast<uint64_t>(quiet.count()), why_waits()};
@@ -322,9 +321,7 @@ void Coordinator::look_for_idleness() {
     for (const int32_t number : roster_.expected(round_number)) {
       const Seat& seat = roster_.at(number);
       if (seat.state() != State::kActive || round.has_begun(number)) continue;
-      // Elastic: rounds go on without it, each after a while.
-      const Time since =
-          is_elastic() ? seat.trained_at() : std::max(seat.trained_at(), round.waits_since());
+      const Time since = pace_->idle_since(seat, round);
       if (now_ - since > options_.round_timeout) idle.emplace(number, round_number);
     }
   }
@@ -343,7 +340,7 @@ const std::string& Coordinator::name(int32_t number) const {
 }
 
 int64_t Coordinator::least_for_round() const {
-  return stop_requested_ ? quorum_.least_when_stopping(book_) : quorum_.least(book_);
+  return pace_->is_stopping() ? quorum_.least_when_stopping(book_) : quorum_.least(book_);
 }
 
 void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
@@ -351,15 +348,15 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   if (!book_.leases().is_possible(number, heartbeat.num_trained)) {
     return violate(number, "trained on rows that it does not have");
   }
-  measure_speed(number);
+  pace_->note_trained(number, roster_.at(number), book_, now_);
   grant_rows();
   look_whether_level(number);
-  if (!finished_) call_round();
+  call_round();
 }
 
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
-  if (stop_requested_) return;
-  note_stop();
+  if (pace_->is_stopping()) return;
+  pace_->stop(book_, rounds_);
   log(fmt::format("island '{}' asked to stop: stopping after the next sync", name(number)));
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -30,6 +31,7 @@
 #include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
+#include "atoll/swarm/pace.h"
 #include "atoll/swarm/quorum.h"
 #include "atoll/swarm/recent_events.h"
 #include "atoll/swarm/roster.h"
@@ -159,11 +161,6 @@ class Coordinator {
   void finish_if_all_left(bool has_just_left);
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
-  void note_stop();
-  /// Whether all end with that round.
-  bool stops_with(const Committed& committed) const;
-  /// Elastic: how fast it trains, by its Heartbeats.
-  void measure_speed(int32_t number);
   /// Why no round goes on; empty: they do.
   std::string why_waits() const;
   /// With fewer live islands the next round waits.
@@ -182,25 +179,10 @@ class Coordinator {
   /// After one.
   void note_norms(const Round& round, int32_t fragment);
 
-  // Elastic pace (coordinator_pace.cpp).
-  bool is_elastic() const { return options_.round_units > 0; }
-  /// Units between two of a member's Heartbeats.
-  int64_t report_every() const;
   /// Calls the next round if the islands have trained on enough.
   void call_round();
-  /// The rounds that come are the run's last ones.
-  bool is_ending() const;
-  void call();
-  /// What the next one is: the same in every term.
-  Due next_due() const;
+  void say_due();
   void say_due(const Seat& seat);
-  /// What is wrong with a Begin; empty if nothing.
-  std::string objection_to(const Begin& begin) const;
-  void note_begin(int32_t number);
-  /// When a round goes on without those who have not begun it.
-  Time grace_ends(const std::vector<int32_t>& awaited) const;
-  /// Where the run stands once that round is committed.
-  int64_t step_after(const Round& round) const;
   void commit(int64_t number);
   Commit message_of(const Committed& committed) const;
   void grant_rows();
@@ -213,24 +195,12 @@ class Coordinator {
   Roster roster_;
   Quorum quorum_;
   OpenRounds rounds_;
-  Outliers outliers_;                 // By the norms that were committed.
-  std::optional<Due> due_;            // Elastic: the one that was called,
-  Time called_{};                     // and when.
-  struct Speed {                      // Elastic: of a member.
-    int64_t num_trained_at_call = 0;  // When the last Due was said.
-    double begin_delay = -1;          // Seconds from Due to its Begin, smoothed; < 0: not known.
-    int64_t rows_ahead = 0;           // Units that it trains on in kRowsAhead; 0: not known.
-    Time measured{};                  // When that was, and how many it had trained on then.
-    int64_t num_trained_then = 0;
-  };
-  std::map<int32_t, Speed> speeds_;
+  std::unique_ptr<Pace> pace_;
+  Outliers outliers_;  // By the norms that were committed.
   Links links_;
   uint64_t view_ = 0;
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
-  bool stop_requested_ = false;
-  int64_t stop_round_ = 0;   // Elastic: from which on commits say so.
-  uint64_t stop_index_ = 0;  // Lockstep: the same, by the commits' index.
   bool finished_ = false;
   Time now_;  // Of the event that is being handled.
   Time next_alive_;

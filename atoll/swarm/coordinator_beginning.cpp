@@ -39,12 +39,10 @@ void Coordinator::start_run(Time now) {
   }
   rounds_ = {};
   roster_.clear();
-  speeds_.clear();
   links_ = {};
   outliers_ = Outliers(options_.outlier_factor);
-  due_.reset();
   record(RunBegan{options_.run, step, options_.replicas, guests_.facts(), options_.config});
-  if (stop_requested_) note_stop();  // Rounds are counted anew.
+  pace_->begin(book_);
   std::vector<int32_t> numbers;
   std::vector<std::string> names;
   for (const auto& [name, connection] : beginning->islands) {
@@ -138,7 +136,7 @@ Start Coordinator::start_of(int32_t number, bool joins) const {
               .joins = joins,
               .members = peers(),
               .num_replicas = book_.num_replicas(),
-              .report_every = report_every()};
+              .report_every = pace_->report_every(book_)};
   if (joins) {
     for (const auto& [fragment, held] : book_.held()) start.held.push_back(held);
   }

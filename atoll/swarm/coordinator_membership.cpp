@@ -35,7 +35,7 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
   Seat& seat = roster_.at(number);
   if (seat.connection()) refuse(*seat.connection(), why);
   roster_.vacate(number);
-  speeds_.erase(number);
+  pace_->forget(number);
   links_.forget(number);
   rounds_.forget(number);  // Its rows are free: no commit may count them.
   outliers_.forget(number);
@@ -51,21 +51,14 @@ void Coordinator::violate(int32_t number, const std::string& what) {
   remove(number, fmt::format("island '{}' broke the protocol: it {}", name(number), what));
 }
 
-/// A newcomer counts after a full period; who was away goes on where the others are.
 void Coordinator::reinstate(int32_t number) {
   Seat& seat = roster_.at(number);
-  int64_t step = 0;
-  for (const auto& [other, theirs] : roster_.seats()) {
-    if (theirs.is_live()) step = std::max(step, theirs.progress().step);
-  }
-  // In elastic pace it counts as much as it has trained, and goes on from the last commit.
-  const bool waits = seat.is_new() && roster_.num_live() > 0 && !is_elastic();
-  const int64_t first_round =
-      waits ? std::max(rounds_.highest(), book_.last_round()) + 1 + options_.num_fragments : 0;
-  seat.take_part(first_round, now_);
+  Reinstated reinstated = pace_->reinstated(seat, book_, roster_, rounds_);
+  reinstated.header = header();
+  seat.take_part(reinstated.first_round, now_);
   log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
-                  std::max(first_round, book_.last_round() + 1)));
-  send_to(seat, Reinstated{header(), first_round, waits || is_elastic() ? 0 : step});
+                  std::max(reinstated.first_round, book_.last_round() + 1)));
+  send_to(seat, reinstated);
   say_due(seat);
   gathering_.end();
   note_membership();
@@ -99,7 +92,7 @@ void Coordinator::hurry_newcomers() {
 void Coordinator::note_membership() {
   hurry_newcomers();
   const bool is_over = (roster_.any_in(State::kLeaving) || roster_.any_in(State::kLeft)) &&
-                       (roster_.num_live() == 0 || stop_requested_ || is_at_end());
+                       (roster_.num_live() == 0 || pace_->is_stopping() || is_at_end());
   const bool are_few = roster_.num_live() < quorum_.least(book_) && !is_over;
   const std::string news = quorum_.note(roster_.num_live(), are_few);
   if (!news.empty()) log(news);
@@ -133,7 +126,7 @@ void Coordinator::say_goodbye() {
 
 /// Its last step is committed, or it was asked to stop; or nobody said how many steps it has.
 bool Coordinator::is_complete() const {
-  return stop_requested_ || options_.steps == 0 || is_at_end();
+  return pace_->is_stopping() || options_.steps == 0 || is_at_end();
 }
 
 /// Before its end a run waits for those who are away, though others have left it for good. It is

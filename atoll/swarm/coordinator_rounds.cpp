@@ -9,11 +9,6 @@
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
-namespace {
-
-constexpr int64_t kLeadParts = 4;  // Of a long lead of rows, one at a time is granted.
-
-}  // namespace
 
 void Coordinator::on(int32_t number, const Begin& begin) {
   const int64_t round_number = begin.header.round;
@@ -32,7 +27,7 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     return violate(number, fmt::format("began round {} with {} open already", round_number,
                                        rounds_.all().size()));
   }
-  if (const std::string objection = objection_to(begin); !objection.empty()) {
+  if (const std::string objection = pace_->objection_to(begin, book_); !objection.empty()) {
     return violate(number, objection);
   }
   Round& round = rounds_.begin(round_number);
@@ -42,7 +37,7 @@ void Coordinator::on(int32_t number, const Begin& begin) {
                             name(number), how));
   }
   const bool is_first = round.begin(number, begin, now_);
-  if (is_elastic() && is_first) note_begin(number);
+  if (is_first && pace_->note_begin(number, book_, roster_, now_)) say_due();
   roster_.at(number).note_trained(begin.num_trained);
   advance(round_number);
 }
@@ -58,7 +53,7 @@ void Coordinator::advance(int64_t number) {
   const std::set<int32_t> live = roster_.live();
   if (round.is_complete(live) && !leave_outliers_out(number, round)) return commit(number);
   std::vector<int32_t> awaited = roster_.expected(number);
-  if (is_elastic() && !round.begun().empty() && now_ >= grace_ends(awaited)) {
+  if (!round.begun().empty() && now_ >= pace_->grace_ends(awaited)) {
     std::erase_if(awaited, [&](int32_t member) { return !round.has_begun(member); });
   }
   if (awaited.empty() || std::cmp_less(awaited.size(), least_for_round())) return;
@@ -124,7 +119,7 @@ void Coordinator::commit(int64_t number) {
   }
   Committed committed = round.result();
   committed.index = book_.num_commits();
-  if (is_elastic()) committed.held.step = step_after(round);
+  committed.held.step = pace_->step_after(round, book_);
   std::vector<std::string> abstainers;
   for (size_t rank = 0; rank < committed.members.size(); ++rank) {
     const int32_t member = committed.members[rank];
@@ -146,10 +141,10 @@ void Coordinator::commit(int64_t number) {
                   abstainers.empty()
                       ? std::string()
                       : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-                  stops_with(committed) ? ", stopping" : ""),
+                  pace_->stops_with(committed) ? ", stopping" : ""),
       /*event=*/false);
   rounds_.settle(number, committed.held.fragment);
-  if (due_ && due_->header.round <= number) due_.reset();
+  pace_->settle(number);
   grant_rows();
   seat_guests(now_);
   note_membership();  // After the first period more are needed.
@@ -164,39 +159,28 @@ Commit Coordinator::message_of(const Committed& committed) const {
           .segment_values = committed.segment_values,
           .members = committed.members,
           .weights = committed.weights,
-          .stop = stops_with(committed)};
+          .stop = pace_->stops_with(committed)};
 }
 
-/// Keeps everybody in rows. Those who are level get them together, dealt in turn; in elastic pace
-/// each gets them at its own speed.
+void Coordinator::call_round() {
+  if (finished_ || !rounds_.all().empty() || roster_.num_live() < least_for_round()) return;
+  if (pace_->call(book_, roster_, now_)) say_due();
+}
+
+void Coordinator::say_due() {
+  for (const auto& [number, seat] : roster_.seats()) say_due(seat);
+}
+
+/// To who takes part; said again, it is not heard twice.
+void Coordinator::say_due(const Seat& seat) {
+  if (const auto due = pace_->due(); due && seat.is_live()) send_to(seat, *due);
+}
+
 void Coordinator::grant_rows() {
-  const auto is_short = [&](int32_t number, const Seat& seat) {
-    const auto found = book_.leases().members().find(number);
-    const int64_t granted = found == book_.leases().members().end() ? 0 : found->second.num_granted;
-    return granted - seat.num_trained() <
-           std::max(options_.steps_ahead, speeds_[number].rows_ahead);
-  };
-  const auto give = [&](const std::vector<int32_t>& numbers, int64_t count) {
-    for (auto& [number, units] : record(Granted{numbers, count})) {
+  for (const Granted& grant : pace_->grants(book_, roster_)) {
+    for (auto& [number, units] : record(grant)) {
       send_to(roster_.at(number), Lease{header(), std::move(units)});
     }
-  };
-  std::vector<int32_t> level;
-  std::vector<int32_t> alone;
-  bool any_level_is_short = false;
-  for (const auto& [number, seat] : roster_.seats()) {
-    if (!seat.is_here()) continue;
-    if (seat.is_live() && !is_elastic()) {
-      level.push_back(number);
-      any_level_is_short = any_level_is_short || is_short(number, seat);
-    } else if (is_short(number, seat)) {
-      alone.push_back(number);
-    }
-  }
-  if (any_level_is_short) give(level, options_.steps_ahead);
-  for (const int32_t number : alone) {
-    // What is granted is nobody else's: no more at a time than is soon used.
-    give({number}, std::max(options_.steps_ahead, speeds_[number].rows_ahead / kLeadParts));
   }
 }
 

@@ -19,7 +19,7 @@ RunStatus Coordinator::status(Time now) const {
   if (book_.last_round() >= 0) run.round = book_.last_round();
   if (options_.steps > 0) run.steps = options_.steps;
   run.state = finished_                ? RunState::kOver
-              : stop_requested_        ? RunState::kStopping
+              : pace_->is_stopping()   ? RunState::kStopping
               : roster_.num_live() > 0 ? RunState::kTraining
                                        : RunState::kGathering;
   for (const auto& [connection, guest] : guests_.all()) {
@@ -44,7 +44,7 @@ RunStatus Coordinator::status(Time now) const {
 }
 
 std::string Coordinator::why_waits() const {
-  if ((stop_requested_ && !options_.ends_together) || finished_) return {};
+  if ((pace_->is_stopping() && !options_.ends_together) || finished_) return {};
   if (roster_.num_live() == 0 && !gathering_.notice().empty()) return gathering_.notice();
   if (quorum_.waits()) return quorum_.why_waits(roster_.num_live());
   if (book_.has_begun() || guests_.empty()) return {};
