@@ -14,6 +14,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-maybe-uninitialized
                       -Wno-dangling-pointer -Wno-stringop-overread)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-Wthread-safety -Werror=thread-safety)  # The marks of atoll/base/mutex.h.
+endif()
 if(ATOLL_SANITIZE)
   add_compile_options(-fsanitize=${ATOLL_SANITIZE} -fno-sanitize-recover=all -g1)
   add_link_options(-fsanitize=${ATOLL_SANITIZE})

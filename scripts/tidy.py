@@ -46,6 +46,8 @@ BANS = [
     (r"\busing namespace\b", "no 'using namespace'", ()),
     (r"::now\(\)", "clocks are read in base/ only: take a Clock&", ("base",)),
     (r"std::(mt19937|random_device|default_random_engine)", "random engines live in base/ only", ("base",)),
+    (r"std::(mutex|(lock_guard|scoped_lock|unique_lock)\b|condition_variable)", "take base/mutex.h's, which Clang checks",
+     ("base", "train", "sync")),
     (r"(?<![\w:])(std::)?(printf|puts)\(|std::cout", "stdout belongs to base/ and cli/", ("base", "cli")),
     (r"\bFIXME\b|\bTODO\b", "finish it or say it in the docs", ()),
 ]

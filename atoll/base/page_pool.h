@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "atoll/base/mutex.h"
 #include "atoll/base/page_array.h"
 
 namespace atl {
@@ -19,7 +19,7 @@ class PagePool {
   using Pages = PageArray<std::byte>;
 
   /// Keeps at most so many bytes that nobody has; of what is too much the oldest goes.
-  explicit PagePool(size_t max_spare_bytes) { spare_->max_bytes = max_spare_bytes; }
+  explicit PagePool(size_t max_spare_bytes) : spare_(std::make_shared<Spare>(max_spare_bytes)) {}
 
   /// At least so many bytes, at most twice as many; not initialised. Throws std::bad_alloc.
   std::shared_ptr<Pages> take(size_t num_bytes) {
@@ -33,14 +33,14 @@ class PagePool {
 
   /// What nobody has.
   size_t spare_bytes() const {
-    const std::lock_guard lock(spare_->mutex);
+    const MutexLock lock(spare_->mutex);
     return spare_->bytes;
   }
 
  private:
   struct Spare {
     std::unique_ptr<Pages> find(size_t num_bytes) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       auto best = arrays.end();
       for (auto it = arrays.begin(); it != arrays.end(); ++it) {
         const bool fits = (*it)->size() >= num_bytes && (*it)->size() / 2 <= num_bytes;
@@ -55,7 +55,7 @@ class PagePool {
     void keep(std::unique_ptr<Pages> pages) {
       if (pages->size() < kLeastBytes || pages->size() > max_bytes) return;
       std::vector<std::unique_ptr<Pages>> too_much;  // Unmapped without the lock.
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       bytes += pages->size();
       arrays.push_back(std::move(pages));
       while (bytes > max_bytes) {
@@ -65,16 +65,18 @@ class PagePool {
       }
     }
 
-    std::mutex mutex;
-    size_t max_bytes = 0;
-    size_t bytes = 0;
-    std::vector<std::unique_ptr<Pages>> arrays;  // The oldest first.
+    explicit Spare(size_t most) : max_bytes(most) {}
+
+    const size_t max_bytes;
+    Mutex mutex;
+    size_t bytes ATOLL_GUARDED_BY(mutex) = 0;
+    std::vector<std::unique_ptr<Pages>> arrays ATOLL_GUARDED_BY(mutex);  // The oldest first.
   };
 
   /// What is smaller the heap has at hand as well.
   static constexpr size_t kLeastBytes = size_t{1} << 20;
 
-  std::shared_ptr<Spare> spare_ = std::make_shared<Spare>();
+  std::shared_ptr<Spare> spare_;
 };
 
 }  // namespace atl

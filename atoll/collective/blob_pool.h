@@ -2,11 +2,11 @@
 // Memory for encoded segments, used again once all who had a segment have let go of it: fresh
 // memory costs more time than encoding does.
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "atoll/base/bytes.h"
+#include "atoll/base/mutex.h"
 #include "atoll/base/page_pool.h"
 
 namespace atl::collective {
@@ -18,7 +18,7 @@ class BlobPool {
   std::shared_ptr<Bytes> take() {
     auto bytes = std::make_unique<Bytes>();
     {
-      const std::lock_guard lock(spare_->mutex);
+      const MutexLock lock(spare_->mutex);
       if (!spare_->blobs.empty()) {
         bytes = std::move(spare_->blobs.back());
         spare_->blobs.pop_back();
@@ -29,7 +29,7 @@ class BlobPool {
               std::unique_ptr<Bytes> owned(blob);
               const auto pool = spare.lock();
               if (pool == nullptr) return;
-              const std::lock_guard lock(pool->mutex);
+              const MutexLock lock(pool->mutex);
               if (pool->blobs.size() < kMaxSpare) pool->blobs.push_back(std::move(owned));
             }};
   }
@@ -38,8 +38,8 @@ class BlobPool {
   static constexpr size_t kMaxSpare = 16;  // Of at most a segment each.
 
   struct Spare {
-    std::mutex mutex;
-    std::vector<std::unique_ptr<Bytes>> blobs;
+    Mutex mutex;
+    std::vector<std::unique_ptr<Bytes>> blobs ATOLL_GUARDED_BY(mutex);
   };
   std::shared_ptr<Spare> spare_ = std::make_shared<Spare>();
 };

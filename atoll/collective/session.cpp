@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -15,6 +13,7 @@
 #include <variant>
 
 #include "atoll/base/check.h"
+#include "atoll/base/mutex.h"
 #include "atoll/collective/engine.h"
 #include "atoll/collective/round_result.h"
 #include "atoll/collective/worker.h"
@@ -80,17 +79,17 @@ class Session::Impl final : public EngineListener {
 
   /// Blocks until `done()` holds (under the mutex) or the run has failed.
   template <typename Done>
-  Result<void> wait_until(Done done) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done() || failure_; });
+  Result<void> wait_until(Done done) ATOLL_UNCHECKED {
+    MutexLock lock(mutex_);
+    while (!done() && !failure_) changed_.wait(lock);
     if (done()) return {};
     return tl::unexpected(*failure_);
   }
 
   /// The same before the run begins, when the user may still change their mind.
   template <typename Done>
-  Result<void> wait_for_start(Done done, const char* what) {
-    std::unique_lock lock(mutex_);
+  Result<void> wait_for_start(Done done, const char* what) ATOLL_UNCHECKED {
+    MutexLock lock(mutex_);
     while (!done() && !failure_) {
       changed_.wait_for(lock, kCancelInterval);
       // What has come counts: the others begin with this island.
@@ -102,11 +101,11 @@ class Session::Impl final : public EngineListener {
   }
 
   bool is_decided(int64_t round) const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_ || commits_.contains(round);
   }
   bool is_committed(int64_t round) const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return commits_.contains(round);
   }
 
@@ -114,18 +113,18 @@ class Session::Impl final : public EngineListener {
     if (!is_committed(round)) {  // Else nobody has to be woken.
       num_waiting_ += 1;
       post([](Engine&, Time) {});  // Ends a rest.
-      auto waited = wait_until([&] { return commits_.contains(round); });
+      auto waited = wait_until([&]() ATOLL_REQUIRES(mutex_) { return commits_.contains(round); });
       num_waiting_ -= 1;
       if (!waited) return tl::unexpected(waited.error());
     }
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     begun_.erase(round);
     return std::move(commits_.extract(round).mapped());
   }
 
   /// On the caller's thread: from here on the round's commit is for wait().
   void note_begun(int64_t round) {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     begun_.insert(round);
     const auto missed = std::ranges::find(missed_, round, &Commit::round);
     if (missed == missed_.end()) return;
@@ -134,7 +133,7 @@ class Session::Impl final : public EngineListener {
   }
 
   std::optional<Commit> take_missed() {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (missed_.empty()) return std::nullopt;
     Commit commit = std::move(missed_.front());
     missed_.pop_front();
@@ -142,27 +141,27 @@ class Session::Impl final : public EngineListener {
   }
 
   std::optional<int64_t> take_position() {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(position_, std::nullopt);
   }
 
   std::optional<DueRound> take_due() {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(due_, std::nullopt);
   }
 
   Result<FetchedState> fetch_state(int32_t fragment, size_t size) {
     post([fragment, size](Engine& engine, Time now) { engine.fetch_state(fragment, size, now); });
-    auto waited = wait_until([&] { return fetched_.contains(fragment); });
+    auto waited = wait_until([&]() ATOLL_REQUIRES(mutex_) { return fetched_.contains(fragment); });
     if (!waited) return tl::unexpected(waited.error());
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::move(fetched_.extract(fragment).mapped());
   }
 
   Result<int64_t> next_unit() {
-    auto waited = wait_until([&] { return !units_.empty(); });
+    auto waited = wait_until([&]() ATOLL_REQUIRES(mutex_) { return !units_.empty(); });
     if (!waited) return tl::unexpected(waited.error());
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) return tl::unexpected(*failure_);
     swarm::Units& front = units_.front();
     const int64_t unit = front.first;
@@ -172,7 +171,7 @@ class Session::Impl final : public EngineListener {
   }
 
   swarm::Ending ending() const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return ending_;
   }
 
@@ -185,8 +184,16 @@ class Session::Impl final : public EngineListener {
   const std::string& run_name() const { return run_; }
   const std::string& config() const { return config_; }
   const std::optional<StartInfo>& start() const { return start_; }
-  bool is_welcome() const { return welcome_; }
-  bool has_left() const { return left_; }
+
+  Result<void> wait_for_welcome() {
+    return wait_for_start([&]() ATOLL_REQUIRES(mutex_) { return is_welcome_; }, "the coordinator");
+  }
+  Result<void> wait_for_others() {
+    return wait_for_start([&] { return start_.has_value(); }, "the other islands");
+  }
+  Result<void> wait_until_left() {
+    return wait_until([&]() ATOLL_REQUIRES(mutex_) { return has_left_; });
+  }
 
  private:
   void loop(const std::stop_token& stop) {
@@ -246,25 +253,25 @@ class Session::Impl final : public EngineListener {
   }
 
   template <typename Change>
-  void publish(Change change) {
+  void publish(Change change) ATOLL_UNCHECKED {
     {
-      const std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       change();
     }
     changed_.notify_all();  // Who is woken need not wait for the lock.
   }
   void welcomed(const std::string& run, const std::string& config) override {
-    publish([&] {
+    publish([&]() ATOLL_REQUIRES(mutex_) {
       run_ = run;
       config_ = config;
-      welcome_ = true;
+      is_welcome_ = true;
     });
   }
   void started(const StartInfo& info) override {
-    publish([&] { start_ = info; });
+    publish([&]() ATOLL_REQUIRES(mutex_) { start_ = info; });
   }
   void committed(const Commit& commit, bool begun) override {
-    publish([&] {
+    publish([&]() ATOLL_REQUIRES(mutex_) {
       if (due_ && due_->round <= commit.round) due_.reset();
       if (begun || begun_.contains(commit.round)) {
         commits_[commit.round] = commit;
@@ -274,24 +281,25 @@ class Session::Impl final : public EngineListener {
     });
   }
   void leased(const std::vector<swarm::Units>& units) override {
-    publish([&] { units_.insert(units_.end(), units.begin(), units.end()); });
+    publish(
+        [&]() ATOLL_REQUIRES(mutex_) { units_.insert(units_.end(), units.begin(), units.end()); });
   }
   void called(const DueRound& due) override {
-    publish([&] { due_ = due; });
+    publish([&]() ATOLL_REQUIRES(mutex_) { due_ = due; });
   }
   void reinstated(int64_t step) override {
-    publish([&] { position_ = step; });
+    publish([&]() ATOLL_REQUIRES(mutex_) { position_ = step; });
   }
   void fetched(int32_t fragment, Result<FetchedState> state) override {
-    publish([&] { fetched_.emplace(fragment, std::move(state)); });
+    publish([&]() ATOLL_REQUIRES(mutex_) { fetched_.emplace(fragment, std::move(state)); });
   }
   void left() override {
-    publish([&] { left_ = true; });
+    publish([&]() ATOLL_REQUIRES(mutex_) { has_left_ = true; });
   }
   void failed(const std::string& reason, swarm::Ending ending) override {
     worker_.wait();  // The caller's memory is its own again once it hears of this.
     copier_.wait();
-    publish([&] {
+    publish([&]() ATOLL_REQUIRES(mutex_) {
       failure_ = Failure{reason};
       ending_ = ending;
     });
@@ -300,23 +308,24 @@ class Session::Impl final : public EngineListener {
   const SessionOptions options_;
   const Clock& clock_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // Under mutex_. run_, config_ and start_ are written once, before the caller may read them.
+  mutable Mutex mutex_;
+  Condition changed_;
+  // Written once, with mutex_ held, before the caller may read them.
   std::string run_;
   std::string config_;
-  bool welcome_ = false;
-  bool left_ = false;
   std::optional<StartInfo> start_;
-  std::set<int64_t> begun_;            // Rounds that the caller has not waited for.
-  std::map<int64_t, Commit> commits_;  // Of those.
-  std::deque<Commit> missed_;          // The others.
-  std::deque<swarm::Units> units_;
-  std::optional<DueRound> due_;
-  std::optional<int64_t> position_;
-  std::map<int32_t, Result<FetchedState>> fetched_;
-  swarm::Ending ending_ = swarm::Ending::kFailure;
-  std::optional<Failure> failure_;
+  bool is_welcome_ ATOLL_GUARDED_BY(mutex_) = false;
+  bool has_left_ ATOLL_GUARDED_BY(mutex_) = false;
+  /// Rounds that the caller has not waited for.
+  std::set<int64_t> begun_ ATOLL_GUARDED_BY(mutex_);
+  std::map<int64_t, Commit> commits_ ATOLL_GUARDED_BY(mutex_);  // Of those.
+  std::deque<Commit> missed_ ATOLL_GUARDED_BY(mutex_);          // The others.
+  std::deque<swarm::Units> units_ ATOLL_GUARDED_BY(mutex_);
+  std::optional<DueRound> due_ ATOLL_GUARDED_BY(mutex_);
+  std::optional<int64_t> position_ ATOLL_GUARDED_BY(mutex_);
+  std::map<int32_t, Result<FetchedState>> fetched_ ATOLL_GUARDED_BY(mutex_);
+  swarm::Ending ending_ ATOLL_GUARDED_BY(mutex_) = swarm::Ending::kFailure;
+  std::optional<Failure> failure_ ATOLL_GUARDED_BY(mutex_);
 
   std::atomic<int> num_waiting_ = 0;  // In take_commit().
   Time rest_until_{};                 // Of the session's thread.
@@ -341,7 +350,7 @@ Result<std::unique_ptr<Session>> Session::connect(SessionOptions options,
   }
   auto impl = std::make_unique<Impl>(std::move(options), make_transport, clock);
   if (auto running = impl->run(); !running) return tl::unexpected(running.error());
-  auto welcome = impl->wait_for_start([&] { return impl->is_welcome(); }, "the coordinator");
+  auto welcome = impl->wait_for_welcome();
   if (!welcome) return tl::unexpected(welcome.error());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
@@ -356,8 +365,7 @@ Result<StartInfo> Session::ready(ReadyReport report) {
   impl_->post([report = std::move(report)](Engine& engine, Time) mutable {
     engine.ready(std::move(report));
   });
-  auto started =
-      impl_->wait_for_start([&] { return impl_->start().has_value(); }, "the other islands");
+  auto started = impl_->wait_for_others();
   if (!started) return tl::unexpected(started.error());
   return *impl_->start();
 }
@@ -403,7 +411,7 @@ void Session::request_stop() {
 
 Result<void> Session::leave() {
   impl_->post([](Engine& engine, Time) { engine.leave(); });
-  return impl_->wait_until([&] { return impl_->has_left(); });
+  return impl_->wait_until_left();
 }
 
 }  // namespace atl::collective

@@ -87,24 +87,25 @@ std::optional<int64_t> Batches::pass(int64_t step) const {
   return step / steps_per_pass();
 }
 
-/// Row of the numbering through all stores. The mutex is held.
-int64_t Batches::row_at(Part& part, int64_t pass, int64_t place) const {
-  if (part.order_pass != pass) {
-    part.order = sample_order(options_.seed, pass, part.num_rows);
-    part.order_pass = pass;
+int64_t Batches::row_at(size_t part, int64_t pass, int64_t place) const {
+  if (orders_.empty()) orders_.resize(parts_.size());
+  Order& order = orders_[part];
+  if (order.pass != pass) {
+    order.rows = sample_order(options_.seed, pass, parts_[part].num_rows);
+    order.pass = pass;
   }
-  return part.first_row + part.order[static_cast<size_t>(place)];
+  return parts_[part].first_row + order.rows[static_cast<size_t>(place)];
 }
 
 std::vector<int64_t> Batches::rows(int64_t step) const {
   ATOLL_CHECK(step >= 0);
   const std::optional<int64_t> pass_of_step = pass(step);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!pass_of_step) return blended(step);
   const int64_t begin = (step % steps_per_pass()) * options_.batch_rows;
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < options_.batch_rows; ++i) {
-    rows.push_back(row_at(parts_.front(), *pass_of_step, begin + i));
+    rows.push_back(row_at(0, *pass_of_step, begin + i));
   }
   return rows;
 }
@@ -127,8 +128,8 @@ std::vector<int64_t> Batches::blended(int64_t step) const {
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < options_.batch_rows; ++i) {
     const Blend::Row given = blend.next();
-    Part& part = parts_[given.source];
-    rows.push_back(row_at(part, given.number / part.num_rows, given.number % part.num_rows));
+    const int64_t num_rows = parts_[given.source].num_rows;
+    rows.push_back(row_at(given.source, given.number / num_rows, given.number % num_rows));
   }
   return rows;
 }

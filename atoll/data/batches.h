@@ -13,11 +13,11 @@
 //
 // Shapes: B = rows asked for, T = sequence_length. Thread-safe; must not outlive its stores.
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "atoll/base/mutex.h"
 #include "atoll/data/blend.h"
 #include "atoll/data/mixture.h"
 #include "atoll/data/token_store.h"
@@ -73,21 +73,27 @@ class Batches {
     double weight = 1;
     int64_t first_row = 0;
     int64_t num_rows = 0;
-    int64_t order_pass = -1;
-    std::vector<uint32_t> order;  // Of that pass.
+  };
+  /// Of the rows of a part, in the pass that was read last.
+  struct Order {
+    int64_t pass = -1;
+    std::vector<uint32_t> rows;
   };
   void add(const TokenStore& store, double weight);
   void require_row(const TokenStore& store) const;
   std::vector<double> weights() const;
-  int64_t row_at(Part& part, int64_t pass, int64_t place) const;
-  std::vector<int64_t> blended(int64_t step) const;
+  /// Row of the numbering through all stores.
+  int64_t row_at(size_t part, int64_t pass, int64_t place) const ATOLL_REQUIRES(mutex_);
+  std::vector<int64_t> blended(int64_t step) const ATOLL_REQUIRES(mutex_);
 
   Split split_;
   BatchOptions options_;
   int64_t num_rows_ = 0;
-  mutable std::mutex mutex_;  // Guards the orders of the passes read last, and the blend.
-  mutable std::vector<Part> parts_;
-  mutable std::vector<Blend> blends_;  // The blend at every kBlendStride-th place, so far.
+  std::vector<Part> parts_;
+  mutable Mutex mutex_;
+  mutable std::vector<Order> orders_ ATOLL_GUARDED_BY(mutex_);  // By part.
+  /// The blend at every kBlendStride-th place, so far.
+  mutable std::vector<Blend> blends_ ATOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace atl::data

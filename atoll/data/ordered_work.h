@@ -4,15 +4,15 @@
 // (one, however large), done or not, so a slow reader holds up the maker and memory stays bounded.
 //
 // next() belongs to one thread. Destroying the object ends the work, wherever it is.
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "atoll/base/mutex.h"
 
 namespace atl::data {
 
@@ -35,7 +35,7 @@ class OrderedWork {
   }
   ~OrderedWork() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_stopped_ = true;
     }
     changed_.notify_all();
@@ -46,8 +46,10 @@ class OrderedWork {
   /// The next result, or nothing at the end. Throws what its job, or the making of it, threw: what
   /// came before is out by then, whichever thread failed first.
   std::optional<Done> next() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return slots_.empty() ? is_made_ : slots_.front().is_ready(); });
+    MutexLock lock(mutex_);
+    changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
+      return slots_.empty() ? is_made_ : slots_.front().is_ready();
+    });
     if (slots_.empty()) return std::nullopt;
     Slot slot = std::move(slots_.front());
     slots_.pop_front();
@@ -72,8 +74,8 @@ class OrderedWork {
   };
 
   bool push(Job job, int64_t num_bytes) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
+    MutexLock lock(mutex_);
+    changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
       return is_stopped_ || slots_.empty() || num_bytes_ + num_bytes <= max_bytes_;
     });
     if (is_stopped_) return false;
@@ -92,7 +94,7 @@ class OrderedWork {
       error = std::current_exception();
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (error) slots_.push_back({.error = error});
       is_made_ = true;
     }
@@ -100,9 +102,10 @@ class OrderedWork {
   }
 
   void work(const Worker& worker) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return is_stopped_ || has_job() || is_made_; });
+      changed_.wait(lock,
+                    [&]() ATOLL_REQUIRES(mutex_) { return is_stopped_ || has_job() || is_made_; });
       if (is_stopped_ || !has_job()) return;
       Slot& slot = slots_[num_started_++];  // A deque keeps it in place until it is taken.
       Job job = std::move(*slot.job);
@@ -122,16 +125,19 @@ class OrderedWork {
   }
 
   /// A slot without a job is the maker's failure, the last of all.
-  bool has_job() const { return num_started_ < slots_.size() && slots_[num_started_].job; }
+  bool has_job() const ATOLL_REQUIRES(mutex_) {
+    return num_started_ < slots_.size() && slots_[num_started_].job;
+  }
 
   int64_t max_bytes_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Slot> slots_;  // In order; the first num_started_ are being worked on or done.
-  size_t num_started_ = 0;
-  int64_t num_bytes_ = 0;
-  bool is_made_ = false;
-  bool is_stopped_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  /// In order; the first num_started_ are being worked on or done.
+  std::deque<Slot> slots_ ATOLL_GUARDED_BY(mutex_);
+  size_t num_started_ ATOLL_GUARDED_BY(mutex_) = 0;
+  int64_t num_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
+  bool is_made_ ATOLL_GUARDED_BY(mutex_) = false;
+  bool is_stopped_ ATOLL_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;  // Last: they use all of the above, and are joined first.
 };
 

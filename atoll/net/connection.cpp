@@ -27,7 +27,7 @@ Connection::Connection(ConnectionId id, Plane plane, std::string remote,
 
 Sent Connection::send(SharedFrame frame) {
   ATOLL_CHECK(frame.size() <= kMaxLaneFrameBytes, "the frame is too long");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_ == State::kOver || is_closing_) return Sent::kClosed;
   if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > max_queued_bytes_) {
     is_refused_ = true;
@@ -40,7 +40,7 @@ Sent Connection::send(SharedFrame frame) {
 }
 
 void Connection::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_closing_ || state_ == State::kOver) return;
   is_closing_ = true;
   pump();
@@ -53,40 +53,40 @@ void Connection::end(const std::string& reason, bool all_arrived) {
 }
 
 void Connection::silence() {
-  const std::lock_guard lock(emit_mutex_);
+  const MutexLock lock(emit_mutex_);
   lost_emitted_ = true;
 }
 
 bool Connection::is_opening() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_ == State::kOpening;
 }
 
 bool Connection::is_closing() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return is_closing_;
 }
 
 bool Connection::is_over() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_ == State::kOver;
 }
 
 bool Connection::is_writing() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return is_writing_;
 }
 
 void Connection::on_opened(bool inbound) {
   if (!is_closing()) emit(Opened{id_, inbound, plane_, remote_});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_ != State::kOpening) return;
   state_ = State::kOpen;
   pump();
 }
 
 bool Connection::stop() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_ == State::kOver) return false;
   state_ = State::kOver;
   queue_.clear();
@@ -94,7 +94,7 @@ bool Connection::stop() {
 }
 
 std::string Connection::reason_unless_closing(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!is_closing_) return reason;
   return goodbye_sent_ ? "closed by this side" : "closed by this side, what was queued is lost";
 }
@@ -104,7 +104,7 @@ void Connection::emit_lost(const std::string& reason, bool all_arrived) {
 }
 
 void Connection::emit(Event event) {
-  const std::lock_guard lock(emit_mutex_);
+  const MutexLock lock(emit_mutex_);
   if (lost_emitted_) return;
   lost_emitted_ = std::holds_alternative<Lost>(event);
   if (!context_->muted) context_->sink(std::move(event));
@@ -137,7 +137,7 @@ void Connection::pump() {
   const size_t rest = queue_.empty() ? 0 : queue_.front()->size() - position_;
   context_->pacer.request_turn(plane_, wire_bytes(std::min(rest, max_piece_bytes())),
                                [self = shared_from_this()] {
-                                 const std::lock_guard lock(self->mutex_);
+                                 const MutexLock lock(self->mutex_);
                                  self->is_waiting_ = false;
                                  if (self->state_ == State::kOpen) self->write_next_piece();
                                });
@@ -155,7 +155,7 @@ void Connection::write_next_piece() {
 void Connection::on_written(bool is_written) {
   bool is_writable = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_writing_ = false;
     if (!is_written || state_ != State::kOpen || goodbye_sent_) return;
     queued_bytes_ -= written_bytes_;
@@ -188,7 +188,7 @@ void Connection::on_piece(Piece piece) {
   Bytes frame;
   std::swap(frame, incoming_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_closing_ || state_ == State::kOver) return;
   }
   emit(Received{id_, std::move(frame)});

@@ -9,9 +9,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "atoll/base/mutex.h"
 #include "atoll/net/pacer.h"
 #include "atoll/net/stripe_frame.h"
 #include "atoll/net/transport.h"
@@ -101,17 +101,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   enum class State : uint8_t { kOpening, kOpen, kOver };
 
-  /// Starts to send the piece; on_written() follows. Called with mutex_ held.
-  virtual void write(const OutPiece& piece) = 0;
+  /// Starts to send the piece; on_written() follows.
+  virtual void write(const OutPiece& piece) ATOLL_REQUIRES(mutex_) = 0;
   /// Ends the call after stop(): nothing more is read or written.
   virtual void end_call() = 0;
 
   void emit(Event event);
-  /// With mutex_ held: writes the next piece or asks for its turn.
-  void pump();
-  void write_next_piece();
+  /// Writes the next piece or asks for its turn.
+  void pump() ATOLL_REQUIRES(mutex_);
+  void write_next_piece() ATOLL_REQUIRES(mutex_);
   size_t max_piece_bytes() const;
-  OutPiece next_piece() const;
+  OutPiece next_piece() const ATOLL_REQUIRES(mutex_);
   std::string add_to_frame(Piece piece);
 
   const ConnectionId id_;
@@ -120,20 +120,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<ConnectionContext> context_;
   const size_t max_queued_bytes_;
 
-  std::mutex mutex_;
-  State state_ = State::kOpening;
-  std::deque<std::shared_ptr<const SharedFrame>> queue_;
-  size_t queued_bytes_ = 0;
-  size_t position_ = 0;  // In the first frame of the queue.
-  size_t written_bytes_ = 0;
-  bool is_writing_ = false;
-  bool is_waiting_ = false;  // For a turn.
-  bool is_refused_ = false;  // A send was kFull: Writable is owed.
-  bool is_closing_ = false;
-  bool goodbye_sent_ = false;
+  Mutex mutex_;
+  State state_ ATOLL_GUARDED_BY(mutex_) = State::kOpening;
+  std::deque<std::shared_ptr<const SharedFrame>> queue_ ATOLL_GUARDED_BY(mutex_);
+  size_t queued_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
+  size_t position_ ATOLL_GUARDED_BY(mutex_) = 0;  // In the first frame of the queue.
+  size_t written_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
+  bool is_writing_ ATOLL_GUARDED_BY(mutex_) = false;
+  bool is_waiting_ ATOLL_GUARDED_BY(mutex_) = false;  // For a turn.
+  bool is_refused_ ATOLL_GUARDED_BY(mutex_) = false;  // A send was kFull: Writable is owed.
+  bool is_closing_ ATOLL_GUARDED_BY(mutex_) = false;
+  bool goodbye_sent_ ATOLL_GUARDED_BY(mutex_) = false;
 
-  std::mutex emit_mutex_;
-  bool lost_emitted_ = false;
+  Mutex emit_mutex_;
+  bool lost_emitted_ ATOLL_GUARDED_BY(emit_mutex_) = false;
 
   Bytes incoming_;  // Pieces of a frame that has not ended. Of the reading side alone.
 };

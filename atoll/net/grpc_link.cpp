@@ -219,7 +219,7 @@ class InboundConnection final : public Connection,
     // A peer that no longer reads must not hold up the write, and so the end. Without the lock
     // another thread could finish here, and gRPC take away `call_`, before the cancel.
     table_->note_end();
-    const std::lock_guard lock(finish_mutex_);
+    const MutexLock lock(finish_mutex_);
     if (is_finished_) return;
     if (is_writing()) {
       call_.TryCancel();
@@ -234,8 +234,8 @@ class InboundConnection final : public Connection,
   std::shared_ptr<std::atomic<int>> num_inbound_;
   ByteBuffer outgoing_;
   ByteBuffer incoming_;
-  std::mutex finish_mutex_;
-  bool is_finished_ = false;
+  Mutex finish_mutex_;
+  bool is_finished_ ATOLL_GUARDED_BY(finish_mutex_) = false;
   std::shared_ptr<Connection> self_;
 };
 
@@ -261,17 +261,17 @@ const char* plane_name(Plane plane) {
 }
 
 ConnectionId ConnectionTable::next_id() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ++last_id_;
 }
 
 bool ConnectionTable::add(const std::shared_ptr<Connection>& connection) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !is_sealed_ && connections_.emplace(connection->id(), connection).second;
 }
 
 void ConnectionTable::seal() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   is_sealed_ = true;
 }
 
@@ -279,44 +279,46 @@ void ConnectionTable::retire(std::shared_ptr<Connection> connection) {
   // One thread for the process, never stopped: so gRPC itself does with its own.
   static Pacer* const undertaker = new Pacer(0, *new SystemClock);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     connections_.erase(connection->id());
     ++num_retiring_;
   }
   undertaker->call_after({},
                          [table = shared_from_this(), retired = std::move(connection)]() mutable {
                            retired.reset();
-                           const std::lock_guard lock(table->mutex_);
+                           const MutexLock lock(table->mutex_);
                            --table->num_retiring_;
                            table->changed_.notify_all();
                          });
 }
 
 std::shared_ptr<Connection> ConnectionTable::find(ConnectionId id) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = connections_.find(id);
   return found == connections_.end() ? nullptr : found->second;
 }
 
 std::vector<std::shared_ptr<Connection>> ConnectionTable::all() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Connection>> connections;
   for (const auto& [id, connection] : connections_) connections.push_back(connection);
   return connections;
 }
 
 void ConnectionTable::note_end() {
-  const std::lock_guard lock(mutex_);  // Else the notice could slip in before the wait.
+  const MutexLock lock(mutex_);  // Else the notice could slip in before the wait.
   changed_.notify_all();
 }
 
 void ConnectionTable::wait_for_ends(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
     return std::ranges::all_of(connections_,
                                [](const auto& entry) { return entry.second->is_over(); });
   });
-  changed_.wait_for(lock, patience, [&] { return connections_.empty() && num_retiring_ == 0; });
+  changed_.wait_for(lock, patience, [&]() ATOLL_REQUIRES(mutex_) {
+    return connections_.empty() && num_retiring_ == 0;
+  });
 }
 
 std::shared_ptr<Connection> start_outbound(const Address& address, Plane plane,

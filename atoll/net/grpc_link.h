@@ -4,10 +4,10 @@
 // Lifetime: an object keeps itself alive until gRPC's OnDone, then leaves the table.
 #include <grpcpp/grpcpp.h>
 
-#include <condition_variable>
 #include <map>
 
 #include "atoll.grpc.pb.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/address.h"
 #include "atoll/net/connection.h"
 #include "atoll/net/grpc_transport.h"
@@ -40,12 +40,12 @@ class ConnectionTable : public std::enable_shared_from_this<ConnectionTable> {
   void wait_for_ends(std::chrono::milliseconds patience);
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  ConnectionId last_id_ = 0;
-  bool is_sealed_ = false;
-  int num_retiring_ = 0;
-  std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
+  mutable Mutex mutex_;
+  Condition changed_;
+  ConnectionId last_id_ ATOLL_GUARDED_BY(mutex_) = 0;
+  bool is_sealed_ ATOLL_GUARDED_BY(mutex_) = false;
+  int num_retiring_ ATOLL_GUARDED_BY(mutex_) = 0;
+  std::map<ConnectionId, std::shared_ptr<Connection>> connections_ ATOLL_GUARDED_BY(mutex_);
 };
 
 /// Starts to connect.

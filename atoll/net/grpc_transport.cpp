@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
+#include "atoll/base/mutex.h"
 #include "atoll/net/grpc_link.h"
 #include "atoll/net/segment.h"
 
@@ -116,8 +116,8 @@ class GrpcTransport final : public Transport {
   const TransportOptions options_;
   const std::shared_ptr<ConnectionContext> context_;
   std::shared_ptr<ConnectionTable> table_ = std::make_shared<ConnectionTable>();
-  std::mutex listeners_mutex_;
-  std::vector<Listener> listeners_;
+  Mutex listeners_mutex_;
+  std::vector<Listener> listeners_ ATOLL_GUARDED_BY(listeners_mutex_);
 };
 
 Result<std::string> GrpcTransport::listen(const std::string& text) {
@@ -141,7 +141,7 @@ Result<std::string> GrpcTransport::listen(const std::string& text) {
     return failure(
         fmt::format("cannot listen on {}: {}", address->text(), why_not_bound(*address)));
   }
-  const std::lock_guard lock(listeners_mutex_);
+  const MutexLock lock(listeners_mutex_);
   listeners_.push_back(std::move(listener));
   return Address{address->host, static_cast<uint16_t>(port)}.text();
 }

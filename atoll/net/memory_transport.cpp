@@ -2,20 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "atoll/base/check.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/address.h"
 
 namespace atl::net {
 
 /// What waits for one transport's thread; the hub's, under its mutex.
 struct MemoryNetwork::Mailbox {
-  std::condition_variable changed;
+  Condition changed;
   std::deque<std::pair<ConnectionId, Event>> events;
   bool stopped = false;
   Traffic traffic;
@@ -46,16 +45,17 @@ class MemoryNetwork::Hub {
     std::string remote;
   };
 
-  void push(ConnectionId connection, Event event);
-  void lose(ConnectionId connection, const std::string& reason, bool all_arrived = false);
-  void count_delivery(const Received& received);
+  void push(ConnectionId connection, Event event) ATOLL_REQUIRES(mutex_);
+  void lose(ConnectionId connection, const std::string& reason, bool all_arrived = false)
+      ATOLL_REQUIRES(mutex_);
+  void count_delivery(const Received& received) ATOLL_REQUIRES(mutex_);
 
   const size_t queue_bytes_;
-  mutable std::mutex mutex_;
-  ConnectionId num_connections_ = 0;
-  uint16_t last_port_ = 40'000;
-  std::map<uint16_t, Mailbox*> listeners_;
-  std::map<ConnectionId, End> ends_;
+  mutable Mutex mutex_;
+  ConnectionId num_connections_ ATOLL_GUARDED_BY(mutex_) = 0;
+  uint16_t last_port_ ATOLL_GUARDED_BY(mutex_) = 40'000;
+  std::map<uint16_t, Mailbox*> listeners_ ATOLL_GUARDED_BY(mutex_);
+  std::map<ConnectionId, End> ends_ ATOLL_GUARDED_BY(mutex_);
 };
 
 class MemoryNetwork::Node final : public Transport {
@@ -91,7 +91,7 @@ class MemoryNetwork::Node final : public Transport {
 Result<std::string> MemoryNetwork::Hub::listen(Mailbox& mailbox, const std::string& address) {
   const auto parsed = parse_address(address);
   if (!parsed) return tl::unexpected(parsed.error());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint16_t port = parsed->port != 0 ? parsed->port : ++last_port_;
   const std::string bound = Address{parsed->host, port}.text();
   if (!listeners_.emplace(port, &mailbox).second) {
@@ -103,7 +103,7 @@ Result<std::string> MemoryNetwork::Hub::listen(Mailbox& mailbox, const std::stri
 ConnectionId MemoryNetwork::Hub::connect(Mailbox& mailbox, const std::string& address,
                                          Plane plane) {
   const auto parsed = parse_address(address);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const ConnectionId here = ++num_connections_;
   ends_[here] = {.mailbox = &mailbox, .remote = address};
   if (!parsed || mailbox.stopped) {
@@ -125,7 +125,7 @@ ConnectionId MemoryNetwork::Hub::connect(Mailbox& mailbox, const std::string& ad
 
 Sent MemoryNetwork::Hub::send(ConnectionId connection, Bytes frame) {
   ATOLL_CHECK(frame.size() <= kMaxFrameBytes);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = ends_.find(connection);
   if (found == ends_.end() || found->second.closing) return Sent::kClosed;
   End& end = found->second;
@@ -140,7 +140,7 @@ Sent MemoryNetwork::Hub::send(ConnectionId connection, Bytes frame) {
 }
 
 void MemoryNetwork::Hub::close(ConnectionId connection) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = ends_.find(connection);
   if (found == ends_.end()) return;
   const ConnectionId peer = found->second.peer;
@@ -150,17 +150,17 @@ void MemoryNetwork::Hub::close(ConnectionId connection) {
 }
 
 Traffic MemoryNetwork::Hub::traffic(const Mailbox& mailbox) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return mailbox.traffic;
 }
 
 void MemoryNetwork::Hub::remove(Mailbox& mailbox, bool flush) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   mailbox.stopped = true;
   mailbox.events.clear();
   mailbox.changed.notify_all();
   std::erase_if(listeners_, [&](const auto& entry) { return entry.second == &mailbox; });
-  std::erase_if(ends_, [&](const auto& entry) {
+  std::erase_if(ends_, [&](const auto& entry) ATOLL_REQUIRES(mutex_) {
     const End& end = entry.second;
     if (end.mailbox != &mailbox) return false;
     const auto peer = ends_.find(end.peer);
@@ -206,7 +206,7 @@ void MemoryNetwork::Hub::count_delivery(const Received& received) {
 }
 
 void MemoryNetwork::Hub::deliver_until_stopped(Mailbox& mailbox, const Transport::Sink& sink) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     mailbox.changed.wait(lock, [&] { return mailbox.stopped || !mailbox.events.empty(); });
     if (mailbox.stopped) return;

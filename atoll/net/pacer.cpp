@@ -9,8 +9,9 @@ namespace {
 constexpr double kControlAheadSeconds = 1;
 }  // namespace
 
-Pacer::Pacer(double bits_per_second, const Clock& clock) : clock_(clock) {
-  if (bits_per_second > 0) {
+Pacer::Pacer(double bits_per_second, const Clock& clock)
+    : clock_(clock), is_limited_(bits_per_second > 0) {
+  if (is_limited_) {
     const double rate = bits_per_second / 8;
     bucket_.emplace(rate, kBurstSeconds * rate, clock.now());
     overdraft_bytes_ = kControlAheadSeconds * rate;
@@ -20,12 +21,12 @@ Pacer::Pacer(double bits_per_second, const Clock& clock) : clock_(clock) {
 
 void Pacer::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   control_.clear();
   bulk_.clear();
   timers_.clear();
@@ -33,7 +34,7 @@ void Pacer::stop() {
 
 void Pacer::request_turn(Plane plane, int64_t bytes, Action send) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     (plane == Plane::kControl ? control_ : bulk_).push_back({bytes, std::move(send)});
   }
@@ -42,7 +43,7 @@ void Pacer::request_turn(Plane plane, int64_t bytes, Action send) {
 
 void Pacer::call_after(Duration delay, Action action) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     timers_.emplace(clock_.now() + delay, std::move(action));
   }
@@ -72,7 +73,7 @@ Pacer::Action Pacer::take_due(std::optional<Duration>& next) {
 }
 
 void Pacer::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     std::optional<Duration> next;
     if (Action action = take_due(next)) {

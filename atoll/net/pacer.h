@@ -1,15 +1,14 @@
 #pragma once
 // The thread that gives senders their turn and calls timers. Turns go to control before bulk, else
 // in the order asked; together they keep to a rate.
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/token_bucket.h"
 #include "atoll/net/transport.h"
 
@@ -29,7 +28,7 @@ class Pacer {
   /// Ends the thread; actions that wait or come later are dropped. Not from an action.
   void stop();
 
-  bool is_limited() const { return bucket_.has_value(); }
+  bool is_limited() const { return is_limited_; }
   /// Runs `send` when `bytes` may go.
   void request_turn(Plane plane, int64_t bytes, Action send);
   void call_after(Duration delay, Action action);
@@ -41,17 +40,18 @@ class Pacer {
   };
   void run();
   /// What to do now, or nothing and (in `next`) for how long nothing will be due.
-  Action take_due(std::optional<Duration>& next);
+  Action take_due(std::optional<Duration>& next) ATOLL_REQUIRES(mutex_);
 
   const Clock& clock_;
+  const bool is_limited_;
   double overdraft_bytes_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<TokenBucket> bucket_;
-  std::deque<Turn> control_;
-  std::deque<Turn> bulk_;
-  std::multimap<Time, Action> timers_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<TokenBucket> bucket_ ATOLL_GUARDED_BY(mutex_);
+  std::deque<Turn> control_ ATOLL_GUARDED_BY(mutex_);
+  std::deque<Turn> bulk_ ATOLL_GUARDED_BY(mutex_);
+  std::multimap<Time, Action> timers_ ATOLL_GUARDED_BY(mutex_);
+  bool stopping_ ATOLL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };
 

@@ -2,16 +2,16 @@
 // One bulk connection over its lanes: numbers what is sent, puts what comes in order, bounds both,
 // and confirms. Private to atoll/net: striped_transport.h says what it is for and makes the lanes.
 //
-// Not thread-safe: who calls holds `mutex`. What is to be told the sink is added to `events`.
+// Who calls holds `mutex`. What is to be told the sink is added to `events`.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/link_estimate.h"
 #include "atoll/net/stripe_frame.h"
 #include "atoll/net/transport.h"
@@ -37,20 +37,20 @@ struct Stripe {
       : window_bytes(most_bytes), clock(time), inner(lanes_transport) {}
 
   /// A frame of data.
-  Sent send(const SharedFrame& frame);
+  Sent send(const SharedFrame& frame) ATOLL_REQUIRES(mutex);
   /// The first frame of a lane.
-  void send_token(ConnectionId lane, StripeKind kind);
+  void send_token(ConnectionId lane, StripeKind kind) ATOLL_REQUIRES(mutex);
   /// A frame of data that came. What is wrong with it; empty if nothing.
-  std::string take_data(uint64_t number, Bytes frame);
+  std::string take_data(uint64_t number, Bytes frame) ATOLL_REQUIRES(mutex);
   /// The other side has so many. What is wrong with that; empty if nothing.
-  std::string confirm(uint64_t there);
+  std::string confirm(uint64_t there) ATOLL_REQUIRES(mutex);
   /// A lane has room again.
-  void on_writable(Lane& lane);
-  void tell_writable();
+  void on_writable(Lane& lane) ATOLL_REQUIRES(mutex);
+  void tell_writable() ATOLL_REQUIRES(mutex);
   /// Ends it now; what its lanes still report is to be ignored.
-  void fail(const std::string& reason);
+  void fail(const std::string& reason) ATOLL_REQUIRES(mutex);
 
-  Lane* find(ConnectionId lane) {
+  Lane* find(ConnectionId lane) ATOLL_REQUIRES(mutex) {
     const auto found = std::ranges::find(lanes, lane, &Lane::id);
     return found == lanes.end() ? nullptr : &*found;
   }
@@ -60,36 +60,36 @@ struct Stripe {
   Transport& inner;
   ConnectionId id = 0;  // Its first lane's.
   std::string address;  // Whom this side connected to; empty if it was the other one.
-  StripeToken token{};
 
-  std::mutex mutex;  // Guards the rest.
-  std::vector<Lane> lanes;
-  bool opened = false;
-  bool over = false;
-  bool closing = false;
-  bool lanes_refused = false;  // One more could not be had.
-  std::string first_reason;    // Why its first lane is gone.
+  Mutex mutex;
+  StripeToken token ATOLL_GUARDED_BY(mutex){};
+  std::vector<Lane> lanes ATOLL_GUARDED_BY(mutex);
+  bool opened ATOLL_GUARDED_BY(mutex) = false;
+  bool over ATOLL_GUARDED_BY(mutex) = false;
+  bool closing ATOLL_GUARDED_BY(mutex) = false;
+  bool lanes_refused ATOLL_GUARDED_BY(mutex) = false;  // One more could not be had.
+  std::string first_reason ATOLL_GUARDED_BY(mutex);    // Why its first lane is gone.
 
-  uint64_t next_number = 0;
-  std::deque<InFlight> in_flight;
-  size_t in_flight_bytes = 0;
-  bool refused = false;  // A send was kFull: Writable is owed.
-  LinkEstimator estimator;
+  uint64_t next_number ATOLL_GUARDED_BY(mutex) = 0;
+  std::deque<InFlight> in_flight ATOLL_GUARDED_BY(mutex);
+  size_t in_flight_bytes ATOLL_GUARDED_BY(mutex) = 0;
+  bool refused ATOLL_GUARDED_BY(mutex) = false;  // A send was kFull: Writable is owed.
+  LinkEstimator estimator ATOLL_GUARDED_BY(mutex);
 
-  uint64_t num_arrived = 0;        // Without a gap.
-  std::map<uint64_t, Bytes> held;  // Arrived before their turn.
-  size_t held_bytes = 0;
-  size_t unconfirmed_bytes = 0;
-  uint64_t num_confirmed = 0;
-  Time confirmed_at{};
+  uint64_t num_arrived ATOLL_GUARDED_BY(mutex) = 0;        // Without a gap.
+  std::map<uint64_t, Bytes> held ATOLL_GUARDED_BY(mutex);  // Arrived before their turn.
+  size_t held_bytes ATOLL_GUARDED_BY(mutex) = 0;
+  size_t unconfirmed_bytes ATOLL_GUARDED_BY(mutex) = 0;
+  uint64_t num_confirmed ATOLL_GUARDED_BY(mutex) = 0;
+  Time confirmed_at ATOLL_GUARDED_BY(mutex){};
 
-  std::deque<Event> events;  // To be emitted.
-  bool emitting = false;
+  std::deque<Event> events ATOLL_GUARDED_BY(mutex);  // To be emitted.
+  bool emitting ATOLL_GUARDED_BY(mutex) = false;
 
  private:
-  Sent send_on_best(SharedFrame frame, const StripeTrailer& trailer);
-  void say_what_arrived();
-  size_t ack_bytes() const;
+  Sent send_on_best(SharedFrame frame, const StripeTrailer& trailer) ATOLL_REQUIRES(mutex);
+  void say_what_arrived() ATOLL_REQUIRES(mutex);
+  size_t ack_bytes() const ATOLL_REQUIRES(mutex);
 };
 
 }  // namespace atl::net

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "atoll/base/check.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/stripe.h"
 
 namespace atl::net {
@@ -53,34 +53,34 @@ class StripedTransport final : public Transport {
   void on_opened(Opened opened);
   void on_stranger(ConnectionId lane, Event event);
   void join(ConnectionId lane, Bytes frame);
-  void on_lost(const StripePtr& stripe, Lost lost);
+  void on_lost(const StripePtr& stripe, Lost lost) ATOLL_REQUIRES(stripe->mutex);
   void emit_events(Stripe& stripe);
   StripePtr find(ConnectionId lane) const;
   StripePtr make_stripe() const {
     return std::make_shared<Stripe>(options_.window_bytes, clock_, *inner_);
   }
-
-  // With the stripe's mutex held:
-  void on_frame(const StripePtr& stripe, Bytes frame);
-  void add_lanes(const StripePtr& stripe);
+  void on_frame(const StripePtr& stripe, Bytes frame) ATOLL_REQUIRES(stripe->mutex);
+  void add_lanes(const StripePtr& stripe) ATOLL_REQUIRES(stripe->mutex);
 
   const StripeOptions options_;
   const Clock& clock_;
   const Sink sink_;
 
-  mutable std::mutex mutex_;  // Guards what follows. No stripe is locked while it is held.
-  std::map<ConnectionId, StripePtr> by_lane_;
-  std::map<StripeToken, std::weak_ptr<Stripe>> by_token_;
-  std::map<ConnectionId, Time> mute_lanes_;  // Inbound; since when.
-  std::unique_ptr<Transport> inner_;         // Goes first: its last events need the rest.
+  mutable Mutex mutex_;  // No stripe is locked while it is held.
+  std::map<ConnectionId, StripePtr> by_lane_ ATOLL_GUARDED_BY(mutex_);
+  std::map<StripeToken, std::weak_ptr<Stripe>> by_token_ ATOLL_GUARDED_BY(mutex_);
+  /// Inbound; since when.
+  std::map<ConnectionId, Time> mute_lanes_ ATOLL_GUARDED_BY(mutex_);
+  std::unique_ptr<Transport> inner_;  // Goes first: its last events need the rest.
 };
 
 ConnectionId StripedTransport::connect(const std::string& address, Plane plane) {
   if (plane == Plane::kControl) return inner_->connect(address, plane);
   auto stripe = make_stripe();
   stripe->address = address;
+  const MutexLock stripe_lock(stripe->mutex);
   stripe->token = make_token();
-  const std::lock_guard lock(mutex_);  // Before its first event can be looked at.
+  const MutexLock lock(mutex_);  // Before its first event can be looked at.
   stripe->id = inner_->connect(address, plane);
   stripe->lanes.push_back({.id = stripe->id});
   by_lane_[stripe->id] = stripe;
@@ -100,14 +100,14 @@ Sent StripedTransport::send_shared(ConnectionId connection, SharedFrame frame) {
   ATOLL_CHECK(frame.size() <= kMaxFrameBytes, "the frame is too long");
   const StripePtr stripe = find(connection);
   if (stripe == nullptr) return inner_->send_shared(connection, std::move(frame));
-  const std::lock_guard lock(stripe->mutex);
+  const MutexLock lock(stripe->mutex);
   return stripe->over || stripe->closing ? Sent::kClosed : stripe->send(frame);
 }
 
 void StripedTransport::close(ConnectionId connection) {
   const StripePtr stripe = find(connection);
   if (stripe == nullptr) return inner_->close(connection);
-  const std::lock_guard lock(stripe->mutex);
+  const MutexLock lock(stripe->mutex);
   stripe->closing = true;
   for (const Stripe::Lane& lane : stripe->lanes) inner_->close(lane.id);
 }
@@ -115,12 +115,12 @@ void StripedTransport::close(ConnectionId connection) {
 LinkEstimate StripedTransport::estimate(ConnectionId connection) const {
   const StripePtr stripe = find(connection);
   if (stripe == nullptr) return {};
-  const std::lock_guard lock(stripe->mutex);
+  const MutexLock lock(stripe->mutex);
   return stripe->estimator.estimate();
 }
 
 StripedTransport::StripePtr StripedTransport::find(ConnectionId lane) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = by_lane_.find(lane);
   return found == by_lane_.end() ? nullptr : found->second;
 }
@@ -130,7 +130,7 @@ void StripedTransport::handle(Event event) {
   if (const StripePtr stripe = find(lane)) return handle_lane(stripe, lane, std::move(event));
   bool is_mute = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_mute = mute_lanes_.contains(lane);
   }
   auto* const opened = std::get_if<Opened>(&event);
@@ -148,11 +148,12 @@ void StripedTransport::on_opened(Opened opened) {
   if (opened.plane == Plane::kBulk) {
     auto stripe = make_stripe();
     stripe->id = opened.connection;
-    stripe->opened = true;
-    stripe->lanes.push_back({.id = stripe->id, .opened = true});
-    stripe->events.emplace_back(std::move(opened));
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock stripe_lock(stripe->mutex);
+      stripe->opened = true;
+      stripe->lanes.push_back({.id = stripe->id, .opened = true});
+      stripe->events.emplace_back(std::move(opened));
+      const MutexLock lock(mutex_);
       by_lane_[stripe->id] = stripe;
     }
     return emit_events(*stripe);
@@ -160,7 +161,7 @@ void StripedTransport::on_opened(Opened opened) {
   const Time now = clock_.now();
   std::vector<ConnectionId> too_late;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [lane, since] : mute_lanes_) {
       if (now - since > kMuteLanePatience) too_late.push_back(lane);
     }
@@ -171,7 +172,7 @@ void StripedTransport::on_opened(Opened opened) {
 
 void StripedTransport::on_stranger(ConnectionId lane, Event event) {
   if (std::holds_alternative<Lost>(event)) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     mute_lanes_.erase(lane);
   } else if (auto* received = std::get_if<Received>(&event)) {
     join(lane, std::move(received->frame));
@@ -183,24 +184,24 @@ void StripedTransport::join(ConnectionId lane, Bytes frame) {
   const auto token = read_token(frame);
   StripePtr stripe;
   if (trailer && token && trailer->kind == StripeKind::kJoin) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = by_token_.find(*token);
     if (found != by_token_.end()) stripe = found->second.lock();
   }
   if (stripe == nullptr) return inner_->close(lane);
-  const std::lock_guard stripe_lock(stripe->mutex);
+  const MutexLock stripe_lock(stripe->mutex);
   if (stripe->over || stripe->closing || stripe->lanes.size() >= kMaxLanes) {
     return inner_->close(lane);
   }
   stripe->lanes.push_back({.id = lane, .opened = true});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   mute_lanes_.erase(lane);
   by_lane_[lane] = stripe;
 }
 
 void StripedTransport::handle_lane(const StripePtr& stripe, ConnectionId id, Event event) {
   {
-    const std::lock_guard lock(stripe->mutex);
+    const MutexLock lock(stripe->mutex);
     Stripe::Lane* const lane = stripe->find(id);
     if (auto* opened = std::get_if<Opened>(&event); opened != nullptr && lane != nullptr) {
       lane->opened = true;
@@ -223,7 +224,7 @@ void StripedTransport::handle_lane(const StripePtr& stripe, ConnectionId id, Eve
 
 void StripedTransport::on_lost(const StripePtr& stripe, Lost lost) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     by_lane_.erase(lost.connection);
   }
   Stripe::Lane* const lane = stripe->find(lost.connection);
@@ -244,7 +245,7 @@ void StripedTransport::on_lost(const StripePtr& stripe, Lost lost) {
 }
 
 void StripedTransport::emit_events(Stripe& stripe) {
-  std::unique_lock lock(stripe.mutex);
+  MutexLock lock(stripe.mutex);
   if (stripe.emitting) return;  // Another thread does, in order.
   stripe.emitting = true;
   while (!stripe.events.empty()) {
@@ -267,7 +268,7 @@ void StripedTransport::on_frame(const StripePtr& stripe, Bytes frame) {
     const bool is_expected = token && stripe->address.empty() && stripe->token == StripeToken{};
     if (is_expected) {
       stripe->token = *token;
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       std::erase_if(by_token_, [](const auto& entry) { return entry.second.expired(); });
       by_token_.emplace(*token, stripe);
     } else {
@@ -289,7 +290,7 @@ void StripedTransport::add_lanes(const StripePtr& stripe) {
   if (stripe->address.empty() || stripe->lanes_refused || stripe->over) return;
   const int wanted = std::min(options_.num_lanes(stripe->estimator.estimate()), kMaxLanes);
   while (std::cmp_less(stripe->lanes.size(), wanted)) {
-    const std::lock_guard lock(mutex_);  // Before its first event can be looked at.
+    const MutexLock lock(mutex_);  // Before its first event can be looked at.
     const ConnectionId lane = inner_->connect(stripe->address, Plane::kLane);
     stripe->lanes.push_back({.id = lane});
     by_lane_[lane] = stripe;

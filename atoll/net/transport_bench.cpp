@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "atoll/base/mutex.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/testing/recorder.h"
 
@@ -13,18 +14,18 @@ namespace {
 struct Counter {
   Transport::Sink sink() {
     return [this](const Event& event) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       num_frames += std::holds_alternative<Received>(event);
       num_changes += !std::holds_alternative<Received>(event);
       changed.notify_all();
     };
   }
   void wait(const std::function<bool()>& holds) {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     changed.wait(lock, holds);
   }
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex mutex;
+  Condition changed;
   int64_t num_frames = 0;
   int64_t num_changes = 0;  // Opened, Writable.
 };
@@ -43,7 +44,7 @@ void send_over_loopback(benchmark::State& state) {
   for (auto iteration : state) {
     while (true) {
       const int64_t seen = [&] {
-        const std::lock_guard lock(client_log.mutex);
+        const MutexLock lock(client_log.mutex);
         return client_log.num_changes;
       }();
       if (client->send(connection, frame) == Sent::kAccepted) break;
@@ -61,11 +62,11 @@ void round_trip(benchmark::State& state) {
   Counter client_log;
   std::unique_ptr<Transport> server;
   // An echo needs a thread of its own: sinks do not call back.
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex mutex;
+  Condition changed;
   std::vector<Event> events;
   server = make_grpc_transport({}, clock, [&](Event event) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     events.push_back(std::move(event));
     changed.notify_all();
   });
@@ -73,7 +74,7 @@ void round_trip(benchmark::State& state) {
   const ConnectionId connection =
       client->connect(server->listen("127.0.0.1:0").value(), Plane::kControl);
   const std::jthread echo([&](const std::stop_token& stop) {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     while (!stop.stop_requested()) {
       changed.wait_for(lock, std::chrono::milliseconds(10), [&] { return !events.empty(); });
       for (Event& event : std::exchange(events, {})) {

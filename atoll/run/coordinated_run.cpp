@@ -65,27 +65,32 @@ int64_t units_of_round(const run::RunConfig& config) {
 swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::string& run,
                                      const std::map<std::string, std::string>& shared,
                                      bool are_together) {
-  // In elastic pace rounds wait for nobody.
-  const bool ends_together = are_together && !config.swarm.is_elastic();
-  return {.run = run,
-          .config = shared_toml(shared),
-          .settings = shared,
-          .replicas = config.swarm.num_replicas(),
-          .min_replicas = ends_together ? config.swarm.num_replicas() : config.swarm.min_replicas,
-          .ends_together = ends_together,
-          .steps = config.train.steps,
-          .num_fragments = method::num_fragments(config.sync),
-          .takes_newcomers = run::takes_newcomers(config),
-          .keeps_rounds = run::takes_newcomers(config),
-          .most_lost = most_lost(config),
-          .most_ahead = config.swarm.is_elastic() ? 0 : method::max_steps_apart(config.sync),
-          .steps_ahead = std::max(kLeastStepsAhead, method::period(config.sync)),
-          .round_units = config.swarm.is_elastic() ? units_of_round(config) : 0,
-          .outlier_factor = config.swarm.outlier_factor,
-          .least_term = static_cast<uint64_t>(wall_time()),
-          .silence_timeout = duration_of(config.swarm.silence_timeout),
-          .round_timeout =
-              duration_of(std::max(config.swarm.round_timeout, config.swarm.silence_timeout))};
+  swarm::CoordinatorOptions options{
+      .run = run,
+      .config = shared_toml(shared),
+      .settings = shared,
+      .replicas = config.swarm.num_replicas(),
+      .min_replicas = config.swarm.min_replicas,
+      .steps = config.train.steps,
+      .num_fragments = method::num_fragments(config.sync),
+      .takes_newcomers = run::takes_newcomers(config),
+      .keeps_rounds = run::takes_newcomers(config),
+      .most_lost = most_lost(config),
+      .most_ahead = method::max_steps_apart(config.sync),
+      .steps_ahead = std::max(kLeastStepsAhead, method::period(config.sync)),
+      .outlier_factor = config.swarm.outlier_factor,
+      .least_term = static_cast<uint64_t>(wall_time()),
+      .silence_timeout = duration_of(config.swarm.silence_timeout),
+      .round_timeout =
+          duration_of(std::max(config.swarm.round_timeout, config.swarm.silence_timeout))};
+  if (config.swarm.is_elastic()) {  // Rounds wait for nobody.
+    options.round_units = units_of_round(config);
+    options.most_ahead = 0;
+  } else if (are_together) {
+    options.ends_together = true;
+    options.min_replicas = config.swarm.num_replicas();
+  }
+  return options;
 }
 
 run::RunConfig config_of(const CoordinatedRun::Place& place,

@@ -15,7 +15,6 @@ namespace atl::swarm {
 namespace {
 constexpr Duration kOwnPause = std::chrono::milliseconds(300);  // That this process has slept.
 constexpr size_t kMaxStrangers = 256;  // Each may hold one unfinished frame.
-constexpr size_t kMaxEvents = 100;     // In the status.
 }  // namespace
 
 SuspicionOptions CoordinatorOptions::suspicion() const {
@@ -26,40 +25,35 @@ SuspicionOptions CoordinatorOptions::suspicion() const {
   return out;
 }
 
-std::string program_version() { return ATOLL_VERSION; }
-
 Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
     : options_(std::move(options)),
       book_(std::move(book)),
+      guests_(book_.facts()),
+      gathering_(options_),
+      roster_(options_.suspicion(), now),
+      quorum_(options_),
+      pace_(make_pace(options_)),
       outliers_(options_.outlier_factor),
-      facts_(book_.facts()),
-      returning_until_(now + options_.return_grace),
       now_(now),
-      last_moved_(now),
       next_alive_(now + options_.alive_interval),
-      began_(now) {
+      events_(now) {
   for (const auto& [number, peer] : book_.members()) {
     const bool has_left = book_.left().contains(number);
-    seats_.emplace(number, Seat{.state = has_left ? State::kLeft : State::kReturning,
-                                .suspicion = {options_.suspicion(), now},
-                                .heard = now});
+    roster_.restore(number, has_left ? State::kLeft : State::kReturning, now);
   }
-  num_begun_with_ = std::ssize(seats_);
+  quorum_.begin(std::ssize(roster_.seats()));
 }
 
 Coordinator::Actions Coordinator::begin() {
   record(TermBegan{std::max(book_.term() + 1, options_.least_term)});
   // A run that all had left was stopped, or is complete: who comes now begins it again.
-  const bool all_left = std::ranges::all_of(
-      seats_, [](const auto& entry) { return entry.second.state == State::kLeft; });
-  if (all_left) {
-    for (const auto& [number, seat] : std::exchange(seats_, {})) record(Removed{number});
+  if (roster_.num_in(State::kLeft) == std::ssize(roster_.seats())) {
+    for (const int32_t number : roster_.numbers()) record(Removed{number});
+    roster_.clear();
   }
-  if (!seats_.empty()) {
+  if (!roster_.empty()) {
     std::vector<std::string> names;
-    for (const auto& [number, seat] : seats_) {
-      if (seat.state == State::kReturning) names.push_back(name(number));
-    }
+    for (const int32_t number : roster_.in(State::kReturning)) names.push_back(name(number));
     log(fmt::format(
         "back in run '{}', term {}: round {} (step {}) was committed last; waits for {} to return",
         options_.run, book_.term(), book_.last_round(), book_.last_step(), fmt::join(names, ", ")));
@@ -82,17 +76,17 @@ void Coordinator::send(Connection to, Message message) {
 }
 
 void Coordinator::send_to(const Seat& seat, Message message) {
-  if (seat.connection && seat.state != State::kLeft) send(*seat.connection, std::move(message));
+  const auto connection = seat.connection();
+  if (connection && seat.state() != State::kLeft) send(*connection, std::move(message));
 }
 
 void Coordinator::log(std::string line, bool event) {
-  if (event) events_.push_back({.time_s = seconds(now_ - began_), .line = line});
-  if (events_.size() > kMaxEvents) events_.pop_front();
+  if (event) events_.add(line, now_);
   actions_.emplace_back(Log{std::move(line)});
 }
 
 void Coordinator::broadcast(const Message& message) {
-  for (const auto& [number, seat] : seats_) send_to(seat, message);
+  for (const auto& [number, seat] : roster_.seats()) send_to(seat, message);
 }
 
 Coordinator::Actions Coordinator::take() { return std::exchange(actions_, {}); }
@@ -102,13 +96,15 @@ void Coordinator::refuse(Connection connection, const std::string& reason) {
   actions_.emplace_back(Close{connection});
   strangers_.erase(connection);
   guests_.erase(connection);
-  numbers_.erase(connection);
+  roster_.disconnect(connection);
 }
 
 void Coordinator::finish(Result<void> result) {
   for (const auto& [connection, when] : strangers_) actions_.emplace_back(Close{connection});
-  for (const auto& [connection, guest] : guests_) actions_.emplace_back(Close{connection});
-  for (const auto& [connection, number] : numbers_) actions_.emplace_back(Close{connection});
+  for (const auto& [connection, guest] : guests_.all()) actions_.emplace_back(Close{connection});
+  for (const Connection connection : roster_.connections()) {
+    actions_.emplace_back(Close{connection});
+  }
   finished_ = true;
   log(result ? outcome() : "the run ended: " + result.error().message);
   actions_.emplace_back(Finished{std::move(result)});
@@ -127,7 +123,7 @@ std::string Coordinator::outcome() const {
 void Coordinator::fail(const std::string& reason) {
   if (finished_) return;
   std::string sentence = reason;
-  if (!seats_.empty()) {
+  if (!roster_.empty()) {
     sentence += book_.num_commits() == 0 ? std::string("; no round was committed")
                                          : fmt::format("; the last committed round is {} (step {})",
                                                        book_.last_round(), book_.last_step());
@@ -135,7 +131,8 @@ void Coordinator::fail(const std::string& reason) {
         "; to resume, start the coordinator and all islands again with the same run directories";
   }
   broadcast(RunEnded{header(), sentence});
-  for (const auto& [connection, guest] : guests_) send(connection, RunEnded{header(), sentence});
+  for (const auto& [connection, guest] : guests_.all())
+    send(connection, RunEnded{header(), sentence});
   finish(failure(sentence));
 }
 
@@ -157,8 +154,8 @@ Coordinator::Actions Coordinator::received(Connection connection, const Message&
     greet(connection, message, now);
   } else if (guests_.contains(connection)) {
     on_guest(connection, message, now);
-  } else if (const auto found = numbers_.find(connection); found != numbers_.end()) {
-    on_member(found->second, message, now);
+  } else if (const auto number = roster_.number_of(connection)) {
+    on_member(*number, message, now);
   }
   return take();
 }
@@ -167,8 +164,8 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
                                           Time now) {
   now_ = now;
   if (finished_) return take();
-  if (const auto found = numbers_.find(connection); found != numbers_.end()) {
-    violate(found->second, "sent what is no message: " + reason);
+  if (const auto number = roster_.number_of(connection)) {
+    violate(*number, "sent what is no message: " + reason);
   } else if (strangers_.contains(connection) || guests_.contains(connection)) {
     log("a stranger was turned away: " + reason, /*event=*/false);
     refuse(connection, reason);
@@ -183,26 +180,24 @@ void Coordinator::greet(Connection from, const Message& message, Time now) {
 }
 
 void Coordinator::on_guest(Connection from, const Message& message, Time now) {
-  Guest& guest = guests_.at(from);
-  const std::string name = guest.hello.name;
-  guest.heard = now;
+  const std::string name = guests_.at(from).hello.name;
+  guests_.hear(from, now);
   if (const auto* ready = std::get_if<Ready>(&message)) {
-    std::string objection = guest.ready ? "it was ready twice" : objection_to(*ready);
+    const std::string objection = guests_.objection_to(from, *ready);
     if (!objection.empty()) {
       refuse(from, objection);
       return log(fmt::format("island '{}' was refused: {}", name, objection));
     }
-    guest.ready = *ready;
+    guests_.make_ready(from, *ready);
     log(fmt::format("island '{}' is ready", name));
-    if (facts_.empty()) facts_ = ready->facts;
     // A member of that name was a process that is no more.
-    for (const auto& [number, seat] : seats_) {
-      if (seat.state != State::kReturning || this->name(number) != name) continue;
+    for (const int32_t number : roster_.in(State::kReturning)) {
+      if (this->name(number) != name) continue;
       put_away(number, "it has begun anew", now);
       break;
     }
     if (finished_ || !guests_.contains(from)) return;
-    return num_live() > 0 ? seat_guests(now) : finish_if_all_left(/*has_just_left=*/false);
+    return roster_.num_live() > 0 ? seat_guests(now) : finish_if_all_left(/*has_just_left=*/false);
   }
   if (std::holds_alternative<Heartbeat>(message)) return;
   if (std::holds_alternative<Leave>(message)) {
@@ -226,47 +221,37 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
 }
 
 void Coordinator::on_member(int32_t number, const Message& message, Time now) {
-  Seat& seat = seats_.at(number);
-  if (seat.state == State::kLeaving || seat.state == State::kLeft) return;
+  Seat& seat = roster_.at(number);
+  if (seat.state() == State::kLeaving || seat.state() == State::kLeft) return;
   const Header& said = std::visit([](const auto& m) -> const Header& { return m.header; }, message);
   if (said.run != options_.run || said.term > book_.term()) {
     return violate(number, fmt::format("spoke of run '{}', term {}; this is run '{}', term {}",
                                        printable(said.run), said.term, options_.run, book_.term()));
   }
   if (said.term < book_.term()) return;  // It has not heard of this one yet: no sign of life.
-  seat.suspicion.heard(now);
-  seat.heard = now;
-  if (seat.state == State::kAway) {
-    log(fmt::format("island '{}' is back", name(number)));
-    seat.state = State::kBehind;
-  }
+  if (seat.hear(now)) log(fmt::format("island '{}' is back", name(number)));
   std::visit([&](const auto& m) { on(number, m); }, message);
 }
 
 Coordinator::Actions Coordinator::lost(Connection connection, const std::string& reason, Time now) {
   now_ = now;
   strangers_.erase(connection);
-  if (const auto guest = guests_.find(connection); guest != guests_.end()) {
-    const std::string name = guest->second.hello.name;
-    guests_.erase(guest);
+  if (guests_.contains(connection)) {
+    const std::string name = guests_.take(connection).name;
     if (!finished_)
       log(fmt::format("island '{}' was lost before it was a member: {}", name, reason));
     return take();
   }
-  const auto found = numbers_.find(connection);
-  if (found == numbers_.end() || finished_) return take();
-  const int32_t number = found->second;
-  numbers_.erase(found);
-  seats_.at(number).connection.reset();
-  put_away(number, reason, now);
+  if (finished_) return take();
+  if (const auto number = roster_.disconnect(connection)) put_away(*number, reason, now);
   return take();
 }
 
 Coordinator::Actions Coordinator::request_stop(Time now) {
   now_ = now;
-  if (finished_ || stop_requested_) return take();
-  note_stop();
-  if (num_live() > 0) {
+  if (finished_ || pace_->is_stopping()) return take();
+  pace_->stop(book_, rounds_);
+  if (roster_.num_live() > 0) {
     log("stopping after the next sync");
   } else {
     fail("the run was stopped while no island trained");
@@ -283,11 +268,8 @@ Coordinator::Actions Coordinator::tick(Time now) {
   now_ = now;
   if (finished_ || now < next_alive_) return take();
   if (now - next_alive_ > kOwnPause) {  // Who was silent? This process.
-    for (auto& [number, seat] : seats_) {
-      seat.suspicion.forgive(now);
-      seat.trained = now;
-    }
-    for (auto& [connection, guest] : guests_) guest.heard = now;
+    roster_.forgive(now);
+    guests_.forgive(now);
   }
   next_alive_ = now + options_.alive_interval;
   std::vector<Connection> silent;
@@ -295,45 +277,37 @@ Coordinator::Actions Coordinator::tick(Time now) {
     if (now - since > options_.hello_timeout) silent.push_back(connection);
   }
   for (const Connection connection : silent) refuse(connection, "no Hello in time");
-  silent.clear();
-  for (const auto& [connection, guest] : guests_) {
-    if (now - guest.heard > options_.silence_timeout) silent.push_back(connection);
+  for (const Connection connection : guests_.silent(now, options_.silence_timeout)) {
+    refuse(connection, "nothing was heard for long");
   }
-  for (const Connection connection : silent) refuse(connection, "nothing was heard for long");
   look_for_silence(now);
   if (!finished_) look_for_idleness();
-  if (!finished_ && any_is(State::kLeaving)) say_goodbye();
+  if (!finished_ && roster_.any_in(State::kLeaving)) say_goodbye();
   if (finished_) return take();
-  if (gather_until_ && now >= *gather_until_) gather(now);
+  if (gathering_.is_due(now)) gather(now);
   // One who is lost in the first period may be one too many.
-  if (!finished_ && num_live() > 0 && is_first_period()) seat_guests(now);
-  if (is_elastic() && !finished_) {
-    call_round();
-    advance_all();  // A grace may be over.
-    if (finished_) return take();
-  }
-  const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_moved_);
+  if (!finished_ && roster_.num_live() > 0 && quorum_.is_first_period(book_)) seat_guests(now);
+  call_round();
+  if (pace_->has_graces()) advance_all();
+  if (finished_) return take();
+  const auto quiet =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now - roster_.last_moved());
   const Alive alive{header(), static_cast<uint64_t>(quiet.count()), why_waits()};
   broadcast(alive);
-  for (const auto& [connection, guest] : guests_) send(connection, alive);
+  for (const auto& [connection, guest] : guests_.all()) send(connection, alive);
   return take();
 }
 
 void Coordinator::look_for_silence(Time now) {
-  std::vector<int32_t> numbers;
-  for (const auto& [number, seat] : seats_) numbers.push_back(number);
-  for (const int32_t number : numbers) {
-    const auto found = seats_.find(number);
-    if (found == seats_.end()) continue;
-    const Seat& seat = found->second;
-    const bool awaited = seat.state == State::kActive || seat.state == State::kBehind;
-    if (awaited && now >= seat.suspicion.away_at()) {
-      put_away(number,
-               fmt::format("no word from it for {:.1f} s", seconds(seat.suspicion.patience())),
-               now);
-    } else if (seat.state == State::kReturning && now >= returning_until_) {
+  for (const int32_t number : roster_.numbers()) {
+    if (!roster_.contains(number)) continue;
+    const Seat& seat = roster_.at(number);
+    const Duration away_for = now - seat.away_since();
+    if (seat.is_silent(now)) {
+      put_away(number, fmt::format("no word from it for {:.1f} s", seconds(seat.patience())), now);
+    } else if (seat.state() == State::kReturning && away_for >= options_.return_grace) {
       put_away(number, "it did not come back to this coordinator in time", now);
-    } else if (seat.state == State::kAway && now - seat.away_since > options_.removal_timeout) {
+    } else if (seat.state() == State::kAway && away_for > options_.removal_timeout) {
       remove(number, "it was away for too long");
     }
     if (finished_) return;
@@ -342,18 +316,17 @@ void Coordinator::look_for_silence(Time now) {
 
 void Coordinator::look_for_idleness() {
   std::map<int32_t, int64_t> idle;  // And the round.
-  for (const auto& [round_number, round] : rounds_) {
-    if (round.begun.empty()) continue;
-    for (const int32_t number : expected(round_number)) {
-      const Seat& seat = seats_.at(number);
-      if (seat.state != State::kActive || round.begun.contains(number)) continue;
-      // Elastic: rounds go on without it, each after a while.
-      const Time since = is_elastic() ? seat.trained : std::max(seat.trained, round.waits);
+  for (const auto& [round_number, round] : rounds_.all()) {
+    if (round.begun().empty()) continue;
+    for (const int32_t number : roster_.expected(round_number)) {
+      const Seat& seat = roster_.at(number);
+      if (seat.state() != State::kActive || round.has_begun(number)) continue;
+      const Time since = pace_->idle_since(seat, round);
       if (now_ - since > options_.round_timeout) idle.emplace(number, round_number);
     }
   }
   for (const auto& [number, round_number] : idle) {
-    if (finished_ || !seats_.contains(number)) continue;
+    if (finished_ || !roster_.contains(number)) continue;
     remove(number, fmt::format("it has not begun round {} and took no step for {:.0f} s "
                                "(swarm.round_timeout)",
                                round_number, seconds(options_.round_timeout)));
@@ -366,60 +339,29 @@ const std::string& Coordinator::name(int32_t number) const {
   return book_.members().at(number).name;
 }
 
-bool Coordinator::is_first_period() const {
-  return std::cmp_less(book_.held().size(), options_.num_fragments);
-}
-
-/// Others can join after the first period only: those who alone hold what the run begins with must
-/// complete it, however few they are.
-int64_t Coordinator::least_replicas() const {
-  const int64_t least = std::max<int64_t>(options_.min_replicas, 1);
-  return is_first_period() && num_begun_with_ > 0 ? std::min(least, num_begun_with_) : least;
-}
-
 int64_t Coordinator::least_for_round() const {
-  return stop_requested_ && !options_.ends_together ? 1 : least_replicas();
-}
-
-bool Coordinator::is_live(const Seat& seat) const {
-  return seat.state == State::kActive || seat.state == State::kReturning;
-}
-
-bool Coordinator::any_is(State state) const {
-  return std::ranges::any_of(seats_,
-                             [&](const auto& entry) { return entry.second.state == state; });
-}
-
-int64_t Coordinator::num_live() const {
-  return std::ranges::count_if(seats_, [&](const auto& entry) { return is_live(entry.second); });
+  return pace_->is_stopping() ? quorum_.least_when_stopping(book_) : quorum_.least(book_);
 }
 
 void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
-  Seat& seat = seats_.at(number);
-  if (heartbeat.moved != seat.progress.moved) last_moved_ = now_;
-  if (heartbeat.num_trained > seat.num_trained) seat.trained = now_;
-  seat.progress = heartbeat;
+  roster_.report(number, heartbeat, now_);
   if (!book_.leases().is_possible(number, heartbeat.num_trained)) {
     return violate(number, "trained on rows that it does not have");
   }
-  seat.num_trained = std::max(seat.num_trained, heartbeat.num_trained);
-  seat.caught_up = std::max(seat.caught_up, heartbeat.caught_up);
-  measure_speed(seat);
+  pace_->note_trained(number, roster_.at(number), book_, now_);
   grant_rows();
   look_whether_level(number);
-  if (!finished_) call_round();
+  call_round();
 }
 
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
-  if (stop_requested_) return;
-  note_stop();
+  if (pace_->is_stopping()) return;
+  pace_->stop(book_, rounds_);
   log(fmt::format("island '{}' asked to stop: stopping after the next sync", name(number)));
 }
 
 void Coordinator::on(int32_t number, const Leave& /*leave*/) {
-  Seat& seat = seats_.at(number);
-  seat.state = State::kLeaving;
-  seat.away_since = now_;
+  roster_.at(number).leave(now_);
   log(fmt::format("island '{}' has left", name(number)));
   note_membership();
   advance_all();
@@ -427,7 +369,7 @@ void Coordinator::on(int32_t number, const Leave& /*leave*/) {
 }
 
 void Coordinator::on(int32_t number, const Trouble& trouble) {
-  const bool accuses = seats_.contains(trouble.culprit) && trouble.culprit != number;
+  const bool accuses = roster_.contains(trouble.culprit) && trouble.culprit != number;
   log(fmt::format("island '{}': {}", name(number), printable(trouble.reason)));
   if (accuses) {
     violate(trouble.culprit,

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -24,54 +25,27 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
+#include "atoll/swarm/coordinator_options.h"
+#include "atoll/swarm/gathering.h"
+#include "atoll/swarm/guests.h"
+#include "atoll/swarm/links.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/outliers.h"
+#include "atoll/swarm/pace.h"
+#include "atoll/swarm/quorum.h"
+#include "atoll/swarm/recent_events.h"
+#include "atoll/swarm/roster.h"
+#include "atoll/swarm/round.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/status.h"
-#include "atoll/swarm/suspicion.h"
 #include "atoll/swarm/tally.h"
 
 namespace atl::swarm {
 
-/// The version of this program, as Hello carries it.
-std::string program_version();
-
-struct CoordinatorOptions {
-  std::string run;                              // Names the run in every message.
-  std::string version = program_version();      // Islands must run the same.
-  std::string config;                           // Handed to every island.
-  std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
-  int64_t replicas = 2;                         // Islands that the run begins with.
-  int64_t min_replicas = 1;                     // With fewer, rounds wait, unless it stops.
-  bool ends_together = false;                   // Then they wait when it stops, too.
-  int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
-  int64_t num_fragments = 1;                    // Rounds in a period of the method.
-  bool takes_newcomers = true;                  // The method: others can be given its state.
-  bool keeps_rounds = false;      // Islands keep what was committed after their checkpoints.
-  int64_t most_lost = INT64_MAX;  // Steps from the newest checkpoint to the newest commit, at most.
-  int64_t most_ahead = 64;        // Steps that a checkpoint may be beyond the newest commit.
-  int64_t steps_ahead = 64;       // For which each island has rows at least.
-  /// Pace `elastic`: units that all islands together train on between two rounds, which this
-  /// coordinator calls. 0: `lockstep`, where a round is due at one step of all islands.
-  int64_t round_units = 0;
-  /// Whose contribution's norm is over so many times the usual one is left out; 0: nobody is.
-  double outlier_factor = 10;
-  uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
-  Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
-  Duration alive_interval = std::chrono::milliseconds(200);
-  Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.
-  Duration return_grace = std::chrono::seconds(5);      // For members, after this process began.
-  Duration leave_patience = std::chrono::seconds(30);   // With others that lack what a leaver has.
-  Duration removal_timeout = std::chrono::minutes(10);  // After which who is away is forgotten.
-  Duration round_timeout = std::chrono::minutes(10);    // For who is here and does nothing.
-
-  SuspicionOptions suspicion() const;
-};
-
 /// Not thread-safe. Every method may return actions; do them in order.
 class Coordinator {
  public:
-  using Connection = uint64_t;
+  using Connection = Seat::Connection;
 
   /// Must be durable before the next action is done.
   struct Persist {
@@ -121,55 +95,7 @@ class Coordinator {
   const Book& book() const { return book_; }
 
  private:
-  // kBehind -> kActive -> kAway -> kBehind ..., and from each to kLeaving -> kLeft. kReturning:
-  // this process has not heard of it yet; the rounds wait for a while. kLeaving: no round waits for
-  // it, but it still has what others lack.
-  enum class State : uint8_t { kBehind, kActive, kReturning, kAway, kLeaving, kLeft };
-  struct Guest {  // Has said Hello, is no member yet.
-    Hello hello;
-    std::optional<Ready> ready;
-    Time heard{};
-  };
-  struct Seat {  // A member's.
-    State state = State::kBehind;
-    std::optional<Connection> connection;
-    bool is_new = true;       // Has contributed nothing yet.
-    uint64_t caught_up = 0;   // Commits whose results it has.
-    int64_t first_round = 0;  // From which on it is waited for, where active.
-    int64_t num_trained = 0;
-    Suspicion suspicion;
-    Time away_since{};  // Or leaving.
-    Time heard{};
-    Heartbeat progress;
-    Time trained{};           // When that last said that it had taken a step.
-    double begin_delay = -1;  // Elastic: seconds from Due to its Begin, smoothed; < 0: not known.
-    int64_t num_trained_at_call = 0;  // Elastic: when the last Due was said.
-    int64_t rows_ahead = 0;  // Elastic: units that it trains on in kRowsAhead; 0: not known.
-    Time measured{};         // When that was, and how many it had trained on then.
-    int64_t num_trained_then = 0;
-    std::string reason;    // Why it is away.
-    int64_t left_out = 0;  // Rounds, for the status.
-  };
-  /// Among a round's members: its attempt cannot be completed any more.
-  static constexpr int32_t kNobody = -1;
-  struct Round {
-    std::map<int32_t, Begin> begun;        // By number; of weight 0 who was left out.
-    Time called{};                         // Elastic: when Due was said.
-    Time waits{};                          // Since when: for those who have not begun it.
-    int32_t attempt = -1;                  // The one that is open.
-    std::vector<int32_t> members;          // Of that attempt.
-    std::vector<Relay> relays;             // Of it too.
-    std::map<int32_t, Prepared> prepared;  // In it.
-    std::set<int32_t> left_out;            // Whose contributions cannot be used, or are outliers.
-
-    bool has(int32_t member) const { return std::ranges::find(members, member) != members.end(); }
-    /// Of what was contributed to the attempt, by what its members say.
-    std::vector<Outliers::Contributed> norms() const;
-  };
-  struct Mistrust {           // In a link that broke.
-    int64_t last_round = -1;  // That does without it,
-    int64_t num_rounds = 0;   // the last of so many.
-  };
+  using State = Seat::State;
 
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   Book::Grants record(Record record);
@@ -191,20 +117,8 @@ class Coordinator {
   void resume(Connection connection, const Resume& resume, Time now);
   std::string objection_to(const Hello& hello) const;
   std::string objection_to(const Resume& resume) const;
-  std::string objection_to(const Ready& ready) const;
 
   void gather(Time now);
-  bool is_guest(const std::string& name) const;
-  bool is_ready(const std::string& name) const;
-  /// The checkpoint that the run begins with, and who holds it: those begin it.
-  struct Beginning {
-    int64_t step = 0;
-    std::map<std::string, Connection> islands;  // By name.
-  };
-  std::optional<Beginning> find_beginning() const;
-  int64_t oldest_beginning() const;
-  /// Each guest's, for a person.
-  std::string newest_checkpoints() const;
   void start_run(Time now);
   void seat_guests(Time now);
   void refuse_guests(int64_t step);
@@ -234,7 +148,6 @@ class Coordinator {
   /// For good.
   void remove(int32_t number, const std::string& why);
   void vacate(int32_t number, const std::string& why);
-  void forget_rounds_of(int32_t number);
   void violate(int32_t number, const std::string& what);
   /// Reinstates who is behind no more.
   void look_whether_level(int32_t number);
@@ -246,35 +159,18 @@ class Coordinator {
   bool is_at_end() const { return options_.steps > 0 && book_.last_step() >= options_.steps; }
   bool is_complete() const;
   void finish_if_all_left(bool has_just_left);
-  IslandStatus status_of(int32_t number, const Seat& seat, Time now) const;
   void count(const Committed& committed);
   const std::string& name(int32_t number) const;
-  void note_stop();
-  /// Whether all end with that round.
-  bool stops_with(const Committed& committed) const;
-  /// Elastic: how fast it trains, by its Heartbeats.
-  void measure_speed(Seat& seat) const;
   /// Why no round goes on; empty: they do.
   std::string why_waits() const;
-  bool is_first_period() const;
-  /// With fewer, rounds wait.
-  int64_t least_replicas() const;
-  /// The same of the next round, which may be the one that a request to stop waits for.
+  /// With fewer live islands the next round waits.
   int64_t least_for_round() const;
-  bool is_live(const Seat& seat) const;
-  bool any_is(State state) const;
-  int64_t num_live() const;
 
-  std::vector<int32_t> expected(int64_t round) const;
   void advance_all();
   void advance(int64_t number);
   void open(int64_t number, Round& round, Ways ways);
   /// Says what becomes of pairs that cannot reach each other, where it is new.
   void note_ways(int64_t number, const Round& round);
-  /// Pairs that do not send each other anything directly in that round.
-  Pairs no_links_in(int64_t round) const;
-  void mistrust(const std::pair<int32_t, int32_t>& pair);
-  void trust_links(const Round& round);
 
   /// Its members abstain from the attempts that follow; `why` is for a person.
   void leave_out(Round& round, int64_t round_number, int32_t number, const std::string& why);
@@ -283,25 +179,10 @@ class Coordinator {
   /// After one.
   void note_norms(const Round& round, int32_t fragment);
 
-  // Elastic pace (coordinator_pace.cpp).
-  bool is_elastic() const { return options_.round_units > 0; }
-  /// Units between two of a member's Heartbeats.
-  int64_t report_every() const;
   /// Calls the next round if the islands have trained on enough.
   void call_round();
-  /// The rounds that come are the run's last ones.
-  bool is_ending() const;
-  void call();
-  /// What the next one is: the same in every term.
-  Due next_due() const;
+  void say_due();
   void say_due(const Seat& seat);
-  /// What is wrong with a Begin; empty if nothing.
-  std::string objection_to(const Begin& begin) const;
-  void note_begin(int32_t number, const Begin& begin);
-  /// When a round goes on without those who have not begun it.
-  Time grace_ends(const Round& round, const std::vector<int32_t>& awaited) const;
-  /// Where the run stands once that round is committed.
-  int64_t step_after(const Round& round) const;
   void commit(int64_t number);
   Commit message_of(const Committed& committed) const;
   void grant_rows();
@@ -309,37 +190,22 @@ class Coordinator {
   CoordinatorOptions options_;
   Book book_;
   std::map<Connection, Time> strangers_;  // Connected, have said nothing; when they came.
-  std::map<Connection, Guest> guests_;
-  std::map<Connection, int32_t> numbers_;  // Of members that are connected.
-  std::map<int32_t, Seat> seats_;
-  std::map<int64_t, Round> rounds_;  // Unresolved ones.
-  Outliers outliers_;                // By the norms that were committed.
-  std::optional<Due> due_;           // Elastic: the one that was called.
-  Pairs no_links_;                   // Pairs that cannot reach each other.
-  std::map<std::pair<int32_t, int32_t>, Mistrust> mistrusted_;  // By pair.
-  std::map<std::string, std::string> facts_;                    // Equal on all islands.
+  Guests guests_;
+  Gathering gathering_;
+  Roster roster_;
+  Quorum quorum_;
+  OpenRounds rounds_;
+  std::unique_ptr<Pace> pace_;
+  Outliers outliers_;  // By the norms that were committed.
+  Links links_;
   uint64_t view_ = 0;
-  int64_t highest_begun_ = -1;
-  int64_t num_begun_with_ = 0;        // Islands; 0: not known.
-  std::optional<Time> gather_until_;  // When those who are ready begin without the others.
-  std::set<std::string> awaited_;     // Who was told to join again, and will.
-  std::string gather_notice_;         // Why they do not; said once.
-  Time returning_until_;
-  bool waits_for_more_ = false;  // Less than min_replicas are here, and it was said.
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
-  bool stop_requested_ = false;
-  int64_t stop_round_ = 0;   // Elastic: from which on commits say so.
-  uint64_t stop_index_ = 0;  // Lockstep: the same, by the commits' index.
   bool finished_ = false;
-  Time now_;         // Of the event that is being handled.
-  Time last_moved_;  // When an island last said that it had moved something.
+  Time now_;  // Of the event that is being handled.
   Time next_alive_;
-  // For the status and the log only.
-  Time began_;
-  std::map<std::pair<int32_t, int32_t>, bool> is_relayed_;  // Of no_links_, as was last said.
+  RecentEvents events_;
   Tally tally_;
-  std::deque<MembershipEvent> events_;  // The last ones.
   Actions actions_;
 };
 

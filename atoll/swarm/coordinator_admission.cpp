@@ -11,7 +11,6 @@ namespace atl::swarm {
 namespace {
 
 constexpr size_t kMaxAddressBytes = 256;
-constexpr size_t kMaxGuests = 1024;
 
 }  // namespace
 
@@ -22,7 +21,7 @@ void Coordinator::admit(Connection connection, const Hello& hello, Time now) {
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
-  guests_[connection] = {.hello = hello, .heard = now};
+  guests_.come(connection, hello, now);
   log(fmt::format("island '{}' came from {}", hello.name, printable(hello.address)));
   send(connection, Welcome{header(), options_.config});
 }
@@ -53,34 +52,15 @@ std::string Coordinator::objection_to(const Hello& hello) const {
                          printable(text));
     }
   }
-  const bool is_member = std::ranges::any_of(seats_, [&](const auto& entry) {
+  const bool is_member = std::ranges::any_of(roster_.seats(), [&](const auto& entry) {
     const Seat& seat = entry.second;
-    const bool is_heard = seat.state == State::kActive || seat.state == State::kBehind;
-    return seat.connection && is_heard && name(entry.first) == hello.name;
+    const bool is_heard = seat.state() == State::kActive || seat.state() == State::kBehind;
+    return seat.connection() && is_heard && name(entry.first) == hello.name;
   });
-  if (is_guest(hello.name) || is_member) {
+  if (guests_.has(hello.name) || is_member) {
     return fmt::format("name: an island named '{}' takes part already; choose another", hello.name);
   }
-  if (guests_.size() >= kMaxGuests) return "too many islands want to join at once";
-  return {};
-}
-
-std::string Coordinator::objection_to(const Ready& ready) const {
-  if (ready.checkpoints.empty()) return "checkpoints: it has no state to start from";
-  if (facts_.empty()) return {};
-  std::set<std::string> fields;
-  for (const auto& [field, value] : facts_) fields.insert(field);
-  for (const auto& [field, value] : ready.facts) fields.insert(field);
-  for (const std::string& field : fields) {
-    const auto theirs = facts_.find(field);
-    const auto own = ready.facts.find(field);
-    const std::string value = theirs == facts_.end() ? "none" : theirs->second;
-    const std::string ours = own == ready.facts.end() ? "none" : own->second;
-    if (value != ours) {
-      return fmt::format("{}: the run has {}, this island {}", printable(field), printable(value),
-                         printable(ours));
-    }
-  }
+  if (guests_.is_full()) return "too many islands want to join at once";
   return {};
 }
 
@@ -93,7 +73,7 @@ std::string Coordinator::objection_to(const Resume& resume) const {
   const bool is_member =
       is_of_this && found != book_.members().end() && found->second.name == resume.name;
   if (!is_member) return "this island is no member any more: it must join again";
-  const State state = seats_.at(resume.number).state;
+  const State state = roster_.at(resume.number).state();
   if (state == State::kLeaving || state == State::kLeft) return "this island has left";
   if (resume.address.size() > kMaxAddressBytes) return "address: too long";
   if (!book_.leases().is_possible(resume.number, resume.num_leased)) {
@@ -116,34 +96,24 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
-  Seat& seat = seats_.at(resume.number);
-  if (seat.connection) {  // Its old one, whose end was not heard of yet.
-    actions_.emplace_back(Close{*seat.connection});
-    numbers_.erase(*seat.connection);
-    if (seat.state == State::kActive) put_away(resume.number, "it has come back", now);
+  Seat& seat = roster_.at(resume.number);
+  if (const auto old = seat.connection()) {  // Its old one, whose end was not heard of yet.
+    actions_.emplace_back(Close{*old});
+    roster_.disconnect(*old);
+    if (seat.state() == State::kActive) put_away(resume.number, "it has come back", now);
   }
-  seat.connection = connection;
-  numbers_[connection] = resume.number;
-  // It says again whom it cannot reach.
-  std::erase_if(no_links_, [&](const auto& pair) { return is_of(pair, resume.number); });
+  roster_.connect(resume.number, connection);
+  links_.forget_reports_of(resume.number);
   // It has let go of what it exchanged, but for what it had prepared.
-  for (auto& [round, state] : rounds_) {
-    if (state.has(resume.number) && !state.prepared.contains(resume.number))
-      state.members.push_back(kNobody);
-  }
-  seat.suspicion.heard(now);
-  seat.trained = now;
-  const bool goes_on = seat.state == State::kReturning && resume.first_round >= 0;
-  seat.state = goes_on ? State::kActive : State::kBehind;
-  seat.is_new = resume.first_round < 0;
-  seat.first_round = std::max<int64_t>(resume.first_round, 0);
+  rounds_.let_go(resume.number);
+  seat.come_back(resume.first_round, now);
   log(fmt::format("island '{}' is back", resume.name));
   send(connection,
        Resumed{header(), view_, peers(), book_.leases().behind(resume.number, resume.num_leased)});
   for (const Committed& committed : book_.history()) {
     if (committed.index >= resume.num_commits) send(connection, message_of(committed));
   }
-  if (goes_on) say_due(seat);
+  if (seat.is_live()) say_due(seat);
   note_membership();
   advance_all();
   seat_guests(now);

@@ -3,37 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "atoll/swarm/coordinator.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
 
-/// The part of who was lost before it could say is not known: then a norm is at least this.
-std::vector<Outliers::Contributed> Coordinator::Round::norms() const {
-  std::vector<Outliers::Contributed> all;
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    if (begun.at(members[rank]).weight == 0) continue;
-    double sum = 0;
-    for (const auto& [number, said] : prepared) sum += said.sums_of_squares[rank];
-    all.push_back({members[rank], std::sqrt(sum), begun.at(members[rank]).weight});
-  }
-  return all;
-}
-
 void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
                             const std::string& why) {
   log(fmt::format("island '{}' is left out of round {}: {}", name(number), round_number, why));
-  round.begun.at(number).weight = 0;
-  round.left_out.insert(number);
-  seats_.at(number).left_out += 1;
-  round.members.clear();  // Another attempt is due.
-  round.prepared.clear();
+  round.leave_out(number);
+  roster_.at(number).note_left_out();
 }
 
 bool Coordinator::leave_outliers_out(int64_t round_number, Round& round) {
-  const int32_t fragment = round.begun.at(round.members.front()).fragment;
+  const int32_t fragment = round.begun().begin()->second.fragment;
   if (fragment == kNoFragment) return false;
   const auto outliers = outliers_.judge(fragment, round.norms());
   for (const auto& [number, norm, usual] : outliers) {
@@ -44,25 +28,25 @@ bool Coordinator::leave_outliers_out(int64_t round_number, Round& round) {
 }
 
 void Coordinator::note_norms(const Round& round, int32_t fragment) {
-  const bool all_known = round.prepared.size() == round.members.size();
+  const bool all_known = round.prepared().size() == round.ways().members.size();
   if (fragment != kNoFragment && all_known) outliers_.committed(fragment, round.norms());
 }
 
 void Coordinator::on(int32_t number, const Unusable& unusable) {
-  const auto found = rounds_.find(unusable.header.round);
-  if (found == rounds_.end()) return;  // Committed without it.
-  Round& round = found->second;
+  Round* const round = rounds_.find(unusable.header.round);
+  if (round == nullptr) return;  // Committed without it.
   const int32_t contributor = unusable.contributor;
   if (contributor < 0) return violate(number, "named a contributor that is none");
   // Of an attempt that is over, or has no such member any more.
-  if (unusable.header.attempt != round.attempt || !round.has(number) || !round.has(contributor))
+  const Ways& ways = round->ways();
+  if (unusable.header.attempt != round->attempt() || !ways.has(number) || !ways.has(contributor))
     return;
-  if (contributor == number || round.begun.at(contributor).weight == 0) {
+  if (contributor == number || round->begun().at(contributor).weight == 0) {
     return violate(
         number, fmt::format("cannot use what nobody sent it in round {}", unusable.header.round));
   }
   leave_out(
-      round, unusable.header.round, contributor,
+      *round, unusable.header.round, contributor,
       fmt::format("'{}' cannot use its values: {}", name(number), printable(unusable.reason)));
   advance(unusable.header.round);
 }

@@ -12,7 +12,7 @@ size_t size_of(const net::Received& received) { return sizeof(net::Event) + rece
 }  // namespace
 
 void EventInbox::push(net::Event event) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto* received = std::get_if<net::Received>(&event)) {
     if (cut_.contains(received->connection)) return;
     bytes_of_[received->connection] += size_of(*received);
@@ -40,8 +40,9 @@ void EventInbox::cut_greediest() {
 }
 
 std::optional<net::Event> EventInbox::pop(Duration patience) {
-  std::unique_lock lock(mutex_);
-  arrived_.wait_for(lock, patience, [&] { return !events_.empty() || !greedy_.empty(); });
+  MutexLock lock(mutex_);
+  arrived_.wait_for(lock, patience,
+                    [&]() ATOLL_REQUIRES(mutex_) { return !events_.empty() || !greedy_.empty(); });
   if (events_.empty() || !greedy_.empty()) return std::nullopt;
   net::Event event = std::move(events_.front());
   events_.pop_front();
@@ -55,7 +56,7 @@ std::optional<net::Event> EventInbox::pop(Duration patience) {
 }
 
 std::vector<net::ConnectionId> EventInbox::take_greedy() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(greedy_, {});
 }
 

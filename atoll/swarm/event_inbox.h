@@ -3,16 +3,15 @@
 // is bounded. When that bound is reached the connection that fills most of it pays: its frames are
 // dropped and it is to be closed. So nobody who floods a coordinator does harm to another island,
 // or to another run.
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/transport.h"
 
 namespace atl::swarm {
@@ -31,16 +30,17 @@ class EventInbox {
   std::vector<net::ConnectionId> take_greedy();
 
  private:
-  void cut_greediest();
+  void cut_greediest() ATOLL_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<net::Event> events_;
-  std::map<net::ConnectionId, size_t> bytes_of_;  // Of frames in events_.
-  size_t num_bytes_ = 0;
+  Mutex mutex_;
+  Condition arrived_;
+  std::deque<net::Event> events_ ATOLL_GUARDED_BY(mutex_);
+  /// Of frames in events_.
+  std::map<net::ConnectionId, size_t> bytes_of_ ATOLL_GUARDED_BY(mutex_);
+  size_t num_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
   const size_t max_bytes_;
-  std::set<net::ConnectionId> cut_;  // Until they are lost.
-  std::vector<net::ConnectionId> greedy_;
+  std::set<net::ConnectionId> cut_ ATOLL_GUARDED_BY(mutex_);  // Until they are lost.
+  std::vector<net::ConnectionId> greedy_ ATOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace atl::swarm

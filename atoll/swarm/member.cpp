@@ -27,7 +27,8 @@ std::string fault_of(const std::vector<Peer>& members) {
 
 }  // namespace
 
-Member::Member(MemberOptions options) : options_(std::move(options)) {}
+Member::Member(MemberOptions options)
+    : options_(std::move(options)), pulse_(options_.heartbeat_interval) {}
 
 Header Member::header(int64_t round, int32_t attempt) const {
   return {.run = run_, .term = term_, .round = round, .attempt = attempt};
@@ -35,7 +36,7 @@ Header Member::header(int64_t round, int32_t attempt) const {
 
 /// What is said to nobody is said again when it matters (say_again()).
 void Member::send(Message message) {
-  if (is_connected_ && !is_resuming_) actions_.emplace_back(Send{std::move(message)});
+  if (contact_.is_open()) actions_.emplace_back(Send{std::move(message)});
 }
 
 Member::Actions Member::take() { return std::exchange(actions_, {}); }
@@ -52,19 +53,17 @@ void Member::protest(const std::string& what) {
 
 Member::Actions Member::connected(const std::string& address, Time now) {
   if (phase_ == Phase::kOver) return take();
-  is_connected_ = true;
-  address_ = address;
-  heard_ = now;
-  next_heartbeat_ = now + options_.heartbeat_interval;
+  contact_.connect(now);
+  pulse_.rest(now);
   if (is_member()) {
     send(Resume{.header = header(),
-                .number = start_.number,
+                .number = number(),
                 .name = options_.name,
                 .address = address,
-                .num_commits = num_commits_,
+                .num_commits = num_commits(),
                 .first_round = first_round_.value_or(-1),
                 .num_leased = num_leased_});
-    is_resuming_ = true;
+    contact_.resume();
     return take();
   }
   phase_ = Phase::kGreeting;
@@ -77,15 +76,15 @@ Member::Actions Member::connected(const std::string& address, Time now) {
 }
 
 Member::Actions Member::received(const Message& message, Time now) {
-  if (phase_ == Phase::kOver || !is_connected_) return take();
-  heard_ = now;
+  if (phase_ == Phase::kOver || !contact_.is_connected()) return take();
+  contact_.hear(now);
   std::visit(
       [&](const auto& m) {
         using Kind = std::remove_cvref_t<decltype(m)>;
         constexpr bool kFirstWord = std::is_same_v<Kind, Welcome> ||
                                     std::is_same_v<Kind, Refused> || std::is_same_v<Kind, Resumed>;
         const bool ours = m.header.run == run_ && m.header.term == term_;
-        const bool greets = phase_ == Phase::kGreeting || is_resuming_;
+        const bool greets = phase_ == Phase::kGreeting || contact_.is_resuming();
         if (ours || (greets && kFirstWord)) {
           on(m);
         } else {
@@ -103,41 +102,34 @@ Member::Actions Member::garbled(const std::string& reason, Time now) {
 
 Member::Actions Member::coordinator_lost(const std::string& reason, Time now) {
   if (phase_ == Phase::kOver || phase_ == Phase::kIdle) return take();
-  if (lost_.empty()) {
-    lost_ = reason;
-    lost_at_ = now;
-  }
-  is_connected_ = false;
-  is_resuming_ = false;
+  contact_.lose(reason, now);
   actions_.emplace_back(Reconnect{reason});
   return take();
 }
 
 Member::Actions Member::tick(Time now) {
   if (phase_ == Phase::kOver || phase_ == Phase::kIdle) return take();
-  if (!lost_.empty() && now - lost_at_ > options_.return_patience) {
+  if (contact_.is_lost_for(options_.return_patience, now)) {
     fail(
         fmt::format("the coordinator was lost: {}; it did not come back within {:.0f} s; to "
                     "resume, start it and all islands again with the same run directories",
-                    lost_, seconds(options_.return_patience)));
+                    contact_.lost(), seconds(options_.return_patience)));
     return take();
   }
-  if (!is_connected_) return take();
-  if (now - heard_ > options_.silence_timeout) {
+  if (!contact_.is_connected()) return take();
+  if (contact_.is_silent(now, options_.silence_timeout)) {
     return coordinator_lost(
         fmt::format("no word from it for {:.0f} s", seconds(options_.silence_timeout)), now);
   }
-  if (now >= next_heartbeat_) {
-    next_heartbeat_ = now + options_.heartbeat_interval;
-    if (phase_ != Phase::kGreeting) {
-      Heartbeat heartbeat = progress_;
-      heartbeat.header = header();
-      heartbeat.moved = moved_;
-      heartbeat.caught_up = num_caught_up_;
-      send(heartbeat);
-      num_reported_ = heartbeat.num_trained;
-    }
+  if (now < pulse_.next()) return take();
+  if (phase_ == Phase::kGreeting) {
+    pulse_.rest(now);
+    return take();
   }
+  Heartbeat heartbeat = pulse_.beat(now);
+  heartbeat.header = header();
+  heartbeat.caught_up = rounds_.num_caught_up();
+  send(heartbeat);
   return take();
 }
 
@@ -156,10 +148,8 @@ Member::Actions Member::ready(std::map<std::string, std::string> facts,
 Member::Actions Member::begin(int64_t round, Begin begin) {
   if (phase_ == Phase::kOver) return take();
   ATOLL_CHECK(phase_ == Phase::kTraining);
-  ATOLL_CHECK(!rounds_.contains(round));
   begin.header = header(round);
-  ATOLL_CHECK(swarm::fault_of(begin).empty(), swarm::fault_of(begin));
-  rounds_[round] = {.begin = begin};
+  rounds_.begin(begin);
   send(begin);
   return take();
 }
@@ -167,14 +157,9 @@ Member::Actions Member::begin(int64_t round, Begin begin) {
 Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& digest,
                                  std::vector<double> sums_of_squares) {
   if (phase_ == Phase::kOver) return take();
-  const auto found = rounds_.find(round);
-  // Another has been opened meanwhile, or the round was decided without this member.
-  if (found == rounds_.end() || found->second.attempt != attempt) return take();
-  Round& state = found->second;
-  if (state.stage != Stage::kExchanging) return take();
-  state.stage = Stage::kPrepared;
-  state.digest = digest;
-  send(Prepared{header(round, attempt), digest, std::move(sums_of_squares)});
+  if (rounds_.prepare(round, attempt, digest)) {
+    send(Prepared{header(round, attempt), digest, std::move(sums_of_squares)});
+  }
   return take();
 }
 
@@ -186,9 +171,7 @@ Member::Actions Member::unusable(int64_t round, int32_t attempt, int32_t contrib
 }
 
 Member::Actions Member::caught_up() {
-  if (num_caught_up_ == num_commits_) return take();  // Said, or known all along.
-  num_caught_up_ = num_commits_;
-  send(CaughtUp{header(), num_commits_});
+  if (rounds_.catch_up()) send(CaughtUp{header(), num_commits()});  // Else it was said.
   return take();
 }
 
@@ -205,10 +188,8 @@ Member::Actions Member::trouble(const std::string& reason, int32_t culprit) {
 }
 
 void Member::report(int64_t step, double loss, double tokens_per_s, int64_t num_trained) {
-  progress_ = {
-      .step = step, .loss = loss, .tokens_per_s = tokens_per_s, .num_trained = num_trained};
-  const bool is_due = start_.report_every > 0 && num_trained - num_reported_ >= start_.report_every;
-  if (is_due) next_heartbeat_ = {};  // At the next tick.
+  pulse_.report(
+      {.step = step, .loss = loss, .tokens_per_s = tokens_per_s, .num_trained = num_trained});
 }
 
 Member::Actions Member::request_stop() {
@@ -222,15 +203,15 @@ Member::Actions Member::request_stop() {
 Member::Actions Member::leave() {
   if (phase_ == Phase::kOver) return take();
   phase_ = Phase::kLeaving;
-  rounds_.clear();
+  rounds_.drop();
   send(Leave{header()});
   return take();
 }
 
 Time Member::next_deadline() const {
   if (phase_ == Phase::kOver || phase_ == Phase::kIdle) return Time::max();
-  if (!is_connected_) return lost_at_ + options_.return_patience;
-  return std::min(next_heartbeat_, heard_ + options_.silence_timeout);
+  if (!contact_.is_connected()) return contact_.lost_at() + options_.return_patience;
+  return std::min(pulse_.next(), contact_.heard() + options_.silence_timeout);
 }
 
 void Member::on(const Welcome& message) {
@@ -240,7 +221,7 @@ void Member::on(const Welcome& message) {
   }
   const bool again = !run_.empty();
   phase_ = Phase::kGathering;
-  lost_.clear();
+  contact_.restore();
   run_ = message.header.run;
   term_ = message.header.term;
   if (!again) actions_.emplace_back(Welcomed{run_, message.config});
@@ -272,18 +253,16 @@ void Member::on(const Start& message) {
   }
   if (message.num_replicas < 1) return protest("a Start of a run of nobody");
   phase_ = Phase::kTraining;
-  start_ = message;
+  rounds_.start(message);
+  pulse_.set_report_every(message.report_every);
   view_ = message.view;
   num_leased_ = num_units(message.units);
-  num_commits_ = message.num_commits;
-  num_caught_up_ = message.joins ? 0 : num_commits_;
-  for (const Held& held : message.held) committed_[held.fragment] = held.round;
   if (!message.joins) first_round_ = 0;
   actions_.emplace_back(Started{message});
 }
 
 void Member::on(const Resumed& message) {
-  if (!is_resuming_) return protest("a Resumed out of place");
+  if (!contact_.is_resuming()) return protest("a Resumed out of place");
   if (message.header.run != run_ || message.header.term < term_) {
     return protest(fmt::format("back in run '{}', term {}", printable(message.header.run),
                                message.header.term));
@@ -291,8 +270,7 @@ void Member::on(const Resumed& message) {
   if (const std::string fault = fault_of(message.members); !fault.empty()) return protest(fault);
   term_ = message.header.term;
   view_ = message.view;
-  is_resuming_ = false;
-  lost_.clear();
+  contact_.restore();
   actions_.emplace_back(Viewed{message.members});
   if (!message.units.empty()) on(Lease{message.header, message.units});
   say_again();
@@ -300,13 +278,12 @@ void Member::on(const Resumed& message) {
 
 /// What a coordinator that has come back, or that this member has come back to, must know.
 void Member::say_again() {
-  for (auto& [number, round] : rounds_) {
-    round.stage = Stage::kBegun;
-    round.begin.header = header(number, round.attempt);
-    send(round.begin);
+  for (Begin& begin : rounds_.say_again()) {
+    begin.header = header(begin.header.round, begin.header.attempt);
+    send(std::move(begin));
   }
   if (wants_stop_) send(StopRequest{header()});
-  if (num_caught_up_ == num_commits_) send(CaughtUp{header(), num_commits_});
+  if (rounds_.is_level()) send(CaughtUp{header(), num_commits()});
   if (phase_ == Phase::kLeaving) send(Leave{header()});
 }
 
@@ -319,41 +296,19 @@ void Member::on(const View& message) {
 
 void Member::on(const OpenAttempt& message) {
   if (phase_ == Phase::kLeaving) return;
-  const auto found = rounds_.find(message.header.round);
-  if (found == rounds_.end() || message.header.attempt <= found->second.attempt) {
-    return protest(
-        fmt::format("attempt {} of round {}, which is not the next of one that was begun",
-                    message.header.attempt, message.header.round));
-  }
-  Round& round = found->second;
-  const std::string fault = swarm::fault_of(message, round.begin, start_.number);
-  if (!fault.empty()) return protest(fault);
-  round.stage = Stage::kExchanging;
-  round.attempt = message.header.attempt;
-  round.digest = {};
-  // Whose contribution was left out abstains from there on.
-  round.begin.weight = message.weights[static_cast<size_t>(*rank_in(message, start_.number))];
+  const std::string objection = rounds_.objection_to(message);
+  if (!objection.empty()) return protest(objection);
+  rounds_.open(message);
   actions_.emplace_back(Exchange{message});
 }
 
 void Member::on(const Commit& message) {
-  if (message.index < num_commits_) return;  // Said again.
-  if (message.index > num_commits_) {
-    return protest(fmt::format("commit {}, where {} is next", message.index, num_commits_));
-  }
-  if (const std::string fault = swarm::fault_of(message); !fault.empty()) return protest(fault);
-  num_commits_ += 1;
+  if (rounds_.is_known(message)) return;  // Said again.
+  const std::string objection = rounds_.objection_to(message);
+  if (!objection.empty()) return protest(objection);
+  const bool has_result = rounds_.commit(message);
   if (phase_ == Phase::kLeaving) return;
-  committed_[message.held.fragment] = message.held.round;
-  // Its result is here if this member has prepared it, in whatever term that was.
-  const auto found = rounds_.find(message.held.round);
-  const bool has_result =
-      found != rounds_.end() && found->second.attempt == message.header.attempt &&
-      found->second.digest == message.held.digest &&
-      std::ranges::find(message.members, start_.number) != message.members.end();
-  if (found != rounds_.end()) rounds_.erase(found);
   if (has_result) {
-    if (num_caught_up_ + 1 == num_commits_) num_caught_up_ = num_commits_;
     actions_.emplace_back(Committed{message});
   } else {
     actions_.emplace_back(Missed{message});
@@ -371,9 +326,7 @@ void Member::on(const Reinstated& message) {
 }
 
 void Member::on(const Due& message) {
-  if (phase_ != Phase::kTraining || rounds_.contains(message.header.round)) return;
-  const auto committed = committed_.find(message.fragment);
-  if (committed != committed_.end() && committed->second >= message.header.round) return;
+  if (phase_ != Phase::kTraining || !rounds_.is_to_begin(message)) return;
   if (message.header.round < 0 || message.fragment < 0) return protest("a Due of no round");
   actions_.emplace_back(Called{message});
 }
@@ -396,7 +349,7 @@ void Member::on(const RunEnded& message) {
 void Member::on(const Alive& message) {
   constexpr uint64_t kLongest = 1'000'000'000;  // 11 days: no time overflows.
   const auto quiet = std::min(message.quiet_ms, kLongest);
-  last_moved_ = heard_ - std::chrono::milliseconds(static_cast<int64_t>(quiet));
+  last_moved_ = contact_.heard() - std::chrono::milliseconds(static_cast<int64_t>(quiet));
   if (message.waits == waits_) return;
   waits_ = message.waits;
   actions_.emplace_back(Waits{printable(waits_)});

@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
-#include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/contact.h"
 #include "atoll/swarm/ending.h"
+#include "atoll/swarm/member_rounds.h"
 #include "atoll/swarm/messages.h"
+#include "atoll/swarm/pulse.h"
+#include "atoll/swarm/version.h"
 
 namespace atl::swarm {
 
@@ -116,7 +119,7 @@ class Member {
   Actions trouble(const std::string& reason, int32_t culprit = -1);
   void report(int64_t step, double loss, double tokens_per_s, int64_t num_trained);
   /// Counts what exchanges do, for the next heartbeat.
-  void count_moved(uint64_t amount) { moved_ += amount; }
+  void count_moved(uint64_t amount) { pulse_.count_moved(amount); }
   void set_silence_timeout(Duration timeout) { options_.silence_timeout = timeout; }
   Actions request_stop();
   Actions leave();
@@ -132,20 +135,13 @@ class Member {
   const std::string& run() const { return run_; }
   Header header(int64_t round = -1, int32_t attempt = -1) const;
   uint64_t view() const { return view_; }
-  int32_t number() const { return start_.number; }
-  uint64_t num_commits() const { return num_commits_; }
+  int32_t number() const { return rounds_.number(); }
+  uint64_t num_commits() const { return rounds_.num_commits(); }
 
  private:
   // kIdle -> kGreeting (Hello sent) -> kGathering (welcomed) -> kReady -> kTraining -> kLeaving,
   // and from each to kOver.
   enum class Phase : uint8_t { kIdle, kGreeting, kGathering, kReady, kTraining, kLeaving, kOver };
-  enum class Stage : uint8_t { kBegun, kExchanging, kPrepared };
-  struct Round {
-    Stage stage = Stage::kBegun;
-    Begin begin;
-    int32_t attempt = -1;
-    Digest digest{};
-  };
 
   void send(Message message);
   void fail(std::string reason, Ending ending = Ending::kFailure);
@@ -171,30 +167,18 @@ class Member {
 
   MemberOptions options_;
   Phase phase_ = Phase::kIdle;
-  bool is_connected_ = false;
-  bool is_resuming_ = false;  // Resume was said, Resumed has not come.
+  Contact contact_;
+  Pulse pulse_;
   std::string run_;
   uint64_t term_ = 0;
   uint64_t view_ = 0;
-  Start start_;
-  std::string address_;
   Ready ready_;
-  std::map<int64_t, Round> rounds_;
-  std::map<int32_t, int64_t> committed_;  // The newest round, by fragment.
-  uint64_t num_commits_ = 0;              // That this member has heard of,
-  uint64_t num_caught_up_ = 0;            // and has the results of.
+  MemberRounds rounds_;
   std::optional<int64_t> first_round_;
   int64_t num_leased_ = 0;  // Units, ever.
   bool wants_stop_ = false;
-  std::string lost_;  // Why there is no connection,
-  Time lost_at_{};    // and since when.
-  Heartbeat progress_;
-  int64_t num_reported_ = 0;  // Units, in the last Heartbeat.
-  uint64_t moved_ = 0;
   Time last_moved_{};
   std::string waits_;  // What the coordinator said last.
-  Time heard_{};
-  Time next_heartbeat_{};
   Actions actions_;
 };
 

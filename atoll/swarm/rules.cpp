@@ -129,6 +129,8 @@ std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int6
   return shares;
 }
 
+bool Ways::has(int32_t member) const { return contains(members, member); }
+
 Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& begun,
                const Pairs& no_links) {
   std::vector<int32_t> left_out;

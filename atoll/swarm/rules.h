@@ -44,6 +44,7 @@ struct Ways {
   std::vector<int32_t> members;  // Numbers, rising.
   std::vector<Relay> relays;     // By a, then b.
 
+  bool has(int32_t member) const;
   bool operator==(const Ways&) const = default;
 };
 

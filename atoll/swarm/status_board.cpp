@@ -28,16 +28,18 @@ StatusBoard::StatusBoard(std::vector<RunStatus> first, const Clock& clock) : clo
 }
 
 void StatusBoard::publish(size_t run, RunStatus status) {
-  status.name = newest_.at(run)->status.name;  // Only this thread changes it.
-  auto newest = std::make_shared<const Published>(std::move(status), clock_.now());
-  const std::scoped_lock lock(mutex_);
-  newest_[run].swap(newest);
+  auto newest = std::make_shared<Published>(std::move(status), clock_.now());
+  std::shared_ptr<const Published> before;  // Destroyed without the lock.
+  const MutexLock lock(mutex_);
+  before = newest_.at(run);
+  newest->status.name = before->status.name;
+  newest_[run] = std::move(newest);
 }
 
 std::vector<RunStatus> StatusBoard::newest() const {
   std::vector<std::shared_ptr<const Published>> newest;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     newest = newest_;
   }
   std::vector<RunStatus> runs;

@@ -4,11 +4,11 @@
 // pointers.
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/mutex.h"
 #include "atoll/net/http_server.h"
 #include "atoll/swarm/status.h"
 
@@ -34,8 +34,8 @@ class StatusBoard {
   std::vector<RunStatus> newest() const;
 
   const Clock& clock_;
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<const Published>> newest_;  // By run.
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<const Published>> newest_ ATOLL_GUARDED_BY(mutex_);  // By run.
 };
 
 }  // namespace atl::swarm

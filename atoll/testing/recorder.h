@@ -2,12 +2,11 @@
 // For tests of what runs over a transport: a sink that keeps every event and lets a test wait for
 // one. Thread-safe.
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "atoll/base/mutex.h"
 #include "atoll/net/transport.h"
 
 namespace atl::net {
@@ -16,7 +15,7 @@ class Recorder {
  public:
   Transport::Sink sink() {
     return [this](Event event) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       events_.push_back(std::move(event));
       changed_.notify_all();
     };
@@ -25,8 +24,9 @@ class Recorder {
   /// True once `holds(events so far)`; false after `patience`.
   bool wait(const std::function<bool(const std::vector<Event>&)>& holds,
             std::chrono::milliseconds patience = std::chrono::seconds(20)) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [&] { return holds(events_); });
+    MutexLock lock(mutex_);
+    return changed_.wait_for(lock, patience,
+                             [&]() ATOLL_REQUIRES(mutex_) { return holds(events_); });
   }
 
   /// The first connection opened (inbound or not) on the plane; 0 if none comes in time.
@@ -75,7 +75,7 @@ class Recorder {
 
   template <typename T>
   size_t count(ConnectionId connection) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     size_t count = 0;
     for (const Event& event : events_) {
       const auto* found = std::get_if<T>(&event);
@@ -85,9 +85,9 @@ class Recorder {
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Event> events_;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<Event> events_ ATOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace atl::net

@@ -26,13 +26,13 @@ std::unique_ptr<Averager> ThreadGroup::member(int rank) {
 }
 
 void ThreadGroup::begin(int rank, Contribution contribution) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   rounds_[contribution.round].contributions.emplace(rank, std::move(contribution));
   changed_.notify_all();
 }
 
 Result<Commit> ThreadGroup::wait(int rank, int64_t number) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   Round& round = rounds_[number];
   changed_.wait(lock, [&] { return std::ssize(round.contributions) == num_members_; });
   const Contribution& mine = round.contributions.at(rank);
@@ -69,7 +69,7 @@ Result<void> ThreadGroup::run(int rank, Round& round, Exchange& exchange) {
   while (!exchange.complete()) {
     const auto worked = exchange.work();
     if (!worked) return tl::unexpected(worked.error());
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (const Outgoing& outgoing : exchange.take_outgoing()) {
       swarm::Part part = outgoing.part;
       part.data = *outgoing.blob;

@@ -2,14 +2,13 @@
 // Members that are threads of one process: the parts of an Exchange go from hand to hand, so the
 // results are those of as many processes, bit for bit. For tests and comparisons of methods without
 // a network; a lost member cannot happen. The work of a round is done in wait().
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "atoll/base/mutex.h"
 #include "atoll/collective/averager.h"
 #include "atoll/swarm/messages.h"
 
@@ -36,14 +35,13 @@ class ThreadGroup {
   void begin(int rank, Contribution contribution);
   Result<Commit> wait(int rank, int64_t number);
   Result<void> run(int rank, Round& round, Exchange& exchange);
-  // Under the lock:
-  std::unique_ptr<Exchange> open(int rank, const Round& round) const;
-  Result<Commit> finish(int rank, Round& round, Exchange& exchange);
+  std::unique_ptr<Exchange> open(int rank, const Round& round) const ATOLL_REQUIRES(mutex_);
+  Result<Commit> finish(int rank, Round& round, Exchange& exchange) ATOLL_REQUIRES(mutex_);
 
   int num_members_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<int64_t, Round> rounds_;
+  Mutex mutex_;
+  Condition changed_;
+  std::map<int64_t, Round> rounds_ ATOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace atl::collective
