@@ -21,7 +21,6 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(100);  // Between tri
 constexpr Duration kLongestPause = std::chrono::seconds(2);
 constexpr Duration kVisitorPatience = std::chrono::seconds(10);
 constexpr size_t kMaxVisitors = 1024;
-constexpr Duration kSnapshotPatience = std::chrono::seconds(60);  // From the last piece on.
 /// Encoded and waiting for one member, beyond which no more is encoded: enough that the line never
 /// runs dry, and little memory.
 constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
@@ -47,7 +46,8 @@ Engine::Engine(SessionOptions options, std::string address, net::Transport& tran
       transport_(transport),
       listener_(listener),
       member_(member_options(options_)),
-      memory_(std::make_shared<RoundMemory>(PagePool(kMaxSpareBytes))) {}
+      memory_(std::make_shared<RoundMemory>(PagePool(kMaxSpareBytes))),
+      lender_(options_.result_log_bytes) {}
 
 Engine::~Engine() = default;
 
@@ -116,9 +116,8 @@ void Engine::tick(Time now) {
   lend(now);
   const bool lends =
       std::ranges::any_of(links_, [](const auto& entry) { return !entry.second.lent.empty(); });
-  if (lends) keep_snapshots(now);
-  std::erase_if(snapshots_,
-                [&](const auto& entry) { return now - entry.second.used > kSnapshotPatience; });
+  if (lends) lender_.lent(now);
+  lender_.tick(now);
   for (const auto& [connection, visitor] : visitors_) {
     const bool mute = !visitor.hello && now - visitor.since > kVisitorPatience;
     if (mute) transport_.close(connection);
@@ -142,14 +141,12 @@ void Engine::begin(Contribution contribution, Time now) {
   Round& round = rounds_[number];
   round.contribution = std::make_shared<const Contribution>(std::move(contribution));
   round.begun = now;
-  const auto held = held_.find(round.contribution->fragment);
-  const bool is_committed = held != held_.end() && held->second.round >= number;
+  const int32_t fragment = round.contribution->fragment;
+  const bool is_committed = fetcher_.is_committed(fragment, number);
   const auto first = member_.first_round();
   if (!is_committed && first && number >= *first) announce(number, round, now);
   // A commit that was handed on already is waited for by nobody here.
-  const bool is_missing = std::ranges::any_of(
-      missing_, [&](const auto& entry) { return entry.second.commit.held.round == number; });
-  if (is_committed && !is_missing) rounds_.erase(number);
+  if (fetcher_.has_passed(fragment, number)) rounds_.erase(number);
 }
 
 void Engine::announce(int64_t number, Round& round, Time now) {
@@ -292,10 +289,7 @@ void Engine::start(const swarm::Start& start, Time now) {
                  .step = start.step,
                  .joins = start.joins};
   for (const swarm::Peer& peer : start.members) info.members.push_back(peer.name);
-  for (const swarm::Held& held : start.held) {
-    held_[held.fragment] = held;
-    if (start.joins) state_fetches_[held.fragment].held = held;
-  }
+  fetcher_.start(start);
   head_bytes_ = part_head_bytes(member_.header());
   view(start.members, now);
   listener_.leased(start.units);
@@ -314,8 +308,8 @@ void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
   for (const int32_t number : gone) {
     if (links_.at(number).connection != 0) transport_.close(links_.at(number).connection);
     links_.erase(number);
-    forget_requests_of(number);
-    for (Retrieval& retrieval : retrievals_) retrieval.lost(number);
+    lender_.forget(number);
+    fetcher_.lost(number);
   }
   for (const swarm::Peer& peer : members) {
     names_[peer.number] = peer.name;
@@ -346,8 +340,7 @@ void Engine::take_part(const swarm::Reinstated& reinstated, Time now) {
   }
   for (const int64_t number : due) {
     Round& round = rounds_.at(number);
-    const auto held = held_.find(round.contribution->fragment);
-    if (held == held_.end() || held->second.round < number) announce(number, round, now);
+    if (!fetcher_.is_committed(round.contribution->fragment, number)) announce(number, round, now);
   }
 }
 
@@ -423,9 +416,9 @@ void Engine::commit(const swarm::Commit& message, Time now) {
   const auto found = rounds_.find(message.header.round);
   const Round round = std::move(found->second);
   rounds_.erase(found);
-  held_[message.held.fragment] = message.held;
+  fetcher_.committed(message.held);
   const auto record = record_of(message, round.exchange->take_result());
-  keep_result(record);
+  lender_.keep(record);
   const bool left_out = round.contribution->weight > 0 && round.exchange->plan().own_weight() == 0;
   listener_.committed({.round = message.header.round,
                        .fragment = message.held.fragment,

@@ -15,7 +15,7 @@
 // other, and reads none of it.
 //
 // What a member has missed (a round without it, the state when it joins) it fetches from the others
-// over the same connections, beside the parts of rounds (retrieval.h, lending_share.h).
+// over the same connections, beside the parts of rounds (fetcher.h, lender.h, lending_share.h).
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -29,8 +29,9 @@
 #include "atoll/base/clock.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/exchange.h"
+#include "atoll/collective/fetcher.h"
+#include "atoll/collective/lender.h"
 #include "atoll/collective/lending_share.h"
-#include "atoll/collective/retrieval.h"
 #include "atoll/collective/session.h"
 #include "atoll/net/transport.h"
 #include "atoll/swarm/member.h"
@@ -39,9 +40,6 @@ namespace atl::collective {
 
 /// Computes the outer step of a round; owns what the engine had of it. Does not throw.
 using PrepareJob = std::function<Result<Digest>()>;
-
-/// Copies a fragment's state after a round; nothing if the state is of another. Does not throw.
-using CopyJob = std::function<std::shared_ptr<const Bytes>()>;
 
 /// What the engine tells its owner, from within the call that caused it.
 class EngineListener {
@@ -95,7 +93,7 @@ class Engine {
   void leave();
   /// Of a run that this member joins.
   void fetch_state(int32_t fragment, size_t size, Time now);
-  void serve_state(StateProvider provider) { provider_ = std::move(provider); }
+  void serve_state(StateProvider provider) { lender_.provide(std::move(provider)); }
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
 
@@ -153,16 +151,6 @@ class Engine {
     std::map<std::pair<int32_t, int32_t>, size_t> relayed_bytes;  // how much, from whom to whom.
   };
   using Rounds = std::map<int64_t, Round>;
-  /// Committed without a result here: it is fetched, and handed on in the order of the commits.
-  struct Missing {
-    swarm::Commit commit;
-    std::shared_ptr<const CommittedRound> record;  // With the result.
-  };
-  struct StateFetch {
-    size_t size = 0;  // 0: it was not asked for yet.
-    swarm::Held held;
-  };
-
   void dial(Time now);
   void lose_control(const std::string& reason, Time now);
   void reconnect(Time now);
@@ -184,24 +172,15 @@ class Engine {
   /// The round is no longer exchanged here.
   void let_go(Round& round, const swarm::Commit& message);
   void hand_on_missed(Time now);
+  Commit missed_commit(const Fetcher::Missing& missing, const Round* begun, Time now) const;
+  std::vector<Fetcher::Donor> donors() const;
   void ask_around(Time now);
-  void leave_silent_donors(Time now);
   void ask_again(Time now);
-  static std::string nobody_holds(const Retrieval& retrieval);
-  void fetch_held(int32_t fragment);
-  void answer(int32_t number, const swarm::Fetch& fetch, Time now);
   void take_fetched(int32_t number, const swarm::Part& part, std::span<const std::byte> data,
                     Time now);
-  void refused(int32_t number, const swarm::NotHeld& answer, Time now);
-  void finish(Retrieval& retrieval, Time now);
-  void keep_result(const std::shared_ptr<const CommittedRound>& committed);
-  void keep_snapshots(Time now);
-  void answer_state(int32_t number, const swarm::Fetch& fetch, Time now);
-  void lend_piece(int32_t number, const swarm::Fetch& fetch, std::shared_ptr<const Bytes> blob,
-                  Time now);
-  void deny(int32_t number, const swarm::Fetch& fetch);
-  /// They are made again over the next connection.
-  void forget_requests_of(int32_t number);
+  void answer(int32_t number, const swarm::Fetch& fetch, Time now);
+  void give(const Lender::Answer& answer, Time now);
+  void start_copy();
 
   // Connections between members (engine_links.cpp).
   void dial_peer(int32_t number, Time now);
@@ -260,25 +239,12 @@ class Engine {
   std::map<int32_t, Link> links_;         // By number.
   std::map<net::ConnectionId, Visitor> visitors_;
   Rounds rounds_;
-  std::map<int32_t, swarm::Held> held_;  // The newest commit, by fragment.
   std::shared_ptr<RoundMemory> memory_;
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
-  std::map<uint64_t, Missing> missing_;     // By index.
-  std::vector<Retrieval> retrievals_;
-  std::map<int32_t, StateFetch> state_fetches_;                       // By fragment.
-  std::map<int64_t, std::shared_ptr<const CommittedRound>> results_;  // Of past rounds, to lend.
-  size_t result_bytes_ = 0;
+  Fetcher fetcher_;
+  Lender lender_;
   LendingShare lending_;
   int32_t last_lent_to_ = -1;
-  StateProvider provider_;
-  struct Snapshot {
-    int64_t round = 0;
-    std::shared_ptr<const Bytes> bytes;
-    Time used{};
-  };
-  std::map<int32_t, Snapshot> snapshots_;  // By fragment.
-  std::optional<swarm::Fetch> copying_;    // The first that asked for what is being copied.
-  std::vector<std::pair<int32_t, swarm::Fetch>> unanswered_;  // Until that is done; by number.
   bool over_ = false;
 };
 

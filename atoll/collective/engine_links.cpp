@@ -69,7 +69,8 @@ void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time 
     } else if (const auto* fetch = std::get_if<swarm::Fetch>(&message)) {
       answer(*number, *fetch, now);
     } else if (const auto* not_held = std::get_if<swarm::NotHeld>(&message)) {
-      refused(*number, *not_held, now);
+      fetcher_.refused(*number, *not_held);
+      ask_around(now);
     } else {
       accuse(*number,
              fmt::format("island '{}' sent a {} between parts", name(*number),
@@ -255,7 +256,6 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
   link.lost = (link.opened ? "the connection was lost: " : "it cannot be reached: ") + reason;
   link.transfers.clear();
   link.lent.clear();
-  forget_requests_of(number);
   link.waiting_bytes = 0;
   link.opened = false;
   link.was_reported = false;
@@ -268,7 +268,8 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
       if (via == number) round.exchange->forget(other);
     }
   }
-  for (Retrieval& retrieval : retrievals_) retrieval.lost(number);
+  lender_.forget(number);
+  fetcher_.lost(number);
   if (number < member_.number()) {
     link.next_dial = now + link.pause;
     link.pause = std::min(link.pause * 2, kLongestPause);
