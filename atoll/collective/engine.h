@@ -15,9 +15,11 @@
 // other, and reads none of it.
 //
 // What a member has missed (a round without it, the state when it joins) it fetches from the others
-// over the same connections, beside the parts of rounds (fetcher.h, lender.h, lending_share.h).
+// over the same connections, beside the parts of rounds.
+//
+// What can be decided alone is decided elsewhere: links.h has the connections and their queues,
+// fetcher.h what is missing here, lender.h what others may have, exchange.h the parts of a round.
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,11 +30,13 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/collective/averager.h"
+#include "atoll/collective/backoff.h"
 #include "atoll/collective/exchange.h"
 #include "atoll/collective/fetcher.h"
 #include "atoll/collective/lender.h"
-#include "atoll/collective/lending_share.h"
+#include "atoll/collective/links.h"
 #include "atoll/collective/session.h"
+#include "atoll/collective/visitors.h"
 #include "atoll/net/transport.h"
 #include "atoll/swarm/member.h"
 
@@ -73,6 +77,8 @@ class Engine {
   Engine(SessionOptions options, std::string address, net::Transport& transport,
          EngineListener& listener);
   ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   /// Starts to join. `now` is when the patience begins.
   void connect(Time now);
@@ -100,33 +106,6 @@ class Engine {
   bool over() const { return over_; }
 
  private:
-  struct Transfer {  // A blob, or bytes [sent, end) of it, on its way to one member.
-    swarm::Part part;
-    std::shared_ptr<const Bytes> blob;
-    size_t sent = 0;
-    size_t end = 0;
-    size_t base = 0;  // Where the blob begins within what the part is of.
-  };
-  struct Link {  // To one other member.
-    std::string address;
-    net::ConnectionId connection = 0;  // 0: none.
-    bool opened = false;
-    Time opened_at{};
-    bool full = false;
-    std::string lost;    // Why there is none; empty while it stands or was not there yet.
-    Time verdict_due{};  // When the coordinator hears of it, if it has not dropped the member.
-    bool was_reported = false;
-    Time next_dial = Time::max();
-    Duration pause{};
-    std::deque<Transfer> transfers;  // Of rounds.
-    std::deque<Transfer> lent;       // What was fetched: beside rounds, a share of the line.
-    size_t waiting_bytes = 0;        // Of the transfers.
-  };
-  struct Visitor {  // An inbound connection that has not said which member it is, or says it early.
-    std::optional<swarm::PeerHello> hello;
-    std::vector<swarm::Fetch> early;  // What it asked for behind it.
-    Time since{};
-  };
   struct EarlyPart {
     int32_t over = 0;  // Whose link brought it.
     swarm::Part part;
@@ -150,21 +129,13 @@ class Engine {
     swarm::OpenAttempt newest;     // That this member has heard of: what it relays, and
     std::map<std::pair<int32_t, int32_t>, size_t> relayed_bytes;  // how much, from whom to whom.
   };
-  using Rounds = std::map<int64_t, Round>;
-  void dial(Time now);
+  void dial();
   void lose_control(const std::string& reason, Time now);
   void reconnect(Time now);
   void act(swarm::Member::Actions actions, Time now);
   void start(const swarm::Start& start, Time now);
   void view(const std::vector<swarm::Peer>& members, Time now);
   void take_part(const swarm::Reinstated& reinstated, Time now);
-  void announce(int64_t number, Round& round, Time now);
-  int64_t link_rate() const;
-  void open(const swarm::OpenAttempt& attempt, Time now);
-  void hear(Round& round, const swarm::OpenAttempt& attempt);
-  void take_early(Round& round, Time now);
-  Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
-  void commit(const swarm::Commit& message, Time now);
   void give_up(const std::string& reason, swarm::Ending ending = swarm::Ending::kFailure);
 
   // What was missed, and what others have (engine_fetch.cpp).
@@ -185,10 +156,29 @@ class Engine {
   // Connections between members (engine_links.cpp).
   void dial_peer(int32_t number, Time now);
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
+  void handle_visitor(net::ConnectionId connection, const swarm::Message& message, Time now);
+  void handle_peer(int32_t number, swarm::Message message, size_t frame_bytes, Time now);
   void greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now);
   /// A part and its data, which lies elsewhere.
   void take(int32_t number, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
             Time now);
+  void drop_link(int32_t number, const std::string& reason, Time now);
+  /// Breaks connections over which nothing comes any more though they stand.
+  void check_stalls(Time now);
+  std::vector<int32_t> silent_to_relay(const Round& round) const;
+  /// Reports lost links, and tries again.
+  void check_links(Time now);
+  void accuse(int32_t number, const std::string& reason, Time now);
+  const std::string& name(int32_t number) const;
+
+  // Rounds (engine_rounds.cpp).
+  void announce(int64_t number, Round& round, Time now);
+  int64_t link_rate() const;
+  void open(const swarm::OpenAttempt& attempt, Time now);
+  void hear(Round& round, const swarm::OpenAttempt& attempt);
+  void take_early(Round& round, Time now);
+  Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
+  void commit(const swarm::Commit& message, Time now);
   /// Of a round; `over` is whose link brought it.
   void receive(int32_t over, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
                Time now);
@@ -197,29 +187,13 @@ class Engine {
   /// Whose link parts of the exchange take, to this member and from it.
   static int32_t neighbour(const Exchange& exchange, int32_t number);
   /// The most that one member may send another of a round's attempt.
-  size_t most_bytes(const Round& round) const;
+  static size_t most_bytes(const Round& round);
   /// Queues what the exchange wants sent.
   void post(Round& round, Time now);
-  bool may_encode() const;
+  void count_sent(int64_t round, size_t frame_bytes, Time now);
   /// Of an exchange that failed.
   void blame(const Exchange& exchange, const std::string& reason, Time now);
   void prepare(Round& round);
-  void drop_transfers(int64_t round, const std::function<bool(const Transfer&)>& is_void);
-  void lose_bulk(net::ConnectionId connection, const std::string& reason, Time now);
-  void pump(int32_t number, Time now);
-  void lend(Time now);
-  /// False: nothing is to be lent, or may be now.
-  bool lend_chunk(Link& link, bool rounds_wait, Time now);
-  void drop_link(int32_t number, const std::string& reason, Time now);
-  bool send_some(Link& link, std::deque<Transfer>& queue, Time now);
-  /// Breaks connections over which nothing comes any more though they stand.
-  void check_stalls(Time now);
-  std::vector<int32_t> silent_to_relay(const Round& round) const;
-  /// Reports lost links, and tries again.
-  void check_links(Time now);
-  void accuse(int32_t number, const std::string& reason, Time now);
-  const std::string& name(int32_t number) const;
-  std::optional<int32_t> number_of(net::ConnectionId connection) const;
 
   SessionOptions options_;
   std::string address_;
@@ -228,23 +202,19 @@ class Engine {
   swarm::Member member_;
 
   net::ConnectionId control_ = 0;
-  bool misses_control_ = false;   // And the user knows.
-  Time links_due_ = Time::max();  // When lost links are to be looked at next.
+  bool misses_control_ = false;  // And the user knows.
   Time give_up_at_{};
-  Time next_dial_ = Time::max();
-  Duration pause_{};
+  Backoff redial_;  // Of the coordinator.
 
   std::map<int32_t, std::string> names_;  // Of all members that ever were, by number.
   size_t head_bytes_ = 0;                 // Of a part's frame; 0 before the start.
-  std::map<int32_t, Link> links_;         // By number.
-  std::map<net::ConnectionId, Visitor> visitors_;
-  Rounds rounds_;
+  Links links_;
+  Visitors visitors_;
+  std::map<int64_t, Round> rounds_;
   std::shared_ptr<RoundMemory> memory_;
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   Fetcher fetcher_;
   Lender lender_;
-  LendingShare lending_;
-  int32_t last_lent_to_ = -1;
   bool over_ = false;
 };
 

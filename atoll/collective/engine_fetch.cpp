@@ -37,7 +37,7 @@ void Engine::let_go(Round& round, const swarm::Commit& message) {
   round.exchange = nullptr;  // A job that is out has it too.
   round.next.reset();
   round.early.clear();
-  drop_transfers(message.held.round, [](const Transfer&) { return true; });
+  links_.drop_transfers(message.held.round, [](const Transfer&) { return true; });
 }
 
 /// In the order of the commits, each once its result is here and no job works on its buffers.
@@ -87,9 +87,8 @@ Commit Engine::missed_commit(const Fetcher::Missing& missing, const Round* begun
 
 std::vector<Fetcher::Donor> Engine::donors() const {
   std::vector<Fetcher::Donor> donors;
-  for (const auto& [number, link] : links_) {
-    const bool is_lost = !link.lost.empty();
-    donors.push_back({.number = number, .is_open = link.opened && !is_lost, .is_lost = is_lost});
+  for (const auto& [number, link] : links_.all()) {
+    donors.push_back({.number = number, .is_open = link.is_open(), .is_lost = link.is_lost()});
   }
   return donors;
 }
@@ -98,7 +97,7 @@ void Engine::ask_around(Time now) {
   if (over_) return;
   const auto ask = [this](int32_t number, swarm::Fetch fetch) {
     fetch.header = member_.header(fetch.header.round);
-    return transport_.send(links_.at(number).connection, swarm::encode(fetch)) ==
+    return transport_.send(links_.find(number)->connection, swarm::encode(fetch)) ==
            net::Sent::kAccepted;
   };
   if (auto asked = fetcher_.ask(donors(), ask, now); !asked) {
@@ -109,8 +108,8 @@ void Engine::ask_around(Time now) {
 void Engine::ask_again(Time now) {
   // Their links stand and carry nothing: others are asked.
   for (const int32_t number : fetcher_.give_up_on_silent(now - options_.silence_timeout)) {
-    const bool stands = links_.contains(number) && links_.at(number).lost.empty();
-    if (!stands) continue;
+    const Link* const link = links_.find(number);
+    if (link == nullptr || link->is_lost()) continue;
     drop_link(number,
               fmt::format("nothing came for {:.0f} s of what it was asked for",
                           seconds(options_.silence_timeout)),
@@ -176,21 +175,22 @@ void Engine::give(const Lender::Answer& answer, Time now) {
     const bool never = fetch.kind == swarm::PartKind::kResult &&
                        fetcher_.has_passed(fetch.fragment, fetch.header.round);
     static_cast<void>(transport_.send(
-        links_.at(answer.to).connection,
+        links_.find(answer.to)->connection,
         swarm::encode(swarm::NotHeld{
             .header = header, .kind = fetch.kind, .fragment = fetch.fragment, .never = never})));
     return;
   }
-  links_.at(answer.to).lent.push_back({.part = {.header = header,
-                                                .kind = fetch.kind,
-                                                .sender = member_.number(),
-                                                .receiver = answer.to,
-                                                .segment = fetch.fragment,
-                                                .total = answer.blob->size()},
-                                       .blob = answer.blob,
-                                       .sent = fetch.begin,
-                                       .end = fetch.end});
-  pump(answer.to, now);
+  links_.lend(answer.to,
+              {.part = {.header = header,
+                        .kind = fetch.kind,
+                        .sender = member_.number(),
+                        .receiver = answer.to,
+                        .segment = fetch.fragment,
+                        .total = answer.blob->size()},
+               .blob = answer.blob,
+               .sent = fetch.begin,
+               .end = fetch.end},
+              now);
 }
 
 }  // namespace atl::collective
