@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "atoll/base/check.h"
 #include "atoll/base/error.h"
-#include "atoll/codec/codec.h"
 #include "atoll/collective/part_frame.h"
-#include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
 namespace atl::collective {

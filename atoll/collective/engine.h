@@ -129,6 +129,7 @@ class Engine {
     swarm::OpenAttempt newest;     // That this member has heard of: what it relays, and
     std::map<std::pair<int32_t, int32_t>, size_t> relayed_bytes;  // how much, from whom to whom.
   };
+
   void dial();
   void lose_control(const std::string& reason, Time now);
   void reconnect(Time now);
