@@ -1,15 +1,9 @@
-// One engine alone, its transport and both sides of its connections played by the test: what the
-// others may send it, and when.
-#include "atoll/collective/engine.h"
-
+// One engine alone: what the others may send it, and when.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 
-#include "atoll/codec/codec.h"
-#include "atoll/swarm/wire.h"
+#include "atoll/collective/engine_harness.h"
 
 namespace atl::collective {
 namespace {
@@ -18,107 +12,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-/// Keeps what was sent, by connection.
-class SentFrames final : public net::Transport {
- public:
-  Result<std::string> listen(const std::string& address) override { return address; }
-  net::ConnectionId connect(const std::string&, net::Plane) override { return ++last_; }
-  net::Sent send(net::ConnectionId connection, Bytes frame) override {
-    if (const auto found = room.find(connection); found != room.end()) {
-      if (found->second < frame.size()) return net::Sent::kFull;
-      found->second -= frame.size();
-    }
-    sent[connection].push_back(swarm::decode(frame));
-    return net::Sent::kAccepted;
-  }
-  void close(net::ConnectionId) override {}
-  net::Traffic traffic() const override { return {}; }
-
-  std::map<net::ConnectionId, std::vector<swarm::Message>> sent;
-  std::map<net::ConnectionId, size_t> room;  // In bytes; no entry: without end.
-
- private:
-  net::ConnectionId last_ = 0;
-};
-
-/// Island "a" of "a" and "b", in training. The test speaks for the coordinator and for "b".
-class EngineTest : public testing::Test, public EngineListener {
- protected:
-  static constexpr net::ConnectionId kControl = 1;
-  static constexpr net::ConnectionId kBulk = 100;
-  static constexpr size_t kCount = 1000;
-
-  explicit EngineTest(bool joins = false) {
-    engine_.connect(now_);
-    handle(net::Opened{.connection = kControl});
-    from_coordinator(swarm::Welcome{.header = header()});
-    engine_.ready({.checkpoints = {{0, "p0"}}});
-    swarm::Start start{
-        .header = header(), .members = {{0, "a", "a:1"}, {1, "b", "b:1"}}, .num_replicas = 2};
-    if (joins) {
-      start.joins = true;
-      start.held = {{.round = 4, .step = 5}};
-    }
-    from_coordinator(start);
-    handle(net::Opened{.connection = kBulk, .inbound = true, .plane = net::Plane::kBulk});
-    from_b(swarm::PeerHello{.header = header(), .number = 1});
-  }
-
-  static swarm::Header header(int64_t round = -1, int32_t attempt = -1) {
-    return {.run = "r", .term = 1, .round = round, .attempt = attempt};
-  }
-  void handle(net::Event event) { engine_.handle(std::move(event), now_); }
-  void from_coordinator(const swarm::Message& message) {
-    handle(net::Received{.connection = kControl, .frame = swarm::encode(message)});
-  }
-  void from_b(const swarm::Message& message) {
-    handle(net::Received{.connection = kBulk, .frame = swarm::encode(message)});
-  }
-  /// A chunk of what "b" contributes to the share of "a".
-  static swarm::Part part_of_b(size_t data_bytes) {
-    return {.header = header(0, 0), .sender = 1, .total = 2048, .data = Bytes(data_bytes)};
-  }
-  void begin() {
-    engine_.begin({.round = 0, .weight = 1, .values = values_, .codec = codec_.get()}, now_);
-  }
-  /// What the coordinator heard is wrong; empty if nothing.
-  std::string trouble() const {
-    for (const swarm::Message& message : transport_.sent.at(kControl)) {
-      if (const auto* said = std::get_if<swarm::Trouble>(&message)) return said->reason;
-    }
-    return {};
-  }
-
-  void prepare(PrepareJob) override {}
-  void copy(CopyJob job) override {
-    num_copies += 1;
-    if (copies_at_once) return engine_.copied(job(), now_);
-    copy_job = std::move(job);
-  }
-  void welcomed(const std::string&, const std::string&) override {}
-  void started(const StartInfo&) override {}
-  void committed(const Commit& commit, bool) override { commits.push_back(commit); }
-  void leased(const std::vector<swarm::Units>&) override {}
-  void called(const DueRound&) override {}
-  void reinstated(int64_t) override {}
-  void fetched(int32_t, Result<FetchedState> state) override { states.push_back(*state); }
-  void left() override {}
-  void failed(const std::string& reason, swarm::Ending) override { failure = reason; }
-
-  std::vector<Commit> commits;
-  std::vector<FetchedState> states;
-  std::string failure;
-  bool copies_at_once = true;
-  CopyJob copy_job;
-  int num_copies = 0;
-
-  Time now_{seconds(1)};
-  const std::vector<float> values_ = std::vector<float>(kCount, 1.0F);
-  const std::unique_ptr<codec::Codec> codec_ = codec::make_codec("fp32");
-  SentFrames transport_;
-  Engine engine_{{.name = "a"}, "a:1", transport_, *this};
-};
 
 TEST_F(EngineTest, EarlyPartsWithoutDataAreRefused) {
   begin();
@@ -139,17 +32,6 @@ TEST_F(EngineTest, AllThatAMemberMaySendMayComeEarly) {
   begin();
   for (int i = 0; i < 40; ++i) from_b(part_of_b(2048));  // Far more, in parts of honest sizes.
   EXPECT_EQ(trouble(), "");
-}
-
-template <typename Kind>
-std::vector<Kind> said(const SentFrames& transport, net::ConnectionId connection) {
-  std::vector<Kind> out;
-  const auto found = transport.sent.find(connection);
-  if (found == transport.sent.end()) return out;
-  for (const swarm::Message& message : found->second) {
-    if (const auto* kind = std::get_if<Kind>(&message)) out.push_back(*kind);
-  }
-  return out;
 }
 
 swarm::Commit commit_of_b() {
@@ -373,144 +255,6 @@ TEST_F(EngineTest, ANewcomersRequestsWaitForTheView) {
                                .view = 2,
                                .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
   EXPECT_EQ(said<swarm::NotHeld>(transport_, kNew).size(), 1U);
-}
-
-/// "b" and "c" cannot reach each other: "a" passes on what they send each other.
-class RelayingTest : public EngineTest {
- protected:
-  static constexpr net::ConnectionId kBulkOfC = 200;
-
-  RelayingTest() {
-    from_coordinator(swarm::View{.header = header(),
-                                 .view = 2,
-                                 .members = {{0, "a", "a:1"}, {1, "b", "b:1"}, {2, "c", "c:1"}}});
-    handle(net::Opened{.connection = kBulkOfC, .inbound = true, .plane = net::Plane::kBulk});
-    from_c(swarm::PeerHello{.header = header(), .number = 2});
-    begin();
-  }
-  void from_c(const swarm::Message& message) {
-    handle(net::Received{.connection = kBulkOfC, .frame = swarm::encode(message)});
-  }
-  void open(int32_t attempt, std::vector<swarm::Relay> relays = {{1, 2, 0}}) {
-    from_coordinator(swarm::OpenAttempt{.header = header(0, attempt),
-                                        .count = kCount,
-                                        .segment_values = 4096,
-                                        .members = {0, 1, 2},
-                                        .weights = {1, 1, 1},
-                                        .shares = {0, 0, 1},
-                                        .relays = std::move(relays)});
-  }
-  static swarm::Part part(int32_t from, int32_t to, int32_t attempt, uint64_t offset = 0) {
-    return {.header = header(0, attempt),
-            .sender = from,
-            .receiver = to,
-            .offset = offset,
-            .total = 4016,
-            .data = Bytes(1000, std::byte{7})};
-  }
-  std::vector<swarm::Part> relayed() {
-    std::vector<swarm::Part> parts = said<swarm::Part>(transport_, kBulkOfC);
-    std::erase_if(parts, [](const swarm::Part& part) { return part.sender == 0; });
-    return parts;
-  }
-};
-
-TEST_F(RelayingTest, WhatItPassesOnIsWhatCame) {
-  open(0);
-  from_b(part(1, 2, 0));
-  from_b(part(1, 2, 0, 1000));
-  ASSERT_EQ(relayed().size(), 2U);
-  EXPECT_EQ(swarm::encode(relayed()[0]), swarm::encode(part(1, 2, 0)));
-  EXPECT_EQ(swarm::encode(relayed()[1]), swarm::encode(part(1, 2, 0, 1000)));
-  EXPECT_EQ(trouble(), "");
-}
-
-TEST_F(RelayingTest, WhatComesBeforeItHasHeardOfTheAttemptWaits) {
-  from_b(part(1, 2, 0));
-  EXPECT_TRUE(relayed().empty());
-  open(0);
-  EXPECT_EQ(relayed().size(), 1U);
-  from_b(part(1, 2, 2));
-  from_b(part(1, 2, 1));
-  open(1);
-  EXPECT_EQ(relayed().size(), 2U);
-  open(2);
-  EXPECT_EQ(relayed().size(), 3U);
-  EXPECT_EQ(trouble(), "");
-}
-
-/// In the next attempt it is sent again.
-TEST_F(RelayingTest, WhatIsOfAPastAttemptIsDropped) {
-  transport_.room[kBulkOfC] = 0;
-  open(0);
-  from_b(part(1, 2, 0));
-  open(1);
-  from_b(part(1, 2, 0, 1000));
-  from_b(part(1, 2, 1));
-  transport_.room[kBulkOfC] = 100'000;
-  handle(net::Writable{kBulkOfC});
-  ASSERT_EQ(relayed().size(), 1U);
-  EXPECT_EQ(relayed()[0].header.attempt, 1);
-  EXPECT_EQ(trouble(), "");
-}
-
-TEST_F(RelayingTest, WhoSendsByAnotherWayThanTheAttemptsIsNamed) {
-  open(0, {});
-  from_b(part(1, 2, 0));
-  EXPECT_THAT(trouble(), HasSubstr("island 'b' sent a part of round 0 from member 1 to member 2, "
-                                   "which does not go that way"));
-}
-
-TEST_F(RelayingTest, WhoBringsWhatIsNotItsToPassOnIsNamed) {
-  open(0);
-  from_c(part(1, 0, 0));
-  EXPECT_THAT(trouble(), HasSubstr("island 'c' sent a part of round 0 from member 1 to member 0, "
-                                   "which does not go that way"));
-}
-
-TEST_F(RelayingTest, NothingGoesThroughTwo) {
-  open(0);
-  from_b(part(2, 1, 0));
-  EXPECT_THAT(trouble(), HasSubstr("island 'b' sent a part of run 'r' in the name of member 2"));
-}
-
-TEST_F(RelayingTest, ItKeepsNoMoreThanARoundHas) {
-  transport_.room[kBulkOfC] = 0;
-  open(0);
-  for (int i = 0; i < 10'000 && trouble().empty(); ++i) from_b(part(1, 2, 0));
-  EXPECT_THAT(trouble(), HasSubstr("island 'b' sent member 2 more than round 0 has"));
-}
-
-/// Who waits behind it cannot know whether the relay or the maker is silent.
-TEST_F(RelayingTest, WhoGivesItNothingToPassOnIsNamed) {
-  open(0);
-  for (int i = 0; i < 33; ++i) {
-    from_coordinator(swarm::Alive{.header = header(), .quiet_ms = static_cast<uint64_t>(i) * 1000});
-    engine_.tick(now_ += seconds(1));
-  }
-  std::vector<int32_t> down;
-  for (const swarm::LinkState& link : said<swarm::LinkState>(transport_, kControl)) {
-    if (!link.up) down.push_back(link.other);
-  }
-  EXPECT_THAT(down, ElementsAre(1)) << "nothing came of b; c has no contribution to make to b";
-}
-
-/// Its own parts to "c" go through "b", and those of "c" come so.
-TEST_F(RelayingTest, WhomItReachesThroughAnotherItSendsThroughIt) {
-  open(0, {{0, 2, 1}});
-  while (engine_.work(now_)) {
-  }
-  const auto parts = said<swarm::Part>(transport_, kBulk);
-  ASSERT_EQ(parts.size(), 1U) << "its contribution to the one owner";
-  EXPECT_EQ(parts[0].receiver, 2);
-  EXPECT_TRUE(said<swarm::Part>(transport_, kBulkOfC).empty());
-  swarm::Part mean = part(2, 0, 0);
-  mean.kind = swarm::PartKind::kMean;
-  from_b(mean);
-  EXPECT_EQ(trouble(), "");
-  from_c(mean);
-  EXPECT_THAT(trouble(), HasSubstr("island 'c' sent a part of round 0 from member 2 to member 0, "
-                                   "which does not go that way"));
 }
 
 /// A round whose parts fill the line to "b", and a newcomer "c" that asks for a state.

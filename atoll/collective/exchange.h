@@ -1,12 +1,9 @@
 #pragma once
-// A round, seen by one member: who encodes, sends, decodes and sums what.
-//
-//   mean = sum over ranks, in their order, of (w_i / W) * decode(encode(values_i))      (FP32)
-//
-// with w_i / W rounded once to FP32 and members of weight 0 left out. With Topology::kGather that
-// is the result. With kScatter the owner of each share sums it, and the result is
-// decode(encode(mean + residual)): owners too keep what the others decode. So all members hold the
-// same bits, whatever the order of arrival.
+// A round, seen by one member: who encodes, sends, decodes and sums what. How contributions become
+// a mean is another's (segment_mean.h). With Topology::kGather each member makes all of it. With
+// kScatter the owner of each share makes that, and the result is decode(encode(mean + residual)):
+// owners too keep what the others decode. So all members hold the same bits, whatever the order of
+// arrival.
 //
 // Values travel and are summed in segments, each encoded on its own: what is encoded is sent while
 // the rest is not, and no unit of work() is larger than one segment. How values are cut does not
@@ -44,40 +41,13 @@
 #include "atoll/collective/averager.h"
 #include "atoll/collective/blob_arena.h"
 #include "atoll/collective/blob_pool.h"
+#include "atoll/collective/incoming_blob.h"
 #include "atoll/collective/round_result.h"
+#include "atoll/collective/segment_mean.h"
+#include "atoll/collective/segments.h"
 #include "atoll/swarm/messages.h"
 
 namespace atl::collective {
-
-/// Payload of one Part, but for the last of a segment: many rounds interleave, and on a line of 20
-/// kbit/s something still arrives every 30 seconds.
-constexpr size_t kChunkBytes = size_t{64} << 10;
-/// The same on a line that is known to be fast, where each part costs more time than its bytes.
-constexpr size_t kMaxChunkBytes = size_t{256} << 10;
-
-/// What a line carries in a quarter of a second, within those two. 0: nothing is known of it.
-size_t chunk_size(double bytes_per_second);
-
-/// Largest segment: 1 MiB of floats.
-constexpr size_t kSegmentValues = size_t{1} << 18;
-
-/// How many of `count` values each segment has, but for the last. With kGather the most there can
-/// be; with kScatter fewer where values are few, for shares are whole segments.
-size_t segment_size(size_t count, Topology topology);
-/// Of those segments, for so many members.
-std::vector<int64_t> equal_shares(size_t count, Topology topology, int64_t num_members);
-
-/// mean[i] += coefficient * values[i], in FP32, never fused. The one loop of every mean.
-void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
-
-/// The same for a mean that is zero, whatever it holds: bit for bit, the sign of a zero too.
-void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
-
-/// Of finite values; the same double wherever it is summed.
-double sum_of_squares(std::span<const float> values);
-
-/// w_i / W rounded to FP32, by rank; all 0 when W is.
-std::vector<float> coefficients(std::span<const int64_t> weights);
 
 /// An encoded segment on its way to one member, to be cut into chunks by the sender.
 struct Outgoing {
@@ -108,6 +78,7 @@ class Exchange {
     std::map<int32_t, int32_t> via;    // Members that this one reaches through another: numbers.
     size_t segment_values = kSegmentValues;
 
+    int32_t number(int32_t of_rank) const { return numbers[static_cast<size_t>(of_rank)]; }
     int64_t own_weight() const { return weights[static_cast<size_t>(rank)]; }
   };
 
@@ -117,6 +88,8 @@ class Exchange {
   Exchange(Plan plan, const Contribution& contribution,
            std::shared_ptr<RoundMemory> memory = nullptr);
   ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   /// The next attempt: the same segments, and some of the members.
   void reopen(Plan plan);
@@ -158,26 +131,25 @@ class Exchange {
   const Plan& plan() const { return plan_; }
 
  private:
-  struct Incoming {
-    BlobArena::Place place;  // As long as the first chunk said; empty before it.
-    size_t received = 0;
-    bool done = false;
-    std::pair<uint64_t, int32_t> attempt;  // In which it was sent: term and attempt.
-  };
   struct Segment {
     size_t begin = 0;  // Within the values.
     size_t size = 0;
-    std::map<int32_t, Incoming> contributions;  // By number.
-    std::set<int32_t> sent_to;                  // Numbers of those who have this member's.
+    std::map<int32_t, IncomingBlob> contributions;  // By number.
+    std::set<int32_t> sent_to;                      // Numbers of those who have this member's.
     // Of this attempt:
     int32_t owner = 0;  // Rank. With kGather all sum it, and this one says how large they are.
     bool waits_to_be_sent = false;
     std::shared_ptr<const Bytes> own;  // This member's, sent and not yet summed.
-    SharedBytes kept;    // As it travels, for the result: the mean, or with kGather this member's.
-    Incoming mean;       // Where another member sums.
-    int32_t next = 0;    // The rank whose contribution is added next.
-    bool begun = false;  // The mean holds a sum.
+    SharedBytes kept;  // As it travels, for the result: the mean, or with kGather this member's.
+    IncomingBlob incoming_mean;   // Where another member sums.
+    SegmentMean mean;             // As it is made here.
     std::vector<double> squares;  // Their sum, by rank, for the owner.
+
+    /// Of something as long as the values, or empty.
+    template <typename Value>
+    std::span<Value> of(std::span<Value> all) const {
+      return all.empty() ? all : all.subspan(begin, size);
+    }
   };
   enum class UnitKind : uint8_t { kAdd, kMakeMean, kTakeMean };
   struct Unit {
@@ -189,33 +161,33 @@ class Exchange {
   void begin_attempt();
   void assign_owners();
   void plan_sends();
-  /// Ranks that need this member's contribution to a segment and do not have it.
+  /// Ranks, the next one first, so that not all members send to the same one at once.
+  std::vector<int32_t> others() const;
+  /// Of those, who need this member's contribution to a segment and do not have it.
   std::vector<int32_t> receivers(const Segment& segment) const;
   bool is_summed_here(const Segment& segment) const;
   bool gathers() const { return contribution_.topology == Topology::kGather; }
   bool abstains(int32_t rank) const { return plan_.weights[static_cast<size_t>(rank)] == 0; }
-  std::span<float> mean_of(const Segment& segment);
   const std::string& name(int32_t rank) const;
 
   std::optional<int32_t> rank_of(int32_t number) const;
-  Result<void> accept(Incoming& incoming, const swarm::Part& part, std::span<const std::byte> data,
-                      int32_t rank, const Segment& segment);
   /// Adds the unit that the sum of a segment can do next, if there is one.
   void schedule_sum(size_t index);
   Result<void> do_next_send();
-  Result<void> do_unit(const Unit& unit);
   Result<void> add_next(size_t index);
   Result<void> make_mean(Segment& segment);
   Result<void> take_mean(Segment& segment);
   void keep_residual(const Segment& segment);
   Result<std::shared_ptr<const Bytes>> encode_own(const Segment& segment);
-  Result<void> decode(std::span<const std::byte> bytes, int32_t sender, std::span<float> values);
+  /// Fails, naming who sent what is decoded, when that throws.
+  template <typename Decode>
+  Result<void> guard(int32_t sender, Decode decode);
   void send(const Segment& segment, swarm::PartKind kind, std::shared_ptr<const Bytes> blob,
             const std::vector<int32_t>& ranks);
 
   Plan plan_;
   const Contribution& contribution_;
-  std::vector<float> coefficients_;
+  MeanRule rule_;
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.

@@ -182,18 +182,6 @@ TEST(ExchangeTest, MembersSayHowLargeContributionsAre) {
   }
 }
 
-TEST(ExchangeTest, SumsOfSquaresAreThoseOfAllValues) {
-  for (const size_t count : {0U, 1U, 31U, 32U, 33U, 1000U}) {
-    std::vector<float> values(count);
-    double expected = 0;
-    for (size_t i = 0; i < count; ++i) {
-      values[i] = static_cast<float>(i) * 0.5F;
-      expected += 0.25 * static_cast<double>(i * i);
-    }
-    EXPECT_EQ(sum_of_squares(values), expected);  // Nothing is rounded.
-  }
-}
-
 TEST(ExchangeTest, RoundIsTheSequenceOfContributionsAndMeans) {
   Group group(2, 3000, "bf16", Topology::kScatter);
   group.connect();
@@ -211,13 +199,6 @@ TEST(ExchangeTest, RoundIsTheSequenceOfContributionsAndMeans) {
     }
   }
   EXPECT_GT(num_parts, 4U);
-}
-
-TEST(CoefficientsTest, AreTheSharesOfTheTokens) {
-  EXPECT_THAT(coefficients(std::vector<int64_t>{1, 3}), testing::ElementsAre(0.25F, 0.75F));
-  EXPECT_THAT(coefficients(std::vector<int64_t>{7}), testing::ElementsAre(1.0F));
-  EXPECT_THAT(coefficients(std::vector<int64_t>{0, 7}), testing::ElementsAre(0.0F, 1.0F));
-  EXPECT_THAT(coefficients(std::vector<int64_t>{0, 0}), testing::ElementsAre(0.0F, 0.0F));
 }
 
 /// Member a of three, of which c abstains, and what b would send it: contributions in segments of

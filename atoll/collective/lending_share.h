@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "atoll/base/clock.h"
-#include "atoll/collective/exchange.h"
+#include "atoll/collective/segments.h"
 
 namespace atl::collective {
 

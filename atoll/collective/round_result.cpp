@@ -6,7 +6,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
-#include "atoll/collective/exchange.h"
+#include "atoll/collective/segment_mean.h"
 
 namespace atl::collective {
 namespace {
@@ -101,23 +101,22 @@ Result<void> decode_mean(const CommittedRound& committed, const codec::Codec& co
                                committed.round, segments.size(), mean.size(), num_segments));
   }
   const bool gathers = committed.result.topology == Topology::kGather;
-  const std::vector<float> factors = coefficients(committed.weights);
+  const MeanRule rule{.codec = &codec,
+                      .sequence = static_cast<uint32_t>(committed.round),
+                      .coefficients = coefficients(committed.weights)};
   std::vector<float> values(std::min(committed.count, committed.segment_values));
-  const auto sequence = static_cast<uint32_t>(committed.round);
   try {
     for (size_t i = 0; i < segments.size(); ++i) {
       const size_t begin = i * committed.segment_values;
-      const std::span<float> out =
-          mean.subspan(begin, std::min(committed.segment_values, committed.count - begin));
+      const size_t size = std::min(committed.segment_values, committed.count - begin);
+      SegmentMean made(rule, mean.subspan(begin, size));
       if (!gathers) {
-        codec.decode(segments[i].at(kMeanKey).bytes, out, sequence);
+        made.hold(segments[i].at(kMeanKey).bytes);
         continue;
       }
-      const std::span<float> part = std::span(values).first(out.size());
-      for (size_t rank = 0; rank < committed.members.size(); ++rank) {
-        if (committed.weights[rank] == 0) continue;
-        codec.decode(segments[i].at(committed.members[rank]).bytes, part, sequence);
-        add_scaled(out, part, factors[rank]);
+      while (const auto rank = made.wanted()) {
+        const int32_t number = committed.members.at(static_cast<size_t>(*rank));
+        made.add(segments[i].at(number).bytes, std::span(values).first(size));
       }
     }
   } catch (const std::exception& error) {  // A blob that is missing, or no such encoding.

@@ -3,36 +3,21 @@
 // begins rounds, takes outer steps, applies commits it had a part in or has missed, fetches and
 // gives state, checkpoints, and joins again when its membership ended. Life is one process of it;
 // what outlives a process is its Disk.
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "atoll/base/error.h"
 #include "atoll/collective/engine.h"
 #include "atoll/sim/sim_transport.h"
-#include "atoll/swarm/wire.h"
+#include "atoll/testing/simulated_disk.h"
+#include "atoll/testing/simulated_hearing.h"
 #include "atoll/testing/simulated_plan.h"
 
 namespace atl::collective {
-
-/// Checkpoints: the fragments' values after a step.
-using Disk = std::map<int64_t, std::vector<Theta>>;
-
-inline Digest digest_of(const std::vector<Theta>& fragments) {
-  Bytes all;
-  for (const Theta& theta : fragments) {
-    const Digest digest = digest_of(theta);
-    all.insert(all.end(), digest.begin(), digest.end());
-  }
-  return sha256(all);
-}
 
 class Life final : public EngineListener {
  public:
@@ -54,8 +39,10 @@ class Life final : public EngineListener {
         process_(in_.network.queue()),
         transport_(in_.network.make_transport(in_.name, [this](net::Event event) {
           process_.soon([this, event = std::move(event)] {
-            look_for_start(event);
-            if (std::getenv("ATOLL_SIM_TRACE") != nullptr) trace(event);
+            heard_.hear(event, in_.name, in_.ledger);
+            if (std::getenv("ATOLL_SIM_TRACE") != nullptr) {
+              trace_heard(event, in_.name, in_.network.queue().now());
+            }
             engine_->handle(event, now());
             work();
           });
@@ -193,47 +180,6 @@ class Life final : public EngineListener {
     work();
   }
 
-  /// For a person who looks for a mistake: what this island hears.
-  void trace(const net::Event& event) const {
-    std::string what;
-    if (const auto* received = std::get_if<net::Received>(&event)) {
-      try {
-        const swarm::Message message = swarm::decode(received->frame);
-        const swarm::Header header = std::visit([](const auto& m) { return m.header; }, message);
-        what = fmt::format("{} of term {}, round {}, attempt {}", swarm::kind_name(message),
-                           header.term, header.round, header.attempt);
-        if (what.starts_with("Alive")) return;
-      } catch (const InputError& error) {
-        what = error.what();
-      }
-      what += fmt::format(" over {}", received->connection);
-    } else if (const auto* opened = std::get_if<net::Opened>(&event)) {
-      what = fmt::format("opened {} ({})", opened->connection, opened->inbound ? "in" : "out");
-    } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
-      what = fmt::format("lost {}: {}", lost->connection, lost->reason);
-    }
-    fmt::print("{:.3f} {} heard {}\n", seconds(in_.network.queue().now() - Time{}), in_.name, what);
-  }
-
-  /// The membership that the next Start is about, as the ledger knows it.
-  void look_for_start(const net::Event& event) {
-    const auto* received = std::get_if<net::Received>(&event);
-    if (received == nullptr || received->frame.size() < 8) return;
-    try {
-      const swarm::Message message = swarm::decode(received->frame);
-      if (const auto* begins = std::get_if<swarm::Start>(&message)) {
-        epoch_ = in_.ledger.epoch_of(begins->header.term, begins->number);
-        held_ = begins->held;
-      }
-      const auto* welcome = std::get_if<swarm::Welcome>(&message);
-      const auto* resumed = std::get_if<swarm::Resumed>(&message);
-      if (welcome == nullptr && resumed == nullptr) return;
-      const uint64_t term = welcome != nullptr ? welcome->header.term : resumed->header.term;
-      in_.ledger.heard(in_.name, std::exchange(term_, term), term);
-    } catch (const InputError&) {  // The engine sees to it.
-    }
-  }
-
   void begin_training() {
     if (ended()) return;
     fragments_.resize(static_cast<size_t>(period()));
@@ -248,7 +194,7 @@ class Life final : public EngineListener {
         fragments_[f].round = start->start_step - period() + static_cast<int64_t>(f);
       }
       fragments_[f].is_here = true;
-      in_.ledger.started(epoch_, static_cast<int32_t>(f), fragments_[f].theta);
+      in_.ledger.started(heard_.epoch, static_cast<int32_t>(f), fragments_[f].theta);
     }
     train();
   }
@@ -273,12 +219,12 @@ class Life final : public EngineListener {
     fragment.round = state->round;
     fragment.step = state->step;
     fragment.is_here = true;
-    const auto known = std::ranges::find(held_, f, &swarm::Held::fragment);
+    const auto known = std::ranges::find(heard_.held, f, &swarm::Held::fragment);
     const bool looks = in_.plan.bug != Bug::kServesOldState;
     if (looks && digest_of(fragment.theta) != state->digest) {
       return give_up("the state that was fetched is damaged");
     }
-    in_.ledger.fetched(epoch_, f, state->round, fragment.theta, known->round);
+    in_.ledger.fetched(heard_.epoch, f, state->round, fragment.theta, known->round);
     fetch_next();
   }
   std::shared_ptr<const Bytes> state_of(int32_t f, int64_t round) {
@@ -362,7 +308,7 @@ class Life final : public EngineListener {
           },
           kTick);
     }
-    in_.ledger.trained(epoch_, start->number, units_.front());
+    in_.ledger.trained(heard_.epoch, start->number, units_.front());
     const bool again =
         in_.plan.bug == Bug::kTrainsTwice && units_.size() > 1 && num_trained_ % 5 == 0;
     if (again) units_[1] = units_[0];
@@ -387,7 +333,7 @@ class Life final : public EngineListener {
     flight.residual = fragment.residual;
     flight.new_residual.assign(fragment.residual.size(), 55.0F);
     const int64_t weight = abstaining ? 0 : num_trained_ - fragment.counted;
-    in_.ledger.begun(epoch_, round, start->number,
+    in_.ledger.begun(heard_.epoch, round, start->number,
                      {flight.values, flight.residual, weight, num_trained_});
     engine_->begin(
         {.round = round,
@@ -416,7 +362,7 @@ class Life final : public EngineListener {
     const auto flight = flights_.find(round);
     if (flight == flights_.end()) return digest;
     if (in_.plan.bug == Bug::kAppliesBeforeCommit) {
-      in_.ledger.applied(epoch_, round, next, in_.name);
+      in_.ledger.applied(heard_.epoch, round, next, in_.name);
     }
     flight->second.next = std::move(next);
     return digest;
@@ -455,41 +401,22 @@ class Life final : public EngineListener {
     const int64_t step_before = run_step();
     fragment.step = commit.step;
     applied.push_back(commit.round);
-    in_.ledger.applied(epoch_, commit.round, fragment.theta, in_.name);
+    in_.ledger.applied(heard_.epoch, commit.round, fragment.theta, in_.name);
     if (const auto flight = flights_.find(commit.round); flight != flights_.end()) {
       const bool swaps = commit.included || in_.plan.bug == Bug::kSwapsResidualEarly;
       if (commit.included) fragment.counted = flight->second.num_trained;
       if (commit.included) contributed.push_back(commit.round);
       if (commit.left_out) num_left_out += 1;
       if (swaps && in_.plan.has_residual) fragment.residual = flight->second.new_residual;
-      in_.ledger.kept_residual(epoch_, commit.round, start->number, commit.included,
+      in_.ledger.kept_residual(heard_.epoch, commit.round, start->number, commit.included,
                                fragment.residual);
       flights_.erase(flight);
     }
-    is_elastic() ? checkpoint_between(step_before, commit.step) : checkpoint(commit);
-  }
-  void checkpoint_between(int64_t before, int64_t step) {
-    if (before / in_.plan.checkpoint_every == step / in_.plan.checkpoint_every) return;
+    if (!is_elastic()) return checkpoints_.ended(commit, fragment.theta);
+    if (!checkpoints_.is_due_between(step_before, commit.step)) return;
     std::vector<Theta> all;
-    for (const Fragment& fragment : fragments_) all.push_back(fragment.theta);
-    keep(step, std::move(all));
-  }
-  void keep(int64_t step, std::vector<Theta> all) {
-    in_.disk[step] = std::move(all);
-    while (in_.disk.size() > 4) in_.disk.erase(std::next(in_.disk.begin()));
-  }
-  /// A period's fragments, as each came to its end.
-  void checkpoint(const Commit& commit) {
-    const int64_t end = (commit.round / period() + 1) * period();
-    auto& fragments = checkpoints_[end];
-    fragments[commit.fragment] = fragments_[static_cast<size_t>(commit.fragment)].theta;
-    if (std::ssize(fragments) < period()) return;
-    if (end / period() % in_.plan.checkpoint_every == 0) {
-      std::vector<Theta> all;
-      for (auto& [f, theta] : fragments) all.push_back(std::move(theta));
-      keep(end, std::move(all));
-    }
-    checkpoints_.erase(checkpoints_.begin(), std::next(checkpoints_.find(end)));
+    for (const Fragment& each : fragments_) all.push_back(each.theta);
+    checkpoints_.keep(commit.step, std::move(all));
   }
 
   Setup in_;
@@ -500,13 +427,11 @@ class Life final : public EngineListener {
   std::map<int64_t, Flight> flights_;  // By round.
   std::deque<Commit> missed_;
   std::deque<int64_t> units_;
-  std::vector<swarm::Held> held_;
-  std::map<int64_t, std::map<int32_t, Theta>> checkpoints_;  // That are not complete, by step.
+  Checkpoints checkpoints_{in_.disk, in_.plan};
   Theta old_theta_;
   std::optional<DueRound> due_;
   int64_t num_trained_ = 0;
-  Ledger::Epoch epoch_ = -1;
-  uint64_t term_ = 0;
+  Heard heard_;
   bool stop_ = false;
   bool leaving_ = false;
   bool training_ = false;

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "atoll/testing/simulated_world.h"
+#include "atoll/testing/simulated_training.h"
 
 namespace atl::collective {
 namespace {
@@ -16,53 +16,6 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-Plan endless() {
-  Plan plan;
-  plan.num_islands = 3;
-  plan.num_rounds = 100'000;
-  return plan;
-}
-
-/// Three islands in the middle of training, that are not started again by themselves.
-struct Training : World {
-  explicit Training(Plan plan_in = endless()) : World(1, std::move(plan_in)) {
-    start_coordinator();
-    add_all();
-    for (const auto& machine : machines) machine->keeps_restarting = false;
-    EXPECT_TRUE(run_until([this] { return ledger.num_commits() > 5; }, seconds(60)));
-  }
-  ~Training() { EXPECT_EQ(ledger.broken().value_or(""), "") << log; }
-  Life& life(size_t i) { return *machines[i]->life; }
-  size_t commits_in(Duration time) {
-    const size_t before = ledger.num_commits();
-    run_for(time);
-    return ledger.num_commits() - before;
-  }
-  bool takes_part(size_t i) {  // In what is committed from here on.
-    const size_t before = life(i).contributed.size();
-    run_for(seconds(2));
-    return life(i).contributed.size() > before + 3;
-  }
-};
-
-void expect_all_done(const World& world) {
-  EXPECT_EQ(world.ledger.broken().value_or(""), "") << world.log;
-  for (const auto& machine : world.machines) {
-    EXPECT_TRUE(machine->done()) << machine->name << ": " << machine->life->failure;
-    EXPECT_EQ(std::ssize(machine->life->applied), world.plan.num_rounds);
-  }
-  ASSERT_TRUE(world.result().has_value());
-  EXPECT_TRUE(world.result()->has_value());
-}
-
-/// From the start, without faults.
-void expect_all_reach_the_end(World& world) {
-  world.start_coordinator();
-  world.add_all();
-  ASSERT_TRUE(world.run(seconds(60))) << world.log;
-  expect_all_done(world);
-}
 
 TEST(SimulationTest, TwoIslandsTrainToTheEnd) {
   World world(1, {});
@@ -437,12 +390,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Damage{"LaterVersion", true,
                            [](Bytes& f) { f[4] = std::byte{swarm::kProtocolVersion + 1}; }}),
     [](const auto& param) { return param.param.name; });
-
-Plan endless(Topology topology) {
-  Plan plan = endless();
-  plan.topology = topology;
-  return plan;
-}
 
 /// It is left out of one round: it goes on from what the others made, and counts in the next.
 TEST(SimulationTest, WhoseContributionIsNoNumberIsLeftOutAndStays) {

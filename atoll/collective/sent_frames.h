@@ -1,0 +1,50 @@
+#pragma once
+// For tests: a transport that keeps what is sent, and takes as much as the test lets it.
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "atoll/net/transport.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::collective {
+
+class SentFrames final : public net::Transport {
+ public:
+  Result<std::string> listen(const std::string& address) override { return address; }
+  net::ConnectionId connect(const std::string&, net::Plane) override { return ++last_; }
+  net::Sent send(net::ConnectionId connection, Bytes frame) override {
+    if (is_closed) return net::Sent::kClosed;
+    if (const auto found = room.find(connection); found != room.end()) {
+      if (found->second < frame.size()) return net::Sent::kFull;
+      found->second -= frame.size();
+    }
+    sent[connection].push_back(swarm::decode(frame));
+    return net::Sent::kAccepted;
+  }
+  void close(net::ConnectionId connection) override { closed.push_back(connection); }
+  net::Traffic traffic() const override { return {}; }
+
+  std::map<net::ConnectionId, std::vector<swarm::Message>> sent;
+  std::map<net::ConnectionId, size_t> room;  // In bytes; no entry: without end.
+  std::vector<net::ConnectionId> closed;
+  bool is_closed = false;  // So is every connection, at once.
+
+ private:
+  net::ConnectionId last_ = 0;
+};
+
+/// What was sent of a kind.
+template <typename Kind>
+std::vector<Kind> said(const SentFrames& transport, net::ConnectionId connection) {
+  std::vector<Kind> out;
+  const auto found = transport.sent.find(connection);
+  if (found == transport.sent.end()) return out;
+  for (const swarm::Message& message : found->second) {
+    if (const auto* kind = std::get_if<Kind>(&message)) out.push_back(*kind);
+  }
+  return out;
+}
+
+}  // namespace atl::collective
