@@ -51,10 +51,20 @@ void train_here(const atl::cli::TrainRequest& request) {
   }
 }
 
+/// `atoll` has set it; who starts this program directly pays for loading LibTorch twice.
+void start_again_if_spinning(char** argv) {
+  if (!atl::limit_spinning()) return;
+  try {
+    atl::cli::become_torch_program(argv);
+  } catch (const std::exception&) {  // Then it is only slower beside other work.
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   atl::prepare_process();
+  start_again_if_spinning(argv);
   // Denormal numbers cost the processor a hundred times a normal one's time and mean nothing here;
   // threads started later inherit this.
   at::globalContext().setFlushDenormal(true);
