@@ -14,6 +14,7 @@
 #include "atoll/cli/convert_command.h"
 #include "atoll/cli/eval_command.h"
 #include "atoll/cli/generate_command.h"
+#include "atoll/cli/installed_help.h"
 #include "atoll/cli/join_command.h"
 #include "atoll/cli/train_command.h"
 #include "atoll/cli/version.h"
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
   at::globalContext().setFlushDenormal(true);
   atl::keep_freed_memory();
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
-  app.set_version_flag("--version", atl::cli::version_text());
+  app.set_version_flag("--version", atl::cli::build_text());
   app.require_subcommand(1);
   atl::cli::add_train_command(app, argv, train_here);
   atl::cli::add_join_command(app);
@@ -79,5 +80,6 @@ int main(int argc, char** argv) {
   atl::cli::add_chat_command(app);
   atl::cli::add_convert_command(app);
   atl::cli::add_bench_command(app);
+  atl::cli::add_command_list(app);
   return atl::cli::run_app(app, argc, argv);
 }
