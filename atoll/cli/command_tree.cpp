@@ -19,9 +19,8 @@ CommandOption option_of(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) described.names.push_back("--" + name);
   const std::string type = option.get_type_name();
   described.choices = choices_in(type);
-  if (described.names.empty()) {
-    described.argument = option.get_name(/*positional=*/true);
-  } else if (option.get_items_expected_max() > 0) {
+  if (option.get_positional()) described.place = option.get_name(/*positional=*/true);
+  if (option.get_items_expected_max() > 0) {
     const std::string last = type.substr(type.rfind(':') + 1);  // "TEXT:FILE"
     described.argument = described.choices.empty() && !last.empty() ? last : "WORD";
   }

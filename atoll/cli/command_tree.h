@@ -12,15 +12,16 @@ class App;
 namespace atl::cli {
 
 struct CommandOption {
-  std::vector<std::string> names;  // "--data"; "-h". None: an argument without a name.
-  std::string argument;  // What it takes, "INT"; or the name of that argument. A flag: "".
+  std::vector<std::string> names;  // "--data", "-h"; none: it goes by its place alone.
+  std::string place;               // What it is called where it needs no name.
+  std::string argument;            // What it takes: "INT". Empty: it is a flag.
   std::string help;
   std::string usual;  // The value where it is not given, if that is known.
   std::vector<std::string> choices;
   bool is_required = false;
   bool repeats = false;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CommandOption, names, argument, help, usual, choices,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CommandOption, names, place, argument, help, usual, choices,
                                    is_required, repeats)
 
 struct Command {

@@ -9,7 +9,7 @@ namespace atl::cli {
 namespace {
 
 /// In single quotes; `quote` is how a shell writes one inside.
-std::string quoted(std::string_view text, std::string_view quote = "'\\''") {
+std::string in_quotes(std::string_view text, std::string_view quote = "'\\''") {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -183,7 +183,7 @@ std::string bash_completion(const Command& root, const SettingList& settings) {
   }
   return fmt::format(
       kBash, fmt::arg("patterns", command_patterns(placed)),
-      fmt::arg("settings", quoted(fmt::format("{}", fmt::join(setting_words(settings), " ")))),
+      fmt::arg("settings", in_quotes(fmt::format("{}", fmt::join(setting_words(settings), " ")))),
       fmt::arg("branches", branches), fmt::arg("choices", choices));
 }
 
@@ -193,12 +193,12 @@ std::string zsh_completion(const Command& root, const SettingList& settings) {
   for (const auto& [path, command] : placed) {
     branches += fmt::format("    (\"{}\")\n      commands=(", path);
     for (const Command& one : command->commands) {
-      branches += quoted(one.name + ":" + one.description) + " ";
+      branches += in_quotes(one.name + ":" + one.description) + " ";
     }
     branches += ")\n      options=(";
     for (const CommandOption& option : command->options) {
       for (const std::string& name : option.names) {
-        branches += quoted(name + ":" + option.help) + " ";
+        branches += in_quotes(name + ":" + option.help) + " ";
       }
     }
     branches += command->takes_settings ? ") ;;\n" : ")\n      settings=() ;;\n";
@@ -229,7 +229,7 @@ std::string fish_completion(const Command& root, const SettingList& settings) {
     if (command->takes_settings) with_settings.push_back(path);
     for (const Command& one : command->commands) {
       lines += fmt::format("{} -f -a {} -d {}\n", fish_line({path}), one.name,
-                           quoted(one.description, kFishQuote));
+                           in_quotes(one.description, kFishQuote));
     }
     for (const CommandOption& option : command->options) {
       if (option.names.empty()) continue;
@@ -238,12 +238,12 @@ std::string fish_completion(const Command& root, const SettingList& settings) {
         lines += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
       lines += fish_takes(!option.argument.empty(), option.choices);
-      lines += fmt::format(" -d {}\n", quoted(option.help, kFishQuote));
+      lines += fmt::format(" -d {}\n", in_quotes(option.help, kFishQuote));
     }
   }
   for (const Setting& setting : settings.settings()) {
     lines += fmt::format("{} -l {}{} -d {}\n", fish_line(with_settings), setting.name(),
-                         fish_takes(true, setting.choices), quoted(setting.help, kFishQuote));
+                         fish_takes(true, setting.choices), in_quotes(setting.help, kFishQuote));
   }
   return fmt::format(kFish, fmt::arg("commands", fmt::format("{}", fmt::join(paths, " ")))) + lines;
 }

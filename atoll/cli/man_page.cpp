@@ -32,9 +32,10 @@ std::string italic(std::string_view text) { return "\\fI" + plain(text) + "\\fR"
 std::string option_text(const CommandOption& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.names) names.push_back(bold(name));
-  std::string head = fmt::format("{}", fmt::join(names, ", "));
+  std::string head =
+      names.empty() ? italic(option.place) : fmt::format("{}", fmt::join(names, ", "));
   if (!option.argument.empty()) {
-    if (!head.empty()) head += " ";
+    head += " ";
     head += option.choices.empty() ? italic(option.argument)
                                    : plain(fmt::format("{{{}}}", fmt::join(option.choices, ",")));
     if (option.repeats) head += " ...";
@@ -49,10 +50,9 @@ std::string command_text(const PlacedCommand& placed) {
   const Command& command = *placed.command;
   std::string usage = bold(placed.path);
   for (const CommandOption& option : command.options) {
-    if (!option.names.empty()) continue;
-    const std::string dots = option.repeats ? " ..." : "";
-    usage += option.is_required ? fmt::format(" {}{}", italic(option.argument), dots)
-                                : fmt::format(" [{}{}]", italic(option.argument), dots);
+    if (option.place.empty()) continue;
+    const std::string words = italic(option.place) + (option.repeats ? " ..." : "");
+    usage += option.is_required ? " " + words : " [" + words + "]";
   }
   if (command.takes_settings) usage += fmt::format(" [{}]", bold("--section.key=value"));
   std::string text = fmt::format(".SS {}\n{}\n", usage, plain(command.description));

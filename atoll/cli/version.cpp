@@ -3,16 +3,22 @@
 #include "atoll/base/clones.h"
 #include "atoll/cli/commit.h"
 
+#define ATOLL_WORDS(...) #__VA_ARGS__
+#define ATOLL_WORDS_OF(macro) ATOLL_WORDS(macro)
+
 namespace atl::cli {
 namespace {
 
 /// Of the copies of hot loops (base/clones.h), the one that the dynamic linker picks here.
 const char* loops() {
-#ifdef ATOLL_HAS_CLONES
+  constexpr const char* kPlain = "the compiler's plain ones";
+#ifdef __x86_64__
+  constexpr bool kHasCopies = sizeof(ATOLL_WORDS_OF(ATOLL_CLONES)) > 1;
+  if (!kHasCopies) return kPlain;
   if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4 (AVX-512)";
   if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3 (AVX2)";
 #endif
-  return "the compiler's plain ones";
+  return kPlain;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/descriptor.h"
+#include "atoll/data/damaged_file.h"
 
 namespace atl::data {
 namespace {

@@ -10,8 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "atoll/base/error.h"
-
 namespace atl::data {
 
 enum class Compression { kNone, kGzip, kZstd };
@@ -21,20 +19,13 @@ Compression compression_of(std::string_view name);
 /// The name without that end: "a.jsonl.zst" -> "a.jsonl".
 std::string_view without_compression(std::string_view name);
 
-/// What a file holds is not what it should be, whatever reads it: truncated, damaged, or not
-/// compressed as its name says. An unreadable file is a plain InputError.
-class DamagedFile : public InputError {
- public:
-  using InputError::InputError;
-};
-
 class ByteSource {
  public:
   /// Where the packed bytes come from: fills the span as far as it can, 0 at the end.
   using Read = std::function<size_t(std::span<std::byte>)>;
 
-  /// Throws InputError when the file cannot be read, DamagedFile when it is not compressed as its
-  /// name says.
+  /// Throws InputError when the file cannot be read, DamagedFile if not compressed as its name
+  /// says.
   explicit ByteSource(const std::filesystem::path& file);
   /// The same from any bytes; `name` appears in messages.
   ByteSource(Read read, std::string name);
@@ -43,9 +34,8 @@ class ByteSource {
   ByteSource& operator=(ByteSource&&) noexcept;
 
   /// How many bytes were put to the front of `out`, which is not empty; 0 at the end. Throws
-  /// DamagedFile where the file is truncated, damaged or followed by anything else, InputError
-  /// where it needs more than 128 MiB of memory to unpack; the message says how much of it could be
-  /// read.
+  /// DamagedFile where the file is truncated, damaged, followed by anything else; InputError where
+  /// it needs over 128 MiB of memory to unpack; the message says how much of it could be read.
   size_t read(std::span<char> out);
 
   Compression compression() const;

@@ -9,6 +9,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/data/corpus.h"
+#include "atoll/data/damaged_file.h"
 #include "atoll/data/json_text.h"
 #include "atoll/data/tokenizer.h"
 #include "atoll/data/utf8.h"
