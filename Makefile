@@ -1,6 +1,7 @@
 # make demo    two islands train a model on this machine, then complete code (sets everything up)
 # make test    build everything, lint, run the tests                       (sets everything up)
 # make build   the command alone, at build/bin/atoll
+# make install PREFIX=~/.local   the command, its man page and completions
 VENV := $(or $(ATOLL_VENV),$(CURDIR)/.venv)
 PYTHON := $(VENV)/bin/python
 export ATOLL_VENV = $(VENV)
@@ -11,7 +12,7 @@ TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods report-scaling clean
+.PHONY: build install tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods report-scaling clean
 
 build:
 	@scripts/setup.sh build
@@ -22,6 +23,10 @@ tests:
 	@scripts/setup.sh test
 	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=ON
 	@cmake --build build
+
+# Programs, man page and completions; LibTorch stays where it is. DESTDIR is heeded.
+install: build
+	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 demo: build
 	@scripts/demo.sh

@@ -6,9 +6,9 @@ import pathlib
 import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
 
+import corpus
 import pack_memory
 import tokenizer_speed
 from claims import ATOLL, ROOT, Claims
@@ -89,9 +89,8 @@ claims.measured("and millions of tokens for each second of a core",
 
 @functools.cache
 def sources():
-    """20 MB of Python: this machine's standard library and installed packages."""
-    paths = sysconfig.get_paths()
-    texts = families.python_sources(TEXT_BYTES, paths["stdlib"], paths["purelib"])
+    """20 MB of Python."""
+    texts = corpus.texts(TEXT_BYTES)
     file = folder / "sources.txt"
     file.write_bytes("".join(texts).encode())
     beginning = folder / "beginning.txt"

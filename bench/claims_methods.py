@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+import corpus
 from claims import ATOLL, ROOT, Claims, last_json, run
 from report_methods import METHODS, RESULTS, STEPS, fingerprint, prepare
 
@@ -14,7 +15,7 @@ PYTHON = sys.executable
 claims = Claims("methods")
 work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
 store = str(work / "store")
-run([PYTHON, str(ROOT / "tests" / "small_store.py"), ATOLL, store])
+corpus.make_store(ATOLL, store, corpus.SMALL_BYTES)
 
 # --- identities and goldens ---
 

@@ -10,12 +10,10 @@ import sys
 import tempfile
 import time
 
+import corpus
+import report_scaling
+import utilisation_links
 from claims import ATOLL, ROOT, Claims, run
-
-sys.path.insert(0, str(ROOT / "tests"))
-import report_scaling  # noqa: E402
-import small_store  # noqa: E402
-import utilisation_links  # noqa: E402
 
 claims = Claims("scaling")
 scratch = tempfile.TemporaryDirectory(prefix="atoll-claims-")
@@ -154,7 +152,7 @@ claims.measured("plans' loss, bytes, time and memory beside an independent recko
 def links():
     """Ten lines, each emulated, trained on and predicted."""
     store = pathlib.Path(scratch.name) / "store"
-    small_store.make_store(ATOLL, store, ["json", "logging", "asyncio"])
+    corpus.make_store(ATOLL, store, corpus.SMALL_BYTES)
     return utilisation_links.main([ATOLL, str(store)])
 
 

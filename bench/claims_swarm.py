@@ -7,18 +7,16 @@ import shutil
 import sys
 import tempfile
 
+import corpus
 import link_speed
 import swarm_faults
 from claims import ATOLL, RESULTS, ROOT, Claims, code_hash
 from soak import PATHS as soak_paths
 
-sys.path.append(str(ROOT / "tests"))
-import small_store  # noqa: E402
-
 claims = Claims("swarm")
 work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
 store = str(work / "store")
-small_store.make_store(ATOLL, store, ["json", "logging", "asyncio"])
+corpus.make_store(ATOLL, store, corpus.SMALL_BYTES)
 STORM_S, CUT_EVERY_S, CUTS = 600, 30, 10
 PROTOCOL = ("atoll/swarm", "atoll/collective", "atoll/run", "atoll/island", "atoll/method",
             "atoll/sync", "atoll/net", "bench/swarm_faults.py")
@@ -64,8 +62,7 @@ claims.stored("coordinator-idle", "and islands idle beyond its absence, seconds"
 def storm(pace):
     # Of the small store a storm takes fifty passes, and what is compared then is how well it is known by heart.
     large = str(work / "large")
-    small_store.make_store(ATOLL, large, ["asyncio", "collections", "concurrent", "ctypes", "email", "encodings", "html", "http", "importlib",
-                                          "json", "logging", "multiprocessing", "unittest", "urllib", "wsgiref", "xml", "xmlrpc"])
+    corpus.make_store(ATOLL, large, 8 * corpus.SMALL_BYTES)
     result = swarm_faults.storm(large, work / f"storm-{pace}", pace, STORM_S)
     print(f"storm, {pace}: {json.dumps(result)}", file=sys.stderr)
     return result

@@ -10,20 +10,17 @@ import json
 import pathlib
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "oracle"))
-import tokenizer_families as families  # noqa: E402
+import corpus
 
 BLOCK_BYTES, VOCAB_SIZE = 40_000_000, 16_384
 
 
 def write_corpus(folder, packed_bytes):
     """The file, a tokenizer's training text, and how many bytes of jsonl the file holds."""
-    paths = sysconfig.get_paths()
-    texts = families.python_sources(BLOCK_BYTES, paths["stdlib"], paths["purelib"])
+    texts = corpus.texts(BLOCK_BYTES)
     lines = "".join(json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(texts)).encode()
     sample = folder / "sample.jsonl"
     sample.write_bytes(lines)
@@ -38,17 +35,17 @@ def write_corpus(folder, packed_bytes):
 def measure(atoll, packed_bytes=2_000_000_000):
     with tempfile.TemporaryDirectory(prefix="atoll-pack-") as scratch:
         folder = pathlib.Path(scratch)
-        corpus, sample, text_bytes = write_corpus(folder, packed_bytes)
+        packed, sample, text_bytes = write_corpus(folder, packed_bytes)
         tokenizer = folder / "tokenizer.json"
         subprocess.run([atoll, "tokenizer", "train", sample, "--vocab-size", str(VOCAB_SIZE), "--out", tokenizer],
                        check=True, capture_output=True)
         begin = time.monotonic()
         memory = folder / "memory"  # By a small program: a child of this one would begin with this one's peak.
-        done = subprocess.run(["/usr/bin/time", "-f", "%M", "-o", memory, atoll, "data", "pack", corpus, "--tokenizer", tokenizer,
+        done = subprocess.run(["/usr/bin/time", "-f", "%M", "-o", memory, atoll, "data", "pack", packed, "--tokenizer", tokenizer,
                                "--out", folder / "store", "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         report = json.loads(done.stdout)
         return {
-            "packed_bytes": corpus.stat().st_size,
+            "packed_bytes": packed.stat().st_size,
             "jsonl_bytes": text_bytes,
             "tokens": report["tokens"],
             "max_rss_bytes": int(memory.read_text()) * 1024,

@@ -3,7 +3,7 @@
 
   report_methods.py [--only NAME,...] [--seeds 3] [--steps N] [--results FILE] [--tune] [--table]
 
-Real islands (processes, loopback) on the default corpus. Finished runs are kept in the results (default:
+Real islands (processes, loopback) on the pinned corpus. Finished runs are kept in the results (default:
 bench/results/methods.json) and not repeated, so it can be stopped at any time; each method's fingerprint, the bits of
 a short run, tells whether they are of this program, data and machine. --table only writes the page beside them again.
 Results of another length are never overwritten: a trial with --steps needs --results. --tune fills the table from
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 
+import corpus
 import scatter
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -30,6 +31,8 @@ ATOLL = str(ROOT / "build" / "bin" / "atoll")
 RESULTS = ROOT / "bench" / "results" / "methods.json"
 WORK = ROOT / "build" / "report-methods"
 VOCABULARY = 2000
+TEXT_BYTES = 40_000_000  # Of the corpus: more tokens than a run takes.
+TEXT_KEY = hashlib.sha256(json.dumps([corpus.DIGESTS, TEXT_BYTES]).encode()).hexdigest()[:8]
 FINGERPRINT_STEPS = 60  # Two periods.
 STEPS = 3750  # Of 64 rows of 32 tokens: 7.7 M tokens, 20 for each of 0.38 M parameters; 125 periods of 30.
 # 0.25 M parameters inside the layers, 0.13 M in the (tied) embedding. Short rows: their tokens depend less on each other,
@@ -122,12 +125,13 @@ def commit():
 
 def prepare():
     """The token store; made once."""
-    store = WORK / "data"
+    store = WORK / f"data-{TEXT_KEY}"
     if not (store / "store.json").exists():
         WORK.mkdir(parents=True, exist_ok=True)
-        corpus = pathlib.Path(os.__file__).parent
-        atoll("tokenizer", "train", corpus, "--vocab-size", VOCABULARY, "--out", WORK / "tokenizer.json")
-        atoll("data", "pack", corpus, "--tokenizer", WORK / "tokenizer.json", "--out", store)
+        text = WORK / f"text-{TEXT_KEY}"
+        corpus.write(text, TEXT_BYTES)
+        atoll("tokenizer", "train", text, "--vocab-size", VOCABULARY, "--out", WORK / "tokenizer.json")
+        atoll("data", "pack", text, "--tokenizer", WORK / "tokenizer.json", "--out", store)
     return store
 
 
@@ -151,7 +155,7 @@ def train(folder, store, islands, seed, steps, settings, init=None):
 
 def pretrained(seed, store, steps):
     """A run of data-parallel: where fine-tuning begins. Kept for all methods of the seed and settings."""
-    settings = hashlib.sha256(json.dumps([COMMON, VOCABULARY]).encode()).hexdigest()[:8]
+    settings = hashlib.sha256(json.dumps([COMMON, VOCABULARY, TEXT_KEY]).encode()).hexdigest()[:8]
     folder = WORK / f"pretrained-{seed}-{steps}-{settings}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=WORK) as work:

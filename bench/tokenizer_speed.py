@@ -3,9 +3,9 @@
 
   tokenizer_speed.py BUILD [--rounds 3] [--vocab-size 8192] [--text FILE] [--max-bytes 6000000] [--tokenizer FILE]
 
-BUILD is the build folder (it holds bin/atoll and bin/data_tokenizer_bench). The text is the default
-corpus, joined, unless a file is named; the tokenizer is trained on it unless one is named. Hugging Face's gets its best of three modes in each round: encode,
-encode_batch_fast of one large text, encode_batch_fast of the text in pieces of 20 kB. Both sides start
+BUILD is the build folder (it holds bin/atoll and bin/data_tokenizer_bench). The text is the beginning of the pinned
+corpus (corpus.py) unless a file is named; the tokenizer is trained on it unless one is named. Hugging Face's gets its best
+of three modes in each round: encode, encode_batch_fast of one large text, encode_batch_fast of the text in pieces of 20 kB. Both sides start
 each round with empty word caches and are timed by the processor time they use, so that a busy machine does
 not favour either. Prints one JSON object; ids are compared, and a difference is an error.
 """
@@ -20,28 +20,26 @@ import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
-import tokenizers
+import corpus  # noqa: E402
+import tokenizers  # noqa: E402
 
 PIECE_CHARACTERS = 20_000
 
 
-def default_text(arguments, folder):
-    """The default corpus, as `data pack` finds it, in one file."""
-    store = folder / "store"
-    atoll = arguments.build / "bin" / "atoll"
-    tokenizer = folder / "tokenizer.json"
-    subprocess.run([atoll, "tokenizer", "train", "--vocab-size", str(arguments.vocab_size), "--out", tokenizer]
-                   + ([arguments.text] if arguments.text else []), check=True, capture_output=True)
+def text_of(arguments, folder):
+    """The file to encode."""
     if arguments.text:
         return arguments.text
-    subprocess.run([atoll, "data", "pack", "--tokenizer", tokenizer, "--out", store], check=True, capture_output=True)
-    root = pathlib.Path(json.loads((store / "store.json").read_text())["sources"][0])
-    left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-    files = [f for f in sorted(root.rglob("*.py")) if not left_out & set(f.relative_to(root).parts[:-1])]
     joined = folder / "text.txt"
-    text = b"".join(f.read_bytes() for f in files)[: arguments.max_bytes]
-    joined.write_bytes(text.decode("utf8", errors="replace").encode())
+    joined.write_bytes("".join(corpus.texts(arguments.max_bytes)).encode())
     return joined
+
+
+def train_tokenizer(arguments, text, folder):
+    tokenizer = folder / "tokenizer.json"
+    subprocess.run([arguments.build / "bin" / "atoll", "tokenizer", "train", text, "--vocab-size", str(arguments.vocab_size),
+                    "--out", tokenizer], check=True, capture_output=True)
+    return tokenizer
 
 
 def ours(build, text, tokenizer):
@@ -105,8 +103,8 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="atoll-bench-") as name:
         folder = pathlib.Path(name)
-        text = default_text(arguments, folder)
-        tokenizer = arguments.tokenizer or folder / "tokenizer.json"
+        text = text_of(arguments, folder)
+        tokenizer = arguments.tokenizer or train_tokenizer(arguments, text, folder)
         print(json.dumps(measure(arguments.build, text, tokenizer, arguments.rounds) | {"vocab_size": arguments.vocab_size}))
 
 

@@ -22,12 +22,22 @@ endif()
 
 # LibTorch is imported by path, not by its own CMake package: that one demands a CUDA toolkit when
 # the build is a CUDA build, though linking needs none. ATOLL_TORCH_DIR holds include/ and lib/.
+set(ATOLL_TORCH_VERSION "none")
 if(ATOLL_TORCH)
   set(ATOLL_TORCH_DIR "$ENV{ATOLL_TORCH_DIR}" CACHE PATH "LibTorch: the folder with include/ and lib/")
   if(NOT EXISTS "${ATOLL_TORCH_DIR}/lib/libtorch_cpu.so")
     message(FATAL_ERROR "LibTorch not found: '${ATOLL_TORCH_DIR}/lib/libtorch_cpu.so' does not exist. "
                         "Run 'make build' (which sets it up) or pass -DATOLL_TORCH_DIR=DIR.")
   endif()
+  # A wheel has version.py, an archive build-version.
+  set(ATOLL_TORCH_VERSION "of unknown version")
+  foreach(file build-version version.py)
+    if(EXISTS ${ATOLL_TORCH_DIR}/${file})
+      file(STRINGS ${ATOLL_TORCH_DIR}/${file} line REGEX "^(__version__ = )?'?[0-9]+[.]" LIMIT_COUNT 1)
+      string(REGEX REPLACE "^(__version__ = )?'?([^']+)'?.*" "\\2" ATOLL_TORCH_VERSION "${line}")
+      break()
+    endif()
+  endforeach()
   add_library(torch INTERFACE)
   target_include_directories(torch SYSTEM INTERFACE ${ATOLL_TORCH_DIR}/include
                              ${ATOLL_TORCH_DIR}/include/torch/csrc/api/include)

@@ -32,7 +32,7 @@ void require_known_commands(const CLI::App& app, char** words) {
   std::vector<std::string> names;
   for (const CLI::App* command : commands) {
     if (command->get_name() == *words) return require_known_commands(*command, words + 1);
-    names.push_back(command->get_name());
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // Not hidden.
   }
   const std::string near = nearest(*words, names);
   throw UsageError(fmt::format("unknown command '{}'; {}", *words,

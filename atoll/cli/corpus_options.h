@@ -33,7 +33,8 @@ inline void add_corpus_options(CLI::App& command, data::CorpusOptions& options) 
       ->capture_default_str()
       ->check(whole_number<int64_t>(1, int64_t{1} << 40));
   command.add_flag("--strict", options.strict,
-                   "Refuse bytes that are not UTF-8; else they are read as U+FFFD and counted");
+                   "Refuse bytes that are not UTF-8, else read as U+FFFD and counted, and in "
+                   "folders what is not what its name says, else left out and counted");
 }
 
 }  // namespace atl::cli

@@ -8,6 +8,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/coordinate_command.h"
 #include "atoll/cli/data_command.h"
+#include "atoll/cli/installed_help.h"
 #include "atoll/cli/plan_command.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/status_command.h"
@@ -34,9 +35,10 @@ constexpr std::array kTorchCommands = {
 
 int main(int argc, char** argv) {
   atl::prepare_process();
+  atl::limit_spinning();
   CLI::App app("Atoll trains, studies and serves language models on machines that are far apart.",
                "atoll");
-  app.set_version_flag("--version", atl::cli::version_text());
+  app.set_version_flag("--version", atl::cli::build_text());
   app.require_subcommand(1);
   app.footer("\n`atoll COMMAND --help` explains each command with an example.");
   for (const TorchCommand& command : kTorchCommands) {
@@ -57,5 +59,6 @@ int main(int argc, char** argv) {
   atl::cli::add_tokenizer_command(app);
   atl::cli::add_scaling_command(app);
   atl::cli::add_plan_command(app);
+  atl::cli::add_installed_help(app);
   return atl::cli::run_app(app, argc, argv);
 }

@@ -41,9 +41,10 @@ void train(const TrainArguments& arguments) {
   require_output_file(arguments.out, "--out");
   tokenizer::WordCounts words;
   int64_t num_replaced = 0;
+  data::LeftOut left_out;
   {
     ProgressBar bar("reading", static_cast<double>(corpus.total_bytes()), clock);
-    corpus.for_each([&](const data::CorpusDocument& document, int64_t bytes_done) {
+    left_out = corpus.for_each([&](const data::CorpusDocument& document, int64_t bytes_done) {
       words.add(document.text);
       num_replaced += document.num_replaced;
       bar.update(static_cast<double>(bytes_done));
@@ -51,6 +52,7 @@ void train(const TrainArguments& arguments) {
     bar.update(static_cast<double>(corpus.total_bytes()));
   }
   warn_replaced(num_replaced);
+  fmt::print(stderr, "{}", data::describe(left_out));
   std::string text;
   {
     ProgressBar bar("learning", static_cast<double>(arguments.trainer.vocab_size), clock);
@@ -66,11 +68,10 @@ void train(const TrainArguments& arguments) {
                arguments.trainer.min_frequency);
   }
   if (arguments.json) {
-    const nlohmann::ordered_json result = {{"tokenizer", arguments.out},
-                                           {"vocab_size", tokenizer.vocab_size()},
-                                           {"sha256", tokenizer.sha256()},
-                                           {"bytes", corpus.total_bytes()},
-                                           {"files", corpus.num_files()}};
+    const nlohmann::ordered_json result = {
+        {"tokenizer", arguments.out},   {"vocab_size", tokenizer.vocab_size()},
+        {"sha256", tokenizer.sha256()}, {"bytes", corpus.total_bytes()},
+        {"files", corpus.num_files()},  {"left_out", left_out.files.size()}};
     fmt::print("{}\n", result.dump());
   } else {
     fmt::print("{}: {} ids from {} files ({})\n", arguments.out, tokenizer.vocab_size(),

@@ -9,6 +9,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/installed_help.h"
 #include "atoll/cli/train_command.h"
 #include "atoll/cli/version.h"
 #include "atoll/cli_torch/bench_command.h"
@@ -51,16 +52,26 @@ void train_here(const atl::cli::TrainRequest& request) {
   }
 }
 
+/// `atoll` has set it; who starts this program directly pays for loading LibTorch twice.
+void start_again_if_spinning(char** argv) {
+  if (!atl::limit_spinning()) return;
+  try {
+    atl::cli::become_torch_program(argv);
+  } catch (const std::exception&) {  // Then it is only slower beside other work.
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   atl::prepare_process();
+  start_again_if_spinning(argv);
   // Denormal numbers cost the processor a hundred times a normal one's time and mean nothing here;
   // threads started later inherit this.
   at::globalContext().setFlushDenormal(true);
   atl::keep_freed_memory();
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
-  app.set_version_flag("--version", atl::cli::version_text());
+  app.set_version_flag("--version", atl::cli::build_text());
   app.require_subcommand(1);
   atl::cli::add_train_command(app, argv, train_here);
   atl::cli::add_join_command(app);
@@ -69,5 +80,6 @@ int main(int argc, char** argv) {
   atl::cli::add_chat_command(app);
   atl::cli::add_convert_command(app);
   atl::cli::add_bench_command(app);
+  atl::cli::add_command_list(app);
   return atl::cli::run_app(app, argc, argv);
 }

@@ -12,6 +12,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/descriptor.h"
+#include "atoll/data/damaged_file.h"
 
 namespace atl::data {
 namespace {
@@ -131,7 +132,7 @@ struct ByteSource::State {
     if (compression == Compression::kZstd) unpacker.emplace<Unzstd>();
     const Compression named = compression_of(name);
     if (named == Compression::kNone || named == compression) return;
-    throw InputError(
+    throw DamagedFile(
         fmt::format("'{}' {}, which its name promises", name,
                     peek().empty() ? fmt::format("is empty and not {}", format_name(named))
                                    : fmt::format("does not begin as {} does", format_name(named))));
@@ -166,8 +167,9 @@ struct ByteSource::State {
     return count;
   }
 
+  template <typename Error = DamagedFile>
   [[noreturn]] void fail(const std::string& what) const {
-    throw InputError(
+    throw Error(
         fmt::format("'{}' {}; its first {} bytes, unpacked, could be read", name, what, given));
   }
 
@@ -188,7 +190,7 @@ struct ByteSource::State {
       take(step.taken);
       given += static_cast<int64_t>(step.given);
       if (step.is_window_too_large) {
-        fail(
+        fail<InputError>(
             "needs more than 128 MiB of memory to unpack (zstd's --long above 27): pack it again "
             "without that");
       }

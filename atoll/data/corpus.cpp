@@ -182,7 +182,8 @@ void Corpus::list_folder(const fs::path& folder, const fs::path& root) {
     files_.push_back({.path = path,
                       .name = std::move(name),
                       .kind = kind,
-                      .num_bytes = static_cast<int64_t>(entry->file_size())});
+                      .num_bytes = static_cast<int64_t>(entry->file_size()),
+                      .may_be_left_out = !options_.strict});
   }
   if (error) fail_to_read(folder, error.message());
 }

@@ -32,7 +32,8 @@ struct CorpusOptions {
   int64_t document_bytes = 8192;
   /// Longer lines and documents are refused: they have to be held in memory.
   int64_t max_document_bytes = int64_t{1} << 30;
-  /// Bytes that are not UTF-8 are refused; else each bad sequence is read as U+FFFD and counted.
+  /// Bytes that are not UTF-8 are refused; else each bad sequence is read as U+FFFD and counted. In
+  /// folders, so is what is not what its name says; else it is left out and counted.
   bool strict = false;
 };
 
@@ -48,6 +49,7 @@ struct Shard {
 /// A document as it was cut out of a file: nothing has been looked at yet.
 struct CorpusRecord {
   std::string_view bytes;  // Alive until the visitor returns.
+  bool is_fault = false;   // The bytes say why the rest of the file is left out.
   size_t file = 0;
   int64_t location = 0;    // Line (jsonl) or number of the document in the file, from 1.
   int64_t first_line = 0;  // In the file, from 1.
@@ -60,7 +62,24 @@ struct CorpusDocument {
   std::string source;
   int64_t location = 0;
   int64_t num_replaced = 0;  // Bad sequences that became U+FFFD.
+  std::string fault;         // Not empty: it is left out, and this says why.
 };
+
+/// What was in folders and is not what its name says: a line of jsonl that is none is left out, a
+/// file whose first line is none, and what lies behind damage of a compressed file.
+struct LeftOut {
+  struct File {
+    std::string path;
+    std::string first_fault;
+    int64_t num_faults = 0;
+  };
+  std::vector<File> files;  // In the order of the corpus.
+
+  void add(const File& file);
+};
+
+/// Lines that name each file and count them; empty when nothing was left out.
+std::string describe(const LeftOut& left_out);
 
 /// The sources of Python's standard library on this machine: the newest version found. Throws
 /// InputError when there is no Python.
@@ -72,17 +91,21 @@ class Corpus {
   /// or when nothing is left to read.
   explicit Corpus(CorpusOptions options);
 
-  /// Cuts the files of a shard. Throws InputError at an unreadable or damaged file and at a record
-  /// that is too long.
+  /// Cuts the files of a shard. Throws InputError at an unreadable file and at a record that is too
+  /// long, and at a damaged file unless it may be left out.
   void for_each_record(const Shard& shard,
                        const std::function<void(const CorpusRecord&)>& visit) const;
 
   /// Nothing when the document is empty. Throws InputError (file, line) where a line is not JSON or
-  /// lacks the field, and with `strict` where bytes are not UTF-8. Thread-safe.
+  /// lacks the field, unless it may be left out, and with `strict` where bytes are not UTF-8.
+  /// Thread-safe.
   std::optional<CorpusDocument> parse(const CorpusRecord& record) const;
+  /// The file of a document that is left out.
+  LeftOut::File left_out(const CorpusRecord& record, const CorpusDocument& document) const;
 
   /// Both on this thread: all documents, and how many bytes on disk are done.
-  void for_each(const std::function<void(const CorpusDocument&, int64_t bytes_done)>& visit) const;
+  LeftOut for_each(
+      const std::function<void(const CorpusDocument&, int64_t bytes_done)>& visit) const;
 
   /// Bytes of all files as they are on disk (for progress).
   int64_t total_bytes() const { return total_bytes_; }
@@ -103,6 +126,7 @@ class Corpus {
     Kind kind = Kind::kWhole;
     int64_t num_bytes = 0;
     int64_t begin = 0;  // Bytes of the files before it.
+    bool may_be_left_out = false;
   };
   class RecordReader;
 
@@ -110,6 +134,7 @@ class Corpus {
   /// The files in `folder`, which is `root` or inside it, in no order.
   void list_folder(const std::filesystem::path& folder, const std::filesystem::path& root);
   bool wants(const std::filesystem::path& path, const std::string& name) const;
+  std::optional<CorpusDocument> parse_or_throw(const CorpusRecord& record) const;
 
   CorpusOptions options_;
   std::vector<File> files_;

@@ -9,6 +9,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/data/corpus.h"
+#include "atoll/data/damaged_file.h"
 #include "atoll/text/json_text.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/tokenizer.h"
@@ -32,34 +33,58 @@ int64_t shard_begin(int64_t total, const Shard& shard, int64_t index) {
 /// Cuts one file.
 class Corpus::RecordReader {
  public:
-  RecordReader(const CorpusOptions& options, const File& file)
-      : options_(options), file_(file), lines_(open()) {}
+  RecordReader(const CorpusOptions& options, const File& file) : options_(options), file_(file) {
+    or_fault([&] {
+      lines_.emplace(open());
+      return true;
+    });
+  }
 
-  /// Sets `record` to the next one, whose bytes live until the next call; false at the end.
+  /// Sets `record` to the next one, whose bytes live until the next call; false at the end. A fault
+  /// is the last.
   bool next(CorpusRecord& record) {
-    if (file_.kind == Kind::kJsonLines) {
-      if (!lines_.next(text_)) return false;
-      record.location = record.first_line = lines_.number();
-      offset_ = lines_.offset();
-    } else {
-      if (!next_text()) return false;
-      record.location = ++number_;
-      record.first_line = first_line_;
-    }
-    record.bytes = text_;
-    record.bytes_done = file_.begin + lines_.source().packed_offset();
+    if (record.is_fault) return false;
+    if (fault_.empty() && !or_fault([&] { return cut(record); })) return false;
+    record.is_fault = !fault_.empty();
+    record.bytes = record.is_fault ? fault_ : text_;
+    record.bytes_done = file_.begin + (lines_ ? lines_->source().packed_offset() : file_.num_bytes);
     return true;
   }
 
   /// No shard cuts the file.
   bool is_whole() const {
-    return file_.kind == Kind::kWhole || lines_.source().compression() != Compression::kNone;
+    return file_.kind == Kind::kWhole || !lines_ ||
+           lines_->source().compression() != Compression::kNone;
   }
   /// Where a shard sees the record that was given last: a byte of all files.
   int64_t position() const { return file_.begin + (is_whole() ? 0 : offset_); }
 
  private:
   LineReader open() const { return {ByteSource(file_.path), options_.max_document_bytes}; }
+
+  /// What `read` says; true with a fault where the file is damaged and may be left out.
+  bool or_fault(const std::function<bool()>& read) {
+    try {
+      return read();
+    } catch (const DamagedFile& damage) {
+      if (!file_.may_be_left_out) throw;
+      fault_ = damage.what();
+      return true;
+    }
+  }
+
+  bool cut(CorpusRecord& record) {
+    if (file_.kind == Kind::kJsonLines) {
+      if (!lines_->next(text_)) return false;
+      record.location = record.first_line = lines_->number();
+      offset_ = lines_->offset();
+    } else {
+      if (!next_text()) return false;
+      record.location = ++number_;
+      record.first_line = first_line_;
+    }
+    return true;
+  }
 
   /// A text file is cut at marks if it has one anywhere, so it is read twice.
   bool has_marks() const {
@@ -77,10 +102,10 @@ class Corpus::RecordReader {
     if (!is_marked_) is_marked_ = has_marks();
     text_.clear();
     bool has_begun = false;
-    while (lines_.next(line_)) {
+    while (lines_->next(line_)) {
       if (!has_begun) {
-        first_line_ = lines_.number();
-        offset_ = lines_.offset();
+        first_line_ = lines_->number();
+        offset_ = lines_->offset();
         has_begun = true;
       }
       if (*is_marked_ && is_mark(line_)) return true;
@@ -99,7 +124,8 @@ class Corpus::RecordReader {
 
   const CorpusOptions& options_;
   const File& file_;
-  LineReader lines_;
+  std::optional<LineReader> lines_;  // None where the file does not begin as its name says.
+  std::string fault_;
   std::optional<bool> is_marked_;
   std::string text_;
   std::string line_;
@@ -123,14 +149,29 @@ void Corpus::for_each_record(const Shard& shard,
     RecordReader reader(options_, file);
     if (reader.is_whole() && file.begin < begin) continue;
     CorpusRecord record{.file = i};
+    // Whether a file that may be left out is one of lines is told by its first.
+    bool is_first = file.may_be_left_out && file.kind == Kind::kJsonLines;
     while (reader.next(record) && reader.position() < end) {
+      const auto first = is_first ? parse(record) : std::nullopt;
       if (reader.position() >= begin) visit(record);
+      if (first && !first->fault.empty()) break;
+      is_first = is_first && !first;
       throw_if_interrupted();
     }
   }
 }
 
 std::optional<CorpusDocument> Corpus::parse(const CorpusRecord& record) const {
+  if (record.is_fault) return CorpusDocument{.fault = std::string(record.bytes)};
+  if (!files_[record.file].may_be_left_out) return parse_or_throw(record);
+  try {
+    return parse_or_throw(record);
+  } catch (const InputError& error) {
+    return CorpusDocument{.fault = error.what()};
+  }
+}
+
+std::optional<CorpusDocument> Corpus::parse_or_throw(const CorpusRecord& record) const {
   const File& file = files_[record.file];
   CorpusDocument document{.source = file.name, .location = record.location};
   if (const size_t valid = text::valid_utf8_prefix(record.bytes); valid < record.bytes.size()) {
@@ -168,11 +209,44 @@ std::optional<CorpusDocument> Corpus::parse(const CorpusRecord& record) const {
   return document;
 }
 
-void Corpus::for_each(
+LeftOut::File Corpus::left_out(const CorpusRecord& record, const CorpusDocument& document) const {
+  return {
+      .path = files_[record.file].path.string(), .first_fault = document.fault, .num_faults = 1};
+}
+
+LeftOut Corpus::for_each(
     const std::function<void(const CorpusDocument&, int64_t bytes_done)>& visit) const {
+  LeftOut left_out;
   for_each_record({}, [&](const CorpusRecord& record) {
-    if (const auto document = parse(record)) visit(*document, record.bytes_done);
+    const auto document = parse(record);
+    if (!document) return;
+    if (document->fault.empty()) return visit(*document, record.bytes_done);
+    left_out.add(this->left_out(record, *document));
   });
+  return left_out;
+}
+
+void LeftOut::add(const File& file) {
+  if (!files.empty() && files.back().path == file.path) {
+    files.back().num_faults += file.num_faults;
+  } else {
+    files.push_back(file);
+  }
+}
+
+std::string describe(const LeftOut& left_out) {
+  constexpr size_t kNamed = 20;
+  std::string text;
+  for (size_t i = 0; i < std::min(kNamed, left_out.files.size()); ++i) {
+    const LeftOut::File& file = left_out.files[i];
+    text += fmt::format("atoll: left out: {}", file.first_fault);
+    text += file.num_faults > 1 ? fmt::format(" (and {} more)\n", file.num_faults - 1) : "\n";
+  }
+  if (left_out.files.empty()) return text;
+  return text + fmt::format(
+                    "atoll: of {} files what is not as their names say was left out; with --strict "
+                    "it is an error\n",
+                    left_out.files.size());
 }
 
 }  // namespace atl::data

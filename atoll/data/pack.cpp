@@ -41,6 +41,7 @@ struct EncodedBatch {
   std::vector<size_t> ends;  // Of each document in `ids`.
   std::vector<tokenizer::TokenId> ids;
   int64_t num_replaced = 0;
+  LeftOut left_out;
   int64_t bytes_done = 0;
 };
 
@@ -80,6 +81,10 @@ EncodedBatch encode(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
     begin = batch.ends[i];
     auto document = corpus.parse(record);
     if (!document) continue;
+    if (!document->fault.empty()) {
+      encoded.left_out.add(corpus.left_out(record, *document));
+      continue;
+    }
     encoded.num_replaced += document->num_replaced;
     encoder.encode(document->text, tokenizer::SpecialText::kPlain, encoded.ids);
     encoded.ids.push_back(tokenizer.end_of_text());
@@ -127,10 +132,15 @@ PackReport pack(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
       begin = batch->ends[i];
     }
     report.num_replaced += batch->num_replaced;
+    for (const LeftOut::File& file : batch->left_out.files) report.left_out.add(file);
     done.bytes_done = batch->bytes_done;
     done.num_tokens += std::ssize(batch->ids);
     progress(done);
     throw_if_interrupted();  // The draft goes.
+  }
+  const bool is_empty = done.num_tokens == 0 && !options.shard;
+  if (is_empty && !report.left_out.files.empty()) {
+    throw InputError("nothing is left to pack: " + report.left_out.files.front().first_fault);
   }
   report.info = writer.finish();
   return report;

@@ -28,6 +28,7 @@ struct PackOptions {
 struct PackReport {
   StoreInfo info;
   int64_t num_replaced = 0;  // Bad byte sequences that were read as U+FFFD.
+  LeftOut left_out;
   int64_t num_threads = 0;
 };
 

@@ -3,9 +3,11 @@
 #include "atoll/data/pack.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
+#include <map>
 
 #include "atoll/base/file.h"
 #include "atoll/data/merge.h"
@@ -20,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 /// Lines of 8 to 200 bytes, some empty, some with an id.
 std::string json_lines(int num_lines) {
@@ -119,9 +122,109 @@ TEST_F(PackTest, FoldersHoldPackedTextToo) {
   folder_.write("tree/b.txt.gz", gzipped("two"));
   folder_.write("tree/c.tar.gz", gzipped(std::string(600, '\0')));
   EXPECT_THAT(texts_of("tree"), ::testing::ElementsAre("one", "two"));
-  folder_.write("tree/d.jsonl.gz", gzipped(json_lines(99)).substr(0, 200));
-  EXPECT_THAT(failure("tree"),
-              AllOf(HasSubstr("d.jsonl.gz' is truncated"), HasSubstr("its first")));
+}
+
+/// A folder with a file for each way not to be what its name says, beside files that are.
+class LeftOutTest : public PackTest {
+ protected:
+  LeftOutTest() {
+    folder_.write("tree/a.jsonl", json_lines(40));
+    folder_.write("tree/b.json.gz",
+                  gzipped("{\n\"text\": \"pretty\",\n\"more\": [\n{\"text\": \"no\"}\n]}\n"));
+    folder_.write("tree/c.json.gz", gzipped("{\"weights\": [1, 2]}\n"));
+    folder_.write("tree/d.jsonl.zst", "plain");
+    folder_.write("tree/e.txt.gz", "");
+    folder_.write("tree/f.jsonl.gz", gzipped(json_lines(3000)).substr(0, 4000));
+    folder_.write("tree/g.jsonl", json_lines(60) + "{\"text\": 1}\n[\n" + json_lines(60));
+    folder_.write("tree/h.txt.zst", zstd_packed("whole") + "x");
+    folder_.write("tree/i.py", "print('the cat')\n");
+  }
+  CorpusOptions tree(const std::string& file = "", bool strict = false) const {
+    return {.inputs = {(folder_ / "tree" / file).string()}, .strict = strict};
+  }
+  /// Name and number of faults of each file that was left out, wholly or in part.
+  static std::vector<std::pair<std::string, int64_t>> names_of(const LeftOut& left_out) {
+    std::vector<std::pair<std::string, int64_t>> names;
+    for (const LeftOut::File& file : left_out.files) {
+      names.emplace_back(fs::path(file.path).filename(), file.num_faults);
+    }
+    return names;
+  }
+  static constexpr auto kFaulty = {"b.json.gz",  "c.json.gz", "d.jsonl.zst", "e.txt.gz",
+                                   "f.jsonl.gz", "g.jsonl",   "h.txt.zst"};
+};
+
+TEST_F(LeftOutTest, InAFolderItIsNamedAndCountedAndTheRestIsPacked) {
+  const PackReport report = pack_into("store", tree());
+  EXPECT_THAT(
+      names_of(report.left_out),
+      ::testing::ElementsAre(Pair("b.json.gz", 1), Pair("c.json.gz", 1), Pair("d.jsonl.zst", 1),
+                             Pair("e.txt.gz", 1), Pair("f.jsonl.gz", 1), Pair("g.jsonl", 2),
+                             Pair("h.txt.zst", 1)));
+  const std::string said = describe(report.left_out);
+  for (const char* part :
+       {"b.json.gz' line 1: not valid JSON", "c.json.gz' line 1: no text in",
+        "d.jsonl.zst' does not begin as zstd does", "e.txt.gz' is empty",
+        "f.jsonl.gz' is truncated", "g.jsonl' line 71: no text in", "(and 1 more)",
+        "h.txt.zst' holds something behind its end", "7 files", "--strict"}) {
+    EXPECT_THAT(said, HasSubstr(part));
+  }
+  // What can be read of them is there: all lines but two, and those before the damage.
+  const std::vector<std::string> texts = texts_of("tree");
+  folder_.write("good.jsonl", json_lines(60));
+  const std::vector<std::string> good = texts_of("good.jsonl");
+  EXPECT_GT(texts.size(), 2 * good.size() + 40 + 100);
+  EXPECT_EQ(texts.back(), "print('the cat')\n");
+  EXPECT_TRUE(std::equal(good.rbegin(), good.rend(), texts.rbegin() + 1));
+  for (const char* none : {"pretty", "no", "whole"}) {
+    EXPECT_THAT(texts, ::testing::Not(::testing::Contains(none)));
+  }
+}
+
+TEST_F(LeftOutTest, IsTheSameForAnyThreadsAndShards) {
+  for (const int64_t num_threads : {1, 5}) {
+    const auto report = pack_into("threads-" + std::to_string(num_threads), tree(),
+                                  {.validation_share = 0.3, .num_threads = num_threads});
+    EXPECT_EQ(names_of(report.left_out).size(), kFaulty.size());
+  }
+  expect_same_files("threads-1", "threads-5");
+  constexpr int64_t kCount = 5;
+  std::vector<TokenStore> shards;
+  std::map<std::string, int64_t> found;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const std::string name = "shard-" + std::to_string(i);
+    const PackReport report =
+        pack_into(name, tree(), {.validation_share = 0.3, .shard = Shard{i, kCount}});
+    for (const auto& [file, num_faults] : names_of(report.left_out)) found[file] += num_faults;
+    shards.push_back(TokenStore::open(folder_ / name));
+  }
+  merge_stores(std::move(shards), {.folder = folder_ / "merged"}, [](int64_t) {});
+  expect_same_files("threads-1", "merged");
+  EXPECT_EQ(found.size(), kFaulty.size());
+  EXPECT_EQ(found["g.jsonl"], 2);
+  EXPECT_EQ(found["f.jsonl.gz"], 1);
+}
+
+TEST_F(LeftOutTest, StrictEndsAtEachOfThem) {
+  for (const char* name : kFaulty) {
+    EXPECT_THAT(failure(std::string("tree/") + name), HasSubstr(name)) << "named itself";
+  }
+  EXPECT_THAT(failure("tree", {.strict = true}), HasSubstr("b.json.gz' line 1: not valid JSON"));
+  for (const char* name : kFaulty) {
+    folder_.write(std::string("only-") + name + "/" + name, read_file(folder_ / "tree" / name));
+    EXPECT_THAT(failure(std::string("only-") + name, {.strict = true}), HasSubstr(name));
+  }
+}
+
+TEST_F(LeftOutTest, WhereNothingIsLeftTheyAreTheReason) {
+  folder_.write("only/b.json.gz", read_file(folder_ / "tree" / "b.json.gz"));
+  EXPECT_THAT(failure("only"), HasSubstr("b.json.gz' line 1: not valid JSON"));
+}
+
+TEST_F(LeftOutTest, AFileThatCannotBeReadIsStillAnError) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  fs::permissions(folder_ / "tree" / "a.jsonl", fs::perms::none);
+  EXPECT_THAT(failure("tree"), HasSubstr("cannot read"));
 }
 
 TEST_F(PackTest, TheStoreDoesNotDependOnTheThreads) {

@@ -64,15 +64,13 @@ std::string state_of(const data::Corpus& corpus) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-data::StoreInfo pack_with(double share, const data::Corpus& corpus,
-                          const tokenizer::Tokenizer& tokenizer, const fs::path& store,
-                          const Clock& clock) {
+data::PackReport pack_with(double share, const data::Corpus& corpus,
+                           const tokenizer::Tokenizer& tokenizer, const fs::path& store,
+                           const Clock& clock) {
   ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
-  return data::pack(corpus, tokenizer, store, {.validation_share = share, .overwrite = true},
-                    [&](const data::PackProgress& done) {
-                      bar.update(static_cast<double>(done.bytes_done));
-                    })
-      .info;
+  return data::pack(
+      corpus, tokenizer, store, {.validation_share = share, .overwrite = true},
+      [&](const data::PackProgress& done) { bar.update(static_cast<double>(done.bytes_done)); });
 }
 
 /// Packs with data.validation_share, or with the first of its doubles that validates on a row.
@@ -81,12 +79,14 @@ void pack(const data::Corpus& corpus, const tokenizer::Tokenizer& tokenizer, con
   constexpr double kMaxShare = 0.5;
   const double asked = config.data.validation_share;
   const int64_t row = config.train.sequence_length;
-  data::StoreInfo info = pack_with(asked, corpus, tokenizer, store, clock);
+  const data::PackReport report = pack_with(asked, corpus, tokenizer, store, clock);
+  fmt::print(stderr, "{}", data::describe(report.left_out));
+  data::StoreInfo info = report.info;
   const int64_t num_documents = info.train.num_documents + info.validation.num_documents;
   double share = asked;
   while (info.validation.num_tokens < row && num_documents > 1 && share > 0 && share < kMaxShare) {
     share = std::min(kMaxShare, 2 * share);
-    info = pack_with(share, corpus, tokenizer, store, clock);
+    info = pack_with(share, corpus, tokenizer, store, clock).info;
   }
   if (info.validation.num_tokens < row) {
     fs::remove_all(store);

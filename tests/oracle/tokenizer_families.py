@@ -224,18 +224,17 @@ def make(family, texts, vocab_size):
     return {**FAMILIES, **VARIANTS}[family](texts, vocab_size)
 
 
-def python_sources(max_bytes, *folders):
-    """Python files of this machine (the standard library unless folders are named), up to `max_bytes` in all."""
+def python_sources(max_bytes):
+    """Python files of this machine's standard library, up to `max_bytes` in all."""
     texts, total = [], 0
-    for folder in folders or (sysconfig.get_paths()["stdlib"],):
-        for path in sorted(pathlib.Path(folder).rglob("*.py")):
-            if not folders and {"site-packages", "dist-packages"} & set(path.parts):
-                continue
-            text = path.read_bytes().decode("utf8", errors="replace")
-            if total + len(text.encode()) > max_bytes:
-                return texts
-            texts.append(text)
-            total += len(text.encode())
+    for path in sorted(pathlib.Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
+        if {"site-packages", "dist-packages"} & set(path.parts):
+            continue
+        text = path.read_bytes().decode("utf8", errors="replace")
+        if total + len(text.encode()) > max_bytes:
+            return texts
+        texts.append(text)
+        total += len(text.encode())
     return texts
 
 

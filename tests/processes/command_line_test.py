@@ -6,6 +6,7 @@ usage: command_line_test.py ATOLL [unittest arguments]
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -108,6 +109,25 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(process.returncode, 130, err)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["corpus.jsonl"])
 
+    # --- threads that wait for each other ---
+
+    def test_threads_do_not_spin_for_long(self):
+        def spins(program, **settings):
+            """How often OpenMP's library says that it spins, once the program is what it stays."""
+            environment = {name: value for name, value in os.environ.items()
+                           if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+            said = subprocess.run([program, "eval", "--help"], capture_output=True, text=True, timeout=DEADLINE_S,
+                                  env=environment | {"OMP_DISPLAY_ENV": "verbose"} | settings)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertIn("atoll eval", said.stdout)
+            return int(re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said.stderr)[-1])
+
+        for program in (ATOLL, f"{ATOLL}-torch"):
+            with self.subTest(program):
+                self.assertLess(spins(program), 30_000)
+                self.assertEqual(spins(program, GOMP_SPINCOUNT="123456"), 123456)
+                self.assertGreater(spins(program, OMP_WAIT_POLICY="active"), 10**6)
+
     # --- words and numbers ---
 
     def test_unknown_commands_name_the_nearest(self):
@@ -145,6 +165,93 @@ class CommandLineTest(unittest.TestCase):
         self.assert_fails(run(*decode, stdin='{"ids": [1, -1]}\n'), 1, "'standard input' line 1", "\"ids\"")
         self.assert_fails(run(*decode, stdin='{"ids": [99999999]}\n'), 1, "99999999 is not in the vocabulary")
         self.assert_fails(run(*decode[:-2], "1,2", "--jsonl"), 2, "--ids must be -")
+
+    # --- what an installation has ---
+
+    def all_commands(self):
+        """(words, help) of the root, the groups and the commands, as --help tells them."""
+        waiting, found = [[]], []
+        while waiting:
+            words = waiting.pop(0)
+            text = run(*words, "--help").stdout
+            found.append((words, text))
+            listed = text.partition("Subcommands:\n")[2].partition("\n\n")[0]
+            waiting += [[*words, name] for name in re.findall(r"^  ([a-z]+) ", listed, re.M)]
+        return found
+
+    def test_man_page_and_completions_have_all_that_help_has(self):
+        commands = self.all_commands()
+        self.assertGreater(len(commands), 25)
+        man = run("man").stdout
+        scripts = {}
+        for shell in ("bash", "zsh", "fish"):
+            done = run("completion", shell)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            scripts[shell] = self.folder / shell
+            scripts[shell].write_text(done.stdout)
+        ask = "".join(f"ask {' '.join(['atoll', *words])} --\n" for words, _ in commands)
+        bash = f"source {scripts['bash']}\n" + """
+            ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _atoll; echo "${COMPREPLY[*]}"; }
+            """
+        completed = subprocess.run(["bash", "-c", bash + ask], capture_output=True, text=True, timeout=DEADLINE_S).stdout
+        for (words, text), offered in zip(commands, completed.splitlines(), strict=True):
+            path = " ".join(["atoll", *words])
+            options = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", text, re.M))
+            self.assertIn("--help", options)
+            self.assertLessEqual(options, set(offered.split()), path)
+            for option in options:
+                self.assertIn(f" -l {option[2:]}", scripts["fish"].read_text())
+            if "Subcommands:" in text:
+                continue
+            self.assertIn(f'("{path}")', scripts["zsh"].read_text())
+            part = man.partition(f".SS \\fB{path}\\fR")[2].partition("\n.S")[0].replace("\\-", "-")
+            self.assertNotEqual(part, "", path)
+            for option in options - {"--help"}:
+                self.assertIn(f"\\fB{option}\\fR", part, path)
+        self.assertIn("\\fB\\-\\-sync.method\\fR=", man)
+        self.assertNotIn("completion", run("--help").stdout)
+        self.assertNotIn("completion", run("bogus").stderr)
+        self.assert_fails(run("completion", "tcsh"), 2, "tcsh")
+
+    def test_completions_know_what_may_be_chosen(self):
+        script = self.folder / "bash"
+        script.write_text(run("completion", "bash").stdout)
+
+        def complete(*words):
+            ask = f'source {script}; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; _atoll; echo "${{COMPREPLY[*]}}"'
+            done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=DEADLINE_S)
+            return done.stdout.split()
+
+        self.assertEqual(complete("atoll", "tok"), ["tokenizer"])
+        self.assertEqual(complete("atoll", "data", "--x", "pa"), ["pack"])
+        self.assertEqual(complete("atoll", "eval", "m", "--split", "v"), ["validation"])
+        self.assertEqual(complete("atoll", "train", "--train.thr"), ["--train.threads="])
+        self.assertIn("streaming_diloco", complete("atoll", "train", "--sync.method", "=", "s"))
+        self.assertIn("diloco", complete("atoll", "train", "--sync.method", "="))
+        self.assertEqual(complete("atoll", "eval", "model", "README"), [])  # Files: the shell's own.
+
+    def test_an_installed_program_runs_from_anywhere(self):
+        build = pathlib.Path(ATOLL).resolve().parent.parent
+        done = subprocess.run(["cmake", "--install", build, "--prefix", self.folder / "usr"], capture_output=True, text=True,
+                              timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        atoll = self.folder / "usr" / "bin" / "atoll"
+        done = subprocess.run([atoll, "eval", self.run_folder, "--text", self.text, "--json"], cwd="/", capture_output=True,
+                              text=True, timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(json.loads(done.stdout)["loss"], 0)
+        for name in ("man/man1/atoll.1", "bash-completion/completions/atoll", "zsh/site-functions/_atoll",
+                     "fish/vendor_completions.d/atoll.fish", "doc/atoll/LICENSE"):
+            self.assertGreater((self.folder / "usr" / "share" / name).stat().st_size, 500, name)
+
+    def test_the_version_tells_commit_and_build(self):
+        for program in (ATOLL, f"{ATOLL}-torch"):
+            said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=DEADLINE_S).stdout
+            self.assertRegex(said, r"^atoll \d+\.\d+\.\d+\n")
+            self.assertRegex(said, r"\ncommit:   ([0-9a-f]{12}( and changes)?|unknown)\n")
+            self.assertRegex(said, r"\ncompiler: \w+ \d+\.\d+")
+            self.assertRegex(said, r"\nLibTorch: \d+\.\d+")
+            self.assertRegex(said, r"\nloops:    ")
 
     # --- checkpoints ---
 

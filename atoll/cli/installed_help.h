@@ -1,0 +1,17 @@
+#pragma once
+// What an installation asks of the programs: the man page and the completions of shells. Hidden
+// from
+// --help.
+
+namespace CLI {
+class App;
+}
+
+namespace atl::cli {
+
+/// `atoll man` and `atoll completion SHELL`, of the commands of both programs.
+void add_installed_help(CLI::App& app);
+/// `atoll-torch commands`: its part of them, as JSON.
+void add_command_list(CLI::App& app);
+
+}  // namespace atl::cli
