@@ -2,7 +2,7 @@
 #
 # One call per folder of atoll/. Suffixes register files, so none can be forgotten:
 #   x.cpp        part of the library atoll_NAME
-#   x_test.cpp   a GoogleTest binary (x_torch_test.cpp in a TORCH folder is nothing special)
+#   x_test.cpp   a GoogleTest binary
 #   x_bench.cpp  a Google Benchmark binary, also run with tiny inputs as a test
 #   x_fuzz.cpp   a fuzz target: libFuzzer under clang, replay of a few random inputs as a test
 # PLAIN names sources of a TORCH folder that do not need LibTorch. They form atoll_NAME_plain, which
@@ -39,7 +39,7 @@ function(atoll_module name)
     set(plain_tests ${tests})
     list(FILTER plain_tests INCLUDE REGEX "_plain_test[.]cpp$")
     list(FILTER tests EXCLUDE REGEX "_plain_test[.]cpp$")
-    atoll_tests(${name} ${name}_plain "${plain_tests}" "${fuzzers}" "" OFF)
+    atoll_tests(${name} ${name}_plain "${plain_tests}" "${fuzzers}" "")
     set(fuzzers "")
   endif()
   if(arg_TORCH AND NOT ATOLL_TORCH)
@@ -51,7 +51,7 @@ function(atoll_module name)
   atoll_library(${name} "${sources}" "${arg_DEPS};${arg_LIBS}")
 
   if(ATOLL_BUILD_TESTS)
-    atoll_tests(${name} ${name} "${tests}" "${fuzzers}" "${benches}" "${arg_TORCH}")
+    atoll_tests(${name} ${name} "${tests}" "${fuzzers}" "${benches}")
   endif()
 endfunction()
 
@@ -67,19 +67,10 @@ function(atoll_library name sources deps)
   target_link_libraries(atoll_${name} ${scope} ${deps})
 endfunction()
 
-function(atoll_tests name library tests fuzzers benches torch)
+function(atoll_tests name library tests fuzzers benches)
   foreach(test IN LISTS tests)
     cmake_path(GET test STEM stem)
-    set(target ${name}_${stem})
-    add_executable(${target} ${test})
-    target_link_libraries(${target} PRIVATE atoll_${library} GTest::gmock GTest::gtest_main)
-    if(torch)  # LibTorch takes 0.2 s to start: one ctest entry per binary, not per case.
-      add_test(NAME ${name}.${stem} COMMAND ${target})
-      set_tests_properties(${name}.${stem} PROPERTIES LABELS unit TIMEOUT 300)
-    else()
-      gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-                           PROPERTIES LABELS unit TIMEOUT 120)
-    endif()
+    atoll_unit_test(${name}_${stem} ${name}.${stem} ${test} ${library})
   endforeach()
   foreach(fuzzer IN LISTS fuzzers)
     cmake_path(GET fuzzer STEM stem)
@@ -104,4 +95,21 @@ function(atoll_tests name library tests fuzzers benches torch)
     add_test(NAME ${name}.${stem} COMMAND ${target} --benchmark_min_time=0.001)
     set_tests_properties(${name}.${stem} PROPERTIES LABELS bench TIMEOUT 120)
   endforeach()
+endfunction()
+
+# One ctest entry for a binary: a process for each of its cases would cost more than most cases. It
+# prints what failed and nothing else.
+function(atoll_unit_test target name source library)
+  add_executable(${target} ${source})
+  target_link_libraries(${target} PRIVATE atoll_${library} atoll_test GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${target})
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 ENVIRONMENT GTEST_BRIEF=1)
+  if(ATOLL_PRECOMPILE)
+    get_target_property(libraries atoll_${library} LINK_LIBRARIES)
+    set(headers atoll_test_headers)
+    if(torch IN_LIST libraries)
+      set(headers atoll_torch_test_headers)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+  endif()
 endfunction()
