@@ -1,18 +1,21 @@
 # make demo    two islands train a model on this machine, then complete code (sets everything up)
-# make test    build everything, lint, run the tests                       (sets everything up)
+# make check   what a change may have broken, in minutes: rules, unit tests, clang-tidy of what was touched
+# make test    what CI runs: build, lint, all tests that nothing cheaper replaces (sets everything up)
+# make nightly what takes hours, in parts; goes on where it stopped
 # make build   the command alone, at build/bin/atoll
 # make install PREFIX=~/.local   the command, its man page and completions
 VENV := $(or $(ATOLL_VENV),$(CURDIR)/.venv)
 PYTHON := $(VENV)/bin/python
 export ATOLL_VENV = $(VENV)
-export CCACHE_BASEDIR = $(CURDIR)
-export CCACHE_NOHASHDIR = 1
 # Found when the recipe runs: before set-up there may be no Python environment yet.
 TORCH_DIR = $${ATOLL_TORCH_DIR:-$$(echo $(VENV)/lib/python3*/site-packages/torch)}
 # WERROR=OFF for compilers that know warnings ours does not.
 CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_TORCH_DIR="$(TORCH_DIR)"
 
-.PHONY: build install tests demo test lint bench asan tsan soak claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods report-scaling clean
+CTEST = ctest --test-dir build --output-on-failure -j$(shell nproc)
+
+.PHONY: build install tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
+  claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling report-methods report-scaling clean
 
 build:
 	@scripts/setup.sh build
@@ -31,24 +34,47 @@ install: build
 demo: build
 	@scripts/demo.sh
 
-lint: tests
+rules:
+	@scripts/setup.sh test
+	@scripts/format.sh --check
 	@$(PYTHON) scripts/tidy.py
-	@scripts/lint.sh
 
-test: tests lint
-	@cd build && ctest --output-on-failure -j2
+lint: rules tests
+	@$(PYTHON) scripts/lint.py
 
-asan:
+lint-whole: rules tests
+	@$(PYTHON) scripts/lint.py --whole
+
+check: rules tests
+	@$(PYTHON) scripts/lint.py --touched
+	@$(CTEST) -L 'unit|fuzz'
+
+test: lint
+	@$(CTEST)
+	@$(PYTHON) scripts/nightly.py --age
+
+# All parts that have not passed with this code yet, or PART alone. Commit bench/results/nightly.json afterwards.
+nightly: rules
+	@$(PYTHON) scripts/nightly.py $(PART)
+
+nightly-tests: tests
+	@LONG=1 $(CTEST)
+
+asan-build:
 	@scripts/setup.sh test
 	@$(CONFIGURE) --preset asan
 	@cmake --build build-asan
-	@cd build-asan && ctest --output-on-failure -j2 -L 'unit|fuzz'
 
-tsan:
+asan: asan-build
+	@ctest --test-dir build-asan --output-on-failure -j$(shell nproc) -L 'unit|fuzz'
+
+tsan-build:
 	@scripts/setup.sh test
 	@$(CONFIGURE) --preset tsan
 	@cmake --build build-tsan
-	@cd build-tsan && ctest --output-on-failure -j2 -L unit -E '[Gg]rpc'
+
+tsan: tsan-build
+	@ctest --test-dir build-tsan --output-on-failure -j$(shell nproc) -L unit -E '[Gg]rpc'
 
 bench: tests
 	@$(PYTHON) bench/train_speed.py build/bin/atoll

@@ -23,8 +23,9 @@ if(ATOLL_SANITIZE)
 endif()
 
 find_program(ccache_program ccache)
-if(ccache_program)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_program})
+if(ccache_program)  # What one clone has compiled another one need not; precompiled headers are kept too.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${ccache_program})
 endif()
 # Several times as fast as the usual linker. Not mold: Debian 12's (1.10) now and then never ends, and
 # now and then makes a program that cannot start (its issue 1151).

@@ -17,7 +17,6 @@ find_package(yaml-cpp REQUIRED)
 if(ATOLL_BUILD_TESTS)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)
-  include(GoogleTest)
 endif()
 
 # LibTorch is imported by path, not by its own CMake package: that one demands a CUDA toolkit when
@@ -61,4 +60,32 @@ if(ATOLL_TORCH)
     endif()
   endforeach()
   target_link_options(torch INTERFACE -Wl,-rpath,${ATOLL_TORCH_DIR}/lib -Wl,--allow-shlib-undefined)
+endif()
+
+# What every unit test is compiled with. Tests are compiled once and run for seconds, so that their own
+# objects are not worth -O3; the code under test has it.
+if(ATOLL_BUILD_TESTS)
+  add_library(atoll_test INTERFACE)
+  target_link_libraries(atoll_test INTERFACE GTest::gmock fmt::fmt)
+  # -pthread: some of the libraries ask for it, and one set of precompiled headers serves all tests.
+  target_compile_options(atoll_test INTERFACE -pthread $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT ATOLL_SANITIZE)
+    target_compile_options(atoll_test INTERFACE -Og)
+  endif()
+endif()
+# Headers of others that most tests read, compiled once. Ours are not among them: each test includes what it needs.
+# The compiler cache keeps them for other clones too.
+function(atoll_precompile name libraries)
+  set(source ${PROJECT_BINARY_DIR}/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "")
+  add_library(${name} OBJECT ${source})
+  target_link_libraries(${name} PRIVATE ${libraries})
+  target_precompile_headers(${name} PRIVATE ${ARGN})
+endfunction()
+if(ATOLL_BUILD_TESTS AND ATOLL_PRECOMPILE)
+  set(headers <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>)
+  atoll_precompile(atoll_test_headers atoll_test ${headers})
+  if(ATOLL_TORCH)
+    atoll_precompile(atoll_torch_test_headers "atoll_test;torch" ${headers} <ATen/ATen.h>)
+  endif()
 endif()

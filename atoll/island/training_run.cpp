@@ -304,7 +304,7 @@ void TrainingRun::take_rounds() {
   const bool leaves = parts_.leaves && parts_.leaves();
   for (const sync::RoundRecord& round : rounds) {
     if (leaves && round.commit.included) counted_.insert(round.fragment);
-    metrics_->add_round(run::to_json(round));
+    metrics_->add_round(to_json(round));
     if (parts_.round_log != nullptr && round.commit.record != nullptr) {
       parts_.round_log->add(round.commit.record, round.before);
     }

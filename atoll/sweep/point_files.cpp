@@ -63,7 +63,7 @@ std::string to_json(const PointResult& result) {
               {"seconds", result.seconds},
               {"peak_bytes", result.peak_bytes},
               {"log", result.log}};
-  if (result.summary) out["summary"] = json::parse(run::to_json(*result.summary));
+  if (result.summary) out["summary"] = json::parse(to_json(*result.summary));
   return out.dump();
 }
 
@@ -166,7 +166,7 @@ void train_point(const fs::path& program, const fs::path& folder, Duration patie
           fmt::format("{}killed by signal {}", result.log.empty() ? "" : "\n", result.status - 128);
     }
   }
-  write_file_atomically(point_result_file(folder), run::to_json(result));
+  write_file_atomically(point_result_file(folder), to_json(result));
 }
 
 }  // namespace atl::sweep

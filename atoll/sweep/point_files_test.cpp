@@ -69,7 +69,7 @@ TEST_F(PointFilesTest, WhatHasACheckpointAndNoResultIsKept) {
   write_point(folder_ / "point", {});
   EXPECT_TRUE(can_go_on(folder_ / "point"));
   EXPECT_THAT(read_file(folder_ / "point/settings.toml"), HasSubstr("checkpoint_every = 5\n"));
-  folder_.write("point/result.json", run::to_json({.status = 1}));
+  folder_.write("point/result.json", to_json({.status = 1}));
   EXPECT_FALSE(can_go_on(folder_ / "point"));
   write_point(folder_ / "point", {});  // To be trained again, from the beginning.
   EXPECT_EQ(read_point_result(folder_ / "point"), std::nullopt);

@@ -194,7 +194,7 @@ class FakeExecutor final : public PointExecutor {
         result.log = "the reason";
       }
       if (leaves_results && num_stopped == 0) {
-        write_file_atomically(point_result_file(task.folder), run::to_json(result));
+        write_file_atomically(point_result_file(task.folder), to_json(result));
       }
       ended.push_back({task.id, "killed by signal 9", num_stopped > 0});
       if (num_stopped > 0) --num_stopped;
@@ -416,7 +416,7 @@ TEST_F(SweepDriverTest, ADriverThatIsGoneLeavesResultsAndPointsUnderWay) {
     // The first has ended meanwhile.
     PointResult result{.seconds = 1};
     result.summary = run::Summary{.val_loss = 2.5};
-    write_file_atomically(point_result_file(driver.task(points[0]).folder), run::to_json(result));
+    write_file_atomically(point_result_file(driver.task(points[0]).folder), to_json(result));
   }
   FakeExecutor executor(middling);
   executor.adopts = true;

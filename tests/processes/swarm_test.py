@@ -34,7 +34,7 @@ GETTING = "getting its state from the other islands"
 GOT = "the state is here"
 
 
-class SwarmTest(unittest.TestCase):
+class Swarm(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-swarm-test-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -56,7 +56,7 @@ class SwarmTest(unittest.TestCase):
         return run
 
 
-class IslandsTest(SwarmTest):
+class IslandsTest(Swarm):
     def test_killed_in_an_inner_step_and_back(self):
         run = self.begin("abc", sync__sync_every=200, train__rejoin_warmup=10**6)
         run.kill("b")
@@ -179,7 +179,7 @@ class IslandsTest(SwarmTest):
         self.assertEqual({summary["steps"] for summary in summaries.values()}, {2000})
 
 
-class JoinTest(SwarmTest):
+class JoinTest(Swarm):
     def test_a_joiner_while_the_run_gathers(self):
         run = self.new_run(swarm__replicas=2)
         run.coordinate()
@@ -246,7 +246,7 @@ class JoinTest(SwarmTest):
         run.end()
 
 
-class CoordinatorTest(SwarmTest):
+class CoordinatorTest(Swarm):
     def restart(self, run):
         after = run.mark()
         run.kill("coordinator")
@@ -395,7 +395,7 @@ def limit_files(most_bytes):
     return {"preexec_fn": limit, "restore_signals": False}
 
 
-class ElasticTest(SwarmTest):
+class ElasticTest(Swarm):
     """Rounds by tokens: each island at its own speed, and nobody waits."""
 
     def begin(self, names, **more):
@@ -508,7 +508,7 @@ class ElasticStreamingTest(ElasticTest):
         self.assertEqual({commit.fragment for commit in with_b}, {0, 1, 2})
 
 
-class DiskTest(SwarmTest):
+class DiskTest(Swarm):
     def test_a_full_disk_ends_the_coordinator_and_loses_nothing(self):
         run = self.new_run()
         # Output goes to a pipe that nobody limits.
@@ -540,7 +540,7 @@ class DiskTest(SwarmTest):
         run.end()
 
 
-class StrangerTest(SwarmTest):
+class StrangerTest(Swarm):
     def test_garbage_disturbs_neither_coordinator_nor_islands(self):
         run = self.begin("ab")
         peers = [line.split("came from ")[1] for line in run.log().splitlines() if "came from " in line]
@@ -557,7 +557,7 @@ class StrangerTest(SwarmTest):
         run.end()
 
 
-class RogueTest(SwarmTest):
+class RogueTest(Swarm):
     """A member that keeps the protocol until a round, and breaks it in one way from then on."""
     def with_rogue(self, how, **more):
         run = self.new_run(swarm__replicas=3, **more)
@@ -623,7 +623,7 @@ class RogueTest(SwarmTest):
             self.assertEqual("rogue" in line["members"], line["round"] < 3, line)
 
 
-class LinkTest(SwarmTest):
+class LinkTest(Swarm):
     """Over the emulated network: coordinator at the hub's own host, one host for each island."""
     HOSTS = {"coordinator": "hub", "a": "a", "b": "b", "c": "c"}
 
