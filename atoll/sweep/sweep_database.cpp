@@ -109,9 +109,9 @@ SweepDatabase::SweepDatabase(const std::filesystem::path& file) : file_(file.str
       Statement statement(*this, sql);
       return statement.step() ? statement.whole(0) : 0;
     };
-    const int64_t program = run::number("PRAGMA application_id");
-    const int64_t version = run::number("PRAGMA user_version");
-    const bool is_new = run::number("SELECT count(*) FROM sqlite_master") == 0 && program == 0;
+    const int64_t program = number("PRAGMA application_id");
+    const int64_t version = number("PRAGMA user_version");
+    const bool is_new = number("SELECT count(*) FROM sqlite_master") == 0 && program == 0;
     if (!is_new && program != kApplicationId) {
       throw InputError(
           fmt::format("'{}' is the database of another program; choose another --folder", file_));

@@ -96,7 +96,7 @@ void CheckpointWriter::begin(CheckpointContents contents) {
   copied_ = false;
   thread_ = std::jthread([this, contents = std::move(contents)]() mutable {
     const auto set_copied = [this] {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       copied_ = true;
       changed_.notify_all();
     };
@@ -109,7 +109,7 @@ void CheckpointWriter::begin(CheckpointContents contents) {
       if (contents.written) contents.written();
     } catch (const std::exception& error) {
       set_copied();
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       error_ = error.what();
     }
   });
@@ -117,8 +117,8 @@ void CheckpointWriter::begin(CheckpointContents contents) {
 
 double CheckpointWriter::release(const Clock& clock) {
   const Time begin = clock.now();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return copied_; });
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [this]() ATOLL_REQUIRES(mutex_) { return copied_; });
   return seconds(clock.now() - begin);
 }
 

@@ -11,13 +11,11 @@
 // were.
 //
 // LibTorch-free. One owner thread.
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -25,6 +23,7 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/clock.h"
+#include "atoll/base/mutex.h"
 #include "atoll/weights/safetensors.h"
 
 namespace atl::weights {
@@ -71,10 +70,10 @@ class CheckpointWriter {
   std::filesystem::path folder_;
   int64_t keep_;
   std::jthread thread_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool copied_ = true;
-  std::optional<std::string> error_;
+  Mutex mutex_;
+  Condition changed_;
+  bool copied_ ATOLL_GUARDED_BY(mutex_) = true;
+  std::optional<std::string> error_ ATOLL_GUARDED_BY(mutex_);
   StagingBuffers model_buffers_;
   StagingBuffers optimizer_buffers_;
 };
