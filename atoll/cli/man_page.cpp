@@ -64,13 +64,14 @@ std::string command_text(const PlacedCommand& placed) {
 }
 
 constexpr const char* kEnd = R"(.SH EXIT STATUS
-0 where all went well, 1 where it failed, 2 for a command line or a setting that is wrong,
-130 after Ctrl\-C.
+0 where all went well, 1 where it failed, 2 for a command line or a setting that is wrong, 130
+after Ctrl\-C.
 .SH ENVIRONMENT
 .TP
 \fBGOMP_SPINCOUNT\fR, \fBOMP_WAIT_POLICY\fR
 How long threads that wait for each other keep their cores (GNU's OpenMP). Where neither is set,
-\fBatoll\fR sets the first to a small number, so that it does not slow itself down beside other work.
+\fBatoll\fR sets the first to a small number, so that it does not slow itself down beside other
+work.
 )";
 
 }  // namespace

@@ -93,7 +93,10 @@ size_t CheckpointWriter::reserved_bytes() const {
 
 void CheckpointWriter::begin(CheckpointContents contents) {
   if (thread_.joinable()) thread_.join();
-  copied_ = false;
+  {
+    const MutexLock lock(mutex_);
+    copied_ = false;
+  }
   thread_ = std::jthread([this, contents = std::move(contents)]() mutable {
     const auto set_copied = [this] {
       const MutexLock lock(mutex_);
@@ -124,6 +127,7 @@ double CheckpointWriter::release(const Clock& clock) {
 
 std::optional<std::string> CheckpointWriter::finish() {
   if (thread_.joinable()) thread_.join();
+  const MutexLock lock(mutex_);
   return std::exchange(error_, std::nullopt);
 }
 
