@@ -25,25 +25,26 @@ at::Tensor positions_of(const at::Tensor& tokens_BT, std::span<const CachedRow> 
 
 }  // namespace
 
-Decoder::Decoder(const ModelConfig& config, const Parameters& parameters)
+Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameters)
     : config_(config),
-      design_(family_of(config).design),
-      is_parallel_(family_of(config).has("parallel_residual") && config.parallel_residual),
+      design_(weights::family_of(config).design),
+      is_parallel_(weights::family_of(config).has("parallel_residual") && config.parallel_residual),
       attention_(config, parameters.values_P().device()),
-      embedding_(parameters.projection(Role::kEmbedding).weight),
-      positions_(parameters.projection(Role::kPositions).weight),
-      head_(config.tie_embeddings ? embedding_ : parameters.projection(Role::kHead).weight),
-      final_norm_(parameters.projection(Role::kFinalNorm)) {
+      embedding_(parameters.projection(weights::Role::kEmbedding).weight),
+      positions_(parameters.projection(weights::Role::kPositions).weight),
+      head_(config.tie_embeddings ? embedding_
+                                  : parameters.projection(weights::Role::kHead).weight),
+      final_norm_(parameters.projection(weights::Role::kFinalNorm)) {
   for (int64_t index = 0; index < config.num_layers; ++index) {
-    const auto weights = [&](Role role) { return parameters.projection(role, index); };
-    layers_.push_back({.attention_norm = weights(Role::kAttentionNorm),
-                       .qkv = weights(Role::kQueryKeyValue),
-                       .output = weights(Role::kAttentionOutput),
-                       .mlp_norm = weights(Role::kMlpNorm),
-                       .mlp_input = weights(Role::kMlpInput),
-                       .mlp_output = weights(Role::kMlpOutput),
-                       .query_norm = weights(Role::kQueryNorm).weight,
-                       .key_norm = weights(Role::kKeyNorm).weight});
+    const auto weights = [&](weights::Role role) { return parameters.projection(role, index); };
+    layers_.push_back({.attention_norm = weights(weights::Role::kAttentionNorm),
+                       .qkv = weights(weights::Role::kQueryKeyValue),
+                       .output = weights(weights::Role::kAttentionOutput),
+                       .mlp_norm = weights(weights::Role::kMlpNorm),
+                       .mlp_input = weights(weights::Role::kMlpInput),
+                       .mlp_output = weights(weights::Role::kMlpOutput),
+                       .query_norm = weights(weights::Role::kQueryNorm).weight,
+                       .key_norm = weights(weights::Role::kKeyNorm).weight});
   }
 }
 
@@ -56,7 +57,7 @@ at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow
 at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC,
                           std::span<const CachedRow> cached) const {
   const Layer& layer = layers_.at(static_cast<size_t>(index));
-  if (design_.norm_place == NormPlace::kBehind) {
+  if (design_.norm_place == weights::NormPlace::kBehind) {
     const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm, attend(index, x_BTC, cached));
     return middle_BTC + norm(layer.mlp_norm, mlp(layer, middle_BTC));
   }
@@ -84,18 +85,18 @@ at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT,
 }
 
 at::Tensor Decoder::norm(const Projection& weights, const at::Tensor& x_BTC) const {
-  return design_.norm == NormKind::kRms ? rms_norm(weights.weight, x_BTC, config_.norm_eps)
-                                        : layer_norm(weights, x_BTC, config_.norm_eps);
+  return design_.norm == weights::NormKind::kRms ? rms_norm(weights.weight, x_BTC, config_.norm_eps)
+                                                 : layer_norm(weights, x_BTC, config_.norm_eps);
 }
 
 Decoder::Read Decoder::read(const Projection& weights, const at::Tensor& x_BTC) const {
-  if (design_.norm != NormKind::kRms) return {x_BTC, norm(weights, x_BTC)};
+  if (design_.norm != weights::NormKind::kRms) return {x_BTC, norm(weights, x_BTC)};
   return forked_rms_norm(weights.weight, x_BTC, config_.norm_eps);
 }
 
 Decoder::Read Decoder::add_and_read(const Projection& weights, const at::Tensor& x_BTC,
                                     const at::Tensor& delta_BTC) const {
-  if (design_.norm == NormKind::kRms) {
+  if (design_.norm == weights::NormKind::kRms) {
     return add_rms_norm(weights.weight, x_BTC, delta_BTC, config_.norm_eps);
   }
   const at::Tensor sum_BTC = x_BTC + delta_BTC;
@@ -105,7 +106,7 @@ Decoder::Read Decoder::add_and_read(const Projection& weights, const at::Tensor&
 at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const {
   const AttentionShape shape{qkv_BTF.size(0), qkv_BTF.size(1), config_.num_heads,
                              config_.num_kv_heads, config_.head_size()};
-  if (design_.qk_norm == QkNorm::kPerHead) {
+  if (design_.qk_norm == weights::QkNorm::kPerHead) {
     return head_norm(shape, layer.query_norm, layer.key_norm, qkv_BTF, config_.norm_eps);
   }
   const int64_t queries = shape.num_heads * shape.head_size;
@@ -121,18 +122,18 @@ at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
                            std::span<const CachedRow> cached) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   at::Tensor qkv_BTF = project(layer.qkv, x_BTC);
-  if (design_.qkv_order == QkvOrder::kByHead) {
+  if (design_.qkv_order == weights::QkvOrder::kByHead) {
     qkv_BTF = qkv_BTF.unflatten(2, {config_.num_heads, 3, config_.head_size()})
                   .transpose(2, 3)
                   .flatten(2);
   }
-  if (design_.qk_norm != QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
+  if (design_.qk_norm != weights::QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
   return project(layer.output, attention_(qkv_BTF, index, cached));
 }
 
 at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC) const {
   const at::Tensor inner_BTC = project(layer.mlp_input, x_BTC);
-  if (design_.mlp == MlpKind::kGated) return project(layer.mlp_output, swiglu(inner_BTC));
+  if (design_.mlp == weights::MlpKind::kGated) return project(layer.mlp_output, swiglu(inner_BTC));
   const char* kind = config_.activation == "gelu" ? "none" : "tanh";
   return project(layer.mlp_output, at::gelu(inner_BTC, kind));
 }

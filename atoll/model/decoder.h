@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "atoll/model/attention.h"
-#include "atoll/model/config.h"
-#include "atoll/model/families.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
+#include "atoll/weights/config.h"
+#include "atoll/weights/families.h"
 
 namespace atl::model {
 
 class Decoder {
  public:
-  Decoder(const ModelConfig& config, const Parameters& parameters);
+  Decoder(const weights::ModelConfig& config, const Parameters& parameters);
   int64_t num_layers() const { return std::ssize(layers_); }
 
   // With `cached` tokens follow those in its caches, and their keys and values are written there
@@ -59,8 +59,8 @@ class Decoder {
                     std::span<const CachedRow> cached) const;
   at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC) const;
 
-  ModelConfig config_;
-  LayerDesign design_;
+  weights::ModelConfig config_;
+  weights::LayerDesign design_;
   bool is_parallel_;  // Attention and MLP read the same residual stream.
   Attention attention_;
   Weight embedding_, positions_, head_;

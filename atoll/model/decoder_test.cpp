@@ -16,9 +16,9 @@ constexpr int64_t kVocabulary = 61;
 constexpr int64_t kLayers = 4;
 
 /// Every family, with biases and windows where it has them; and its other ways.
-std::vector<ModelConfig> varieties() {
-  std::vector<ModelConfig> all;
-  for (const Family& family : families()) {
+std::vector<weights::ModelConfig> varieties() {
+  std::vector<weights::ModelConfig> all;
+  for (const weights::Family& family : weights::families()) {
     all.push_back({.architecture = std::string(family.name),
                    .vocab_size = kVocabulary,
                    .hidden_size = 24,
@@ -38,7 +38,7 @@ std::vector<ModelConfig> varieties() {
   return all;
 }
 
-Model make_model(const ModelConfig& config, Purpose purpose) {
+Model make_model(const weights::ModelConfig& config, Purpose purpose) {
   at::set_num_threads(1);  // So small that threads only wait for each other.
   Model model(config, at::kCPU, purpose);
   model.initialise(5);
@@ -109,7 +109,7 @@ class Blocks {
 };
 
 TEST(DecoderTest, AnySplitHasTheBitsOfTheWholeForwardsAndBackwards) {
-  for (const ModelConfig& config : varieties()) {
+  for (const weights::ModelConfig& config : varieties()) {
     SCOPED_TRACE(config.architecture);
     const Model model = make_model(config, Purpose::kTraining);
     const at::Tensor tokens_BT = tokens(3, 33);
@@ -132,7 +132,7 @@ TEST(DecoderTest, AnySplitHasTheBitsOfTheWholeForwardsAndBackwards) {
 /// Each block keeps the keys and values of its own layers.
 TEST(DecoderTest, AnySplitHasTheBitsOfTheWholeWithCaches) {
   const at::NoGradGuard no_grad;
-  for (const ModelConfig& config : varieties()) {
+  for (const weights::ModelConfig& config : varieties()) {
     SCOPED_TRACE(config.architecture);
     const Model model = make_model(config, Purpose::kInference);
     const Decoder& decoder = model.decoder();

@@ -10,20 +10,20 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
-#include "atoll/model/hf_folder.h"
 #include "atoll/model/operations.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::model {
 namespace {
 
-const ModelConfig& checked(const ModelConfig& config) {
-  check(config);
+const weights::ModelConfig& checked(const weights::ModelConfig& config) {
+  weights::check(config);
   return config;
 }
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, at::Device device, Purpose purpose)
+Model::Model(const weights::ModelConfig& config, at::Device device, Purpose purpose)
     : config_(checked(config)),
       parameters_(config_, device, purpose),
       decoder_(config_, parameters_) {}
@@ -31,13 +31,14 @@ Model::Model(const ModelConfig& config, at::Device device, Purpose purpose)
 void Model::initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
   const double into_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
-  for (const ParameterSpec& spec : parameters_.specs()) {
+  for (const weights::ParameterSpec& spec : parameters_.specs()) {
     const at::Tensor target = parameters_.view(spec.name);
     if (spec.shape.size() == 1) {
       target.fill_(spec.is_bias() ? 0 : 1);
       continue;
     }
-    const bool adds = spec.role == Role::kAttentionOutput || spec.role == Role::kMlpOutput;
+    const bool adds =
+        spec.role == weights::Role::kAttentionOutput || spec.role == weights::Role::kMlpOutput;
     const double deviation = adds ? into_residual : 0.02;
     const uint64_t stream = random_stream(spec.name);
     const at::Tensor values = at::ones({spec.size}, at::TensorOptions().dtype(at::kFloat));
@@ -103,13 +104,13 @@ void load_weights(const Model& model, const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const at::Tensor& values_P = model.parameters().values_P();
   const at::Tensor host_P = values_P.to(at::kCPU);
-  load_hf_weights(folder, model.config(),
-                  {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
+  weights::load_hf_weights(folder, model.config(),
+                           {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
   if (!values_P.is_cpu()) values_P.copy_(host_P);
 }
 
 Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose) {
-  Model model(load_hf_config(folder).config, device, purpose);
+  Model model(weights::load_hf_config(folder).config, device, purpose);
   load_weights(model, folder);
   return model;
 }
@@ -118,7 +119,7 @@ std::vector<std::string> not_finite(const Parameters& parameters) {
   std::vector<std::string> found;
   const at::Tensor finite_P = parameters.values_P().isfinite();
   if (finite_P.all().item<bool>()) return found;
-  for (const ParameterSpec& spec : parameters.specs()) {
+  for (const weights::ParameterSpec& spec : parameters.specs()) {
     const auto num_finite = finite_P.narrow(0, spec.offset, spec.size).sum().item<int64_t>();
     if (num_finite == spec.size) continue;
     found.push_back(fmt::format("tensor '{}' has {} of {} values that are not finite", spec.name,

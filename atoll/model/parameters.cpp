@@ -9,8 +9,8 @@
 
 namespace atl::model {
 
-Parameters::Parameters(const ModelConfig& config, at::Device device, Purpose purpose)
-    : specs_(parameter_specs(config)) {
+Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose)
+    : specs_(weights::parameter_specs(config)) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const int64_t size = specs_.back().offset + specs_.back().size;
   values_P_ = at::zeros({size}, options);
@@ -18,12 +18,13 @@ Parameters::Parameters(const ModelConfig& config, at::Device device, Purpose pur
 }
 
 at::Tensor Parameters::view(std::string_view name) const {
-  const auto spec = std::ranges::find(specs_, name, &ParameterSpec::name);
+  const auto spec = std::ranges::find(specs_, name, &weights::ParameterSpec::name);
   ATOLL_CHECK(spec != specs_.end(), fmt::format("no parameter '{}'", name));
   return values_P_.narrow(0, spec->offset, spec->size).view(spec->shape);
 }
 
-Weight Parameters::joined(const ParameterSpec& first, const ParameterSpec& last) const {
+Weight Parameters::joined(const weights::ParameterSpec& first,
+                          const weights::ParameterSpec& last) const {
   const int64_t size = last.offset + last.size - first.offset;
   std::vector<int64_t> shape = first.shape;
   if (&first != &last) {
@@ -44,11 +45,11 @@ Weight Parameters::joined(const ParameterSpec& first, const ParameterSpec& last)
   return weight;
 }
 
-Projection Parameters::projection(Role role, int64_t layer) const {
+Projection Parameters::projection(weights::Role role, int64_t layer) const {
   const auto find = [&](bool is_bias) -> Weight {
-    const ParameterSpec* first = nullptr;
-    const ParameterSpec* last = nullptr;
-    for (const ParameterSpec& spec : specs_) {
+    const weights::ParameterSpec* first = nullptr;
+    const weights::ParameterSpec* last = nullptr;
+    for (const weights::ParameterSpec& spec : specs_) {
       if (spec.role != role || spec.layer != layer || spec.is_bias() != is_bias) continue;
       ATOLL_CHECK(last == nullptr || last->offset + last->size == spec.offset);
       if (first == nullptr) first = &spec;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "atoll/model/config.h"
+#include "atoll/weights/config.h"
 
 namespace atl::model {
 
@@ -34,23 +34,23 @@ struct Projection {
 
 class Parameters {
  public:
-  Parameters(const ModelConfig& config, at::Device device, Purpose purpose);
+  Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose);
   const at::Tensor& values_P() const { return values_P_; }
   /// Undefined for inference. Backward passes add to it; zero it between steps.
   const at::Tensor& gradients_P() const { return gradients_P_; }
-  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  const std::vector<weights::ParameterSpec>& specs() const { return specs_; }
   /// The parameter's values, as a view without autograd.
   at::Tensor view(std::string_view name) const;
   /// The weights of a role in a layer as one matrix (outputs, inputs) or vector, and its biases as
   /// one; undefined where the model has none.
-  Projection projection(Role role, int64_t layer = -1) const;
+  Projection projection(weights::Role role, int64_t layer = -1) const;
   bool trains() const { return gradients_P_.defined(); }
 
  private:
   /// From `first` to `last`, which have the same inputs.
-  Weight joined(const ParameterSpec& first, const ParameterSpec& last) const;
+  Weight joined(const weights::ParameterSpec& first, const weights::ParameterSpec& last) const;
 
-  std::vector<ParameterSpec> specs_;
+  std::vector<weights::ParameterSpec> specs_;
   at::Tensor values_P_;
   at::Tensor gradients_P_;
 };

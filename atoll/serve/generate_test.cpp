@@ -6,14 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "atoll/base/error.h"
-#include "atoll/model/families.h"
-#include "atoll/model/stand_in_device.h"
+#include "atoll/testing_torch/stand_in_device.h"
+#include "atoll/weights/families.h"
 
 namespace atl::serve {
 namespace {
 
 model::Model small_model(const std::string& architecture = "llama", at::Device device = at::kCPU) {
-  const model::Family& family = *model::find_family(architecture);
+  const weights::Family& family = *weights::find_family(architecture);
   const bool turns_partly = family.has("partial_rotary_factor");
   const bool has_window = architecture == "mistral" || architecture == "qwen2";
   model::Model model({.architecture = architecture,
@@ -53,7 +53,7 @@ Generation generate_one(const model::Model& model, const std::vector<int64_t>& p
 }
 
 TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
-  for (const model::Family& family : model::families()) {
+  for (const weights::Family& family : weights::families()) {
     SCOPED_TRACE(family.name);
     const model::Model model = small_model(std::string(family.name));
     const at::Tensor wanted_TV = full_logits_TV(model, kPrompt);
@@ -140,7 +140,7 @@ TEST(GenerateTest, EqualSeedsGiveEqualTextAndOthersOther) {
 TEST(GenerateTest, RowsOfABatchGiveWhatTheyGiveAlone) {
   const std::vector<std::vector<int64_t>> prompts = {
       kPrompt, {8}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, {40, 41}};
-  for (const model::Family& family : model::families()) {
+  for (const weights::Family& family : weights::families()) {
     SCOPED_TRACE(family.name);
     const model::Model model = small_model(std::string(family.name));
     GenerateOptions options{.max_tokens = 20,
