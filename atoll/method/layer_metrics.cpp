@@ -6,15 +6,18 @@
 namespace atl::method {
 namespace {
 
-std::string layer_name(const weights::ParameterSpec& spec) {
+/// `layers_begin`: where the first layer lies; a table of positions lies before it too.
+std::string layer_name(const weights::ParameterSpec& spec, int64_t layers_begin) {
   if (spec.layer >= 0) return std::to_string(spec.layer);
-  return spec.offset == 0 ? "embedding" : "head";
+  return spec.offset < layers_begin ? "embedding" : "head";
 }
 
 }  // namespace
 
 std::vector<LayerSlice> layer_slices(std::span<const weights::ParameterSpec> specs,
                                      std::span<const Range> ranges) {
+  const auto first = std::ranges::find_if(specs, [](const auto& spec) { return spec.layer >= 0; });
+  const int64_t layers_begin = first == specs.end() ? 1 : first->offset;
   std::vector<LayerSlice> slices;
   size_t packed = 0;
   for (const Range& range : ranges) {
@@ -23,7 +26,7 @@ std::vector<LayerSlice> layer_slices(std::span<const weights::ParameterSpec> spe
       const int64_t end = std::min(range.end, spec.offset + spec.size);
       if (begin >= end) continue;
       const auto size = static_cast<size_t>(end - begin);
-      const std::string layer = layer_name(spec);
+      const std::string layer = layer_name(spec, layers_begin);
       if (slices.empty() || slices.back().layer != layer) {
         slices.push_back({.layer = layer, .begin = packed, .end = packed});
       }

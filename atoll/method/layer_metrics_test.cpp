@@ -49,6 +49,16 @@ TEST(LayerMetricsTest, SlicesFollowTheRangesOfAFragment) {
   EXPECT_EQ(cut[3].end, 9U);
 }
 
+TEST(LayerMetricsTest, WhatLiesBeforeTheLayersIsTheEmbedding) {
+  const std::vector<weights::ParameterSpec> layout = {
+      {"tokens", {4}, 0, 4, -1}, {"positions", {2}, 4, 2, -1}, {"w", {3}, 6, 3, 0}};
+  const std::vector<Range> whole = {{0, 9}};
+  const auto slices = layer_slices(layout, whole);
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_EQ(slices[0].layer, "embedding");
+  EXPECT_EQ(slices[0].end, 6U);
+}
+
 TEST(LayerMetricsTest, EqualTheDefinitionForTwoAndMoreReplicas) {
   const auto layout = specs();
   const std::vector<Range> whole = {{0, 26}};

@@ -49,13 +49,23 @@ void prune_neurons(std::span<const weights::ParameterSpec> specs, double share,
                    std::span<float> delta_P) {
   ATOLL_CHECK(share >= 0 && share < 1);
   std::vector<uint32_t> scratch;
+  std::vector<float> neuron;
   for (const weights::ParameterSpec& spec : specs) {
     if (spec.shape.size() != 2) continue;
-    const auto width = static_cast<size_t>(spec.shape[1]);
+    const auto width = static_cast<size_t>(spec.shape[spec.inputs_first ? 0 : 1]);
+    const size_t num_neurons = static_cast<size_t>(spec.size) / width;
     const auto count = static_cast<size_t>(share * static_cast<double>(width));
-    for (int64_t row = 0; row < spec.shape[0]; ++row) {
-      const auto begin = static_cast<size_t>(spec.offset) + static_cast<size_t>(row) * width;
-      prune_row(delta_P.subspan(begin, width), count, scratch);
+    const std::span<float> matrix =
+        delta_P.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size));
+    for (size_t n = 0; n < num_neurons; ++n) {
+      if (!spec.inputs_first) {
+        prune_row(matrix.subspan(n * width, width), count, scratch);
+        continue;
+      }
+      neuron.resize(width);
+      for (size_t i = 0; i < width; ++i) neuron[i] = matrix[i * num_neurons + n];
+      prune_row(neuron, count, scratch);
+      for (size_t i = 0; i < width; ++i) matrix[i * num_neurons + n] = neuron[i];
     }
   }
 }

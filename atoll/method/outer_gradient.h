@@ -11,8 +11,8 @@
 namespace atl::method {
 
 /// Sign pruning (DiLoCo, arXiv 2311.08105, table 6, after TIES, arXiv 2306.01708): in each neuron,
-/// a row of a matrix, the `share` in [0, 1) of elements with the smallest magnitudes becomes zero,
-/// rounded down; of equal ones the first. Vectors stay as they are.
+/// an output of a matrix, the `share` in [0, 1) of elements with the smallest magnitudes becomes
+/// zero, rounded down; of equal ones the first. Vectors stay as they are.
 void prune_neurons(std::span<const weights::ParameterSpec> specs, double share,
                    std::span<float> delta_P);
 

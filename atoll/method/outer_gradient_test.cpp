@@ -45,6 +45,14 @@ TEST(PruneNeuronsTest, OfEqualOnesTheFirstGo) {
   EXPECT_THAT(delta, ElementsAre(-1, -1, -1, -1, 0, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1));
 }
 
+TEST(PruneNeuronsTest, NeuronsOfAMatrixWithInputsFirstAreItsColumns) {
+  const std::vector<weights::ParameterSpec> layout = {
+      {.name = "m", .shape = {4, 2}, .size = 8, .layer = 0, .inputs_first = true}};
+  std::vector<float> delta = {0.5F, 4, -1, 0.1F, 2, -3, -3, 0.2F};
+  prune_neurons(layout, 0.5, delta);
+  EXPECT_THAT(delta, ElementsAre(0, 4, 0, 0, 2, -3, -3, 0));
+}
+
 TEST(PruneNeuronsTest, ShareZeroChangesNothing) {
   const auto delta = random_values(1, 16);
   auto pruned = delta;

@@ -44,6 +44,7 @@ at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const
                    const at::Tensor& sin_TR) {
   const int64_t turned = shape.num_heads + shape.num_kv_heads;
   const int64_t half = cos_TR.size(1);
+  if (half == 0) return qkv_BTF;
   const at::Tensor qk = heads_BTHN(shape, qkv_BTF, 0, turned);
   const at::Tensor low = qk.narrow(3, 0, half);
   const at::Tensor high = qk.narrow(3, half, half);

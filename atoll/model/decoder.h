@@ -1,76 +1,71 @@
 #pragma once
-// The mathematics of the model families, each in its own file. A decoder uses the weights of a
-// Parameters that outlives it, and is called by one thread.
+// The forward pass of all families, layer by layer: what a family's LayerDesign says, from the
+// parts that its models have. Between layers there is one tensor, the residual stream, so that any
+// split into blocks of layers gives the bits of the whole, forwards and backwards. Uses the weights
+// of a Parameters that outlives it, and is called by one thread.
 //
-// Shapes: B = rows, T = tokens per row, C = hidden size.
+// Shapes: B = rows, T = tokens per row, C = hidden size, F as in attention_kernel.h.
 #include <ATen/core/Tensor.h>
 
-#include <memory>
+#include <cstdint>
 #include <span>
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "atoll/model/attention.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
 #include "atoll/weights/config.h"
+#include "atoll/weights/families.h"
 
 namespace atl::model {
 
 class Decoder {
  public:
-  /// `embedding` and `head` name matrices (V, C); a tied model has no head of its own.
-  Decoder(const weights::ModelConfig& config, const Parameters& parameters, const char* embedding,
-          const char* head)
-      : config_(config),
-        attention_(config, parameters.values_P().device()),
-        embedding_(parameters.weight(embedding)),
-        head_(config.tie_embeddings ? embedding_ : parameters.weight(head)) {}
-  virtual ~Decoder() = default;
-  /// The hidden states after the final norm. With `cached` the tokens follow those in its caches,
-  /// and their keys and values are written there (KvCache::advance() is the caller's). Several rows
-  /// lie one behind the other in a batch of one, so that rows of different lengths need no padding.
-  virtual at::Tensor hidden_BTC(const at::Tensor& tokens_BT,
-                                std::span<const CachedRow> cached) const = 0;
+  Decoder(const weights::ModelConfig& config, const Parameters& parameters);
+  int64_t num_layers() const { return std::ssize(layers_); }
+
+  // With `cached` tokens follow those in its caches, and their keys and values are written there
+  // (KvCache::advance() is the caller's). Several rows lie one behind the other in a batch of one,
+  // so that rows of different lengths need no padding.
+
+  /// What the first layer reads.
+  at::Tensor embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const;
+  /// From what a layer reads to what the next one does.
+  at::Tensor layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached) const;
+  /// The final norm, behind the last layer.
+  at::Tensor finish(const at::Tensor& x_BTC) const;
+
+  /// All of these.
+  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const;
   /// The matrix (V, C) that turns hidden states into logits.
   const Weight& head_VC() const { return head_; }
 
- protected:
+ private:
+  struct Layer {
+    Projection attention_norm, qkv, output;
+    Projection mlp_norm, mlp_input, mlp_output;
+    Weight query_norm, key_norm;
+  };
+  /// The residual stream, and what a part reads of it.
+  using Read = std::pair<at::Tensor, at::Tensor>;
+
+  at::Tensor norm(const Projection& weights, const at::Tensor& x_BTC) const;
+  Read read(const Projection& norm, const at::Tensor& x_BTC) const;
+  Read add_and_read(const Projection& norm, const at::Tensor& x_BTC,
+                    const at::Tensor& delta_BTC) const;
+  at::Tensor with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const;
+  at::Tensor attend(int64_t index, const at::Tensor& x_BTC,
+                    std::span<const CachedRow> cached) const;
+  at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC) const;
+
   weights::ModelConfig config_;
+  weights::LayerDesign design_;
+  bool is_parallel_;  // Attention and MLP read the same residual stream.
   Attention attention_;
-  Weight embedding_;
-
- private:
-  Weight head_;
+  Weight embedding_, positions_, head_;
+  Projection final_norm_;
+  std::vector<Layer> layers_;
 };
-
-/// The parameters under one prefix, such as one layer's, by what follows it.
-class ParameterScope {
- public:
-  ParameterScope(const Parameters& parameters, std::string prefix)
-      : parameters_(parameters), prefix_(std::move(prefix)) {}
-  Weight weight(const char* name) const { return parameters_.weight(prefix_ + name + ".weight"); }
-  /// See Parameters::projection().
-  Projection projection(const char* first, const char* last, bool has_bias) const {
-    return parameters_.projection(prefix_ + first, prefix_ + last, has_bias);
-  }
-  Projection projection(const char* name, bool has_bias) const {
-    return projection(name, name, has_bias);
-  }
-
- private:
-  const Parameters& parameters_;
-  std::string prefix_;
-};
-
-/// Llama, Mistral, Qwen 2 and 3: norms before each part. Touvron et al. 2023; Jiang et al. 2023
-/// (sliding window); Qwen team 2024 (biases) and 2025 (norms of query and key heads).
-std::unique_ptr<const Decoder> make_llama(const weights::ModelConfig& config,
-                                          const Parameters& parameters);
-/// Norms behind each part, and over all queries and all keys. OLMo team 2024, section 3.1.
-std::unique_ptr<const Decoder> make_olmo2(const weights::ModelConfig& config,
-                                          const Parameters& parameters);
-/// GPT-NeoX and Pythia. Black et al. 2022, section 2.1; Biderman et al. 2023.
-std::unique_ptr<const Decoder> make_gpt_neox(const weights::ModelConfig& config,
-                                             const Parameters& parameters);
 
 }  // namespace atl::model

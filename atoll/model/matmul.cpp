@@ -55,6 +55,10 @@ bool uses_onednn() {
 
 void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
             bool accumulates) {
+  if (!out_MN.is_contiguous()) {  // (inputs, outputs) in memory: oneDNN writes rows.
+    matmul(out_MN.t(), b_KN.t(), a_MK.t(), accumulates);
+    return;
+  }
   const bool is_large = out_MN.numel() * a_MK.size(1) >= kLarge;
   if (is_large && out_MN.is_cpu() && out_MN.scalar_type() == at::kFloat && uses_onednn()) {
     at::native::mkldnn_matmul(a_MK, b_KN, out_MN, accumulates ? 1.0F : 0.0F, 1.0F);

@@ -5,40 +5,20 @@
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/model/operations.h"
-#include "atoll/weights/families.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::model {
 namespace {
 
-/// The projections whose results are added to the residual stream.
-constexpr std::string_view kIntoResidual[] = {"o_proj.weight", "down_proj.weight",
-                                              "attention.dense.weight", "dense_4h_to_h.weight"};
-
 const weights::ModelConfig& checked(const weights::ModelConfig& config) {
   weights::check(config);
   return config;
-}
-
-std::unique_ptr<const Decoder> make_decoder(const weights::ModelConfig& config,
-                                            const Parameters& parameters) {
-  switch (weights::family_of(config).layers) {
-    case weights::LayerKind::kLlama:
-      return make_llama(config, parameters);
-    case weights::LayerKind::kOlmo2:
-      return make_olmo2(config, parameters);
-    case weights::LayerKind::kGptNeoX:
-      return make_gpt_neox(config, parameters);
-  }
-  __builtin_unreachable();
 }
 
 }  // namespace
@@ -46,7 +26,7 @@ std::unique_ptr<const Decoder> make_decoder(const weights::ModelConfig& config,
 Model::Model(const weights::ModelConfig& config, at::Device device, Purpose purpose)
     : config_(checked(config)),
       parameters_(config_, device, purpose),
-      decoder_(make_decoder(config_, parameters_)) {}
+      decoder_(config_, parameters_) {}
 
 void Model::initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
@@ -54,12 +34,12 @@ void Model::initialise(uint64_t seed) {
   for (const weights::ParameterSpec& spec : parameters_.specs()) {
     const at::Tensor target = parameters_.view(spec.name);
     if (spec.shape.size() == 1) {
-      target.fill_(spec.name.ends_with(".bias") ? 0 : 1);
+      target.fill_(spec.is_bias() ? 0 : 1);
       continue;
     }
-    const bool residual = std::ranges::any_of(
-        kIntoResidual, [&](std::string_view name) { return spec.name.ends_with(name); });
-    const double deviation = residual ? into_residual : 0.02;
+    const bool adds =
+        spec.role == weights::Role::kAttentionOutput || spec.role == weights::Role::kMlpOutput;
+    const double deviation = adds ? into_residual : 0.02;
     const uint64_t stream = random_stream(spec.name);
     const at::Tensor values = at::ones({spec.size}, at::TensorOptions().dtype(at::kFloat));
     float* data = values.mutable_data_ptr<float>();
@@ -96,7 +76,7 @@ void Model::check_tokens(const at::Tensor& tokens_BT) const {
 at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT) const {
   check_length(tokens_BT.size(1));
   check_tokens(tokens_BT);
-  return decoder_->hidden_BTC(tokens_BT, {});
+  return decoder_.hidden_BTC(tokens_BT, {});
 }
 
 at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const {
@@ -113,7 +93,7 @@ at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const Cached
     num_tokens += row.num_tokens;
   }
   ATOLL_CHECK(!rows.empty() && num_tokens == tokens_1T.size(1));
-  const at::Tensor hidden_1TC = decoder_->hidden_BTC(tokens_1T, rows);
+  const at::Tensor hidden_1TC = decoder_.hidden_BTC(tokens_1T, rows);
   for (const CachedRow& row : rows) row.cache->advance(row.num_tokens);
   return hidden_1TC;
 }

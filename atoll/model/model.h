@@ -1,5 +1,5 @@
 #pragma once
-// A model: its parameters, and the mathematics of its family over them. Architecture only;
+// A model: its parameters, and the decoder over them. Architecture only;
 // training, sampling and files live elsewhere. Owned by one thread. Equal threads give equal bits.
 //
 // Shapes: B = rows, T = tokens per row, C = hidden size, V = vocabulary.
@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,7 +44,9 @@ class Model {
   /// Hidden states to logits; a large result: (.., V).
   at::Tensor logits(const at::Tensor& hidden) const;
   /// The matrix (V, C) that turns hidden states into logits; the embedding's when tied.
-  const Weight& head_VC() const { return decoder_->head_VC(); }
+  const Weight& head_VC() const { return decoder_.head_VC(); }
+  /// For those who run it block by block. They check tokens and lengths, and advance caches.
+  const Decoder& decoder() const { return decoder_; }
 
  private:
   void check_length(int64_t length) const;
@@ -53,7 +54,7 @@ class Model {
 
   weights::ModelConfig config_;
   Parameters parameters_;
-  std::unique_ptr<const Decoder> decoder_;
+  Decoder decoder_;
 };
 
 /// Fills the parameters from a Hugging Face folder. Throws InputError: see load_hf_weights().

@@ -74,24 +74,51 @@ struct Linear : Function<Linear> {
   }
 };
 
+/// y = RMSNorm(x + delta), or of x where there is no sum to write; what its gradient needs is kept.
+at::Tensor normalise(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
+                     const at::Tensor& sum, const Weight& weight, double epsilon) {
+  const at::Tensor y = at::empty_like(x);
+  const Rows rows = rows_of(x);
+  const at::Tensor inverse_rms = at::empty({rows.count}, x.options());
+  const bool adds = delta.defined();
+  rms_norm_forward(rows, in(x), adds ? in(delta) : nullptr, in(weight.value),
+                   static_cast<float>(epsilon), adds ? out(sum) : nullptr, out(y),
+                   out(inverse_rms));
+  save(context, weight, {adds ? sum : x, inverse_rms});
+  context->set_materialize_grads(false);
+  return y;
+}
+
+/// The gradient of what was normalised: `dsum`, if any, and what comes through the norm.
+at::Tensor normalise_backward(AutogradContext* context, const at::Tensor& dsum,
+                              const at::Tensor& dnorm) {
+  if (!dnorm.defined()) return dsum;
+  const variable_list saved = context->get_saved_variables();
+  const at::Tensor dy = dnorm.contiguous();
+  const at::Tensor beside = dsum.defined() ? dsum.contiguous() : at::Tensor();
+  const at::Tensor dx = at::empty_like(dy);
+  rms_norm_backward(rows_of(dy), in(dy), beside.defined() ? in(beside) : nullptr, in(saved[0]),
+                    in(saved[2]), in(saved[1]), out(dx), out(gradient_target(context)));
+  return dx;
+}
+
 struct RmsNorm : Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Weight& weight,
                             double epsilon) {
-    const at::Tensor y = at::empty_like(x);
-    const Rows rows = rows_of(x);
-    const at::Tensor inverse_rms = at::empty({rows.count}, x.options());
-    rms_norm_forward(rows, in(x), nullptr, in(weight.value), static_cast<float>(epsilon), nullptr,
-                     out(y), out(inverse_rms));
-    save(context, weight, {x, inverse_rms});
-    return y;
+    return normalise(context, x, {}, {}, weight, epsilon);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor dy = gradients[0].contiguous();
-    const at::Tensor dx = at::empty_like(dy);
-    rms_norm_backward(rows_of(dy), in(dy), nullptr, in(saved[0]), in(saved[2]), in(saved[1]),
-                      out(dx), out(gradient_target(context)));
-    return {dx, {}, {}};
+    return {normalise_backward(context, {}, gradients[0]), {}, {}};
+  }
+};
+
+struct ForkedRmsNorm : Function<ForkedRmsNorm> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const Weight& weight,
+                               double epsilon) {
+    return {x, normalise(context, x, {}, {}, weight, epsilon)};
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {normalise_backward(context, gradients[0], gradients[1]), {}, {}};
   }
 };
 
@@ -99,23 +126,11 @@ struct AddRmsNorm : Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
                                const at::Tensor& delta, const Weight& weight, double epsilon) {
     const at::Tensor sum = at::empty_like(x);
-    const at::Tensor y = at::empty_like(x);
-    const Rows rows = rows_of(x);
-    const at::Tensor inverse_rms = at::empty({rows.count}, x.options());
-    rms_norm_forward(rows, in(x), in(delta), in(weight.value), static_cast<float>(epsilon),
-                     out(sum), out(y), out(inverse_rms));
-    save(context, weight, {sum, inverse_rms});
-    context->set_materialize_grads(false);
+    const at::Tensor y = normalise(context, x, delta, sum, weight, epsilon);
     return {sum, y};
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (!gradients[1].defined()) return {gradients[0], gradients[0], {}, {}};
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor dy = gradients[1].contiguous();
-    const at::Tensor dsum = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
-    const at::Tensor dx = at::empty_like(dy);
-    rms_norm_backward(rows_of(dy), in(dy), dsum.defined() ? in(dsum) : nullptr, in(saved[0]),
-                      in(saved[2]), in(saved[1]), out(dx), out(gradient_target(context)));
+    const at::Tensor dx = normalise_backward(context, gradients[0], gradients[1]);
     return {dx, dx, {}, {}};
   }
 };
@@ -247,6 +262,13 @@ at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilo
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon) {
   if (!on_cpu(x)) return composite::rms_norm(x, weight.value, epsilon);
   return RmsNorm::apply(x.contiguous(), weight, epsilon);
+}
+
+std::pair<at::Tensor, at::Tensor> forked_rms_norm(const Weight& weight, const at::Tensor& x,
+                                                  double epsilon) {
+  if (!on_cpu(x)) return {x, composite::rms_norm(x, weight.value, epsilon)};
+  const variable_list both = ForkedRmsNorm::apply(x.contiguous(), weight, epsilon);
+  return {both[0], both[1]};
 }
 
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::Tensor& x,

@@ -29,7 +29,12 @@ at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilo
 /// RMSNorm over the last dimension.
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon);
 
-/// (x + delta, RMSNorm of it): the residual stream and what the next part reads.
+/// (x, RMSNorm of it): the residual stream and what the next part reads, with one pass back for the
+/// gradients of both.
+std::pair<at::Tensor, at::Tensor> forked_rms_norm(const Weight& weight, const at::Tensor& x,
+                                                  double epsilon);
+
+/// (x + delta, RMSNorm of it): the same of a sum, in one pass forwards too.
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::Tensor& x,
                                                const at::Tensor& delta, double epsilon);
 

@@ -85,6 +85,43 @@ TEST(OperationsTest, RmsNormWithAndWithoutResidualMatchesFp64) {
   }
 }
 
+TEST(OperationsTest, AForkedRmsNormAddsBothGradients) {
+  const at::Tensor x = leaf(random({2, 7, 37}, 1), at::kFloat);
+  const Weight weight = trainable(random({37}, 3));
+  const at::Tensor dx = random({2, 7, 37}, 5);
+  const auto [same, y] = forked_rms_norm(weight, x, 1e-5);
+  EXPECT_TRUE(at::equal(same, x));
+  EXPECT_TRUE(at::equal(y, rms_norm(weight, x, 1e-5)));
+  (same * dx + y * y).sum().backward();
+
+  const at::Tensor x64 = leaf(x, at::kDouble);
+  const at::Tensor weight64 = leaf(weight.value, at::kDouble);
+  (x64 * dx + composite::rms_norm(x64, weight64, 1e-5).square()).sum().backward();
+  expect_near(x.grad(), x64.grad(), 1e-5, "dx");
+  expect_near(weight.grad, weight64.grad(), 1e-5, "dweight");
+  forked_rms_norm(weight, x, 1e-5).first.sum().backward();  // Nobody reads the norm.
+  expect_near(x.grad(), x64.grad() + 1, 1e-5, "dx of x alone");
+}
+
+TEST(OperationsTest, AMatrixWithInputsFirstMultipliesAndLearnsAsItsTranspose) {
+  for (const int64_t inner : {8, 2000}) {  // 2000: large enough for oneDNN.
+    const at::Tensor x = random({40, 60}, 1);
+    const Weight plain = trainable(random({inner, 60}, 2));
+    const Weight turned{plain.value.detach().t().contiguous().t().set_requires_grad(true),
+                        at::zeros({60, inner}).t()};
+    const at::Tensor dy = random({40, inner}, 3);
+    const at::Tensor x1 = leaf(x, at::kFloat);
+    const at::Tensor x2 = leaf(x, at::kFloat);
+    const at::Tensor y1 = linear(plain, x1);
+    const at::Tensor y2 = linear(turned, x2);
+    y1.backward(dy);
+    y2.backward(dy);
+    expect_near(y2, y1, 1e-5, "y");
+    expect_near(x2.grad(), x1.grad(), 1e-5, "dx");
+    expect_near(turned.grad, plain.grad, 1e-5, "dw");
+  }
+}
+
 TEST(OperationsTest, SwiGluMatchesFp64AlsoFarFromZero) {
   const at::Tensor x = leaf(random({3, 4, 2 * 19}, 1) * 30, at::kFloat);
   const at::Tensor dy = random({3, 4, 19}, 2);

@@ -17,27 +17,24 @@ Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Pu
   if (purpose == Purpose::kTraining) gradients_P_ = at::zeros({size}, options);
 }
 
-const weights::ParameterSpec& Parameters::find(std::string_view name) const {
-  const auto found = std::ranges::find(specs_, name, &weights::ParameterSpec::name);
-  ATOLL_CHECK(found != specs_.end(), fmt::format("no parameter '{}'", name));
-  return *found;
-}
-
 at::Tensor Parameters::view(std::string_view name) const {
-  const weights::ParameterSpec& spec = find(name);
-  return values_P_.narrow(0, spec.offset, spec.size).view(spec.shape);
+  const auto spec = std::ranges::find(specs_, name, &weights::ParameterSpec::name);
+  ATOLL_CHECK(spec != specs_.end(), fmt::format("no parameter '{}'", name));
+  return values_P_.narrow(0, spec->offset, spec->size).view(spec->shape);
 }
 
-Weight Parameters::weight(std::string_view first, std::string_view last) const {
-  const weights::ParameterSpec& begin = find(first);
-  const weights::ParameterSpec& end = find(last);
-  const int64_t size = end.offset + end.size - begin.offset;
-  std::vector<int64_t> shape = begin.shape;
-  shape[0] = shape.size() == 2 ? size / shape[1] : size;
-  ATOLL_CHECK(shape.size() == end.shape.size());
-  ATOLL_CHECK(shape.size() == 1 || shape.back() == end.shape.back());
+Weight Parameters::joined(const weights::ParameterSpec& first,
+                          const weights::ParameterSpec& last) const {
+  const int64_t size = last.offset + last.size - first.offset;
+  std::vector<int64_t> shape = first.shape;
+  if (&first != &last) {
+    ATOLL_CHECK(shape.size() == last.shape.size() && !first.inputs_first);
+    ATOLL_CHECK(shape.size() == 1 || shape.back() == last.shape.back());
+    shape[0] = shape.size() == 2 ? size / shape[1] : size;
+  }
   const auto cut = [&](const at::Tensor& flat) {
-    return flat.narrow(0, begin.offset, size).view(shape).detach();
+    const at::Tensor part = flat.narrow(0, first.offset, size).view(shape);
+    return (first.inputs_first ? part.t() : part).detach();
   };
   Weight weight{.value = cut(values_P_), .grad = {}};
   if (trains()) {
@@ -48,10 +45,19 @@ Weight Parameters::weight(std::string_view first, std::string_view last) const {
   return weight;
 }
 
-Projection Parameters::projection(const std::string& first, const std::string& last,
-                                  bool has_bias) const {
-  return {weight(first + ".weight", last + ".weight"),
-          has_bias ? weight(first + ".bias", last + ".bias") : Weight{}};
+Projection Parameters::projection(weights::Role role, int64_t layer) const {
+  const auto find = [&](bool is_bias) -> Weight {
+    const weights::ParameterSpec* first = nullptr;
+    const weights::ParameterSpec* last = nullptr;
+    for (const weights::ParameterSpec& spec : specs_) {
+      if (spec.role != role || spec.layer != layer || spec.is_bias() != is_bias) continue;
+      ATOLL_CHECK(last == nullptr || last->offset + last->size == spec.offset);
+      if (first == nullptr) first = &spec;
+      last = &spec;
+    }
+    return first == nullptr ? Weight{} : joined(*first, *last);
+  };
+  return {.weight = find(false), .bias = find(true)};
 }
 
 }  // namespace atl::model

@@ -41,16 +41,14 @@ class Parameters {
   const std::vector<weights::ParameterSpec>& specs() const { return specs_; }
   /// The parameter's values, as a view without autograd.
   at::Tensor view(std::string_view name) const;
-  /// `first` and the parameters that follow it up to `last`, which have the same inputs, as one
-  /// matrix (outputs, inputs); or as one vector.
-  Weight weight(std::string_view first, std::string_view last) const;
-  Weight weight(std::string_view name) const { return weight(name, name); }
-  /// The ".weight"s from `first` to `last`, and the ".bias"es where it has them.
-  Projection projection(const std::string& first, const std::string& last, bool has_bias) const;
+  /// The weights of a role in a layer as one matrix (outputs, inputs) or vector, and its biases as
+  /// one; undefined where the model has none.
+  Projection projection(weights::Role role, int64_t layer = -1) const;
   bool trains() const { return gradients_P_.defined(); }
 
  private:
-  const weights::ParameterSpec& find(std::string_view name) const;
+  /// From `first` to `last`, which have the same inputs.
+  Weight joined(const weights::ParameterSpec& first, const weights::ParameterSpec& last) const;
 
   std::vector<weights::ParameterSpec> specs_;
   at::Tensor values_P_;

@@ -13,7 +13,8 @@ namespace atl::serve {
 namespace {
 
 model::Model small_model(const std::string& architecture = "llama", at::Device device = at::kCPU) {
-  const bool is_neox = architecture == "gpt_neox";
+  const weights::Family& family = *weights::find_family(architecture);
+  const bool turns_partly = family.has("partial_rotary_factor");
   const bool has_window = architecture == "mistral" || architecture == "qwen2";
   model::Model model({.architecture = architecture,
                       .vocab_size = 61,
@@ -21,13 +22,13 @@ model::Model small_model(const std::string& architecture = "llama", at::Device d
                       .intermediate_size = 40,
                       .num_layers = 3,
                       .num_heads = 4,
-                      .num_kv_heads = is_neox ? 4 : 2,
+                      .num_kv_heads = family.has("num_kv_heads") ? 2 : 4,
                       .max_positions = 48,
-                      .partial_rotary_factor = is_neox ? 0.4 : 1,
+                      .partial_rotary_factor = turns_partly ? 0.4 : 1,
                       .sliding_window = has_window ? 4 : 0,
                       .full_layers = architecture == "qwen2" ? 1 : 0,
                       .tie_embeddings = false,
-                      .attention_bias = is_neox},
+                      .attention_bias = turns_partly},
                      device, model::Purpose::kInference);
   model.initialise(5);
   at::set_num_threads(1);                 // So small that threads only wait for each other.

@@ -12,7 +12,8 @@
 
 namespace atl::train {
 
-/// A weight matrix (outputs, inputs) inside the flat buffer.
+/// A weight matrix (outputs, inputs) inside the flat buffer, or its transpose: Muon's update of one
+/// is the transpose of its update of the other.
 struct MatrixPlace {
   int64_t begin = 0;
   int64_t num_outputs = 0;

@@ -33,6 +33,14 @@ void refuse_foreign(const ModelConfig& config, const Family& family) {
         fmt::format("'{}' has no effect with architecture '{}'; leave it out", field, family.name));
   };
   refuse_unless("head_dim", config.head_dim == usual.head_dim);
+  refuse_unless("rope_theta", config.rope_theta == usual.rope_theta);
+  refuse_unless("rope_type", config.rope_type == usual.rope_type);
+  refuse_unless("rope_factor", config.rope_factor == usual.rope_factor);
+  refuse_unless("rope_low_freq_factor", config.rope_low_freq_factor == usual.rope_low_freq_factor);
+  refuse_unless("rope_high_freq_factor",
+                config.rope_high_freq_factor == usual.rope_high_freq_factor);
+  refuse_unless("rope_original_positions",
+                config.rope_original_positions == usual.rope_original_positions);
   refuse_unless("partial_rotary_factor",
                 config.partial_rotary_factor == usual.partial_rotary_factor);
   refuse_unless("sliding_window", config.sliding_window == usual.sliding_window);
@@ -44,6 +52,7 @@ void refuse_foreign(const ModelConfig& config, const Family& family) {
 }
 
 void check_rope(const ModelConfig& config) {
+  if (!family_of(config).turns()) return;
   require(config.rope_theta >= 1,
           fmt::format("'rope_theta' must be at least 1, not {}", config.rope_theta));
   const std::string& type = config.rope_type;
@@ -79,11 +88,16 @@ void check_rope(const ModelConfig& config) {
                       config.head_size(), config.rotary_size()));
 }
 
+bool is_head(const ParameterSpec& spec) { return spec.role == Role::kHead; }
+
 }  // namespace
 
 void ModelConfig::visit(SettingList& list) {
+  const auto of = [](const char* what, const char* setting) {
+    return fmt::format("{} ({})", what, family_names(setting));
+  };
   list.section("model", "the transformer");
-  list.add("architecture", architecture, "llama, mistral, qwen2, qwen3, olmo2, gpt_neox");
+  list.add("architecture", architecture, family_names());
   list.add("vocab_size", vocab_size, "rows of the embedding; 0 = the tokenizer's",
            {.min = 0, .max = kMaxSize});
   list.add("hidden_size", hidden_size, "width of the residual stream",
@@ -110,20 +124,26 @@ void ModelConfig::visit(SettingList& list) {
   list.add("rope_original_positions", rope_original_positions,
            "llama3: the longest context before stretching", {.min = 0, .max = kMaxSize});
   list.add("partial_rotary_factor", partial_rotary_factor,
-           "share of each head that turns with the position (gpt_neox)", {.min = 0, .max = 1});
+           of("share of each head that turns with the position", "partial_rotary_factor"),
+           {.min = 0, .max = 1});
   list.add("sliding_window", sliding_window,
-           "positions that a query sees, its own included; 0 = all (mistral, qwen2, qwen3)",
+           of("positions that a query sees, its own included; 0 = all", "sliding_window"),
            {.min = 0, .max = kMaxSize});
-  list.add("full_layers", full_layers, "first layers, which have no window (qwen2, qwen3)",
+  list.add("full_layers", full_layers, of("first layers, which have no window", "full_layers"),
            {.min = 0, .max = kMaxLayers});
   list.add("norm_eps", norm_eps, "epsilon of RMSNorm or LayerNorm", {.min = 0, .max = 1});
   list.add("tie_embeddings", tie_embeddings, "input and output embedding are one matrix");
   list.add("attention_bias", attention_bias,
-           "biases in attention (llama, qwen3, olmo2, gpt_neox; qwen2 has its own)");
-  list.add("mlp_bias", mlp_bias, "biases in the MLP (llama; gpt_neox always)");
+           of("biases in attention, where they are a choice", "attention_bias"));
+  list.add("mlp_bias", mlp_bias, of("biases in the MLP, where they are a choice", "mlp_bias"));
   list.add("parallel_residual", parallel_residual,
-           "attention and MLP read the same residual stream (gpt_neox)");
-  list.add("activation", activation, "gelu or gelu_tanh, in the MLP (gpt_neox)");
+           of("attention and MLP read the same residual stream", "parallel_residual"));
+  list.add("activation", activation, of("gelu or gelu_tanh, in the MLP", "activation"));
+}
+
+int64_t ModelConfig::rotary_size() const {
+  if (!family_of(*this).turns()) return 0;
+  return static_cast<int64_t>(static_cast<double>(head_size()) * partial_rotary_factor);
 }
 
 int64_t ModelConfig::context() const {
@@ -169,9 +189,10 @@ void check(const ModelConfig& config) {
           "'full_layers' has no effect without a 'sliding_window'; leave it out");
   require(config.activation == "gelu" || config.activation == "gelu_tanh",
           fmt::format("'activation' must be gelu or gelu_tanh, not '{}'", config.activation));
-  require(config.architecture != "gpt_neox" || config.num_kv_heads == config.num_heads,
-          fmt::format("'num_kv_heads' must be 'num_heads' ({}) with gpt_neox, not {}",
-                      config.num_heads, config.num_kv_heads));
+  const Family& family = family_of(config);
+  require(family.has("num_kv_heads") || config.num_kv_heads == config.num_heads,
+          fmt::format("'num_kv_heads' must be 'num_heads' ({}) with {}, not {}", config.num_heads,
+                      family.name, config.num_kv_heads));
   require(config.norm_eps >= 0 && config.norm_eps <= 1,
           fmt::format("'norm_eps' must be from 0 to 1, not {}", config.norm_eps));
   require(config.num_heads % config.num_kv_heads == 0,
@@ -185,7 +206,9 @@ void check(const ModelConfig& config) {
 }
 
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config) {
-  return family_of(config).specs(config);
+  std::vector<ParameterSpec> specs = family_of(config).tensors(config);
+  if (config.tie_embeddings) std::erase_if(specs, is_head);
+  return specs;
 }
 
 int64_t num_parameters(const ModelConfig& config) {

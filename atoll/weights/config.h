@@ -39,10 +39,8 @@ struct ModelConfig {
 
   void visit(SettingList& list);
   int64_t head_size() const { return head_dim != 0 ? head_dim : hidden_size / num_heads; }
-  /// Elements of a head that turn with the position, its first ones.
-  int64_t rotary_size() const {
-    return static_cast<int64_t>(static_cast<double>(head_size()) * partial_rotary_factor);
-  }
+  /// Elements of a head that turn with the position, its first ones; 0: positions are learned.
+  int64_t rotary_size() const;
   /// The longest text, in tokens.
   int64_t context() const;
   /// Positions that a query of that layer sees; 0: all.
@@ -58,19 +56,39 @@ ModelConfig canonical(ModelConfig config);
 /// vocab_size of 0 is an error here: fill it in first.
 void check(const ModelConfig& config);
 
+/// What a parameter is for. Several weights and their biases may have one role: queries, keys and
+/// values do, and gate and up.
+enum class Role {
+  kEmbedding,
+  kPositions,  // Learned: a row for each position.
+  kAttentionNorm,
+  kQueryKeyValue,
+  kQueryNorm,
+  kKeyNorm,
+  kAttentionOutput,
+  kMlpNorm,
+  kMlpInput,  // Gate and up, or up alone.
+  kMlpOutput,
+  kFinalNorm,
+  kHead,
+};
+
 /// One parameter tensor and its place in the flat buffer of all parameters.
 struct ParameterSpec {
   std::string name;            // As Hugging Face names it.
-  std::vector<int64_t> shape;  // A matrix is (outputs, inputs).
+  std::vector<int64_t> shape;  // As in its files. A matrix is (outputs, inputs) unless ...
   int64_t offset = 0;          // In elements.
   int64_t size = 0;            // In elements.
   int64_t layer = -1;          // -1: before, or after, all layers.
+  Role role = Role::kEmbedding;
+  bool inputs_first = false;  // ... it is (inputs, outputs).
+
+  bool is_bias() const { return name.ends_with(".bias"); }
 };
 
 /// All parameters in the order of the flat buffer: the embedding, layer by layer, the final norm,
-/// the head (unless tied). Nothing lies between them. Query, key and value matrices are adjacent,
-/// and so are gate and up, and the biases of either, so that one matrix product can use them as
-/// one.
+/// the head (unless tied). Nothing lies between them. The weights of one role are adjacent, and so
+/// are its biases, so that one matrix product can use them as one.
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config);
 
 /// The length of the flat buffer.

@@ -1,13 +1,26 @@
 #pragma once
-// The model families: what config.json calls them, which settings they have beyond those of all,
-// and the tensors of which they are made. Free of LibTorch. A family is an entry in this table, its
-// tensors here, and its mathematics in one file (decoder.h).
+// The model families. Each is one file, family_NAME.cpp, and its name in the registry below and in
+// families.cpp: the tensors of which its models are made, its keys in config.json, and which of the
+// decoder's ways (decoder.h) its layers go. Free of LibTorch.
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "atoll/weights/config.h"
 
 namespace atl::weights {
+
+class HfKeys;
+
+enum class NormKind {
+  kRms,
+  kLayer,  // With a bias.
+};
+
+enum class NormPlace {
+  kBefore,  // Each part reads a normalised residual stream.
+  kBehind,  // Each part's result is normalised.
+};
 
 /// RMSNorm over queries and keys.
 enum class QkNorm {
@@ -16,25 +29,59 @@ enum class QkNorm {
   kWhole,    // Over all queries, and over all keys.
 };
 
-/// Whose mathematics a layer has: decoder.h has one file for each.
-enum class LayerKind { kLlama, kOlmo2, kGptNeoX };
+/// How a row of Role::kQueryKeyValue's outputs is laid out.
+enum class QkvOrder {
+  kQueriesFirst,  // Of all heads, then all keys, then all values.
+  kByHead,        // Query, key and value of each head.
+};
+
+enum class MlpKind {
+  kGated,  // silu(gate) * up.
+  kPlain,  // The activation of up.
+};
+
+enum class PositionKind {
+  kRotary,   // Queries and keys turn.
+  kLearned,  // Role::kPositions is added to the embedding.
+};
+
+/// Which ways the layers of a family go.
+struct LayerDesign {
+  NormKind norm = NormKind::kRms;
+  NormPlace norm_place = NormPlace::kBefore;
+  QkNorm qk_norm = QkNorm::kNone;
+  QkvOrder qkv_order = QkvOrder::kQueriesFirst;
+  MlpKind mlp = MlpKind::kGated;
+  PositionKind positions = PositionKind::kRotary;
+};
 
 struct Family {
   std::string_view name;      // ModelConfig::architecture; "model_type" in config.json.
   std::string_view hf_class;  // "architectures" in config.json.
+  /// What names begin with that a file may leave out: transformers does, of a model without a head.
+  std::string_view prefix;
   /// Settings that not all families have; the others must keep their defaults.
   std::vector<std::string_view> settings;
-  std::vector<ParameterSpec> (*specs)(const ModelConfig& config);
-  LayerKind layers = LayerKind::kLlama;
-  QkNorm qk_norm = QkNorm::kNone;
-  bool has_qkv_bias = false;  // Whatever `attention_bias` says.
-  /// What config.json stands for where a key is absent. 0: as many as heads, hidden / heads.
-  int64_t usual_kv_heads = 0;
-  int64_t usual_head_dim = 0;
-  double usual_norm_eps = 1e-6;
+  /// Ends of names of tensors in its files that are no parameters.
+  std::vector<std::string_view> buffers = {".rotary_emb.inv_freq"};
+  LayerDesign design = {};
+  /// All tensors of a model whose embeddings are not tied.
+  std::vector<ParameterSpec> (*tensors)(const ModelConfig& config);
+  /// Its keys in config.json but for vocab_size.
+  void (*keys)(HfKeys& keys, ModelConfig& config);
 
   bool has(std::string_view setting) const;
+  bool turns() const { return design.positions == PositionKind::kRotary; }
 };
+
+// The registry.
+Family llama();
+Family mistral();
+Family qwen2();
+Family qwen3();
+Family olmo2();
+Family gpt_neox();
+Family gpt2();
 
 const std::vector<Family>& families();
 
@@ -44,8 +91,7 @@ const Family* find_family(std::string_view name);
 /// Throws UsageError naming the known ones.
 const Family& family_of(const ModelConfig& config);
 
-/// Biases of the query, key and value projections, and of the projection behind attention.
-bool has_qkv_bias(const ModelConfig& config);
-bool has_output_bias(const ModelConfig& config);
+/// "llama, mistral, ...": all, or those that have a setting.
+std::string family_names(std::string_view setting = {});
 
 }  // namespace atl::weights

@@ -188,6 +188,14 @@ std::vector<ModelConfig> varieties() {
       if (!is_parallel) c.activation = "gelu_tanh";
     });
   }
+  for (const char* activation : {"gelu", "gelu_tanh"}) {
+    add("gpt2", [&](ModelConfig& c) {
+      c.num_kv_heads = c.num_heads;
+      c.head_dim = 0;
+      c.rope_theta = ModelConfig().rope_theta;
+      c.activation = activation;
+    });
+  }
   return all;
 }
 
@@ -326,6 +334,77 @@ TEST(HfConfigTest, OfSeveralRotaryEntriesTheSameCountsAsInTransformers) {
   }
 }
 
+TEST(HfConfigTest, ReadsGpt2AsItWasPublished) {
+  Json json = Json::parse(R"({
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+    "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+    "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "summary_use_proj": true,
+    "vocab_size": 50257})");
+  const HfConfig found = from_hf_config(json.dump(), "f");
+  EXPECT_EQ(found.config, (ModelConfig{.architecture = "gpt2",
+                                       .vocab_size = 50257,
+                                       .hidden_size = 768,
+                                       .intermediate_size = 3072,
+                                       .num_layers = 12,
+                                       .num_heads = 12,
+                                       .num_kv_heads = 12,
+                                       .max_positions = 1024,
+                                       .activation = "gelu_tanh"}));
+  EXPECT_EQ(num_parameters(found.config), 124'439'808);  // 124M, as the paper's authors corrected.
+  EXPECT_EQ(found.ids.ends, std::vector<int64_t>{50256});
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, Json>>{{"activation_function", "relu"},
+                                                 {"scale_attn_by_inverse_layer_idx", true},
+                                                 {"scale_attn_weights", false},
+                                                 {"add_cross_attention", true},
+                                                 {"n_embd", 1'000'000'000'000'000'000}}) {
+    Json bad = json;
+    bad[key] = value;
+    const char* named = key == std::string("n_embd") ? "hidden_size" : key;
+    EXPECT_THAT(message_of([&] { from_hf_config(bad.dump(), "f"); }),
+                HasSubstr(fmt::format("'{}'", named)));
+  }
+}
+
+TEST_F(HfFolderTest, AFileWithoutItsPrefixAndWithMasksIsRead) {
+  ModelConfig config = tiny();
+  config.architecture = "gpt2";
+  config.num_kv_heads = config.num_heads;
+  const std::vector<float> values = some_values(config);
+  std::ofstream(folder_ / "config.json") << to_hf_config(config, {});
+  const Bytes mask(16 * 16);
+  std::vector<TensorView> tensors;
+  for (const ParameterSpec& spec : parameter_specs(config)) {
+    const auto own =
+        std::span(values).subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size));
+    const std::string prefix = "transformer.";
+    EXPECT_TRUE(spec.name.starts_with(prefix)) << spec.name;
+    tensors.push_back(
+        {spec.name.substr(prefix.size()), DType::kF32, spec.shape, std::as_bytes(own)});
+  }
+  tensors.push_back({"h.0.attn.bias", DType::kBool, {1, 1, 16, 16}, mask});
+  write_safetensors(folder_ / "model.safetensors", tensors, {});
+  std::vector<float> loaded(values.size());
+  load_hf_weights(folder_, config, loaded);
+  EXPECT_EQ(loaded, values);
+  EXPECT_EQ(stored_type(folder_), DType::kF32);
+  tensors.push_back(tensors.front());
+  tensors.back().name = "transformer.wte.weight";
+  write_safetensors(folder_ / "model.safetensors", tensors, {});
+  EXPECT_THAT(message_of([&] { load_hf_weights(folder_, config, loaded); }),
+              HasSubstr("appears twice"));
+}
+
+TEST(ConfigTest, MatricesWithInputsFirstAreThoseOfGpt2) {
+  for (const ModelConfig& config : varieties()) {
+    for (const ParameterSpec& spec : parameter_specs(config)) {
+      const bool is_inner = config.architecture == "gpt2" && spec.layer >= 0;
+      EXPECT_EQ(spec.inputs_first, is_inner && spec.shape.size() == 2) << spec.name;
+    }
+  }
+}
+
 TEST(HfConfigTest, WhatHasNoEffectIsNotKept) {
   Json json = Json::parse(to_hf_config(tiny(), {}));
   json["rope_parameters"] = {
@@ -349,7 +428,7 @@ TEST(HfConfigTest, WhatHasNoEffectIsNotKept) {
 TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
   const Json good = Json::parse(to_hf_config(tiny(), {}));
   const std::vector<std::pair<std::string, Json>> edits{
-      {"model_type", "gpt2"},
+      {"model_type", "opt"},
       {"hidden_act", "gelu"},
       {"architectures", {"LlamaForSequenceClassification"}},
       {"attention_dropout", 0.1},
@@ -411,7 +490,7 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       {[](ModelConfig& c) { c.vocab_size = 0; }, "vocab_size"},
       {[](ModelConfig& c) { c.num_heads = 3; }, "num_heads"},
       {[](ModelConfig& c) { c.head_dim = 5; }, "head_dim"},
-      {[](ModelConfig& c) { c.architecture = "gpt2"; }, "architecture"},
+      {[](ModelConfig& c) { c.architecture = "bert"; }, "architecture"},
       {[](ModelConfig& c) { c.sliding_window = 5; }, "sliding_window"},
       {[](ModelConfig& c) { c.activation = "gelu_tanh"; }, "activation"},
       {[](ModelConfig& c) { c.rope_factor = 2; }, "rope_factor"},
@@ -420,6 +499,9 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       {[](ModelConfig& c) { c.rope_original_positions = 9; }, "rope_original_positions"},
       {[](ModelConfig& c) { c.architecture = "qwen2", c.full_layers = 1; }, "full_layers"},
       {[](ModelConfig& c) { c.architecture = "gpt_neox"; }, "num_kv_heads"},
+      {[](ModelConfig& c) { c.architecture = "gpt2"; }, "num_kv_heads"},
+      {[](ModelConfig& c) { c.architecture = "gpt2", c.rope_theta = 500; }, "rope_theta"},
+      {[](ModelConfig& c) { c.architecture = "gpt2", c.head_dim = 4; }, "head_dim"},
       {[](ModelConfig& c) { c.norm_eps = -1; }, "norm_eps"}};
   for (const auto& [edit, name] : edits) {
     ModelConfig config = tiny();

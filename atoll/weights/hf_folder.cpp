@@ -14,6 +14,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/weights/families.h"
 #include "atoll/weights/manifest.h"
 #include "atoll/weights/safetensors.h"
 
@@ -57,15 +58,10 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   return files;
 }
 
-bool is_head(const std::string& name) {
-  return name == "lm_head.weight" || name == "embed_out.weight";
-}
-
-/// Tensors that carry no parameters of ours: old files hold the rotary frequencies, and those of
-/// GPT-NeoX the causal mask.
-bool may_be_skipped(const std::string& name) {
-  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attention.bias") ||
-         name.ends_with(".attention.masked_bias");
+/// Tensors that carry no parameters: rotary frequencies, causal masks.
+bool is_buffer(const Family& family, const std::string& name) {
+  return std::ranges::any_of(family.buffers,
+                             [&](std::string_view end) { return name.ends_with(end); });
 }
 
 /// In their order, as many to a file as go into it.
@@ -144,15 +140,17 @@ void save_hf_model(const fs::path& folder, const ModelConfig& config, const Spec
 }
 
 DType stored_type(const fs::path& folder) {
+  const ModelConfig config = load_hf_config(folder).config;
+  const std::string prefix(family_of(config).prefix);
   std::set<std::string> parameters;
-  for (const ParameterSpec& spec : parameter_specs(load_hf_config(folder).config)) {
-    parameters.insert(spec.name);
-  }
+  for (const ParameterSpec& spec : parameter_specs(config)) parameters.insert(spec.name);
   std::set<DType> types;
   for (const fs::path& path : weight_files(folder)) {
     const SafetensorsFile file(path);
     for (const TensorView& tensor : file.tensors()) {
-      if (parameters.contains(tensor.name)) types.insert(tensor.type);
+      if (parameters.contains(tensor.name) || parameters.contains(prefix + tensor.name)) {
+        types.insert(tensor.type);
+      }
     }
   }
   return types == std::set{DType::kF16} || types == std::set{DType::kBF16} ? *types.begin()
@@ -170,8 +168,9 @@ HfConfig load_hf_config(const fs::path& folder) {
 }
 
 void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::span<float> values_P) {
+  const Family& family = family_of(config);
   std::map<std::string, ParameterSpec> wanted;
-  for (ParameterSpec& spec : parameter_specs(config)) wanted.emplace(spec.name, spec);
+  for (ParameterSpec& spec : family.tensors(config)) wanted.emplace(spec.name, spec);
   std::optional<Manifest> manifest;
   if (Manifest::exists(folder)) manifest.emplace(folder);
   std::vector<float> tied_head;
@@ -179,14 +178,10 @@ void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::spa
     const SafetensorsFile file(path);
     if (manifest) manifest->check_tensors(path.filename().string(), file);
     for (const TensorView& tensor : file.tensors()) {
-      const auto found = wanted.find(tensor.name);
+      auto found = wanted.find(tensor.name);
+      if (found == wanted.end()) found = wanted.find(std::string(family.prefix) + tensor.name);
       if (found == wanted.end()) {
-        if (may_be_skipped(tensor.name)) continue;
-        if (config.tie_embeddings && is_head(tensor.name) && tied_head.empty()) {
-          tied_head.resize(tensor.bytes.size() / num_bytes(tensor.type));
-          copy_as_f32(tensor, tied_head, path.string());
-          continue;
-        }
+        if (is_buffer(family, tensor.name)) continue;
         throw InputError(
             fmt::format("'{}': tensor '{}' is not part of the model that config.json "
                         "describes, or appears twice",
@@ -198,12 +193,18 @@ void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::spa
                                      path.string(), tensor.name, shape_text(tensor.shape),
                                      shape_text(spec.shape)));
       }
-      copy_as_f32(
-          tensor,
-          values_P.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size)),
-          path.string());
+      const auto size = static_cast<size_t>(spec.size);
+      const bool is_tied_head = config.tie_embeddings && spec.role == Role::kHead;
+      if (is_tied_head) tied_head.resize(size);
+      copy_as_f32(tensor,
+                  is_tied_head ? std::span(tied_head)
+                               : values_P.subspan(static_cast<size_t>(spec.offset), size),
+                  path.string());
       wanted.erase(found);
     }
+  }
+  if (config.tie_embeddings) {
+    std::erase_if(wanted, [](const auto& item) { return item.second.role == Role::kHead; });
   }
   if (!wanted.empty()) {
     throw InputError(fmt::format("'{}': tensor '{}' is missing ({} in all)", folder.string(),

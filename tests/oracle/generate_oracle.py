@@ -44,6 +44,9 @@ def make_models():
     yield "qwen3", transformers.Qwen3ForCausalLM(small(transformers.Qwen3Config, head_dim=24))
     yield "olmo2", transformers.Olmo2ForCausalLM(small(transformers.Olmo2Config))
     yield "gpt_neox", transformers.GPTNeoXForCausalLM(small(transformers.GPTNeoXConfig, num_key_value_heads=None))
+    yield "gpt2", transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=400, n_embd=64, n_layer=3, n_head=4, n_positions=512, initializer_range=0.15, bos_token_id=None, eos_token_id=0,
+        pad_token_id=None))
 
 
 def train_tokenizer(folder):

@@ -71,6 +71,12 @@ def small(config_class, **extra):
     return config_class(**(sizes | extra))
 
 
+def gpt2(**extra):
+    sizes = dict(vocab_size=400, n_embd=64, n_layer=3, n_head=4, n_positions=1024, initializer_range=0.15, bos_token_id=None,
+                 eos_token_id=0, pad_token_id=None, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    return transformers.GPT2Config(**(sizes | extra))
+
+
 def foreign_models():
     llama, qwen = transformers.LlamaConfig, transformers.Qwen3Config
     yield "llama", transformers.LlamaForCausalLM(small(llama)), {}
@@ -111,6 +117,10 @@ def foreign_models():
         use_parallel_residual=False, hidden_act="gelu_new", attention_bias=False,
         rope_parameters=quarter | {"partial_rotary_factor": 1.0, "rope_theta": 500.0})), {}
     yield "gpt_neox, tied", transformers.GPTNeoXForCausalLM(neox(tie_word_embeddings=True, rope_parameters=quarter)), {}
+    yield "gpt2", transformers.GPT2LMHeadModel(gpt2()), {}
+    yield "gpt2, untied, narrow, erf gelu, sharded", transformers.GPT2LMHeadModel(gpt2(
+        tie_word_embeddings=False, n_inner=112, activation_function="gelu")), {"max_shard_size": "60kB"}
+    yield "gpt2, bf16", transformers.GPT2LMHeadModel(gpt2(n_head=2, layer_norm_epsilon=1e-3)).bfloat16(), {}
 
 
 def rouse(model):
@@ -274,6 +284,7 @@ def main():
                 ("our olmo2", ["--model.architecture=olmo2", "--model.tie_embeddings=false"]),
                 ("our pythia", ["--model.architecture=gpt_neox", "--model.num_kv_heads=4", "--model.attention_bias=true",
                                 "--model.partial_rotary_factor=0.25", "--model.tie_embeddings=false"]),
+                ("our gpt2", ["--model.architecture=gpt2", "--model.num_kv_heads=4", "--model.activation=gelu_tanh"]),
                 ("our llama, stretched", ["--model.rope_type=llama3", "--model.rope_factor=8",
                                           "--model.rope_original_positions=64"])]):
             folder = root / f"own-{number}"

@@ -1,0 +1,141 @@
+#include "atoll/model/decoder.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/IListRef_inl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
+
+#include "atoll/model/operations.h"
+
+namespace atl::model {
+namespace {
+
+/// Of each token in its text.
+at::Tensor positions_of(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) {
+  const auto options = tokens_BT.options();
+  if (cached.empty()) return at::arange(tokens_BT.size(1), options).expand_as(tokens_BT);
+  std::vector<at::Tensor> rows;
+  for (const CachedRow& row : cached) {
+    const int64_t begin = row.cache->length();
+    rows.push_back(at::arange(begin, begin + row.num_tokens, options));
+  }
+  return at::cat(rows).expand_as(tokens_BT);
+}
+
+}  // namespace
+
+Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameters)
+    : config_(config),
+      design_(weights::family_of(config).design),
+      is_parallel_(weights::family_of(config).has("parallel_residual") && config.parallel_residual),
+      attention_(config, parameters.values_P().device()),
+      embedding_(parameters.projection(weights::Role::kEmbedding).weight),
+      positions_(parameters.projection(weights::Role::kPositions).weight),
+      head_(config.tie_embeddings ? embedding_
+                                  : parameters.projection(weights::Role::kHead).weight),
+      final_norm_(parameters.projection(weights::Role::kFinalNorm)) {
+  for (int64_t index = 0; index < config.num_layers; ++index) {
+    const auto weights = [&](weights::Role role) { return parameters.projection(role, index); };
+    layers_.push_back({.attention_norm = weights(weights::Role::kAttentionNorm),
+                       .qkv = weights(weights::Role::kQueryKeyValue),
+                       .output = weights(weights::Role::kAttentionOutput),
+                       .mlp_norm = weights(weights::Role::kMlpNorm),
+                       .mlp_input = weights(weights::Role::kMlpInput),
+                       .mlp_output = weights(weights::Role::kMlpOutput),
+                       .query_norm = weights(weights::Role::kQueryNorm).weight,
+                       .key_norm = weights(weights::Role::kKeyNorm).weight});
+  }
+}
+
+at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const {
+  const at::Tensor x_BTC = model::embed(embedding_, tokens_BT);
+  if (!positions_.value.defined()) return x_BTC;
+  return x_BTC + model::embed(positions_, positions_of(tokens_BT, cached));
+}
+
+at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC,
+                          std::span<const CachedRow> cached) const {
+  const Layer& layer = layers_.at(static_cast<size_t>(index));
+  if (design_.norm_place == weights::NormPlace::kBehind) {
+    const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm, attend(index, x_BTC, cached));
+    return middle_BTC + norm(layer.mlp_norm, mlp(layer, middle_BTC));
+  }
+  // The embedding's gradient is the sum of two, as autograd makes it, not the kernel's: digests of
+  // runs hang on that rounding.
+  const auto [residual_BTC, normalised_BTC] = index == 0
+                                                  ? Read{x_BTC, norm(layer.attention_norm, x_BTC)}
+                                                  : read(layer.attention_norm, x_BTC);
+  const at::Tensor attended_BTC = attend(index, normalised_BTC, cached);
+  if (is_parallel_) {
+    const at::Tensor middle_BTC = residual_BTC + attended_BTC;
+    return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC));
+  }
+  const auto [middle_BTC, mlp_input_BTC] = add_and_read(layer.mlp_norm, residual_BTC, attended_BTC);
+  return middle_BTC + mlp(layer, mlp_input_BTC);
+}
+
+at::Tensor Decoder::finish(const at::Tensor& x_BTC) const { return norm(final_norm_, x_BTC); }
+
+at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT,
+                               std::span<const CachedRow> cached) const {
+  at::Tensor x_BTC = embed(tokens_BT, cached);
+  for (int64_t index = 0; index < num_layers(); ++index) x_BTC = layer(index, x_BTC, cached);
+  return finish(x_BTC);
+}
+
+at::Tensor Decoder::norm(const Projection& weights, const at::Tensor& x_BTC) const {
+  return design_.norm == weights::NormKind::kRms ? rms_norm(weights.weight, x_BTC, config_.norm_eps)
+                                                 : layer_norm(weights, x_BTC, config_.norm_eps);
+}
+
+Decoder::Read Decoder::read(const Projection& weights, const at::Tensor& x_BTC) const {
+  if (design_.norm != weights::NormKind::kRms) return {x_BTC, norm(weights, x_BTC)};
+  return forked_rms_norm(weights.weight, x_BTC, config_.norm_eps);
+}
+
+Decoder::Read Decoder::add_and_read(const Projection& weights, const at::Tensor& x_BTC,
+                                    const at::Tensor& delta_BTC) const {
+  if (design_.norm == weights::NormKind::kRms) {
+    return add_rms_norm(weights.weight, x_BTC, delta_BTC, config_.norm_eps);
+  }
+  const at::Tensor sum_BTC = x_BTC + delta_BTC;
+  return {sum_BTC, norm(weights, sum_BTC)};
+}
+
+at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const {
+  const AttentionShape shape{qkv_BTF.size(0), qkv_BTF.size(1), config_.num_heads,
+                             config_.num_kv_heads, config_.head_size()};
+  if (design_.qk_norm == weights::QkNorm::kPerHead) {
+    return head_norm(shape, layer.query_norm, layer.key_norm, qkv_BTF, config_.norm_eps);
+  }
+  const int64_t queries = shape.num_heads * shape.head_size;
+  const int64_t keys = shape.num_kv_heads * shape.head_size;
+  const auto part = [&](int64_t begin, int64_t size) { return qkv_BTF.narrow(2, begin, size); };
+  return at::cat(
+      {rms_norm(layer.query_norm, part(0, queries), config_.norm_eps),
+       rms_norm(layer.key_norm, part(queries, keys), config_.norm_eps), part(queries + keys, keys)},
+      2);
+}
+
+at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
+                           std::span<const CachedRow> cached) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  at::Tensor qkv_BTF = project(layer.qkv, x_BTC);
+  if (design_.qkv_order == weights::QkvOrder::kByHead) {
+    qkv_BTF = qkv_BTF.unflatten(2, {config_.num_heads, 3, config_.head_size()})
+                  .transpose(2, 3)
+                  .flatten(2);
+  }
+  if (design_.qk_norm != weights::QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
+  return project(layer.output, attention_(qkv_BTF, index, cached));
+}
+
+at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC) const {
+  const at::Tensor inner_BTC = project(layer.mlp_input, x_BTC);
+  if (design_.mlp == weights::MlpKind::kGated) return project(layer.mlp_output, swiglu(inner_BTC));
+  const char* kind = config_.activation == "gelu" ? "none" : "tanh";
+  return project(layer.mlp_output, at::gelu(inner_BTC, kind));
+}
+
+}  // namespace atl::model
