@@ -231,7 +231,7 @@ void HfKeys::activation(const char* key, std::string& value, const char* usual,
   }
 }
 
-void HfKeys::rotary(ModelConfig& config, const model::Rotary& names) {
+void HfKeys::rotary(ModelConfig& config, const Rotary& names) {
   if (!writes()) {
     config.rope_theta = reader_->real(names.base, 10'000);
     config.partial_rotary_factor = reader_->real(names.share, names.usual_share);

@@ -60,13 +60,13 @@ class HfKeys {
 
   /// Rotary positions, as transformers 4 and 5 spell them. `share` is that of each head that turns;
   /// it is written where `writes_share`.
-  struct model::Rotary {
+  struct Rotary {
     const char* base = "rope_theta";
     const char* share = "partial_rotary_factor";
     double usual_share = 1;
     bool writes_share = false;
   };
-  void rotary(ModelConfig& config, const model::Rotary& names);
+  void rotary(ModelConfig& config, const Rotary& names);
 
  private:
   const HfReader* reader_ = nullptr;
