@@ -1,8 +1,13 @@
 // What a person or a script reads of a run, and the rates that they write.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
@@ -149,6 +154,50 @@ TEST(LiveViewTest, ARowThatIsQuietSaysSo) {
   EXPECT_EQ(printed_after(std::chrono::seconds(50)), "island-0  step 1/9  no news for 01:04\n");
   EXPECT_EQ(printed_after(std::chrono::seconds(50)), "");
   EXPECT_EQ(printed_after(std::chrono::seconds(10)), "island-0  step 1/9  no news for 02:04\n");
+}
+
+/// stderr as a terminal, while it lasts.
+class Terminal {
+ public:
+  Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)), kept_(::dup(2)) {
+    EXPECT_EQ(::grantpt(master_) | ::unlockpt(master_), 0);
+    const int slave = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
+    ::dup2(slave, 2);
+    ::close(slave);
+  }
+  ~Terminal() {
+    ::dup2(kept_, 2);
+    ::close(kept_);
+    ::close(master_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  /// What was written to it since.
+  std::string text() const {
+    std::array<char, 4096> buffer{};
+    const ssize_t size = ::read(master_, buffer.data(), buffer.size());
+    return {buffer.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
+  }
+
+ private:
+  int master_;
+  int kept_;
+};
+
+/// Rows are drawn over the rows before them, but not over what was said since.
+TEST(LiveViewTest, WhatIsSaidStaysOnATerminal) {
+  const ManualClock clock;
+  const Terminal terminal;
+  LiveView view({"island-0"}, clock);
+  constexpr const char* kUp = "\x1b[1A";
+  view.update(0, "step 1/9");
+  EXPECT_THAT(terminal.text(), Not(HasSubstr(kUp)));
+  view.update(0, "step 2/9");
+  EXPECT_THAT(terminal.text(), HasSubstr(kUp));
+  view.say("island-1 is lost\n");
+  view.update(0, "step 3/9");
+  EXPECT_THAT(terminal.text(),
+              AllOf(HasSubstr("island-1 is lost"), HasSubstr("step 3/9"), Not(HasSubstr(kUp))));
 }
 
 }  // namespace
