@@ -19,6 +19,7 @@ build_packages="build-essential cmake ninja-build ccache lld pkg-config python3 
 test_packages="libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 clang-tidy-19
   libclang-rt-19-dev time zstd munge slurm-client slurmctld slurmd"
 
+apt_is_fresh=
 install_packages() {
   local missing=()
   for package in "$@"; do
@@ -36,19 +37,23 @@ install_packages() {
     exit 1
   }
   echo "setup: installing ${missing[*]}" >&2
-  $sudo apt-get update -qq
+  [ -n "$apt_is_fresh" ] || $sudo apt-get update -qq
+  apt_is_fresh=yes
   $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 pip_install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@"; }
 
+has_torch() {
+  "$venv/bin/python" -c 'from importlib.metadata import version; assert version("torch").startswith("2.13.0")' 2>/dev/null
+}
+
 # The CPU build of LibTorch, never the CUDA one by accident: first from the indexes pip already
-# knows, then from PyTorch's own.
+# knows, then from PyTorch's own. More words are for pip.
 install_torch() {
-  "$venv/bin/python" -c 'import torch; assert torch.__version__.startswith("2.13.0")' 2>/dev/null && return
   echo "setup: installing LibTorch (torch 2.13.0, CPU build) into $venv" >&2
-  pip_install "torch==2.13.0+cpu" 2>/dev/null ||
-    pip_install --index-url https://download.pytorch.org/whl/cpu "torch==2.13.0+cpu" ||
+  pip_install "$@" "torch==2.13.0+cpu" 2>/dev/null ||
+    pip_install "$@" --index-url https://download.pytorch.org/whl/cpu "torch==2.13.0+cpu" ||
     {
       echo "setup: no CPU build of torch 2.13.0 found; name a LibTorch with ATOLL_TORCH_DIR=DIR" >&2
       exit 1
@@ -59,14 +64,22 @@ mkdir -p "$stamps"
 exec 9>"$stamps/lock"
 flock 9
 [ -e "$stamp" ] && exit 0
+install_packages python3 python3-venv
+"$venv/bin/python" -m pip --version >/dev/null 2>&1 || python3 -m venv "$venv"
+torch_job=
+if [ -z "${ATOLL_TORCH_DIR:-}" ] && ! has_torch; then
+  # Beside the packages. A build wants its headers and libraries, not what its Python half needs.
+  install_torch --no-deps --no-compile &
+  torch_job=$!
+fi
 # shellcheck disable=SC2086  # the lists are split on purpose
 install_packages $build_packages
-"$venv/bin/python" -m pip --version >/dev/null 2>&1 || python3 -m venv "$venv"
-[ -n "${ATOLL_TORCH_DIR:-}" ] || install_torch
+[ -z "$torch_job" ] || wait "$torch_job"
 if [ "$tier" = test ]; then
   # shellcheck disable=SC2086
   install_packages $test_packages
-  install_torch # The oracles are PyTorch programs even when LibTorch comes from elsewhere.
+  # The oracles are PyTorch programs, even when LibTorch comes from elsewhere.
+  { has_torch && "$venv/bin/python" -c 'import torch' 2>/dev/null; } || install_torch
   pip_install numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0 unicodedata2==16.0.0 \
     jinja2==3.1.6 lm_eval==0.4.13 accelerate==1.15.0 datasets==5.2.0 evaluate==0.4.6
 fi

@@ -81,11 +81,22 @@ def check_source(path, allowed, torch):
             problems.append(f"{where}: {path} is torch-free")
 
 
-def check_links(path):
+def anchors(text):
+    """The names by which the headings of a page are linked to."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_page(path):
     text = (root / path).read_text()
-    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
-        if not (root / path.parent / target).exists():
+    if path.parts[0] == "docs" and text.count("\n") > 250:
+        problems.append(f"{path}: {text.count(chr(10))} lines (limit 250)")
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", text):
+        page = root / path.parent / target if target else root / path
+        if not page.exists():
             problems.append(f"{path}: link to {target}, which does not exist")
+        elif anchor and page.suffix == ".md" and anchor not in anchors(page.read_text()):
+            problems.append(f"{path}: link to {target}#{anchor}: that page has no such heading")
 
 
 def main():
@@ -93,7 +104,7 @@ def main():
     for path in tracked("*.h", "*.cpp"):
         check_source(path, allowed, torch)
     for path in tracked("*.md"):
-        check_links(path)
+        check_page(path)
     print("\n".join(problems) or "tidy: layers, bans, sizes and links are in order")
     return 1 if problems else 0
 

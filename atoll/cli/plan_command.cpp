@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFooter = R"(
-PLAN.toml says which islands there are, and what is wanted (docs/scaling.md has all keys):
+PLAN.toml says which islands there are, and what is wanted (docs/scaling_plan.md has all keys):
 
   [[island]]                   one for each
   name = "zurich"

@@ -31,9 +31,9 @@ constexpr const char* kResultsText = "points.jsonl";  // From which points.db ca
 
 constexpr const char* kFooter = R"(
 SWEEP.toml names sizes and grids; every combination of a grid is trained, and grids are extended
-until the best is interior. docs/scaling.md explains it. What is finished is kept in the folder and
-never trained again; a sweep that was stopped or killed goes on by the same command. Ctrl-C stops in
-good order: what runs keeps its state.
+until the best is interior. docs/scaling_sweep.md explains it. What is finished is kept in the
+folder and never trained again; a sweep that was stopped or killed goes on by the same command.
+Ctrl-C stops in good order: what runs keeps its state.
 
 With a [slurm] table points are jobs of the cluster instead of processes on this machine: arrays of
 sbatch. A second Ctrl-C, and a sweep that is killed, leave the jobs running; the same command finds

@@ -17,6 +17,7 @@
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/prepare_data.h"
+#include "atoll/run/result_table.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/weights/hf_folder.h"
 

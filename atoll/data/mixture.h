@@ -1,7 +1,7 @@
 #pragma once
 // What a run reads: a token store, or several of them mixed by weight. A mixture is a folder with a
 // mixture.json that names its stores, made by `atoll data mix`; the tokens stay where they are.
-// docs/formats.md has the file.
+// docs/formats_data.md has the file.
 //
 // Reading is thread-safe. The mixture must outlive every Batches made from it.
 #include <cstdint>

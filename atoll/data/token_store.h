@@ -1,7 +1,7 @@
 #pragma once
 // A token store: documents as one long array of ids, packed once, then read by memory map. The
 // token files are OLMo's (raw little-endian u16 or u32 without a header, a .csv.gz document table
-// beside each); store.json says what is in them. docs/formats.md has the bytes. Written by
+// beside each); store.json says what is in them. docs/formats_data.md has the bytes. Written by
 // data/pack.h.
 //
 // Reading is thread-safe. The store must outlive every Batches made from it.

@@ -225,7 +225,8 @@ Result<run::Summary> TrainingRun::train() {
                       .codec = method::codec_name(parts_.config.sync),
                       .fragment_sync_delay = method::fragment_sync_delay(parts_.config.sync),
                       .steps_now = num_trained_,
-                      .stopped = stopped};
+                      .stopped = stopped,
+                      .seconds = seconds_spent()};
 }
 
 /// Goes to where the others are.
@@ -439,6 +440,7 @@ double TrainingRun::validate(const at::Tensor& parameters_P) {
 run::Progress TrainingRun::progress() const {
   const double spent =
       std::max(train_seconds_, 1e-9);  // Who has just joined has taken no step yet.
+  const collective::ExchangeStats traffic = parts_.averager.stats();
   const double per_step = spent / static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
   return {.step = step_,
           .steps = options_.steps,
@@ -450,6 +452,8 @@ run::Progress TrainingRun::progress() const {
           .seconds_left = per_step * static_cast<double>(options_.steps - step_),
           .stall_share = strategy_->stats().stall_seconds / spent,
           .abstained_rounds = abstained_rounds_,
+          .bytes_sent = traffic.bytes_sent,
+          .bytes_received = traffic.bytes_received,
           .member = parts_.rank,
           .trained = num_trained_,
           .unit = unit_,

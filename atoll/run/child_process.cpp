@@ -18,12 +18,13 @@
 namespace atl::run {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
-                           const std::filesystem::path& log, const std::vector<int>& cpus)
+                           const std::filesystem::path& log, Log how, const std::vector<int>& cpus)
     : log_(log) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  const int log_file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int keep = how == Log::kGoesOn ? O_APPEND : O_TRUNC;
+  const int log_file = ::open(log.c_str(), O_WRONLY | O_CREAT | keep | O_CLOEXEC, 0644);
   std::array<int, 2> pipe_ends{};
   if (log_file < 0 || ::pipe2(pipe_ends.data(), O_CLOEXEC) != 0) {
     throw InputError(fmt::format("cannot start '{}' with log '{}': {}", command[0], log.string(),

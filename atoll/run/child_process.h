@@ -10,12 +10,14 @@
 
 namespace atl::run {
 
+enum class Log { kBegins, kGoesOn };  // Whether what an earlier process said is kept.
+
 class ChildProcess {
  public:
   /// It and its children may use `cpus` alone; empty: as its parent. Throws InputError when it
   /// cannot be started.
   ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& log,
-               const std::vector<int>& cpus = {});
+               Log how = Log::kBegins, const std::vector<int>& cpus = {});
   /// Kills it if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

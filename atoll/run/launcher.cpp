@@ -14,8 +14,8 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
-#include "atoll/base/progress.h"
 #include "atoll/run/child_process.h"
+#include "atoll/run/island_history.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
 
@@ -25,12 +25,15 @@ namespace {
 using nlohmann::json;
 constexpr std::chrono::seconds kCoordinatorStart{30};
 constexpr std::chrono::seconds kOthersEnd{20};  // After one process failed.
+constexpr std::chrono::seconds kPause{2};  // Before an island that was killed is started again.
 
 struct Island {
   std::string name;
   std::unique_ptr<ChildProcess> process;
   std::optional<Summary> summary;
-  bool is_lost = false;
+  IslandHistory history;
+  std::optional<Time> starts_again;  // Killed, and to be started then.
+  bool is_lost = false;              // For good, as far as this launcher goes.
 };
 
 class Launch {
@@ -39,16 +42,19 @@ class Launch {
       : options_(options), clock_(clock), view_(island_names(), clock) {}
 
   std::vector<Summary> run() {
-    start_coordinator();
+    start_coordinator(Log::kBegins);
     start_islands();
     while (!all_ended()) {
       wait_for_output();
       forward_interrupts();
       for (size_t i = 0; i < islands_.size(); ++i) {
         read_island(i);
-        if (!islands_[i].summary && !islands_[i].is_lost) view_.remind(i);
+        const Island& island = islands_[i];
+        const bool is_there = !island.summary && !island.is_lost && !island.starts_again;
+        if (is_there) view_.remind(i);
       }
       look_for_failures();
+      start_again();
     }
     return summaries();
   }
@@ -62,7 +68,7 @@ class Launch {
     return names;
   }
 
-  void start_coordinator() {
+  void start_coordinator(Log log) {
     std::vector<std::string> command = {options_.program.string(),
                                         "coordinate",
                                         "--config",
@@ -72,7 +78,8 @@ class Launch {
                                         "--run",
                                         options_.folder.string()};
     if (options_.together) command.emplace_back("--together");
-    coordinator_ = std::make_unique<ChildProcess>(command, options_.folder / "coordinator.log");
+    coordinator_ =
+        std::make_unique<ChildProcess>(command, options_.folder / "coordinator.log", log);
     const Time begin = clock_.now();
     for (bool is_there = false; !is_there;) {
       for (const std::string& line : coordinator_->read_lines()) {
@@ -87,22 +94,30 @@ class Launch {
 
   void start_islands() {
     for (const std::string& name : island_names()) {
-      const auto folder = options_.folder / name;
-      std::filesystem::create_directories(folder);
-      std::vector<std::string> command = {
-          options_.program.string(), "join",   address_, "--run",
-          folder.string(),           "--name", name,     "--events"};
-      if (options_.together) command.emplace_back("--together");
-      for (const std::string& word : own_settings()) command.push_back(word);
-      if (!options_.link_rate.empty()) {
-        command.insert(command.end(), {"--link-rate", options_.link_rate});
-      }
-      const InitialModel& init = options_.init;
-      if (init.given()) command.insert(command.end(), {"--init", init.path.string()});
-      if (init.is_strict) command.emplace_back("--strict");
-      islands_.push_back({name, std::make_unique<ChildProcess>(command, folder / "log.txt"), {}});
+      std::filesystem::create_directories(options_.folder / name);
+      islands_.push_back({.name = name});
+      start(islands_.back(), Log::kBegins);
       view_.update(islands_.size() - 1, "starting");
     }
+  }
+
+  void start(Island& island, Log log) const {
+    const auto folder = options_.folder / island.name;
+    std::vector<std::string> command = {
+        options_.program.string(), "join",   address_,    "--run",
+        folder.string(),           "--name", island.name, "--events"};
+    if (options_.together) command.emplace_back("--together");
+    for (const std::string& word : own_settings()) command.push_back(word);
+    if (!options_.link_rate.empty()) {
+      command.insert(command.end(), {"--link-rate", options_.link_rate});
+    }
+    const InitialModel& init = options_.init;
+    // An island that comes back may have begun with it already.
+    if (init.given() && (log == Log::kBegins || !was_started(folder))) {
+      command.insert(command.end(), {"--init", init.path.string()});
+      if (init.is_strict) command.emplace_back("--strict");
+    }
+    island.process = std::make_unique<ChildProcess>(command, folder / "log.txt", log);
   }
 
   /// What this machine's islands are told beside the run's settings.
@@ -143,16 +158,21 @@ class Launch {
       const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (event.is_discarded()) continue;
       if (event.contains("progress")) {
-        view_.update(i, progress_line(progress_from_json(event["progress"].dump())));
+        const Progress progress = progress_from_json(event["progress"].dump());
+        if (const auto away = island.history.heard(progress, clock_.now())) {
+          view_.say(fmt::format("atoll: {} is back and trains, {:.1f} s after it was killed\n",
+                                island.name, seconds(*away)));
+        }
+        view_.update(i, progress_line(progress));
       } else if (event.contains("summary")) {
-        island.summary = summary_from_json(event["summary"].dump());
+        island.summary = island.history.whole(summary_from_json(event["summary"].dump()));
       }
     }
   }
 
   bool all_ended() const {
     return std::ranges::all_of(islands_, [](const Island& island) {
-      return island.process->poll_exit() && island.process->output() < 0;
+      return !island.starts_again && island.process->poll_exit() && island.process->output() < 0;
     });
   }
 
@@ -161,25 +181,25 @@ class Launch {
     return status && *status != 0;
   }
 
-  /// An island that ends badly is left behind by the others, unless all are to end together.
-  /// Without the coordinator, or without any island that trains, the matter is settled; the others
-  /// get some time to say so too.
+  /// An island that ends badly is left behind by the others, unless all are to end together; one
+  /// that was killed is started again. Without the coordinator, or without any island that trains,
+  /// the matter is settled; the others get some time to say so too.
   void look_for_failures() {
     for (Island& island : islands_) {
-      if (island.is_lost || !failed(*island.process)) continue;
-      island.is_lost = true;
+      if (island.is_lost || island.starts_again || !failed(*island.process)) continue;
       if (options_.together) report_failure();
-      if (num_training() == 0) continue;
-      view_.update(static_cast<size_t>(&island - islands_.data()), "lost");
-      fmt::print(stderr, "atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",
-                 island.name, cause_of(island.name, *island.process), rejoin_command(island));
+      if (comes_back(island)) {
+        let_rest(island);
+      } else {
+        give_up(island);
+      }
     }
     restart_coordinator();
     if (!failed(*coordinator_) && num_training() + num_done() > 0) return;
     if (!failed_at_) {
       failed_at_ = clock_.now();
       if (!all_ended()) {
-        fmt::print(stderr, "atoll: the run ends early, waiting for the others:{}\n", causes());
+        view_.say(fmt::format("atoll: the run ends early, waiting for the others:{}\n", causes()));
       }
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
@@ -192,16 +212,64 @@ class Launch {
     if (all_ended() || clock_.now() - *failed_at_ > kOthersEnd) report_failure();
   }
 
+  /// Of an island that was lost: whether this launcher starts it again, in a run that goes on. One
+  /// that ended by itself has said why; at the end of the run there is nothing to come back to.
+  bool comes_back(const Island& island) const {
+    const auto is_over = [](const Island& other) {
+      return other.summary.has_value() && !other.summary->stopped;
+    };
+    return island.process->was_killed() && island.history.may_return() && num_training() > 0 &&
+           !failed_at_ && !forwarded_ && std::ranges::none_of(islands_, is_over);
+  }
+
+  void let_rest(Island& island) {
+    read_island(index_of(island));  // Its last words would be taken for the next process's.
+    island.history.lost(clock_.now());
+    island.starts_again = clock_.now() + kPause;
+    const bool others_go_on = num_training() >= options_.config.swarm.min_replicas;
+    view_.say(fmt::format(
+        "atoll: {}: killed by signal {} after step {}; the others {}, and it is started again in "
+        "{} s\n",
+        island.name, *island.process->poll_exit() - 128, island.history.step(),
+        others_go_on ? "go on" : "wait for it", kPause.count()));
+    view_.update(index_of(island), "killed");
+  }
+
+  void start_again() {
+    for (Island& island : islands_) {
+      if (!island.starts_again || clock_.now() < *island.starts_again) continue;
+      island.starts_again.reset();
+      if (!comes_back(island)) {
+        give_up(island);
+        continue;
+      }
+      start(island, Log::kGoesOn);
+      view_.update(index_of(island), "starting again");
+    }
+  }
+
+  void give_up(Island& island) {
+    island.is_lost = true;
+    if (num_training() == 0) return;
+    view_.say(fmt::format("atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",
+                          island.name, cause_of(island.name, *island.process),
+                          rejoin_command(island)));
+    view_.update(index_of(island), "lost");
+  }
+
   /// One that was killed goes on from its journal, at the same address, where the islands look for
   /// it. One that ended by itself has said why.
   void restart_coordinator() {
     const auto status = coordinator_->poll_exit();
     if (!status || *status <= 128 || num_training() == 0 || failed_at_ || forwarded_) return;
-    fmt::print(stderr, "atoll: the coordinator was lost and is started again:{}\n",
-               cause_of("coordinator", *coordinator_));
-    start_coordinator();
+    view_.say(fmt::format("atoll: the coordinator was lost and is started again:{}\n",
+                          cause_of("coordinator", *coordinator_)));
+    start_coordinator(Log::kGoesOn);
   }
 
+  size_t index_of(const Island& island) const {
+    return static_cast<size_t>(&island - islands_.data());
+  }
   int64_t num_training() const {
     return std::ranges::count_if(
         islands_, [](const Island& island) { return !island.process->poll_exit().has_value(); });
@@ -293,87 +361,6 @@ class Launch {
 
 std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock) {
   return Launch(options, clock).run();
-}
-
-Summary combine(const std::vector<Summary>& islands, const std::filesystem::path& folder) {
-  Summary out = islands.front();
-  out.run = folder.string();
-  for (size_t i = 1; i < islands.size(); ++i) {
-    out.train_loss += islands[i].train_loss;
-    out.val_loss_island += islands[i].val_loss_island;
-    out.tokens_per_s += islands[i].tokens_per_s;
-    out.bytes_sent += islands[i].bytes_sent;
-    out.bytes_received += islands[i].bytes_received;
-    out.abstained_rounds += islands[i].abstained_rounds;
-    out.stall_share += islands[i].stall_share;
-    out.blocked_share += islands[i].blocked_share;
-    out.checkpoint_stall_ms = std::max(out.checkpoint_stall_ms, islands[i].checkpoint_stall_ms);
-  }
-  const auto count = static_cast<double>(islands.size());
-  out.train_loss /= count;
-  out.val_loss_island /= count;
-  out.stall_share /= count;
-  out.blocked_share /= count;
-  return out;
-}
-
-namespace {
-
-/// Its folder is called so.
-std::string name_of(const Summary& island) {
-  return std::filesystem::path(island.run).filename().string();
-}
-
-}  // namespace
-
-std::string result_table(const RunConfig& config, const std::vector<Summary>& islands) {
-  std::string out = fmt::format("{:<12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "",
-                                "val start", "val end", "tokens/s", "sent", "received", "waiting");
-  const auto add_row = [&](const std::string& name, const Summary& s, std::optional<double> val) {
-    // A run that was stopped has no loss of its islands' own before the last sync.
-    out += fmt::format("{:<12} {:>10.3f} {:>10} {:>10.0f} {:>10} {:>10} {:>7.1f}%\n", name,
-                       s.val_loss_start, val ? fmt::format("{:.3f}", *val) : "-", s.tokens_per_s,
-                       format_bytes(static_cast<double>(s.bytes_sent)),
-                       format_bytes(static_cast<double>(s.bytes_received)), 100 * s.stall_share);
-  };
-  for (size_t i = 0; i < islands.size(); ++i) {
-    add_row(name_of(islands[i]), islands[i],
-            islands[i].stopped ? std::nullopt : std::optional(islands[i].val_loss_island));
-  }
-  const Summary all = combine(islands, islands.front().run);
-  add_row("global", all, all.val_loss);
-  if (all.steps_now == 0) {
-    return out + fmt::format(
-                     "\nThe run was complete already, {} steps. All islands hold the same "
-                     "global model: {}\n",
-                     all.steps, all.digest);
-  }
-  const auto count = static_cast<double>(islands.size());
-  out += fmt::format("\nMethod: {}, codec {}{}{}.\n", all.method, all.codec,
-                     all.fragment_sync_delay > 0
-                         ? fmt::format(", fragment_sync_delay {}", all.fragment_sync_delay)
-                         : "",
-                     config.sync.codec == "auto" ? " (sync.codec = auto chose)" : "");
-  for (size_t i = 0; i < islands.size(); ++i) {
-    if (islands[i].abstained_rounds == 0) continue;
-    out += fmt::format("{} abstained from {} rounds, with weight 0; why is in {}\n",
-                       name_of(islands[i]), islands[i].abstained_rounds,
-                       (std::filesystem::path(islands[i].run) / "log.txt").string());
-  }
-  const bool exact = all.codec == "fp32";
-  const double value_bytes = exact ? 4 : 2;
-  // Reduce-scatter and all-gather: each island sends 2 (M-1)/M of the values at every step.
-  const double data_parallel = 2 * (count - 1) * value_bytes *
-                               static_cast<double>(all.num_parameters) *
-                               static_cast<double>(all.steps_now);
-  out += fmt::format(
-      "On the wire: {} sent in all; data-parallel in {} would have needed {} "
-      "({:.1f} times as much).\n",
-      format_bytes(static_cast<double>(all.bytes_sent)), exact ? "fp32" : "bf16",
-      format_bytes(data_parallel),
-      data_parallel / std::max(1.0, static_cast<double>(all.bytes_sent)));
-  out += fmt::format("All islands hold the same global model: {}\n", all.digest);
-  return out;
 }
 
 std::string progress_event(const Progress& progress) {

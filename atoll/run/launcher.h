@@ -26,12 +26,6 @@ struct LaunchOptions {
 /// when an island or the coordinator ends badly it says which, why, and how to resume.
 std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock);
 
-/// One summary for the whole run, as `atoll train --json` prints it: rates and bytes are sums.
-Summary combine(const std::vector<Summary>& islands, const std::filesystem::path& folder);
-
-/// The table a person reads at the end.
-std::string result_table(const RunConfig& config, const std::vector<Summary>& islands);
-
 /// The line of JSON by which an island tells its launcher of its progress and its end.
 std::string progress_event(const Progress& progress);
 std::string summary_event(const Summary& summary);

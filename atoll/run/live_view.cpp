@@ -58,6 +58,11 @@ void LiveView::remind(size_t index) {
   }
 }
 
+void LiveView::say(const std::string& lines) {
+  fmt::print(stderr, "{}", lines);
+  drawn_ = false;
+}
+
 void LiveView::draw() {
   winsize window{};
   const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;

@@ -17,6 +17,8 @@ class LiveView {
   void update(size_t row, const std::string& text);
   /// To be called now and then for a row whose next text is awaited: when it takes long, says so.
   void remind(size_t row);
+  /// Prints whole lines that stay: the rows go on below them.
+  void say(const std::string& lines);
 
  private:
   struct Row {

@@ -13,6 +13,14 @@ using nlohmann::json;
 
 namespace {
 
+json json_of(const SecondsSpent& seconds) {
+  return {{"computing", seconds.computing},
+          {"handling", seconds.handling},
+          {"waiting", seconds.waiting},
+          {"validation", seconds.validation},
+          {"checkpoints", seconds.checkpoints}};
+}
+
 SecondsSpent seconds_from_json(const json& in) {
   return {.computing = in.at("computing"),
           .handling = in.at("handling"),
@@ -22,6 +30,19 @@ SecondsSpent seconds_from_json(const json& in) {
 }
 
 }  // namespace
+
+SecondsSpent& SecondsSpent::operator+=(const SecondsSpent& other) {
+  computing += other.computing;
+  handling += other.handling;
+  waiting += other.waiting;
+  validation += other.validation;
+  checkpoints += other.checkpoints;
+  return *this;
+}
+
+double SecondsSpent::waiting_share() const {
+  return training() > 0 ? (handling + waiting) / training() : 0;
+}
 
 std::string to_json(const Progress& progress) {
   json out = {{"step", progress.step},
@@ -33,16 +54,13 @@ std::string to_json(const Progress& progress) {
               {"tokens_per_s", progress.tokens_per_s},
               {"seconds_left", progress.seconds_left},
               {"stall_share", progress.stall_share},
+              {"bytes_sent", progress.bytes_sent},
+              {"bytes_received", progress.bytes_received},
               {"member", progress.member},
               {"trained", progress.trained},
               {"unit", progress.unit},
               {"began_at", progress.began_at},
-              {"seconds",
-               {{"computing", progress.seconds.computing},
-                {"handling", progress.seconds.handling},
-                {"waiting", progress.seconds.waiting},
-                {"validation", progress.seconds.validation},
-                {"checkpoints", progress.seconds.checkpoints}}}};
+              {"seconds", json_of(progress.seconds)}};
   if (progress.val_loss) out["val_loss"] = *progress.val_loss;
   if (progress.abstained_rounds > 0) out["abstained_rounds"] = progress.abstained_rounds;
   return out.dump();
@@ -60,6 +78,8 @@ Progress progress_from_json(std::string_view text) {
                .seconds_left = in.at("seconds_left"),
                .stall_share = in.at("stall_share"),
                .abstained_rounds = in.value("abstained_rounds", int64_t{0}),
+               .bytes_sent = in.at("bytes_sent"),
+               .bytes_received = in.at("bytes_received"),
                .member = in.at("member"),
                .trained = in.at("trained"),
                .unit = in.at("unit"),
@@ -90,12 +110,16 @@ std::string to_json(const Summary& s) {
               {"codec", s.codec},
               {"fragment_sync_delay", s.fragment_sync_delay},
               {"steps_now", s.steps_now},
-              {"stopped", s.stopped}}
+              {"stopped", s.stopped},
+              {"seconds", json_of(s.seconds)},
+              {"away_seconds", s.away_seconds}}
       .dump();
 }
 
 Summary summary_from_json(std::string_view text) {
   const json in = json::parse(text);
+  // Points that an older version finished have no seconds.
+  const bool has_seconds = in.contains("seconds");
   return {.run = in.at("run"),
           .steps = in.at("steps"),
           .tokens = in.at("tokens"),
@@ -116,7 +140,9 @@ Summary summary_from_json(std::string_view text) {
           .codec = in.at("codec"),
           .fragment_sync_delay = in.at("fragment_sync_delay"),
           .steps_now = in.at("steps_now"),
-          .stopped = in.at("stopped")};
+          .stopped = in.at("stopped"),
+          .seconds = has_seconds ? seconds_from_json(in["seconds"]) : SecondsSpent(),
+          .away_seconds = in.value("away_seconds", 0.0)};
 }
 
 std::string progress_line(const Progress& p) {

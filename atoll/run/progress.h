@@ -21,6 +21,11 @@ struct SecondsSpent {
   double checkpoints = 0;  // That training waited for them.
 
   bool operator==(const SecondsSpent&) const = default;
+  SecondsSpent& operator+=(const SecondsSpent& other);
+  /// Without validation and checkpoints.
+  double training() const { return computing + handling + waiting; }
+  /// The share of training that did not compute; 0 where there was none.
+  double waiting_share() const;
 };
 
 struct Progress {
@@ -35,6 +40,8 @@ struct Progress {
   double seconds_left = 0;
   double stall_share = 0;
   int64_t abstained_rounds = 0;  // This island's part of them had weight 0.
+  int64_t bytes_sent = 0;        // By this process, all that its transport carried.
+  int64_t bytes_received = 0;
   // Which rows: the member's number in the run, how many units of data (swarm/leases.h) it has
   // trained on as that member, and the last of them.
   int64_t member = 0;
@@ -67,6 +74,8 @@ struct Summary {
   int64_t fragment_sync_delay = 0;  // 0 where the method has none.
   int64_t steps_now = 0;            // Taken by this process; a resumed run has more in all.
   bool stopped = false;             // Ended early on request; resume by the same command.
+  SecondsSpent seconds;             // Of this process.
+  double away_seconds = 0;          // Killed and not back yet: of this no other figure knows.
 };
 
 std::string to_json(const Progress& progress);

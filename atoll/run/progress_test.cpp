@@ -1,20 +1,26 @@
 // What a person or a script reads of a run, and the rates that they write.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
-#include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/progress.h"
+#include "atoll/run/result_table.h"
 
 namespace atl::run {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -44,6 +50,8 @@ TEST(ProgressTest, JsonKeepsEverything) {
                           .seconds_left = 3,
                           .stall_share = 0.25,
                           .abstained_rounds = 3,
+                          .bytes_sent = int64_t{1} << 40,
+                          .bytes_received = 5,
                           .began_at = 2,
                           .seconds = {.computing = 5,
                                       .handling = 0.5,
@@ -71,8 +79,12 @@ TEST(ProgressTest, JsonKeepsEverything) {
                         .method = "streaming_diloco",
                         .codec = "e3m0",
                         .fragment_sync_delay = 1,
-                        .stopped = true};
+                        .stopped = true,
+                        .seconds = {.computing = 5, .checkpoints = 0.125},
+                        .away_seconds = 1.5};
   EXPECT_EQ(to_json(summary_from_json(to_json(summary))), to_json(summary));
+  EXPECT_EQ(summary_from_json(to_json(summary)).seconds, summary.seconds);
+  EXPECT_EQ(summary_from_json(to_json(summary)).away_seconds, 1.5);
 }
 
 TEST(ProgressTest, TheTableSaysWhatWasChosenAndWhoAbstained) {
@@ -95,6 +107,35 @@ TEST(ProgressTest, TheTableSaysWhatWasChosenAndWhoAbstained) {
                     Not(HasSubstr("island-0 abstained"))));
 }
 
+/// Waiting is told of the time that an island was there.
+TEST(ProgressTest, TheTableTellsAwayFromWaiting) {
+  const Summary stayed{.run = "r/island-0",
+                       .val_loss_start = 7.5,
+                       .bytes_sent = 2'000'000,
+                       .num_parameters = 1'000'000,
+                       .codec = "e3m0",
+                       .steps_now = 120,
+                       .seconds = {.computing = 98, .handling = 1, .waiting = 1}};
+  EXPECT_THAT(result_table({}, {stayed, stayed}), Not(HasSubstr("away")));
+  Summary returned = stayed;
+  returned.run = "r/island-1";
+  returned.val_loss_start = std::nan("");
+  returned.steps_now = 80;
+  returned.seconds = {.computing = 47, .handling = 1, .waiting = 2, .validation = 10};
+  returned.away_seconds = 40;
+  const Summary all = combine({returned, stayed}, "r");
+  EXPECT_EQ(all.val_loss_start, 7.5);
+  EXPECT_EQ(all.steps_now, 100) << "in whole batches";
+  EXPECT_EQ(all.away_seconds, 40);
+  EXPECT_DOUBLE_EQ(all.seconds.waiting_share(), 5.0 / 150);
+  EXPECT_THAT(result_table({}, {stayed, returned}),
+              AllOf(ContainsRegex("island-0 .* 2.0%        -\n"),
+                    ContainsRegex("island-1  +- .* 6.0%   40.0 s\n"),
+                    ContainsRegex("global .* 3.3%   40.0 s\n"),
+                    // Two islands send two bytes for each of a million values in a hundred steps.
+                    HasSubstr("would have needed 400.0 MB (100.0 times as much)")));
+}
+
 /// stderr is no terminal here.
 TEST(LiveViewTest, ARowThatIsQuietSaysSo) {
   ManualClock clock;
@@ -113,6 +154,50 @@ TEST(LiveViewTest, ARowThatIsQuietSaysSo) {
   EXPECT_EQ(printed_after(std::chrono::seconds(50)), "island-0  step 1/9  no news for 01:04\n");
   EXPECT_EQ(printed_after(std::chrono::seconds(50)), "");
   EXPECT_EQ(printed_after(std::chrono::seconds(10)), "island-0  step 1/9  no news for 02:04\n");
+}
+
+/// stderr as a terminal, while it lasts.
+class Terminal {
+ public:
+  Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)), kept_(::dup(2)) {
+    EXPECT_EQ(::grantpt(master_) | ::unlockpt(master_), 0);
+    const int slave = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
+    ::dup2(slave, 2);
+    ::close(slave);
+  }
+  ~Terminal() {
+    ::dup2(kept_, 2);
+    ::close(kept_);
+    ::close(master_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  /// What was written to it since.
+  std::string text() const {
+    std::array<char, 4096> buffer{};
+    const ssize_t size = ::read(master_, buffer.data(), buffer.size());
+    return {buffer.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
+  }
+
+ private:
+  int master_;
+  int kept_;
+};
+
+/// Rows are drawn over the rows before them, but not over what was said since.
+TEST(LiveViewTest, WhatIsSaidStaysOnATerminal) {
+  const ManualClock clock;
+  const Terminal terminal;
+  LiveView view({"island-0"}, clock);
+  constexpr const char* kUp = "\x1b[1A";
+  view.update(0, "step 1/9");
+  EXPECT_THAT(terminal.text(), Not(HasSubstr(kUp)));
+  view.update(0, "step 2/9");
+  EXPECT_THAT(terminal.text(), HasSubstr(kUp));
+  view.say("island-1 is lost\n");
+  view.update(0, "step 3/9");
+  EXPECT_THAT(terminal.text(),
+              AllOf(HasSubstr("island-1 is lost"), HasSubstr("step 3/9"), Not(HasSubstr(kUp))));
 }
 
 }  // namespace

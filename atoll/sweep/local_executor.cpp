@@ -52,7 +52,7 @@ size_t LocalExecutor::start(std::span<const PointTask> tasks) {
     if (!has_room(task)) break;
     ATOLL_CHECK(!running_.contains(task.id));
     auto process = std::make_unique<run::ChildProcess>(
-        point_command(program_, task.folder), point_log(task.folder),
+        point_command(program_, task.folder), point_log(task.folder), run::Log::kBegins,
         task.threads > task.cores ? some_cpus(task.cores) : std::vector<int>());
     running_[task.id] = {std::move(process), task.cores, task.memory_bytes};
     ++started;

@@ -23,8 +23,6 @@ namespace atl::sweep {
 namespace {
 
 namespace fs = std::filesystem;
-using SweepPoint;
-using SweepState;
 
 constexpr std::chrono::milliseconds kPause{50};
 // Before anything is measured: a start, and a core's time for a token (2 cores, 60 k to 400 k

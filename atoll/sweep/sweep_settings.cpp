@@ -15,7 +15,6 @@
 namespace atl::sweep {
 namespace {
 
-using SweepPoint;
 
 struct OwnedSetting {
   const char* name;

@@ -10,7 +10,6 @@
 namespace atl::sweep {
 namespace {
 
-using SweepPoint;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -17,7 +17,6 @@ namespace atl::sweep {
 namespace {
 
 namespace fs = std::filesystem;
-using SweepPoint;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -2,7 +2,7 @@
 // Templates in the part of Jinja2's language that models' chat templates and evaluation tasks use,
 // equal to Jinja2 3.1's result to the byte. What this version does not know (a tag, a filter, a
 // test, a method) is refused by name, most of it when the template is read: other text would be
-// worse than none. docs/formats.md lists what there is.
+// worse than none. docs/formats_text.md lists what there is.
 //
 // Templates come from strangers: they reach nothing but the variables they are given, and their
 // steps, sizes and depth are bounded. A JinjaTemplate never changes and may be shared by threads.

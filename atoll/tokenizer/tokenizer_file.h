@@ -29,7 +29,7 @@ class TokenizerFile {
   [[noreturn]] void unsupported(const std::string& what) const {
     fail(
         fmt::format("{} is not supported: this version reads BPE of the families of GPT-2, NeoX, "
-                    "Llama 2 and 3, Mistral, Qwen and OLMo (docs/formats.md lists the parts)",
+                    "Llama 2 and 3, Mistral, Qwen and OLMo (docs/formats_text.md lists the parts)",
                     what));
   }
 

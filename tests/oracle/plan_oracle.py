@@ -107,7 +107,7 @@ def rounds(plan):
     return due + [(steps, steps, size) for size in sizes]
 
 
-# --- time: events at the islands and their coordinator, as docs/scaling.md tells how a round goes ---
+# --- time: events at the islands and their coordinator, as docs/scaling_from_run.md tells how a round goes ---
 
 
 class Events:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -289,9 +290,26 @@ class RunTest(unittest.TestCase):
             self.assertFalse(os.path.exists(f"/proc/{pid}"), "a process was left behind")
         return json.loads(out), err
 
-    def test_a_killed_island_is_left_behind_and_comes_back(self):
+    def test_a_killed_island_is_started_again(self):
         folder, process = self.start_two()
         os.kill(child_pids(process, "island-1")[0], signal.SIGKILL)
+        gone = last_step(folder / "island-1")
+        self.wait_for_steps(folder / "island-0")
+        wait_for(lambda: last_step(folder / "island-1") > gone, "the island that came back")
+        self.wait_for_steps(folder / "island-1")
+        summary, err = self.stop(process, folder)  # With one digest, or it fails.
+        self.assertRegex(err, r"island-1: killed by signal 9 after step \d+; the others go on")
+        away = float(re.search(r"island-1 is back and trains, ([\d.]+) s after it was killed", err).group(1))
+        self.assertAlmostEqual(summary["away_seconds"], away, delta=0.1)
+        log = (folder / "island-1" / "log.txt").read_text()
+        self.assertEqual(log.count("came as 'island-1'"), 2, "what the killed one said is kept")
+        self.assertIn("the state is here and is the committed one", log)
+
+    def test_an_island_killed_again_and_again_is_left_behind_and_comes_back_by_hand(self):
+        folder, process = self.start_two()
+        for _ in range(4):
+            wait_for(lambda: child_pids(process, "island-1"), "the island to be started")
+            os.kill(child_pids(process, "island-1")[0], signal.SIGKILL)
         self.wait_for_steps(folder / "island-0")
         address = json.loads((folder / "coordinator.json").read_text())["control"]
         back = start("join", address, "--run", folder / "island-1", "--name", "island-1", "--data", STORE, "--json",
