@@ -1,5 +1,7 @@
 #include "atoll/cli/command_tree.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 namespace atl::cli {
@@ -48,6 +50,12 @@ Command command_of(const CLI::App& app) {
     if (!one->get_group().empty()) command.commands.push_back(command_of(*one));
   }
   return command;
+}
+
+void add_command_list(CLI::App& app) {
+  app.add_subcommand("commands", "Print the commands, for the other program")
+      ->group("")
+      ->callback([&app] { fmt::print("{}\n", nlohmann::json(command_of(app)).dump()); });
 }
 
 std::vector<PlacedCommand> all_commands(const Command& root) {

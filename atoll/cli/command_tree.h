@@ -37,6 +37,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Command, name, description, footer, options, 
 
 /// All but what is hidden.
 Command command_of(const CLI::App& app);
+/// The hidden `atoll-torch commands`: the same as JSON, for the other program.
+void add_command_list(CLI::App& app);
 
 /// A command with the words that lead to it: "atoll data pack".
 struct PlacedCommand {

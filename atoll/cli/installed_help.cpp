@@ -81,10 +81,4 @@ void add_installed_help(CLI::App& app) {
   completion->callback([&app, shell] { print_completion(app, *shell); });
 }
 
-void add_command_list(CLI::App& app) {
-  add_hidden(app, "commands", "Print the commands, for the other program")->callback([&app] {
-    fmt::print("{}\n", nlohmann::json(command_of(app)).dump());
-  });
-}
-
 }  // namespace atl::cli

@@ -11,7 +11,5 @@ namespace atl::cli {
 
 /// `atoll man` and `atoll completion SHELL`, of the commands of both programs.
 void add_installed_help(CLI::App& app);
-/// `atoll-torch commands`: its part of them, as JSON.
-void add_command_list(CLI::App& app);
 
 }  // namespace atl::cli

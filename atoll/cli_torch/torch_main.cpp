@@ -9,7 +9,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
-#include "atoll/cli/installed_help.h"
+#include "atoll/cli/command_tree.h"
 #include "atoll/cli/train_command.h"
 #include "atoll/cli/version.h"
 #include "atoll/cli_torch/bench_command.h"

@@ -24,8 +24,7 @@ class ByteSource {
   /// Where the packed bytes come from: fills the span as far as it can, 0 at the end.
   using Read = std::function<size_t(std::span<std::byte>)>;
 
-  /// Throws InputError when the file cannot be read, DamagedFile if not compressed as its name
-  /// says.
+  /// Throws InputError when the file cannot be read, or is not compressed as its name says.
   explicit ByteSource(const std::filesystem::path& file);
   /// The same from any bytes; `name` appears in messages.
   ByteSource(Read read, std::string name);
@@ -34,8 +33,8 @@ class ByteSource {
   ByteSource& operator=(ByteSource&&) noexcept;
 
   /// How many bytes were put to the front of `out`, which is not empty; 0 at the end. Throws
-  /// DamagedFile where the file is truncated, damaged, followed by anything else; InputError where
-  /// it needs over 128 MiB of memory to unpack; the message says how much of it could be read.
+  /// InputError where the file is truncated, damaged, followed by anything else, or needs more
+  /// than 128 MiB of memory to unpack; the message says how much of it could be read.
   size_t read(std::span<char> out);
 
   Compression compression() const;
