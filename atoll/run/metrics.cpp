@@ -43,7 +43,7 @@ void JsonLines::add(const std::string& line) {
 Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step)
     : steps_(folder, "metrics.jsonl", resumed_step),
       rounds_(folder, "rounds.jsonl", resumed_step),
-      events_(folder) {}
+      scalars_(folder) {}
 
 void Metrics::add(const Progress& progress) {
   auto record = nlohmann::json::parse(to_json(progress));
@@ -57,7 +57,7 @@ void Metrics::add(const Progress& progress) {
                                            {"speed/tokens_per_s", progress.tokens_per_s},
                                            {"speed/stall_share", progress.stall_share}};
   if (progress.val_loss) scalars["validation/loss"] = *progress.val_loss;
-  events_.add(progress.step, scalars);
+  scalars_.add(progress.step, scalars);
 }
 
 }  // namespace atl::run

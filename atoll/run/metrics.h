@@ -5,8 +5,8 @@
 #include <fstream>
 #include <string>
 
-#include "atoll/run/event_file.h"
 #include "atoll/run/progress.h"
+#include "atoll/run/tensorboard_file.h"
 
 namespace atl::run {
 
@@ -35,7 +35,7 @@ class Metrics {
  private:
   JsonLines steps_;
   JsonLines rounds_;
-  EventFile events_;
+  TensorboardFile scalars_;
 };
 
 }  // namespace atl::run

@@ -11,10 +11,10 @@
 #include "atoll/base/file.h"
 #include "atoll/base/testing.h"
 #include "atoll/run/config.h"
-#include "atoll/run/event_file.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/run/tensorboard_file.h"
 
 namespace atl::run {
 namespace {
@@ -44,7 +44,7 @@ TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
 }
 
 /// The framing of TFRecord, read with a table-driven CRC-32C of the test's own.
-TEST_F(RunTest, EventFilesAreTfRecords) {
+TEST_F(RunTest, TensorboardFilesAreTfRecords) {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t c = i;
@@ -58,7 +58,7 @@ TEST_F(RunTest, EventFilesAreTfRecords) {
     return ((c >> 15) | (c << 17)) + 0xa282ead8U;
   };
   {
-    EventFile(folder_).add(3, {{"train/loss", 1.5}});
+    TensorboardFile(folder_).add(3, {{"train/loss", 1.5}});
   }
   const std::string bytes = read_file(fs::directory_iterator(folder_)->path());
   ByteReader reader(as_byte_span(bytes));
