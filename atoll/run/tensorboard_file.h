@@ -1,5 +1,6 @@
 #pragma once
-// What TensorBoard reads (it says event files): scalars by step. A file is a sequence of TFRecord frames
+// What TensorBoard reads (it says event files): scalars by step. A file is a sequence of TFRecord
+// frames
 //   u64 length | u32 masked CRC-32C of the length | bytes | u32 masked CRC-32C of the bytes
 // around protobuf messages of type tensorflow.Event. LibTorch-free. One owner thread.
 #include <cstdint>
