@@ -43,6 +43,8 @@ struct Event {
   std::string sentence;
   std::vector<std::pair<std::string, Value>> fields;
 
+  bool operator==(const Event&) const = default;
+
  private:
   template <typename T>
   void add(const char* name, const std::optional<T>& value) {

@@ -56,11 +56,17 @@ EventLog::EventLog(const std::filesystem::path& folder,
 
 void EventLog::add(const Event& event) {
   const std::scoped_lock lock(mutex_);
-  if (file_.get() >= 0) keep(event);
+  write(event);
   tell_(event.sentence);
 }
 
 void EventLog::keep(const Event& event) {
+  const std::scoped_lock lock(mutex_);
+  write(event);
+}
+
+void EventLog::write(const Event& event) {
+  if (file_.get() < 0) return;
   // In one write, as others may add lines too.
   const std::string line = (is_torn_ ? "\n" : "") + to_json(event, wall_time()) + "\n";
   const ssize_t written = ::write(file_.get(), line.data(), line.size());

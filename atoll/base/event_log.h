@@ -28,15 +28,17 @@ class EventLog {
   explicit EventLog(const std::filesystem::path& folder,
                     std::function<void(const std::string& sentence)> tell = tell_on_stderr);
 
-  /// Keeps it, and tells it.
+  /// Keeps it and tells it.
   void add(const Event& event);
+  /// For what is told by others: the error with which a process ends.
+  void keep(const Event& event);
   /// The same as a function; the log must outlive it.
   EventSink sink() {
     return [this](const Event& event) { add(event); };
   }
 
  private:
-  void keep(const Event& event);
+  void write(const Event& event);
   void report(const char* reason);
 
   std::function<void(const std::string&)> tell_;

@@ -94,6 +94,12 @@ TEST_F(EventLogTest, KeepsALineForEachEventAndTellsItsSentence) {
   EXPECT_EQ(reader.next(), std::nullopt);
 }
 
+TEST_F(EventLogTest, KeepsWhatOthersTell) {
+  log().keep(Arrived{.island = "a"});
+  EXPECT_THAT(told_, ElementsAre());
+  EXPECT_THAT(sentences(), ElementsAre("'a' arrived"));
+}
+
 TEST_F(EventLogTest, WithoutAFolderOnlyTells) {
   EventLog("", [this](const std::string& sentence) {
     told_.push_back(sentence);

@@ -164,7 +164,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   for (CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
-  for (const CoordinatedRun& run : runs) run.announce(*address);
+  for (CoordinatedRun& run : runs) run.announce(*address);
   if (http) print_log(fmt::format("status at http://{}/status", http->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);

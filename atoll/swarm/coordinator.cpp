@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -60,9 +61,11 @@ Coordinator::Actions Coordinator::begin() {
     for (const auto& [number, seat] : seats_) {
       if (seat.state == State::kReturning) names.push_back(name(number));
     }
-    log(fmt::format(
-        "back in run '{}', term {}: round {} (step {}) was committed last; waits for {} to return",
-        options_.run, book_.term(), book_.last_round(), book_.last_step(), fmt::join(names, ", ")));
+    log(RunContinued{.run = options_.run,
+                     .term = book_.term(),
+                     .round = book_.last_round(),
+                     .step = book_.last_step(),
+                     .islands = names});
   }
   return take();
 }
@@ -85,10 +88,13 @@ void Coordinator::send_to(const Seat& seat, Message message) {
   if (seat.connection && seat.state != State::kLeft) send(*seat.connection, std::move(message));
 }
 
-void Coordinator::log(std::string line, bool event) {
-  if (event) events_.push_back({.time_s = seconds(now_ - began_), .line = line});
+void Coordinator::log(Event event, bool of_membership) {
+  if (of_membership) {
+    events_.push_back(
+        {.time_s = seconds(now_ - began_), .kind = event.kind, .line = event.sentence});
+  }
   if (events_.size() > kMaxEvents) events_.pop_front();
-  actions_.emplace_back(Log{std::move(line)});
+  actions_.emplace_back(Log{std::move(event)});
 }
 
 void Coordinator::broadcast(const Message& message) {
@@ -110,18 +116,13 @@ void Coordinator::finish(Result<void> result) {
   for (const auto& [connection, guest] : guests_) actions_.emplace_back(Close{connection});
   for (const auto& [connection, number] : numbers_) actions_.emplace_back(Close{connection});
   finished_ = true;
-  log(result ? outcome() : "the run ended: " + result.error().message);
+  log(result ? outcome() : RunFailed{result.error().message});
   actions_.emplace_back(Finished{std::move(result)});
 }
 
-std::string Coordinator::outcome() const {
-  if (is_at_end() || options_.steps == 0) {
-    return fmt::format("the run is over: step {} is committed", book_.last_step());
-  }
-  return fmt::format(
-      "the run has stopped at step {} of {}; to go on with it, start its coordinator and islands "
-      "again with the same run directories",
-      book_.last_step(), options_.steps);
+Event Coordinator::outcome() const {
+  if (is_at_end() || options_.steps == 0) return RunOver{book_.last_step()};
+  return RunStopped{.step = book_.last_step(), .steps = options_.steps};
 }
 
 void Coordinator::fail(const std::string& reason) {
@@ -170,7 +171,7 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
   if (const auto found = numbers_.find(connection); found != numbers_.end()) {
     violate(found->second, "sent what is no message: " + reason);
   } else if (strangers_.contains(connection) || guests_.contains(connection)) {
-    log("a stranger was turned away: " + reason, /*event=*/false);
+    log(StrangerRefused{reason}, /*of_membership=*/false);
     refuse(connection, reason);
   }
   return take();
@@ -190,10 +191,10 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
     std::string objection = guest.ready ? "it was ready twice" : objection_to(*ready);
     if (!objection.empty()) {
       refuse(from, objection);
-      return log(fmt::format("island '{}' was refused: {}", name, objection));
+      return log(IslandRefused{.island = name, .reason = objection});
     }
     guest.ready = *ready;
-    log(fmt::format("island '{}' is ready", name));
+    log(IslandReady{name});
     if (facts_.empty()) facts_ = ready->facts;
     // A member of that name was a process that is no more.
     for (const auto& [number, seat] : seats_) {
@@ -206,14 +207,14 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
   }
   if (std::holds_alternative<Heartbeat>(message)) return;
   if (std::holds_alternative<Leave>(message)) {
-    log(fmt::format("island '{}' left before it was a member", name));
+    log(GuestLeft{name});
     send(from, Goodbye{header()});
     actions_.emplace_back(Close{from});
     guests_.erase(from);
     return;
   }
   if (const auto* trouble = std::get_if<Trouble>(&message)) {
-    log(fmt::format("island '{}' cannot go on: {}", name, printable(trouble->reason)));
+    log(GuestFailed{.island = name, .reason = printable(trouble->reason)});
     return refuse(from, printable(trouble->reason));
   }
   if (std::holds_alternative<StopRequest>(message) && book_.has_begun()) {
@@ -237,7 +238,7 @@ void Coordinator::on_member(int32_t number, const Message& message, Time now) {
   seat.suspicion.heard(now);
   seat.heard = now;
   if (seat.state == State::kAway) {
-    log(fmt::format("island '{}' is back", name(number)));
+    log(IslandBack{name(number)});
     seat.state = State::kBehind;
   }
   std::visit([&](const auto& m) { on(number, m); }, message);
@@ -249,8 +250,7 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
   if (const auto guest = guests_.find(connection); guest != guests_.end()) {
     const std::string name = guest->second.hello.name;
     guests_.erase(guest);
-    if (!finished_)
-      log(fmt::format("island '{}' was lost before it was a member: {}", name, reason));
+    if (!finished_) log(GuestLost{.island = name, .reason = reason});
     return take();
   }
   const auto found = numbers_.find(connection);
@@ -267,7 +267,7 @@ Coordinator::Actions Coordinator::request_stop(Time now) {
   if (finished_ || stop_requested_) return take();
   note_stop();
   if (num_live() > 0) {
-    log("stopping after the next sync");
+    log(StopRequested{});
   } else {
     fail("the run was stopped while no island trained");
   }
@@ -413,14 +413,14 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
   if (stop_requested_) return;
   note_stop();
-  log(fmt::format("island '{}' asked to stop: stopping after the next sync", name(number)));
+  log(StopRequested{name(number)});
 }
 
 void Coordinator::on(int32_t number, const Leave& /*leave*/) {
   Seat& seat = seats_.at(number);
   seat.state = State::kLeaving;
   seat.away_since = now_;
-  log(fmt::format("island '{}' has left", name(number)));
+  log(IslandLeft{name(number)});
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
@@ -428,7 +428,7 @@ void Coordinator::on(int32_t number, const Leave& /*leave*/) {
 
 void Coordinator::on(int32_t number, const Trouble& trouble) {
   const bool accuses = seats_.contains(trouble.culprit) && trouble.culprit != number;
-  log(fmt::format("island '{}': {}", name(number), printable(trouble.reason)));
+  log(IslandInTrouble{.island = name(number), .reason = printable(trouble.reason)});
   if (accuses) {
     violate(trouble.culprit,
             fmt::format("did so to '{}': {}", name(number), printable(trouble.reason)));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -18,12 +19,12 @@ constexpr size_t kMaxGuests = 1024;
 void Coordinator::admit(Connection connection, const Hello& hello, Time now) {
   const std::string objection = objection_to(hello);
   if (!objection.empty()) {
-    log(fmt::format("island '{}' was refused: {}", printable(hello.name), objection));
+    log(IslandRefused{.island = printable(hello.name), .reason = objection});
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
   guests_[connection] = {.hello = hello, .heard = now};
-  log(fmt::format("island '{}' came from {}", hello.name, printable(hello.address)));
+  log(IslandCame{.island = hello.name, .address = printable(hello.address)});
   send(connection, Welcome{header(), options_.config});
 }
 
@@ -112,7 +113,7 @@ std::string Coordinator::objection_to(const Resume& resume) const {
 
 void Coordinator::resume(Connection connection, const Resume& resume, Time now) {
   if (const std::string objection = objection_to(resume); !objection.empty()) {
-    log(fmt::format("island '{}' was refused: {}", printable(resume.name), objection));
+    log(IslandRefused{.island = printable(resume.name), .reason = objection});
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
@@ -137,7 +138,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   seat.state = goes_on ? State::kActive : State::kBehind;
   seat.is_new = resume.first_round < 0;
   seat.first_round = std::max<int64_t>(resume.first_round, 0);
-  log(fmt::format("island '{}' is back", resume.name));
+  log(IslandBack{resume.name});
   send(connection,
        Resumed{header(), view_, peers(), book_.leases().behind(resume.number, resume.num_leased)});
   for (const Committed& committed : book_.history()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -24,7 +25,7 @@ void Coordinator::gather(Time now) {
       guests_, [](const auto& entry) { return entry.second.ready.has_value(); });
   if (!book_.has_begun()) {
     if (num_ready >= options_.replicas) return start_run(now);
-    return log(fmt::format("{} of {} islands are here", num_ready, options_.replicas));
+    return log(IslandsGathering{.ready = num_ready, .wanted = options_.replicas});
   }
   std::vector<int32_t> behind;
   for (const auto& [number, seat] : seats_) {
@@ -54,11 +55,8 @@ void Coordinator::gather(Time now) {
     if (!behind.empty() || num_ready < options_.min_replicas) return;
     // The others may still come, with what they have on disk: for that there is no deadline.
     if (is_worth_waiting) {
-      const auto notice = fmt::format(
-          "the run was at step {}, and what is here is not enough: {}; it waits for islands that "
-          "hold more (to give those up, start the coordinator with another --run)",
-          book_.last_step(), newest_checkpoints());
-      if (std::exchange(gather_notice_, notice) != notice) log(notice);
+      const Event notice = StateAwaited{.step = book_.last_step(), .newest = newest_checkpoints()};
+      if (std::exchange(gather_notice_, notice.sentence) != notice.sentence) log(notice);
       gather_until_ = now + 2 * options_.return_grace;
       return;
     }
@@ -147,8 +145,7 @@ void Coordinator::start_run(Time now) {
   }
   const int64_t step = beginning->step;
   if (book_.has_begun() && book_.last_step() > step) {
-    log(fmt::format("nobody holds what was committed after step {}: steps {} to {} are void", step,
-                    step + 1, book_.last_step()));
+    log(StepsVoid{.step = step, .last = book_.last_step()});
   }
   for (const auto& [number, seat] : seats_) {  // They are away; what they hold is void.
     if (!seat.connection) continue;
@@ -177,7 +174,7 @@ void Coordinator::start_run(Time now) {
   if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;
-  log(fmt::format("the run begins at step {} with {}", step, fmt::join(names, ", ")));
+  log(RunBegun{.step = step, .islands = names});
   for (const int32_t number : numbers) {
     seats_.at(number).state = State::kActive;
     seats_.at(number).trained = now;
@@ -231,7 +228,7 @@ void Coordinator::seat_guests(Time now) {
     for (const auto& [number, peer] : book_.members()) {
       if (peer.name == name) before.push_back(number);
     }
-    if (!before.empty()) log(fmt::format("island '{}' is back and joins anew", name));
+    if (!before.empty()) log(IslandBack{.island = name, .is_anew = true});
     for (const int32_t number : before) vacate(number, "it has joined anew");
     if (finished_) return;
     if (!guests_.contains(connection)) continue;
@@ -240,7 +237,7 @@ void Coordinator::seat_guests(Time now) {
     Start start = start_of(number, /*joins=*/true);
     start.view += 1;
     start.units = grants.at(number);
-    log(fmt::format("island '{}' joins at step {}", name, start.step));
+    log(IslandJoins{.island = name, .step = start.step});
     send(connection, std::move(start));
   }
   announce_view();

@@ -1,10 +1,9 @@
 // Who is a member, and who is one no more.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 
 namespace atl::swarm {
 
@@ -22,16 +21,18 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   seat.reason = why;
   const auto num_left = std::ranges::count_if(
       seats_, [](const auto& entry) { return entry.second.state == State::kLeft; });
-  log(fmt::format("island '{}' was lost: {}; {} of {} islands go on", name(number), why, num_live(),
-                  std::ssize(seats_) - num_left));
-  if (num_live() == 0) log("no island is left; waiting for islands to come back");
+  log(IslandLost{.island = name(number),
+                 .reason = why,
+                 .live = num_live(),
+                 .members = std::ssize(seats_) - num_left});
+  if (num_live() == 0) log(AllIslandsLost{});
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
 }
 
 void Coordinator::remove(int32_t number, const std::string& why) {
-  log(fmt::format("island '{}' is no member any more: {}", name(number), why));
+  log(IslandRemoved{.island = name(number), .reason = why});
   vacate(number, why);
 }
 
@@ -64,8 +65,9 @@ void Coordinator::forget_rounds_of(int32_t number) {
 }
 
 void Coordinator::violate(int32_t number, const std::string& what) {
-  log(fmt::format("island '{}' broke the protocol: it {}", name(number), what));
-  remove(number, fmt::format("island '{}' broke the protocol: it {}", name(number), what));
+  const ProtocolBroken broken{.island = name(number), .what = what};
+  log(broken);
+  remove(number, broken.sentence());
 }
 
 /// A newcomer counts after a full period; who was away goes on where the others are.
@@ -81,8 +83,8 @@ void Coordinator::reinstate(int32_t number) {
       waits ? std::max(highest_begun_, book_.last_round()) + 1 + options_.num_fragments : 0;
   seat.state = State::kActive;
   seat.trained = now_;
-  log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
-                  std::max(seat.first_round, book_.last_round() + 1)));
+  log(IslandCaughtUp{.island = name(number),
+                     .round = std::max(seat.first_round, book_.last_round() + 1)});
   send_to(seat, Reinstated{header(), seat.first_round, waits || is_elastic() ? 0 : step});
   say_due(seat);
   gather_until_.reset();
@@ -125,11 +127,8 @@ void Coordinator::note_membership() {
   const bool few = num_live() < least_replicas() && !is_over;
   if (few == waits_for_more_) return;
   waits_for_more_ = few;
-  log(few ? fmt::format("WARNING: rounds wait until more have come: {} of at least {} islands "
-                        "(swarm.min_replicas)",
-                        num_live(), options_.min_replicas)
-          : fmt::format("rounds go on with {} of at least {} islands", num_live(),
-                        options_.min_replicas));
+  log(few ? Event(RoundsWait{.live = num_live(), .least = options_.min_replicas})
+          : RoundsGoOn{.live = num_live(), .least = options_.min_replicas});
 }
 
 /// Those who leave stay until nobody lacks what they hold, for a while.
@@ -173,13 +172,14 @@ void Coordinator::finish_if_all_left(bool has_just_left) {
   if (has_anyone_left_ && (is_complete() || (has_just_left && !may_go_on))) {
     for (const auto& [number, seat] : seats_) {
       if (seat.state == State::kBehind) {
-        send_to(seat, RunEnded{header(),
-                               "the run was over before this island had its state: " + outcome(),
-                               is_at_end()});
+        send_to(seat,
+                RunEnded{header(),
+                         "the run was over before this island had its state: " + outcome().sentence,
+                         is_at_end()});
       }
     }
     for (const auto& [connection, guest] : guests_) {
-      send(connection, RunEnded{header(), outcome(), is_at_end()});
+      send(connection, RunEnded{header(), outcome().sentence, is_at_end()});
     }
     return finish({});
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -24,7 +25,7 @@ std::vector<Outliers::Contributed> Coordinator::Round::norms() const {
 
 void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
                             const std::string& why) {
-  log(fmt::format("island '{}' is left out of round {}: {}", name(number), round_number, why));
+  log(IslandLeftOut{.island = name(number), .round = round_number, .reason = why});
   round.begun.at(number).weight = 0;
   round.left_out.insert(number);
   seats_.at(number).left_out += 1;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -170,13 +171,11 @@ void Coordinator::note_ways(int64_t number, const Round& round) {
     const auto [said, is_new] = is_relayed_.try_emplace(pair, is_relayed);
     if (!is_new && std::exchange(said->second, is_relayed) == is_relayed) continue;
     if (is_relayed) {
-      log(fmt::format("islands '{}' and '{}' exchange through '{}' from round {} on", name(a),
-                      name(b), name(relay->via), number));
+      log(LinkRelayed{.islands = {name(a), name(b)}, .via = name(relay->via), .round = number});
     } else {
-      log(
-          fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
-                      "island reaches both",
-                      number, name(round.has(a) ? b : a), name(round.has(a) ? a : b)));
+      log(IslandUnreachable{.island = name(round.has(a) ? b : a),
+                            .other = name(round.has(a) ? a : b),
+                            .round = number});
     }
   }
 }
@@ -239,13 +238,13 @@ void Coordinator::commit(int64_t number) {
     if (caught_up == committed.index) caught_up += 1;
   }
   broadcast(message_of(committed));
-  log(fmt::format("round {} committed: step {}, digest {}{}{}", number, committed.held.step,
-                  hex(digest).substr(0, 12),
-                  abstainers.empty()
-                      ? std::string()
-                      : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-                  stops_with(committed) ? ", stopping" : ""),
-      /*event=*/false);
+  log(RoundCommitted{.round = number,
+                     .fragment = begin.fragment,
+                     .step = committed.held.step,
+                     .digest = hex(digest),
+                     .abstainers = abstainers,
+                     .is_last = stops_with(committed)},
+      /*of_membership=*/false);
   // Rounds of the fragment that were left behind will never be.
   std::erase_if(rounds_, [&](const auto& entry) {
     return entry.first == number || entry.second.begun.empty() ||
@@ -308,15 +307,13 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const bool both_live = is_live(seats_.at(number)) && is_live(seats_.at(link.other));
   if (link.up) {
     if (no_links_.erase(pair) == 0 || !both_live) return;
-    return log(fmt::format("islands '{}' and '{}' reach each other again", name(pair.first),
-                           name(pair.second)));
+    return log(LinkBack{{name(pair.first), name(pair.second)}});
   }
   if (!no_links_.insert(pair).second) return;
   is_relayed_.erase(pair);
   mistrust(pair);
   if (both_live) {  // Of who is lost it is known.
-    log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
-                    name(link.other), printable(link.reason)));
+    log(LinkLost{.islands = {name(number), name(link.other)}, .reason = printable(link.reason)});
   }
   advance_all();
 }
