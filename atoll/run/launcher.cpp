@@ -13,9 +13,11 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/event_log.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
 #include "atoll/run/child_process.h"
+#include "atoll/run/events.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
 
@@ -36,7 +38,7 @@ struct Island {
 class Launch {
  public:
   Launch(const LaunchOptions& options, const Clock& clock)
-      : options_(options), clock_(clock), view_(island_names(), clock) {}
+      : options_(options), clock_(clock), events_(options.folder), view_(island_names(), clock) {}
 
   std::vector<Summary> run() {
     start_coordinator();
@@ -91,7 +93,7 @@ class Launch {
       std::filesystem::create_directories(folder);
       std::vector<std::string> command = {
           options_.program.string(), "join",   address_, "--run",
-          folder.string(),           "--name", name,     "--events"};
+          folder.string(),           "--name", name,     "--messages"};
       if (options_.together) command.emplace_back("--together");
       for (const std::string& word : own_settings()) command.push_back(word);
       if (!options_.link_rate.empty()) {
@@ -140,12 +142,12 @@ class Launch {
   void read_island(size_t i) {
     Island& island = islands_[i];
     for (const std::string& line : island.process->read_lines()) {
-      const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (event.is_discarded()) continue;
-      if (event.contains("progress")) {
-        view_.update(i, progress_line(progress_from_json(event["progress"].dump())));
-      } else if (event.contains("summary")) {
-        island.summary = summary_from_json(event["summary"].dump());
+      const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (message.is_discarded()) continue;
+      if (message.contains("progress")) {
+        view_.update(i, progress_line(progress_from_json(message["progress"].dump())));
+      } else if (message.contains("summary")) {
+        island.summary = summary_from_json(message["summary"].dump());
       }
     }
   }
@@ -171,15 +173,16 @@ class Launch {
       if (options_.together) report_failure();
       if (num_training() == 0) continue;
       view_.update(static_cast<size_t>(&island - islands_.data()), "lost");
-      fmt::print(stderr, "atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",
-                 island.name, cause_of(island.name, *island.process), rejoin_command(island));
+      events_.add(IslandProcessLost{.island = island.name,
+                                    .cause = cause_of(island.name, *island.process),
+                                    .command = rejoin_command(island)});
     }
     restart_coordinator();
     if (!failed(*coordinator_) && num_training() + num_done() > 0) return;
     if (!failed_at_) {
       failed_at_ = clock_.now();
       if (!all_ended()) {
-        fmt::print(stderr, "atoll: the run ends early, waiting for the others:{}\n", causes());
+        events_.add(RunEndsEarly{causes()});
       }
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
@@ -197,8 +200,7 @@ class Launch {
   void restart_coordinator() {
     const auto status = coordinator_->poll_exit();
     if (!status || *status <= 128 || num_training() == 0 || failed_at_ || forwarded_) return;
-    fmt::print(stderr, "atoll: the coordinator was lost and is started again:{}\n",
-               cause_of("coordinator", *coordinator_));
+    events_.add(CoordinatorRestarted{cause_of("coordinator", *coordinator_)});
     start_coordinator();
   }
 
@@ -222,21 +224,24 @@ class Launch {
   }
 
   /// Who ended how: a killed process leaves no message of its own, but its peers know of it.
-  std::string causes() const {
-    std::string message = cause_of("coordinator", *coordinator_);
-    for (const Island& island : islands_) message += cause_of(island.name, *island.process);
-    return message;
+  std::vector<std::string> causes() const {
+    std::vector<std::string> causes;
+    if (failed(*coordinator_)) causes.push_back(cause_of("coordinator", *coordinator_));
+    for (const Island& island : islands_) {
+      if (failed(*island.process)) causes.push_back(cause_of(island.name, *island.process));
+    }
+    return causes;
   }
 
+  /// Of one that has failed.
   static std::string cause_of(const std::string& name, ChildProcess& process) {
-    if (!failed(process)) return {};
     const int status = *process.poll_exit();
-    return status > 128 ? fmt::format("\n  {}: killed by signal {}", name, status - 128)
-                        : fmt::format("\n  {}: {}", name, last_lines(process.log(), 1));
+    return status > 128 ? fmt::format("{}: killed by signal {}", name, status - 128)
+                        : fmt::format("{}: {}", name, last_lines(process.log(), 1));
   }
 
   [[noreturn]] void report_failure() const {
-    const std::string message = causes();
+    const std::string message = under(causes());
     std::string advice =
         "nothing was saved yet: after mending the cause, start it again by the same command";
     if (message.find(kKeepsSettings) != std::string::npos) {
@@ -255,7 +260,7 @@ class Launch {
   }
 
   /// Of the islands that were there to the end.
-  std::vector<Summary> summaries() const {
+  std::vector<Summary> summaries() {
     std::vector<Summary> out;
     int64_t newest = 0;
     for (const Island& island : islands_) {
@@ -265,8 +270,8 @@ class Launch {
       if (island.is_lost) continue;
       if (!island.summary) fail(island.name + " ended without a result", *island.process);
       if (island.summary->stopped && island.summary->steps < newest) {
-        fmt::print(stderr, "atoll: {} had left at step {}; the others went on to step {}\n",
-                   island.name, island.summary->steps, newest);
+        events_.add(IslandEndedBefore{
+            .island = island.name, .step = island.summary->steps, .last = newest});
         continue;
       }
       out.push_back(*island.summary);
@@ -281,6 +286,7 @@ class Launch {
 
   const LaunchOptions& options_;
   const Clock& clock_;
+  EventLog events_;
   LiveView view_;
   std::unique_ptr<ChildProcess> coordinator_;
   std::string address_;
@@ -376,11 +382,11 @@ std::string result_table(const RunConfig& config, const std::vector<Summary>& is
   return out;
 }
 
-std::string progress_event(const Progress& progress) {
+std::string progress_message(const Progress& progress) {
   return json{{"progress", json::parse(to_json(progress))}}.dump();
 }
 
-std::string summary_event(const Summary& summary) {
+std::string summary_message(const Summary& summary) {
   return json{{"summary", json::parse(to_json(summary))}}.dump();
 }
 

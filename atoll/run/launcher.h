@@ -33,7 +33,7 @@ Summary combine(const std::vector<Summary>& islands, const std::filesystem::path
 std::string result_table(const RunConfig& config, const std::vector<Summary>& islands);
 
 /// The line of JSON by which an island tells its launcher of its progress and its end.
-std::string progress_event(const Progress& progress);
-std::string summary_event(const Summary& summary);
+std::string progress_message(const Progress& progress);
+std::string summary_message(const Summary& summary);
 
 }  // namespace atl::run

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -24,16 +26,21 @@ using testing::HasSubstr;
 
 class RunTest : public testing::Test {
  protected:
+  Metrics metrics_from(int64_t step) {
+    return {folder_, step, [this](const Event& event) { told_.push_back(event.sentence); }};
+  }
+
   TestFolder folder_;
+  std::vector<std::string> told_;
 };
 
 TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
   {
-    Metrics metrics(folder_, 0);
+    Metrics metrics = metrics_from(0);
     for (int64_t step = 1; step <= 5; ++step) metrics.add({.step = step, .loss = 1.0});
   }
   std::ofstream(folder_ / "metrics.jsonl", std::ios::app) << R"({"step": 6, "lo)";  // Torn.
-  Metrics(folder_, 3).add({.step = 4, .loss = 2.0});
+  metrics_from(3).add({.step = 4, .loss = 2.0});
   std::ifstream in(folder_ / "metrics.jsonl");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -41,6 +48,21 @@ TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
   EXPECT_THAT(lines[2], HasSubstr(R"("step":3)"));
   EXPECT_THAT(lines[3], HasSubstr(R"("step":4)"));
   EXPECT_THAT(lines[3], HasSubstr(R"("loss":2.0)"));
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(RunTest, RecordsThatADiskDoesNotTakeAreReportedOnce) {
+  Metrics metrics = metrics_from(0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit full{.rlim_cur = 1, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  metrics.add_round("{}");
+  metrics.add_round("{}");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(told_,
+              testing::ElementsAre("warning: rounds.jsonl can no longer be written (disk full?)"));
 }
 
 /// The framing of TFRecord, read with a table-driven CRC-32C of the test's own.
