@@ -1,6 +1,5 @@
 #include "atoll/base/interrupt.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,12 +67,6 @@ int num_interrupts() {
   int most = 0;
   for (const std::atomic<int>& count : interrupts) most = std::max(most, count.load());
   return most;
-}
-
-bool sleep_for(double seconds, const Clock& clock) {
-  const Time until = clock.now() + duration_of(seconds);
-  while (num_interrupts() == 0 && clock.now() < until) ::poll(nullptr, 0, 50);
-  return num_interrupts() == 0;
 }
 
 void throw_if_interrupted() {

@@ -2,7 +2,6 @@
 // Ctrl-C, SIGTERM and a closed terminal: the first asks politely (the run checkpoints and ends),
 // the second of the same kind ends now.
 
-#include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 
 namespace atl {
@@ -26,8 +25,6 @@ class InterruptsWatched {
 };
 /// How often the user asked to stop; signals of several kinds are one request.
 int num_interrupts();
-/// Waits; false once the user asked to stop.
-bool sleep_for(double seconds, const Clock& clock);
 /// From here on SIGTERM does not count as one: it asks this process alone to leave what it takes
 /// part in, in good order (has_to_leave()). Twice ends it.
 void leave_on_terminate();

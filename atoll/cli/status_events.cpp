@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/event_log.h"
 #include "atoll/base/interrupt.h"
@@ -67,6 +67,12 @@ void print(const Source& source, const KeptEvent& event, size_t width, bool as_j
 }
 
 }  // namespace
+
+bool sleep_for(double seconds, const Clock& clock) {
+  const Time until = clock.now() + duration_of(seconds);
+  while (num_interrupts() == 0 && clock.now() < until) ::poll(nullptr, 0, 50);
+  return num_interrupts() == 0;
+}
 
 void print_events(const fs::path& folder, bool as_json, double watch) {
   std::vector<Source> sources = sources_in(folder);

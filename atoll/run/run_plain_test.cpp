@@ -133,6 +133,11 @@ TEST_F(RunTest, ANewFolderThatStaysEmptyGoesAgain) {
   }
   EXPECT_FALSE(fs::exists(folder_ / "a"));
   {
+    const RunFolder folder(folder_ / "a");
+    std::ofstream(folder_ / "a" / "events.jsonl") << "it was refused";
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "a")) << "there is no run whose events they are";
+  {
     const RunFolder folder(folder_ / "b");
     std::ofstream(folder_ / "b" / "log") << "something";
   }
