@@ -1,16 +1,14 @@
-"""What faults cost: runs of real processes (tests/processes/swarm_run.py) and figures from their logs and journals.
+"""What faults cost: runs of real processes (tests/processes/swarm_run.py) and figures from their events and journals.
 
-Times are those of the coordinator's log lines. Each function makes its own run and checks it as the fault tests do:
+Times are those of the coordinator's events. Each function makes its own run and checks it as the fault tests do:
 one digest, no commit twice, no row counted twice.
 """
 import bisect
 import concurrent.futures
 import contextlib
-import datetime
 import os
 import pathlib
 import random
-import re
 import signal
 import statistics
 import sys
@@ -31,7 +29,6 @@ SMALL = {"model.hidden_size": 64, "model.intermediate_size": 128, "model.num_lay
 PERIOD = {"sync.sync_every": 100}
 PERIOD_US = 20000
 CGROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
-LINE = re.compile(r"(?m)^coordinator: (\d\d):(\d\d):(\d\d\.\d+) (.*)$")
 
 
 class Shares:
@@ -54,20 +51,8 @@ class Shares:
                 folder.rmdir()
 
 
-def seconds(hours, minutes, rest):
-    """Since the epoch, of a time of day in a log of today (or of yesterday, just after midnight)."""
-    midnight = datetime.datetime.now().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    at = midnight + 3600 * int(hours) + 60 * int(minutes) + float(rest)
-    return at if at < time.time() + 60 else at - 86400
-
-
-def events(run):
-    """(time, line) of the coordinator's log."""
-    return [(seconds(*when), line) for *when, line in LINE.findall(run.log())]
-
-
 def commit_times(run):
-    return [at for at, line in events(run) if re.match(r"round \d+ committed", line)]
+    return [event["time"] for event in run.commits()]
 
 
 @contextlib.contextmanager
@@ -80,7 +65,7 @@ def running(store, folder, names, settings, words=(), more=None, **options):
             run.join(name, *words)
         for name, own in (more or {}).items():
             run.join(name, *own)
-        run.wait_log("the run begins at step 0")
+        run.wait_event("run_begun", step=0)
         yield run
     finally:
         run.kill_all()
@@ -110,13 +95,13 @@ def kill_one(store, folder, turns=3, seed=7):
             delays.append(max(0.0, min(at for at in commit_times(run) if at > killed) - last - interval))
             mark, started = run.mark(), time.time()
             run.join("b")
-            first = int(run.wait_log(r"'b' has caught up: it takes part from round (\d+)", after=mark).group(1))
-            returns.append(max(at for at, line in events(run) if "'b' has caught up" in line) - started)
+            back = run.wait_event("island_caught_up", after=mark, island="b")
+            returns.append(back["time"] - started)
             run.wait_part("b")
             journal = run.journal()
             number = max(number for number, name in journal.names.items() if name == "b")
             taken = min(commit.round for commit in journal.commits if number in commit.members)
-            wrong += taken != first
+            wrong += taken != back["round"]
         run.end()
     return {"delay_s": max(delays), "return_s": max(returns), "wrong_rounds": wrong, "interval_s": interval}
 
@@ -179,10 +164,10 @@ def storm_run(store, folder, settings, steps, fault=None, every_s=15):
                                                "swarm.silence_timeout": 10, **settings},
                         net=net, hosts=hosts, around=shares.around) as run:
             run.wait_commits(10, after=0)
-            begin, first_step = time.time(), run.commits()[-1][1]
+            begin, first_step = time.time(), run.commits()[-1]["step"]
             next_fault = begin + every_s
             while run.processes["coordinator"].poll() is None:
-                is_late = run.commits()[-1][1] > 0.97 * steps
+                is_late = run.commits()[-1]["step"] > 0.97 * steps
                 if fault and time.time() >= next_fault and not is_late:
                     next_fault += every_s
                     fault.strike(run, net)
@@ -326,9 +311,9 @@ def join_cost(store, folder, turns=5):
             for _ in range(turns):
                 mark, begun = run.mark(), time.time()
                 run.join("c", *line)
-                run.wait_log("island 'c' joins at", after=mark)
+                run.wait_event("island_joins", after=mark, island="c")
                 since = time.time()
-                run.wait_log("'c' has caught up", after=mark)
+                run.wait_event("island_caught_up", after=mark, island="c")
                 until = time.time()
                 run.wait_commits(1)  # The round that the newcomer still met.
                 run.kill("c")

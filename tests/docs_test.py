@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every `atoll` command line in README and docs parses: its subcommand, options and settings exist.
+"""Every `atoll` command line in README and docs parses: its subcommand, options and settings exist. Every event stands in them.
 
 usage: docs_test.py ATOLL
 """
@@ -21,9 +21,28 @@ def command_lines():
                     yield path.name, line
 
 
+def events_not_in_the_docs():
+    """Kinds and fields in the code that formats.md has not, and kinds there that are none."""
+    tables = (ROOT / "docs" / "formats.md").read_text().split("## Events")[1].split("\n## ")[0]
+    rows = [row.split("|") for row in tables.split("\n") if row.startswith("| `")]
+    listed = {kind: set(re.findall(r"`(\w+)`", row[2])) for row in rows for kind in re.findall(r"`(\w+)`", row[1])}
+    kinds = set()
+    for path in ROOT.glob("atoll/*/events.h"):
+        for body in path.read_text().split("kKind = ")[1:]:
+            kind, fields = body.split('"')[1], set(re.findall(r'field\("(\w+)"', body))
+            kinds.add(kind)
+            if kind not in listed:
+                yield f"formats.md: no event {kind}"
+            elif not fields <= listed[kind]:
+                yield f"formats.md: event {kind}: no {', '.join(sorted(fields - listed[kind]))}"
+    yield from (f"formats.md: event {kind} is none" for kind in sorted(set(listed) - kinds))
+    if len(kinds) < 40:
+        yield f"only {len(kinds)} events found"
+
+
 def main():
     atoll = sys.argv[1]
-    problems, num_lines, helps = [], 0, {}
+    problems, num_lines, helps = list(events_not_in_the_docs()), 0, {}
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         if re.search(r"@[A-Z]+@", path.read_text()):
             problems.append(f"{path.name}: a placeholder was left")

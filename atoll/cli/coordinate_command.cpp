@@ -164,7 +164,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   for (run::CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
-  for (const run::CoordinatedRun& run : runs) run.announce(*address);
+  for (run::CoordinatedRun& run : runs) run.announce(*address);
   if (http) run::print_log(fmt::format("status at http://{}/status", http->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);

@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +19,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/result.h"
+#include "atoll/cli/status_events.h"
 #include "atoll/net/address.h"
 #include "atoll/net/http_client.h"
 #include "atoll/run/coordinator_file.h"
@@ -39,18 +39,23 @@ Without a place it asks the coordinator of the one folder below runs/ in which o
 
 Where a coordinator has several runs, its address shows all and a run's folder shows that one.
 
+With --events a run's folder tells what happened in it, and in its islands' folders below; an
+island's folder tells of that island. That needs no coordinator.
+
 Live counts islands that are heard; "in the last commit" those whose parts it awaited; the share of
 tokens averaged is of what they could have brought. An ALARM says who is live without taking part.
 
 Examples:
   atoll status runs/two                       once
   atoll status runs/two --watch 2             until the run is over, or Ctrl-C
+  atoll status runs/two --events              what happened so far
   atoll status 127.0.0.1:41937 --json         for a program; the coordinator logs this address
   atoll status 127.0.0.1:41937/ours           one of several runs, by its name)";
 
 struct StatusArguments {
   std::string place;  // A folder or an address.
   bool json = false;
+  bool events = false;
   double watch = 0;  // Seconds; 0: once.
 };
 
@@ -168,13 +173,6 @@ bool are_over(const Runs& runs) {
                              [](const auto& run) { return run.state == swarm::RunState::kOver; });
 }
 
-/// False once the user asked to stop.
-bool sleep_for(double seconds, const Clock& clock) {
-  const Time until = clock.now() + duration_of(seconds);
-  while (num_interrupts() == 0 && clock.now() < until) ::poll(nullptr, 0, 50);
-  return num_interrupts() == 0;
-}
-
 /// A coordinator ends with its run, mostly between two questions.
 void explain_end(const Target& target, const std::string& why) {
   if (target.folder.empty()) {
@@ -203,7 +201,20 @@ void watch(const Target& target, Runs runs, double interval) {
   }
 }
 
+void print_events_of(const StatusArguments& arguments) {
+  const fs::path folder =
+      arguments.place.empty() ? only_running().folder : fs::path(arguments.place);
+  if (!fs::is_directory(folder)) {
+    throw UsageError(fmt::format("'{}' is no folder: --events reads a run's", folder.string()));
+  }
+  print_events(folder, arguments.json, arguments.watch);
+}
+
 void print_status(const StatusArguments& arguments) {
+  if (arguments.events) return print_events_of(arguments);
+  if (arguments.json && arguments.watch > 0) {
+    throw UsageError("--json with --watch is for --events");
+  }
   std::signal(SIGPIPE, SIG_IGN);  // A coordinator may hang up while it is asked.
   const Target target = find_target(arguments.place);
   const auto answer = ask(target);
@@ -225,10 +236,13 @@ void add_status_command(CLI::App& app) {
   command->add_option(
       "place", arguments->place,
       "a run's folder, or the HOST:PORT[/NAME] where its coordinator tells its status");
-  auto* json = command->add_flag("--json", arguments->json, "print one JSON object");
-  command->add_option("--watch", arguments->watch, "again every so many seconds")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->excludes(json);
+  command->add_flag("--events", arguments->events,
+                    "what happened: the events that are kept in a run's folder");
+  command->add_flag("--json", arguments->json, "print one JSON object; of events one on each line");
+  command
+      ->add_option("--watch", arguments->watch,
+                   "again every so many seconds; of events those that came")
+      ->check(CLI::Range(0.1, 86400.0));
   command->footer(kFooter);
   command->callback([arguments] { print_status(*arguments); });
 }

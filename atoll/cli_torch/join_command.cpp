@@ -25,7 +25,7 @@ struct JoinArguments {
   std::string data;
   std::string link_rate;
   bool json = false;
-  bool events = false;
+  bool messages = false;
   bool together = false;
 };
 
@@ -40,7 +40,7 @@ Examples:
   atoll join 127.0.0.1:7070 --run runs/here                      on each island
   atoll join 127.0.0.1:7070/ours --run runs/here                 one of several runs there)";
 
-void print_event(const std::string& line) {
+void print_message(const std::string& line) {
   fmt::print("{}\n", line);
   std::fflush(stdout);  // The launcher reads it live.
 }
@@ -60,18 +60,18 @@ void join(JoinArguments& arguments) {
   watch_interrupts();
   if (!arguments.together) leave_on_terminate();
   std::optional<run::LiveView> view;
-  if (!arguments.events)
+  if (!arguments.messages)
     view.emplace(std::vector<std::string>{arguments.options.name.empty() ? "island"
                                                                          : arguments.options.name},
                  clock);
   const run::Summary summary =
       island::join_run(arguments.options, clock, [&](const run::Progress& progress) {
         if (view) view->update(0, run::progress_line(progress));
-        if (arguments.events) print_event(run::progress_event(progress));
+        if (arguments.messages) print_message(run::progress_message(progress));
       });
   view.reset();
-  if (arguments.events) {
-    print_event(run::summary_event(summary));
+  if (arguments.messages) {
+    print_message(run::summary_message(summary));
   } else if (arguments.json) {
     fmt::print("{}\n", run::to_json(summary));
   } else {
@@ -103,7 +103,8 @@ void add_join_command(CLI::App& app) {
                     "allow addresses beyond this machine, unencrypted");
   command->add_flag("--json", arguments->json, "print the result as one JSON object");
   command
-      ->add_flag("--events", arguments->events, "progress as JSON lines on stdout (for a launcher)")
+      ->add_flag("--messages", arguments->messages,
+                 "progress as JSON lines on stdout (for a launcher)")
       ->group("");
   command->add_flag("--together", arguments->together, "SIGTERM, as Ctrl-C, is for all islands")
       ->group("");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/collective/events.h"
 #include "atoll/collective/part_frame.h"
 #include "atoll/swarm/wire.h"
 
@@ -160,7 +161,7 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
                         .base = due.base,
                         .step = due.step});
     } else if (auto* waits = std::get_if<Member::Waits>(&action)) {
-      options_.on_notice(waits->why.empty() ? "the wait is over: rounds go on" : waits->why);
+      options_.on_event(waits->why.empty() ? Event(WaitOver{}) : WaitBegun{waits->why});
     } else if (std::holds_alternative<Member::Reconnect>(action)) {
       reconnect(now);
     } else if (std::holds_alternative<Member::Left>(action)) {
@@ -186,11 +187,8 @@ void Engine::lose_control(const std::string& reason, Time now) {
   control_ = 0;
   if (!member_.run().empty()) {
     if (member_.is_member() && !std::exchange(misses_control_, true)) {
-      options_.on_notice(
-          fmt::format("the coordinator is not there ({}); training goes on as far as it can, and "
-                      "waits {:.0f} s "
-                      "for it at most (swarm.return_patience)",
-                      reason, seconds(options_.return_patience)));
+      options_.on_event(
+          CoordinatorLost{.reason = reason, .patience_s = seconds(options_.return_patience)});
     }
     return act(member_.coordinator_lost(reason, now), now);
   }
@@ -226,7 +224,7 @@ void Engine::start(const swarm::Start& start, Time now) {
 }
 
 void Engine::view(const std::vector<swarm::Peer>& members, Time now) {
-  if (std::exchange(misses_control_, false)) options_.on_notice("the coordinator is back");
+  if (std::exchange(misses_control_, false)) options_.on_event(CoordinatorBack{});
   redial_.succeeded();
   const Links::Changes changes = links_.view(members, member_.number(), now);
   for (const int32_t number : changes.gone) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/event.h"
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/net/transport.h"
@@ -31,8 +32,8 @@ struct SessionOptions {
   /// Of a core's time, at most, for the exchange thread beside the training threads, in (0, 1]:
   /// after each unit of work it rests in proportion. While wait() waits it does not rest.
   double work_share = 1.0;
-  /// A sentence for the user, on a thread of the session: the coordinator was lost, or is back.
-  std::function<void(const std::string&)> on_notice = [](const std::string&) {};
+  /// On a thread of the session: the coordinator was lost, or is back (collective/events.h).
+  EventSink on_event = [](const Event&) {};
   /// True once the user wants no more: ends the wait for the coordinator and for other islands.
   std::function<bool()> cancelled = [] { return false; };
 };

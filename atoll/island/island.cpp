@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "atoll/base/error.h"
+#include "atoll/base/event_log.h"
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
@@ -26,6 +27,7 @@
 #include "atoll/model/model.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
+#include "atoll/run/events.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/swarm/rules.h"
@@ -84,17 +86,28 @@ run::Summary without_backtrace(const std::function<run::Summary()>& train) {
   }
 }
 
-void begin_with(const run::InitialModel& init, model::Model& model) {
+/// Who looks into the folder later finds there why training ended.
+run::Summary with_reason_kept(EventLog& events, const std::function<run::Summary()>& train) {
+  try {
+    return without_backtrace(train);
+  } catch (const std::exception& error) {
+    events.keep(run::IslandFailed{error.what()});
+    throw;
+  }
+}
+
+void begin_with(const run::InitialModel& init, model::Model& model, const EventSink& events) {
   model::load_weights(model, init.folder());
   for (const std::string& sentence : model::not_finite(model.parameters())) {
-    const std::string what = fmt::format("'{}': {}", init.path.string(), sentence);
-    if (init.is_strict) throw InputError(what);
-    fmt::print(stderr, "atoll: warning: {}\n", what);
+    if (init.is_strict) {
+      throw InputError(fmt::format("'{}': {}", init.path.string(), sentence));
+    }
+    events(run::WeightsNotFinite{.model = init.path.string(), .what = sentence});
   }
 }
 
 Materials gather(run::RunConfig& config, const std::filesystem::path& run,
-                 const run::InitialModel& init) {
+                 const run::InitialModel& init, const EventSink& events) {
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
   data::Mixture mixture = data::Mixture::open(config.data.path);
   tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(mixture.tokenizer_file());
@@ -119,7 +132,7 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run,
   require_memory(config.model, device);
   model::Model model(config.model, device, model::Purpose::kTraining);
   if (init.given()) {
-    begin_with(init, model);
+    begin_with(init, model, events);
     run::keep_model_texts(init.folder(), run);
   } else {
     model.initialise(static_cast<uint64_t>(config.train.seed));
@@ -130,7 +143,7 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run,
 
 TrainingParts parts_of(const run::RunConfig& config, const std::filesystem::path& folder,
                        Materials& materials, collective::Averager& averager, const Clock& clock,
-                       const ProgressCallback& on_progress) {
+                       const ProgressCallback& on_progress, const EventSink& events) {
   return {.config = config,
           .folder = folder,
           .mixture = materials.mixture,
@@ -140,7 +153,8 @@ TrainingParts parts_of(const run::RunConfig& config, const std::filesystem::path
           .averager = averager,
           .clock = clock,
           .on_progress = on_progress,
-          .interrupted = [] { return num_interrupts() > 0; }};
+          .interrupted = [] { return num_interrupts() > 0; },
+          .events = events};
 }
 
 run::Summary value_of(Result<run::Summary> result, const std::filesystem::path& folder) {
@@ -204,7 +218,8 @@ WantedRun wanted_run(const std::string& text) {
   return wanted;
 }
 
-std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock) {
+std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock,
+                                             const EventSink& events) {
   run::RunConfig asked;
   const auto demands = demands_of(options, asked);
   const WantedRun wanted = wanted_run(options.coordinator);
@@ -219,9 +234,8 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
                     "say where they reach this one: --listen ADDRESS:0",
                     wanted.address, options.listen));
   }
-  fmt::print(stderr,
-             "atoll: looking for the coordinator at {}, for {} at most (swarm.join_patience)\n",
-             options.coordinator, format_duration(asked.swarm.join_patience));
+  events(run::CoordinatorSought{.coordinator = options.coordinator,
+                                .patience_s = asked.swarm.join_patience});
   auto session = collective::Session::connect(
       {.coordinator = wanted.address,
        .run_name = wanted.name,
@@ -231,8 +245,7 @@ std::unique_ptr<collective::Session> connect(const JoinOptions& options, const C
        .connect_patience = duration_of(asked.swarm.join_patience),
        .return_patience = duration_of(asked.swarm.return_patience),
        .work_share = asked.sync.exchange_share,
-       .on_notice =
-           [](const std::string& sentence) { fmt::print(stderr, "atoll: {}\n", sentence); },
+       .on_event = events,
        .cancelled = [] { return num_interrupts() > 0 || has_to_leave(); }},
       [&](net::Transport::Sink sink) {
         auto transport = net::make_grpc_transport(
@@ -290,19 +303,20 @@ method::SyncOptions resolve_auto(const TrainingParts& parts, collective::Average
                                     method::most_bytes(options, load), parts.clock);
   if (!measured) throw InputError(measured.error().message);
   const method::Choice choice = method::choose(options, load, *measured);
-  fmt::print(stderr, "atoll: sync.codec = auto: {}\n", method::describe(choice, *measured));
+  parts.events(run::CodecChosen{
+      .codec = choice.codec, .delay = choice.delay, .choice = method::describe(choice, *measured)});
   return method::with_choice(options, choice);
 }
 
 run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem::path& folder,
                               const run::InitialModel& init, const Clock& clock,
-                              const ProgressCallback& on_progress) {
+                              const ProgressCallback& on_progress, const EventSink& events) {
   run::RunConfig config = given;
   const auto checkpoint = newest_checkpoint(folder, init);
-  Materials materials = gather(config, folder, init);
+  Materials materials = gather(config, folder, init, events);
   collective::Alone alone;
   if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
-  TrainingRun run(parts_of(config, folder, materials, alone, clock, on_progress));
+  TrainingRun run(parts_of(config, folder, materials, alone, clock, on_progress, events));
   if (checkpoint) run.resume(*checkpoint);
   return value_of(run.train(), folder);
 }
@@ -311,8 +325,12 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
 class Membership {
  public:
   Membership(const JoinOptions& options, const run::RunFolder& folder, const Clock& clock,
-             const ProgressCallback& on_progress)
-      : options_(options), folder_(folder), clock_(clock), on_progress_(on_progress) {}
+             const ProgressCallback& on_progress, const EventSink& events)
+      : options_(options),
+        folder_(folder),
+        clock_(clock),
+        on_progress_(on_progress),
+        events_(events) {}
 
   /// Trains to the end of the run, or finds it complete and its end on this island's disk.
   Result<run::Summary> train() {
@@ -327,7 +345,7 @@ class Membership {
 
  private:
   Result<run::Summary> take_part() {
-    session_ = connect(options_, clock_);
+    session_ = connect(options_, clock_, events_);
     prepare();
     const auto start = session_->ready(report());
     if (!start) return tl::unexpected(start.error());
@@ -353,7 +371,7 @@ class Membership {
     const Holding& end = found_.at(config_.train.steps);
     collective::Alone alone;
     TrainingParts parts =
-        parts_of(config_, folder_.path(), *materials_, alone, clock_, on_progress_);
+        parts_of(config_, folder_.path(), *materials_, alone, clock_, on_progress_, events_);
     parts.is_elastic = config_.swarm.is_elastic();
     if (config_.sync.codec == "auto") {
       parts.config.sync = resolve_auto(parts, alone, end.checkpoint, config_.train.steps);
@@ -368,7 +386,7 @@ class Membership {
     const auto tokenizer =
         options_.init.given() ? options_.init.folder() / "tokenizer.json" : std::filesystem::path();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
-    materials_.emplace(gather(config_, folder_.path(), options_.init));
+    materials_.emplace(gather(config_, folder_.path(), options_.init, events_));
     run::require_same(folder_.path(), config_);
     // Elastic: the rounds that end a run have steps of their own.
     const int64_t num_at_end = config_.swarm.is_elastic() ? 1 : method::num_fragments(config_.sync);
@@ -380,7 +398,7 @@ class Membership {
     std::map<int64_t, std::string> checkpoints;
     for (const auto& [step, holding] : found_) checkpoints[step] = holding.digest;
     if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
-    fmt::print(stderr, "atoll: came as '{}'\n", options_.name);
+    events_(run::CameAs{options_.name});
     return {.facts = {{"data", materials_->mixture.digest()},
                       {"tokenizer", materials_->tokenizer.sha256()},
                       {"model", fmt::format("{} parameters", parameters.values_P().numel())},
@@ -392,9 +410,8 @@ class Membership {
   void open_round_log() {
     const auto parameter_bytes =
         static_cast<size_t>(materials_->model.parameters().values_P().nbytes());
-    round_log_.emplace(
-        rounds_in(folder_.path()), kMostLogged * parameter_bytes,
-        [](const std::string& sentence) { fmt::print(stderr, "atoll: warning: {}\n", sentence); });
+    round_log_.emplace(rounds_in(folder_.path()), kMostLogged * parameter_bytes,
+                       [this](const std::string& reason) { events_(run::RoundsNotKept{reason}); });
   }
 
   /// Of the rounds on disk; the others are void.
@@ -405,22 +422,18 @@ class Membership {
   /// What is on disk of steps that the run does not go on from.
   void put_away(int64_t step) {
     for (const int64_t other : put_void_away(folder_.path(), step)) {
-      fmt::print(
-          stderr,
-          "atoll: the run is at step {}; the checkpoint of step {} is not of it any more and "
-          "renamed to step-{:08}.void\n",
-          step, other, other);
+      events_(run::CheckpointVoid{.step = step, .void_step = other});
     }
   }
 
   TrainingParts parts_for(const collective::StartInfo& start, collective::Averager& averager) {
     TrainingParts parts =
-        parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_);
+        parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_, events_);
     parts.rank = start.number;
     parts.is_elastic = config_.swarm.is_elastic();
     parts.round_log = round_log_ ? &*round_log_ : nullptr;
     parts.request_stop = [this] {
-      fmt::print(stderr, "atoll: stopping after the next sync (Ctrl-C again: end now)\n");
+      events_(run::StopWanted{});
       session_->request_stop();
     };
     parts.next_unit = [this] { return session_->next_unit(); };
@@ -450,15 +463,14 @@ class Membership {
   /// Puts the run where the others are: at a checkpoint, or in the middle. `offset`: of its rounds.
   Result<void> place(const collective::StartInfo& start, int64_t offset) {
     if (start.joins) {
-      fmt::print(stderr, "atoll: the run is at step {}: getting its state from the other islands\n",
-                 start.step);
+      events_(run::StateWanted{start.step});
       put_away(start.step);
       auto joined = run_->join(start.step, [&](int32_t fragment, size_t size) {
         auto state = session_->fetch_state(fragment, size);
         if (state) state->round -= offset;
         return state;
       });
-      if (joined) fmt::print(stderr, "atoll: the state is here and is the committed one\n");
+      if (joined) events_(run::StateTaken{});
       return joined;
     }
     const auto held = found_.find(start.start_step);
@@ -467,9 +479,9 @@ class Membership {
       put_away(start.start_step);
       run_->resume(held->second.checkpoint, held->second.rounds);
       if (!held->second.rounds.empty()) {
-        fmt::print(stderr, "atoll: step {} is checkpoint '{}' and {} rounds after it\n",
-                   start.start_step, held->second.checkpoint.filename().string(),
-                   held->second.rounds.size());
+        events_(run::RoundsReplayed{.step = start.start_step,
+                                    .checkpoint = held->second.checkpoint.filename().string(),
+                                    .rounds = std::ssize(held->second.rounds)});
       }
     } else if (start.start_step != 0 || !found_.empty()) {
       throw InputError(
@@ -485,6 +497,7 @@ class Membership {
   const run::RunFolder& folder_;
   const Clock& clock_;
   const ProgressCallback& on_progress_;
+  const EventSink& events_;
   run::RunConfig config_;
   std::map<int64_t, Holding> found_;  // On disk, by step.
   // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
@@ -495,18 +508,18 @@ class Membership {
   std::unique_ptr<collective::Session> session_;
 };
 
-run::Summary join_run_here(const JoinOptions& given, const Clock& clock,
-                           const ProgressCallback& on_progress) {
-  const run::RunFolder folder(given.folder);
+run::Summary join_run_here(const JoinOptions& given, const run::RunFolder& folder,
+                           const Clock& clock, const ProgressCallback& on_progress,
+                           const EventSink& events) {
   newest_checkpoint(folder.path(), given.init);
   const JoinOptions options = with_name(given, folder.path());
   while (true) {
-    Membership membership(options, folder, clock, on_progress);
+    Membership membership(options, folder, clock, on_progress, events);
     auto summary = membership.train();
     if (summary || !membership.may_join_again() || num_interrupts() > 0 || has_to_leave()) {
       return value_of(std::move(summary), folder.path());
     }
-    fmt::print(stderr, "atoll: {}; joining again\n", summary.error().message);
+    events(run::JoinsAgain{summary.error().message});
   }
 }
 
@@ -515,13 +528,18 @@ run::Summary join_run_here(const JoinOptions& given, const Clock& clock,
 run::Summary train_alone(const run::RunConfig& config, const std::filesystem::path& folder,
                          const run::InitialModel& init, const Clock& clock,
                          const ProgressCallback& on_progress) {
-  return without_backtrace(
-      [&] { return train_alone_here(config, folder, init, clock, on_progress); });
+  EventLog events(folder);
+  return with_reason_kept(events, [&] {
+    return train_alone_here(config, folder, init, clock, on_progress, events.sink());
+  });
 }
 
 run::Summary join_run(const JoinOptions& options, const Clock& clock,
                       const ProgressCallback& on_progress) {
-  return without_backtrace([&] { return join_run_here(options, clock, on_progress); });
+  const run::RunFolder folder(options.folder);
+  EventLog events(folder.path());
+  return with_reason_kept(
+      events, [&] { return join_run_here(options, folder, clock, on_progress, events.sink()); });
 }
 
 }  // namespace atl::island

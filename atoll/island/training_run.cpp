@@ -13,6 +13,7 @@
 #include "atoll/base/hash.h"
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
+#include "atoll/run/events.h"
 #include "atoll/train/evaluate.h"
 #include "atoll/train/loss.h"
 
@@ -154,7 +155,7 @@ double TrainingRun::time_step() {
 void TrainingRun::begin() {
   first_step_ = step_;
   began_at_ = step_;
-  metrics_ = std::make_unique<run::Metrics>(parts_.folder, step_);
+  metrics_ = std::make_unique<run::Metrics>(parts_.folder, step_, parts_.events);
   if (has_joined_) {  // It was not there, and has not trained yet.
     validation_begin_ = std::numeric_limits<double>::quiet_NaN();
     loss_ = std::numeric_limits<double>::quiet_NaN();
@@ -365,9 +366,7 @@ void TrainingRun::leave_out(double loss, double grad_norm) {
         what, step_ + 1, run::kKeepsSettings));
   }
   strategy_->abstain();
-  fmt::print(stderr,
-             "atoll: warning: the {} at step {}: this island's part is left out, with weight 0\n",
-             what, step_ + 1);
+  parts_.events(run::StepLeftOut{.step = step_ + 1, .what = what});
 }
 
 /// A round without this island's part teaches it nothing: a run of them is no training.
@@ -384,17 +383,15 @@ void TrainingRun::note_abstention(const sync::RoundRecord& round) {
                 "coordinator says which)")
           : fmt::format("it was not finite, or more than sync.codec = '{}' can hold",
                         method::codec_name(sync));
-  const std::string what = fmt::format(
-      "this island's part of round {} was left out, with weight 0: {}", round.commit.round, why);
+  const run::PartLeftOut left_out{.round = round.commit.round, .reason = why};
   if (parts_.averager.num_members() > 1 &&
       abstained_in_a_row_ <= kPatienceInPeriods * method::num_fragments(sync)) {
-    fmt::print(stderr, "atoll: warning: {}\n", what);
-    return;
+    return parts_.events(left_out);
   }
   throw InputError(fmt::format(
       "{}, and so were {} before it; {}, so start a new one with a codec for larger numbers (bf16, "
       "fp32) or settings that keep them smaller (train.lr, train.grad_clip)",
-      what, abstained_in_a_row_ - 1, run::kKeepsSettings));
+      left_out.what(), abstained_in_a_row_ - 1, run::kKeepsSettings));
 }
 
 /// Mean cross entropy of this replica's rows, their gradient accumulated.

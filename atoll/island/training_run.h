@@ -11,6 +11,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
+#include "atoll/base/event.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/session.h"
 #include "atoll/data/batches.h"
@@ -59,6 +60,7 @@ struct TrainingParts {
   std::function<bool()> interrupted;
   /// Asks all islands to stop together; empty: this replica is alone and stops after the step.
   std::function<void()> request_stop;
+  EventSink events = [](const Event&) {};
   /// True once this island alone is to leave the run, after its next sync. May be empty.
   std::function<bool()> leaves;
 };

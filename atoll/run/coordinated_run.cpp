@@ -15,6 +15,7 @@
 #include "atoll/method/method.h"
 #include "atoll/net/address.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/swarm/events.h"
 
 namespace atl::run {
 namespace {
@@ -137,6 +138,7 @@ CoordinatedRun::CoordinatedRun(Place place, const std::vector<std::string>& over
       journal_.emplace(place_.folder / "coordinator.journal");
       book_ = journal_->book();
     }
+    events_.emplace(place_.folder, [this](const std::string& sentence) { tell(sentence); });
     if (book_.has_begun()) {
       came_back_at_ = book_.last_step();
       run::require_same(place_.folder, shared_settings(book_.config()), shared);
@@ -149,8 +151,8 @@ CoordinatedRun::CoordinatedRun(Place place, const std::vector<std::string>& over
   }
 }
 
-void CoordinatedRun::log(const std::string& line) const {
-  print_log(place_.is_only ? line : fmt::format("[{}] {}", place_.name, line));
+void CoordinatedRun::tell(const std::string& sentence) const {
+  print_log(place_.is_only ? sentence : fmt::format("[{}] {}", place_.name, sentence));
 }
 
 swarm::RunStatus CoordinatedRun::first_status() const {
@@ -165,15 +167,16 @@ swarm::ServedRun CoordinatedRun::served(std::function<void(swarm::RunStatus)> pu
                             [this](const swarm::Record& record) {
                               if (journal_) journal_->append(record);
                             },
-                        .on_log = [this](const std::string& line) { log(line); },
+                        .on_event = [this](const Event& event) { events_->add(event); },
                         .on_progress =
                             [this, publish = std::move(publish)](swarm::RunStatus status) {
                               const std::string line = progress_.next(status.islands);
-                              if (!line.empty()) log(line);
+                              if (!line.empty()) tell(line);
                               status.started_at = started_at_;
                               publish(std::move(status));
                             },
                         .on_end = [this] {  // The folder is free for another coordinator.
+                          events_.reset();
                           journal_.reset();
                           file_.reset();
                         }}};
@@ -184,12 +187,13 @@ void CoordinatedRun::leave_file(const std::string& control, const std::string& s
   file_.emplace(place_.folder, run::place_here(options_.run, shown_name(), control, status));
 }
 
-void CoordinatedRun::announce(const std::string& control) const {
-  const std::string what = came_back_at_
-                               ? fmt::format("is at step {} of {}", *came_back_at_, options_.steps)
-                               : fmt::format("waits for {} islands", options_.replicas);
-  log(fmt::format("run {} {}: atoll join {}{}", options_.run, what, address_for_islands(control),
-                  place_.is_only ? "" : "/" + place_.name));
+void CoordinatedRun::announce(const std::string& control) {
+  events_->add(swarm::CoordinatorStarted{
+      .run = options_.run,
+      .join = address_for_islands(control) + (place_.is_only ? "" : "/" + place_.name),
+      .islands = options_.replicas,
+      .step = came_back_at_,
+      .steps = options_.steps});
 }
 
 }  // namespace atl::run

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/event_log.h"
 #include "atoll/run/config.h"
 #include "atoll/run/coordinator_file.h"
 #include "atoll/swarm/coordinator_server.h"
@@ -54,17 +55,19 @@ class CoordinatedRun {
   /// coordinator.json, for programs. `status` is empty where none is served.
   void leave_file(const std::string& control, const std::string& status);
   /// For people.
-  void announce(const std::string& control) const;
+  void announce(const std::string& control);
 
  private:
   /// The name, where it has to be told from others.
   std::string shown_name() const { return place_.is_only ? "" : place_.name; }
-  void log(const std::string& line) const;
+  /// A sentence of this run, on stderr.
+  void tell(const std::string& sentence) const;
 
   Place place_;
   ProgressLog progress_;
   std::optional<swarm::Journal> journal_;
-  swarm::Book book_;  // As the journal has it, until the server does.
+  std::optional<EventLog> events_;  // While the folder is this run's.
+  swarm::Book book_;                // As the journal has it, until the server does.
   std::optional<run::CoordinatorFile> file_;
   swarm::CoordinatorOptions options_;
   std::optional<int64_t> came_back_at_;  // The step of a journal's run.

@@ -13,8 +13,10 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/event_log.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/run/child_process.h"
+#include "atoll/run/events.h"
 #include "atoll/run/island_history.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
@@ -39,7 +41,11 @@ struct Island {
 class Launch {
  public:
   Launch(const LaunchOptions& options, const Clock& clock)
-      : options_(options), clock_(clock), view_(island_names(), clock) {}
+      : options_(options),
+        clock_(clock),
+        view_(island_names(), clock),
+        events_(options.folder,
+                [this](const std::string& sentence) { view_.say("atoll: " + sentence + "\n"); }) {}
 
   std::vector<Summary> run() {
     start_coordinator(Log::kBegins);
@@ -105,7 +111,7 @@ class Launch {
     const auto folder = options_.folder / island.name;
     std::vector<std::string> command = {
         options_.program.string(), "join",   address_,    "--run",
-        folder.string(),           "--name", island.name, "--events"};
+        folder.string(),           "--name", island.name, "--messages"};
     if (options_.together) command.emplace_back("--together");
     for (const std::string& word : own_settings()) command.push_back(word);
     if (!options_.link_rate.empty()) {
@@ -155,17 +161,16 @@ class Launch {
   void read_island(size_t i) {
     Island& island = islands_[i];
     for (const std::string& line : island.process->read_lines()) {
-      const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (event.is_discarded()) continue;
-      if (event.contains("progress")) {
-        const Progress progress = progress_from_json(event["progress"].dump());
+      const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (message.is_discarded()) continue;
+      if (message.contains("progress")) {
+        const Progress progress = progress_from_json(message["progress"].dump());
         if (const auto away = island.history.heard(progress, clock_.now())) {
-          view_.say(fmt::format("atoll: {} is back and trains, {:.1f} s after it was killed\n",
-                                island.name, seconds(*away)));
+          events_.add(IslandProcessBack{.island = island.name, .away_s = seconds(*away)});
         }
         view_.update(i, progress_line(progress));
-      } else if (event.contains("summary")) {
-        island.summary = island.history.whole(summary_from_json(event["summary"].dump()));
+      } else if (message.contains("summary")) {
+        island.summary = island.history.whole(summary_from_json(message["summary"].dump()));
       }
     }
   }
@@ -199,7 +204,7 @@ class Launch {
     if (!failed_at_) {
       failed_at_ = clock_.now();
       if (!all_ended()) {
-        view_.say(fmt::format("atoll: the run ends early, waiting for the others:{}\n", causes()));
+        events_.add(RunEndsEarly{causes()});
       }
       // One that was stopped (Ctrl-Z, a debugger) wakes up, finds its peers gone, and ends.
       for (const Island& island : islands_) island.process->signal(SIGCONT);
@@ -227,11 +232,11 @@ class Launch {
     island.history.lost(clock_.now());
     island.starts_again = clock_.now() + kPause;
     const bool others_go_on = num_training() >= options_.config.swarm.min_replicas;
-    view_.say(fmt::format(
-        "atoll: {}: killed by signal {} after step {}; the others {}, and it is started again in "
-        "{} s\n",
-        island.name, *island.process->poll_exit() - 128, island.history.step(),
-        others_go_on ? "go on" : "wait for it", kPause.count()));
+    events_.add(IslandProcessKilled{.island = island.name,
+                                    .signal = *island.process->poll_exit() - 128,
+                                    .step = island.history.step(),
+                                    .others_go_on = others_go_on,
+                                    .pause_s = kPause.count()});
     view_.update(index_of(island), "killed");
   }
 
@@ -251,9 +256,9 @@ class Launch {
   void give_up(Island& island) {
     island.is_lost = true;
     if (num_training() == 0) return;
-    view_.say(fmt::format("atoll: {} is lost, the others go on:{}\n  to bring it back: {}\n",
-                          island.name, cause_of(island.name, *island.process),
-                          rejoin_command(island)));
+    events_.add(IslandProcessLost{.island = island.name,
+                                  .cause = cause_of(island.name, *island.process),
+                                  .command = rejoin_command(island)});
     view_.update(index_of(island), "lost");
   }
 
@@ -262,8 +267,7 @@ class Launch {
   void restart_coordinator() {
     const auto status = coordinator_->poll_exit();
     if (!status || *status <= 128 || num_training() == 0 || failed_at_ || forwarded_) return;
-    view_.say(fmt::format("atoll: the coordinator was lost and is started again:{}\n",
-                          cause_of("coordinator", *coordinator_)));
+    events_.add(CoordinatorRestarted{cause_of("coordinator", *coordinator_)});
     start_coordinator(Log::kGoesOn);
   }
 
@@ -290,21 +294,24 @@ class Launch {
   }
 
   /// Who ended how: a killed process leaves no message of its own, but its peers know of it.
-  std::string causes() const {
-    std::string message = cause_of("coordinator", *coordinator_);
-    for (const Island& island : islands_) message += cause_of(island.name, *island.process);
-    return message;
+  std::vector<std::string> causes() const {
+    std::vector<std::string> causes;
+    if (failed(*coordinator_)) causes.push_back(cause_of("coordinator", *coordinator_));
+    for (const Island& island : islands_) {
+      if (failed(*island.process)) causes.push_back(cause_of(island.name, *island.process));
+    }
+    return causes;
   }
 
+  /// Of one that has failed.
   static std::string cause_of(const std::string& name, ChildProcess& process) {
-    if (!failed(process)) return {};
     const int status = *process.poll_exit();
-    return status > 128 ? fmt::format("\n  {}: killed by signal {}", name, status - 128)
-                        : fmt::format("\n  {}: {}", name, last_lines(process.log(), 1));
+    return status > 128 ? fmt::format("{}: killed by signal {}", name, status - 128)
+                        : fmt::format("{}: {}", name, last_lines(process.log(), 1));
   }
 
   [[noreturn]] void report_failure() const {
-    const std::string message = causes();
+    const std::string message = under(causes());
     std::string advice =
         "nothing was saved yet: after mending the cause, start it again by the same command";
     if (message.find(kKeepsSettings) != std::string::npos) {
@@ -323,7 +330,7 @@ class Launch {
   }
 
   /// Of the islands that were there to the end.
-  std::vector<Summary> summaries() const {
+  std::vector<Summary> summaries() {
     std::vector<Summary> out;
     int64_t newest = 0;
     for (const Island& island : islands_) {
@@ -333,8 +340,8 @@ class Launch {
       if (island.is_lost) continue;
       if (!island.summary) fail(island.name + " ended without a result", *island.process);
       if (island.summary->stopped && island.summary->steps < newest) {
-        fmt::print(stderr, "atoll: {} had left at step {}; the others went on to step {}\n",
-                   island.name, island.summary->steps, newest);
+        events_.add(IslandEndedBefore{
+            .island = island.name, .step = island.summary->steps, .last = newest});
         continue;
       }
       out.push_back(*island.summary);
@@ -350,6 +357,7 @@ class Launch {
   const LaunchOptions& options_;
   const Clock& clock_;
   LiveView view_;
+  EventLog events_;  // Told above the live lines.
   std::unique_ptr<ChildProcess> coordinator_;
   std::string address_;
   std::vector<Island> islands_;
@@ -363,11 +371,11 @@ std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock) {
   return Launch(options, clock).run();
 }
 
-std::string progress_event(const Progress& progress) {
+std::string progress_message(const Progress& progress) {
   return json{{"progress", json::parse(to_json(progress))}}.dump();
 }
 
-std::string summary_event(const Summary& summary) {
+std::string summary_message(const Summary& summary) {
   return json{{"summary", json::parse(to_json(summary))}}.dump();
 }
 

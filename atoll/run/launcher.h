@@ -27,7 +27,7 @@ struct LaunchOptions {
 std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock);
 
 /// The line of JSON by which an island tells its launcher of its progress and its end.
-std::string progress_event(const Progress& progress);
-std::string summary_event(const Summary& summary);
+std::string progress_message(const Progress& progress);
+std::string summary_message(const Summary& summary);
 
 }  // namespace atl::run

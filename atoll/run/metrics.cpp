@@ -8,6 +8,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/run/events.h"
 
 namespace atl::run {
 namespace {
@@ -28,8 +29,11 @@ std::filesystem::path cut_after(const std::filesystem::path& path, int64_t resum
 
 }  // namespace
 
-JsonLines::JsonLines(const std::filesystem::path& folder, std::string name, int64_t resumed_step)
-    : name_(std::move(name)), out_(cut_after(folder / name_, resumed_step), std::ios::app) {
+JsonLines::JsonLines(const std::filesystem::path& folder, std::string name, int64_t resumed_step,
+                     EventSink events)
+    : name_(std::move(name)),
+      events_(std::move(events)),
+      out_(cut_after(folder / name_, resumed_step), std::ios::app) {
   if (!out_) throw InputError(fmt::format("cannot write '{}'", (folder / name_).string()));
 }
 
@@ -37,13 +41,13 @@ void JsonLines::add(const std::string& line) {
   out_ << line << "\n" << std::flush;
   if (out_ || warned_) return;
   warned_ = true;
-  fmt::print(stderr, "atoll: warning: {} can no longer be written (disk full?)\n", name_);
+  events_(RecordsNotKept{name_});
 }
 
-Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step)
-    : steps_(folder, "metrics.jsonl", resumed_step),
-      rounds_(folder, "rounds.jsonl", resumed_step),
-      events_(folder) {}
+Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step, const EventSink& events)
+    : steps_(folder, "metrics.jsonl", resumed_step, events),
+      rounds_(folder, "rounds.jsonl", resumed_step, events),
+      scalars_(folder) {}
 
 void Metrics::add(const Progress& progress) {
   auto record = nlohmann::json::parse(to_json(progress));
@@ -57,7 +61,7 @@ void Metrics::add(const Progress& progress) {
                                            {"speed/tokens_per_s", progress.tokens_per_s},
                                            {"speed/stall_share", progress.stall_share}};
   if (progress.val_loss) scalars["validation/loss"] = *progress.val_loss;
-  events_.add(progress.step, scalars);
+  scalars_.add(progress.step, scalars);
 }
 
 }  // namespace atl::run

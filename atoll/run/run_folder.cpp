@@ -13,6 +13,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
+#include "atoll/base/event_log.h"
 #include "atoll/base/file.h"
 #include "atoll/weights/checkpoint.h"
 
@@ -84,8 +85,11 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
-  const auto first = fs::directory_iterator(path_, ignored);
-  if (created_ && std::distance(first, {}) == 1) fs::remove_all(path_, ignored);  // The lock alone.
+  const bool has_run = std::ranges::any_of(
+      fs::directory_iterator(path_, ignored), [](const fs::directory_entry& entry) {
+        return entry.path().filename() != "lock" && entry.path().filename() != kEventsFile;
+      });
+  if (created_ && !has_run) fs::remove_all(path_, ignored);
   ::close(lock_);
 }
 

@@ -10,7 +10,7 @@
 namespace atl::run {
 
 /// Holds the directory until destroyed; no other process may. A new directory into which nothing
-/// was written goes again.
+/// was written (but events) goes again.
 class RunFolder {
  public:
   /// Creates the directory if need be; an empty path stands for a new "runs/<date>-<time>". Throws

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,10 +12,10 @@
 #include "atoll/base/bytes.h"
 #include "atoll/base/file.h"
 #include "atoll/run/config.h"
-#include "atoll/run/event_file.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/run/tensorboard_file.h"
 #include "atoll/testing/temporary_folder.h"
 
 namespace atl::run {
@@ -24,16 +26,21 @@ using testing::HasSubstr;
 
 class RunTest : public testing::Test {
  protected:
+  Metrics metrics_from(int64_t step) {
+    return {folder_, step, [this](const Event& event) { told_.push_back(event.sentence); }};
+  }
+
   TestFolder folder_;
+  std::vector<std::string> told_;
 };
 
 TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
   {
-    Metrics metrics(folder_, 0);
+    Metrics metrics = metrics_from(0);
     for (int64_t step = 1; step <= 5; ++step) metrics.add({.step = step, .loss = 1.0});
   }
   std::ofstream(folder_ / "metrics.jsonl", std::ios::app) << R"({"step": 6, "lo)";  // Torn.
-  Metrics(folder_, 3).add({.step = 4, .loss = 2.0});
+  metrics_from(3).add({.step = 4, .loss = 2.0});
   std::ifstream in(folder_ / "metrics.jsonl");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -41,10 +48,25 @@ TEST_F(RunTest, ResumedMetricsGoOnAfterTheCheckpoint) {
   EXPECT_THAT(lines[2], HasSubstr(R"("step":3)"));
   EXPECT_THAT(lines[3], HasSubstr(R"("step":4)"));
   EXPECT_THAT(lines[3], HasSubstr(R"("loss":2.0)"));
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(RunTest, RecordsThatADiskDoesNotTakeAreReportedOnce) {
+  Metrics metrics = metrics_from(0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit full{.rlim_cur = 1, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  metrics.add_round("{}");
+  metrics.add_round("{}");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(told_,
+              testing::ElementsAre("warning: rounds.jsonl can no longer be written (disk full?)"));
 }
 
 /// The framing of TFRecord, read with a table-driven CRC-32C of the test's own.
-TEST_F(RunTest, EventFilesAreTfRecords) {
+TEST_F(RunTest, TensorboardFilesAreTfRecords) {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t c = i;
@@ -58,7 +80,7 @@ TEST_F(RunTest, EventFilesAreTfRecords) {
     return ((c >> 15) | (c << 17)) + 0xa282ead8U;
   };
   {
-    EventFile(folder_).add(3, {{"train/loss", 1.5}});
+    TensorboardFile(folder_).add(3, {{"train/loss", 1.5}});
   }
   const std::string bytes = read_file(fs::directory_iterator(folder_)->path());
   ByteReader reader(as_byte_span(bytes));
@@ -110,6 +132,11 @@ TEST_F(RunTest, ANewFolderThatStaysEmptyGoesAgain) {
     const RunFolder folder(folder_ / "a");
   }
   EXPECT_FALSE(fs::exists(folder_ / "a"));
+  {
+    const RunFolder folder(folder_ / "a");
+    std::ofstream(folder_ / "a" / "events.jsonl") << "it was refused";
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "a")) << "there is no run whose events they are";
   {
     const RunFolder folder(folder_ / "b");
     std::ofstream(folder_ / "b" / "log") << "something";

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -54,9 +55,11 @@ Coordinator::Actions Coordinator::begin() {
   if (!roster_.empty()) {
     std::vector<std::string> names;
     for (const int32_t number : roster_.in(State::kReturning)) names.push_back(name(number));
-    log(fmt::format(
-        "back in run '{}', term {}: round {} (step {}) was committed last; waits for {} to return",
-        options_.run, book_.term(), book_.last_round(), book_.last_step(), fmt::join(names, ", ")));
+    log(RunContinued{.run = options_.run,
+                     .term = book_.term(),
+                     .round = book_.last_round(),
+                     .step = book_.last_step(),
+                     .islands = names});
   }
   return take();
 }
@@ -80,9 +83,9 @@ void Coordinator::send_to(const Seat& seat, Message message) {
   if (connection && seat.state() != State::kLeft) send(*connection, std::move(message));
 }
 
-void Coordinator::log(std::string line, bool event) {
-  if (event) events_.add(line, now_);
-  actions_.emplace_back(Log{std::move(line)});
+void Coordinator::log(Event event, bool of_membership) {
+  if (of_membership) events_.add(event, now_);
+  actions_.emplace_back(Log{std::move(event)});
 }
 
 void Coordinator::broadcast(const Message& message) {
@@ -106,18 +109,13 @@ void Coordinator::finish(Result<void> result) {
     actions_.emplace_back(Close{connection});
   }
   finished_ = true;
-  log(result ? outcome() : "the run ended: " + result.error().message);
+  log(result ? outcome() : RunFailed{result.error().message});
   actions_.emplace_back(Finished{std::move(result)});
 }
 
-std::string Coordinator::outcome() const {
-  if (is_at_end() || options_.steps == 0) {
-    return fmt::format("the run is over: step {} is committed", book_.last_step());
-  }
-  return fmt::format(
-      "the run has stopped at step {} of {}; to go on with it, start its coordinator and islands "
-      "again with the same run directories",
-      book_.last_step(), options_.steps);
+Event Coordinator::outcome() const {
+  if (is_at_end() || options_.steps == 0) return RunOver{book_.last_step()};
+  return RunStopped{.step = book_.last_step(), .steps = options_.steps};
 }
 
 void Coordinator::fail(const std::string& reason) {
@@ -167,7 +165,7 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
   if (const auto number = roster_.number_of(connection)) {
     violate(*number, "sent what is no message: " + reason);
   } else if (strangers_.contains(connection) || guests_.contains(connection)) {
-    log("a stranger was turned away: " + reason, /*event=*/false);
+    log(StrangerRefused{reason}, /*of_membership=*/false);
     refuse(connection, reason);
   }
   return take();
@@ -186,10 +184,10 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
     const std::string objection = guests_.objection_to(from, *ready);
     if (!objection.empty()) {
       refuse(from, objection);
-      return log(fmt::format("island '{}' was refused: {}", name, objection));
+      return log(IslandRefused{.island = name, .reason = objection});
     }
     guests_.make_ready(from, *ready);
-    log(fmt::format("island '{}' is ready", name));
+    log(IslandReady{name});
     // A member of that name was a process that is no more.
     for (const int32_t number : roster_.in(State::kReturning)) {
       if (this->name(number) != name) continue;
@@ -201,14 +199,14 @@ void Coordinator::on_guest(Connection from, const Message& message, Time now) {
   }
   if (std::holds_alternative<Heartbeat>(message)) return;
   if (std::holds_alternative<Leave>(message)) {
-    log(fmt::format("island '{}' left before it was a member", name));
+    log(GuestLeft{name});
     send(from, Goodbye{header()});
     actions_.emplace_back(Close{from});
     guests_.erase(from);
     return;
   }
   if (const auto* trouble = std::get_if<Trouble>(&message)) {
-    log(fmt::format("island '{}' cannot go on: {}", name, printable(trouble->reason)));
+    log(GuestFailed{.island = name, .reason = printable(trouble->reason)});
     return refuse(from, printable(trouble->reason));
   }
   if (std::holds_alternative<StopRequest>(message) && book_.has_begun()) {
@@ -229,7 +227,7 @@ void Coordinator::on_member(int32_t number, const Message& message, Time now) {
                                        printable(said.run), said.term, options_.run, book_.term()));
   }
   if (said.term < book_.term()) return;  // It has not heard of this one yet: no sign of life.
-  if (seat.hear(now)) log(fmt::format("island '{}' is back", name(number)));
+  if (seat.hear(now)) log(IslandBack{name(number)});
   std::visit([&](const auto& m) { on(number, m); }, message);
 }
 
@@ -238,8 +236,7 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
   strangers_.erase(connection);
   if (guests_.contains(connection)) {
     const std::string name = guests_.take(connection).name;
-    if (!finished_)
-      log(fmt::format("island '{}' was lost before it was a member: {}", name, reason));
+    if (!finished_) log(GuestLost{.island = name, .reason = reason});
     return take();
   }
   if (finished_) return take();
@@ -252,7 +249,7 @@ Coordinator::Actions Coordinator::request_stop(Time now) {
   if (finished_ || pace_->is_stopping()) return take();
   pace_->stop(book_, rounds_);
   if (roster_.num_live() > 0) {
-    log("stopping after the next sync");
+    log(StopRequested{});
   } else {
     fail("the run was stopped while no island trained");
   }
@@ -357,12 +354,12 @@ void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
 void Coordinator::on(int32_t number, const StopRequest& /*request*/) {
   if (pace_->is_stopping()) return;
   pace_->stop(book_, rounds_);
-  log(fmt::format("island '{}' asked to stop: stopping after the next sync", name(number)));
+  log(StopRequested{name(number)});
 }
 
 void Coordinator::on(int32_t number, const Leave& /*leave*/) {
   roster_.at(number).leave(now_);
-  log(fmt::format("island '{}' has left", name(number)));
+  log(IslandLeft{name(number)});
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
@@ -370,7 +367,7 @@ void Coordinator::on(int32_t number, const Leave& /*leave*/) {
 
 void Coordinator::on(int32_t number, const Trouble& trouble) {
   const bool accuses = roster_.contains(trouble.culprit) && trouble.culprit != number;
-  log(fmt::format("island '{}': {}", name(number), printable(trouble.reason)));
+  log(IslandInTrouble{.island = name(number), .reason = printable(trouble.reason)});
   if (accuses) {
     violate(trouble.culprit,
             fmt::format("did so to '{}': {}", name(number), printable(trouble.reason)));

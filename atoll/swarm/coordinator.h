@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/event.h"
 #include "atoll/base/result.h"
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/coordinator_options.h"
@@ -61,7 +62,7 @@ class Coordinator {
   };
   /// Something that a person watching wants to know.
   struct Log {
-    std::string line;
+    Event event;
   };
   /// The run is over; the last action. Fails with the reason that RunEnded carried.
   struct Finished {
@@ -101,12 +102,12 @@ class Coordinator {
   Book::Grants record(Record record);
   void send(Connection to, Message message);
   void send_to(const Seat& seat, Message message);
-  void log(std::string line, bool event = true);  // An event of the membership.
+  void log(Event event, bool of_membership = true);
   void broadcast(const Message& message);
   void refuse(Connection connection, const std::string& reason);
   void fail(const std::string& reason);
-  /// Of a run that did not fail, in words.
-  std::string outcome() const;
+  /// Of a run that did not fail.
+  Event outcome() const;
   void finish(Result<void> result);
   Actions take();
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -17,12 +18,12 @@ constexpr size_t kMaxAddressBytes = 256;
 void Coordinator::admit(Connection connection, const Hello& hello, Time now) {
   const std::string objection = objection_to(hello);
   if (!objection.empty()) {
-    log(fmt::format("island '{}' was refused: {}", printable(hello.name), objection));
+    log(IslandRefused{.island = printable(hello.name), .reason = objection});
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
   guests_.come(connection, hello, now);
-  log(fmt::format("island '{}' came from {}", hello.name, printable(hello.address)));
+  log(IslandCame{.island = hello.name, .address = printable(hello.address)});
   send(connection, Welcome{header(), options_.config});
 }
 
@@ -92,7 +93,7 @@ std::string Coordinator::objection_to(const Resume& resume) const {
 
 void Coordinator::resume(Connection connection, const Resume& resume, Time now) {
   if (const std::string objection = objection_to(resume); !objection.empty()) {
-    log(fmt::format("island '{}' was refused: {}", printable(resume.name), objection));
+    log(IslandRefused{.island = printable(resume.name), .reason = objection});
     return refuse(connection, objection);
   }
   strangers_.erase(connection);
@@ -107,7 +108,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   // It has let go of what it exchanged, but for what it had prepared.
   rounds_.let_go(resume.number);
   seat.come_back(resume.first_round, now);
-  log(fmt::format("island '{}' is back", resume.name));
+  log(IslandBack{resume.name});
   send(connection,
        Resumed{header(), view_, peers(), book_.leases().behind(resume.number, resume.num_leased)});
   for (const Committed& committed : book_.history()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -18,7 +19,7 @@ void Coordinator::gather(Time now) {
       remove(number, "the islands that held the run's state are gone: join again");
     }
   }
-  if (!decision.news.empty()) log(decision.news);
+  if (decision.news) log(*decision.news);
   if (decision.begins) start_run(now);
 }
 
@@ -31,8 +32,7 @@ void Coordinator::start_run(Time now) {
   }
   const int64_t step = beginning->step;
   if (book_.has_begun() && book_.last_step() > step) {
-    log(fmt::format("nobody holds what was committed after step {}: steps {} to {} are void", step,
-                    step + 1, book_.last_step()));
+    log(StepsVoid{.step = step, .last = book_.last_step()});
   }
   for (const auto& [number, seat] : roster_.seats()) {  // They are away; what they hold is void.
     if (seat.connection()) refuse(*seat.connection(), "the run has begun anew: join again");
@@ -55,7 +55,7 @@ void Coordinator::start_run(Time now) {
   if (!options_.takes_newcomers) refuse_guests(step);
   const auto grants = record(Granted{numbers, 2 * options_.steps_ahead});
   view_ += 1;
-  log(fmt::format("the run begins at step {} with {}", step, fmt::join(names, ", ")));
+  log(RunBegun{.step = step, .islands = names});
   for (const int32_t number : numbers) {
     roster_.at(number).take_part(0, now);
     roster_.at(number).contribute();
@@ -98,7 +98,7 @@ void Coordinator::seat_guests(Time now) {
     for (const auto& [number, peer] : book_.members()) {
       if (peer.name == name) before.push_back(number);
     }
-    if (!before.empty()) log(fmt::format("island '{}' is back and joins anew", name));
+    if (!before.empty()) log(IslandBack{.island = name, .is_anew = true});
     for (const int32_t number : before) vacate(number, "it has joined anew");
     if (finished_) return;
     if (!guests_.contains(connection)) continue;
@@ -107,7 +107,7 @@ void Coordinator::seat_guests(Time now) {
     Start start = start_of(number, /*joins=*/true);
     start.view += 1;
     start.units = grants.at(number);
-    log(fmt::format("island '{}' joins at step {}", name, start.step));
+    log(IslandJoins{.island = name, .step = start.step});
     send(connection, std::move(start));
   }
   announce_view();

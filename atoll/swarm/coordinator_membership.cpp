@@ -1,10 +1,9 @@
 // Who is a member, and who is one no more.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 
 namespace atl::swarm {
 
@@ -18,16 +17,18 @@ void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   if (seat.state() == State::kLeft || seat.state() == State::kAway) return;
   if (seat.state() == State::kLeaving) return say_goodbye();
   seat.put_away(why, now);
-  log(fmt::format("island '{}' was lost: {}; {} of {} islands go on", name(number), why,
-                  roster_.num_live(), std::ssize(roster_.seats()) - roster_.num_in(State::kLeft)));
-  if (roster_.num_live() == 0) log("no island is left; waiting for islands to come back");
+  log(IslandLost{.island = name(number),
+                 .reason = why,
+                 .live = roster_.num_live(),
+                 .members = std::ssize(roster_.seats()) - roster_.num_in(State::kLeft)});
+  if (roster_.num_live() == 0) log(AllIslandsLost{});
   note_membership();
   advance_all();
   if (!finished_) say_goodbye();
 }
 
 void Coordinator::remove(int32_t number, const std::string& why) {
-  log(fmt::format("island '{}' is no member any more: {}", name(number), why));
+  log(IslandRemoved{.island = name(number), .reason = why});
   vacate(number, why);
 }
 
@@ -47,8 +48,9 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
 }
 
 void Coordinator::violate(int32_t number, const std::string& what) {
-  log(fmt::format("island '{}' broke the protocol: it {}", name(number), what));
-  remove(number, fmt::format("island '{}' broke the protocol: it {}", name(number), what));
+  const ProtocolBroken broken{.island = name(number), .what = what};
+  log(broken);
+  remove(number, broken.sentence());
 }
 
 void Coordinator::reinstate(int32_t number) {
@@ -56,8 +58,8 @@ void Coordinator::reinstate(int32_t number) {
   Reinstated reinstated = pace_->reinstated(seat, book_, roster_, rounds_);
   reinstated.header = header();
   seat.take_part(reinstated.first_round, now_);
-  log(fmt::format("island '{}' has caught up: it takes part from round {}", name(number),
-                  std::max(reinstated.first_round, book_.last_round() + 1)));
+  log(IslandCaughtUp{.island = name(number),
+                     .round = std::max(reinstated.first_round, book_.last_round() + 1)});
   send_to(seat, reinstated);
   say_due(seat);
   gathering_.end();
@@ -94,8 +96,7 @@ void Coordinator::note_membership() {
   const bool is_over = (roster_.any_in(State::kLeaving) || roster_.any_in(State::kLeft)) &&
                        (roster_.num_live() == 0 || pace_->is_stopping() || is_at_end());
   const bool are_few = roster_.num_live() < quorum_.least(book_) && !is_over;
-  const std::string news = quorum_.note(roster_.num_live(), are_few);
-  if (!news.empty()) log(news);
+  if (const auto news = quorum_.note(roster_.num_live(), are_few)) log(*news);
 }
 
 /// Those who leave stay until nobody lacks what they hold, for a while.
@@ -138,13 +139,14 @@ void Coordinator::finish_if_all_left(bool has_just_left) {
   if (has_anyone_left_ && (is_complete() || (has_just_left && !may_go_on))) {
     for (const auto& [number, seat] : roster_.seats()) {
       if (seat.state() == State::kBehind) {
-        send_to(seat, RunEnded{header(),
-                               "the run was over before this island had its state: " + outcome(),
-                               is_at_end()});
+        send_to(seat,
+                RunEnded{header(),
+                         "the run was over before this island had its state: " + outcome().sentence,
+                         is_at_end()});
       }
     }
     for (const auto& [connection, guest] : guests_.all()) {
-      send(connection, RunEnded{header(), outcome(), is_at_end()});
+      send(connection, RunEnded{header(), outcome().sentence, is_at_end()});
     }
     return finish({});
   }

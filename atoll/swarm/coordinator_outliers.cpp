@@ -5,13 +5,14 @@
 #include <algorithm>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
 
 void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
                             const std::string& why) {
-  log(fmt::format("island '{}' is left out of round {}: {}", name(number), round_number, why));
+  log(IslandLeftOut{.island = name(number), .round = round_number, .reason = why});
   round.leave_out(number);
   roster_.at(number).note_left_out();
 }

@@ -44,9 +44,7 @@ class CoordinatorOutliersTest : public CoordinatorTest {
   }
   static std::string log_of(const Coordinator::Actions& actions) {
     std::string log;
-    for (const auto& action : actions) {
-      if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line + "\n";
-    }
+    for (const Event& event : told(actions)) log += event.sentence + "\n";
     return log;
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -79,14 +80,11 @@ void Coordinator::note_ways(int64_t number, const Round& round) {
   for (const auto& [pair, relay] : links_.news(number, round.ways(), wanting)) {
     const auto& [a, b] = pair;
     if (relay) {
-      log(fmt::format("islands '{}' and '{}' exchange through '{}' from round {} on", name(a),
-                      name(b), name(relay->via), number));
+      log(LinkRelayed{.islands = {name(a), name(b)}, .via = name(relay->via), .round = number});
     } else {
       const bool has_a = round.ways().has(a);
-      log(
-          fmt::format("round {} goes on without island '{}': it cannot reach '{}', and no third "
-                      "island reaches both",
-                      number, name(has_a ? b : a), name(has_a ? a : b)));
+      log(IslandUnreachable{
+          .island = name(has_a ? b : a), .other = name(has_a ? a : b), .round = number});
     }
   }
 }
@@ -136,13 +134,13 @@ void Coordinator::commit(int64_t number) {
     roster_.at(member).note_commit(committed.index);
   }
   broadcast(message_of(committed));
-  log(fmt::format("round {} committed: step {}, digest {}{}{}", number, committed.held.step,
-                  hex(digest).substr(0, 12),
-                  abstainers.empty()
-                      ? std::string()
-                      : fmt::format(", without '{}' (abstained)", fmt::join(abstainers, "', '")),
-                  pace_->stops_with(committed) ? ", stopping" : ""),
-      /*event=*/false);
+  log(RoundCommitted{.round = number,
+                     .fragment = committed.held.fragment,
+                     .step = committed.held.step,
+                     .digest = hex(digest),
+                     .abstainers = abstainers,
+                     .is_last = pace_->stops_with(committed)},
+      /*of_membership=*/false);
   rounds_.settle(number, committed.held.fragment);
   pace_->settle(number);
   grant_rows();
@@ -190,16 +188,14 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
     if (!links_.stands(pair) || !both_live) return;
-    return log(fmt::format("islands '{}' and '{}' reach each other again", name(pair.first),
-                           name(pair.second)));
+    return log(LinkBack{{name(pair.first), name(pair.second)}});
   }
   if (!links_.broke(pair)) return;
   for (const auto& [round_number, round] : rounds_.all()) {
     links_.mistrust(pair, round_number, round.ways());
   }
   if (both_live) {  // Of who is lost it is known.
-    log(fmt::format("islands '{}' and '{}' cannot reach each other: {}", name(number),
-                    name(link.other), printable(link.reason)));
+    log(LinkLost{.islands = {name(number), name(link.other)}, .reason = printable(link.reason)});
   }
   advance_all();
 }

@@ -8,6 +8,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/swarm/event_inbox.h"
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/run_router.h"
 #include "atoll/swarm/wire.h"
 
@@ -68,7 +69,7 @@ void CoordinatorService::act(Coordinator::Actions actions) {
     } else if (auto* close = std::get_if<Coordinator::Close>(&action)) {
       transport_.close(close->connection);
     } else if (auto* log = std::get_if<Coordinator::Log>(&action)) {
-      if (callbacks_.on_log) callbacks_.on_log(log->line);
+      if (callbacks_.on_event) callbacks_.on_event(log->event);
     } else if (auto* finished = std::get_if<Coordinator::Finished>(&action)) {
       result_ = std::move(finished->result);
     }
@@ -167,12 +168,7 @@ struct CoordinatorServer::State {
   void abandon(size_t number, const std::string& reason) {
     Served& run = served[number];
     run.is_abandoned = true;
-    if (run.callbacks.on_log) {
-      run.callbacks.on_log(
-          fmt::format("this run stands still: {}; its islands wait for a coordinator that is "
-                      "started again",
-                      reason));
-    }
+    if (run.callbacks.on_event) run.callbacks.on_event(RunStandsStill{reason});
     conclude(run, failure(reason));
     act(router.abandon(number));
   }

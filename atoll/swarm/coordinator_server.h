@@ -20,7 +20,7 @@ struct CoordinatorCallbacks {
   /// Returns once the record is durable. May throw InputError: then the run stands still, as after
   /// a kill -9, and the others go on. Empty: nothing is kept.
   std::function<void(const Record&)> persist;
-  std::function<void(const std::string& line)> on_log;
+  EventSink on_event;
   /// About twice a second, and when the run is over.
   std::function<void(const RunStatus&)> on_progress;
   /// Once, after which none of these is called: the run is over, or stands still.

@@ -12,6 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -363,13 +364,6 @@ class ThreeIslandsTest : public CoordinatorTest {
     for (const uint64_t connection : {1, 2, 3}) say(connection, ready());
     for (const uint64_t connection : {1, 2, 3}) say(connection, begin(0));
   }
-  std::string lines(const Coordinator::Actions& actions) {
-    std::string log;
-    for (const auto& action : actions) {
-      if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line + "\n";
-    }
-    return log;
-  }
 };
 
 TEST_F(ThreeIslandsTest, APairThatCannotReachEachOtherIsRelayed) {
@@ -379,9 +373,9 @@ TEST_F(ThreeIslandsTest, APairThatCannotReachEachOtherIsRelayed) {
   EXPECT_EQ(opened[0].second.header.attempt, 1);
   EXPECT_THAT(opened[0].second.members, ElementsAre(0, 1, 2));
   EXPECT_THAT(opened[0].second.relays, ElementsAre(Relay{0, 1, 2}));
-  EXPECT_THAT(lines(actions),
-              AllOf(HasSubstr("islands 'b' and 'a' cannot reach each other: cut"),
-                    HasSubstr("islands 'a' and 'b' exchange through 'c' from round 0 on")));
+  EXPECT_THAT(told(actions),
+              ElementsAre(Event(LinkLost{.islands = {"b", "a"}, .reason = "cut"}),
+                          Event(LinkRelayed{.islands = {"a", "b"}, .via = "c", .round = 0})));
   EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty());
   EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, true, ""})).empty());
   EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty())
@@ -397,8 +391,8 @@ TEST_F(ThreeIslandsTest, WhoseRelayIsOutOfReachIsLeftOut) {
   EXPECT_EQ(opened[0].second.header.attempt, 2);
   EXPECT_THAT(opened[0].second.members, ElementsAre(1, 2));
   EXPECT_THAT(opened[0].second.relays, ElementsAre());
-  EXPECT_THAT(lines(actions), HasSubstr("round 0 goes on without island 'a': it cannot reach 'b', "
-                                        "and no third island reaches both"));
+  EXPECT_THAT(told(actions),
+              Contains(Event(IslandUnreachable{.island = "a", .other = "b", .round = 0})));
 }
 
 /// What was on its way over the relay's broken connection must be sent again.
@@ -407,8 +401,7 @@ TEST_F(ThreeIslandsTest, AnAttemptWhoseRelayLostAConnectionIsFollowedByAnother) 
   const auto opened = sent<OpenAttempt>(say(3, LinkState{kRun, 1, false, "cut"}));
   ASSERT_EQ(opened.size(), 2U);
   EXPECT_THAT(opened[0].second.members, ElementsAre(0, 2)) << "b reaches nobody";
-  EXPECT_THAT(lines(say(3, LinkState{kRun, 1, true, ""})),
-              HasSubstr("islands 'b' and 'c' reach each other again"));
+  EXPECT_THAT(told(say(3, LinkState{kRun, 1, true, ""})), ElementsAre(Event(LinkBack{{"b", "c"}})));
 }
 
 /// Connections stand, and what is sent over them does not come.
@@ -454,18 +447,17 @@ TEST_F(CoordinatorTest, WordsOfAnEarlierTermAreNotHeard) {
   Coordinator second(own, book, now);
   second.begin();
   start_two(second);
-  std::string log;
-  for (int i = 0; i < 400 && log.empty(); ++i) {
+  std::vector<Event> events;
+  for (int i = 0; i < 400 && events.empty(); ++i) {
     now += std::chrono::milliseconds(100);
     second.received(1, Heartbeat{.header = kRun}, now);  // Of term 1.
     Header header = kRun;
     header.term = 2;
     second.received(2, Heartbeat{.header = header}, now);
-    for (const auto& action : second.tick(now)) {
-      if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line + "\n";
-    }
+    events = told(second.tick(now));
   }
-  EXPECT_THAT(log, HasSubstr("island 'b' was lost: no word from it"));
+  ASSERT_FALSE(events.empty());
+  EXPECT_THAT(events[0].sentence, HasSubstr("island 'b' was lost: no word from it"));
 }
 
 /// What an island must not say once the run has begun; it is put out, and the others go on.
@@ -509,13 +501,13 @@ TEST_F(CoordinatorTest, AbstainersAreAllowedAndLogged) {
   say(1, abstaining);
   const auto opened = sent<OpenAttempt>(say(2, begin(7)));
   ASSERT_EQ(opened.size(), 2U);
-  EXPECT_THAT(opened[0].second.weights, testing::Contains(0));
+  EXPECT_THAT(opened[0].second.weights, Contains(0));
   say(1, prepared(7));
-  std::string log;
-  for (const auto& action : say(2, prepared(7))) {
-    if (const auto* line = std::get_if<Coordinator::Log>(&action)) log += line->line;
-  }
-  EXPECT_THAT(log, HasSubstr("without 'b' (abstained)"));
+  const std::vector<Event> events = told(say(2, prepared(7)));
+  ASSERT_EQ(events.size(), 1U);
+  const std::pair<std::string, Event::Value> abstainers{"abstainers",
+                                                        std::vector<std::string>{"b"}};
+  EXPECT_THAT(events[0].fields, Contains(abstainers));
 }
 
 }  // namespace

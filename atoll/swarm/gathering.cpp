@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "atoll/swarm/events.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
@@ -14,7 +15,7 @@ Gathering::Decision Gathering::decide(const Book& book, const Guests& guests, co
   const int64_t num_ready = guests.num_ready();
   if (!book.has_begun()) {
     if (num_ready >= options_.replicas) return {.begins = true};
-    return {.news = fmt::format("{} of {} islands are here", num_ready, options_.replicas)};
+    return {.news = IslandsGathering{.ready = num_ready, .wanted = options_.replicas}};
   }
   const std::vector<int32_t> behind = roster.in(Seat::State::kBehind);
   if (roster.num_live() > 0 || (num_ready == 0 && behind.empty())) {
@@ -36,12 +37,10 @@ Gathering::Decision Gathering::decide(const Book& book, const Guests& guests, co
     if (num_ready < options_.min_replicas) return {};
     // The others may still come, with what they have on disk: for that there is no deadline.
     if (is_worth_waiting) {
-      const auto notice = fmt::format(
-          "the run was at step {}, and what is here is not enough: {}; it waits for islands that "
-          "hold more (to give those up, start the coordinator with another --run)",
-          book.last_step(), guests.newest_checkpoints());
+      const Event notice =
+          StateAwaited{.step = book.last_step(), .newest = guests.newest_checkpoints()};
       until_ = later;
-      if (std::exchange(notice_, notice) == notice) return {};
+      if (std::exchange(notice_, notice.sentence) == notice.sentence) return {};
       return {.news = notice};
     }
   }

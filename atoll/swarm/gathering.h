@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/event.h"
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/coordinator_options.h"
 #include "atoll/swarm/guests.h"
@@ -28,8 +29,8 @@ class Gathering {
   /// What is to be done now, in this order.
   struct Decision {
     std::vector<int32_t> removed;  // Members who are behind: those who held the state are gone.
-    std::string news;              // For a person, where not empty.
-    bool begins = false;           // The run, now.
+    std::optional<Event> news{};
+    bool begins = false;  // The run, now.
   };
   /// `least`: with fewer islands rounds would wait.
   Decision decide(const Book& book, const Guests& guests, const Roster& roster, int64_t least,

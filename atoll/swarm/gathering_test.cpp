@@ -48,7 +48,7 @@ class GatheringTest : public testing::Test {
 TEST_F(GatheringTest, ARunBeginsWhenEnoughAreReady) {
   be_ready(1, "a", {{0, "p"}});
   come(2, "b");
-  EXPECT_EQ(decide().news, "1 of 2 islands are here");
+  EXPECT_EQ(decide().news.value().sentence, "1 of 2 islands are here");
   guests.make_ready(2, {{}, {}, {{0, "p"}}});
   EXPECT_TRUE(decide().begins);
 }
@@ -108,11 +108,13 @@ TEST_F(GatheringTest, WhatIsTooOldWaitsForWhoHoldsMoreAndSaysSoOnce) {
   now += seconds(10);
   const auto decision = decide();
   EXPECT_FALSE(decision.begins);
-  EXPECT_THAT(decision.news, HasSubstr("the run was at step 400, and what is here is not enough: "
-                                       "'a' step 200 (p), 'b' step 200 (p)"));
-  EXPECT_EQ(gathering.notice(), decision.news);
+  ASSERT_TRUE(decision.news);
+  EXPECT_THAT(decision.news->sentence,
+              HasSubstr("the run was at step 400, and what is here is not enough: "
+                        "'a' step 200 (p), 'b' step 200 (p)"));
+  EXPECT_EQ(gathering.notice(), decision.news->sentence);
   now += seconds(10);
-  EXPECT_EQ(decide().news, "");
+  EXPECT_FALSE(decide().news);
   gathering.end();
   EXPECT_EQ(gathering.notice(), "");
 }

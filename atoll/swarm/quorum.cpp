@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "atoll/swarm/events.h"
+
 namespace atl::swarm {
 
 Quorum::Quorum(const CoordinatorOptions& options)
@@ -30,14 +32,10 @@ int64_t Quorum::least_when_stopping(const Book& book) const {
   return ends_together_ ? least(book) : 1;
 }
 
-std::string Quorum::note(int64_t num_live, bool are_few) {
+std::optional<Event> Quorum::note(int64_t num_live, bool are_few) {
   if (std::exchange(waits_, are_few) == are_few) return {};
-  return are_few
-             ? fmt::format(
-                   "WARNING: rounds wait until more have come: {} of at least {} "
-                   "islands (swarm.min_replicas)",
-                   num_live, min_replicas_)
-             : fmt::format("rounds go on with {} of at least {} islands", num_live, min_replicas_);
+  return are_few ? Event(RoundsWait{.live = num_live, .least = min_replicas_})
+                 : RoundsGoOn{.live = num_live, .least = min_replicas_};
 }
 
 std::string Quorum::why_waits(int64_t num_live) const {

@@ -5,8 +5,10 @@
 // must complete it, however few they are. After a request to stop one is enough for the rounds that
 // are left, unless all islands are to end together.
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "atoll/base/event.h"
 #include "atoll/swarm/book.h"
 #include "atoll/swarm/coordinator_options.h"
 
@@ -23,8 +25,8 @@ class Quorum {
   int64_t least(const Book& book) const;
   /// Of the rounds that a request to stop still waits for.
   int64_t least_when_stopping(const Book& book) const;
-  /// `num_live` islands are here, fewer than needed or not. A line for a person where that is new.
-  std::string note(int64_t num_live, bool are_few);
+  /// `num_live` islands are here, fewer than needed or not. An event where that is new.
+  std::optional<Event> note(int64_t num_live, bool are_few);
   bool waits() const { return waits_; }
   /// Why, with so many.
   std::string why_waits(int64_t num_live) const;

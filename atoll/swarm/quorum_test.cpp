@@ -46,12 +46,13 @@ TEST(QuorumTest, WhoEndTogetherWaitForEachOtherWhenTheyStop) {
 
 TEST(QuorumTest, SaysOnceThatRoundsWaitAndThatTheyGoOn) {
   Quorum quorum({.min_replicas = 3});
-  EXPECT_EQ(quorum.note(3, false), "");
-  EXPECT_THAT(quorum.note(2, true), HasSubstr("WARNING: rounds wait until more have come: 2 of"));
-  EXPECT_EQ(quorum.note(1, true), "");
+  EXPECT_FALSE(quorum.note(3, false));
+  EXPECT_THAT(quorum.note(2, true).value().sentence,
+              HasSubstr("WARNING: rounds wait until more have come: 2 of"));
+  EXPECT_FALSE(quorum.note(1, true));
   EXPECT_TRUE(quorum.waits());
   EXPECT_EQ(quorum.why_waits(1), "rounds wait: 1 of at least 3 islands (swarm.min_replicas)");
-  EXPECT_EQ(quorum.note(3, false), "rounds go on with 3 of at least 3 islands");
+  EXPECT_EQ(quorum.note(3, false).value().sentence, "rounds go on with 3 of at least 3 islands");
   quorum.note(2, true);
   quorum.begin(2);
   EXPECT_FALSE(quorum.waits()) << "whoever is here begins";

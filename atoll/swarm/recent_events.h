@@ -3,10 +3,10 @@
 // first, timed from this process's begin.
 #include <cstddef>
 #include <deque>
-#include <string>
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/event.h"
 #include "atoll/swarm/status.h"
 
 namespace atl::swarm {
@@ -17,8 +17,8 @@ class RecentEvents {
 
   explicit RecentEvents(Time began) : began_(began) {}
 
-  void add(const std::string& line, Time now) {
-    events_.push_back({.time_s = uptime_s(now), .line = line});
+  void add(const Event& event, Time now) {
+    events_.push_back({.time_s = uptime_s(now), .kind = event.kind, .line = event.sentence});
     if (events_.size() > kMost) events_.pop_front();
   }
   double uptime_s(Time now) const { return seconds(now - began_); }

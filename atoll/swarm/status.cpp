@@ -56,6 +56,7 @@ template <typename Event, typename Field>
   requires std::same_as<std::remove_const_t<Event>, MembershipEvent>
 void visit(Event& event, const Field& field) {
   field("time_s", event.time_s);
+  field("kind", event.kind);
   field("line", event.line);
 }
 

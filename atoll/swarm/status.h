@@ -56,7 +56,8 @@ struct IslandStatus {
 /// Somebody came, went, or was turned away; the run began or ended.
 struct MembershipEvent {
   double time_s = 0;  // Seconds since the coordinator's start.
-  std::string line;
+  std::string kind;   // As in swarm/events.h.
+  std::string line;   // The sentence.
 };
 
 /// Being heard, taking part and being averaged are three things: an island may send signs of life

@@ -54,7 +54,7 @@ RunStatus full() {
                        .stall_share = 0.125,
                        .links = {{.to = "b", .bytes_per_s = 2.5e6, .rtt_s = 0.031}}},
                       {.name = "b", .state = IslandState::kAway}},
-          .events = {{.time_s = 1.5, .line = "island 'a' joined"}}};
+          .events = {{.time_s = 1.5, .kind = "island_joins", .line = "island 'a' joined"}}};
 }
 
 TEST(StatusJsonTest, HasTheDocumentedFields) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "atoll/swarm/coordinator.h"
+#include "atoll/swarm/events.h"
 
 namespace atl::swarm {
 
@@ -31,6 +32,15 @@ inline bool closes(const Coordinator::Actions& actions, uint64_t connection) {
     const auto* close = std::get_if<Coordinator::Close>(&action);
     return close != nullptr && close->connection == connection;
   });
+}
+
+/// The events among the actions.
+inline std::vector<Event> told(const Coordinator::Actions& actions) {
+  std::vector<Event> out;
+  for (const auto& action : actions) {
+    if (const auto* log = std::get_if<Coordinator::Log>(&action)) out.push_back(log->event);
+  }
+  return out;
 }
 
 class CoordinatorTest : public testing::Test {

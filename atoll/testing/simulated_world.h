@@ -95,7 +95,7 @@ class World {
           options, swarm::read_book(journal),
           swarm::CoordinatorCallbacks{
               .persist = [this](const swarm::Record& record) { persist(record); },
-              .on_log = [this](const std::string& line) { note(line); }},
+              .on_event = [this](const Event& event) { note(event.sentence); }},
           *made.transport, coordinator_now());
     });
     tick_coordinator();

@@ -23,7 +23,7 @@ COARSE = {"sync.sync_every": 40, "swarm.pace": "elastic", "model.hidden_size": 6
 
 
 class OneOfSeveral(SwarmRun):
-    """A run of a Coordinator below, and nothing of the others: of what that logs, this run's lines."""
+    """A run of a Coordinator below, and nothing of the others."""
 
     def __init__(self, shared, name, settings):
         super().__init__(ATOLL, STORE, shared.folder / name, settings)
@@ -32,11 +32,7 @@ class OneOfSeveral(SwarmRun):
         self.config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in self.settings.items()))
 
     def log(self, name="coordinator"):
-        if name != "coordinator":
-            return super().log(name)
-        lines = self._read(self.shared.log_file).splitlines(keepends=True)
-        return "".join(line.replace(f"[{self.name}] ", "") for line in lines
-                       if f" [{self.name}] " in line and line.endswith("\n"))
+        return self.shared.log() if name == "coordinator" else super().log(name)
 
     def join(self, name, *words, **more):
         return super().join(name, *words, **{"address": f"{self.shared.address}/{self.name}", **more})
@@ -126,8 +122,9 @@ class RunsTest(unittest.TestCase):
         self.assertRegex(self.refusal(shared, f"{shared.address}/other"), "no run 'other', but fine, coarse")
         wrong = self.refusal(shared, f"{shared.address}/coarse", "--sync.sync_every=10")  # As in the other one.
         self.assertIn("sync.sync_every: the coordinator has 40, this island asked for 10", wrong)
-        self.assertNotIn("'stranger'", fine.log())
-        self.assertIn("'stranger' was refused: sync.sync_every", coarse.log())
+        self.assertNotIn("stranger", json.dumps(fine.events().all()))
+        self.assertTrue(coarse.events().find("island_refused", island="stranger", reason=re.compile("^sync.sync_every")))
+        self.assertIn("[coarse] island 'stranger' was refused: sync.sync_every", shared.log())
         self.assertEqual(subprocess.run([ATOLL, "join", f"{shared.address}/a/b"], capture_output=True).returncode, 2)
         # An island that has another run's state is none of this run.
         fine.kill("b")
@@ -180,7 +177,7 @@ class RunsTest(unittest.TestCase):
             shared.start()
             for run, mark in marks.items():
                 for name in "ab":
-                    run.wait_log(f"island '{name}' is back", after=mark)
+                    run.wait_event("island_back", after=mark, island=name)
                 run.wait_commits(2)
         third.join("a")
         third.wait_commits(2, after=0)
@@ -193,7 +190,7 @@ class RunsTest(unittest.TestCase):
     def test_one_run_ends_and_the_other_goes_on(self):
         shared, short, long = self.begin(short={**FINE, "train.steps": 200}, long=COARSE)
         self.assertEqual({summary["steps"] for summary in self.ended(short).values()}, {200})
-        short.wait_log("the run is over")
+        short.wait_event("run_over", step=200)
         long.wait_commits(2)
         self.assertIn("the run 'short' is over", self.refusal(shared, f"{shared.address}/short"))
         wait_for(lambda: short.status() is None, "the end of coordinator.json")
@@ -214,7 +211,7 @@ class RunsTest(unittest.TestCase):
         good.wait_commits(4, after=0)
         bad.join("a")
         bad.join("b", "--init", good.folder / "a")  # Two models: there is nothing to begin with.
-        bad.wait_log("the run ended: checkpoints: the islands have none in common")
+        bad.wait_event("run_failed", reason=re.compile("^checkpoints: the islands have none in common"))
         for name in "ab":
             self.assertEqual(bad.finish(name)[0], 1)
         good.wait_commits(3)
@@ -229,15 +226,19 @@ class RunsTest(unittest.TestCase):
         sizes = {run: (run.coordinated / "coordinator.journal").stat().st_size for run in (fine, coarse)}
         self.assertGreater(sizes[fine], sizes[coarse] + 2000)
         shared.log_file.write_bytes(b"")  # The limit is for each file.
+        for run in (fine, coarse):
+            run.events().path.write_bytes(b"")
+            self.assertEqual(run.mark(), 0)
         shared.start(**limit_files(sizes[fine] + 1500))
-        fine.wait_log("this run stands still: .*coordinator.journal.*(large|space)")
+        fine.wait_event("run_stands_still", reason=re.compile("coordinator.journal.*(large|space)"))
         coarse.wait_commits(2)
         self.assertIsNone(fine.processes["a"].poll())  # It waits.
         shared.kill()
+        marks = {run: run.mark() for run in (fine, coarse)}
         shared.start()
         for run in (fine, coarse):
             for name in "ab":
-                run.wait_log(f"island '{name}' is back")
+                run.wait_event("island_back", after=marks[run], island=name)
             run.wait_commits(2)
         self.assertEqual(shared.stop(), 0)
         for run in (fine, coarse):

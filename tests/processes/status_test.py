@@ -21,6 +21,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from small_store import make_store  # noqa: E402
+from event_file import EventFile  # noqa: E402
 from swarm_run import wait_for  # noqa: E402
 
 ATOLL = ""
@@ -134,6 +135,49 @@ class StatusTest(unittest.TestCase):
         self.assertEqual(watching.returncode, 0, err)
         self.assertRegex(rest, "the coordinator has ended|  over, ")
         self.assert_fails(run("status", folder), 1, "no coordinator runs in", str(folder))
+
+    def test_what_happened_is_read_from_the_folder(self):
+        folder = self.folder / "run"
+        launcher = self.train(folder)
+        events = EventFile(folder)
+        wait_for(lambda: events.find("round_committed", round=2), "three rounds")
+        watching = self.start("status", folder, "--events", "--watch", "0.1")
+        seen = [watching.stdout.readline()]
+        launcher.send_signal(signal.SIGINT)
+        _, err = launcher.communicate(timeout=DEADLINE_S)
+        self.assertEqual(launcher.returncode, 0, err)
+        for line in watching.stdout:
+            seen.append(line)
+            if "the run has stopped at step" in line:
+                break
+        watching.send_signal(signal.SIGINT)
+        rest, err = watching.communicate(timeout=DEADLINE_S)
+        self.assertEqual(watching.returncode, 0, err)
+
+        # There is no coordinator any more, and none is needed.
+        done = run("status", folder, "--events")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        when = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  "
+        self.assertRegex(done.stdout, when + r" {10}the run begins at step 0 with island-0, island-1$")
+        self.assertRegex(done.stdout, when + r"island-1  came as 'island-1'$")
+        self.assertEqual(sorted(done.stdout.splitlines()), sorted("".join(seen).splitlines() + rest.splitlines()))
+        lines = [json.loads(line) for line in run("status", folder, "--events", "--json").stdout.splitlines()]
+        self.assertEqual(len(lines), len(done.stdout.splitlines()))
+        self.assertEqual([line["time"] for line in lines], sorted(line["time"] for line in lines))
+        self.assertEqual({line["folder"] for line in lines if line["kind"] == "came_as"}, {"island-0", "island-1"})
+        self.assertEqual([line for line in lines if "folder" not in line], events.all())
+        own = run("status", folder / "island-0", "--events").stdout
+        self.assertIn("came as 'island-0'", own)
+        self.assertNotIn("the run begins", own)
+
+        with open(events.path, "a") as file:
+            file.write('{"time": 1, "kind": "run_')  # As a kill may leave it.
+        self.assertEqual(run("status", folder, "--events").stdout, done.stdout)
+
+    def test_a_folder_without_events(self):
+        self.assert_fails(run("status", self.folder, "--events"), 1, "there are no events in", str(self.folder))
+        self.assert_fails(run("status", "127.0.0.1:1", "--events"), 2, "no folder", "--events")
+        self.assert_fails(run("status", self.folder, "--json", "--watch", 1), 2, "--events")
 
     def test_readers_that_hang_hold_up_neither_the_run_nor_its_end(self):
         folder = self.folder / "run"

@@ -1,5 +1,5 @@
 """A run of real processes to which things happen: a coordinator with a journal, islands that are killed, stopped,
-started again. For fault tests and for claims; what it waits for are log lines, steps and rounds, never a length of time.
+started again. For fault tests and for claims; what it waits for are events, steps and rounds, never a length of time.
 
     run = SwarmRun(atoll, store, folder, {"swarm.replicas": 3})
     run.coordinate(); run.join("a"); run.join("b"); run.join("c")
@@ -9,11 +9,11 @@ started again. For fault tests and for claims; what it waits for are log lines, 
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import time
 
+from event_file import EventFile
 from swarm_journal import Journal
 
 DEADLINE_S = float(os.environ.get("DEADLINE", 120))  # Generous: machines are slow and shared. Nothing waits for it when all is well.
@@ -24,7 +24,6 @@ TINY = {
     "train.warmup_steps": 2, "train.eval_rows": 2, "train.log_every": 5, "train.threads": 1, "train.steps": 1000000,
     "train.checkpoint_every": 0, "sync.method": "diloco", "sync.sync_every": 20, "swarm.replicas": 2,
 }
-COMMITTED = re.compile(r"(?:(\d\d):(\d\d):(\d\d\.\d+) )?round (\d+) committed: step (\d+), digest ([0-9a-f]+)")
 
 
 def wait_for(condition, what, deadline=DEADLINE_S):
@@ -46,7 +45,7 @@ class SwarmRun:
         self.folder.mkdir(parents=True)  # A run's own: what another left there would be read as its.
         self.processes = {}  # The newest of each name; "coordinator" is one.
         self.address = None
-        self.texts = {}  # Of files that are read again and again.
+        self._events = {}  # By name.
 
     # --- processes ---
 
@@ -112,36 +111,32 @@ class SwarmRun:
     # --- what they say ---
 
     def log(self, name="coordinator"):
-        return self._read(self.folder / f"{name}.log")
-
-    def _read(self, path):
-        """What the file has; what was read before is not read again."""
+        """What it said on stderr: for people, and why it ended."""
         try:
-            with open(path, "rb") as file:
-                number, known = os.fstat(file.fileno()).st_ino, self.texts.get(path, (0, b""))
-                if number != known[0] or os.fstat(file.fileno()).st_size < len(known[1]):
-                    known = (number, b"")
-                file.seek(len(known[1]))
-                self.texts[path] = (number, known[1] + file.read())
+            return (self.folder / f"{name}.log").read_text(errors="replace")
         except OSError:
             return ""
-        return self.texts[path][1].decode(errors="replace")
 
     def tail(self, name="coordinator"):
         return "\n".join(self.log(name).splitlines()[-5:])
 
-    def mark(self, name="coordinator"):
-        """For wait_log: lines that are there already do not count."""
-        return len(self.log(name))
+    def events(self, name="coordinator"):
+        """What happened to it so far (event_file.py)."""
+        folder = self.coordinated if name == "coordinator" else self.folder / name
+        return self._events.setdefault(name, EventFile(folder))
 
-    def wait_log(self, text, name="coordinator", after=0):
-        """Until the log says it; `text` is a regular expression."""
+    def mark(self, name="coordinator"):
+        """For wait_event: what has happened already does not count."""
+        return len(self.events(name).all())
+
+    def wait_event(self, kind, name="coordinator", after=0, **fields):
+        """Until that happens; the event."""
         def found():
             ended = self.processes[name].poll() is not None
-            match = re.search(text, self.log(name)[after:])
-            assert match or not ended, f"{name} ended without '{text}'"
-            return match
-        return self._wait(found, f"'{text}' in the log of {name}")
+            event = self.events(name).find(kind, after, **fields)
+            assert event or not ended, f"{name} ended without {kind} {fields}"
+            return event
+        return self._wait(found, f"{kind} {fields} of {name}")
 
     def _wait(self, condition, what):
         try:
@@ -151,9 +146,8 @@ class SwarmRun:
             raise AssertionError(f"{error}{tails}") from None
 
     def commits(self, after=0):
-        """(round, step, digest) of those that the coordinator's log tells of."""
-        found = COMMITTED.findall(self.log()[after:])
-        return [(int(number), int(step), digest) for *_, number, step, digest in found]
+        """The events of those that the coordinator tells of."""
+        return [event for event in self.events().all()[after:] if event["kind"] == "round_committed"]
 
     def wait_commits(self, count, after=None):
         after = self.mark() if after is None else after
@@ -161,7 +155,7 @@ class SwarmRun:
 
     def wait_part(self, name, count=1):
         """Until `count` rounds that come from now on are committed with this island's part in them."""
-        last = max((number for number, _, _ in self.commits()), default=-1)
+        last = max((event["round"] for event in self.commits()), default=-1)
         def taken():
             assert self.processes[name].poll() is None, f"{name} ended"
             lines = self.rounds(name)[-200:]

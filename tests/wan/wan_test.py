@@ -6,6 +6,7 @@ usage: wan_test.py ATOLL_WAN_LINK ATOLL STORE [unittest arguments]
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,9 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "processes"))
 import wan  # noqa: E402
+from event_file import EventFile  # noqa: E402
 
 PROGRAM = ATOLL = STORE = ""
 SKIPPED = 77
@@ -214,6 +217,7 @@ class AtollTest(unittest.TestCase):
     def start_run(self, net, **settings):
         merged = {**self.SETTINGS, **{key.replace("__", "."): value for key, value in settings.items()}}
         coordinator = self.start(net, "a", "coordinate", "--insecure", "--listen", net.address("a") + ":0",
+                                 "--run", self.folder / "coordinator",
                                  *(f"--{key}={value}" for key, value in merged.items()))
         address = coordinator.stdout.readline().strip()
         islands = [self.start(net, host, "join", address, "--insecure", "--name", f"island-{host}", "--listen",
@@ -259,8 +263,9 @@ class AtollTest(unittest.TestCase):
                 process.send_signal(signal.SIGINT)
             (code_a, _, err_a), (code_c, _, err_c) = self.finish(islands[0]), self.finish(coordinator)
         self.assertEqual((code_a, code_b, code_c), (0, 1, 0), (err_a, err_b, err_c))
-        self.assertIn("island-b", err_c)
-        self.assertRegex(err_b, "coordinator")
+        self.assertTrue(EventFile(self.folder / "coordinator").find("island_lost", island="island-b"))
+        self.assertTrue(EventFile(self.folder / "b").find("coordinator_lost"))
+        self.assertTrue(EventFile(self.folder / "b").find("island_failed", reason=re.compile("coordinator")))
 
     def steps(self, host):
         try:

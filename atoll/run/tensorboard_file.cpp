@@ -1,4 +1,4 @@
-#include "atoll/run/event_file.h"
+#include "atoll/run/tensorboard_file.h"
 
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ uint32_t masked_crc(const char* data, size_t size) {
 
 }  // namespace
 
-EventFile::EventFile(const std::filesystem::path& folder) {
+TensorboardFile::TensorboardFile(const std::filesystem::path& folder) {
   const double now = wall_time();
   const auto path = folder / fmt::format("events.out.tfevents.{:.0f}.atoll", now * 1000);
   out_.open(path, std::ios::binary);
@@ -40,7 +40,7 @@ EventFile::EventFile(const std::filesystem::path& folder) {
   write_record(event.SerializeAsString());
 }
 
-void EventFile::add(int64_t step, const std::map<std::string, double>& scalars) {
+void TensorboardFile::add(int64_t step, const std::map<std::string, double>& scalars) {
   tensorboard::Event event;
   event.set_wall_time(wall_time());
   event.set_step(step);
@@ -52,7 +52,7 @@ void EventFile::add(int64_t step, const std::map<std::string, double>& scalars) 
   write_record(event.SerializeAsString());
 }
 
-void EventFile::write_record(const std::string& bytes) {
+void TensorboardFile::write_record(const std::string& bytes) {
   const uint64_t size = bytes.size();
   const auto* size_bytes = reinterpret_cast<const char*>(&size);
   const Bytes record = ByteWriter()
