@@ -37,6 +37,8 @@ class ElasticTest : public testing::Test {
   Begin begin_of(int64_t num_trained, int64_t weight = 10) const {
     return {.header = {.round = pace.due() ? pace.due()->header.round : 0},
             .weight = weight,
+            .count = 10,
+            .segment_values = 10,
             .num_trained = num_trained};
   }
   /// The round that was called, of both with so many units; it is committed.
