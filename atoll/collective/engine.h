@@ -96,6 +96,8 @@ class Engine {
   /// Of a run that this member joins.
   void fetch_state(int32_t fragment, size_t size, Time now);
   void serve_state(StateProvider provider) { provider_ = std::move(provider); }
+  /// To be given to members that lack it.
+  void keep_result(const std::shared_ptr<const CommittedRound>& committed);
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
 
@@ -194,7 +196,6 @@ class Engine {
                     Time now);
   void refused(int32_t number, const swarm::NotHeld& answer, Time now);
   void finish(Retrieval& retrieval, Time now);
-  void keep_result(const std::shared_ptr<const CommittedRound>& committed);
   void keep_snapshots(Time now);
   void answer_state(int32_t number, const swarm::Fetch& fetch, Time now);
   void lend_piece(int32_t number, const swarm::Fetch& fetch, std::shared_ptr<const Bytes> blob,

@@ -24,6 +24,7 @@
 #include "atoll/model/model.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
+#include "atoll/run/comeback.h"
 #include "atoll/run/holdings.h"
 #include "atoll/run/link_probe.h"
 #include "atoll/run/prepare_data.h"
@@ -309,9 +310,14 @@ Summary train_alone_here(const RunConfig& given, const std::filesystem::path& fo
 /// One membership of a run, from Hello to the end of it.
 class Membership {
  public:
+  /// `may_return`: it may be the one that this island had in an earlier process.
   Membership(const JoinOptions& options, const RunFolder& folder, const Clock& clock,
-             const ProgressCallback& on_progress)
-      : options_(options), folder_(folder), clock_(clock), on_progress_(on_progress) {}
+             const ProgressCallback& on_progress, bool may_return)
+      : options_(options),
+        folder_(folder),
+        clock_(clock),
+        on_progress_(on_progress),
+        may_return_(may_return) {}
 
   /// Trains to the end of the run, or finds it complete and its end on this island's disk.
   Result<Summary> train() {
@@ -335,8 +341,9 @@ class Membership {
     OffsetAverager after_probe(*session_, kProbeRounds);
     const bool is_auto = config_.sync.codec == "auto";
     if (takes_newcomers(config_)) open_round_log();
-    TrainingParts parts =
-        parts_for(*start, is_auto ? static_cast<collective::Averager&>(after_probe) : *session_);
+    averager_ = is_auto ? static_cast<collective::Averager*>(&after_probe) : session_.get();
+    if (comeback_) averager_ = &comeback_->before(*averager_);
+    TrainingParts parts = parts_for(*start, *averager_);
     if (is_auto) parts.config.sync = resolve(parts, *start);
     run_.emplace(std::move(parts));
     if (auto placed = place(*start, is_auto ? kProbeRounds : 0); !placed) {
@@ -369,9 +376,19 @@ class Membership {
     config_.data.path = prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(gather(config_, folder_.path(), options_.init));
     require_same(folder_.path(), config_);
+    if (const int64_t kept = checkpoints_to_keep(config_); kept != config_.train.keep_checkpoints) {
+      fmt::print(
+          stderr,
+          "atoll: the last {} checkpoints are kept, not {} (train.keep_checkpoints): islands "
+          "that were some rounds apart must have one in common\n",
+          kept, config_.train.keep_checkpoints);
+    }
     // Elastic: the rounds that end a run have steps of their own.
     const int64_t num_at_end = config_.swarm.is_elastic() ? 1 : sync::num_fragments(config_.sync);
     found_ = holdings_in(folder_.path(), config_.train.steps, static_cast<size_t>(num_at_end));
+    if (takes_newcomers(config_) && !config_.swarm.is_elastic()) {
+      comeback_.emplace(folder_.path());
+    }
   }
 
   collective::ReadyReport report() const {
@@ -385,6 +402,9 @@ class Membership {
                       {"model", fmt::format("{} parameters", parameters.values_P().numel())},
                       {"sync.codec", sync::codec_name(config_.sync)}},
             .checkpoints = checkpoints,
+            .former = may_return_ && comeback_ && !found_.empty()
+                          ? comeback_->former(found_.rbegin()->second, session_->run())
+                          : swarm::Former{},
             .silence_timeout = duration_of(config_.swarm.silence_timeout)};
   }
 
@@ -418,6 +438,7 @@ class Membership {
     parts.rank = start.number;
     parts.is_elastic = config_.swarm.is_elastic();
     parts.round_log = round_log_ ? &*round_log_ : nullptr;
+    parts.diary = comeback_ ? &comeback_->diary() : nullptr;
     parts.request_stop = [this] {
       fmt::print(stderr, "atoll: stopping after the next sync (Ctrl-C again: end now)\n");
       session_->request_stop();
@@ -446,8 +467,31 @@ class Membership {
                         start.start_step);
   }
 
+  /// This island is a new member, from that step on.
+  void note_membership(const collective::StartInfo& start, int64_t step) {
+    if (!comeback_) return;
+    comeback_->diary().begin(
+        {.run = session_->run(), .term = start.term, .member = start.number, .step = step});
+  }
+
+  void go_on_from(const Holding& holding, const collective::StartInfo& start) {
+    if (comeback_) {
+      return comeback_->go_on_from(holding, start.returns, run_,
+                                   [&] { return parts_for(start, *averager_); });
+    }
+    run_->resume(holding.checkpoint, holding.rounds);
+    if (holding.rounds.empty()) return;
+    fmt::print(stderr, "atoll: step {} is checkpoint '{}' and {} rounds after it\n",
+               start.start_step, holding.checkpoint.filename().string(), holding.rounds.size());
+  }
+
   /// Puts the run where the others are: at a checkpoint, or in the middle. `offset`: of its rounds.
   Result<void> place(const collective::StartInfo& start, int64_t offset) {
+    if (start.returns) {
+      for (auto& round : comeback_->newest_rounds()) session_->lend(std::move(round));
+      go_on_from(found_.rbegin()->second, start);
+      return {};
+    }
     if (start.joins) {
       fmt::print(stderr, "atoll: the run is at step {}: getting its state from the other islands\n",
                  start.step);
@@ -458,18 +502,15 @@ class Membership {
         return state;
       });
       if (joined) fmt::print(stderr, "atoll: the state is here and is the committed one\n");
+      note_membership(start, run_->step());
       return joined;
     }
+    note_membership(start, start.start_step);
     const auto held = found_.find(start.start_step);
     if (held != found_.end()) {
       go_on_with(held->second.rounds);
       put_away(start.start_step);
-      run_->resume(held->second.checkpoint, held->second.rounds);
-      if (!held->second.rounds.empty()) {
-        fmt::print(stderr, "atoll: step {} is checkpoint '{}' and {} rounds after it\n",
-                   start.start_step, held->second.checkpoint.filename().string(),
-                   held->second.rounds.size());
-      }
+      go_on_from(held->second, start);
     } else if (start.start_step != 0 || !found_.empty()) {
       throw InputError(
           fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
@@ -484,12 +525,15 @@ class Membership {
   const RunFolder& folder_;
   const Clock& clock_;
   const ProgressCallback& on_progress_;
+  const bool may_return_;
   RunConfig config_;
   std::map<int64_t, Holding> found_;  // On disk, by step.
   // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
   // writer the model's: so they are destroyed, even when training throws.
   std::optional<Materials> materials_;
   std::optional<RoundLog> round_log_;
+  std::optional<Comeback> comeback_;          // In lockstep, with methods whose rounds are kept.
+  collective::Averager* averager_ = nullptr;  // What the run calls.
   std::optional<TrainingRun> run_;
   std::unique_ptr<collective::Session> session_;
 };
@@ -499,8 +543,8 @@ Summary join_run_here(const JoinOptions& given, const Clock& clock,
   const RunFolder folder(given.folder);
   newest_checkpoint(folder.path(), given.init);
   const JoinOptions options = with_name(given, folder.path());
-  while (true) {
-    Membership membership(options, folder, clock, on_progress);
+  for (bool is_first = true;; is_first = false) {
+    Membership membership(options, folder, clock, on_progress, /*may_return=*/is_first);
     auto summary = membership.train();
     if (summary || !membership.may_join_again() || num_interrupts() > 0 || has_to_leave()) {
       return value_of(std::move(summary), folder.path());

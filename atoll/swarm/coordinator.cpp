@@ -305,8 +305,9 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (!finished_ && any_is(State::kLeaving)) say_goodbye();
   if (finished_) return take();
   if (gather_until_ && now >= *gather_until_) gather(now);
-  // One who is lost in the first period may be one too many.
-  if (!finished_ && num_live() > 0 && is_first_period()) seat_guests(now);
+  // One who is lost in the first period may be one too many, and a guest may have waited for one
+  // who was expected back.
+  if (!finished_ && num_live() > 0) seat_guests(now);
   if (is_elastic() && !finished_) {
     call_round();
     advance_all();  // A grace may be over.
@@ -397,7 +398,8 @@ int64_t Coordinator::num_live() const {
 void Coordinator::on(int32_t number, const Heartbeat& heartbeat) {
   Seat& seat = seats_.at(number);
   if (heartbeat.moved != seat.progress.moved) last_moved_ = now_;
-  if (heartbeat.num_trained > seat.num_trained) seat.trained = now_;
+  const bool computes_again = heartbeat.step != seat.progress.step;
+  if (heartbeat.num_trained > seat.num_trained || computes_again) seat.trained = now_;
   seat.progress = heartbeat;
   if (!book_.leases().is_possible(number, heartbeat.num_trained)) {
     return violate(number, "trained on rows that it does not have");

@@ -207,6 +207,15 @@ class Coordinator {
   std::string newest_checkpoints() const;
   void start_run(Time now);
   void seat_guests(Time now);
+  // Members whose processes came to their end, and that hold on disk all they had
+  // (coordinator_comeback.cpp).
+  /// The index of the first commit whose result the guest lacks, if it can be what it was.
+  std::optional<uint64_t> first_lacking(const Guest& guest) const;
+  /// Seats those that can be what they were. Whether there is one.
+  bool take_back_guests();
+  void take_back(Connection connection, uint64_t first_lacking);
+  /// Whether somebody who is here, or one of those, has the commit's result.
+  bool is_held(const Committed& committed, const std::map<Connection, uint64_t>& able) const;
   void refuse_guests(int64_t step);
   void begin_first_period_anew();
   int32_t seat(Connection connection, Time now);

@@ -65,7 +65,7 @@ void Coordinator::gather(Time now) {
   }
   gather_until_.reset();
   awaited_.clear();
-  start_run(now);
+  if (!take_back_guests()) start_run(now);
 }
 
 bool Coordinator::is_ready(const std::string& name) const {
@@ -216,6 +216,12 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 
 /// Who is ready joins the run that is under way.
 void Coordinator::seat_guests(Time now) {
+  if (num_live() < least_replicas()) {  // Rounds wait.
+    const bool any_can = std::ranges::any_of(
+        guests_, [&](const auto& entry) { return first_lacking(entry.second).has_value(); });
+    // What those hold who are expected back is not known yet.
+    if (any_can && (any_is(State::kReturning) || take_back_guests())) return;
+  }
   // After the first period; if that cannot be completed without them, all begin again.
   if (is_first_period()) return begin_first_period_anew();
   if (!any_is(State::kActive)) return;  // Who could give them the state?

@@ -142,9 +142,9 @@ Member::Actions Member::tick(Time now) {
 }
 
 Member::Actions Member::ready(std::map<std::string, std::string> facts,
-                              std::map<int64_t, std::string> checkpoints) {
+                              std::map<int64_t, std::string> checkpoints, Former former) {
   if (phase_ == Phase::kOver) return take();
-  ready_ = {{}, std::move(facts), std::move(checkpoints)};
+  ready_ = {{}, std::move(facts), std::move(checkpoints), std::move(former)};
   if (phase_ == Phase::kGathering) {
     phase_ = Phase::kReady;
     ready_.header = header();
@@ -271,10 +271,13 @@ void Member::on(const Start& message) {
     return protest("the member list lacks this island");
   }
   if (message.num_replicas < 1) return protest("a Start of a run of nobody");
+  if (message.returns && (message.joins || message.number != ready_.former.number)) {
+    return protest("a Start as a member that this island was not");
+  }
   phase_ = Phase::kTraining;
   start_ = message;
   view_ = message.view;
-  num_leased_ = num_units(message.units);
+  num_leased_ = (message.returns ? ready_.former.num_leased : 0) + num_units(message.units);
   num_commits_ = message.num_commits;
   num_caught_up_ = message.joins ? 0 : num_commits_;
   for (const Held& held : message.held) committed_[held.fragment] = held.round;
