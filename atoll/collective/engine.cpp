@@ -112,7 +112,9 @@ void Engine::ready(ReadyReport report) {
   if (over_) return;
   options_.silence_timeout = report.silence_timeout;
   member_.set_silence_timeout(report.silence_timeout);
-  act(member_.ready(std::move(report.facts), std::move(report.checkpoints)), Time{});
+  act(member_.ready(std::move(report.facts), std::move(report.checkpoints),
+                    std::move(report.former)),
+      Time{});
 }
 
 void Engine::report(const ProgressReport& progress) {
@@ -214,7 +216,9 @@ void Engine::start(const swarm::Start& start, Time now) {
                  .num_members = static_cast<int>(start.num_replicas),
                  .start_step = start.start_step,
                  .step = start.step,
-                 .joins = start.joins};
+                 .term = start.header.term,
+                 .joins = start.joins,
+                 .returns = start.returns};
   for (const swarm::Peer& peer : start.members) info.members.push_back(peer.name);
   fetcher_.start(start);
   head_bytes_ = part_head_bytes(member_.header());

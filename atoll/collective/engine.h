@@ -100,6 +100,8 @@ class Engine {
   /// Of a run that this member joins.
   void fetch_state(int32_t fragment, size_t size, Time now);
   void serve_state(StateProvider provider) { lender_.provide(std::move(provider)); }
+  /// To be given to members that lack it.
+  void keep_result(const std::shared_ptr<const CommittedRound>& committed);
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
 

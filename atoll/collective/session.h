@@ -15,6 +15,7 @@
 #include "atoll/collective/averager.h"
 #include "atoll/net/transport.h"
 #include "atoll/swarm/ending.h"
+#include "atoll/swarm/messages.h"
 
 namespace atl::collective {
 
@@ -42,6 +43,7 @@ struct SessionOptions {
 struct ReadyReport {
   std::map<std::string, std::string> facts;    // Must be equal on all islands: field -> value.
   std::map<int64_t, std::string> checkpoints;  // Step -> digest; step 0 is the initial state.
+  swarm::Former former{};  // What this island was, if all that it had can be made again here.
   /// After which a coordinator or an exchange without a word counts as lost, from here on.
   Duration silence_timeout = std::chrono::seconds(30);
 };
@@ -51,7 +53,9 @@ struct StartInfo {
   int num_members = 0;     // That the run began with.
   int64_t start_step = 0;  // The newest checkpoint that all held then.
   int64_t step = 0;        // Where the run stands.
+  uint64_t term = 0;       // Of the coordinator.
   bool joins = false;      // It is under way: the state is to be fetched, fragment by fragment.
+  bool returns = false;    // It waits for this island, which is the member that it was.
   std::vector<std::string> members;  // Names, by number.
 };
 
@@ -117,6 +121,8 @@ class Session final : public Averager {
   void serve_state(StateProvider provider) override;
   ExchangeStats stats() const override;
 
+  /// A past round whose result is on this island's disk: others may have lost it.
+  void lend(std::shared_ptr<const CommittedRound> round);
   /// For the live view; travels with the next heartbeat.
   void report(const ProgressReport& progress);
   /// Asks all members to stop after the next commit.

@@ -5,6 +5,7 @@
 
 #include "atoll/base/hash.h"
 #include "atoll/island/run_state.h"
+#include "atoll/method/method.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/weights/checkpoint.h"
 
@@ -38,6 +39,9 @@ std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
     if (round.fragment < 0 || static_cast<size_t>(round.fragment) >= held.size()) break;
     held[static_cast<size_t>(round.fragment)] = round.after;
     holding.rounds.push_back(round);
+    if (static_cast<size_t>(round.fragment) < holding.applied.size()) {
+      holding.applied[static_cast<size_t>(round.fragment)] = round.round;
+    }
     holding.digest = digest_of(held, checkpoint.digest);
     // Before the last of them the run is not over.
     num_last += round.step == last_step ? 1 : 0;
@@ -51,6 +55,18 @@ std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
 
 }  // namespace
 
+int64_t checkpoints_to_keep(const run::RunConfig& config) {
+  const auto& train = config.train;
+  const bool are_alone = config.swarm.num_replicas() == 1;
+  if (are_alone || train.keep_checkpoints == 0 || train.checkpoint_every == 0) {
+    return train.keep_checkpoints;
+  }
+  // In elastic pace one may be some rounds behind the others, who do not wait for it.
+  const int64_t apart = method::max_steps_apart(config.sync) * (config.swarm.is_elastic() ? 3 : 1);
+  const int64_t needed = 2 + (apart + train.checkpoint_every - 1) / train.checkpoint_every;
+  return std::max(train.keep_checkpoints, needed);
+}
+
 fs::path rounds_in(const fs::path& run_folder) { return run_folder / "rounds"; }
 
 std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_step,
@@ -59,7 +75,10 @@ std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_
   RunState newest;
   for (const auto& [step, folder] : weights::list_checkpoints(run_folder / "checkpoints")) {
     newest = read_run_state(folder);
-    holdings[step] = {.checkpoint = folder, .digest = digest_of(newest.held, newest.digest)};
+    holdings[step] = {.checkpoint = folder,
+                      .checkpoint_step = step,
+                      .digest = digest_of(newest.held, newest.digest),
+                      .applied = newest.applied};
   }
   if (!holdings.empty()) {
     auto later = replayed(holdings.rbegin()->second, newest, last_step, num_at_end,

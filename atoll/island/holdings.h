@@ -7,15 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "atoll/run/config.h"
 #include "atoll/run/round_log.h"
 
 namespace atl::island {
 
 struct Holding {
   std::filesystem::path checkpoint;
+  int64_t checkpoint_step = 0;
   std::vector<run::LoggedRound> rounds;  // To replay from there, in this order.
   /// Hexadecimal; equal where two islands' published states are, however they came by them.
   std::string digest;
+  std::vector<int64_t> applied;  // By fragment: the newest round in it; empty: not known.
 };
 
 /// By step, of a run that ends with `num_at_end` rounds of `last_step`. Of the states that rounds
@@ -23,6 +26,10 @@ struct Holding {
 /// state.json cannot be read.
 std::map<int64_t, Holding> holdings_in(const std::filesystem::path& run_folder, int64_t last_step,
                                        size_t num_at_end);
+
+/// train.keep_checkpoints, or as many more as resuming needs: islands that were some rounds apart
+/// must have one in common.
+int64_t checkpoints_to_keep(const run::RunConfig& config);
 
 /// Where the rounds of a run directory are.
 std::filesystem::path rounds_in(const std::filesystem::path& run_folder);

@@ -148,5 +148,22 @@ TEST_F(HoldingsTest, WhatTheRunDoesNotGoOnFromIsPutAway) {
   EXPECT_THAT(put_void_away(folder_, 10), ElementsAre(30)) << "again";
 }
 
+TEST(CheckpointsTest, AsManyCheckpointsAreKeptAsResumingNeeds) {
+  const auto kept = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"swarm.replicas=2", "sync.sync_every=20"});
+    run::RunConfig config = run::load_config({}, overrides);
+    run::choose_method(config, /*alone=*/false);
+    run::check(config);
+    return checkpoints_to_keep(config);
+  };
+  EXPECT_EQ(kept({"train.checkpoint_every=50"}), 3);
+  EXPECT_EQ(kept({"train.checkpoint_every=50", "swarm.pace=elastic"}), 4) << "by itself";
+  EXPECT_EQ(kept({"train.checkpoint_every=10", "train.keep_checkpoints=1"}), 4);
+  EXPECT_EQ(kept({"train.checkpoint_every=50", "train.keep_checkpoints=9"}), 9);
+  EXPECT_EQ(kept({"train.checkpoint_every=50", "train.keep_checkpoints=0"}), 0) << "all";
+  EXPECT_EQ(kept({"train.checkpoint_every=0", "train.keep_checkpoints=1"}), 1);
+  EXPECT_EQ(checkpoints_to_keep(run::load_config({}, {"train.checkpoint_every=1"})), 3) << "alone";
+}
+
 }  // namespace
 }  // namespace atl::island

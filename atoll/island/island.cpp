@@ -19,6 +19,7 @@
 #include "atoll/base/random.h"
 #include "atoll/collective/session.h"
 #include "atoll/data/mixture.h"
+#include "atoll/island/comeback.h"
 #include "atoll/island/holdings.h"
 #include "atoll/island/link_probe.h"
 #include "atoll/island/run_state.h"
@@ -324,13 +325,15 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
 /// One membership of a run, from Hello to the end of it.
 class Membership {
  public:
+  /// `may_return`: it may be the one that this island had in an earlier process.
   Membership(const JoinOptions& options, const run::RunFolder& folder, const Clock& clock,
-             const ProgressCallback& on_progress, const EventSink& events)
+             const ProgressCallback& on_progress, const EventSink& events, bool may_return)
       : options_(options),
         folder_(folder),
         clock_(clock),
         on_progress_(on_progress),
-        events_(events) {}
+        events_(events),
+        may_return_(may_return) {}
 
   /// Trains to the end of the run, or finds it complete and its end on this island's disk.
   Result<run::Summary> train() {
@@ -354,8 +357,9 @@ class Membership {
     OffsetAverager after_probe(*session_, kProbeRounds);
     const bool is_auto = config_.sync.codec == "auto";
     if (run::takes_newcomers(config_)) open_round_log();
-    TrainingParts parts =
-        parts_for(*start, is_auto ? static_cast<collective::Averager&>(after_probe) : *session_);
+    averager_ = is_auto ? static_cast<collective::Averager*>(&after_probe) : session_.get();
+    if (comeback_) averager_ = &comeback_->before(*averager_);
+    TrainingParts parts = parts_for(*start, *averager_);
     if (is_auto) parts.config.sync = resolve(parts, *start);
     run_.emplace(std::move(parts));
     if (auto placed = place(*start, is_auto ? kProbeRounds : 0); !placed) {
@@ -388,9 +392,15 @@ class Membership {
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(gather(config_, folder_.path(), options_.init, events_));
     run::require_same(folder_.path(), config_);
+    if (const int64_t kept = checkpoints_to_keep(config_); kept != config_.train.keep_checkpoints) {
+      events_(run::MoreCheckpointsKept{.kept = kept, .asked = config_.train.keep_checkpoints});
+    }
     // Elastic: the rounds that end a run have steps of their own.
     const int64_t num_at_end = config_.swarm.is_elastic() ? 1 : method::num_fragments(config_.sync);
     found_ = holdings_in(folder_.path(), config_.train.steps, static_cast<size_t>(num_at_end));
+    if (run::takes_newcomers(config_) && !config_.swarm.is_elastic()) {
+      comeback_.emplace(folder_.path(), events_);
+    }
   }
 
   collective::ReadyReport report() const {
@@ -404,6 +414,9 @@ class Membership {
                       {"model", fmt::format("{} parameters", parameters.values_P().numel())},
                       {"sync.codec", method::codec_name(config_.sync)}},
             .checkpoints = checkpoints,
+            .former = may_return_ && comeback_ && !found_.empty()
+                          ? comeback_->former(found_.rbegin()->second, session_->run())
+                          : swarm::Former{},
             .silence_timeout = duration_of(config_.swarm.silence_timeout)};
   }
 
@@ -432,6 +445,7 @@ class Membership {
     parts.rank = start.number;
     parts.is_elastic = config_.swarm.is_elastic();
     parts.round_log = round_log_ ? &*round_log_ : nullptr;
+    parts.diary = comeback_ ? &comeback_->diary() : nullptr;
     parts.request_stop = [this] {
       events_(run::StopWanted{});
       session_->request_stop();
@@ -460,8 +474,32 @@ class Membership {
                         start.start_step);
   }
 
+  /// This island is a new member, from that step on.
+  void note_membership(const collective::StartInfo& start, int64_t step) {
+    if (!comeback_) return;
+    comeback_->diary().begin(
+        {.run = session_->run(), .term = start.term, .member = start.number, .step = step});
+  }
+
+  void go_on_from(const Holding& holding, const collective::StartInfo& start) {
+    if (comeback_) {
+      return comeback_->go_on_from(holding, start.returns, run_,
+                                   [&] { return parts_for(start, *averager_); });
+    }
+    run_->resume(holding.checkpoint, holding.rounds);
+    if (holding.rounds.empty()) return;
+    events_(run::RoundsReplayed{.step = start.start_step,
+                                .checkpoint = holding.checkpoint.filename().string(),
+                                .rounds = std::ssize(holding.rounds)});
+  }
+
   /// Puts the run where the others are: at a checkpoint, or in the middle. `offset`: of its rounds.
   Result<void> place(const collective::StartInfo& start, int64_t offset) {
+    if (start.returns) {
+      for (auto& round : comeback_->newest_rounds()) session_->lend(std::move(round));
+      go_on_from(found_.rbegin()->second, start);
+      return {};
+    }
     if (start.joins) {
       events_(run::StateWanted{start.step});
       put_away(start.step);
@@ -471,18 +509,15 @@ class Membership {
         return state;
       });
       if (joined) events_(run::StateTaken{});
+      note_membership(start, run_->step());
       return joined;
     }
+    note_membership(start, start.start_step);
     const auto held = found_.find(start.start_step);
     if (held != found_.end()) {
       go_on_with(held->second.rounds);
       put_away(start.start_step);
-      run_->resume(held->second.checkpoint, held->second.rounds);
-      if (!held->second.rounds.empty()) {
-        events_(run::RoundsReplayed{.step = start.start_step,
-                                    .checkpoint = held->second.checkpoint.filename().string(),
-                                    .rounds = std::ssize(held->second.rounds)});
-      }
+      go_on_from(held->second, start);
     } else if (start.start_step != 0 || !found_.empty()) {
       throw InputError(
           fmt::format("the coordinator starts at step {}, of which '{}' has no checkpoint",
@@ -498,12 +533,15 @@ class Membership {
   const Clock& clock_;
   const ProgressCallback& on_progress_;
   const EventSink& events_;
+  const bool may_return_;
   run::RunConfig config_;
   std::map<int64_t, Holding> found_;  // On disk, by step.
   // The exchange thread uses the run's buffers until the session is gone, and the run's checkpoint
   // writer the model's: so they are destroyed, even when training throws.
   std::optional<Materials> materials_;
   std::optional<run::RoundLog> round_log_;
+  std::optional<Comeback> comeback_;          // In lockstep, with methods whose rounds are kept.
+  collective::Averager* averager_ = nullptr;  // What the run calls.
   std::optional<TrainingRun> run_;
   std::unique_ptr<collective::Session> session_;
 };
@@ -513,8 +551,8 @@ run::Summary join_run_here(const JoinOptions& given, const run::RunFolder& folde
                            const EventSink& events) {
   newest_checkpoint(folder.path(), given.init);
   const JoinOptions options = with_name(given, folder.path());
-  while (true) {
-    Membership membership(options, folder, clock, on_progress, events);
+  for (bool is_first = true;; is_first = false) {
+    Membership membership(options, folder, clock, on_progress, events, /*may_return=*/is_first);
     auto summary = membership.train();
     if (summary || !membership.may_join_again() || num_interrupts() > 0 || has_to_leave()) {
       return value_of(std::move(summary), folder.path());

@@ -77,10 +77,12 @@ std::string to_json(const RunState& state) {
               {"val_loss_island", state.val_loss_island},
               {"digest", state.digest},
               {"held", to_hex(state.held)},
+              {"applied", state.applied},
               {"store", state.store},
               {"codec", state.codec},
               {"fragment_sync_delay", state.fragment_sync_delay},
               {"at_commit", state.at_commit},
+              {"joined", state.joined},
               {"abstains", state.abstains},
               {"abstained_rounds", state.abstained_rounds}}
       .dump(1);
@@ -166,10 +168,12 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
             .val_loss_island = run::number(in.at("val_loss_island")),
             .digest = in.at("digest"),
             .held = from_hex(in.value("held", std::vector<std::string>{})),
+            .applied = in.value("applied", std::vector<int64_t>{}),
             .store = in.at("store"),
             .codec = in.at("codec"),
             .fragment_sync_delay = in.at("fragment_sync_delay"),
             .at_commit = in.value("at_commit", false),
+            .joined = in.value("joined", false),
             .abstains = in.at("abstains"),
             .abstained_rounds = in.value("abstained_rounds", std::vector<int64_t>{})};
   } catch (const json::exception&) {

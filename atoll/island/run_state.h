@@ -25,13 +25,15 @@ struct RunState {
   /// SHA-256 of the published parameters, which islands that resume together compare. Filled in by
   /// the checkpoint writer.
   std::string digest;
-  std::vector<Digest> held;  // Of the published state, by fragment (sync::Strategy::held()).
-  std::string store;         // Digest of the token store: other data would be another run.
+  std::vector<Digest> held;      // Of the published state, by fragment (sync::Strategy::held()),
+  std::vector<int64_t> applied;  // and its newest rounds (sync::Strategy::applied()).
+  std::string store;             // Digest of the token store: other data would be another run.
   // What the run uses, where its settings say "auto".
   std::string codec;
   int64_t fragment_sync_delay = 0;
   /// As the commit of `step` left it, and no step since: nothing is on its way.
   bool at_commit = false;
+  bool joined = false;    // This island came in the middle of the run.
   bool abstains = false;  // From the next round: a step since the last one was not finite.
   std::vector<int64_t> abstained_rounds;  // On their way, with weight 0.
 };

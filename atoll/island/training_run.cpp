@@ -11,6 +11,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/island/holdings.h"
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
 #include "atoll/run/events.h"
@@ -59,7 +60,7 @@ TrainingRun::TrainingRun(TrainingParts parts)
       strategy_(sync::make_strategy(
           parts_.config.sync, replica_of(parts_, num_trained_, [this] { release_checkpoint(); }),
           parts_.averager, parts_.clock)),
-      writer_(parts_.folder / "checkpoints", options_.keep_checkpoints) {
+      writer_(parts_.folder / "checkpoints", checkpoints_to_keep(parts_.config)) {
   train_rows_.require_whole_batch();
   const int64_t rows = options_.micro_batch_rows > 0 ? options_.micro_batch_rows : local_rows();
   inputs_BT_ = at::empty({rows, options_.sequence_length}, at::kLong);
@@ -84,7 +85,8 @@ void TrainingRun::resume(const std::filesystem::path& folder,
   }
   optimizer_->set_num_updates(state.num_updates);
   step_ = state.step;
-  strategy_->restore_held(state.held);
+  strategy_->restore_held(state.held, state.applied);
+  has_joined_ = state.joined;
   if (rounds.empty() && !state.at_commit) {
     strategy_->abstain_again(state.abstained_rounds);
     strategy_->resumed(state.step);
@@ -140,6 +142,17 @@ Result<void> TrainingRun::join(
   return {};
 }
 
+Result<void> TrainingRun::compute_again(const std::function<bool()>& has_left) {
+  first_step_ = began_at_ = step_;
+  while (has_left()) {
+    if (step_ >= options_.steps) return failure("there are more rounds than steps");
+    const int64_t before = step_;
+    if (auto done = train_step(); !done) return done;
+    evaluate_and_report(before);
+  }
+  return {};
+}
+
 double TrainingRun::time_step() {
   double spent = 0;
   for (int turn = 0; turn < 2; ++turn) {  // The first also warms caches and allocators up.
@@ -153,10 +166,12 @@ double TrainingRun::time_step() {
 
 /// What comes before the first step of this process.
 void TrainingRun::begin() {
-  first_step_ = step_;
-  began_at_ = step_;
-  metrics_ = std::make_unique<run::Metrics>(parts_.folder, step_, parts_.events);
-  if (has_joined_) {  // It was not there, and has not trained yet.
+  first_step_ = began_at_ = step_ - steps_now_;
+  metrics_ = std::make_unique<run::Metrics>(parts_.folder, began_at_, parts_.events);
+  for (const run::Progress& progress : std::exchange(unreported_, {})) metrics_->add(progress);
+  for (const std::string& line : std::exchange(unreported_rounds_, {})) metrics_->add_round(line);
+  if (has_joined_ &&
+      optimizer_->num_updates() == 0) {  // It was not there, and has not trained yet.
     validation_begin_ = std::numeric_limits<double>::quiet_NaN();
     loss_ = std::numeric_limits<double>::quiet_NaN();
   } else if (validation_begin_ < 0) {
@@ -164,7 +179,8 @@ void TrainingRun::begin() {
   }
   strategy_->serve();
   writer_.reserve(contents(fullest_checkpoint()));
-  if (step_ == 0 || is_at_commit_) checkpoint();
+  const bool is_over = step_ == options_.steps && steps_now_ > 0;
+  if (step_ == 0 || is_at_commit_ || is_over) checkpoint();
   is_at_commit_ = false;
   validation_seconds_ = checkpoint_seconds_ = release_seconds_ = 0;
 }
@@ -179,19 +195,8 @@ Result<run::Summary> TrainingRun::train() {
       return tl::unexpected(done.error());
     }
     stopped = (ends_run() || leaves_now()) && step_ < options_.steps;
-    const bool last = step_ == options_.steps;
-    // Steps may be several at once.
-    const auto reached = [&](int64_t every) {
-      return every > 0 && step_ / every != before / every;
-    };
-    const bool evaluates = last || reached(options_.eval_every);
-    if (evaluates) validation_ = validate(strategy_->global_parameters());
-    if (evaluates || reached(options_.log_every)) {
-      report(evaluates);
-    } else if (parts_.clock.now() - shown_ >= kShowEvery) {  // Slow steps, or a slow line.
-      show(progress());
-    }
-    if (last || stopped || keeps_now()) checkpoint();
+    evaluate_and_report(before);
+    if (step_ == options_.steps || stopped || keeps_now()) checkpoint();
   }
   if (stopped) {
     if (auto done = strategy_->drain(); !done) {
@@ -225,9 +230,21 @@ Result<run::Summary> TrainingRun::train() {
                       .method = std::string(method::method_of(parts_.config.sync).name),
                       .codec = method::codec_name(parts_.config.sync),
                       .fragment_sync_delay = method::fragment_sync_delay(parts_.config.sync),
-                      .steps_now = num_trained_,
+                      .steps_now = steps_now_,
                       .stopped = stopped,
                       .seconds = seconds_spent()};
+}
+
+/// What is due after the steps from `before` on, which may be several.
+void TrainingRun::evaluate_and_report(int64_t before) {
+  const auto reached = [&](int64_t every) { return every > 0 && step_ / every != before / every; };
+  const bool evaluates = step_ == options_.steps || reached(options_.eval_every);
+  if (evaluates) validation_ = validate(strategy_->global_parameters());
+  if (evaluates || reached(options_.log_every)) {
+    report(evaluates);
+  } else if (parts_.clock.now() - shown_ >= kShowEvery) {  // Slow steps, or a slow line.
+    show(progress());
+  }
 }
 
 /// Goes to where the others are.
@@ -306,9 +323,13 @@ void TrainingRun::take_rounds() {
   const bool leaves = parts_.leaves && parts_.leaves();
   for (const sync::RoundRecord& round : rounds) {
     if (leaves && round.commit.included) counted_.insert(round.fragment);
-    metrics_->add_round(to_json(round));
-    if (parts_.round_log != nullptr && round.commit.record != nullptr) {
-      parts_.round_log->add(round.commit.record, round.before);
+    if (!metrics_) {  // It is computed again, and on disk.
+      unreported_rounds_.push_back(to_json(round));
+    } else {
+      metrics_->add_round(to_json(round));
+      if (parts_.round_log != nullptr && round.commit.record != nullptr) {
+        parts_.round_log->add(round.commit.record, round.before);
+      }
     }
     note_abstention(round);
   }
@@ -329,14 +350,27 @@ void TrainingRun::release_checkpoint() {
 }
 
 Result<int64_t> TrainingRun::next_unit() {
-  const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
-  const Time begin = parts_.clock.now();
-  auto unit = parts_.next_unit ? parts_.next_unit() : Result<int64_t>(own);
-  unit_seconds_ += seconds(parts_.clock.now() - begin);
-  if (!unit) return unit;
-  num_trained_ += 1;
-  unit_ = *unit;
-  return unit;
+  const auto before = parts_.diary != nullptr ? parts_.diary->step(step_ + 1) : std::nullopt;
+  if (before) {  // It was trained on already, perhaps as another member.
+    if (before->member == parts_.rank) num_trained_ = before->trained;
+    unit_ = before->unit;
+  } else {
+    const int64_t own = step_ * parts_.averager.num_members() + parts_.rank;
+    const Time begin = parts_.clock.now();
+    auto unit = parts_.next_unit ? parts_.next_unit() : Result<int64_t>(own);
+    unit_seconds_ += seconds(parts_.clock.now() - begin);
+    if (!unit) return unit;
+    // Of what was leased before, nothing comes again.
+    const int64_t known = parts_.diary != nullptr ? parts_.diary->trained_at(INT64_MAX) : 0;
+    num_trained_ = std::max(num_trained_, known) + 1;
+    unit_ = *unit;
+  }
+  steps_now_ += 1;
+  if (parts_.diary != nullptr) {
+    parts_.diary->note_step(step_ + 1,
+                            {.unit = unit_, .trained = num_trained_, .member = parts_.rank});
+  }
+  return unit_;
 }
 
 /// Elastic: since it is to leave, this island was in a round of each fragment.
@@ -472,7 +506,11 @@ run::SecondsSpent TrainingRun::seconds_spent() const {
 void TrainingRun::report(bool with_validation) {
   run::Progress now = progress();
   if (with_validation) now.val_loss = validation_;
-  metrics_->add(now);
+  if (metrics_) {
+    metrics_->add(now);
+  } else {
+    unreported_.push_back(now);
+  }
   show(now);
 }
 
@@ -494,7 +532,15 @@ void TrainingRun::checkpoint() {
   }
   checkpoint_step_ = step;
   weights::CheckpointContents now = contents(step);
-  if (parts_.round_log != nullptr) now.written = parts_.round_log->checkpoint_begins();
+  if (parts_.round_log != nullptr) {
+    now.written = [rounds = parts_.round_log->checkpoint_begins(),
+                   steps = parts_.diary != nullptr
+                               ? parts_.diary->checkpoint_begins(step, num_trained_)
+                               : [] {}] {
+      rounds();
+      steps();
+    };
+  }
   writer_.begin(std::move(now));
   checkpoint_stall_ = seconds(parts_.clock.now() - begin);
   checkpoint_seconds_ += checkpoint_stall_;
@@ -509,10 +555,12 @@ weights::CheckpointContents TrainingRun::contents(int64_t step) {
                        .val_loss_start = validation_begin_,
                        .val_loss_island = validation_island_,
                        .held = strategy_->held(),
+                       .applied = strategy_->applied(),
                        .store = parts_.mixture.digest(),
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
                        .at_commit = is_at_commit_,
+                       .joined = has_joined_,
                        .abstains = strategy_->abstains(),
                        .abstained_rounds = strategy_->abstained_rounds()};
   return checkpoint_contents(state, parts_.config, parts_.mixture, parts_.tokenizer, parts_.texts,
@@ -530,7 +578,7 @@ int64_t TrainingRun::fullest_checkpoint() const {
 
 /// That this process has trained on.
 double TrainingRun::own_tokens() const {
-  return static_cast<double>(num_trained_ * local_rows() * options_.sequence_length);
+  return static_cast<double>(steps_now_ * local_rows() * options_.sequence_length);
 }
 
 int64_t TrainingRun::local_rows() const {

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
@@ -18,6 +19,7 @@
 #include "atoll/data/mixture.h"
 #include "atoll/model/model.h"
 #include "atoll/run/config.h"
+#include "atoll/run/diary.h"
 #include "atoll/run/initial_model.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
@@ -52,6 +54,7 @@ struct TrainingParts {
   /// Empty: this rank's of each step.
   std::function<Result<int64_t>()> next_unit;
   run::RoundLog* round_log = nullptr;  // Where committed rounds are kept; may be null.
+  run::Diary* diary = nullptr;  // What this island does; may be null, and is in elastic pace.
   /// Called after each step, on the training thread. May be empty.
   std::function<void(const StepReport&)> on_step;
   /// Called at each log line, on the training thread. May be empty.
@@ -72,6 +75,13 @@ class TrainingRun {
   /// Throws InputError when one of them is damaged or of another model.
   void resume(const std::filesystem::path& checkpoint,
               std::span<const run::LoggedRound> rounds = {});
+  /// After resume() of a checkpoint alone: takes the steps behind it again, while `has_left()`, as
+  /// they were taken before. Nothing is written meanwhile. Fails where something is not as it was;
+  /// then this object is of no further use.
+  [[nodiscard]] Result<void> compute_again(const std::function<bool()>& has_left);
+  /// Units that this island has trained on as the member that it is; before resume().
+  void set_trained(int64_t units) { num_trained_ = units; }
+  int64_t step() const { return step_; }
   /// Begins in the middle of a run, at `step`: `fetch` brings the state of a fragment, of so many
   /// bytes. Throws UsageError if the method takes no newcomers.
   [[nodiscard]] Result<void> join(
@@ -87,6 +97,7 @@ class TrainingRun {
   void replay(std::span<const run::LoggedRound> rounds);
   void begin();
   Result<void> train_step();
+  void evaluate_and_report(int64_t before);
   Result<void> catch_up();
   void take_rounds();
   bool keeps_now() const;
@@ -116,7 +127,9 @@ class TrainingRun {
   std::unique_ptr<train::InnerOptimizer> optimizer_;
   std::unique_ptr<sync::Strategy> strategy_;
   weights::CheckpointWriter writer_;
-  std::unique_ptr<run::Metrics> metrics_;
+  std::unique_ptr<run::Metrics> metrics_;  // From begin() on; what comes before waits:
+  std::vector<run::Progress> unreported_;
+  std::vector<std::string> unreported_rounds_;
   at::Tensor inputs_BT_;
   at::Tensor targets_BT_;
 
@@ -126,7 +139,8 @@ class TrainingRun {
   int64_t checkpoint_step_ = -1;  // Of the last one.
   bool has_synced_ = false;       // With the last step,
   std::set<int32_t> counted_;     // Fragments with this island in them since it is to leave.
-  int64_t num_trained_ = 0;       // Units.
+  int64_t num_trained_ = 0;       // Units, as this member;
+  int64_t steps_now_ = 0;         // by this process.
   int64_t unit_ = 0;              // The last of them.
   bool has_joined_ = false;       // In the middle of the run.
   bool is_at_commit_ = false;     // RunState::at_commit; the first checkpoint is of that.

@@ -55,7 +55,8 @@ void TrainOptions::visit(SettingList& list) {
   list.add("eval_rows", eval_rows, "validation rows (fewer if the store has fewer)", {.min = 1});
   list.add("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 = at the end only",
            {.min = 0});
-  list.add("keep_checkpoints", keep_checkpoints, "older checkpoints are deleted; 0 = keep all",
+  list.add("keep_checkpoints", keep_checkpoints,
+           "older checkpoints are deleted, as far as resuming does not need them; 0 = keep all",
            {.min = 0});
   list.add("threads", threads, "CPU threads of this island; 0 = all cores",
            {.min = 0, .max = 4096});

@@ -174,16 +174,6 @@ void check(const RunConfig& config) {
   // Refused here, before anything is started.
   method::make_fragments(weights::parameter_specs(model), config.sync.fragment_pattern,
                          method::num_fragments(config.sync));
-  // In elastic pace one may be some rounds behind the others, who do not wait for it.
-  const int64_t apart = method::max_steps_apart(config.sync) * (config.swarm.is_elastic() ? 3 : 1);
-  if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
-      (train.keep_checkpoints - 2) * train.checkpoint_every < apart) {
-    throw UsageError(fmt::format(
-        "train.keep_checkpoints = {} with train.checkpoint_every = {}: islands may be "
-        "{} steps apart and would keep no checkpoint in common; keep at least {} (0: all)",
-        train.keep_checkpoints, train.checkpoint_every, apart,
-        2 + (apart + train.checkpoint_every - 1) / train.checkpoint_every));
-  }
   if (method::method_of(config.sync).is_for_one && islands > 1) {
     throw UsageError(
         fmt::format("sync.method = '{}' trains one island, and swarm.replicas is {}; choose "

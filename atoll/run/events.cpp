@@ -33,6 +33,29 @@ std::string RoundsReplayed::sentence() const {
   return format("step {} is checkpoint '{}' and {} rounds after it", step, checkpoint, rounds);
 }
 
+std::string StepsComputedAgain::sentence() const {
+  return format(
+      "computing {} steps after checkpoint '{}' again, with the results of {} rounds from disk",
+      steps, checkpoint, rounds);
+}
+
+std::string NotComputedAgain::sentence() const {
+  return format("warning: {}; going on from the newest commit", reason);
+}
+
+std::string RoundComputedOtherwise::sentence() const {
+  return format(
+      "warning: what this island computes for round {} is not what it was (another processor?)",
+      round);
+}
+
+std::string MoreCheckpointsKept::sentence() const {
+  return format(
+      "the last {} checkpoints are kept, not {} (train.keep_checkpoints): islands that were some "
+      "rounds apart must have one in common",
+      kept, asked);
+}
+
 std::string CheckpointVoid::sentence() const {
   return format(
       "the run is at step {}; the checkpoint of step {} is not of it any more and renamed to "

@@ -65,6 +65,41 @@ struct RoundsReplayed {
   std::string sentence() const;
 };
 
+/// Of a process that came to its end: with the results of the rounds that are on disk.
+struct StepsComputedAgain {
+  static constexpr const char* kKind = "steps_computed_again";
+  int64_t steps = 0;
+  std::string checkpoint;  // After which.
+  int64_t rounds = 0;
+  void visit(auto&& field) const {
+    field("steps", steps), field("checkpoint", checkpoint), field("rounds", rounds);
+  }
+  std::string sentence() const;
+};
+
+/// It goes on from the newest commit instead.
+struct NotComputedAgain {
+  static constexpr const char* kKind = "not_computed_again";
+  std::string reason;
+  void visit(auto&& field) const { field("reason", reason); }
+  std::string sentence() const;
+};
+
+struct RoundComputedOtherwise {
+  static constexpr const char* kKind = "round_computed_otherwise";
+  int64_t round = 0;
+  void visit(auto&& field) const { field("round", round); }
+  std::string sentence() const;
+};
+
+struct MoreCheckpointsKept {
+  static constexpr const char* kKind = "more_checkpoints_kept";
+  int64_t kept = 0;
+  int64_t asked = 0;
+  void visit(auto&& field) const { field("kept", kept), field("asked", asked); }
+  std::string sentence() const;
+};
+
 struct CheckpointVoid {
   static constexpr const char* kKind = "checkpoint_void";
   int64_t step = 0;       // Of the run,

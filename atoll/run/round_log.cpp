@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -88,6 +91,18 @@ bool is_unfinished(const fs::path& file) {
   return file.extension() == ".tmp" && is_round(file.stem());
 }
 
+/// By its name; (-1, -1): it has another.
+std::pair<int32_t, int64_t> fragment_and_round(const fs::path& file) {
+  int64_t step = -1;
+  int64_t round = -1;
+  int32_t fragment = -1;
+  const std::string name = file.filename().string();
+  const int num_read =
+      std::sscanf(name.c_str(), "step-%" SCNd64 "-round-%" SCNd64 "-%" SCNd32 ".round", &step,
+                  &round, &fragment);
+  return num_read == 3 ? std::pair(fragment, round) : std::pair(int32_t{-1}, int64_t{-1});
+}
+
 void remove_all(std::span<const fs::path> files) {
   for (const fs::path& file : files) {
     std::error_code ignored;  // A file too many does no harm.
@@ -162,10 +177,22 @@ void RoundLog::add(std::shared_ptr<const CommittedRound> round, const Digest& be
   });
 }
 
+/// The newest of each fragment stay for another checkpoint: who was killed may lack just that.
 std::function<void()> RoundLog::checkpoint_begins() {
   worker_.wait();
   num_bytes_ = 0;
-  return [included = std::exchange(added_, {})] { remove_all(included); };
+  std::map<int32_t, std::pair<int64_t, fs::path>> newest;  // By fragment: round and file.
+  for (const fs::path& file : added_) {
+    if (!is_round(file)) continue;
+    const auto [fragment, round] = fragment_and_round(file);
+    const auto [known, is_new] = newest.try_emplace(fragment, round, file);
+    if (!is_new && known->second.first < round) known->second = {round, file};
+  }
+  std::vector<fs::path> kept;
+  for (const auto& [fragment, round_and_file] : newest) kept.push_back(round_and_file.second);
+  std::erase_if(added_,
+                [&](const fs::path& file) { return std::ranges::find(kept, file) != kept.end(); });
+  return [included = std::exchange(added_, kept)] { remove_all(included); };
 }
 
 void RoundLog::keep_only(const std::vector<LoggedRound>& rounds) {

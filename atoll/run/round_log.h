@@ -49,8 +49,8 @@ class RoundLog {
   /// Waits for the one before, if that is still being written.
   void add(std::shared_ptr<const collective::CommittedRound> round, const Digest& before);
   /// A checkpoint of the present state begins. What is returned is to be called once it is
-  /// complete, on any thread, and deletes the rounds that it includes: who removes a checkpoint
-  /// goes back to the one before.
+  /// complete, on any thread, and deletes the rounds that it includes, but the newest of each
+  /// fragment: who removes a checkpoint goes back to the one before.
   std::function<void()> checkpoint_begins();
   /// Deletes all rounds but these.
   void keep_only(const std::vector<LoggedRound>& rounds);

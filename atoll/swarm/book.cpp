@@ -83,6 +83,11 @@ void Book::void_commits_after(int64_t step, int64_t num_replicas) {
 }
 
 Book::Grants Book::take(const Admitted& record) {
+  const auto known = members_.find(record.peer.number);
+  if (known != members_.end() && known->second.name == record.peer.name) {
+    known->second = record.peer;
+    return {};
+  }
   require(record.peer.number == next_number_, "a number out of turn");
   members_[next_number_++] = record.peer;
   return {};

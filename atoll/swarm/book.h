@@ -33,6 +33,7 @@ struct RunBegan {
   std::string config;                        // The run's settings.
 };
 
+/// A new member; or one of that number and name that has come back, at this address.
 struct Admitted {
   Peer peer;
 };

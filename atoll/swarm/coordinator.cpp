@@ -282,8 +282,9 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (!finished_ && roster_.any_in(State::kLeaving)) say_goodbye();
   if (finished_) return take();
   if (gathering_.is_due(now)) gather(now);
-  // One who is lost in the first period may be one too many.
-  if (!finished_ && roster_.num_live() > 0 && quorum_.is_first_period(book_)) seat_guests(now);
+  // One who is lost in the first period may be one too many, and a guest may have waited for one
+  // who was expected back.
+  if (!finished_ && roster_.num_live() > 0) seat_guests(now);
   call_round();
   if (pace_->has_graces()) advance_all();
   if (finished_) return take();

@@ -122,6 +122,11 @@ class Coordinator {
   void gather(Time now);
   void start_run(Time now);
   void seat_guests(Time now);
+  /// Who can be the member that it was (comeback.h).
+  std::map<Connection, uint64_t> may_return() const;
+  /// Seats those. Whether there is one.
+  bool take_back_guests();
+  void take_back(Connection connection, uint64_t first_lacking);
   void refuse_guests(int64_t step);
   void begin_first_period_anew();
   int32_t seat(Connection connection, Time now);

@@ -20,7 +20,7 @@ void Coordinator::gather(Time now) {
     }
   }
   if (decision.news) log(*decision.news);
-  if (decision.begins) start_run(now);
+  if (decision.begins && !take_back_guests()) start_run(now);
 }
 
 void Coordinator::start_run(Time now) {
@@ -86,6 +86,11 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 
 /// Who is ready joins the run that is under way.
 void Coordinator::seat_guests(Time now) {
+  const bool rounds_wait = roster_.num_live() < quorum_.least(book_);
+  if (rounds_wait && !may_return().empty()) {
+    // What those hold who are expected back is not known yet.
+    if (roster_.any_in(State::kReturning) || take_back_guests()) return;
+  }
   // After the first period; if that cannot be completed without them, all begin again.
   if (quorum_.is_first_period(book_)) return begin_first_period_anew();
   if (!roster_.any_in(State::kActive)) return;  // Who could give them the state?

@@ -31,6 +31,7 @@ class Elastic final : public Pace {
 
   /// Three times the delay that is usual of the slowest, in bounds.
   Time grace_ends(const std::vector<int32_t>& awaited) const override;
+  bool can_be_computed_again() const override { return false; }
   bool has_graces() const override { return true; }
   /// Rounds go on without it, each after a while.
   Time idle_since(const Seat& seat, const Round& /*round*/) const override {

@@ -121,6 +121,12 @@ std::string AllIslandsLost::sentence() const {
   return "no island is left; waiting for islands to come back";
 }
 
+std::string IslandComputesAgain::sentence() const {
+  return format(
+      "island '{}' is back with what it had: it computes the steps since its checkpoint again",
+      island);
+}
+
 std::string IslandBack::sentence() const {
   return format("island '{}' is back{}", island, is_anew ? " and joins anew" : "");
 }

@@ -240,6 +240,14 @@ struct AllIslandsLost {
   std::string sentence() const;
 };
 
+/// In a new process, as the member that it was: it holds on disk all that it had.
+struct IslandComputesAgain {
+  static constexpr const char* kKind = "island_computes_again";
+  std::string island;
+  void visit(auto&& field) const { field("island", island); }
+  std::string sentence() const;
+};
+
 struct IslandBack {
   static constexpr const char* kKind = "island_back";
   std::string island;

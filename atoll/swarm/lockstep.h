@@ -28,6 +28,7 @@ class Lockstep final : public Pace {
   int64_t step_after(const Round& round, const Book& book) const override;
 
   Time grace_ends(const std::vector<int32_t>& /*awaited*/) const override { return Time::max(); }
+  bool can_be_computed_again() const override { return true; }
   bool has_graces() const override { return false; }
   /// As long as it trains it is on its way there.
   Time idle_since(const Seat& seat, const Round& round) const override;

@@ -134,9 +134,9 @@ Member::Actions Member::tick(Time now) {
 }
 
 Member::Actions Member::ready(std::map<std::string, std::string> facts,
-                              std::map<int64_t, std::string> checkpoints) {
+                              std::map<int64_t, std::string> checkpoints, Former former) {
   if (phase_ == Phase::kOver) return take();
-  ready_ = {{}, std::move(facts), std::move(checkpoints)};
+  ready_ = {{}, std::move(facts), std::move(checkpoints), std::move(former)};
   if (phase_ == Phase::kGathering) {
     phase_ = Phase::kReady;
     ready_.header = header();
@@ -252,11 +252,14 @@ void Member::on(const Start& message) {
     return protest("the member list lacks this island");
   }
   if (message.num_replicas < 1) return protest("a Start of a run of nobody");
+  if (message.returns && (message.joins || message.number != ready_.former.number)) {
+    return protest("a Start as a member that this island was not");
+  }
   phase_ = Phase::kTraining;
   rounds_.start(message);
   pulse_.set_report_every(message.report_every);
   view_ = message.view;
-  num_leased_ = num_units(message.units);
+  num_leased_ = (message.returns ? ready_.former.num_leased : 0) + num_units(message.units);
   if (!message.joins) first_round_ = 0;
   actions_.emplace_back(Started{message});
 }

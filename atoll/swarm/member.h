@@ -104,7 +104,7 @@ class Member {
   Actions tick(Time now);
 
   Actions ready(std::map<std::string, std::string> facts,
-                std::map<int64_t, std::string> checkpoints);
+                std::map<int64_t, std::string> checkpoints, Former former = {});
   /// `begin` without its header. Said only if this member takes part in the round.
   Actions begin(int64_t round, Begin begin);
   /// `sums_of_squares` as Prepared has them.

@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
 /// ever, so that two versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 10;
+constexpr uint16_t kProtocolVersion = 11;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -62,11 +62,23 @@ struct Refused {
   std::string reason;
 };
 
+/// What a process that came to its end was, and what is on disk of all that it had: so much that
+/// the next one can compute the rest again.
+struct Former {
+  int32_t number = -1;          // Of the member; -1: it was none, or too little is on disk.
+  uint64_t term = 0;            // In which it became one.
+  int64_t num_leased = 0;       // Units that it has trained on, ever.
+  std::vector<int64_t> rounds;  // By fragment: the newest whose result is on disk; -1: none.
+
+  bool operator==(const Former&) const = default;
+};
+
 /// The island is able to train. Facts that must be equal everywhere, and its checkpoints.
 struct Ready {
   Header header;
   std::map<std::string, std::string> facts;
   std::map<int64_t, std::string> checkpoints;  // Step -> digest of the global parameters.
+  Former former;
 };
 
 /// A member. Whoever joins gets a number that nobody had before, also when it comes back without
@@ -98,9 +110,12 @@ struct Start {
   int64_t step = 0;           // Where the run stands.
   uint64_t num_commits = 0;   // That the run has had.
   bool joins = false;         // The state comes from the others; rounds go on without this one.
+  bool returns = false;       // It is the member that it was: it goes on from what it has on disk,
+                              // and rounds wait for it. The commits from `num_commits` on follow.
   std::vector<Peer> members;  // Numbers rise.
-  std::vector<Held> held;     // What to get before training, where `joins`.
-  std::vector<Units> units;   // The rows to train on first.
+  std::vector<Held> held;     // What to get before training, where `joins`; what is here already,
+                              // where `returns`.
+  std::vector<Units> units;   // The rows to train on first; behind those that `former` had.
   int64_t num_replicas = 0;   // That a global batch is cut into: a unit is one of the pieces.
   int64_t report_every = 0;   // Units, after which to send a Heartbeat; 0: by time alone.
 };

@@ -54,6 +54,8 @@ class Pace {
   /// Since when a member that has not begun the round holds it up.
   virtual Time idle_since(const Seat& seat, const Round& round) const = 0;
 
+  /// Whether a member's steps follow from their numbers: it can then compute them again.
+  virtual bool can_be_computed_again() const = 0;
   /// A member that was behind has caught up: from which round on it is waited for, and the step
   /// from which it goes on. Without a header.
   virtual Reinstated reinstated(const Seat& seat, const Book& book, const Roster& roster,

@@ -55,8 +55,18 @@ void Seat::come_back(int64_t first_round, Time now) {
   first_round_ = std::max<int64_t>(first_round, 0);
 }
 
+void Seat::come_back_whole(uint64_t num_commits, Time now) {
+  suspicion_.heard(now);
+  heard_ = now;
+  take_part(0, now);
+  is_new_ = false;
+  progress_ = {};
+  caught_up_ = num_commits;
+}
+
 void Seat::report(const Heartbeat& heartbeat, Time now) {
-  if (heartbeat.num_trained > num_trained_) trained_at_ = now;
+  const bool computes_again = heartbeat.step != progress_.step;
+  if (heartbeat.num_trained > num_trained_ || computes_again) trained_at_ = now;
   progress_ = heartbeat;
   note_trained(heartbeat.num_trained);
   note_caught_up(heartbeat.caught_up);

@@ -51,6 +51,9 @@ class Seat {
   void leave_for_good() { state_ = State::kLeft; }
   /// By Resume, whose first round that is; -1: it was behind.
   void come_back(int64_t first_round, Time now);
+  /// In a new process that has all it had: waited for in all rounds, with the results of so many
+  /// commits.
+  void come_back_whole(uint64_t num_commits, Time now);
 
   /// Has contributed nothing yet.
   bool is_new() const { return is_new_; }
@@ -71,6 +74,7 @@ class Seat {
   void note_caught_up(uint64_t num_commits) { caught_up_ = std::max(caught_up_, num_commits); }
   /// It has the result of that one.
   void note_commit(uint64_t index) { caught_up_ += caught_up_ == index ? 1 : 0; }
+  bool has(uint64_t commit) const { return caught_up_ > commit; }
   bool is_level(uint64_t num_commits) const { return caught_up_ == num_commits; }
   bool lacks_any(uint64_t num_commits) const { return caught_up_ < num_commits; }
 

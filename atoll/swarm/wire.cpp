@@ -22,10 +22,11 @@ void visit(auto& io, Is<Hello> auto& m) {
 }
 void visit(auto& io, Is<Welcome> auto& m) { io(m.header, m.config); }
 void visit(auto& io, Is<Refused> auto& m) { io(m.header, m.reason); }
-void visit(auto& io, Is<Ready> auto& m) { io(m.header, m.facts, m.checkpoints); }
+void visit(auto& io, Is<Former> auto& m) { io(m.number, m.term, m.num_leased, m.rounds); }
+void visit(auto& io, Is<Ready> auto& m) { io(m.header, m.facts, m.checkpoints, m.former); }
 void visit(auto& io, Is<Start> auto& m) {
-  io(m.header, m.view, m.number, m.start_step, m.step, m.num_commits, m.joins, m.members, m.held,
-     m.units, m.num_replicas, m.report_every);
+  io(m.header, m.view, m.number, m.start_step, m.step, m.num_commits, m.joins, m.returns, m.members,
+     m.held, m.units, m.num_replicas, m.report_every);
 }
 void visit(auto& io, Is<View> auto& m) { io(m.header, m.view, m.members); }
 void visit(auto& io, Is<Resume> auto& m) {

@@ -348,9 +348,17 @@ void Strategy::joined(int64_t step, int64_t last_round) {
   do_join(step);
 }
 
-void Strategy::restore_held(std::vector<Digest> held) {
+void Strategy::restore_held(std::vector<Digest> held, std::vector<int64_t> applied) {
   // A checkpoint that does not say it is of before the first commit, or of another program.
   if (held.size() == held_.size()) held_ = std::move(held);
+  // In elastic pace the run's rounds begin anew.
+  const std::scoped_lock lock(state_mutex_);
+  if (applied.size() == applied_.size() && !replica_.is_elastic) applied_ = std::move(applied);
+}
+
+std::vector<int64_t> Strategy::applied() const {
+  const std::scoped_lock lock(state_mutex_);
+  return applied_;
 }
 
 Result<void> Strategy::replay(const collective::CommittedRound& round, const Digest& before) {
@@ -368,8 +376,8 @@ Result<void> Strategy::replay(const collective::CommittedRound& round, const Dig
 }
 
 void Strategy::replayed(int64_t step) {
-  // The run's rounds begin anew; what they rest on is what it begins with.
-  std::ranges::fill(applied_, -1);
+  // Elastic: the run's rounds begin anew; what they rest on is what it begins with.
+  if (replica_.is_elastic) std::ranges::fill(applied_, -1);
   joined(step);
 }
 

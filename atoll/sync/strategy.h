@@ -102,8 +102,10 @@ class Strategy {
   /// By fragment: the digest of its state, as it was committed; zeros before that. Nothing where
   /// commits do not say what the published parameters are (methods that take no newcomers).
   const std::vector<Digest>& held() const { return held_; }
-  /// Resuming: those of the checkpoint, whose tensors were restored.
-  void restore_held(std::vector<Digest> held);
+  /// By fragment: the newest round in its state; -1: none of this run is.
+  std::vector<int64_t> applied() const;
+  /// Resuming: both of the checkpoint, whose tensors were restored.
+  void restore_held(std::vector<Digest> held, std::vector<int64_t> applied = {});
   /// Resuming: takes the outer step of a round that was committed after the checkpoint. `before` is
   /// the state_name() before it. Fails when this replica's state is another.
   [[nodiscard]] Result<void> replay(const collective::CommittedRound& round, const Digest& before);

@@ -107,6 +107,8 @@ class Journal:
 
     def _admitted(self, fields):
         number, name = fields.get("i"), fields.text()
+        if self.names.get(number) == name and number not in self.removed:
+            return  # The same member, which has come back.
         assert number not in self.names, "a number given twice"
         self.names[number], self.granted[number], self._consumed[number] = name, [], 0
 

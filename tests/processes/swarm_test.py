@@ -178,6 +178,69 @@ class IslandsTest(Swarm):
         self.assertEqual({summary["steps"] for summary in summaries.values()}, {2000})
 
 
+class ComebackTest(Swarm):
+    """Rounds wait (min_replicas): who was killed computes its steps since the checkpoint again, and the end has the bits of a run
+    that was left alone. bench/resume_kills.py does so at many moments."""
+
+    METHODS = ({"sync__method": "diloco"},
+               {"sync__method": "streaming_diloco", "sync__num_fragments": 2, "sync__fragment_sync_delay": 7},
+               {"sync__method": "sparse_loco"})
+
+    def begin_one(self, name, **settings):
+        return self.begin("ab", name=name, swarm__min_replicas=2, train__steps=240, train__checkpoint_every=130,
+                          train__log_every=1, commits=4, **settings)
+
+    def end_of(self, run):
+        """Of the published model, and of what each island has: its last loss is that of the live parameters."""
+        digests = {summary["digest"] for summary in run.finished().values()}
+        return digests, [run.metrics(name)[-1]["loss"] for name in "ab"]
+
+    def assert_the_same_end(self, victims, **settings):
+        whole = self.end_of(self.begin_one("whole", **settings))
+        run = self.begin_one("killed", **settings)
+        for name in victims:
+            run.kill(name)
+        if "coordinator" in victims:
+            run.coordinate()
+        else:
+            run.wait_event("island_lost", island="b")
+        for name in "ab":
+            if name in victims:
+                run.join(name)
+                run.wait_event("steps_computed_again", name, checkpoint="step-00000000")
+        self.assertEqual(self.end_of(run), whole)
+        journal = run.journal()
+        self.assertEqual(journal.starts, [0])  # Nothing was void,
+        self.assertEqual(sorted(journal.names.values()), ["a", "b"])  # and nobody another.
+        for name in "ab":
+            steps = [line["step"] for line in run.metrics(name)]
+            self.assertEqual(steps, sorted(set(steps)))
+        shutil.rmtree(self.folder / "whole")
+        shutil.rmtree(self.folder / "killed")
+
+    def test_one_is_killed(self):
+        for settings in self.METHODS:
+            with self.subTest(**settings):
+                self.assert_the_same_end(["b"], **settings)
+
+    def test_all_are_killed(self):
+        for settings in self.METHODS[1:]:
+            with self.subTest(**settings):
+                self.assert_the_same_end(["a", "coordinator", "b"], **settings)
+
+    def test_what_is_not_on_disk_is_said(self):
+        run = self.begin_one("killed")
+        run.kill("b")
+        run.wait_event("island_lost", island="b")
+        for diary in (run.folder / "b" / "rounds").glob("*.diary"):
+            lines = diary.read_text().splitlines(keepends=True)
+            diary.write_text("".join(line for line in lines if '"step":3,' not in line))
+        run.join("b")
+        run.wait_event("not_computed_again", "b",
+                       reason="which rows the steps after checkpoint 'step-00000000' had is not on disk")
+        run.finished()
+
+
 class JoinTest(Swarm):
     def test_a_joiner_while_the_run_gathers(self):
         run = self.new_run(swarm__replicas=2)

@@ -1,0 +1,212 @@
+// Members whose processes came to their end, and who hold on disk all that they had.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "atoll/testing/coordinator_harness.h"
+
+namespace atl::swarm {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+bool begins_anew(const Coordinator::Actions& actions) {
+  return std::ranges::any_of(actions, [](const auto& action) {
+    const auto* persist = std::get_if<Coordinator::Persist>(&action);
+    return persist != nullptr && std::holds_alternative<RunBegan>(persist->record);
+  });
+}
+
+/// Islands a (number 0, connection 2) and b (number 1, connection 1), of which rounds need two.
+class ComebackTest : public CoordinatorTest {
+ protected:
+  static CoordinatorOptions waiting() {
+    CoordinatorOptions options = CoordinatorTest::options();
+    options.min_replicas = 2;
+    options.keeps_rounds = true;
+    return options;
+  }
+  ComebackTest() : run(waiting(), {}, kStart) {
+    run.begin();
+    start_two(run);
+  }
+
+  Coordinator::Actions say(uint64_t connection, const Message& message) {
+    return run.received(connection, message, now);
+  }
+  Begin begin_trained(int64_t round) {
+    Begin message = begin(round);
+    message.num_trained = 2 * (round + 1);
+    return message;
+  }
+  void commit(int64_t round) {
+    for (const uint64_t connection : {1, 2}) say(connection, begin_trained(round));
+    say(1, prepared(round));
+    say(2, prepared(round));
+    ASSERT_EQ(run.book().last_round(), round);
+  }
+  /// What follows when an island of that name is ready that was member `number`.
+  Coordinator::Actions come(uint64_t connection, const std::string& name, Former former,
+                            int64_t newest_step = 20) {
+    run.opened(connection, now);
+    say(connection, hello(name));
+    Ready message = ready();
+    message.checkpoints[newest_step] = "q";
+    message.former = std::move(former);
+    return say(connection, message);
+  }
+  static Former b(int64_t newest_round, int64_t num_leased = 5) {
+    return {.number = 1, .term = 1, .num_leased = num_leased, .rounds = {newest_round}};
+  }
+  static Former a(int64_t newest_round, int64_t num_leased = 5) {
+    return {.number = 0, .term = 1, .num_leased = num_leased, .rounds = {newest_round}};
+  }
+
+  Coordinator run;
+};
+
+TEST_F(ComebackTest, WhileRoundsWaitForItAMemberIsWhatItWas) {
+  commit(0);
+  run.lost(1, "killed", now);
+  const auto actions = come(5, "b", b(0));
+  ASSERT_EQ(sent<Start>(actions).size(), 1U);
+  const Start& first = sent<Start>(actions)[0].second;
+  EXPECT_TRUE(first.returns);
+  EXPECT_FALSE(first.joins);
+  EXPECT_EQ(first.number, 1);
+  EXPECT_EQ(first.num_commits, 1U);
+  EXPECT_THAT(first.units, ElementsAre(Units{11, 2, 3})) << "behind the five that it had";
+  EXPECT_FALSE(begins_anew(actions));
+  EXPECT_THAT(sent<Commit>(actions), IsEmpty());
+  const auto views = sent<View>(actions);
+  ASSERT_FALSE(views.empty());
+  EXPECT_EQ(views.back().second.members.at(1).address, "b:1");
+  say(2, begin_trained(1));
+  EXPECT_EQ(sent<OpenAttempt>(say(5, begin_trained(1))).size(), 2U);
+  EXPECT_EQ(run.book().members().size(), 2U);
+}
+
+TEST_F(ComebackTest, ARoundThatWasOpenIsExchangedAgain) {
+  for (const uint64_t connection : {1, 2}) say(connection, begin_trained(0));
+  run.lost(1, "killed", now);
+  EXPECT_THAT(sent<OpenAttempt>(come(5, "b", b(-1, 3), 0)), IsEmpty());
+  const auto opened = sent<OpenAttempt>(say(5, begin_trained(0)));
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_EQ(opened[0].second.header.attempt, 1);
+}
+
+TEST_F(ComebackTest, ACommitThatItLacksFollows) {
+  commit(0);
+  for (const uint64_t connection : {1, 2}) say(connection, begin_trained(1));
+  say(1, prepared(1));
+  run.lost(1, "killed", now);
+  say(2, prepared(1));
+  ASSERT_EQ(run.book().last_round(), 1) << "its part was in it";
+  const auto actions = come(5, "b", b(0));
+  ASSERT_EQ(sent<Start>(actions).size(), 1U);
+  EXPECT_TRUE(sent<Start>(actions)[0].second.returns);
+  EXPECT_EQ(sent<Start>(actions)[0].second.num_commits, 1U);
+  EXPECT_THAT(sent<Start>(actions)[0].second.held, IsEmpty());
+  ASSERT_EQ(sent<Commit>(actions).size(), 1U);
+  EXPECT_EQ(sent<Commit>(actions)[0].second.index, 1U);
+}
+
+TEST_F(ComebackTest, ItJoinsWhereItIsNotWhatItWas) {
+  commit(0);
+  run.lost(1, "killed", now);
+  Former of_another_term = b(0);
+  of_another_term.term = 7;
+  Former nobody = b(0);
+  nobody.number = 9;
+  for (const Former& former : {b(0, 1), b(0, 99), a(0), of_another_term, nobody, Former{}}) {
+    Coordinator other = run;
+    other.opened(5, now);
+    other.received(5, hello("b"), now);
+    Ready message = ready();
+    message.former = former;
+    const auto started = sent<Start>(other.received(5, message, now));
+    ASSERT_EQ(started.size(), 1U);
+    EXPECT_TRUE(started[0].second.joins) << former.number << " " << former.num_leased;
+    EXPECT_FALSE(started[0].second.returns);
+  }
+}
+
+TEST_F(ComebackTest, ItJoinsWhereTheOthersWentOn) {
+  CoordinatorOptions options = waiting();
+  options.min_replicas = 1;
+  run = Coordinator(options, {}, now);
+  run.begin();
+  start_two(run);
+  commit(0);
+  run.lost(1, "killed", now);
+  const auto started = sent<Start>(come(5, "b", b(0)));
+  ASSERT_EQ(started.size(), 1U);
+  EXPECT_TRUE(started[0].second.joins) << "nobody waits for it";
+}
+
+TEST_F(ComebackTest, AllAreWhatTheyWereAndNothingIsVoid) {
+  commit(0);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  EXPECT_THAT(sent<Start>(come(5, "b", b(0))), IsEmpty()) << "a may come back";
+  const auto actions = come(6, "a", a(0));
+  ASSERT_EQ(sent<Start>(actions).size(), 2U);
+  for (const auto& [connection, message] : sent<Start>(actions)) EXPECT_TRUE(message.returns);
+  EXPECT_FALSE(begins_anew(actions));
+  say(5, begin_trained(1));
+  EXPECT_EQ(sent<OpenAttempt>(say(6, begin_trained(1))).size(), 2U);
+}
+
+TEST_F(ComebackTest, OneHasWhatTheOtherLost) {
+  commit(0);
+  commit(1);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0));
+  const auto actions = come(6, "a", a(1));
+  ASSERT_EQ(sent<Start>(actions).size(), 2U);
+  EXPECT_FALSE(begins_anew(actions));
+  ASSERT_EQ(sent<Commit>(actions).size(), 1U);
+  EXPECT_EQ(sent<Commit>(actions)[0].first, 5U);
+}
+
+TEST_F(ComebackTest, WhatAllLostIsVoid) {
+  commit(0);
+  commit(1);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0));
+  const auto actions = come(6, "a", a(0));
+  EXPECT_TRUE(begins_anew(actions));
+  ASSERT_EQ(sent<Start>(actions).size(), 2U);
+  for (const auto& [connection, message] : sent<Start>(actions)) EXPECT_FALSE(message.returns);
+}
+
+TEST_F(ComebackTest, ACoordinatorThatComesAfterTakesThemBackToo) {
+  Coordinator first(waiting(), {}, now);
+  keep(first.begin());
+  const auto hears = [&](uint64_t connection, const Message& message) {
+    keep(first.received(connection, message, now));
+  };
+  for (const uint64_t connection : {1, 2}) {
+    first.opened(connection, now);
+    hears(connection, hello(connection == 1 ? "b" : "a"));
+  }
+  for (const uint64_t connection : {1, 2}) hears(connection, ready());
+  for (const uint64_t connection : {1, 2}) hears(connection, begin_trained(0));
+  for (const uint64_t connection : {1, 2}) hears(connection, prepared(0));
+  run = Coordinator(waiting(), kept, now);
+  run.begin();
+  EXPECT_FALSE(begins_anew(come(5, "b", b(0))));
+  EXPECT_FALSE(begins_anew(come(6, "a", a(0))));
+  EXPECT_EQ(run.book().members().size(), 2U);
+  Begin message = begin_trained(1);
+  message.header.term = 2;
+  say(5, message);
+  EXPECT_EQ(sent<OpenAttempt>(say(6, message)).size(), 2U);
+}
+
+}  // namespace
+}  // namespace atl::swarm
