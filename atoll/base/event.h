@@ -10,7 +10,7 @@
 //   };
 //
 // People read the sentence on stderr; programs read the fields (event_log.h keeps them). Kinds and
-// fields stand in docs/formats.md: what is published keeps its name and its meaning.
+// fields stand in docs/events.md: what is published keeps its name and its meaning.
 #include <concepts>
 #include <cstdint>
 #include <functional>
