@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""make claims-house: how large, how layered and how quick to check this code is, and that kills change no bits.
+
+What counts lines, arrows and members takes seconds; the evaluation beside busy processes some minutes. Kept, because
+they take long: 200 kills (LONG=kills), object-seconds of the tests (LONG=objects, from an empty build), ctest's seconds
+(LONG=ctest).
+"""
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from claims import ATOLL, ROOT, Claims, last_json, run
+
+sys.path.append(str(ROOT / "scripts"))
+sys.path.append(str(ROOT / "tests"))
+import compile_time  # noqa: E402
+import small_store  # noqa: E402
+import tidy  # noqa: E402
+
+claims = Claims("house")
+NUM_KILLS = 200
+TEST_SUFFIXES = ("_test", "_fuzz", "_bench")
+
+
+def production():
+    """Paths of the sources that are neither tests nor what tests share."""
+    return [path for path in tidy.tracked("atoll/*.h", "atoll/*.cpp")
+            if not path.stem.endswith(TEST_SUFFIXES) and not path.parts[1].startswith("testing")]
+
+
+def lines(path):
+    return (ROOT / path).read_text().count("\n")
+
+
+def largest_room():
+    rooms = collections.Counter()
+    for path in production():
+        rooms[path.parts[1]] += lines(path)
+    name, size = rooms.most_common(1)[0]
+    print(f"the largest room: {name}", file=sys.stderr)
+    return 100 * size / sum(rooms.values())
+
+
+def upward_arrows():
+    allowed, torch = tidy.read_layers()
+    tidy.problems.clear()
+    for path in tidy.tracked("atoll/*.h", "atoll/*.cpp"):
+        tidy.check_source(path, allowed, torch)
+    return sum("may not include" in problem or "is torch-free" in problem or "not below" in problem
+               for problem in tidy.problems)
+
+
+def members(text):
+    """class -> how many data members it has, its nested structs' included: those that end with an underscore, and fields."""
+    found = {}
+    for begin in re.finditer(r"^class (?:ATOLL_\w+\([^{;]*?\) )?(\w+)[^;{]*\{", text, re.M):
+        depth, end = 0, begin.end() - 1
+        for end in range(begin.end() - 1, len(text)):
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            if depth == 0:
+                break
+        body = text[begin.end():end]
+        body = re.sub(r"//[^\n]*", "", body)
+        found[begin.group(1)] = len(re.findall(r"\b\w+_\s*(?:ATOLL_GUARDED_BY\(\w+\)\s*)?(?:=[^;(]*|\{[^;]*\})?;", body))
+    return found
+
+
+def largest_class():
+    largest = max(((count, name, path) for path in production() if path.suffix == ".h"
+                   for name, count in members((ROOT / path).read_text()).items()))
+    print(f"the largest class: {largest[1]} in {largest[2]}", file=sys.stderr)
+    return largest[0]
+
+
+def longest_file():
+    longest = max((lines(path), path) for path in production() if not path.stem.endswith("_table"))
+    print(f"the longest file: {longest[1]}", file=sys.stderr)
+    return longest[0]
+
+
+def asks_for_pace():
+    """Lines that ask which pace a run has, outside the objects that answer for it."""
+    homes = ("pace", "elastic", "lockstep")
+    return sum(len(re.findall(r"\bis_elastic\b", (ROOT / path).read_text())) for path in production()
+               if not path.stem.startswith(homes))
+
+
+claims.measured("largest room, % of the lines (tests' own left out)", largest_room, lambda p: p <= 10, "<= 10", "{:.1f}")
+claims.measured("arrows that point upwards", upward_arrows, lambda n: n == 0, "0", "{}")
+claims.measured("longest file, lines", longest_file, lambda n: n <= 450, "<= 450", "{}")
+claims.measured("members of the largest class", largest_class, lambda n: n <= 20, "<= 20", "{}")
+claims.measured("times that `is_elastic` is asked outside the objects for pace", asks_for_pace, lambda n: n <= 10, "<= 10", "{}")
+claims.measured("lines of production", lambda: sum(map(lines, production())), lambda n: n <= 66_000, "<= 66,000", "{:,}")
+
+# --- beside busy processes ---
+claims.measured("evaluation on two threads beside two busy processes, times as long",
+                lambda: last_json(run([sys.executable, "bench/busy_evaluation.py", ATOLL]))["ratio"],
+                lambda r: r <= 2.5, "<= 2.5", "{:.2f}")
+
+
+# --- kills ---
+def kill(count):
+    with tempfile.TemporaryDirectory(prefix="atoll-claims-") as folder:
+        store = str(pathlib.Path(folder) / "store")
+        small_store.make_store(ATOLL, store, ["json", "logging", "asyncio"])
+        kept = ROOT / "bench" / "results" / "house-kills-runs.json" if count > 10 else pathlib.Path(folder) / "kills.json"
+        subprocess.run([sys.executable, "bench/resume_kills.py", "--store", store, "--out", str(kept), "--count", str(count)],
+                       cwd=ROOT, check=False, stdout=sys.stderr)
+        kills = json.loads(kept.read_text())["kills"]
+        if len(kills) < count:
+            raise RuntimeError(f"{len(kills)} of {count} kills were made")
+        return sum(not one["is_same"] for one in kills)
+
+
+claims.measured("10 kills in lock-step runs: ends with other bits", lambda: kill(10), lambda n: n == 0, "0", "{}")
+claims.stored("kills", f"{NUM_KILLS} kills in lock-step runs: ends with other bits", lambda: kill(NUM_KILLS), lambda n: n == 0,
+              "0", "{}", "LONG=kills make claims-house", ("atoll", "bench/resume_kills.py"))
+
+
+# --- how long checks take ---
+def object_seconds():
+    """Of the tests alone, compiled from nothing, by one compiler at a time."""
+    with tempfile.TemporaryDirectory(prefix="atoll-claims-") as folder:
+        torch = next(line.split("=", 1)[1] for line in (ROOT / "build" / "CMakeCache.txt").read_text().splitlines()
+                     if line.startswith("ATOLL_TORCH_DIR:"))
+        run(["cmake", "--log-level=ERROR", "-S", ".", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+             "-DATOLL_BUILD_TESTS=ON", f"-DATOLL_TORCH_DIR={torch}", "-DCMAKE_CXX_COMPILER_LAUNCHER="])
+        run(["cmake", "--build", folder, "-j1"])
+        seconds = compile_time.objects(pathlib.Path(folder))
+        return sum(value for name, value in seconds.items() if compile_time.is_test(name))
+
+
+def serial_seconds():
+    """Of ctest's tests that let no other run beside them."""
+    listed = json.loads(run(["ctest", "--test-dir", "build", "--show-only=json-v1"]))
+    alone = {test["name"] for test in listed["tests"]
+             if any(one["name"] == "RUN_SERIAL" and one["value"] for one in test.get("properties", []))}
+    if not alone:
+        return 0
+    log = (ROOT / "build" / "Testing" / "Temporary" / "CTestCostData.txt").read_text()
+    return sum(float(line.split()[2]) for line in log.splitlines() if line.split()[:1] and line.split()[0] in alone)
+
+
+claims.stored("objects", "seconds to compile the tests' objects", object_seconds, lambda s: s <= 1000, "<= 1000", "{:.0f}",
+              "LONG=objects make claims-house", ("atoll", "cmake", "CMakeLists.txt"))
+claims.measured("seconds of tests that run alone", serial_seconds, lambda s: s <= 150, "<= 150", "{:.0f}")
+sys.exit(claims.end())
