@@ -18,7 +18,7 @@ work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
 store = str(work / "store")
 corpus.make_store(ATOLL, store, corpus.SMALL_BYTES)
 STORM_S, CUT_EVERY_S, CUTS = 600, 30, 10
-PROTOCOL = ("atoll/swarm", "atoll/collective", "atoll/run", "atoll/island", "atoll/method",
+PROTOCOL = ("atoll/swarm", "atoll/coordinator", "atoll/collective", "atoll/run", "atoll/island", "atoll/method",
             "atoll/sync", "atoll/net", "bench/swarm_faults.py")
 
 # --- kill -9 of one of three islands ---

@@ -16,9 +16,9 @@ def tracked(*patterns):
 
 
 def read_layers():
-    """folder -> (all folders it may include, may it include LibTorch)."""
+    """folder -> (all folders it may include, may it include LibTorch, and all that its tests may include)."""
     order = re.findall(r"add_subdirectory\(atoll/(\w+)\)", (root / "CMakeLists.txt").read_text())
-    allowed, torch = {}, {}
+    allowed, torch, tests = {}, {}, {}
     for number, folder in enumerate(order):
         text = (root / "atoll" / folder / "CMakeLists.txt").read_text()
         call = re.search(r"atoll_module\(\w+( TORCH)?(?: DEPS ([\w\s]*?))?(?:\s[A-Z_]{4,}\b.*)?\)", text, re.S)
@@ -29,7 +29,10 @@ def read_layers():
         for dep in (call.group(2) or "").split() if call else ():
             reach |= allowed[dep]
         allowed[folder] = reach - ({"testing", "testing_torch"} if not folder.startswith("testing") else set())
-    return allowed, torch
+        extra = re.search(r"TEST_DEPS ([\w\s]*)\)", text)
+        named = set(extra.group(1).split()) - {"testing"} if extra else set()
+        tests[folder] = allowed[folder] | named | {dep for name in named for dep in allowed[name]}
+    return allowed, torch, tests
 
 
 def harness_includes(harness, seen):
@@ -53,7 +56,8 @@ BANS = [
 ]
 
 
-def check_source(path, allowed, torch):
+def check_source(path, layers):
+    allowed, torch, tests = layers
     lines = (root / path).read_text().split("\n")
     folder = path.parts[1] if path.parts[0] == "atoll" else None
     is_test = path.stem.endswith(("_test", "_bench", "_fuzz"))
@@ -71,10 +75,10 @@ def check_source(path, allowed, torch):
             continue
         target = include.group(1)
         if is_test and target.startswith("atoll/testing"):  # Of use to tests above all that it includes.
-            above = harness_includes(target, set()) - allowed[folder]
+            above = harness_includes(target, set()) - tests[folder]
             if above:
                 problems.append(f"{where}: {target} needs {', '.join(sorted(above))}, not below {folder}")
-        elif target.startswith("atoll/") and target.split("/")[1] not in allowed[folder]:
+        elif target.startswith("atoll/") and target.split("/")[1] not in (tests if is_test else allowed)[folder]:
             problems.append(f"{where}: {folder} may not include {target}: not below it")
         is_torch = target.split("/")[0] in ("ATen", "c10", "torch", "caffe2")
         if is_torch and not torch[folder]:
@@ -100,9 +104,9 @@ def check_page(path):
 
 
 def main():
-    allowed, torch = read_layers()
+    layers = read_layers()
     for path in tracked("*.h", "*.cpp"):
-        check_source(path, allowed, torch)
+        check_source(path, layers)
     for path in tracked("*.md"):
         check_page(path)
     print("\n".join(problems) or "tidy: layers, bans, sizes and links are in order")

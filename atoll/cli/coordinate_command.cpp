@@ -17,15 +17,15 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/coordinator/coordinator_server.h"
+#include "atoll/coordinator/run_router.h"
+#include "atoll/coordinator/status_board.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/net/http_server.h"
 #include "atoll/run/config.h"
 #include "atoll/run/coordinated_run.h"
-#include "atoll/swarm/coordinator_server.h"
 #include "atoll/swarm/rules.h"
-#include "atoll/swarm/run_router.h"
-#include "atoll/swarm/status_board.h"
 
 namespace atl::cli {
 namespace {

@@ -20,11 +20,11 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/result.h"
 #include "atoll/cli/status_events.h"
+#include "atoll/coordinator/status.h"
 #include "atoll/net/address.h"
 #include "atoll/net/http_client.h"
 #include "atoll/run/coordinator_file.h"
 #include "atoll/swarm/rules.h"
-#include "atoll/swarm/status.h"
 
 namespace atl::cli {
 namespace {

@@ -101,7 +101,9 @@ class Engine {
   void fetch_state(int32_t fragment, size_t size, Time now);
   void serve_state(StateProvider provider) { lender_.provide(std::move(provider)); }
   /// To be given to members that lack it.
-  void keep_result(const std::shared_ptr<const CommittedRound>& committed);
+  void keep_result(const std::shared_ptr<const CommittedRound>& committed) {
+    lender_.keep(committed);
+  }
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
 

@@ -8,8 +8,8 @@
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/session.h"
+#include "atoll/coordinator/coordinator_server.h"
 #include "atoll/net/grpc_transport.h"
-#include "atoll/swarm/coordinator_server.h"
 
 namespace atl::collective {
 namespace {

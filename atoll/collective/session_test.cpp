@@ -14,8 +14,8 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
+#include "atoll/coordinator/coordinator_server.h"
 #include "atoll/net/memory_transport.h"
-#include "atoll/swarm/coordinator_server.h"
 
 namespace atl::collective {
 namespace {

@@ -12,10 +12,10 @@
 #include "atoll/base/error.h"
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
+#include "atoll/coordinator/events.h"
 #include "atoll/method/method.h"
 #include "atoll/net/address.h"
 #include "atoll/run/run_folder.h"
-#include "atoll/swarm/events.h"
 
 namespace atl::run {
 namespace {

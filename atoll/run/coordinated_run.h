@@ -8,10 +8,10 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/event_log.h"
+#include "atoll/coordinator/coordinator_server.h"
+#include "atoll/coordinator/journal.h"
 #include "atoll/run/config.h"
 #include "atoll/run/coordinator_file.h"
-#include "atoll/swarm/coordinator_server.h"
-#include "atoll/swarm/journal.h"
 
 namespace atl::run {
 

@@ -9,7 +9,7 @@
 namespace atl::run {
 namespace {
 
-// Published, as those in swarm/events_test.cpp: a change here is a change of the format.
+// Published, as those in coordinator/events_test.cpp: a change here is a change of the format.
 std::string line(const Event& event) { return to_json(event, 0).substr(11); }
 
 TEST(SessionEventsTest, AreLines) {

@@ -15,7 +15,6 @@
 namespace atl::sweep {
 namespace {
 
-
 struct OwnedSetting {
   const char* name;
   const char* instead;

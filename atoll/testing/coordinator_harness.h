@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/swarm/coordinator.h"
-#include "atoll/swarm/events.h"
+#include "atoll/coordinator/coordinator.h"
+#include "atoll/coordinator/events.h"
 
 namespace atl::swarm {
 

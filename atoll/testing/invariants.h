@@ -18,7 +18,7 @@
 
 #include "atoll/base/hash.h"
 #include "atoll/collective/exchange.h"
-#include "atoll/swarm/book.h"
+#include "atoll/coordinator/book.h"
 #include "atoll/testing/mean_definition.h"
 #include "atoll/testing/outlier_definition.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "atoll/swarm/outliers.h"
+#include "atoll/coordinator/outliers.h"
 
 namespace atl::swarm {
 

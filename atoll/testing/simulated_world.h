@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "atoll/codec/codec.h"
-#include "atoll/swarm/coordinator_server.h"
+#include "atoll/coordinator/coordinator_server.h"
 #include "atoll/testing/simulated_island.h"
 
 namespace atl::collective {

@@ -1,6 +1,6 @@
 """What a coordinator's journal says, read without Atoll: commits, members, and who was given which rows.
 
-The layout is that of atoll/base/record_log.h and atoll/swarm/book.cpp; the rules of the leases are those of
+The layout is that of atoll/base/record_log.h and atoll/coordinator/book.cpp; the rules of the leases are those of
 atoll/swarm/leases.h, on plain lists, so that a mistake there is found here.
 """
 import collections

@@ -1,0 +1,167 @@
+#include "atoll/coordinator/book.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "atoll/testing/temporary_folder.h"
+
+namespace atl::swarm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Committed commit(uint64_t index, int32_t fragment, int64_t round,
+                 std::vector<int64_t> num_trained = {2, 2}) {
+  return {.index = index,
+          .held = {.fragment = fragment, .round = round, .step = 10 * round},
+          .count = 5,
+          .segment_values = 5,
+          .members = {0, 1},
+          .weights = {1, 1},
+          .num_trained = std::move(num_trained)};
+}
+
+/// A run of two, each with four units, and a commit of two of each.
+std::vector<Record> story() {
+  return {TermBegan{3},
+          RunBegan{"r", 20, 2, {{"data", "d"}}},
+          Admitted{{0, "a", "h:1"}},
+          Admitted{{1, "b", "h:2"}},
+          Granted{{0, 1}, 4},
+          commit(0, 0, 5)};
+}
+
+Book told(const std::vector<Record>& records) {
+  Book book;
+  for (const Record& record : records) book.apply(record);
+  return book;
+}
+
+std::string complaint(Book book, const Record& record) {
+  return message_of([&] { book.apply(record); });
+}
+
+std::vector<Bytes> journal_of(const std::vector<Record>& records) {
+  std::vector<Bytes> journal;
+  for (const Record& record : records) journal.push_back(encode(record));
+  return journal;
+}
+
+TEST(BookTest, KnowsWhatItWasTold) {
+  const Book book = told(story());
+  EXPECT_EQ(book.term(), 3U);
+  EXPECT_EQ(book.first_term(), 3U);
+  EXPECT_EQ(book.run(), "r");
+  EXPECT_EQ(book.start_step(), 20);
+  EXPECT_EQ(book.next_number(), 2);
+  EXPECT_EQ(book.num_commits(), 1U);
+  EXPECT_EQ(book.held().at(0).round, 5);
+  EXPECT_EQ(book.last_round(), 5);
+  EXPECT_EQ(book.last_step(), 50);
+  EXPECT_EQ(book.leases().members().at(0).num_consumed, 2);
+  EXPECT_EQ(book.leases().next(), 20 * 2 + 8) << "units before the start step are consumed";
+}
+
+TEST(BookTest, AJournalMakesTheSameBookFromRecordsOrContents) {
+  const std::vector<Record> records = story();
+  const Book book = told(records);
+  std::vector<Bytes> journal = journal_of(records);
+  EXPECT_EQ(read_book(journal), book);
+  for (size_t i = 0; i <= records.size(); ++i) {  // Made short in between.
+    std::vector<Bytes> rest = {told({records.begin(), records.begin() + i}).contents()};
+    rest.insert(rest.end(), journal.begin() + static_cast<ptrdiff_t>(i), journal.end());
+    EXPECT_EQ(read_book(rest), book) << i;
+  }
+}
+
+TEST(BookTest, GrantsSayWhatEachGot) {
+  Book book = told(story());
+  const auto grants = book.apply(Granted{{0, 1}, 2});
+  EXPECT_THAT(grants.at(0), ElementsAre(Units{48, 2, 2}));
+  EXPECT_THAT(grants.at(1), ElementsAre(Units{49, 2, 2}));
+}
+
+TEST(BookTest, RowsOfWhoIsRemovedAreFree) {
+  Book book = told(story());
+  book.apply(Removed{1});
+  EXPECT_FALSE(book.members().contains(1));
+  EXPECT_EQ(num_units(book.leases().returned()), 2);
+  book.apply(Admitted{{2, "b", "h:3"}});
+  EXPECT_EQ(book.apply(Granted{{2}, 2}).at(2)[0].first, 45) << "its third unit was 41 + 2 * 2";
+}
+
+TEST(BookTest, WhoHasLeftIsRemembered) {
+  Book book = told(story());
+  book.apply(Left{1});
+  EXPECT_TRUE(book.members().contains(1));
+  EXPECT_TRUE(book.left().contains(1));
+  EXPECT_EQ(num_units(book.leases().returned()), 2);
+  EXPECT_EQ(read_book(std::vector<Bytes>{book.contents()}), book);
+  EXPECT_THAT(complaint(book, Left{1}), HasSubstr("a member that left twice"));
+}
+
+TEST(BookTest, ARunThatBeginsAnewKeepsTermsNumbersAndIndices) {
+  Book book = told(story());
+  book.apply(TermBegan{7});
+  book.apply(RunBegan{"r", 10, 2, {}});
+  EXPECT_TRUE(book.members().empty());
+  EXPECT_TRUE(book.held().empty());
+  EXPECT_TRUE(book.history().empty());
+  EXPECT_EQ(book.next_number(), 2);
+  EXPECT_EQ(book.num_commits(), 1U);
+  EXPECT_EQ(book.last_round(), -1);
+  EXPECT_EQ(book.first_term(), 7U);
+  EXPECT_EQ(book.leases().next(), 20);
+}
+
+TEST(BookTest, RowsOfCommitsThatAreVoidAreFreeAndNoOthers) {
+  auto records = story();  // Units 40 to 47; the commit of step 50 has 40 to 43.
+  records.emplace_back(commit(1, 0, 6, {4, 3}));  // Of step 60: 44, 45 and 46.
+  const auto begun_again = [&](int64_t step) {
+    Book book = told(records);
+    book.apply(RunBegan{"r", step, 2, {}});
+    return book.leases();
+  };
+  EXPECT_EQ(begun_again(60), LeaseBook(47)) << "both stand";
+  EXPECT_EQ(begun_again(50), LeaseBook(44)) << "the second is void";
+  EXPECT_EQ(begun_again(70), LeaseBook(140)) << "more than this book knows of";
+  EXPECT_EQ(begun_again(10), LeaseBook(20)) << "before its beginning";
+}
+
+TEST(BookTest, ContradictionsAreRefused) {
+  const Book book = told(story());
+  EXPECT_THAT(complaint(book, TermBegan{3}), HasSubstr("a term that does not rise"));
+  EXPECT_THAT(complaint(book, RunBegan{"other", 0, 2, {}}), HasSubstr("another run"));
+  EXPECT_THAT(complaint(book, Admitted{{1, "c", "h"}}), HasSubstr("a number out of turn"));
+  EXPECT_THAT(complaint(book, Removed{5}), HasSubstr("a member that is none"));
+  EXPECT_THAT(complaint(book, Granted{{5}, 1}), HasSubstr("a stranger's grant"));
+  EXPECT_THAT(complaint(book, Granted{{0, 0}, 1}), HasSubstr("a grant to one member twice"));
+  EXPECT_THAT(complaint(book, commit(2, 0, 6)), HasSubstr("a commit out of turn"));
+  EXPECT_THAT(complaint(book, commit(1, 0, 5)), HasSubstr("a round twice"));
+  EXPECT_THAT(complaint(book, commit(1, 0, 6, {3, 5})), HasSubstr("rows that were not leased"));
+  Committed short_lists = commit(1, 0, 6);
+  short_lists.weights.pop_back();
+  EXPECT_THAT(complaint(book, short_lists), HasSubstr("a commit's lists"));
+}
+
+TEST(BookTest, DamagedEntriesAreRefused) {
+  const std::vector<Bytes> journal = journal_of(story());
+  for (size_t i = 0; i < journal.size(); ++i) {
+    std::vector<Bytes> damaged = journal;
+    damaged[i].pop_back();
+    EXPECT_THROW(read_book(damaged), InputError) << i;
+    damaged = journal;
+    damaged[i].push_back(std::byte{0});
+    EXPECT_THROW(read_book(damaged), InputError) << i;
+    damaged = journal;
+    damaged[i][0] = std::byte{77};
+    EXPECT_THROW(read_book(damaged), InputError) << i;
+  }
+  Bytes contents = told(story()).contents();
+  contents.pop_back();
+  EXPECT_THROW(read_book(std::vector<Bytes>{contents}), InputError);
+}
+
+}  // namespace
+}  // namespace atl::swarm

@@ -1,0 +1,50 @@
+// Members that come back in new processes, as what they were (comeback.h).
+#include <utility>
+
+#include "atoll/coordinator/comeback.h"
+#include "atoll/coordinator/coordinator.h"
+#include "atoll/coordinator/events.h"
+
+namespace atl::swarm {
+
+std::map<Coordinator::Connection, uint64_t> Coordinator::may_return() const {
+  if (!options_.keeps_rounds || !pace_->can_be_computed_again()) return {};
+  return able_to_come_back(guests_, book_, roster_);
+}
+
+bool Coordinator::take_back_guests() {
+  const auto able = may_return();
+  for (const auto& [connection, lacking] : able) take_back(connection, lacking);
+  if (able.empty()) return false;
+  gathering_.end();
+  announce_view();
+  note_membership();
+  advance_all();
+  return true;
+}
+
+void Coordinator::take_back(Connection connection, uint64_t first_lacking) {
+  const Former former = guests_.at(connection).ready->former;
+  const Hello hello = guests_.take(connection);
+  const int32_t number = former.number;
+  rounds_.forget(number);  // It begins them again.
+  links_.forget_reports_of(number);
+  record(Admitted{{number, hello.name, hello.address}});
+  roster_.connect(number, connection);
+  roster_.at(number).come_back_whole(first_lacking, now_);
+  log(IslandComputesAgain{hello.name});
+  Start start = start_of(number, /*joins=*/false);
+  start.view += 1;
+  start.returns = true;
+  start.num_commits = first_lacking;
+  start.units = book_.leases().behind(number, former.num_leased);
+  for (const auto& [fragment, held] : book_.held()) {
+    if (held.round <= round_on_disk(former, fragment)) start.held.push_back(held);
+  }
+  send(connection, std::move(start));
+  for (const Committed& committed : book_.history()) {
+    if (committed.index >= first_lacking) send(connection, message_of(committed));
+  }
+}
+
+}  // namespace atl::swarm

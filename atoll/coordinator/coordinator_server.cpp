@@ -1,0 +1,249 @@
+#include "atoll/coordinator/coordinator_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/coordinator/event_inbox.h"
+#include "atoll/coordinator/events.h"
+#include "atoll/coordinator/run_router.h"
+#include "atoll/swarm/wire.h"
+
+namespace atl::swarm {
+namespace {
+
+constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
+constexpr Duration kPollInterval = std::chrono::milliseconds(50);  // For Ctrl-C.
+constexpr Duration kProgressInterval = std::chrono::milliseconds(500);
+constexpr Duration kDrainPatience = std::chrono::seconds(3);
+
+}  // namespace
+
+CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
+                                       CoordinatorCallbacks callbacks, net::Transport& transport,
+                                       Time now)
+    : coordinator_(std::move(options), std::move(book), now),
+      callbacks_(std::move(callbacks)),
+      transport_(transport) {
+  act(coordinator_.begin());
+}
+
+void CoordinatorService::handle(net::Event event, Time now) {
+  if (const auto* opened = std::get_if<net::Opened>(&event)) {
+    if (opened->plane == net::Plane::kControl) {
+      act(coordinator_.opened(opened->connection, now));
+    } else {  // No tensor passes through the coordinator.
+      transport_.close(opened->connection);
+    }
+  } else if (const auto* received = std::get_if<net::Received>(&event)) {
+    Message message;
+    try {  // Only what came is the sender's fault: a full disk is not.
+      message = decode(received->frame);
+    } catch (const InputError& error) {
+      return act(coordinator_.garbled(received->connection, error.what(), now));
+    }
+    act(coordinator_.received(received->connection, message, now));
+  } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    act(coordinator_.lost(lost->connection, lost->reason, now));
+  }
+}
+
+void CoordinatorService::tick(Time now) { act(coordinator_.tick(now)); }
+
+void CoordinatorService::request_stop(Time now) { act(coordinator_.request_stop(now)); }
+
+void CoordinatorService::end(const std::string& reason) { act(coordinator_.end(reason)); }
+
+void CoordinatorService::act(Coordinator::Actions actions) {
+  for (auto& action : actions) {
+    if (auto* persist = std::get_if<Coordinator::Persist>(&action)) {
+      if (callbacks_.persist) callbacks_.persist(persist->record);
+    } else if (auto* send = std::get_if<Coordinator::Send>(&action)) {
+      // An island that reads nothing for so long that its queue is full is as good as gone.
+      if (transport_.send(send->to, encode(send->message)) == net::Sent::kFull) {
+        transport_.close(send->to);
+      }
+    } else if (auto* close = std::get_if<Coordinator::Close>(&action)) {
+      transport_.close(close->connection);
+    } else if (auto* log = std::get_if<Coordinator::Log>(&action)) {
+      if (callbacks_.on_event) callbacks_.on_event(log->event);
+    } else if (auto* finished = std::get_if<Coordinator::Finished>(&action)) {
+      result_ = std::move(finished->result);
+    }
+  }
+}
+
+struct CoordinatorServer::State {
+  struct Served {
+    std::string name;
+    CoordinatorCallbacks callbacks;
+    std::unique_ptr<CoordinatorService> service;
+    std::optional<Result<void>> result;  // Set once no callback is called any more.
+    bool is_abandoned = false;
+  };
+
+  State(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
+        const Clock& clock_in, std::function<void(const std::string&)> on_log_in)
+      : clock(clock_in),
+        on_log(std::move(on_log_in)),
+        router(places_of(runs)),
+        transport(make_transport([this](net::Event event) { inbox.push(std::move(event)); })) {
+    for (ServedRun& run : runs) {
+      served.push_back({.name = std::move(run.name),
+                        .callbacks = run.callbacks,
+                        .service = std::make_unique<CoordinatorService>(
+                            std::move(run.options), std::move(run.book), std::move(run.callbacks),
+                            *transport, clock.now())});
+    }
+  }
+
+  static std::vector<RunRouter::Run> places_of(const std::vector<ServedRun>& runs) {
+    std::vector<RunRouter::Run> places;
+    for (const ServedRun& run : runs) places.push_back({.name = run.name, .id = run.options.run});
+    return places;
+  }
+
+  void serve_once(Time deadline) {
+    Time until = std::min(deadline, router.next_deadline());
+    for (const Served& run : served) until = std::min(until, next_deadline(run));
+    const Duration patience = std::clamp(until - clock.now(), Duration{}, kPollInterval);
+    if (auto event = inbox.pop(patience)) act(router.handle(std::move(*event), clock.now()));
+    for (const net::ConnectionId connection : inbox.take_greedy()) {
+      if (on_log) on_log("a connection was closed that sent more than a coordinator can hold");
+      transport->close(connection);
+    }
+    if (clock.now() >= router.next_deadline()) act(router.tick(clock.now()));
+    for (size_t run = 0; run < served.size(); ++run) {
+      if (clock.now() < next_deadline(served[run])) continue;
+      with(run, [&](CoordinatorService& service) { service.tick(clock.now()); });
+    }
+  }
+
+  static Time next_deadline(const Served& run) {
+    return run.is_abandoned ? Time::max() : run.service->next_deadline();
+  }
+
+  void act(RunRouter::Actions actions) {
+    for (auto& action : actions) {
+      if (auto* deliver = std::get_if<RunRouter::Deliver>(&action)) {
+        with(deliver->run, [&](CoordinatorService& service) {
+          service.handle(std::move(deliver->event), clock.now());
+        });
+      } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
+        std::ignore = transport->send(send->to, encode(send->message));  // Its last word.
+      } else if (auto* reply = std::get_if<RunRouter::Reply>(&action)) {
+        // Who asks for more than it reads is not measuring a line.
+        if (transport->send_shared(reply->to, probe_reply(reply->num_bytes)) == net::Sent::kFull) {
+          transport->close(reply->to);
+        }
+      } else if (auto* close = std::get_if<RunRouter::Close>(&action)) {
+        transport->close(close->connection);
+      } else if (auto* log = std::get_if<RunRouter::Log>(&action)) {
+        if (on_log) on_log(log->line);
+      }
+    }
+  }
+
+  /// What happens to one run never ends another.
+  template <typename Do>
+  void with(size_t number, Do&& happens) {
+    Served& run = served[number];
+    if (run.is_abandoned) return;
+    try {
+      happens(*run.service);
+    } catch (const InputError& error) {
+      return abandon(number, error.what());
+    }
+    if (run.result || !run.service->result()) return;
+    report(run);
+    conclude(run, *run.service->result());
+    act(router.end(number));
+  }
+
+  /// It could not keep what it was about to decide. Nobody has heard of that, and nobody may: it
+  /// goes on from its journal in another process.
+  void abandon(size_t number, const std::string& reason) {
+    Served& run = served[number];
+    run.is_abandoned = true;
+    if (run.callbacks.on_event) run.callbacks.on_event(RunStandsStill{reason});
+    conclude(run, failure(reason));
+    act(router.abandon(number));
+  }
+
+  void conclude(Served& run, Result<void> result) {
+    run.result = std::move(result);
+    if (run.callbacks.on_end) run.callbacks.on_end();
+  }
+
+  void report(const Served& run) {
+    if (run.result || !run.callbacks.on_progress) return;
+    run.callbacks.on_progress(run.service->coordinator().status(clock.now()));
+  }
+
+  void end_all(const std::string& reason) {
+    for (size_t run = 0; run < served.size(); ++run) {
+      with(run, [&](CoordinatorService& service) { service.end(reason); });
+    }
+  }
+
+  void stop_all() {
+    for (size_t run = 0; run < served.size(); ++run) {
+      with(run, [&](CoordinatorService& service) { service.request_stop(clock.now()); });
+    }
+  }
+
+  Result<void> verdict() const {
+    if (served.size() == 1) return *served[0].result;
+    size_t num_failed = 0;
+    std::string reasons;
+    for (const Served& run : served) {
+      if (*run.result) continue;
+      num_failed += 1;
+      reasons += fmt::format("\n  {}: {}", run.name, run.result->error().message);
+    }
+    if (num_failed == 0) return {};
+    return failure(fmt::format("{} of {} runs failed:{}", num_failed, served.size(), reasons));
+  }
+
+  const Clock& clock;
+  std::function<void(const std::string&)> on_log;
+  EventInbox inbox{kMaxQueuedBytes};  // The transport's sink uses it: it must go last.
+  RunRouter router;
+  std::unique_ptr<net::Transport> transport;
+  std::vector<Served> served;
+};
+
+CoordinatorServer::CoordinatorServer(std::vector<ServedRun> runs,
+                                     const net::TransportFactory& make_transport,
+                                     const Clock& clock,
+                                     std::function<void(const std::string&)> on_log)
+    : state_(std::make_unique<State>(std::move(runs), make_transport, clock, std::move(on_log))) {}
+
+CoordinatorServer::~CoordinatorServer() = default;
+
+Result<std::string> CoordinatorServer::listen(const std::string& address) {
+  return state_->transport->listen(address);
+}
+
+Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
+  State& state = *state_;
+  Time next_progress = state.clock.now();
+  while (!state.router.is_over()) {
+    state.serve_once(next_progress);
+    const int stops = num_stops ? num_stops() : 0;
+    if (stops == 1) state.stop_all();
+    if (stops > 1) state.end_all("the coordinator was interrupted");
+    if (state.clock.now() >= next_progress) {
+      next_progress = state.clock.now() + kProgressInterval;
+      for (const auto& run : state.served) state.report(run);
+    }
+  }
+  const Time end = state.clock.now() + kDrainPatience;  // The last words are still on their way.
+  while (!state.router.is_drained() && state.clock.now() < end) state.serve_once(end);
+  return state.verdict();
+}
+
+}  // namespace atl::swarm

@@ -1,0 +1,85 @@
+#pragma once
+// The coordinator as a process: connects the state machine to a transport and a clock.
+// CoordinatorService is one run without a thread (the simulator drives it); CoordinatorServer runs
+// several on the caller's thread until all are over. Nothing but the address, the thread and the
+// transport is common to them: each has its own book, its own connections (run_router.h), its end.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/result.h"
+#include "atoll/coordinator/coordinator.h"
+#include "atoll/net/transport.h"
+
+namespace atl::swarm {
+
+struct CoordinatorCallbacks {
+  /// Returns once the record is durable. May throw InputError: then the run stands still, as after
+  /// a kill -9, and the others go on. Empty: nothing is kept.
+  std::function<void(const Record&)> persist;
+  EventSink on_event;
+  /// About twice a second, and when the run is over.
+  std::function<void(const RunStatus&)> on_progress;
+  /// Once, after which none of these is called: the run is over, or stands still.
+  std::function<void()> on_end;
+};
+
+/// Decodes frames, does the coordinator's actions. Not thread-safe.
+class CoordinatorService {
+ public:
+  /// `book` is what a journal has kept, or a new one.
+  CoordinatorService(CoordinatorOptions options, Book book, CoordinatorCallbacks callbacks,
+                     net::Transport& transport, Time now);
+
+  void handle(net::Event event, Time now);
+  void tick(Time now);
+  void request_stop(Time now);
+  void end(const std::string& reason);
+
+  Time next_deadline() const { return coordinator_.next_deadline(); }
+  const Coordinator& coordinator() const { return coordinator_; }
+  /// Set once the run is over.
+  const std::optional<Result<void>>& result() const { return result_; }
+
+ private:
+  void act(Coordinator::Actions actions);
+
+  Coordinator coordinator_;
+  CoordinatorCallbacks callbacks_;
+  net::Transport& transport_;
+  std::optional<Result<void>> result_;
+};
+
+/// What a coordinator needs for one of its runs.
+struct ServedRun {
+  std::string name;  // That islands ask for; may be empty for the only one.
+  CoordinatorOptions options;
+  Book book;  // What a journal has kept, or a new one.
+  CoordinatorCallbacks callbacks;
+};
+
+class CoordinatorServer {
+ public:
+  /// `clock` must outlive it. The callbacks run on the thread in run(), `on_log` for what belongs
+  /// to no run. Throws UsageError when the runs cannot be told apart (run_router.h), and what
+  /// `persist` throws.
+  CoordinatorServer(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
+                    const Clock& clock, std::function<void(const std::string&)> on_log = {});
+  ~CoordinatorServer();
+
+  /// Returns the bound address (port 0: the system chooses). Fails when the port is in use.
+  [[nodiscard]] Result<std::string> listen(const std::string& address);
+  /// Serves until all runs are over. Fails when one did not end well: with its reason where it was
+  /// the only one, else naming each that failed. `num_stops` is polled: 1 asks all islands to stop
+  /// after the next commit, 2 ends all runs now.
+  [[nodiscard]] Result<void> run(const std::function<int()>& num_stops);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace atl::swarm

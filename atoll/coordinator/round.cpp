@@ -1,0 +1,162 @@
+#include "atoll/coordinator/round.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace atl::swarm {
+
+bool Round::have_begun(const std::vector<int32_t>& members) const {
+  return std::ranges::all_of(members, [&](int32_t member) { return has_begun(member); });
+}
+
+std::optional<std::pair<int32_t, std::string>> Round::contradiction(int32_t member,
+                                                                    const Begin& begin) const {
+  for (const auto& [other, first] : begun_) {
+    if (other == member) continue;
+    std::string difference = difference_of(first, begin);
+    if (difference.empty()) break;  // The others are as that one.
+    return std::pair(other, std::move(difference));
+  }
+  return std::nullopt;
+}
+
+bool Round::begin(int32_t member, Begin begin, Time now) {
+  if (begun_.empty()) waits_since_ = now;
+  if (is_left_out(member)) begin.weight = 0;  // It may not know yet.
+  attempt_ = std::max(attempt_, begin.header.attempt);
+  return begun_.insert_or_assign(member, std::move(begin)).second;
+}
+
+OpenAttempt Round::open(int64_t number, Ways ways) {
+  attempt_ += 1;
+  ways_ = std::move(ways);
+  is_whole_ = true;
+  prepared_.clear();
+  const Begin& first = begun_.at(ways_.members.front());
+  OpenAttempt attempt{.header = {.round = number, .attempt = attempt_},
+                      .fragment = first.fragment,
+                      .count = first.count,
+                      .segment_values = first.segment_values,
+                      .members = ways_.members,
+                      .relays = ways_.relays};
+  std::vector<int64_t> rates;
+  for (const int32_t member : ways_.members) {
+    attempt.weights.push_back(begun_.at(member).weight);
+    rates.push_back(begun_.at(member).rate);
+  }
+  attempt.shares = shares_by_rate(num_segments(first.count, first.segment_values), rates);
+  return attempt;
+}
+
+std::string Round::objection_to(int32_t member, const Prepared& prepared) const {
+  if (const std::string fault = fault_of(prepared); !fault.empty()) return fault;
+  const int64_t round = prepared.header.round;
+  if (is_whole_ && prepared.sums_of_squares.size() != ways_.members.size()) {
+    return fmt::format("prepared round {} with other members than it has", round);
+  }
+  if (prepared_.contains(member)) return fmt::format("prepared round {} twice", round);
+  return {};
+}
+
+void Round::prepare(int32_t member, const Prepared& prepared) {
+  prepared_.emplace(member, prepared);
+}
+
+void Round::leave_out(int32_t member) {
+  begun_.at(member).weight = 0;
+  left_out_.insert(member);
+  ways_.members.clear();  // Another attempt is due.
+  prepared_.clear();
+}
+
+void Round::let_go(int32_t member) {
+  if (ways_.has(member) && !prepared_.contains(member)) is_whole_ = false;
+}
+
+void Round::forget(int32_t member) {
+  begun_.erase(member);
+  if (std::erase(ways_.members, member) == 0) return;
+  prepared_.clear();
+  is_whole_ = false;
+}
+
+bool Round::is_complete(const std::set<int32_t>& live) const {
+  const auto is_here = [&](int32_t member) { return live.contains(member); };
+  const auto has_prepared = [&](int32_t member) {
+    return !is_here(member) || prepared_.contains(member);
+  };
+  return is_whole_ && !prepared_.empty() && std::ranges::any_of(ways_.members, is_here) &&
+         std::ranges::all_of(ways_.members, has_prepared);
+}
+
+bool Round::goes_on(const std::set<int32_t>& live, const Ways& possible,
+                    const Pairs& no_links) const {
+  return is_whole_ && !ways_.members.empty() && are_open(ways_, no_links) &&
+         std::ranges::all_of(ways_.members, [&](int32_t member) {
+           return live.contains(member) && possible.has(member);
+         });
+}
+
+std::vector<Outliers::Contributed> Round::norms() const {
+  std::vector<Outliers::Contributed> all;
+  for (size_t rank = 0; rank < ways_.members.size(); ++rank) {
+    const int32_t member = ways_.members[rank];
+    const int64_t weight = begun_.at(member).weight;
+    if (weight == 0) continue;
+    double sum = 0;
+    for (const auto& [other, said] : prepared_) sum += said.sums_of_squares[rank];
+    all.push_back({member, std::sqrt(sum), weight});
+  }
+  return all;
+}
+
+Committed Round::result() const {
+  const auto& [member, said] = *prepared_.begin();
+  const Begin& first = begun_.at(member);
+  Committed committed{.attempt = attempt_,
+                      .held = {first.fragment, said.header.round, first.step, said.digest},
+                      .count = first.count,
+                      .segment_values = first.segment_values,
+                      .members = ways_.members};
+  for (const int32_t each : ways_.members) {
+    committed.weights.push_back(begun_.at(each).weight);
+    committed.num_trained.push_back(begun_.at(each).num_trained);
+  }
+  return committed;
+}
+
+std::vector<int64_t> OpenRounds::numbers() const {
+  std::vector<int64_t> numbers;
+  for (const auto& [number, round] : rounds_) numbers.push_back(number);
+  return numbers;
+}
+
+Round* OpenRounds::find(int64_t number) {
+  const auto found = rounds_.find(number);
+  return found == rounds_.end() ? nullptr : &found->second;
+}
+
+Round& OpenRounds::begin(int64_t number) {
+  highest_ = std::max(highest_, number);
+  return rounds_[number];
+}
+
+void OpenRounds::settle(int64_t number, int32_t fragment) {
+  std::erase_if(rounds_, [&](const auto& entry) {
+    const auto& begun = entry.second.begun();
+    return entry.first == number || begun.empty() ||
+           (entry.first < number && begun.begin()->second.fragment == fragment);
+  });
+}
+
+void OpenRounds::let_go(int32_t member) {
+  for (auto& [number, round] : rounds_) round.let_go(member);
+}
+
+void OpenRounds::forget(int32_t member) {
+  for (auto& [number, round] : rounds_) round.forget(member);
+}
+
+}  // namespace atl::swarm
