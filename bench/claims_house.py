@@ -2,11 +2,12 @@
 """make claims-house: how large, how layered and how quick to check this code is, and that kills change no bits.
 
 What counts lines, arrows and members takes seconds; the evaluation beside busy processes some minutes. Kept, because
-they take long: 200 kills (LONG=kills), object-seconds of the tests (LONG=objects, from an empty build), ctest's seconds
+they take long: 200 kills (LONG=kills), the demo (LONG=demo), object-seconds of the tests (LONG=objects, from an empty build), ctest's seconds
 (LONG=ctest).
 """
 import collections
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -119,6 +120,20 @@ def kill(count):
 claims.measured("10 kills in lock-step runs: ends with other bits", lambda: kill(10), lambda n: n == 0, "0", "{}")
 claims.stored("kills", f"{NUM_KILLS} kills in lock-step runs: ends with other bits", lambda: kill(NUM_KILLS), lambda n: n == 0,
               "0", "{}", "LONG=kills make claims-house", ("atoll", "bench/resume_kills.py"))
+
+
+# --- the demo ---
+def waiting_in_demo():
+    """Percent of the living islands' time; the killed one's absence is apart."""
+    with tempfile.TemporaryDirectory(prefix="atoll-claims-") as folder:
+        told = run(["scripts/demo.sh"], env={**os.environ, "DEMO_DIR": folder})
+    if "All islands hold the same global model" not in told:
+        raise RuntimeError(f"the demo told:\n{told}")
+    return float(re.search(r"^global .*?([\d.]+)%", told, re.M).group(1))
+
+
+claims.stored("demo", "the demo, one island killed: waiting, %", waiting_in_demo, lambda p: p <= 2, "<= 2", "{:.1f}",
+              "LONG=demo make claims-house", ("atoll", "configs/demo.toml", "scripts/demo.sh"))
 
 
 # --- how long checks take ---
