@@ -9,16 +9,10 @@
 // newest committed state, gets it from the others, and is waited for again once it has it. What
 // must not be forgotten is in the book (book.h), which changes by records that are durable before
 // anybody hears of them.
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
-#include <span>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
