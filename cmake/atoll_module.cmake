@@ -1,25 +1,24 @@
-# atoll_module(NAME [TORCH] [DEPS folders...] [PLAIN sources...] [LIBS targets...] [PLAIN_DEPS folders...])
+# atoll_module(NAME [TORCH] [DEPS folders...] [LIBS targets...] [TEST_DEPS folders...])
 #
 # One call per folder of atoll/. Suffixes register files, so none can be forgotten:
 #   x.cpp        part of the library atoll_NAME
 #   x_test.cpp   a GoogleTest binary
 #   x_bench.cpp  a Google Benchmark binary, also run with tiny inputs as a test
 #   x_fuzz.cpp   a fuzz target: libFuzzer under clang, replay of a few random inputs as a test
-# PLAIN names sources of a TORCH folder that do not need LibTorch. They form atoll_NAME_plain, which
-# the torch-free `atoll` command may link. x_plain_test.cpp and, where there are PLAIN sources, fuzz
-# targets link only those: they build and run without LibTorch too.
+# A TORCH folder needs LibTorch: without it (ATOLL_TORCH=OFF) it is left out. TEST_DEPS is what tests
+# alone link: atoll/testing, which is declared behind all that it may include.
 function(atoll_module name)
-  cmake_parse_arguments(arg "TORCH" "" "DEPS;PLAIN;PLAIN_DEPS;LIBS" ${ARGN})
-  foreach(dep IN LISTS arg_DEPS arg_PLAIN_DEPS)
+  cmake_parse_arguments(arg "TORCH" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
+  if(arg_TORCH AND NOT ATOLL_TORCH)
+    return()
+  endif()
+  foreach(dep IN LISTS arg_DEPS)
     if(NOT TARGET atoll_${dep})
-      if(arg_TORCH AND NOT ATOLL_TORCH)
-        continue()
-      endif()
       message(FATAL_ERROR "${name} may not depend on ${dep}: it is declared later (an upward arrow)")
     endif()
   endforeach()
   list(TRANSFORM arg_DEPS PREPEND atoll_)
-  list(TRANSFORM arg_PLAIN_DEPS PREPEND atoll_)
+  list(TRANSFORM arg_TEST_DEPS PREPEND atoll_)
 
   file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
   set(tests ${sources})
@@ -84,14 +83,14 @@ function(atoll_tests name library tests fuzzers benches)
       add_executable(${target} ${fuzzer} ${PROJECT_SOURCE_DIR}/tests/fuzz_main.cpp)
       add_test(NAME ${name}.${stem} COMMAND ${target})
     endif()
-    target_link_libraries(${target} PRIVATE atoll_${library})
+    target_link_libraries(${target} PRIVATE atoll_${name})
     set_tests_properties(${name}.${stem} PROPERTIES LABELS fuzz TIMEOUT 120)
   endforeach()
   foreach(bench IN LISTS benches)
     cmake_path(GET bench STEM stem)
     set(target ${name}_${stem})
     add_executable(${target} ${bench})
-    target_link_libraries(${target} PRIVATE atoll_${library} benchmark::benchmark_main)
+    target_link_libraries(${target} PRIVATE atoll_${name} benchmark::benchmark_main)
     add_test(NAME ${name}.${stem} COMMAND ${target} --benchmark_min_time=0.001)
     set_tests_properties(${name}.${stem} PROPERTIES LABELS bench TIMEOUT 120)
   endforeach()
@@ -101,11 +100,11 @@ endfunction()
 # prints what failed and nothing else.
 function(atoll_unit_test target name source library)
   add_executable(${target} ${source})
-  target_link_libraries(${target} PRIVATE atoll_${library} atoll_test GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE atoll_${name} atoll_test GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${target})
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 ENVIRONMENT GTEST_BRIEF=1)
   if(ATOLL_PRECOMPILE)
-    get_target_property(libraries atoll_${library} LINK_LIBRARIES)
+    get_target_property(libraries atoll_${name} LINK_LIBRARIES)
     set(headers atoll_test_headers)
     if(torch IN_LIST libraries)
       set(headers atoll_torch_test_headers)
