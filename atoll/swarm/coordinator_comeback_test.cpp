@@ -72,7 +72,7 @@ TEST_F(ComebackTest, WhileRoundsWaitForItAMemberIsWhatItWas) {
   run.lost(1, "killed", now);
   const auto actions = come(5, "b", b(0));
   ASSERT_EQ(sent<Start>(actions).size(), 1U);
-  const Start& first = sent<Start>(actions)[0].second;
+  const Start first = sent<Start>(actions)[0].second;
   EXPECT_TRUE(first.returns);
   EXPECT_FALSE(first.joins);
   EXPECT_EQ(first.number, 1);

@@ -270,8 +270,9 @@ Commit Coordinator::message_of(const Committed& committed) const {
           .stop = stops_with(committed)};
 }
 
-/// Keeps everybody in rows. Those who are level get them together, dealt in turn; in elastic pace
-/// each gets them at its own speed.
+/// Keeps everybody in rows. Those who are level get them together, dealt in turn, and with them
+/// those for whom rounds wait: who comes back as it was has its rows. In elastic pace each gets
+/// them at its own speed.
 void Coordinator::grant_rows() {
   const auto is_short = [&](int32_t number, const Seat& seat) {
     const auto found = book_.leases().members().find(number);
@@ -286,9 +287,13 @@ void Coordinator::grant_rows() {
   std::vector<int32_t> level;
   std::vector<int32_t> alone;
   bool any_level_is_short = false;
+  const bool rounds_wait = !is_elastic() && num_live() < least_replicas();
   for (const auto& [number, seat] : seats_) {
-    if (!is_live(seat) && seat.state != State::kBehind) continue;
-    if (is_live(seat) && !is_elastic()) {
+    const bool is_awaited = rounds_wait && seat.state == State::kAway;
+    if (!is_live(seat) && seat.state != State::kBehind && !is_awaited) continue;
+    if (is_awaited) {
+      level.push_back(number);
+    } else if (is_live(seat) && !is_elastic()) {
       level.push_back(number);
       any_level_is_short = any_level_is_short || is_short(number, seat);
     } else if (is_short(number, seat)) {
