@@ -14,7 +14,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
-#include "atoll/train/checkpoint.h"
+#include "atoll/weights/checkpoint.h"
 
 namespace atl::run {
 
@@ -49,7 +49,7 @@ void require_run_directory(const fs::path& folder) {
 }
 
 bool has_checkpoint(const fs::path& folder) {
-  return !train::list_checkpoints(folder / "checkpoints").empty();
+  return !weights::list_checkpoints(folder / "checkpoints").empty();
 }
 
 }  // namespace

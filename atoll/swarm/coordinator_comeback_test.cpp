@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "atoll/swarm/coordinator_harness.h"
+#include "atoll/testing/coordinator_harness.h"
 
 namespace atl::swarm {
 namespace {
