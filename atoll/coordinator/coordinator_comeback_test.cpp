@@ -72,7 +72,7 @@ TEST_F(ComebackTest, WhileRoundsWaitForItAMemberIsWhatItWas) {
   run.lost(1, "killed", now);
   const auto actions = come(5, "b", b(0));
   ASSERT_EQ(sent<Start>(actions).size(), 1U);
-  const Start& first = sent<Start>(actions)[0].second;
+  const Start first = sent<Start>(actions)[0].second;
   EXPECT_TRUE(first.returns);
   EXPECT_FALSE(first.joins);
   EXPECT_EQ(first.number, 1);
@@ -114,19 +114,21 @@ TEST_F(ComebackTest, ACommitThatItLacksFollows) {
 }
 
 TEST_F(ComebackTest, ItJoinsWhereItIsNotWhatItWas) {
-  commit(0);
-  run.lost(1, "killed", now);
   Former of_another_term = b(0);
   of_another_term.term = 7;
   Former nobody = b(0);
   nobody.number = 9;
   for (const Former& former : {b(0, 1), b(0, 99), a(0), of_another_term, nobody, Former{}}) {
-    Coordinator other = run;
-    other.opened(5, now);
-    other.received(5, hello("b"), now);
+    run = Coordinator(waiting(), {}, kStart);
+    run.begin();
+    start_two(run);
+    commit(0);
+    run.lost(1, "killed", now);
+    run.opened(5, now);
+    say(5, hello("b"));
     Ready message = ready();
     message.former = former;
-    const auto started = sent<Start>(other.received(5, message, now));
+    const auto started = sent<Start>(say(5, message));
     ASSERT_EQ(started.size(), 1U);
     EXPECT_TRUE(started[0].second.joins) << former.number << " " << former.num_leased;
     EXPECT_FALSE(started[0].second.returns);

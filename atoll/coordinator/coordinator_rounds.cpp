@@ -175,7 +175,8 @@ void Coordinator::say_due(const Seat& seat) {
 }
 
 void Coordinator::grant_rows() {
-  for (const Granted& grant : pace_->grants(book_, roster_)) {
+  const bool rounds_wait = roster_.num_live() < quorum_.least(book_);
+  for (const Granted& grant : pace_->grants(book_, roster_, rounds_wait)) {
     for (auto& [number, units] : record(grant)) {
       send_to(roster_.at(number), Lease{header(), std::move(units)});
     }

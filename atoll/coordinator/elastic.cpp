@@ -156,7 +156,8 @@ int64_t Elastic::rows_ahead(int32_t member) const {
   return island == islands_.end() ? 0 : island->second.rows_ahead;
 }
 
-std::vector<Granted> Elastic::grants(const Book& book, const Roster& roster) const {
+std::vector<Granted> Elastic::grants(const Book& book, const Roster& roster,
+                                     bool /*rounds_wait*/) const {
   std::vector<Granted> grants;
   for (const auto& [number, seat] : roster.seats()) {
     if (!seat.is_here()) continue;

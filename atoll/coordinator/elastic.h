@@ -48,7 +48,8 @@ class Elastic final : public Pace {
   int64_t report_every(const Book& book) const override;
   void note_trained(int32_t member, const Seat& seat, const Book& book, Time now) override;
   /// Each gets rows at its own speed.
-  std::vector<Granted> grants(const Book& book, const Roster& roster) const override;
+  std::vector<Granted> grants(const Book& book, const Roster& roster,
+                              bool rounds_wait) const override;
 
  private:
   struct Island {

@@ -152,11 +152,11 @@ TEST_F(ElasticTest, RowsLastForTenSecondsAtEachOnesSpeed) {
   };
   report(0, 0);
   report(1, 0);
-  EXPECT_THAT(pace.grants(book, roster), IsEmpty()) << "100 are there";
+  EXPECT_THAT(pace.grants(book, roster, false), IsEmpty()) << "100 are there";
   now += seconds(2);
   report(0, 4);
   report(1, 40);
-  const auto grants = pace.grants(book, roster);
+  const auto grants = pace.grants(book, roster, false);
   ASSERT_THAT(grants, SizeIs(1)) << "20 in ten seconds are there, 200 are not";
   EXPECT_THAT(grants[0].numbers, ElementsAre(1));
   EXPECT_EQ(grants[0].count, 50) << "a quarter of them";
@@ -168,7 +168,7 @@ TEST_F(ElasticTest, APauseIsNoMeasureOfSpeed) {
   now += seconds(11);
   roster.at(0).report({.num_trained = 99}, now);
   pace.note_trained(0, roster.at(0), book, now);
-  const auto grants = pace.grants(book, roster);
+  const auto grants = pace.grants(book, roster, false);
   ASSERT_THAT(grants, SizeIs(1));
   EXPECT_EQ(grants[0].count, 10) << "as if nothing were known";
 }

@@ -1,4 +1,5 @@
 #include "atoll/coordinator/gathering.h"
+#include "atoll/swarm/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ class GatheringTest : public testing::Test {
   }
   void be_ready(uint64_t connection, const std::string& name, const Checkpoints& checkpoints) {
     come(connection, name);
-    guests.make_ready(connection, {{}, {}, checkpoints});
+    guests.make_ready(connection, {.checkpoints = checkpoints});
   }
   /// The run has had members a and b, from step 0 to that one; they are away.
   void begin_before(int64_t step) {
@@ -49,7 +50,7 @@ TEST_F(GatheringTest, ARunBeginsWhenEnoughAreReady) {
   be_ready(1, "a", {{0, "p"}});
   come(2, "b");
   EXPECT_EQ(decide().news.value().sentence, "1 of 2 islands are here");
-  guests.make_ready(2, {{}, {}, {{0, "p"}}});
+  guests.make_ready(2, {.checkpoints = {{0, "p"}}});
   EXPECT_TRUE(decide().begins);
 }
 
@@ -163,7 +164,7 @@ TEST(GuestsTest, KnowsWhoIsHereAndWhoIsReady) {
   Guests guests({});
   guests.come(1, {.name = "a"}, {});
   guests.come(2, {.name = "b"}, Time{} + seconds(20));
-  guests.make_ready(2, {{}, {}, {{0, "p"}, {30, "0123456789abcdef"}}});
+  guests.make_ready(2, {.checkpoints = {{0, "p"}, {30, "0123456789abcdef"}}});
   EXPECT_TRUE(guests.has("a"));
   EXPECT_FALSE(guests.is_ready("a"));
   EXPECT_TRUE(guests.is_ready("b"));

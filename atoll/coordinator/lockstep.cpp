@@ -39,7 +39,10 @@ Reinstated Lockstep::reinstated(const Seat& seat, const Book& book, const Roster
   return {.step = step};
 }
 
-std::vector<Granted> Lockstep::grants(const Book& book, const Roster& roster) const {
+/// Those who are level get rows together, dealt in turn, and with them those for whom rounds wait:
+/// who comes back as it was has its rows.
+std::vector<Granted> Lockstep::grants(const Book& book, const Roster& roster,
+                                      bool rounds_wait) const {
   std::vector<Granted> grants;
   Granted level{.count = steps_ahead_};
   bool any_level_is_short = false;
@@ -48,6 +51,8 @@ std::vector<Granted> Lockstep::grants(const Book& book, const Roster& roster) co
     if (seat.is_live()) {
       level.numbers.push_back(number);
       any_level_is_short = any_level_is_short || is_short;
+    } else if (rounds_wait && seat.state() == Seat::State::kAway) {
+      level.numbers.push_back(number);
     } else if (seat.is_here() && is_short) {
       grants.push_back({{number}, steps_ahead_});
     }

@@ -42,7 +42,8 @@ class Lockstep final : public Pace {
   void note_trained(int32_t /*member*/, const Seat& /*seat*/, const Book& /*book*/,
                     Time /*now*/) override {}
   /// Those who are level get rows together, dealt in turn; who is behind alone.
-  std::vector<Granted> grants(const Book& book, const Roster& roster) const override;
+  std::vector<Granted> grants(const Book& book, const Roster& roster,
+                              bool rounds_wait) const override;
 
  private:
   int64_t num_fragments_;

@@ -47,18 +47,19 @@ TEST_F(LockstepTest, WhoAreLevelGetRowsTogether) {
   grant(0, 10, 4);
   grant(1, 10, 4);
   grant(2, 10, 4);
-  EXPECT_THAT(pace.grants(book, roster), IsEmpty());
+  EXPECT_THAT(pace.grants(book, roster, false), IsEmpty());
   roster.at(1).note_trained(7);
-  const auto level = pace.grants(book, roster);
+  const auto level = pace.grants(book, roster, false);
   ASSERT_THAT(level, SizeIs(1));
   EXPECT_THAT(level[0].numbers, ElementsAre(0, 1)) << "though one alone is short";
   EXPECT_EQ(level[0].count, 4);
   roster.at(2).note_trained(7);
-  const auto all = pace.grants(book, roster);
+  const auto all = pace.grants(book, roster, false);
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_THAT(all[1].numbers, ElementsAre(2));
   roster.at(2).put_away("reset", now);
-  EXPECT_THAT(pace.grants(book, roster), SizeIs(1)) << "who is away trains on nothing";
+  EXPECT_THAT(pace.grants(book, roster, false), SizeIs(1)) << "who is away trains on nothing";
+  EXPECT_THAT(pace.grants(book, roster, true)[0].numbers, SizeIs(2)) << "rounds wait for it";
 }
 
 TEST_F(LockstepTest, ANewcomerIsWaitedForAfterAFullPeriod) {

@@ -66,8 +66,9 @@ class Pace {
   virtual int64_t report_every(const Book& book) const = 0;
   /// A member's Heartbeat came, and its seat knows it.
   virtual void note_trained(int32_t member, const Seat& seat, const Book& book, Time now) = 0;
-  /// What keeps everybody in rows, in this order.
-  virtual std::vector<Granted> grants(const Book& book, const Roster& roster) const = 0;
+  /// What keeps everybody in rows, in this order. `rounds_wait`: for those who are away.
+  virtual std::vector<Granted> grants(const Book& book, const Roster& roster,
+                                      bool rounds_wait) const = 0;
 };
 
 std::unique_ptr<Pace> make_pace(const CoordinatorOptions& options);

@@ -41,7 +41,7 @@ class EventFile:
 
 
 def is_like(event, kind, **fields):
-    return event["kind"] == kind and all(fits(event.get(name), wanted) for name, wanted in fields.items())
+    return fits(event["kind"], kind) and all(fits(event.get(name), wanted) for name, wanted in fields.items())
 
 
 def fits(value, wanted):
