@@ -1,8 +1,9 @@
 #include "atoll/coordinator/gathering.h"
-#include "atoll/swarm/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
 namespace {
