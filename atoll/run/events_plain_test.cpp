@@ -10,7 +10,7 @@ namespace atl::run {
 namespace {
 
 // Published, as those in swarm/events_test.cpp: a change here is a change of the format.
-std::string line(const Event& event) { return to_json(event, 0).substr(11); }
+std::string line(const Event& event) { return to_json(event, 0).substr(12); }
 
 TEST(SessionEventsTest, AreLines) {
   EXPECT_EQ(line(collective::CoordinatorLost{.reason = "why", .patience_s = 600}),
