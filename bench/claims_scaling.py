@@ -19,7 +19,7 @@ import utilisation_links  # noqa: E402
 
 claims = Claims("scaling")
 scratch = tempfile.TemporaryDirectory(prefix="atoll-claims-")
-PUBLISHED = ROOT / "atoll" / "scaling" / "published"
+PUBLISHED = ROOT / "atoll" / "laws" / "published"
 LOSS, STREAMING = PUBLISHED / "loss.csv", PUBLISHED / "streaming_loss.csv"
 
 # Scaling Laws for DiLoCo (arXiv 2503.09799): Table 7 (replicas: A, alpha), Table 13.

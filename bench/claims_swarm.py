@@ -20,7 +20,8 @@ work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-"))
 store = str(work / "store")
 small_store.make_store(ATOLL, store, ["json", "logging", "asyncio"])
 STORM_S, CUT_EVERY_S, CUTS = 600, 30, 10
-PROTOCOL = ("atoll/swarm", "atoll/collective", "atoll/run", "atoll/sync", "atoll/net", "bench/swarm_faults.py")
+PROTOCOL = ("atoll/swarm", "atoll/collective", "atoll/run", "atoll/island", "atoll/method",
+            "atoll/sync", "atoll/net", "bench/swarm_faults.py")
 
 # --- kill -9 of one of three islands ---
 

@@ -14,7 +14,8 @@ from claims import RESULTS, ROOT, code_hash, last_json, run
 
 import subprocess
 
-PATHS = ("atoll/base", "atoll/codec", "atoll/collective", "atoll/net", "atoll/sim", "atoll/swarm", "cmake")
+PATHS = ("atoll/base", "atoll/codec", "atoll/collective", "atoll/net", "atoll/sim", "atoll/swarm", "atoll/testing",
+         "cmake")
 BINARY = "build/bin/collective_simulation_seeds_test"
 
 

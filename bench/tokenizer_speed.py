@@ -46,7 +46,7 @@ def default_text(arguments, folder):
 
 def ours(build, text, tokenizer):
     environment = dict(os.environ, ATOLL_BENCH_TEXT=str(text), ATOLL_BENCH_TOKENIZER=str(tokenizer))
-    output = subprocess.run([build / "bin" / "data_tokenizer_bench", "--benchmark_format=json"],
+    output = subprocess.run([build / "bin" / "tokenizer_tokenizer_bench", "--benchmark_format=json"],
                             env=environment, check=True, capture_output=True, text=True).stdout
     result = json.loads(output)["benchmarks"][0]
     return result["bytes_per_second"] / 1e6, int(result["ids"])

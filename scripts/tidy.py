@@ -16,30 +16,29 @@ def tracked(*patterns):
 
 
 def read_layers():
-    """folder -> (all folders it may include, may it include LibTorch, its plain files)."""
+    """folder -> (all folders it may include, may it include LibTorch)."""
     order = re.findall(r"add_subdirectory\(atoll/(\w+)\)", (root / "CMakeLists.txt").read_text())
-    direct, torch, plain, plain_deps = {}, {}, {}, {}
-    for folder in order:
+    allowed, torch = {}, {}
+    for number, folder in enumerate(order):
         text = (root / "atoll" / folder / "CMakeLists.txt").read_text()
-        call = re.search(r"atoll_module\((.*?)\)", text, re.S)
-        words = call.group(1).split() if call else []
-        groups, current = {"": []}, ""
-        for word in words:
-            if word in ("TORCH", "DEPS", "PLAIN", "PLAIN_DEPS", "LIBS"):
-                current = word
-                groups[current] = []
-            else:
-                groups[current].append(word)
-        direct[folder] = [dep.removesuffix("_plain") for dep in groups.get("DEPS", []) + groups.get("PLAIN_DEPS", [])]
-        torch[folder] = "TORCH" in groups or not call
-        plain[folder] = set(groups.get("PLAIN", []))
-    allowed = {}
-    for folder in order:
-        reach = {folder}
-        for dep in direct[folder]:
-            reach |= allowed.get(dep, {dep})
-        allowed[folder] = reach if direct[folder] or folder == "base" else set(order)
-    return allowed, torch, plain
+        call = re.search(r"atoll_module\(\w+( TORCH)?(?: DEPS ([\w\s]*?))?(?:\s[A-Z_]{4,}\b.*)?\)", text, re.S)
+        torch[folder] = bool(call.group(1)) if call else folder.endswith("_torch")
+        # The programs may include all that stands below them, and so may harnesses.
+        below = {other for other in order[: number + 1] if torch[folder] or not torch[other]}
+        reach = below if not call or folder.startswith("testing") else {folder}
+        for dep in (call.group(2) or "").split() if call else ():
+            reach |= allowed[dep]
+        allowed[folder] = reach - ({"testing", "testing_torch"} if not folder.startswith("testing") else set())
+    return allowed, torch
+
+
+def harness_includes(harness, seen):
+    """All folders that a header of atoll/testing needs."""
+    if harness not in seen:
+        seen.add(harness)
+        for target in re.findall(r'#include "(atoll/[^"]+)"', (root / harness).read_text()):
+            harness_includes(target, seen) if target.startswith("atoll/testing") else seen.add(target)
+    return {name.split("/")[1] for name in seen} - {"testing", "testing_torch"}
 
 
 BANS = [
@@ -52,7 +51,7 @@ BANS = [
 ]
 
 
-def check_source(path, allowed, torch, plain):
+def check_source(path, allowed, torch):
     lines = (root / path).read_text().split("\n")
     folder = path.parts[1] if path.parts[0] == "atoll" else None
     is_test = path.stem.endswith(("_test", "_bench", "_fuzz"))
@@ -69,10 +68,14 @@ def check_source(path, allowed, torch, plain):
         if not include or not folder:
             continue
         target = include.group(1)
-        if target.startswith("atoll/") and target.split("/")[1] not in allowed[folder]:
+        if is_test and target.startswith("atoll/testing"):  # Of use to tests above all that it includes.
+            above = harness_includes(target, set()) - allowed[folder]
+            if above:
+                problems.append(f"{where}: {target} needs {', '.join(sorted(above))}, not below {folder}")
+        elif target.startswith("atoll/") and target.split("/")[1] not in allowed[folder]:
             problems.append(f"{where}: {folder} may not include {target}: not below it")
         is_torch = target.split("/")[0] in ("ATen", "c10", "torch", "caffe2")
-        if is_torch and (not torch[folder] or (path.name in plain[folder])):
+        if is_torch and not torch[folder]:
             problems.append(f"{where}: {path} is torch-free")
 
 
@@ -84,9 +87,9 @@ def check_links(path):
 
 
 def main():
-    allowed, torch, plain = read_layers()
+    allowed, torch = read_layers()
     for path in tracked("*.h", "*.cpp"):
-        check_source(path, allowed, torch, plain)
+        check_source(path, allowed, torch)
     for path in tracked("*.md"):
         check_links(path)
     print("\n".join(problems) or "tidy: layers, bans, sizes and links are in order")

@@ -10,7 +10,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/random.h"
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl {
 namespace {

@@ -13,7 +13,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/event_log.h"
 #include "atoll/base/file.h"
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl {
 namespace {

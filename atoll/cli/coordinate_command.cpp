@@ -16,12 +16,12 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
-#include "atoll/cli/coordinated_run.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
 #include "atoll/net/http_server.h"
 #include "atoll/run/config.h"
+#include "atoll/run/coordinated_run.h"
 #include "atoll/swarm/coordinator_server.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/run_router.h"
@@ -101,7 +101,7 @@ std::string name_of(const fs::path& folder) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-std::vector<CoordinatedRun::Place> places_of(const CoordinateArguments& arguments) {
+std::vector<run::CoordinatedRun::Place> places_of(const CoordinateArguments& arguments) {
   const std::vector<std::string>& configs = arguments.configs;
   const std::vector<std::string>& runs = arguments.runs;
   const size_t num_runs = std::max({configs.size(), runs.size(), size_t{1}});
@@ -111,7 +111,7 @@ std::vector<CoordinatedRun::Place> places_of(const CoordinateArguments& argument
         "and {} --run",
         configs.size(), runs.size()));
   }
-  std::vector<CoordinatedRun::Place> places(num_runs);
+  std::vector<run::CoordinatedRun::Place> places(num_runs);
   for (size_t i = 0; i < num_runs; ++i) {
     places[i].is_only = num_runs == 1;
     places[i].ends_together = arguments.together;
@@ -135,7 +135,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
   }
   const SystemClock clock;
-  std::deque<CoordinatedRun> runs;
+  std::deque<run::CoordinatedRun> runs;
   for (auto& place : places_of(arguments)) runs.emplace_back(std::move(place), overrides, clock);
   if (arguments.insecure) {
     fmt::print(stderr,
@@ -144,11 +144,11 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   }
   watch_interrupts();
   std::vector<swarm::RunStatus> statuses;
-  for (const CoordinatedRun& run : runs) statuses.push_back(run.first_status());
+  for (const run::CoordinatedRun& run : runs) statuses.push_back(run.first_status());
   swarm::StatusBoard board(std::move(statuses), clock);
   const auto http = serve_status(arguments.http, board, clock);
   std::vector<swarm::ServedRun> served;
-  for (CoordinatedRun& run : runs) {
+  for (run::CoordinatedRun& run : runs) {
     served.push_back(run.served([&board, number = served.size()](swarm::RunStatus status) {
       board.publish(number, std::move(status));
     }));
@@ -161,11 +161,11 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
       clock, print_log);
   const auto address = server.listen(arguments.listen);
   if (!address) throw InputError(address.error().message);
-  for (CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
+  for (run::CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
-  for (CoordinatedRun& run : runs) run.announce(*address);
-  if (http) print_log(fmt::format("status at http://{}/status", http->address()));
+  for (run::CoordinatedRun& run : runs) run.announce(*address);
+  if (http) run::print_log(fmt::format("status at http://{}/status", http->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);
   }

@@ -16,7 +16,7 @@
 #include "atoll/cli/store_report.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/batches.h"
-#include "atoll/data/utf8.h"
+#include "atoll/text/utf8.h"
 
 namespace atl::cli {
 namespace {
@@ -45,7 +45,7 @@ std::span<const data::Document> overlapping(const std::vector<data::Document>& t
 class RowPrinter {
  public:
   RowPrinter(const data::Mixture& mixture, data::Split split, int64_t length)
-      : tokenizer_(data::Tokenizer::load(mixture.tokenizer_file())),
+      : tokenizer_(tokenizer::Tokenizer::load(mixture.tokenizer_file())),
         split_(split),
         length_(length),
         is_mixed_(mixture.stores().size() > 1) {}
@@ -66,7 +66,7 @@ class RowPrinter {
                            {"end", document.end}});
     }
     int64_t num_cut = 0;  // A row may begin or end inside a character.
-    std::string text = data::repair_utf8(tokenizer_.decode_part(ids), num_cut);
+    std::string text = text::repair_utf8(tokenizer_.decode_part(ids), num_cut);
     Json row = {{"row", number}};
     if (is_mixed_) {
       row["store"] = store.folder().string();
@@ -81,7 +81,7 @@ class RowPrinter {
   }
 
  private:
-  data::Tokenizer tokenizer_;
+  tokenizer::Tokenizer tokenizer_;
   data::Split split_;
   int64_t length_;
   bool is_mixed_;

@@ -30,7 +30,7 @@ struct ImportArguments {
 bool is_npy(const std::string& file) { return file.ends_with(".npy"); }
 
 data::StoreInfo import_megatron(const ImportArguments& arguments,
-                                const data::Tokenizer& tokenizer) {
+                                const tokenizer::Tokenizer& tokenizer) {
   if (arguments.files.size() > 1) throw UsageError("one Megatron store at a time, please");
   if (!arguments.dtype.empty()) throw UsageError("--dtype is for .npy files: an .idx has its own");
   const SystemClock clock;
@@ -41,7 +41,8 @@ data::StoreInfo import_megatron(const ImportArguments& arguments,
       [&](int64_t tokens_done) { bar.update(static_cast<double>(tokens_done)); });
 }
 
-data::StoreInfo import_olmo(const ImportArguments& arguments, const data::Tokenizer& tokenizer) {
+data::StoreInfo import_olmo(const ImportArguments& arguments,
+                            const tokenizer::Tokenizer& tokenizer) {
   data::TokenType type = data::narrowest_type(tokenizer.vocab_size());
   if (!arguments.dtype.empty()) {
     type = arguments.dtype == "uint16" ? data::TokenType::kU16 : data::TokenType::kU32;
@@ -70,7 +71,7 @@ data::StoreInfo import_olmo(const ImportArguments& arguments, const data::Tokeni
 
 void import_store(const ImportArguments& arguments) {
   watch_interrupts();  // Ctrl-C removes the draft of the store.
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(arguments.tokenizer);
   const data::StoreInfo info = is_npy(arguments.files.front())
                                    ? import_olmo(arguments, tokenizer)
                                    : import_megatron(arguments, tokenizer);

@@ -12,9 +12,9 @@
 #include "atoll/base/error.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/data_verify_command.h"
-#include "atoll/cli/recomputed_order.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/data/recomputed_order.h"
 
 namespace atl::cli {
 namespace {
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMostShown = 10'000;
 
 struct Arguments {
-  OrderArguments order;
+  data::OrderArguments order;
   std::string out;
   std::vector<std::string> check;
   std::vector<std::string> sha256;
@@ -60,11 +60,12 @@ Rows rows_from(const std::string& text) {
 }
 
 /// The array that a published file holds, by the file's name; the only one whatever its name.
-const RecomputedOrder::File& counterpart(const RecomputedOrder& order, const std::string& file) {
+const data::RecomputedOrder::File& counterpart(const data::RecomputedOrder& order,
+                                               const std::string& file) {
   if (order.files.size() == 1) return order.files.front();
   const std::string name = fs::path(file).filename().string();
-  std::vector<const RecomputedOrder::File*> same_kind;
-  for (const RecomputedOrder::File& candidate : order.files) {
+  std::vector<const data::RecomputedOrder::File*> same_kind;
+  for (const data::RecomputedOrder::File& candidate : order.files) {
     if (candidate.name == name) return candidate;
     for (const char* kind : {"_doc_idx.npy", "_sample_idx.npy", "_shuffle_idx.npy"}) {
       if (name.ends_with(kind) && candidate.name.ends_with(kind)) same_kind.push_back(&candidate);
@@ -78,8 +79,8 @@ const RecomputedOrder::File& counterpart(const RecomputedOrder& order, const std
 }
 
 /// Where --out puts a file: in a folder under the project's name, else under that name.
-std::string out_path(const std::string& out, const RecomputedOrder& order,
-                     const RecomputedOrder::File& file) {
+std::string out_path(const std::string& out, const data::RecomputedOrder& order,
+                     const data::RecomputedOrder::File& file) {
   if (out.ends_with('/') || fs::is_directory(out)) return (fs::path(out) / file.name).string();
   if (order.files.size() == 1) return out;
   throw UsageError(
@@ -88,9 +89,9 @@ std::string out_path(const std::string& out, const RecomputedOrder& order,
                   order.files.size()));
 }
 
-Json files_json(const RecomputedOrder& order, const std::string& out) {
+Json files_json(const data::RecomputedOrder& order, const std::string& out) {
   Json files = Json::array();
-  for (const RecomputedOrder::File& file : order.files) {
+  for (const data::RecomputedOrder::File& file : order.files) {
     const data::NpyHeader header = file.map->header();
     Json shape = {header.num_rows};
     if (header.is_matrix) shape.push_back(header.num_columns);
@@ -102,12 +103,12 @@ Json files_json(const RecomputedOrder& order, const std::string& out) {
   return files;
 }
 
-void write_files(const RecomputedOrder& order, const std::string& out) {
+void write_files(const data::RecomputedOrder& order, const std::string& out) {
   if (out.empty()) return;
-  for (const RecomputedOrder::File& file : order.files) {
+  for (const data::RecomputedOrder::File& file : order.files) {
     require_output_file(out_path(out, order, file), "--out");
   }
-  for (const RecomputedOrder::File& file : order.files) {
+  for (const data::RecomputedOrder::File& file : order.files) {
     data::write_index_map(*file.map, out_path(out, order, file));
   }
 }
@@ -127,8 +128,8 @@ void print_for_people(const Arguments& arguments, const Json& result) {
 void run(const Arguments& arguments) {
   const Rows rows = arguments.show.empty() ? Rows{} : rows_from(arguments.show);
   const bool is_neox = arguments.order.kind == "neox";
-  const RecomputedOrder order =
-      is_neox ? recompute_neox(arguments.order) : recompute_olmo(arguments.order);
+  const data::RecomputedOrder order =
+      is_neox ? data::recompute_neox(arguments.order) : data::recompute_olmo(arguments.order);
   Json result = {{"kind", arguments.order.kind},
                  {"num_rows", order.num_rows},
                  {"files", files_json(order, arguments.out)}};
@@ -201,7 +202,7 @@ void require_options_of_kind(const CLI::App& command, const std::string& kind) {
   }
 }
 
-void add_neox_options(CLI::App& command, OrderArguments& order) {
+void add_neox_options(CLI::App& command, data::OrderArguments& order) {
   const std::string group = "NeoX (Megatron stores)";
   command.add_option("--samples", order.samples, "Rows asked for: training steps times batch size")
       ->check(whole_number<int64_t>(1, int64_t{1} << 40))
@@ -234,7 +235,7 @@ void add_neox_options(CLI::App& command, OrderArguments& order) {
       ->group(group);
 }
 
-void add_olmo_options(CLI::App& command, OrderArguments& order) {
+void add_olmo_options(CLI::App& command, data::OrderArguments& order) {
   const std::string group = "OLMo and OLMo-core (raw token files)";
   command
       .add_option("--num-rows", order.num_rows,
@@ -279,7 +280,7 @@ void add_data_order(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "order", "Recompute a data order that NeoX, OLMo or OLMo-core published, and check it");
   const auto arguments = std::make_shared<Arguments>();
-  OrderArguments& order = arguments->order;
+  data::OrderArguments& order = arguments->order;
   command->add_option("inputs", order.inputs,
                       "NeoX: PREFIX of the .bin and .idx files; OLMo: the token files in order");
   command->add_option("--kind", order.kind, "Whose order: neox, olmo or olmo-core")

@@ -71,7 +71,7 @@ void pack(const PackArguments& arguments) {
   watch_interrupts();  // Ctrl-C removes the draft of the store.
   data::PackOptions options = arguments.pack;
   if (!arguments.shard.empty()) options.shard = parse_shard(arguments.shard);
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(arguments.tokenizer);
   const data::Corpus corpus(arguments.corpus);
   data::PackReport report;
   const Time start = clock.now();

@@ -154,7 +154,7 @@ void verify_store(const Arguments& arguments) {
 void verify_megatron(const Arguments& arguments) {
   const data::MegatronStore store = data::MegatronStore::open(arguments.path);
   if (!arguments.tokenizer.empty()) {
-    store.require_ids_below(data::Tokenizer::load(arguments.tokenizer).vocab_size());
+    store.require_ids_below(tokenizer::Tokenizer::load(arguments.tokenizer).vocab_size());
   }
   const NamedHash idx{store.idx_path().string(), hex(sha256(store.idx_bytes()))};
   const NamedHash bin{store.bin_path().string(), hex(sha256(store.bin_bytes()))};
@@ -173,7 +173,7 @@ void verify_megatron(const Arguments& arguments) {
 
 /// OLMo's tokens and their table.
 void verify_olmo(const Arguments& arguments) {
-  const int64_t vocab_size = data::Tokenizer::load(arguments.tokenizer).vocab_size();
+  const int64_t vocab_size = tokenizer::Tokenizer::load(arguments.tokenizer).vocab_size();
   const data::OlmoFile file(arguments.path, data::narrowest_type(vocab_size));
   file.require_ids_below(vocab_size);
   int64_t num_documents = 0;

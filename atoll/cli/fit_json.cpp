@@ -8,8 +8,8 @@ namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using scaling::FitReport;
-using scaling::Intervals;
+using laws::FitReport;
+using laws::Intervals;
 
 Json whole(double value) { return static_cast<int64_t>(value); }
 
@@ -18,7 +18,7 @@ Json pair_json(const std::pair<double, double>& interval) {
 }
 
 /// A law's coefficients with their intervals, which may be missing.
-Json law_json(const scaling::PowerLaw& law, const Intervals& intervals) {
+Json law_json(const laws::PowerLaw& law, const Intervals& intervals) {
   Json json = {{"A", law.A()}, {"alpha", law.alpha()}};
   if (law.joint()) json["beta"] = law.beta();
   const std::array<const char*, 3> names = {"A_interval", "alpha_interval", "beta_interval"};
@@ -26,7 +26,7 @@ Json law_json(const scaling::PowerLaw& law, const Intervals& intervals) {
   return json;
 }
 
-Json laws_json(const scaling::PowerLaws& laws, const scaling::LawIntervals& intervals) {
+Json laws_json(const laws::PowerLaws& laws, const laws::LawIntervals& intervals) {
   Json independent = Json::array();
   for (const auto& [replicas, law] : laws.independent) {
     Json json = {{"replicas", whole(replicas)}};
@@ -46,9 +46,9 @@ Json residuals_json(const std::map<double, double>& residuals) {
   return json;
 }
 
-Json forms_json(const std::vector<scaling::HeldOutForm>& forms) {
+Json forms_json(const std::vector<laws::HeldOutForm>& forms) {
   Json json = Json::array();
-  for (const scaling::HeldOutForm& form : forms) {
+  for (const laws::HeldOutForm& form : forms) {
     Json coefficients;
     Json intervals = Json::object();
     const std::vector<std::string> names = form.fit.names();
@@ -64,9 +64,9 @@ Json forms_json(const std::vector<scaling::HeldOutForm>& forms) {
   return json;
 }
 
-Json optima_json(const char* unit, const scaling::Optima& optima, const scaling::PowerLaws& laws) {
+Json optima_json(const char* unit, const laws::Optima& optima, const laws::PowerLaws& laws) {
   Json json = {{"unit", unit}, {"optima", Json::array()}};
-  for (const scaling::Point& point : optima.points) {
+  for (const laws::Point& point : optima.points) {
     json["optima"].push_back(
         {{"params", point.params}, {"replicas", whole(point.replicas)}, {"value", point.value}});
   }
@@ -78,19 +78,19 @@ Json said(double value) { return value > 0 ? Json(value) : Json(); }
 
 }  // namespace
 
-void add_comparable_json(Json& json, const scaling::Comparable& compared) {
-  const scaling::RunKind& kind = compared.kind;
+void add_comparable_json(Json& json, const laws::Comparable& compared) {
+  const laws::RunKind& kind = compared.kind;
   json["runs_have"] = {{"tokens_per_param", said(kind.tokens)},
                        {"sync_every", said(kind.sync_every)},
                        {"method", kind.method.empty() ? Json() : Json(kind.method)}};
   json["left_out"] = Json::array();
-  for (const scaling::LeftOut& one : compared.left_out) {
+  for (const laws::LeftOut& one : compared.left_out) {
     json["left_out"].push_back({{"lines", one.lines}, {"reason", one.reason}});
   }
 }
 
-Json fit_json(const FitReport& report, const scaling::FitOptions& options, const std::string& count,
-              const std::vector<scaling::Run>& runs) {
+Json fit_json(const FitReport& report, const laws::FitOptions& options, const std::string& count,
+              const std::vector<laws::Run>& runs) {
   Json json = laws_json(report.loss, report.loss_intervals);
   json["leave_one_out"] = {{"params", report.leave_one_out.params},
                            {"independent", residuals_json(report.leave_one_out.independent)},
@@ -119,11 +119,11 @@ Json fit_json(const FitReport& report, const scaling::FitOptions& options, const
   json["confidence"] = options.confidence;
   json["bootstrap"] = options.bootstrap;
   json["refused"] = Json::array();
-  for (const scaling::Refusal& refusal : report.refused) {
+  for (const laws::Refusal& refusal : report.refused) {
     json["refused"].push_back({{"what", refusal.what}, {"reason", refusal.reason}});
   }
-  json["warnings"] = scaling::growth_warnings(report.loss);
-  json["table"] = scaling::table_text(runs);
+  json["warnings"] = laws::growth_warnings(report.loss);
+  json["table"] = laws::table_text(runs);
   return json;
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "atoll/scaling/comparable.h"
-#include "atoll/scaling/fit.h"
+#include "atoll/laws/comparable.h"
+#include "atoll/laws/fit.h"
 
 namespace atl::cli {
 
@@ -13,11 +13,10 @@ constexpr const char* kPapersCount = "vocab * hidden + layers * (4 hidden^2 + 2 
 constexpr const char* kColumnCount = "as the column params counts";
 
 /// What was left out of a table, and of which kind the others are.
-void add_comparable_json(nlohmann::ordered_json& json, const scaling::Comparable& compared);
+void add_comparable_json(nlohmann::ordered_json& json, const laws::Comparable& compared);
 
 /// `count` says what `params` counts; `runs` is the table that was fitted.
-nlohmann::ordered_json fit_json(const scaling::FitReport& report,
-                                const scaling::FitOptions& options, const std::string& count,
-                                const std::vector<scaling::Run>& runs);
+nlohmann::ordered_json fit_json(const laws::FitReport& report, const laws::FitOptions& options,
+                                const std::string& count, const std::vector<laws::Run>& runs);
 
 }  // namespace atl::cli

@@ -16,9 +16,9 @@
 #include "atoll/cli/plan_measure.h"
 #include "atoll/cli/plan_report.h"
 #include "atoll/cli/scaling_table_options.h"
+#include "atoll/plan/plan.h"
 #include "atoll/run/config.h"
 #include "atoll/run/run_folder.h"
-#include "atoll/scaling/plan.h"
 
 namespace atl::cli {
 namespace {
@@ -59,24 +59,24 @@ struct PlanArguments {
   bool json = false;
 };
 
-scaling::PlanRequest read_request(const std::string& file) {
+plan::PlanRequest read_request(const std::string& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
-  if (!error && size > scaling::kMaxPlanBytes) {
+  if (!error && size > plan::kMaxPlanBytes) {
     throw UsageError(fmt::format("{}: larger than {} MiB; a plan has a few lines for each island",
-                                 file, scaling::kMaxPlanBytes >> 20));
+                                 file, plan::kMaxPlanBytes >> 20));
   }
-  return scaling::parse_plan(read_file(file), file);
+  return plan::parse_plan(read_file(file), file);
 }
 
 /// A file that is named relative to the plan's folder.
-std::optional<scaling::Comparable> runs_of(const scaling::PlanLaws& laws, const fs::path& folder) {
+std::optional<laws::Comparable> runs_of(const plan::PlanLaws& laws, const fs::path& folder) {
   if (laws.fit.empty()) return std::nullopt;
-  return compared_runs(laws.fit, scaling::read_table(folder / laws.fit, laws.read));
+  return compared_runs(laws.fit, laws::read_table(folder / laws.fit, laws.read));
 }
 
 /// Neither the plan nor its runs are written over.
-void require_no_input(const PlanArguments& arguments, const scaling::PlanLaws& laws) {
+void require_no_input(const PlanArguments& arguments, const plan::PlanLaws& laws) {
   const auto is_output = [&](const fs::path& input) {
     std::error_code none_yet;
     return fs::equivalent(input, arguments.config_out, none_yet);
@@ -91,14 +91,13 @@ void plan(const PlanArguments& arguments) {
   if (arguments.file.empty()) {
     throw UsageError("which PLAN.toml? `atoll plan --help` shows one");
   }
-  const scaling::PlanRequest request = read_request(arguments.file);
+  const plan::PlanRequest request = read_request(arguments.file);
   if (!arguments.config_out.empty()) {
     require_output_file(arguments.config_out, "--config-out");
     require_no_input(arguments, request.laws);
   }
   const auto own = runs_of(request.laws, fs::path(arguments.file).parent_path());
-  const scaling::Plan plan =
-      scaling::make_plan(request, own ? std::optional(own->runs) : std::nullopt);
+  const plan::Plan plan = plan::make_plan(request, own ? std::optional(own->runs) : std::nullopt);
   const std::string config = planned_config(request, plan);
   if (!arguments.config_out.empty()) {
     write_file_atomically(arguments.config_out, config);

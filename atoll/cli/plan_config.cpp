@@ -8,15 +8,15 @@
 #include <string_view>
 
 #include "atoll/base/progress.h"
-#include "atoll/sync/method.h"
+#include "atoll/method/method.h"
 
 namespace atl::cli {
 namespace {
 
-using scaling::PlanChoice;
+using plan::PlanChoice;
 
 /// How Scaling Laws for DiLoCo trained (section 3): its laws hold for such runs.
-void train_as_the_paper(train::TrainOptions& train) {
+void train_as_the_paper(method::TrainOptions& train) {
   constexpr int64_t kWarmup = 1000;
   train.beta2 = 0.99;
   train.min_lr_ratio = 0.05;
@@ -27,7 +27,7 @@ void train_as_the_paper(train::TrainOptions& train) {
 /// About every hour, where all islands can be found together.
 int64_t checkpoint_every(const PlanChoice& choice) {
   const double step_s = choice.wall_clock_s / static_cast<double>(choice.steps);
-  const int64_t period = sync::period(choice.setup.sync);
+  const int64_t period = method::period(choice.setup.sync);
   const auto periods =
       std::max<int64_t>(2, std::llround(3600 / (step_s * static_cast<double>(period))));
   const int64_t every = period * periods;
@@ -36,10 +36,10 @@ int64_t checkpoint_every(const PlanChoice& choice) {
 
 double rounded(double value) { return std::stod(fmt::format("{:.3g}", value)); }
 
-run::RunConfig config_of(const scaling::PlanRequest& request, const PlanChoice& choice) {
+run::RunConfig config_of(const plan::PlanRequest& request, const PlanChoice& choice) {
   run::RunConfig config;
   config.data.vocab_size = request.goal.vocab_size;
-  const scaling::Shapes shapes(request.goal.vocab_size, true);
+  const plan::Shapes shapes(request.goal.vocab_size, true);
   config.model = shapes.config(choice.shape, request.goal.sequence_length);
   config.train.steps = choice.steps;
   config.train.batch_rows = choice.batch_rows;
@@ -49,7 +49,7 @@ run::RunConfig config_of(const scaling::PlanRequest& request, const PlanChoice& 
   if (request.laws.fit.empty()) train_as_the_paper(config.train);
   config.train.checkpoint_every = checkpoint_every(choice);
   config.sync.method = choice.setup.sync.method;
-  const sync::Method& method = sync::method_of(config.sync);
+  const method::Method& method = method::method_of(config.sync);
   if (!method.is_for_one) config.sync.codec = choice.setup.sync.codec;
   if (method.uses("sync_every")) config.sync.sync_every = choice.setup.sync.sync_every;
   if (method.uses("outer_lr")) config.sync.outer_lr = rounded(choice.setup.sync.outer_lr);
@@ -87,8 +87,8 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-std::string planned_config(const scaling::PlanRequest& request, const scaling::Plan& plan) {
-  const scaling::PlannedRun& best = plan.best();
+std::string planned_config(const plan::PlanRequest& request, const plan::Plan& plan) {
+  const plan::PlannedRun& best = plan.best();
   run::RunConfig config = config_of(request, best.choice);
   std::string islands;
   for (const size_t i : best.choice.setup.islands) {
@@ -99,7 +99,7 @@ std::string planned_config(const scaling::PlanRequest& request, const scaling::P
       "{:.1f} % waiting.\n# Give your text or token store with --data, and each island its own "
       "--train.device.\n",
       format_count(best.choice.shape.law_params), one_line(islands), best.loss.loss.value,
-      scaling::span_text(best.choice.wall_clock_s), 100 * (1 - best.choice.utilisation));
+      plan::span_text(best.choice.wall_clock_s), 100 * (1 - best.choice.utilisation));
   text += changed_text(config);
   run::check_config_text(text, "the planned configuration");
   return text;

@@ -17,12 +17,12 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/laws/recorded_run.h"
 #include "atoll/net/address.h"
 #include "atoll/net/grpc_transport.h"
+#include "atoll/plan/plan_request.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/config.h"
-#include "atoll/scaling/plan_request.h"
-#include "atoll/scaling/recorded_run.h"
 #include "atoll/swarm/link_measurement.h"
 #include "atoll/swarm/rules.h"
 
@@ -142,7 +142,7 @@ std::string island_text(const std::string& name, const Machine& machine,
   }
   // What came through had headers beside it.
   const auto kbit = [](double bits_per_s) {
-    return std::max(1.0, std::round(bits_per_s / scaling::kPayloadShare / 1e3));
+    return std::max(1.0, std::round(bits_per_s / laws::kPayloadShare / 1e3));
   };
   return text + fmt::format("up = \"{:.0f}kbit\"\ndown = \"{:.0f}kbit\"\nlatency = \"{:.3f}ms\"\n",
                             kbit(link->up_bits_per_s), kbit(link->down_bits_per_s),

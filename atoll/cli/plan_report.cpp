@@ -6,19 +6,19 @@
 #include <algorithm>
 
 #include "atoll/base/progress.h"
-#include "atoll/scaling/plan_traffic.h"
-#include "atoll/sync/method.h"
+#include "atoll/method/method.h"
+#include "atoll/plan/plan_traffic.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using scaling::Interval;
-using scaling::PlanChoice;
-using scaling::PlannedMemory;
-using scaling::PlannedRun;
-using scaling::PlanRequest;
-using scaling::span_text;
+using laws::Interval;
+using plan::PlanChoice;
+using plan::PlannedMemory;
+using plan::PlannedRun;
+using plan::PlanRequest;
+using plan::span_text;
 
 std::vector<std::string> names_of(const PlanRequest& request, const PlanChoice& choice,
                                   bool taking_part) {
@@ -32,10 +32,10 @@ std::vector<std::string> names_of(const PlanRequest& request, const PlanChoice& 
 
 /// "streaming_diloco, e3m0, H 30, 5 fragments, tau 1".
 std::string method_text(const PlanChoice& choice) {
-  const sync::SyncOptions& sync = choice.setup.sync;
-  const sync::Method& method = sync::method_of(sync);
+  const method::SyncOptions& sync = choice.setup.sync;
+  const method::Method& method = method::method_of(sync);
   std::string text = sync.method;
-  if (choice.setup.islands.size() > 1) text += ", " + sync::codec_name(sync);
+  if (choice.setup.islands.size() > 1) text += ", " + method::codec_name(sync);
   if (method.uses("sync_every")) text += fmt::format(", H {}", sync.sync_every);
   if (method.has_fragments()) {
     text += fmt::format(", {} fragments, tau {}", sync.num_fragments, sync.fragment_sync_delay);
@@ -48,8 +48,8 @@ std::string range_text(const Interval& interval) {
 }
 
 std::string model_text(const PlanRequest& request, const PlanChoice& choice,
-                       const model::ModelConfig& model) {
-  const double papers = scaling::papers_params(
+                       const weights::ModelConfig& model) {
+  const double papers = laws::papers_params(
       static_cast<double>(choice.shape.layers), static_cast<double>(choice.shape.hidden),
       4 * static_cast<double>(choice.shape.hidden), static_cast<double>(request.goal.vocab_size));
   return fmt::format(
@@ -77,7 +77,7 @@ std::string training_text(const PlanRequest& request, const PlannedRun& run) {
       format_count(choice.settings.batch_tokens.low),
       format_count(choice.settings.batch_tokens.high), rows, choice.micro_batch_rows,
       range_text(choice.settings.inner_lr));
-  if (sync::method_of(choice.setup.sync).uses("outer_lr")) {
+  if (method::method_of(choice.setup.sync).uses("outer_lr")) {
     text += fmt::format(", outer {}", range_text(*choice.settings.outer_lr));
   }
   return text + "\n";
@@ -88,7 +88,7 @@ std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
       fmt::format("\n{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", "island", "step", "waiting",
                   "sent", "received", "memory of a device", "host");
   for (size_t place = 0; place < choice.loads.size(); ++place) {
-    const scaling::PlannedIsland& island = request.islands[choice.setup.islands[place]];
+    const plan::PlannedIsland& island = request.islands[choice.setup.islands[place]];
     const PlannedMemory& memory = choice.memory[place];
     text += fmt::format(
         "{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", island.name,
@@ -109,7 +109,7 @@ std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
   return text;
 }
 
-std::string choices_text(const PlanRequest& request, const scaling::Plan& plan) {
+std::string choices_text(const PlanRequest& request, const plan::Plan& plan) {
   std::string text = fmt::format("\n  {:>7} {:>9} {:>9} {:>8}  {:<46} {}\n", "loss", "time",
                                  "bytes", "params", "method", "islands");
   for (size_t i = 0; i < plan.choices.size(); ++i) {
@@ -141,12 +141,12 @@ Json memory_json(const PlannedMemory& memory) {
 
 Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recommended) {
   const PlanChoice& choice = run.choice;
-  const sync::SyncOptions& sync = choice.setup.sync;
-  const sync::Method& method = sync::method_of(sync);
+  const method::SyncOptions& sync = choice.setup.sync;
+  const method::Method& method = method::method_of(sync);
   const bool shares = choice.setup.islands.size() > 1;
   const double tokens = choice.tokens(request.goal);
-  const scaling::Shapes shapes(request.goal.vocab_size, true);
-  const model::ModelConfig model = shapes.config(choice.shape, request.goal.sequence_length);
+  const plan::Shapes shapes(request.goal.vocab_size, true);
+  const weights::ModelConfig model = shapes.config(choice.shape, request.goal.sequence_length);
   const auto when = [](bool has, Json value) { return has ? std::move(value) : Json(); };
   const bool has_outer = method.uses("outer_lr");
   Json json = {{"recommended", is_recommended},
@@ -164,8 +164,8 @@ Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recomme
                {"islands", names_of(request, choice, true)},
                {"left_out", names_of(request, choice, false)},
                {"method", sync.method},
-               {"codec", when(shares, sync::codec_name(sync))},
-               {"bits_per_value", when(shares, scaling::bits_per_value(sync))},
+               {"codec", when(shares, method::codec_name(sync))},
+               {"bits_per_value", when(shares, plan::bits_per_value(sync))},
                {"sync_every", when(has_outer, sync.sync_every)},
                {"num_fragments", when(method.has_fragments(), sync.num_fragments)},
                {"fragment_sync_delay", when(method.has_delay(), sync.fragment_sync_delay)},
@@ -204,10 +204,10 @@ Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recomme
 
 }  // namespace
 
-std::string plan_text(const PlanRequest& request, const scaling::Plan& plan) {
+std::string plan_text(const PlanRequest& request, const plan::Plan& plan) {
   const PlannedRun& best = plan.best();
   const PlanChoice& choice = best.choice;
-  const scaling::Shapes shapes(request.goal.vocab_size, true);
+  const plan::Shapes shapes(request.goal.vocab_size, true);
   const auto taking_part = names_of(request, choice, true);
   const auto left_out = names_of(request, choice, false);
   std::string text =
@@ -228,7 +228,7 @@ std::string plan_text(const PlanRequest& request, const scaling::Plan& plan) {
   return text;
 }
 
-Json plan_json(const PlanRequest& request, const scaling::Plan& plan, const std::string& config) {
+Json plan_json(const PlanRequest& request, const plan::Plan& plan, const std::string& config) {
   Json json = run_json(request, plan.best(), true);
   json["why"] = plan.why;
   json["notes"] = plan.notes;

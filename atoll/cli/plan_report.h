@@ -3,15 +3,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "atoll/scaling/plan.h"
+#include "atoll/plan/plan.h"
 
 namespace atl::cli {
 
 /// For people.
-std::string plan_text(const scaling::PlanRequest& request, const scaling::Plan& plan);
+std::string plan_text(const plan::PlanRequest& request, const plan::Plan& plan);
 
 /// One object with all of it.
-nlohmann::ordered_json plan_json(const scaling::PlanRequest& request, const scaling::Plan& plan,
+nlohmann::ordered_json plan_json(const plan::PlanRequest& request, const plan::Plan& plan,
                                  const std::string& config);
 
 }  // namespace atl::cli

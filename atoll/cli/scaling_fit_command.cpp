@@ -11,16 +11,16 @@
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/scaling_table_options.h"
 #include "atoll/cli/whole_number.h"
-#include "atoll/scaling/chart.h"
-#include "atoll/scaling/fit.h"
-#include "atoll/scaling/fit_chart.h"
+#include "atoll/laws/chart.h"
+#include "atoll/laws/fit.h"
+#include "atoll/laws/fit_chart.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using scaling::FitReport;
-using scaling::Intervals;
+using laws::FitReport;
+using laws::Intervals;
 
 constexpr const char* kFooter = R"(
 FILE is a CSV table, a line for each trained model. Columns params, replicas (0: data-parallel)
@@ -42,7 +42,7 @@ Examples:
 struct FitArguments {
   std::string file;
   TableOptions table;
-  scaling::FitOptions options;
+  laws::FitOptions options;
   std::string plot;
   bool has_plot = false;
   bool has_confidence = false;
@@ -56,7 +56,7 @@ std::string with_interval(double value, const Intervals& intervals, size_t i) {
   return fmt::format("{:.5g} [{:.4g}, {:.4g}]", value, intervals[i].first, intervals[i].second);
 }
 
-std::string residual_text(const scaling::LeaveOneOut& residuals, double replicas) {
+std::string residual_text(const laws::LeaveOneOut& residuals, double replicas) {
   if (replicas == 0) {
     const auto& one = residuals.data_parallel;
     return one ? fmt::format("{:.4f}", one->value) : "";
@@ -73,7 +73,7 @@ void print_laws(const FitReport& report) {
     const Intervals none;
     const Intervals& intervals =
         found == report.loss_intervals.independent.end() ? none : found->second;
-    fmt::print(kRow, scaling::replicas_name(replicas), with_interval(law.A(), intervals, 0),
+    fmt::print(kRow, laws::replicas_name(replicas), with_interval(law.A(), intervals, 0),
                with_interval(law.alpha(), intervals, 1), "",
                residual_text(report.leave_one_out, replicas));
   }
@@ -91,7 +91,7 @@ void print_laws(const FitReport& report) {
 void print_forms(const FitReport& report) {
   if (report.parametric.empty()) return;
   fmt::print("\n{:<16} {:<9} {}\n", "form", "residual", "coefficients");
-  for (const scaling::HeldOutForm& form : report.parametric) {
+  for (const laws::HeldOutForm& form : report.parametric) {
     const std::vector<std::string> names = form.fit.names();
     std::string text;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -102,17 +102,17 @@ void print_forms(const FitReport& report) {
   }
 }
 
-void print_optima(const char* name, const char* unit, const scaling::Optima& optima,
-                  const scaling::PowerLaws& laws) {
+void print_optima(const char* name, const char* unit, const laws::Optima& optima,
+                  const laws::PowerLaws& laws) {
   if (optima.points.empty()) return;
   fmt::print("\nbest {} ({}), {} sweep{}\n", name, unit, optima.points.size(),
              optima.points.size() == 1 ? "" : "s");
-  const auto print_law = [](const std::string& title, const scaling::PowerLaw& law) {
+  const auto print_law = [](const std::string& title, const laws::PowerLaw& law) {
     fmt::print("  {:<14} A {:.4g}, alpha {:.4f}{}\n", title, law.A(), law.alpha(),
                law.joint() ? fmt::format(", beta {:.4f}", law.beta()) : "");
   };
   for (const auto& [replicas, law] : laws.independent) {
-    print_law(scaling::replicas_name(replicas), law);
+    print_law(laws::replicas_name(replicas), law);
   }
   if (laws.joint) print_law("joint", *laws.joint);
 }
@@ -132,11 +132,11 @@ void print_report(const FitArguments& arguments, const FitReport& report) {
   print_optima("inner learning rate", "peak", report.lr_optima, report.lr);
   for (const auto& [replicas, rate] : report.outer_lr) {
     fmt::print("best outer learning rate, {}: {:.3g} ({:g} to {:g})\n",
-               scaling::replicas_name(replicas), rate.mean, rate.low, rate.high);
+               laws::replicas_name(replicas), rate.mean, rate.low, rate.high);
   }
   if (!report.compute.empty()) fmt::print("\n");
   for (const auto& [replicas, line] : report.compute) {
-    fmt::print("loss of {}: {:.4f} {:+.5f} ln(flops)\n", scaling::replicas_name(replicas),
+    fmt::print("loss of {}: {:.4f} {:+.5f} ln(flops)\n", laws::replicas_name(replicas),
                line.intercept, line.slope);
   }
 }
@@ -153,20 +153,20 @@ void check(const FitArguments& arguments) {
   }
   if (arguments.has_plot) {
     // Refuses the name before the work.
-    if (!arguments.plot.empty()) scaling::chart_file({}, arguments.plot);
+    if (!arguments.plot.empty()) laws::chart_file({}, arguments.plot);
     require_output_file(arguments.plot, "--plot");
   }
 }
 
 void fit(FitArguments& arguments) {
   check(arguments);
-  const scaling::Table table = arguments.table.load(arguments.file);
-  const scaling::Comparable compared = compared_runs(arguments.file, table);
-  const FitReport report = scaling::fit_runs(compared.runs, arguments.options);
-  for (const scaling::Refusal& refusal : report.refused) {
+  const laws::Table table = arguments.table.load(arguments.file);
+  const laws::Comparable compared = compared_runs(arguments.file, table);
+  const FitReport report = laws::fit_runs(compared.runs, arguments.options);
+  for (const laws::Refusal& refusal : report.refused) {
     fmt::print(stderr, "atoll: not fitted: {}: {}\n", refusal.what, refusal.reason);
   }
-  for (const std::string& warning : scaling::growth_warnings(report.loss)) {
+  for (const std::string& warning : laws::growth_warnings(report.loss)) {
     fmt::print(stderr, "atoll: warning: {}\n", warning);
   }
   if (!table.ignored.empty()) {
@@ -176,8 +176,7 @@ void fit(FitArguments& arguments) {
   if (arguments.has_plot) {
     write_file_atomically(
         arguments.plot,
-        scaling::chart_file(scaling::fit_chart(report, arguments.options.confidence),
-                            arguments.plot));
+        laws::chart_file(laws::fit_chart(report, arguments.options.confidence), arguments.plot));
   }
   if (arguments.json) {
     Json json =

@@ -14,21 +14,21 @@
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/collective/exchange.h"
+#include "atoll/laws/chart.h"
+#include "atoll/laws/recorded_run.h"
+#include "atoll/method/method.h"
 #include "atoll/net/pacer.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/run_record.h"
-#include "atoll/scaling/chart.h"
-#include "atoll/scaling/recorded_run.h"
-#include "atoll/sync/method.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using laws::RunTime;
+using laws::SimulatedIsland;
 using run::RoundLine;
 using run::RunRecord;
-using scaling::RunTime;
-using scaling::SimulatedIsland;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -62,7 +62,7 @@ const run::IslandRecord& source_of(const RunRecord& record, const std::string& n
 Lines recorded_lines(const RunRecord& record) {
   Lines lines{.source = "recorded"};
   std::vector<double> rates;
-  for (const scaling::RecordedIsland& island : record.run.islands) {
+  for (const laws::RecordedIsland& island : record.run.islands) {
     const run::IslandRecord& source = source_of(record, island.name);
     rates.push_back(recorded_gbps(source.rounds));
     if (rates.back() > 0) continue;
@@ -87,7 +87,7 @@ Lines lines_of(const FromRun& arguments, const RunRecord& record) {
   const auto& members = record.run.islands;
   Lines lines{.islands = arguments.islands,
               .gbps = arguments.gbps,
-              .payload_share = scaling::kPayloadShare,
+              .payload_share = laws::kPayloadShare,
               .source = "given"};
   if (lines.islands.empty()) lines.islands.resize(members.size());
   if (lines.islands.size() != members.size()) {
@@ -159,7 +159,7 @@ Json utilisation_json(double predicted, double measured) {
 
 Json island_json(const RunRecord& record, size_t i, const RunTime& predicted,
                  const RunTime& measured) {
-  const scaling::IslandTime& was = measured.islands[i];
+  const laws::IslandTime& was = measured.islands[i];
   const auto num_steps = static_cast<double>(record.run.last_step() - record.run.first_step());
   Json json = {{"name", record.run.islands[i].name}, {"step_s", was.computing_s / num_steps}};
   json.update(utilisation_json(predicted.islands[i].utilisation(), was.utilisation()));
@@ -224,34 +224,34 @@ Json left_out_json(const RunRecord& record, const RunTime& predicted, const RunT
 /// The bandwidths for the targets, exact and on the papers' grid.
 void add_targets(Json& json, const FromRun& arguments, const RunRecord& record,
                  const Lines& lines) {
-  std::array<double, scaling::kGridSize> grid;
-  for (int k = 0; k < scaling::kGridSize; ++k) {
-    const double gbps = scaling::grid_gbps(k) * lines.payload_share;
-    grid[static_cast<size_t>(k)] = scaling::simulate(record.run, lines.islands, gbps).utilisation();
+  std::array<double, laws::kGridSize> grid;
+  for (int k = 0; k < laws::kGridSize; ++k) {
+    const double gbps = laws::grid_gbps(k) * lines.payload_share;
+    grid[static_cast<size_t>(k)] = laws::simulate(record.run, lines.islands, gbps).utilisation();
   }
   json["targets"] = arguments.targets;
   json["gbps"] = Json::array();
   json["grid_index"] = Json::array();
   for (const double target : arguments.targets) {
-    const auto gbps = scaling::gbps_for(record.run, lines.islands, target);
-    const auto index = scaling::grid_index(grid, target);
+    const auto gbps = laws::gbps_for(record.run, lines.islands, target);
+    const auto index = laws::grid_index(grid, target);
     json["gbps"].push_back(gbps ? Json(*gbps / lines.payload_share) : Json());
     json["grid_index"].push_back(index ? Json(*index) : Json());
   }
 }
 
 Json report(const FromRun& arguments, const RunRecord& record, const Lines& lines) {
-  const sync::SyncOptions& sync = record.config.sync;
-  const RunTime measured = scaling::measured(record.run);
-  const RunTime predicted = scaling::simulate(record.run, lines.islands, lines.payload_gbps());
+  const method::SyncOptions& sync = record.config.sync;
+  const RunTime measured = laws::measured(record.run);
+  const RunTime predicted = laws::simulate(record.run, lines.islands, lines.payload_gbps());
   const Traffic traffic = traffic_of(record);
   Json json = {{"run", arguments.run},
                {"method", sync.method},
-               {"parameters", model::num_parameters(record.config.model)},
+               {"parameters", weights::num_parameters(record.config.model)},
                {"layers", record.config.model.num_layers},
-               {"sync_every", sync::period(sync)},
-               {"fragments", sync::num_fragments(sync)},
-               {"delay", sync::fragment_sync_delay(sync)},
+               {"sync_every", method::period(sync)},
+               {"fragments", method::num_fragments(sync)},
+               {"delay", method::fragment_sync_delay(sync)},
                {"codec", traffic.codec},
                {"bits_on_the_wire", traffic.bits_per_value()},
                {"calibration", "none"},
@@ -322,21 +322,21 @@ void print_text(const Json& json) {
 void draw(const FromRun& arguments, const RunRecord& record, const Lines& lines, const Json& json) {
   constexpr int kPointsInDecade = 20;
   constexpr int kDecades = 3;  // On each side of the run's own.
-  scaling::ChartSeries curve{.name = "predicted", .line = {}, .points = {}, .band = {}};
+  laws::ChartSeries curve{.name = "predicted", .line = {}, .points = {}, .band = {}};
   for (int k = -kDecades * kPointsInDecade; k <= kDecades * kPointsInDecade; ++k) {
     const double gbps = lines.gbps * std::pow(10, static_cast<double>(k) / kPointsInDecade);
-    const RunTime time = scaling::simulate(record.run, lines.islands, gbps * lines.payload_share);
+    const RunTime time = laws::simulate(record.run, lines.islands, gbps * lines.payload_share);
     curve.line.push_back({gbps, time.utilisation()});
   }
-  scaling::ChartSeries own{.name = "measured", .line = {}, .points = {}, .band = {}};
+  laws::ChartSeries own{.name = "measured", .line = {}, .points = {}, .band = {}};
   own.points.push_back({lines.gbps, json["utilisation"]["measured"].get<double>()});
-  const scaling::Chart chart{.title = fmt::format("Compute utilisation of {}: {}, {} parameters",
-                                                  arguments.run, json["method"].get<std::string>(),
-                                                  format_count(json["parameters"].get<double>())),
-                             .x_label = "bandwidth between islands (Gbit/s)",
-                             .y_label = "share of the time that computes",
-                             .series = {std::move(curve), std::move(own)}};
-  write_file_atomically(arguments.plot, scaling::chart_file(chart, arguments.plot));
+  const laws::Chart chart{.title = fmt::format("Compute utilisation of {}: {}, {} parameters",
+                                               arguments.run, json["method"].get<std::string>(),
+                                               format_count(json["parameters"].get<double>())),
+                          .x_label = "bandwidth between islands (Gbit/s)",
+                          .y_label = "share of the time that computes",
+                          .series = {std::move(curve), std::move(own)}};
+  write_file_atomically(arguments.plot, laws::chart_file(chart, arguments.plot));
 }
 
 }  // namespace

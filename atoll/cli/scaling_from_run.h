@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/scaling/utilisation.h"
+#include "atoll/laws/utilisation.h"
 
 namespace atl::cli {
 
@@ -12,7 +12,7 @@ struct FromRun {
   std::string run;        // The folder.
   std::string link_rate;  // As `atoll train` had it; empty: gbps, or what the run recorded.
   double gbps = 0;        // Of the lines, headers of packets included; 0: not given.
-  std::vector<scaling::SimulatedIsland> islands;  // In the order of their names; empty: all alike.
+  std::vector<laws::SimulatedIsland> islands;  // In the order of their names; empty: all alike.
   std::vector<double> targets;
   std::string plot;
   bool json = false;

@@ -12,15 +12,15 @@
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/scaling_table_options.h"
 #include "atoll/cli/whole_number.h"
-#include "atoll/model/config.h"
-#include "atoll/scaling/prediction.h"
+#include "atoll/laws/prediction.h"
+#include "atoll/weights/config.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using scaling::Interval;
-using scaling::Prediction;
+using laws::Interval;
+using laws::Prediction;
 
 constexpr const char* kFooter = R"(
 Without --fit the laws are those of Scaling Laws for DiLoCo (C4, 20 tokens a parameter, H = 30):
@@ -38,7 +38,7 @@ Examples:
   atoll scaling predict --params 2e6 --replicas 4 --fit runs.csv)";
 
 struct PredictArguments {
-  scaling::Question question;
+  laws::Question question;
   std::vector<double> shape;  // Layers, hidden, ff, vocab.
   std::string law = "auto";
   std::string file;
@@ -48,18 +48,18 @@ struct PredictArguments {
 
 /// Parameters that Atoll trains in a Llama of that shape, norms and three MLP matrices included.
 int64_t atoll_params(const std::vector<double>& shape) {
-  model::ModelConfig config;
+  weights::ModelConfig config;
   config.num_layers = static_cast<int64_t>(shape[0]);
   config.hidden_size = static_cast<int64_t>(shape[1]);
   config.intermediate_size = static_cast<int64_t>(shape[2]);
   config.vocab_size = static_cast<int64_t>(shape[3]);
   config.num_heads = config.num_kv_heads = 1;  // Any number gives the same matrices.
-  return model::num_parameters(config);
+  return weights::num_parameters(config);
 }
 
-scaling::LawChoice choice_of(const std::string& law) {
-  if (law == "joint") return scaling::LawChoice::kJoint;
-  return law == "independent" ? scaling::LawChoice::kIndependent : scaling::LawChoice::kAuto;
+laws::LawChoice choice_of(const std::string& law) {
+  if (law == "joint") return laws::LawChoice::kJoint;
+  return law == "independent" ? laws::LawChoice::kIndependent : laws::LawChoice::kAuto;
 }
 
 Json value_json(const std::optional<Interval>& interval) {
@@ -76,8 +76,8 @@ const char* params_unit(const PredictArguments& arguments) {
 }
 
 void print_json(const PredictArguments& arguments, const Prediction& prediction,
-                const std::optional<scaling::Comparable>& own) {
-  const scaling::Question& question = arguments.question;
+                const std::optional<laws::Comparable>& own) {
+  const laws::Question& question = arguments.question;
   const std::optional<Interval> loss = prediction.loss;
   Json json = {{"loss", value_json(loss)},
                {"batch_tokens", value_json(prediction.batch_tokens)},
@@ -104,7 +104,7 @@ void print_json(const PredictArguments& arguments, const Prediction& prediction,
                  {"params", params_unit(arguments)}}},
                {"warnings", prediction.warnings},
                {"missing", Json::array()}};
-  for (const scaling::Refusal& missing : prediction.missing) {
+  for (const laws::Refusal& missing : prediction.missing) {
     json["missing"].push_back({{"what", missing.what}, {"reason", missing.reason}});
   }
   if (!arguments.shape.empty()) json["atoll_params"] = atoll_params(arguments.shape);
@@ -119,9 +119,9 @@ void print_value(const char* name, const std::optional<Interval>& interval, cons
 }
 
 void print_text(const PredictArguments& arguments, const Prediction& prediction) {
-  const scaling::Question& question = arguments.question;
+  const laws::Question& question = arguments.question;
   fmt::print("{} parameters, {}; {} law of {}\n", format_count(question.params),
-             scaling::replicas_name(question.replicas), prediction.law,
+             laws::replicas_name(question.replicas), prediction.law,
              arguments.file.empty() ? "Scaling Laws for DiLoCo" : arguments.file);
   if (!arguments.shape.empty()) {
     fmt::print("as the papers count; Atoll counts {}: norms, and three matrices in an MLP\n",
@@ -138,27 +138,27 @@ void print_text(const PredictArguments& arguments, const Prediction& prediction)
 }
 
 void predict(PredictArguments& arguments) {
-  scaling::Question& question = arguments.question;
+  laws::Question& question = arguments.question;
   if (!arguments.shape.empty()) {
-    question.params = scaling::papers_params(arguments.shape[0], arguments.shape[1],
-                                             arguments.shape[2], arguments.shape[3]);
+    question.params = laws::papers_params(arguments.shape[0], arguments.shape[1],
+                                          arguments.shape[2], arguments.shape[3]);
   } else if (question.params == 0) {
     throw UsageError("--params or --shape is needed");
   }
   question.law = choice_of(arguments.law);
-  std::optional<scaling::Comparable> own;
+  std::optional<laws::Comparable> own;
   if (!arguments.file.empty()) {
     own = compared_runs(arguments.file, arguments.table.load(arguments.file));
   }
   const Prediction prediction =
-      own ? scaling::Predictor(*own).predict(question) : scaling::predict_published(question);
-  for (const scaling::Refusal& missing : prediction.missing) {
+      own ? laws::Predictor(*own).predict(question) : laws::predict_published(question);
+  for (const laws::Refusal& missing : prediction.missing) {
     fmt::print(stderr, "atoll: not predicted: {}: {}\n", missing.what, missing.reason);
   }
   for (const std::string& one : prediction.warnings) {
     fmt::print(stderr, "atoll: warning: {}\n", one);
   }
-  const std::string warning = scaling::extrapolation_warning(prediction, question);
+  const std::string warning = laws::extrapolation_warning(prediction, question);
   if (!warning.empty()) fmt::print(stderr, "atoll: an extrapolation: {}\n", warning);
   if (arguments.json) {
     print_json(arguments, prediction, own);

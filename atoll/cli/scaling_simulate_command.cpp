@@ -17,16 +17,16 @@
 #include "atoll/cli/scaling_from_run.h"
 #include "atoll/cli/scaling_utilisation_table.h"
 #include "atoll/cli/whole_number.h"
-#include "atoll/scaling/chart.h"
-#include "atoll/scaling/utilisation.h"
-#include "atoll/scaling/wall_clock.h"
+#include "atoll/laws/chart.h"
+#include "atoll/laws/utilisation.h"
+#include "atoll/laws/wall_clock.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using scaling::Method;
-using scaling::Workload;
+using laws::Method;
+using laws::Workload;
 
 constexpr const char* kFooter = R"(
 Computes which share of all islands' capacity computes, on the papers' grid of 50 bandwidths from
@@ -72,7 +72,7 @@ struct SimulateArguments {
   std::vector<std::string> islands;
   std::vector<double> targets = {0.5, 0.8, 0.9, 0.95, 0.99};
   double gbps = 0;
-  scaling::TrainingPlan plan;
+  laws::TrainingPlan plan;
   double chip_tflops = 300;
   std::string plot;
   bool json = false;
@@ -87,8 +87,8 @@ struct SimulateArguments {
 };
 
 /// "speed=0.5,up=0.1": what is not named keeps its default.
-scaling::SimulatedIsland parse_island(const std::string& text) {
-  scaling::SimulatedIsland island;
+laws::SimulatedIsland parse_island(const std::string& text) {
+  laws::SimulatedIsland island;
   std::set<std::string> seen;
   size_t begin = 0;
   while (begin <= text.size()) {
@@ -132,7 +132,7 @@ Workload workload_of(const SimulateArguments& arguments, Method method) {
     }
     if (!arguments.has_delay) work.delay = 1;
   }
-  if (arguments.calibration == "paper") work.bits *= scaling::kPaperCalibration;
+  if (arguments.calibration == "paper") work.bits *= laws::kPaperCalibration;
   return work;
 }
 
@@ -170,18 +170,18 @@ std::vector<UtilisationRow> all_rows(const SimulateArguments& arguments) {
 /// What was asked for: one method, or all.
 std::vector<UtilisationRow> rows_of(const SimulateArguments& arguments) {
   if (arguments.method.empty()) return all_rows(arguments);
-  return {{arguments.method, workload_of(arguments, *scaling::method_of(arguments.method))}};
+  return {{arguments.method, workload_of(arguments, *laws::method_of(arguments.method))}};
 }
 
-Json wall_clock_json(const scaling::TrainingPlan& plan) {
+Json wall_clock_json(const laws::TrainingPlan& plan) {
   Json json = {{"replicas", static_cast<int64_t>(plan.replicas)},
                {"steps", plan.steps()},
                {"compute_s", plan.compute_s()},
                {"bits", plan.bits},
                {"outer_bits", plan.outer_bits},
                {"networks", Json::array()}};
-  for (const scaling::Network& network : scaling::kNetworks) {
-    const double communication = scaling::communication_s(plan, network);
+  for (const laws::Network& network : laws::kNetworks) {
+    const double communication = laws::communication_s(plan, network);
     json["networks"].push_back({{"name", network.name},
                                 {"gbps", network.gbps},
                                 {"latency_s", network.latency_s},
@@ -192,16 +192,16 @@ Json wall_clock_json(const scaling::TrainingPlan& plan) {
 }
 
 /// The methods that appendix A tells apart, for as many replicas as were asked for.
-std::vector<scaling::TrainingPlan> wall_clock_plans(const SimulateArguments& arguments) {
+std::vector<laws::TrainingPlan> wall_clock_plans(const SimulateArguments& arguments) {
   if (arguments.plan.tokens == 0) return {};
-  scaling::TrainingPlan plan = arguments.plan;
-  scaling::check(plan);
+  laws::TrainingPlan plan = arguments.plan;
+  laws::check(plan);
   if (arguments.method == "data_parallel") {
     plan.replicas = 0;
     return {plan};
   }
   if (!arguments.method.empty()) return {plan};
-  std::vector<scaling::TrainingPlan> plans;
+  std::vector<laws::TrainingPlan> plans;
   for (const double replicas : {0.0, 1.0, arguments.plan.replicas}) {
     plan.replicas = replicas;
     if (plans.empty() || plans.back().replicas != replicas) plans.push_back(plan);
@@ -228,7 +228,7 @@ void print_wall_clock(const std::vector<Json>& plans) {
 }
 
 void draw(const SimulateArguments& arguments, const std::vector<UtilisationRow>& rows) {
-  scaling::Chart chart{
+  laws::Chart chart{
       .title = fmt::format("Compute utilisation: {} parameters, {} layers, {:g} s a step",
                            format_count(arguments.work.params), arguments.work.layers,
                            arguments.work.step_s),
@@ -236,13 +236,13 @@ void draw(const SimulateArguments& arguments, const std::vector<UtilisationRow>&
       .y_label = "share of the islands' capacity that computes",
       .series = {}};
   for (const UtilisationRow& row : rows) {
-    scaling::ChartSeries series{.name = row.name, .line = {}, .points = {}, .band = {}};
-    for (int k = 0; k < scaling::kGridSize; ++k) {
-      series.line.push_back({scaling::grid_gbps(k), row.grid[static_cast<size_t>(k)]});
+    laws::ChartSeries series{.name = row.name, .line = {}, .points = {}, .band = {}};
+    for (int k = 0; k < laws::kGridSize; ++k) {
+      series.line.push_back({laws::grid_gbps(k), row.grid[static_cast<size_t>(k)]});
     }
     chart.series.push_back(std::move(series));
   }
-  write_file_atomically(arguments.plot, scaling::chart_file(chart, arguments.plot));
+  write_file_atomically(arguments.plot, laws::chart_file(chart, arguments.plot));
 }
 
 void complete(SimulateArguments& arguments) {
@@ -266,7 +266,7 @@ void complete(SimulateArguments& arguments) {
   if (arguments.plan.tokens == 0) {
     throw UsageError("--step-time is needed, or --tokens, --batch-tokens and --chips");
   }
-  scaling::check(arguments.plan);
+  laws::check(arguments.plan);
   arguments.work.step_s = arguments.plan.step_s();
 }
 
@@ -289,7 +289,7 @@ FromRun from_run(const SimulateArguments& arguments) {
 void simulate(SimulateArguments& arguments) {
   if (arguments.has_plot) {
     // Refuses the name before the work.
-    if (!arguments.plot.empty()) scaling::chart_file({}, arguments.plot);
+    if (!arguments.plot.empty()) laws::chart_file({}, arguments.plot);
     require_output_file(arguments.plot, "--plot");
   }
   if (!arguments.from.empty()) return simulate_from(from_run(arguments));
@@ -298,9 +298,9 @@ void simulate(SimulateArguments& arguments) {
   }
   complete(arguments);
   std::vector<UtilisationRow> rows = rows_of(arguments);
-  for (const UtilisationRow& row : rows) scaling::check(row.work);
+  for (const UtilisationRow& row : rows) laws::check(row.work);
   std::vector<Json> plans;
-  for (const scaling::TrainingPlan& plan : wall_clock_plans(arguments)) {
+  for (const laws::TrainingPlan& plan : wall_clock_plans(arguments)) {
     plans.push_back(wall_clock_json(plan));
   }
   simulate_rows(rows, arguments.gbps, !arguments.json);
@@ -312,7 +312,7 @@ void simulate(SimulateArguments& arguments) {
       fmt::print(
           "{:g} bits are counted as {:.4g}, as the papers' tables need; --calibration none for "
           "your own links\n",
-          arguments.work.bits, arguments.work.bits * scaling::kPaperCalibration);
+          arguments.work.bits, arguments.work.bits * laws::kPaperCalibration);
     }
     print_failures(rows);
     print_wall_clock(plans);
@@ -373,7 +373,7 @@ void add_link_options(CLI::App& command, SimulateArguments& arguments) {
                   "speed=S,up=U,down=D,latency=SECONDS; once for each island")
       ->allow_extra_args(false)
       ->group(group);
-  scaling::Failures& failures = arguments.work.failures;
+  laws::Failures& failures = arguments.work.failures;
   CLI::Option* hours = command
                            .add_option("--failure-hours", failures.mean_hours,
                                        "Mean time between two failures of an island; 0: none")
@@ -400,7 +400,7 @@ void add_link_options(CLI::App& command, SimulateArguments& arguments) {
 
 void add_wall_clock_options(CLI::App& command, SimulateArguments& arguments) {
   const std::string group = "Idealised wall-clock";
-  scaling::TrainingPlan& plan = arguments.plan;
+  laws::TrainingPlan& plan = arguments.plan;
   CLI::Option* tokens = command.add_option("--tokens", plan.tokens, "Tokens of the whole training")
                             ->check(real_number(1, 1e18))
                             ->group(group);

@@ -15,12 +15,12 @@
 #include "atoll/cli/sweep_output.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/data/mixture.h"
-#include "atoll/run/local_executor.h"
-#include "atoll/run/point_files.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
-#include "atoll/run/slurm_executor.h"
-#include "atoll/run/sweep_driver.h"
+#include "atoll/sweep/local_executor.h"
+#include "atoll/sweep/point_files.h"
+#include "atoll/sweep/slurm_executor.h"
+#include "atoll/sweep/sweep_driver.h"
 
 namespace atl::cli {
 namespace {
@@ -108,12 +108,12 @@ fs::path folder_of(const SweepArguments& arguments) {
 
 /// Where points are trained.
 struct Place {
-  std::optional<run::SlurmOptions> slurm;  // Nothing: on this machine.
-  run::LocalBudget budget;                 // Of this machine; in Slurm as far as it is known.
-  int64_t point_cores = 0;                 // That one point may keep busy.
+  std::optional<sweep::SlurmOptions> slurm;  // Nothing: on this machine.
+  sweep::LocalBudget budget;                 // Of this machine; in Slurm as far as it is known.
+  int64_t point_cores = 0;                   // That one point may keep busy.
 };
 
-Place place_of(const SweepArguments& arguments, const scaling::SweepSpec& spec) {
+Place place_of(const SweepArguments& arguments, const sweep::SweepSpec& spec) {
   if (spec.slurm && !arguments.local) {
     if (arguments.cores > 0 || !arguments.memory.empty()) {
       throw UsageError(fmt::format(
@@ -122,7 +122,7 @@ Place place_of(const SweepArguments& arguments, const scaling::SweepSpec& spec) 
           arguments.file));
     }
     constexpr int64_t kAnyCores = 100'000;
-    const run::SlurmOptions slurm = run::parse_slurm_options(*spec.slurm, arguments.file);
+    const sweep::SlurmOptions slurm = sweep::parse_slurm_options(*spec.slurm, arguments.file);
     const int64_t cores = std::max<int64_t>(1, slurm.cpus_per_task);
     return {.slurm = slurm,
             .budget = {.cores = std::max<int64_t>(1, slurm.max_running) * cores},
@@ -131,31 +131,31 @@ Place place_of(const SweepArguments& arguments, const scaling::SweepSpec& spec) 
   if (arguments.local && !spec.slurm) {
     throw UsageError(fmt::format("--local: '{}' has no [slurm]", arguments.file));
   }
-  Place place{.budget = run::whole_machine()};
+  Place place{.budget = sweep::whole_machine()};
   if (arguments.cores > 0) place.budget.cores = arguments.cores;
   if (!arguments.memory.empty()) place.budget.memory_bytes = bytes_of(arguments.memory);
   place.point_cores = place.budget.cores;
   return place;
 }
 
-std::unique_ptr<run::PointExecutor> executor_of(const Place& place, const fs::path& folder,
-                                                const Clock& clock) {
+std::unique_ptr<sweep::PointExecutor> executor_of(const Place& place, const fs::path& folder,
+                                                  const Clock& clock) {
   const std::string program = sibling_program("atoll");
   const fs::path arrays = folder / "slurm";
   if (place.slurm) {
-    return std::make_unique<run::SlurmExecutor>(program, arrays, *place.slurm, clock);
+    return std::make_unique<sweep::SlurmExecutor>(program, arrays, *place.slurm, clock);
   }
-  if (!run::SlurmArray::find(arrays).empty()) {
+  if (!sweep::SlurmArray::find(arrays).empty()) {
     throw InputError(
         fmt::format("jobs of this sweep may still run under Slurm: go on with its [slurm] (Ctrl-C "
                     "ends them), or delete '{}' when none does",
                     arrays.string()));
   }
-  return std::make_unique<run::LocalExecutor>(program, place.budget);
+  return std::make_unique<sweep::LocalExecutor>(program, place.budget);
 }
 
 /// The store as far as it is there, for what packs none; whether it is.
-bool use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
+bool use_existing_store(sweep::SweepSettings& settings, const fs::path& folder) {
   const fs::path text = settings.common().data.path;
   const auto path = run::find_store(settings.common(), folder, {});
   if (!path) {
@@ -167,12 +167,12 @@ bool use_existing_store(run::SweepSettings& settings, const fs::path& folder) {
   return true;
 }
 
-void print_outlook(const SweepArguments& arguments, const run::SweepDriver& driver,
-                   const run::LocalBudget& budget) {
+void print_outlook(const SweepArguments& arguments, const sweep::SweepDriver& driver,
+                   const sweep::LocalBudget& budget) {
   const auto [cores, memory_bytes] = budget;
-  const run::Outlook left = driver.outlook();
+  const sweep::Outlook left = driver.outlook();
   size_t done = 0;
-  for (const scaling::SweepPoint& point : driver.distinct(driver.state().points())) {
+  for (const sweep::SweepPoint& point : driver.distinct(driver.state().points())) {
     done += driver.row(point) != nullptr ? 1 : 0;
   }
   if (arguments.json) {
@@ -206,10 +206,10 @@ std::string points_of(size_t count) {
   return fmt::format("{} point{}", count, count == 1 ? "" : "s");
 }
 
-void import_points(const fs::path& file, const run::SweepSettings& settings,
-                   run::SweepDatabase& database, const char* verb) {
-  const std::vector<run::PointRow> rows = run::read_points(file);
-  const run::Imported imported = database.import(rows);
+void import_points(const fs::path& file, const sweep::SweepSettings& settings,
+                   sweep::SweepDatabase& database, const char* verb) {
+  const std::vector<sweep::PointRow> rows = sweep::read_points(file);
+  const sweep::Imported imported = database.import(rows);
   fmt::print(stderr, "atoll: {}: {} {}, {} known\n", file.string(), points_of(imported.added), verb,
              imported.known);
   if (imported.differ > 0) {
@@ -219,7 +219,7 @@ void import_points(const fs::path& file, const run::SweepSettings& settings,
                points_of(imported.differ));
   }
   const auto strange = std::ranges::count_if(
-      rows, [&](const run::PointRow& row) { return !settings.is_of_store(row.identity); });
+      rows, [&](const sweep::PointRow& row) { return !settings.is_of_store(row.identity); });
   if (strange > 0) {
     fmt::print(stderr,
                "atoll: warning: {} of them are of other data than this sweep's: of no use to it\n",
@@ -230,15 +230,15 @@ void import_points(const fs::path& file, const run::SweepSettings& settings,
 /// Of the folder. Who only looks has a copy in memory: a dry run, which changes nothing, and a
 /// report while another process sweeps, of what that has written down so far.
 struct Results {
-  std::unique_ptr<run::SweepDatabase> database;
+  std::unique_ptr<sweep::SweepDatabase> database;
   bool is_copy = false;
 };
 
 /// A point is never lost, nor trained twice, for want of an option: what is to be written is read.
 void import_points(const SweepArguments& arguments, const fs::path& folder,
-                   const run::SweepSettings& settings, const Results& results) {
+                   const sweep::SweepSettings& settings, const Results& results) {
   const char* verb = arguments.dry_run ? "would be added" : results.is_copy ? "read" : "added";
-  run::SweepDatabase& database = *results.database;
+  sweep::SweepDatabase& database = *results.database;
   const fs::path kept = folder / kResultsText;
   if (database.rows().empty() && fs::exists(kept)) import_points(kept, settings, database, verb);
   if (!arguments.imported.empty()) import_points(arguments.imported, settings, database, verb);
@@ -248,13 +248,13 @@ void import_points(const SweepArguments& arguments, const fs::path& folder,
 }
 
 Results open_results(const SweepArguments& arguments, const fs::path& file) {
-  Results copy{std::make_unique<run::SweepDatabase>(":memory:"), /*is_copy=*/true};
+  Results copy{std::make_unique<sweep::SweepDatabase>(":memory:"), /*is_copy=*/true};
   if (arguments.dry_run && !fs::exists(file)) return copy;
   try {
-    auto database = std::make_unique<run::SweepDatabase>(file);
+    auto database = std::make_unique<sweep::SweepDatabase>(file);
     if (!arguments.dry_run) return {std::move(database)};
-    for (const run::PointRow& row : database->rows()) copy.database->put(row);
-  } catch (const run::DatabaseInUse&) {
+    for (const sweep::PointRow& row : database->rows()) copy.database->put(row);
+  } catch (const sweep::DatabaseInUse&) {
     if (!arguments.dry_run && !arguments.report) throw;
     fmt::print(
         stderr,
@@ -277,13 +277,13 @@ void make_folder(const fs::path& folder) {
 void sweep(const SweepArguments& arguments) {
   const SystemClock clock;
   const fs::path folder = folder_of(arguments);
-  run::SweepSettings settings(scaling::read_sweep(arguments.file), arguments.file);
+  sweep::SweepSettings settings(sweep::read_sweep(arguments.file), arguments.file);
   const Place place = place_of(arguments, settings.spec());
-  const run::SweepOptions options{.folder = folder,
-                                  .exported = arguments.exported,
-                                  .cores = place.point_cores,
-                                  .memory_bytes = place.budget.memory_bytes,
-                                  .keep = arguments.keep};
+  const sweep::SweepOptions options{.folder = folder,
+                                    .exported = arguments.exported,
+                                    .cores = place.point_cores,
+                                    .memory_bytes = place.budget.memory_bytes,
+                                    .keep = arguments.keep};
   if (!arguments.exported.empty()) require_output_file(arguments.exported, "--export");
 
   const fs::path database_file = folder / "points.db";
@@ -294,7 +294,7 @@ void sweep(const SweepArguments& arguments) {
   const bool is_packed = use_existing_store(settings, folder);  // It may refuse: before all else.
   if (!arguments.dry_run && !arguments.report) {
     make_folder(folder);
-    if (!is_packed) settings.use(run::prepare_sweep_store(settings, folder, clock));
+    if (!is_packed) settings.use(sweep::prepare_sweep_store(settings, folder, clock));
   } else if (!is_packed) {
     constexpr const char* kNoData = "the text is not packed yet as the file says, or has changed";
     if (arguments.report) throw UsageError(fmt::format("--report: {}: run the sweep", kNoData));
@@ -305,7 +305,7 @@ void sweep(const SweepArguments& arguments) {
   }
   const Results results = open_results(arguments, database_file);
   import_points(arguments, folder, settings, results);
-  run::SweepDriver driver(settings, *results.database, options);
+  sweep::SweepDriver driver(settings, *results.database, options);
   if (arguments.dry_run) {
     print_outlook(arguments, driver, place.budget);
     return;
@@ -391,9 +391,9 @@ void add_scaling_sweep(CLI::App& scaling) {
   point->add_option("folder", *folder, "The point's folder, with its settings.toml")->required();
   point->callback([folder] {
     watch_interrupts();
-    run::train_point(sibling_program("atoll"), *folder);
+    sweep::train_point(sibling_program("atoll"), *folder);
     // A point that was asked to stop is not done: who started it must be able to tell.
-    if (!run::read_point_result(*folder)) {
+    if (!sweep::read_point_result(*folder)) {
       throw Interrupted("the point was stopped; it goes on when it is started again");
     }
   });

@@ -7,18 +7,18 @@
 
 #include "atoll/base/error.h"
 #include "atoll/cli/real_number.h"
-#include "atoll/scaling/comparable.h"
-#include "atoll/scaling/table.h"
+#include "atoll/laws/comparable.h"
+#include "atoll/laws/table.h"
 
 namespace atl::cli {
 
 struct TableOptions {
-  scaling::ReadOptions read;
+  laws::ReadOptions read;
   std::string count = "column";
 
-  scaling::Table load(const std::string& file) {
-    read.count = count == "papers" ? scaling::Count::kPapers : scaling::Count::kColumn;
-    return scaling::read_table(file, read);
+  laws::Table load(const std::string& file) {
+    read.count = count == "papers" ? laws::Count::kPapers : laws::Count::kColumn;
+    return laws::read_table(file, read);
   }
 };
 
@@ -46,11 +46,11 @@ inline void add_table_options(CLI::App& command, TableOptions& options,
 
 /// The runs of `file` that laws can go through; what is left out is said. Throws InputError naming
 /// the file.
-inline scaling::Comparable compared_runs(const std::string& file, const scaling::Table& table) {
+inline laws::Comparable compared_runs(const std::string& file, const laws::Table& table) {
   try {
-    scaling::Comparable compared = scaling::comparable_runs(table.runs);
-    for (const scaling::LeftOut& one : compared.left_out) {
-      fmt::print(stderr, "atoll: {}\n", scaling::left_out_text(one));
+    laws::Comparable compared = laws::comparable_runs(table.runs);
+    for (const laws::LeftOut& one : compared.left_out) {
+      fmt::print(stderr, "atoll: {}\n", laws::left_out_text(one));
     }
     return compared;
   } catch (const InputError& error) {

@@ -45,7 +45,7 @@ class SimulationBar {
 std::vector<std::optional<int>> reached(const UtilisationRow& row,
                                         const std::vector<double>& targets) {
   std::vector<std::optional<int>> indices;
-  for (const double target : targets) indices.push_back(scaling::grid_index(row.grid, target));
+  for (const double target : targets) indices.push_back(laws::grid_index(row.grid, target));
   return indices;
 }
 
@@ -60,10 +60,10 @@ double fewest_failures(const std::vector<UtilisationRow>& rows) {
 }  // namespace
 
 void simulate_rows(std::vector<UtilisationRow>& rows, double gbps, bool has_bar) {
-  SimulationBar bar(rows.size() * (scaling::kGridSize + (gbps > 0 ? 1 : 0)), has_bar);
+  SimulationBar bar(rows.size() * (laws::kGridSize + (gbps > 0 ? 1 : 0)), has_bar);
   for (UtilisationRow& row : rows) {
     const auto simulate_at = [&row, &bar](double at) {
-      const scaling::Simulated out = scaling::simulate(row.work, at);
+      const laws::Simulated out = laws::simulate(row.work, at);
       const bool is_first = row.steps == 0;
       row.steps = is_first ? out.steps : std::min(row.steps, out.steps);
       row.expected_failures =
@@ -71,8 +71,8 @@ void simulate_rows(std::vector<UtilisationRow>& rows, double gbps, bool has_bar)
       bar.count_point();
       return out.utilisation;
     };
-    for (int k = 0; k < scaling::kGridSize; ++k) {
-      row.grid[static_cast<size_t>(k)] = simulate_at(scaling::grid_gbps(k));
+    for (int k = 0; k < laws::kGridSize; ++k) {
+      row.grid[static_cast<size_t>(k)] = simulate_at(laws::grid_gbps(k));
     }
     if (gbps > 0) row.at_gbps = simulate_at(gbps);
   }
@@ -83,11 +83,11 @@ Json utilisation_json(const UtilisationRow& row, const std::vector<double>& targ
   Json indices = Json::array();
   Json at_most = Json::array();
   for (const std::optional<int>& index : reached(row, targets)) {
-    bandwidths.push_back(index ? Json(scaling::grid_gbps(*index)) : Json());
+    bandwidths.push_back(index ? Json(laws::grid_gbps(*index)) : Json());
     indices.push_back(index ? Json(*index) : Json());
     at_most.push_back(index == 0);
   }
-  Json json = {{"method", scaling::method_name(row.work.method)},
+  Json json = {{"method", laws::method_name(row.work.method)},
                {"targets", targets},
                {"gbps", std::move(bandwidths)},
                {"grid_index", std::move(indices)},
@@ -115,7 +115,7 @@ void print_utilisation(const std::vector<UtilisationRow>& rows, const std::vecto
       // Less than the first point may be enough.
       const char* at_most = index == 0 ? "<=" : "";
       fmt::print(" {:>7}",
-                 index ? fmt::format("{}{:.4g}", at_most, scaling::grid_gbps(*index)) : "none");
+                 index ? fmt::format("{}{:.4g}", at_most, laws::grid_gbps(*index)) : "none");
     }
     if (gbps > 0) fmt::print("   {:.1f} %", 100 * row.at_gbps);
     fmt::print("\n");

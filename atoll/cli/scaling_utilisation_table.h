@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "atoll/scaling/utilisation.h"
+#include "atoll/laws/utilisation.h"
 
 namespace atl::cli {
 
 /// A row of the table, a curve of the picture.
 struct UtilisationRow {
   std::string name;
-  scaling::Workload work;
+  laws::Workload work;
   // Once it is simulated:
-  std::array<double, scaling::kGridSize> grid{};
+  std::array<double, laws::kGridSize> grid{};
   double at_gbps = 0;  // Utilisation at the bandwidth that was asked for.
   // The fewest of all bandwidths:
   int64_t steps = 0;

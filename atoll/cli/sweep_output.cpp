@@ -6,18 +6,18 @@
 
 #include "atoll/base/file.h"
 #include "atoll/cli/fit_json.h"
-#include "atoll/scaling/fit_chart.h"
-#include "atoll/scaling/sweep_report.h"
+#include "atoll/laws/fit_chart.h"
+#include "atoll/sweep/sweep_report.h"
 
 namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using scaling::SweepPoint;
+using sweep::SweepPoint;
 
 constexpr const char* kEndNames[] = {"unused", "fixed", "interior", "low", "high"};
 
-Json cell_json(const scaling::Cell& cell) {
+Json cell_json(const sweep::Cell& cell) {
   Json json = {{"size", cell.size}, {"replicas", cell.replicas}, {"method", cell.method}};
   if (cell.sync_every > 0) json["sync_every"] = cell.sync_every;
   json["tokens_factor"] = cell.tokens_factor;
@@ -26,14 +26,14 @@ Json cell_json(const scaling::Cell& cell) {
 
 Json place_json(const SweepPoint& point) {
   Json json;
-  for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
-    if (point.at[axis] > 0) json[scaling::kAxisNames[axis]] = point.at[axis];
+  for (size_t axis = 0; axis < sweep::kNumAxes; ++axis) {
+    if (point.at[axis] > 0) json[sweep::kAxisNames[axis]] = point.at[axis];
   }
   return json;
 }
 
-Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& rules,
-                    const run::SweepDriver& driver) {
+Json grid_cell_json(const sweep::GridCell& cell, const sweep::ResultRules& rules,
+                    const sweep::SweepDriver& driver) {
   Json json = {{"grid", cell.grid}};
   json.update(cell_json(cell.cell));
   json["params"] = rules.size(cell.cell.size).params;
@@ -52,10 +52,10 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
     json["best"]["failed_seeds"] = cell.state.best->num_failed;
   }
   json["axes"] = Json::object();
-  for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
-    const scaling::AxisState& one = cell.state.axes[axis];
-    if (one.end == scaling::AxisEnd::kUnused || one.end == scaling::AxisEnd::kFixed) continue;
-    Json& end = json["axes"][scaling::kAxisNames[axis]];
+  for (size_t axis = 0; axis < sweep::kNumAxes; ++axis) {
+    const sweep::AxisState& one = cell.state.axes[axis];
+    if (one.end == sweep::AxisEnd::kUnused || one.end == sweep::AxisEnd::kFixed) continue;
+    Json& end = json["axes"][sweep::kAxisNames[axis]];
     end = {{"end", kEndNames[static_cast<size_t>(one.end)]},
            {"low", one.low},
            {"high", one.high},
@@ -67,11 +67,11 @@ Json grid_cell_json(const scaling::GridCell& cell, const scaling::ResultRules& r
   return json;
 }
 
-Json family_json(const scaling::Family& family, const scaling::FitOptions& options,
+Json family_json(const sweep::Family& family, const laws::FitOptions& options,
                  const std::string& count) {
   Json json = {{"family", family.name}, {"fit", nullptr}, {"held_out", Json::array()}};
   if (family.fit) json["fit"] = fit_json(*family.fit, options, count, family.best);
-  for (const scaling::HeldOutLoss& one : family.held_out) {
+  for (const sweep::HeldOutLoss& one : family.held_out) {
     json["held_out"].push_back({{"size", one.size},
                                 {"params", one.params},
                                 {"replicas", one.replicas},
@@ -82,52 +82,51 @@ Json family_json(const scaling::Family& family, const scaling::FitOptions& optio
   return json;
 }
 
-scaling::ResultRules result_rules(const run::SweepSettings& settings) {
+sweep::ResultRules result_rules(const sweep::SweepSettings& settings) {
   return {.size =
               [&settings](const std::string& name) {
-                const run::SweptModel& model = settings.model(name);
-                return scaling::SizeNumbers{
-                    .params = model.params,
-                    .layers = static_cast<double>(model.config.num_layers),
-                    .hidden = static_cast<double>(model.config.hidden_size),
-                    .ff = static_cast<double>(model.config.intermediate_size),
-                    .vocab = static_cast<double>(model.config.vocab_size)};
+                const sweep::SweptModel& model = settings.model(name);
+                return sweep::SizeNumbers{.params = model.params,
+                                          .layers = static_cast<double>(model.config.num_layers),
+                                          .hidden = static_cast<double>(model.config.hidden_size),
+                                          .ff = static_cast<double>(model.config.intermediate_size),
+                                          .vocab = static_cast<double>(model.config.vocab_size)};
               },
           .tokens = [&settings](const SweepPoint& point) { return settings.tokens(point); }};
 }
 
-std::string table_file(const SweepOutput& output, const scaling::Family& family) {
+std::string table_file(const SweepOutput& output, const sweep::Family& family) {
   return &family == &output.families.front() ? "results.csv"
                                              : fmt::format("results-{}.csv", family.name);
 }
 
 }  // namespace
 
-SweepOutput sweep_output(const std::string& name, const run::SweepSettings& settings,
-                         const run::SweepDriver& driver) {
-  const scaling::ResultRules rules = result_rules(settings);
-  const scaling::FitOptions options;
+SweepOutput sweep_output(const std::string& name, const sweep::SweepSettings& settings,
+                         const sweep::SweepDriver& driver) {
+  const sweep::ResultRules rules = result_rules(settings);
+  const laws::FitOptions options;
   SweepOutput output{.state = driver.state()};
-  output.families = scaling::families_of(output.state, rules, driver.known(), options);
-  scaling::SweepTotals totals{
+  output.families = sweep::families_of(output.state, rules, driver.known(), options);
+  sweep::SweepTotals totals{
       .name = name, .count = settings.spec().papers_count ? kPapersCount : "all parameters"};
-  std::vector<scaling::FailedPoint> failed;
+  std::vector<sweep::FailedPoint> failed;
   for (const SweepPoint& point : driver.distinct(output.state.points())) {
-    const run::PointRow* row = driver.row(point);
+    const sweep::PointRow* row = driver.row(point);
     if (row == nullptr) {
       ++totals.num_missing;
       continue;
     }
     ++totals.num_points;
     totals.core_seconds += row->seconds * static_cast<double>(driver.task(point).cores);
-    if (row->status == run::PointStatus::kDone) {
+    if (row->status == sweep::PointStatus::kDone) {
       totals.tokens += settings.tokens(point);
     } else {
       failed.push_back({point, row->message});
     }
   }
   totals.shortage = driver.shortage();
-  output.report = scaling::sweep_report(totals, output.state, output.families, failed, rules);
+  output.report = sweep::sweep_report(totals, output.state, output.families, failed, rules);
   output.num_points = totals.num_points;
   output.num_failed = failed.size();
   Json& json = output.json;
@@ -142,13 +141,13 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
           {"families", Json::array()},
           {"failures", Json::array()}};
   if (!totals.shortage.empty()) json["shortage"] = totals.shortage;
-  for (const scaling::GridCell& cell : output.state.cells) {
+  for (const sweep::GridCell& cell : output.state.cells) {
     json["cells"].push_back(grid_cell_json(cell, rules, driver));
   }
-  for (const scaling::Family& family : output.families) {
+  for (const sweep::Family& family : output.families) {
     json["families"].push_back(family_json(family, options, totals.count));
   }
-  for (const scaling::FailedPoint& one : failed) {
+  for (const sweep::FailedPoint& one : failed) {
     Json entry = cell_json(one.point.cell);
     entry.update(place_json(one.point));
     entry["seed"] = one.point.seed;
@@ -160,16 +159,15 @@ SweepOutput sweep_output(const std::string& name, const run::SweepSettings& sett
 
 void write_sweep_output(const SweepOutput& output, const std::filesystem::path& folder) {
   std::string report = output.report;
-  for (const scaling::Family& family : output.families) {
+  for (const sweep::Family& family : output.families) {
     const std::string file = table_file(output, family);
     if (!family.all.empty()) {
-      write_file_atomically(folder / file, scaling::table_text(family.all));
+      write_file_atomically(folder / file, laws::table_text(family.all));
       report += fmt::format("Points of {}: `{}`.\n", family.name, file);
     }
     if (&family == &output.families.front() && family.fit) {
-      const scaling::Chart chart =
-          scaling::fit_chart(*family.fit, scaling::FitOptions().confidence);
-      write_file_atomically(folder / "loss.svg", scaling::chart_svg(chart));
+      const laws::Chart chart = laws::fit_chart(*family.fit, laws::FitOptions().confidence);
+      write_file_atomically(folder / "loss.svg", laws::chart_svg(chart));
       report += fmt::format("\n![loss over size]({})\n\n", "loss.svg");
     }
   }
@@ -179,34 +177,34 @@ void write_sweep_output(const SweepOutput& output, const std::filesystem::path& 
 std::string sweep_table(const SweepOutput& output) {
   constexpr const char* kRow = "{:<44} {:>9} {:>9} {:>9} {:>8}{}\n";
   std::string text = fmt::format(kRow, "", "lr", "outer lr", "batch", "loss", "");
-  for (const scaling::GridCell& cell : output.state.cells) {
-    const std::string name = fmt::format("{}: {}", cell.grid, scaling::cell_name(cell.cell));
+  for (const sweep::GridCell& cell : output.state.cells) {
+    const std::string name = fmt::format("{}: {}", cell.grid, sweep::cell_name(cell.cell));
     if (!cell.state.best) {
-      text += fmt::format(kRow, name, "", "", "", "-", "  " + scaling::without_best_text(cell));
+      text += fmt::format(kRow, name, "", "", "", "-", "  " + sweep::without_best_text(cell));
       continue;
     }
-    const scaling::BestPlace& best = *cell.state.best;
+    const sweep::BestPlace& best = *cell.state.best;
     const auto value = [&](size_t axis) {
-      return best.point.at[axis] > 0 ? scaling::number_text(best.point.at[axis]) : "-";
+      return best.point.at[axis] > 0 ? laws::number_text(best.point.at[axis]) : "-";
     };
-    std::string ends = scaling::failed_seeds_text(best);
-    for (size_t axis = 0; axis < scaling::kNumAxes; ++axis) {
-      const scaling::AxisState& one = cell.state.axes[axis];
-      if (one.end == scaling::AxisEnd::kInterior && !one.beside_failed && !one.beside_lesser)
+    std::string ends = sweep::failed_seeds_text(best);
+    for (size_t axis = 0; axis < sweep::kNumAxes; ++axis) {
+      const sweep::AxisState& one = cell.state.axes[axis];
+      if (one.end == sweep::AxisEnd::kInterior && !one.beside_failed && !one.beside_lesser)
         continue;
-      const std::string end = scaling::axis_text(static_cast<scaling::Axis>(axis), one);
+      const std::string end = sweep::axis_text(static_cast<sweep::Axis>(axis), one);
       if (!end.empty()) ends += (ends.empty() ? "" : "; ") + end;
     }
-    text += fmt::format(kRow, name, value(scaling::kLr), value(scaling::kOuterLr),
-                        value(scaling::kBatchTokens), fmt::format("{:.4f}", best.loss),
+    text += fmt::format(kRow, name, value(sweep::kLr), value(sweep::kOuterLr),
+                        value(sweep::kBatchTokens), fmt::format("{:.4f}", best.loss),
                         ends.empty() ? "" : "  " + ends);
   }
-  for (const scaling::Family& family : output.families) {
-    for (const scaling::HeldOutLoss& one : family.held_out) {
+  for (const sweep::Family& family : output.families) {
+    for (const sweep::HeldOutLoss& one : family.held_out) {
       const auto& predicted = one.joint ? one.joint : one.independent;
       text += fmt::format(
           "{}: {} ({}) predicted from the smaller sizes: {:.4f}, trained: {:.4f} ({:+.2f} %)\n",
-          family.name, one.size, scaling::replicas_name(one.replicas), *predicted, one.trained,
+          family.name, one.size, laws::replicas_name(one.replicas), *predicted, one.trained,
           100 * (*predicted / one.trained - 1));
     }
   }

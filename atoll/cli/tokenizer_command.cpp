@@ -19,18 +19,18 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
 #include "atoll/cli/whole_number.h"
-#include "atoll/data/chat_template.h"
-#include "atoll/data/json_text.h"
-#include "atoll/data/tokenizer.h"
-#include "atoll/data/tokenizer_trainer.h"
-#include "atoll/data/utf8.h"
+#include "atoll/text/json_text.h"
+#include "atoll/text/utf8.h"
+#include "atoll/tokenizer/chat_template.h"
+#include "atoll/tokenizer/tokenizer.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::cli {
 namespace {
 
 struct TrainArguments {
   data::CorpusOptions corpus;
-  data::TrainerOptions trainer;
+  tokenizer::TrainerOptions trainer;
   std::string out = "tokenizer.json";
   bool json = false;
 };
@@ -39,7 +39,7 @@ void train(const TrainArguments& arguments) {
   const SystemClock clock;
   const data::Corpus corpus(arguments.corpus);
   require_output_file(arguments.out, "--out");
-  data::WordCounts words;
+  tokenizer::WordCounts words;
   int64_t num_replaced = 0;
   {
     ProgressBar bar("reading", static_cast<double>(corpus.total_bytes()), clock);
@@ -54,12 +54,12 @@ void train(const TrainArguments& arguments) {
   std::string text;
   {
     ProgressBar bar("learning", static_cast<double>(arguments.trainer.vocab_size), clock);
-    text = data::train_tokenizer(words, arguments.trainer, [&](int64_t num_ids) {
+    text = tokenizer::train_tokenizer(words, arguments.trainer, [&](int64_t num_ids) {
       if (num_ids % 64 == 0) bar.update(static_cast<double>(num_ids));
     });
   }
   write_file_atomically(arguments.out, text);
-  const data::Tokenizer tokenizer = data::Tokenizer::from_json(text, arguments.out);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::from_json(text, arguments.out);
   if (tokenizer.vocab_size() < arguments.trainer.vocab_size) {
     fmt::print(stderr, "atoll: the corpus gives only {} of {} ids at a minimum frequency of {}\n",
                tokenizer.vocab_size(), arguments.trainer.vocab_size,
@@ -101,18 +101,18 @@ void for_each_line(std::string_view text, const std::string& name, const Use& us
   }
 }
 
-void encode_lines(const EncodeArguments& arguments, const data::Tokenizer& tokenizer) {
-  data::Encoder encoder(tokenizer);
+void encode_lines(const EncodeArguments& arguments, const tokenizer::Tokenizer& tokenizer) {
+  tokenizer::Encoder encoder(tokenizer);
   const std::string text = read_text(arguments.text_file);
   int64_t num_replaced = 0;
   for_each_line(
       text, name_of(arguments.text_file), [&](std::string_view line, const std::string& where) {
-        const nlohmann::json json = data::parse_json(data::repair_utf8(line, num_replaced), where);
+        const nlohmann::json json = text::parse_json(text::repair_utf8(line, num_replaced), where);
         if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
           throw InputError(where + ": not an object with a string \"text\"");
         }
-        std::vector<data::TokenId> ids;
-        encoder.encode(json["text"].get<std::string>(), data::SpecialText::kToken, ids);
+        std::vector<tokenizer::TokenId> ids;
+        encoder.encode(json["text"].get<std::string>(), tokenizer::SpecialText::kToken, ids);
         if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
         fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
       });
@@ -120,12 +120,12 @@ void encode_lines(const EncodeArguments& arguments, const data::Tokenizer& token
 }
 
 void encode(const EncodeArguments& arguments) {
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(arguments.tokenizer);
   if (arguments.jsonl) return encode_lines(arguments, tokenizer);
   const std::string text = read_text(arguments.text_file);
-  std::vector<data::TokenId> ids;
-  data::Encoder encoder(tokenizer);
-  encoder.encode(text, data::SpecialText::kToken, ids);
+  std::vector<tokenizer::TokenId> ids;
+  tokenizer::Encoder encoder(tokenizer);
+  encoder.encode(text, tokenizer::SpecialText::kToken, ids);
   if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
   warn_replaced(encoder.num_replaced());
   if (arguments.json) {
@@ -142,13 +142,13 @@ struct DecodeArguments {
   bool jsonl = false;
 };
 
-std::vector<data::TokenId> parse_ids(std::string_view text) {
+std::vector<tokenizer::TokenId> parse_ids(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);  // `atoll tokenizer encode` prints one.
-  std::vector<data::TokenId> ids;
+  std::vector<tokenizer::TokenId> ids;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
-    data::TokenId id = 0;
+    tokenizer::TokenId id = 0;
     const auto [stop, error] = std::from_chars(at, end, id);
     if (error != std::errc() || (stop < end && *stop != ',')) {
       throw UsageError(
@@ -162,30 +162,30 @@ std::vector<data::TokenId> parse_ids(std::string_view text) {
 
 void print_as_json(std::string_view text) {
   int64_t num_replaced = 0;  // JSON is UTF-8; a cut character shows as U+FFFD.
-  const nlohmann::json result = {{"text", data::repair_utf8(text, num_replaced)}};
+  const nlohmann::json result = {{"text", text::repair_utf8(text, num_replaced)}};
   fmt::print("{}\n", result.dump());
 }
 
-void decode_lines(const DecodeArguments& arguments, const data::Tokenizer& tokenizer) {
+void decode_lines(const DecodeArguments& arguments, const tokenizer::Tokenizer& tokenizer) {
   if (arguments.ids != "-") throw UsageError("--jsonl reads standard input: --ids must be -");
   const std::string text = read_text("-");
   for_each_line(text, name_of("-"), [&](std::string_view line, const std::string& where) {
-    const nlohmann::json json = data::parse_json(line, where);
+    const nlohmann::json json = text::parse_json(line, where);
     const auto is_id = [](const nlohmann::json& id) {
-      return id.is_number_unsigned() && std::in_range<data::TokenId>(id.get<uint64_t>());
+      return id.is_number_unsigned() && std::in_range<tokenizer::TokenId>(id.get<uint64_t>());
     };
     if (!json.is_object() || !json.contains("ids") || !json["ids"].is_array() ||
         !std::ranges::all_of(json["ids"], is_id)) {
       throw InputError(where + ": not an object with a list of token ids \"ids\"");
     }
-    print_as_json(tokenizer.decode(json["ids"].get<std::vector<data::TokenId>>()));
+    print_as_json(tokenizer.decode(json["ids"].get<std::vector<tokenizer::TokenId>>()));
   });
 }
 
 void decode(const DecodeArguments& arguments) {
-  const data::Tokenizer tokenizer = data::Tokenizer::load(arguments.tokenizer);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(arguments.tokenizer);
   if (arguments.jsonl) return decode_lines(arguments, tokenizer);
-  const std::vector<data::TokenId> ids =
+  const std::vector<tokenizer::TokenId> ids =
       parse_ids(arguments.ids == "-" ? read_text("-") : arguments.ids);
   const std::string text = tokenizer.decode(ids);
   if (arguments.json) {
@@ -205,28 +205,28 @@ struct ChatArguments {
   bool jsonl = false;
 };
 
-data::ChatTemplate chat_template(const ChatArguments& arguments) {
+tokenizer::ChatTemplate chat_template(const ChatArguments& arguments) {
   const std::filesystem::path file = arguments.tokenizer;
   const std::filesystem::path folder =
       std::filesystem::is_directory(file) ? file : file.parent_path();
-  return data::ChatTemplate::find(folder, arguments.chat_template);
+  return tokenizer::ChatTemplate::find(folder, arguments.chat_template);
 }
 
 void chat(const ChatArguments& arguments) {
   std::filesystem::path file = arguments.tokenizer;
   if (std::filesystem::is_directory(file)) file /= "tokenizer.json";
-  std::optional<data::Tokenizer> tokenizer;
+  std::optional<tokenizer::Tokenizer> tokenizer;
   if (arguments.ids || arguments.json || arguments.jsonl) {
-    tokenizer.emplace(data::Tokenizer::load(file));
+    tokenizer.emplace(tokenizer::Tokenizer::load(file));
   }
-  const data::ChatTemplate found = chat_template(arguments);
+  const tokenizer::ChatTemplate found = chat_template(arguments);
   const auto render = [&](std::string_view text, const std::string& where, bool as_json) {
-    const auto json = data::parse_json<nlohmann::ordered_json>(text, where);
-    data::Chat chat = data::Chat::from_json(json, where);
+    const auto json = text::parse_json<nlohmann::ordered_json>(text, where);
+    tokenizer::Chat chat = tokenizer::Chat::from_json(json, where);
     chat.add_generation_prompt |= arguments.add_generation_prompt;
     const std::string rendered = found.render(chat);
     if (!tokenizer) return fmt::print("{}", rendered);
-    const auto ids = data::ChatTemplate::encode(*tokenizer, rendered);
+    const auto ids = tokenizer::ChatTemplate::encode(*tokenizer, rendered);
     if (!as_json) return fmt::print("{}\n", fmt::join(ids, ","));
     fmt::print("{}\n", nlohmann::ordered_json{{"text", rendered}, {"ids", ids}}.dump());
   };
@@ -246,7 +246,7 @@ void add_train(CLI::App& tokenizer) {
       ->add_option("--vocab-size", arguments->trainer.vocab_size,
                    "Ids, the 256 bytes and <|endoftext|> included")
       ->capture_default_str()
-      ->check(whole_number(data::kMinVocabulary, data::kMaxVocabulary));
+      ->check(whole_number(tokenizer::kMinVocabulary, tokenizer::kMaxVocabulary));
   command
       ->add_option("--min-frequency", arguments->trainer.min_frequency,
                    "Join only pairs that occur this often")

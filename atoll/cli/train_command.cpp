@@ -13,12 +13,12 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
-#include "atoll/model/hf_folder.h"
+#include "atoll/method/method.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/run_folder.h"
-#include "atoll/sync/method.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::cli {
 namespace {
@@ -64,7 +64,7 @@ std::vector<std::string> all_overrides(const TrainArguments& arguments) {
 /// The model's shape comes from --init; a shape that was asked for besides must be the same.
 void take_shape(run::RunConfig& config, const std::filesystem::path& init) {
   run::RunConfig loaded = config;
-  loaded.model = model::load_hf_config(init).config;
+  loaded.model = weights::load_hf_config(init).config;
   run::RunConfig defaults;
   const auto asked = config.settings().shared();
   const auto usual = defaults.settings().shared();
@@ -84,7 +84,7 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate, b
     config.train.threads =
         std::max<int64_t>(1, std::thread::hardware_concurrency() / config.swarm.num_replicas());
   }
-  if (sync::period(config.sync) > config.train.steps) {
+  if (method::period(config.sync) > config.train.steps) {
     fmt::print(stderr,
                "atoll: warning: sync.sync_every = {} is over train.steps = {}: the islands agree "
                "once, after the last step\n",

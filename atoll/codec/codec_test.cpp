@@ -13,7 +13,7 @@
 #endif
 
 #include "atoll/base/error.h"
-#include "atoll/codec/test_values.h"
+#include "atoll/testing/test_values.h"
 
 namespace atl::codec {
 namespace {

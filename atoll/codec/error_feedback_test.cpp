@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "atoll/codec/test_values.h"
+#include "atoll/testing/test_values.h"
 
 namespace atl::codec {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "atoll/codec/masks.h"
 #include "atoll/codec/positions.h"
-#include "atoll/codec/test_values.h"
+#include "atoll/testing/test_values.h"
 
 namespace atl::codec {
 namespace {

@@ -1,7 +1,7 @@
 // A member vanishes in the middle of a round: the others go on without it.
 #include <gtest/gtest.h>
 
-#include "atoll/collective/exchange_group.h"
+#include "atoll/testing/exchange_group.h"
 
 namespace atl::collective {
 namespace {

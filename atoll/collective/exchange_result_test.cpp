@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "atoll/collective/blob_arena.h"
-#include "atoll/collective/exchange_group.h"
 #include "atoll/collective/round_result.h"
+#include "atoll/testing/exchange_group.h"
 
 namespace atl::collective {
 namespace {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
-#include "atoll/collective/exchange_group.h"
 #include "atoll/swarm/rules.h"
+#include "atoll/testing/exchange_group.h"
 
 namespace atl::collective {
 namespace {

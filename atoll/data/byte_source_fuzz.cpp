@@ -5,7 +5,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
-#include "atoll/data/packed_text.h"
+#include "atoll/testing/packed_text.h"
 
 namespace atl::data {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "atoll/base/testing.h"
 #include "atoll/data/line_reader.h"
-#include "atoll/data/packed_text.h"
+#include "atoll/testing/packed_text.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::data {
 namespace {

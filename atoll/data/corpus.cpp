@@ -12,7 +12,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
-#include "atoll/data/utf8.h"
+#include "atoll/text/utf8.h"
 
 namespace atl::data {
 namespace {
@@ -38,7 +38,7 @@ bool looks_like_text(const fs::path& path) {
   head.resize(static_cast<size_t>(stream.gcount()));
   if (head.find('\0') != std::string::npos) return false;
   constexpr size_t kLongestCharacter = 4;
-  return valid_utf8_prefix(head) + kLongestCharacter > head.size();
+  return text::valid_utf8_prefix(head) + kLongestCharacter > head.size();
 }
 
 /// Dolma's compressed files of lines are named .json.gz; a plain .json is one text.

@@ -9,7 +9,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/data/corpus.h"
-#include "atoll/data/utf8.h"
+#include "atoll/text/utf8.h"
 
 namespace atl::data {
 namespace {
@@ -20,7 +20,7 @@ std::vector<std::string> texts_of(const Corpus& corpus, const Shard& shard) {
     const auto document = corpus.parse(record);
     if (!document) return;
     ATOLL_CHECK(!document->text.empty());
-    ATOLL_CHECK(valid_utf8_prefix(document->text) == document->text.size());
+    ATOLL_CHECK(text::valid_utf8_prefix(document->text) == document->text.size());
     texts.push_back(document->text);
   });
   return texts;

@@ -9,9 +9,9 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/data/corpus.h"
-#include "atoll/data/json_text.h"
-#include "atoll/data/tokenizer.h"
-#include "atoll/data/utf8.h"
+#include "atoll/text/json_text.h"
+#include "atoll/text/utf8.h"
+#include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::data {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 /// Whether a line is the mark that ends a document, and nothing else.
 bool is_mark(std::string_view line) {
   if (line.ends_with('\n')) line.remove_suffix(1);
-  return line == kEndOfText;
+  return line == tokenizer::kEndOfText;
 }
 
 /// The bound of shard `index`: floor(total * index / count), which may not overflow on the way.
@@ -133,7 +133,7 @@ void Corpus::for_each_record(const Shard& shard,
 std::optional<CorpusDocument> Corpus::parse(const CorpusRecord& record) const {
   const File& file = files_[record.file];
   CorpusDocument document{.source = file.name, .location = record.location};
-  if (const size_t valid = valid_utf8_prefix(record.bytes); valid < record.bytes.size()) {
+  if (const size_t valid = text::valid_utf8_prefix(record.bytes); valid < record.bytes.size()) {
     if (options_.strict) {
       const std::string_view before = record.bytes.substr(0, valid);
       throw InputError(fmt::format(
@@ -141,7 +141,7 @@ std::optional<CorpusDocument> Corpus::parse(const CorpusRecord& record) const {
           file.path.string(), record.first_line + std::count(before.begin(), before.end(), '\n'),
           valid - (before.rfind('\n') + 1) + 1));
     }
-    document.text = repair_utf8(record.bytes, document.num_replaced);
+    document.text = text::repair_utf8(record.bytes, document.num_replaced);
   } else {
     document.text = record.bytes;
   }
@@ -152,9 +152,9 @@ std::optional<CorpusDocument> Corpus::parse(const CorpusRecord& record) const {
     return document;
   }
   if (document.text.find_first_not_of(" \t\r\n") == std::string::npos) return std::nullopt;
-  if (!options_.strict) document.num_replaced += repair_surrogates(document.text);
+  if (!options_.strict) document.num_replaced += text::repair_surrogates(document.text);
   const std::string where = fmt::format("'{}' line {}", file.path.string(), record.location);
-  auto json = parse_json(document.text, where);
+  auto json = text::parse_json(document.text, where);
   const auto text = json.is_object() ? json.find(options_.text_field) : json.end();
   if (text == json.end() || !text->is_string()) {
     throw InputError(fmt::format("{}: no text in the field \"{}\"", where, options_.text_field));

@@ -27,7 +27,7 @@ void require_importable(const MegatronStore& from) {
 
 }  // namespace
 
-StoreInfo import_megatron(const MegatronStore& from, const Tokenizer& tokenizer,
+StoreInfo import_megatron(const MegatronStore& from, const tokenizer::Tokenizer& tokenizer,
                           const StoreTarget& target, double validation_share,
                           const TokenProgress& progress) {
   require_importable(from);
@@ -38,10 +38,10 @@ StoreInfo import_megatron(const MegatronStore& from, const Tokenizer& tokenizer,
                      {.type = is_narrow ? TokenType::kU16 : TokenType::kU32,
                       .validation_share = validation_share,
                       .sources = {from.prefix()}});
-  const TokenId end_of_text = tokenizer.end_of_text();
+  const tokenizer::TokenId end_of_text = tokenizer.end_of_text();
   const std::string name = std::filesystem::path(from.prefix()).filename().string();
   std::vector<int64_t> wide;
-  std::vector<TokenId> ids;
+  std::vector<tokenizer::TokenId> ids;
   int64_t tokens_done = 0;
   for (int64_t i = 0; i < index.num_sequences(); ++i) {
     wide.resize(static_cast<size_t>(index.sizes[static_cast<size_t>(i)]));
@@ -53,7 +53,8 @@ StoreInfo import_megatron(const MegatronStore& from, const Tokenizer& tokenizer,
                       from.bin_path().string(), i, end_of_text));
     }
     ids.assign(wide.begin(), wide.end());
-    const std::string text = tokenizer.decode(std::span<const TokenId>(ids).first(ids.size() - 1));
+    const std::string text =
+        tokenizer.decode(std::span<const tokenizer::TokenId>(ids).first(ids.size() - 1));
     writer.add({.split = split_of(text, validation_share),
                 .text_bytes = std::ssize(text),
                 .id = fmt::format("{}:{}", name, i + 1),

@@ -17,7 +17,7 @@ using TokenProgress = std::function<void(int64_t tokens_done)>;
 /// 0 all of them train. Throws InputError unless each sequence is one document that ends with the
 /// tokenizer's end-of-text, tokens are uint16 or int32, and all ids below the vocabulary; else as
 /// StoreWriter does.
-StoreInfo import_megatron(const MegatronStore& from, const Tokenizer& tokenizer,
+StoreInfo import_megatron(const MegatronStore& from, const tokenizer::Tokenizer& tokenizer,
                           const StoreTarget& target, double validation_share,
                           const TokenProgress& progress);
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "atoll/base/bytes.h"
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::data {
 namespace {

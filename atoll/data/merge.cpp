@@ -94,7 +94,8 @@ StoreInfo merge_stores(std::vector<TokenStore> stores, const StoreTarget& target
                           store.info().sources.end());
     }
   }
-  const Tokenizer tokenizer = Tokenizer::load(stores.front().tokenizer_file());
+  const tokenizer::Tokenizer tokenizer =
+      tokenizer::Tokenizer::load(stores.front().tokenizer_file());
   StoreWriter writer(target, tokenizer, info);
   int64_t tokens_before = 0;
   for (const TokenStore& store : stores) {

@@ -9,8 +9,8 @@
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/data/blend.h"
-#include "atoll/data/json_text.h"
 #include "atoll/data/store_files.h"
+#include "atoll/text/json_text.h"
 
 namespace atl::data {
 namespace {
@@ -65,7 +65,7 @@ std::string format_mixture(const std::vector<MixedStore>& stores) {
 }
 
 std::vector<MixedStore> parse_mixture(std::string_view text, const std::string& name) {
-  const Json json = parse_json<Json>(text, "'" + name + "'");
+  const Json json = text::parse_json<Json>(text, "'" + name + "'");
   const auto fail = [&](const std::string& what) {
     throw InputError(fmt::format("'{}': {}", name, what));
   };

@@ -42,7 +42,7 @@ class Mixture {
   int64_t end_of_text() const { return stores_.front().info().end_of_text; }
   std::filesystem::path tokenizer_file() const { return stores_.front().tokenizer_file(); }
   /// Throws InputError unless the stores were packed with exactly this tokenizer.
-  void require_tokenizer(const Tokenizer& tokenizer) const {
+  void require_tokenizer(const tokenizer::Tokenizer& tokenizer) const {
     stores_.front().require_tokenizer(tokenizer);
   }
 

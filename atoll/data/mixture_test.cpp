@@ -5,12 +5,12 @@
 #include <map>
 
 #include "atoll/base/file.h"
-#include "atoll/base/testing.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/sample_order.h"
 #include "atoll/data/store_files.h"
-#include "atoll/data/tokenizer_trainer.h"
+#include "atoll/testing/temporary_folder.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::data {
 namespace {
@@ -23,10 +23,11 @@ constexpr int64_t kLength = 7;
 class MixtureTest : public ::testing::Test {
  protected:
   MixtureTest() {
-    WordCounts words;
+    tokenizer::WordCounts words;
     words.add("the cat sat on the mat, the cat sat on the hat");
-    folder_.write("tokenizer.json",
-                  train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
+    folder_.write(
+        "tokenizer.json",
+        tokenizer::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
     pack_store("a", 400);
     pack_store("b", 60);
     pack_store("c", 150);
@@ -38,7 +39,7 @@ class MixtureTest : public ::testing::Test {
     }
     folder_.write(name + ".jsonl", lines);
     const Corpus corpus({.inputs = {(folder_ / (name + ".jsonl")).string()}});
-    pack(corpus, Tokenizer::load(folder_ / "tokenizer.json"), folder_ / name,
+    pack(corpus, tokenizer::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / name,
          {.validation_share = share, .overwrite = true}, [](const PackProgress&) {});
   }
   Mixture mix(const std::vector<std::pair<std::string, double>>& named,

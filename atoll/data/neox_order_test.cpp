@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::data {
 namespace {

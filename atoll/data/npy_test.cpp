@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::data {
 namespace {

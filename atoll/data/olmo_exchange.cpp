@@ -71,15 +71,15 @@ void OlmoFile::for_each_document(const std::function<void(const Document&)>& vis
   while (const auto document = rows.next()) visit(*document);
 }
 
-void OlmoFile::read(int64_t begin, std::span<TokenId> ids) const {
+void OlmoFile::read(int64_t begin, std::span<tokenizer::TokenId> ids) const {
   with_numbers(number_type(type_), tokens(), [&](const auto& numbers) {
     for (size_t i = 0; i < ids.size(); ++i) {
-      ids[i] = static_cast<TokenId>(numbers[static_cast<size_t>(begin) + i]);
+      ids[i] = static_cast<tokenizer::TokenId>(numbers[static_cast<size_t>(begin) + i]);
     }
   });
 }
 
-StoreInfo import_olmo(const std::vector<OlmoFile>& files, const Tokenizer& tokenizer,
+StoreInfo import_olmo(const std::vector<OlmoFile>& files, const tokenizer::Tokenizer& tokenizer,
                       const StoreTarget& target, double validation_share,
                       const std::function<void(int64_t tokens_done)>& progress) {
   StoreInfo info{.type = files.front().type(), .validation_share = validation_share};
@@ -92,7 +92,7 @@ StoreInfo import_olmo(const std::vector<OlmoFile>& files, const Tokenizer& token
     info.sources.push_back(file.path().string());
   }
   StoreWriter writer(target, tokenizer, info);
-  std::vector<TokenId> ids;
+  std::vector<tokenizer::TokenId> ids;
   int64_t tokens_done = 0;
   for (const OlmoFile& file : files) {
     int64_t number = 0;
@@ -107,7 +107,7 @@ StoreInfo import_olmo(const std::vector<OlmoFile>& files, const Tokenizer& token
             file.path().string(), number, tokenizer.end_of_text()));
       }
       const std::string text =
-          tokenizer.decode(std::span<const TokenId>(ids).first(ids.size() - 1));
+          tokenizer.decode(std::span<const tokenizer::TokenId>(ids).first(ids.size() - 1));
       writer.add({.split = split_of(text, validation_share),
                   .text_bytes = std::ssize(text),
                   .id = row.id,

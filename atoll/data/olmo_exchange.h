@@ -31,7 +31,7 @@ class OlmoFile {
   /// Calls `visit` for each row of the table. Throws at a gap, an overlap, or tokens past the end.
   void for_each_document(const std::function<void(const Document&)>& visit) const;
   /// Copies ids.size() tokens from `begin` on.
-  void read(int64_t begin, std::span<TokenId> ids) const;
+  void read(int64_t begin, std::span<tokenizer::TokenId> ids) const;
 
  private:
   std::span<const std::byte> tokens() const { return file_.bytes().subspan(data_offset_); }
@@ -51,7 +51,7 @@ inline TokenType narrowest_type(int64_t vocab_size) {
 /// them train. Throws InputError unless each document ends with the tokenizer's end-of-text, all
 /// ids are below the vocabulary and all files have one type; else as StoreWriter does. `progress`
 /// is told how many tokens are done.
-StoreInfo import_olmo(const std::vector<OlmoFile>& files, const Tokenizer& tokenizer,
+StoreInfo import_olmo(const std::vector<OlmoFile>& files, const tokenizer::Tokenizer& tokenizer,
                       const StoreTarget& target, double validation_share,
                       const std::function<void(int64_t tokens_done)>& progress);
 

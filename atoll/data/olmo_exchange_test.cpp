@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "atoll/base/testing.h"
-#include "atoll/data/packed_text.h"
-#include "atoll/data/tokenizer_trainer.h"
+#include "atoll/testing/packed_text.h"
+#include "atoll/testing/temporary_folder.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::data {
 namespace {
@@ -15,10 +15,11 @@ using ::testing::HasSubstr;
 class OlmoExchangeTest : public ::testing::Test {
  protected:
   OlmoExchangeTest() {
-    WordCounts words;
+    tokenizer::WordCounts words;
     words.add("the cat sat on the mat, the cat sat on the hat");
-    folder_.write("tokenizer.json",
-                  train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
+    folder_.write(
+        "tokenizer.json",
+        tokenizer::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
   }
   /// A file of these ids and its table.
   template <typename T = uint16_t>
@@ -33,7 +34,7 @@ class OlmoExchangeTest : public ::testing::Test {
     return message_of([&] {
       std::vector<OlmoFile> files;
       for (const std::string& name : names) files.emplace_back(folder_ / (name + ".npy"), type);
-      import_olmo(files, Tokenizer::load(folder_ / "tokenizer.json"),
+      import_olmo(files, tokenizer::Tokenizer::load(folder_ / "tokenizer.json"),
                   {.folder = folder_ / "store", .overwrite = true}, 0, [](int64_t) {});
     });
   }

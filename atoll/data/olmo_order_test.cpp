@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "atoll/base/testing.h"
 #include "atoll/data/sample_order.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::data {
 namespace {

@@ -39,7 +39,7 @@ struct Batch {
 struct EncodedBatch {
   std::vector<NewDocument> documents;
   std::vector<size_t> ends;  // Of each document in `ids`.
-  std::vector<TokenId> ids;
+  std::vector<tokenizer::TokenId> ids;
   int64_t num_replaced = 0;
   int64_t bytes_done = 0;
 };
@@ -70,8 +70,8 @@ void make_batches(const Corpus& corpus, const Shard& shard, const Work::Push& pu
   }
 }
 
-EncodedBatch encode(const Corpus& corpus, const Tokenizer& tokenizer, double validation_share,
-                    Encoder& encoder, const Batch& batch) {
+EncodedBatch encode(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
+                    double validation_share, tokenizer::Encoder& encoder, const Batch& batch) {
   EncodedBatch encoded{.bytes_done = batch.bytes_done};
   size_t begin = 0;
   for (size_t i = 0; i < batch.records.size(); ++i) {
@@ -81,7 +81,7 @@ EncodedBatch encode(const Corpus& corpus, const Tokenizer& tokenizer, double val
     auto document = corpus.parse(record);
     if (!document) continue;
     encoded.num_replaced += document->num_replaced;
-    encoder.encode(document->text, SpecialText::kPlain, encoded.ids);
+    encoder.encode(document->text, tokenizer::SpecialText::kPlain, encoded.ids);
     encoded.ids.push_back(tokenizer.end_of_text());
     encoded.ends.push_back(encoded.ids.size());
     encoded.documents.push_back({.split = split_of(document->text, validation_share),
@@ -95,7 +95,7 @@ EncodedBatch encode(const Corpus& corpus, const Tokenizer& tokenizer, double val
 
 }  // namespace
 
-PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer,
+PackReport pack(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
                 const std::filesystem::path& target, const PackOptions& options,
                 const std::function<void(const PackProgress&)>& progress) {
   const bool is_narrow = tokenizer.vocab_size() <= (1 << 16);
@@ -113,7 +113,7 @@ PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer,
       num_threads, num_threads * kBatchesPerThread * kBatchBytes,
       [&](const Work::Push& push) { make_batches(corpus, shard, push); },
       [&]() -> Work::Worker {
-        const auto encoder = std::make_shared<Encoder>(tokenizer);
+        const auto encoder = std::make_shared<tokenizer::Encoder>(tokenizer);
         return [&, encoder](const Batch& batch) {
           return encode(corpus, tokenizer, options.validation_share, *encoder, batch);
         };

@@ -10,7 +10,7 @@
 
 #include "atoll/data/corpus.h"
 #include "atoll/data/token_store.h"
-#include "atoll/data/tokenizer.h"
+#include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::data {
 
@@ -42,7 +42,7 @@ struct PackProgress {
 /// Throws InputError when the corpus is empty, has no training document (a shard may), cannot be
 /// read, or when the disk is full; UsageError when `target` exists; Interrupted after Ctrl-C, if
 /// interrupts are watched.
-PackReport pack(const Corpus& corpus, const Tokenizer& tokenizer,
+PackReport pack(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
                 const std::filesystem::path& target, const PackOptions& options,
                 const std::function<void(const PackProgress&)>& progress);
 

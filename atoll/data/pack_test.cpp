@@ -8,11 +8,11 @@
 #include <fstream>
 
 #include "atoll/base/file.h"
-#include "atoll/base/testing.h"
 #include "atoll/data/merge.h"
 #include "atoll/data/ordered_work.h"
-#include "atoll/data/packed_text.h"
-#include "atoll/data/tokenizer_trainer.h"
+#include "atoll/testing/packed_text.h"
+#include "atoll/testing/temporary_folder.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::data {
 namespace {
@@ -38,15 +38,16 @@ std::string json_lines(int num_lines) {
 class PackTest : public ::testing::Test {
  protected:
   PackTest() {
-    WordCounts words;
+    tokenizer::WordCounts words;
     words.add("the cat sat on the mat, the cat sat on the hat");
-    folder_.write("tokenizer.json",
-                  train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
+    folder_.write(
+        "tokenizer.json",
+        tokenizer::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
   }
   PackReport pack_into(const std::string& store, const CorpusOptions& corpus,
                        const PackOptions& options = {.validation_share = 0.3}) const {
-    return pack(Corpus(corpus), Tokenizer::load(folder_ / "tokenizer.json"), folder_ / store,
-                options, [](const PackProgress&) {});
+    return pack(Corpus(corpus), tokenizer::Tokenizer::load(folder_ / "tokenizer.json"),
+                folder_ / store, options, [](const PackProgress&) {});
   }
   std::string failure(const std::string& file, CorpusOptions corpus = {}) const {
     corpus.inputs = {(folder_ / file).string()};

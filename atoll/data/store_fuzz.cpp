@@ -6,8 +6,8 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/data/document_table.h"
-#include "atoll/data/packed_text.h"
 #include "atoll/data/store_files.h"
+#include "atoll/testing/packed_text.h"
 
 namespace atl::data {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
-#include "atoll/data/json_text.h"
 #include "atoll/data/store_files.h"
+#include "atoll/text/json_text.h"
 
 namespace atl::data {
 namespace {
@@ -117,7 +117,7 @@ std::string format_store_info(const StoreInfo& info) {
 }
 
 StoreInfo parse_store_info(std::string_view text, const std::string& name) {
-  const Json json = parse_json<Json>(text, "'" + name + "'");
+  const Json json = text::parse_json<Json>(text, "'" + name + "'");
   const Fields fields(json, name);
   if (fields.text("format") != kFormat) fields.fail("format", kFormat);
   if (fields.count("version") != kVersion) {

@@ -25,7 +25,7 @@ class SplitWriter {
         table_(folder / documents_file_name(split)),
         type_(type) {}
 
-  void add(const NewDocument& document, std::span<const TokenId> ids) {
+  void add(const NewDocument& document, std::span<const tokenizer::TokenId> ids) {
     const int64_t begin = info_.num_tokens;
     info_.num_tokens += std::ssize(ids);
     info_.num_documents += 1;
@@ -35,7 +35,7 @@ class SplitWriter {
                 .id = shortened(document.id),
                 .source = shortened(document.source),
                 .location = document.location});
-    for (const TokenId id : ids) {
+    for (const tokenizer::TokenId id : ids) {
       if (type_ == TokenType::kU16) {
         buffer_.put(static_cast<uint16_t>(id));
       } else {
@@ -110,7 +110,8 @@ struct StoreWriter::Draft {
   SplitWriter validation;
 };
 
-StoreWriter::StoreWriter(const StoreTarget& target, const Tokenizer& tokenizer, StoreInfo info)
+StoreWriter::StoreWriter(const StoreTarget& target, const tokenizer::Tokenizer& tokenizer,
+                         StoreInfo info)
     : tokenizer_(tokenizer), info_(std::move(info)) {
   if (!(info_.validation_share >= 0 && info_.validation_share < 1)) {
     throw UsageError(
@@ -125,14 +126,14 @@ StoreWriter::StoreWriter(const StoreTarget& target, const Tokenizer& tokenizer, 
 
 StoreWriter::~StoreWriter() = default;
 
-void StoreWriter::add(const NewDocument& document, std::span<const TokenId> ids) {
+void StoreWriter::add(const NewDocument& document, std::span<const tokenizer::TokenId> ids) {
   (document.split == Split::kTrain ? draft_->train : draft_->validation).add(document, ids);
 }
 
 void StoreWriter::append(const TokenStore& store,
                          const std::function<void(int64_t tokens_done)>& progress) {
   std::vector<int64_t> wide;
-  std::vector<TokenId> ids;
+  std::vector<tokenizer::TokenId> ids;
   int64_t tokens_done = 0;
   for (const Split split : kSplits) {
     store.require_tokens_intact(split);

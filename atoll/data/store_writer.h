@@ -9,7 +9,7 @@
 #include <string>
 
 #include "atoll/data/token_store.h"
-#include "atoll/data/tokenizer.h"
+#include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::data {
 
@@ -34,11 +34,11 @@ class StoreWriter {
   /// `info` says the type of the tokens, the validation share, the sources and the shard; the rest
   /// comes from the tokenizer, which must outlive the writer. Throws UsageError when the target
   /// must not be written or the share is out of range, InputError when it cannot.
-  StoreWriter(const StoreTarget& target, const Tokenizer& tokenizer, StoreInfo info);
+  StoreWriter(const StoreTarget& target, const tokenizer::Tokenizer& tokenizer, StoreInfo info);
   ~StoreWriter();
 
   /// `ids` end with end-of-text. Throws InputError when the disk is full.
-  void add(const NewDocument& document, std::span<const TokenId> ids);
+  void add(const NewDocument& document, std::span<const tokenizer::TokenId> ids);
   /// Appends all documents of a store, each to the part it is in. Throws InputError when the store
   /// is damaged: its hashes are checked. `progress` is told after each document how many tokens of
   /// the store are done.
@@ -50,7 +50,7 @@ class StoreWriter {
 
  private:
   struct Draft;
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   std::filesystem::path target_;
   StoreInfo info_;
   std::unique_ptr<Draft> draft_;

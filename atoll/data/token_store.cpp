@@ -111,7 +111,7 @@ TokenStore TokenStore::open(const std::filesystem::path& folder) {
   return store;
 }
 
-void TokenStore::require_tokenizer(const Tokenizer& tokenizer) const {
+void TokenStore::require_tokenizer(const tokenizer::Tokenizer& tokenizer) const {
   if (tokenizer.sha256() == info_.tokenizer_sha256) return;
   throw InputError(fmt::format(
       "the token store '{}' was packed with another tokenizer (sha256 {}..., not {}...): pack the "
@@ -157,7 +157,7 @@ void TokenStore::require_tokens_intact(Split split) const {
 }
 
 /// The bytes of the texts that the tokens were made from.
-int64_t TokenStore::verify_documents(Split split, const Tokenizer& tokenizer) const {
+int64_t TokenStore::verify_documents(Split split, const tokenizer::Tokenizer& tokenizer) const {
   const std::string tokens = (folder_ / tokens_file_name(split)).string();
   int64_t text_bytes = 0;
   std::vector<int64_t> ids;
@@ -182,7 +182,7 @@ int64_t TokenStore::verify_documents(Split split, const Tokenizer& tokenizer) co
 }
 
 void TokenStore::verify() const {
-  const Tokenizer tokenizer = Tokenizer::load(tokenizer_file());
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(tokenizer_file());
   const std::string description = (folder_ / kStoreFileName).string();
   if (tokenizer.end_of_text() != info_.end_of_text || tokenizer.vocab_size() != info_.vocab_size) {
     throw InputError(fmt::format(

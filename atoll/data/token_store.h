@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "atoll/base/file.h"
-#include "atoll/data/tokenizer.h"
+#include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::data {
 
@@ -85,7 +85,7 @@ class TokenStore {
   /// The store's own copy of the tokenizer it was packed with.
   std::filesystem::path tokenizer_file() const { return folder_ / "tokenizer.json"; }
   /// Throws InputError unless the store was packed with exactly this tokenizer.
-  void require_tokenizer(const Tokenizer& tokenizer) const;
+  void require_tokenizer(const tokenizer::Tokenizer& tokenizer) const;
 
   int64_t num_tokens(Split split) const { return info_.split(split).num_tokens; }
   /// Copies ids.size() tokens from `begin` on. Throws InputError at an id over the vocabulary.
@@ -106,7 +106,7 @@ class TokenStore {
  private:
   TokenStore(std::filesystem::path folder, StoreInfo info, MappedFile train, MappedFile validation);
   std::span<const std::byte> bytes(Split split) const;
-  int64_t verify_documents(Split split, const Tokenizer& tokenizer) const;
+  int64_t verify_documents(Split split, const tokenizer::Tokenizer& tokenizer) const;
 
   std::filesystem::path folder_;
   StoreInfo info_;

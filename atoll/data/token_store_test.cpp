@@ -11,14 +11,14 @@
 #include <map>
 
 #include "atoll/base/random.h"
-#include "atoll/base/testing.h"
 #include "atoll/data/batches.h"
 #include "atoll/data/document_table.h"
 #include "atoll/data/pack.h"
-#include "atoll/data/packed_text.h"
 #include "atoll/data/sample_order.h"
 #include "atoll/data/store_files.h"
-#include "atoll/data/tokenizer_trainer.h"
+#include "atoll/testing/packed_text.h"
+#include "atoll/testing/temporary_folder.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::data {
 namespace {
@@ -38,16 +38,19 @@ TEST(SampleOrderTest, PassCountsFromZeroAndOlmosEpochFromOne) {
 class StoreTest : public ::testing::Test {
  protected:
   StoreTest() {
-    WordCounts words;
+    tokenizer::WordCounts words;
     words.add("the cat sat on the mat, the cat sat on the hat");
-    folder_.write("tokenizer.json",
-                  train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
+    folder_.write(
+        "tokenizer.json",
+        tokenizer::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](int64_t) {}));
   }
 
   fs::path write(const std::string& name, std::string_view text) const {
     return folder_.write(name, text);
   }
-  Tokenizer tokenizer() const { return Tokenizer::load(folder_ / "tokenizer.json"); }
+  tokenizer::Tokenizer tokenizer() const {
+    return tokenizer::Tokenizer::load(folder_ / "tokenizer.json");
+  }
   PackReport pack_into(const std::string& store, const std::string& input,
                        const PackOptions& options) const {
     const Corpus corpus({.inputs = {(folder_ / input).string()}});
@@ -75,7 +78,7 @@ TEST_F(StoreTest, PacksATreeInSortedOrderAndReadsItBack) {
   EXPECT_GT(store.info().validation.num_documents, 2);
   EXPECT_EQ(store.info().digest(), report.info.digest());
 
-  const Tokenizer tokens = tokenizer();
+  const tokenizer::Tokenizer tokens = tokenizer();
   std::map<std::string, std::string> texts;
   for (const Split split : kSplits) {
     std::string previous;
@@ -308,8 +311,9 @@ TEST_F(StoreTest, EditedDescriptionsAndForeignTokenizersAreRefused) {
   const TokenStore store = TokenStore::open(folder_ / "store");
   store.require_tokenizer(tokenizer());
   std::string json = read_file(folder_ / "tokenizer.json") + "\n";
-  EXPECT_THAT(message_of([&] { store.require_tokenizer(Tokenizer::from_json(json, "other")); }),
-              HasSubstr("was packed with another tokenizer"));
+  EXPECT_THAT(
+      message_of([&] { store.require_tokenizer(tokenizer::Tokenizer::from_json(json, "other")); }),
+      HasSubstr("was packed with another tokenizer"));
   std::string description = read_file(folder_ / "store" / "store.json");
   const size_t at = description.find("\"vocab_size\": ");
   description.insert(at + 14, "1");

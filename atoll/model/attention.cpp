@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kFirstTable = 4096;
 
 /// Long waves stretched, short ones not, those between in between.
-at::Tensor llama3_frequencies(const ModelConfig& config, const at::Tensor& frequencies) {
+at::Tensor llama3_frequencies(const weights::ModelConfig& config, const at::Tensor& frequencies) {
   const auto original = static_cast<double>(config.rope_original_positions);
   const at::Tensor turns = frequencies * (original / (2 * std::numbers::pi));  // In `original`.
   const double low = config.rope_low_freq_factor;
@@ -32,7 +32,7 @@ at::Tensor llama3_frequencies(const ModelConfig& config, const at::Tensor& frequ
 
 /// Radians per position, (R / 2). In double: at position 100,000 FP32 would be off by a hundredth
 /// of a turn.
-at::Tensor frequencies(const ModelConfig& config, int64_t length) {
+at::Tensor frequencies(const weights::ModelConfig& config, int64_t length) {
   const auto size = static_cast<double>(config.rotary_size());
   double base = config.rope_theta;
   if (config.rope_type == "dynamic" && length > config.max_positions && size > 2) {
@@ -49,7 +49,8 @@ at::Tensor frequencies(const ModelConfig& config, int64_t length) {
 
 }  // namespace
 
-Rotary::Rotary(const ModelConfig& config, at::Device device) : config_(config), device_(device) {
+Rotary::Rotary(const weights::ModelConfig& config, at::Device device)
+    : config_(config), device_(device) {
   std::tie(cos_TR_, sin_TR_) = table(0, std::min(kFirstTable, config.max_positions), 1);
 }
 
@@ -72,7 +73,7 @@ std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) 
   return table(begin, length, length);
 }
 
-Attention::Attention(const ModelConfig& config, at::Device device)
+Attention::Attention(const weights::ModelConfig& config, at::Device device)
     : config_(config), rotary_(config, device) {}
 
 at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,

@@ -9,8 +9,8 @@
 #include <span>
 #include <utility>
 
-#include "atoll/model/config.h"
 #include "atoll/model/kv_cache.h"
+#include "atoll/weights/config.h"
 
 namespace atl::model {
 
@@ -18,7 +18,7 @@ namespace atl::model {
 /// (NTK-aware, by the text's length), llama3 (long waves only).
 class Rotary {
  public:
-  Rotary(const ModelConfig& config, at::Device device);
+  Rotary(const weights::ModelConfig& config, at::Device device);
   /// Cosines and sines (T, R / 2) of `count` positions from `begin` on, at the end of their text.
   std::pair<at::Tensor, at::Tensor> factors(int64_t begin, int64_t count) const;
 
@@ -26,7 +26,7 @@ class Rotary {
   /// Of the positions from `begin` to before `end` of a text of `length`.
   std::pair<at::Tensor, at::Tensor> table(int64_t begin, int64_t end, int64_t length) const;
 
-  ModelConfig config_;
+  weights::ModelConfig config_;
   at::Device device_;
   // Of the first positions of texts that are not over max_positions: as many as were asked for,
   // and some more. A context of millions would cost gigabytes.
@@ -35,7 +35,7 @@ class Rotary {
 
 class Attention {
  public:
-  Attention(const ModelConfig& config, at::Device device);
+  Attention(const weights::ModelConfig& config, at::Device device);
   /// Queries, keys and values (B, T, F) to (B, T, H N). May overwrite qkv_BTF: the caller gives it
   /// away. With caches without autograd; each row attends to its own alone.
   at::Tensor operator()(const at::Tensor& qkv_BTF, int64_t layer,
@@ -44,7 +44,7 @@ class Attention {
  private:
   at::Tensor with_cache(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const;
 
-  ModelConfig config_;
+  weights::ModelConfig config_;
   Rotary rotary_;
 };
 

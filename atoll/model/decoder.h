@@ -10,16 +10,16 @@
 #include <string>
 
 #include "atoll/model/attention.h"
-#include "atoll/model/config.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
+#include "atoll/weights/config.h"
 
 namespace atl::model {
 
 class Decoder {
  public:
   /// `embedding` and `head` name matrices (V, C); a tied model has no head of its own.
-  Decoder(const ModelConfig& config, const Parameters& parameters, const char* embedding,
+  Decoder(const weights::ModelConfig& config, const Parameters& parameters, const char* embedding,
           const char* head)
       : config_(config),
         attention_(config, parameters.values_P().device()),
@@ -35,7 +35,7 @@ class Decoder {
   const Weight& head_VC() const { return head_; }
 
  protected:
-  ModelConfig config_;
+  weights::ModelConfig config_;
   Attention attention_;
   Weight embedding_;
 
@@ -64,11 +64,13 @@ class ParameterScope {
 
 /// Llama, Mistral, Qwen 2 and 3: norms before each part. Touvron et al. 2023; Jiang et al. 2023
 /// (sliding window); Qwen team 2024 (biases) and 2025 (norms of query and key heads).
-std::unique_ptr<const Decoder> make_llama(const ModelConfig& config, const Parameters& parameters);
+std::unique_ptr<const Decoder> make_llama(const weights::ModelConfig& config,
+                                          const Parameters& parameters);
 /// Norms behind each part, and over all queries and all keys. OLMo team 2024, section 3.1.
-std::unique_ptr<const Decoder> make_olmo2(const ModelConfig& config, const Parameters& parameters);
+std::unique_ptr<const Decoder> make_olmo2(const weights::ModelConfig& config,
+                                          const Parameters& parameters);
 /// GPT-NeoX and Pythia. Black et al. 2022, section 2.1; Biderman et al. 2023.
-std::unique_ptr<const Decoder> make_gpt_neox(const ModelConfig& config,
+std::unique_ptr<const Decoder> make_gpt_neox(const weights::ModelConfig& config,
                                              const Parameters& parameters);
 
 }  // namespace atl::model

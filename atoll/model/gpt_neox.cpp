@@ -15,7 +15,7 @@ namespace {
 
 class GptNeoX final : public Decoder {
  public:
-  GptNeoX(const ModelConfig& config, const Parameters& parameters)
+  GptNeoX(const weights::ModelConfig& config, const Parameters& parameters)
       : Decoder(config, parameters, "gpt_neox.embed_in.weight", "embed_out.weight"),
         final_norm_(ParameterScope(parameters, "gpt_neox.").projection("final_layer_norm", true)) {
     for (int64_t index = 0; index < config.num_layers; ++index) {
@@ -73,7 +73,7 @@ class GptNeoX final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<const Decoder> make_gpt_neox(const ModelConfig& config,
+std::unique_ptr<const Decoder> make_gpt_neox(const weights::ModelConfig& config,
                                              const Parameters& parameters) {
   return std::make_unique<GptNeoX>(config, parameters);
 }

@@ -6,7 +6,7 @@
 
 namespace atl::model {
 
-KvCache::KvCache(const ModelConfig& config, int64_t num_sequences, int64_t capacity,
+KvCache::KvCache(const weights::ModelConfig& config, int64_t num_sequences, int64_t capacity,
                  at::Device device)
     : capacity_(capacity) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);

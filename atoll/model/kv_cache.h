@@ -8,13 +8,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "atoll/model/config.h"
+#include "atoll/weights/config.h"
 
 namespace atl::model {
 
 class KvCache {
  public:
-  KvCache(const ModelConfig& config, int64_t num_sequences, int64_t capacity, at::Device device);
+  KvCache(const weights::ModelConfig& config, int64_t num_sequences, int64_t capacity,
+          at::Device device);
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
   /// Forgets what lies behind the first `length` positions.

@@ -6,23 +6,24 @@
 #include <vector>
 
 #include "atoll/model/decoder.h"
-#include "atoll/model/families.h"
 #include "atoll/model/operations.h"
+#include "atoll/weights/families.h"
 
 namespace atl::model {
 namespace {
 
 class Llama final : public Decoder {
  public:
-  Llama(const ModelConfig& config, const Parameters& parameters)
+  Llama(const weights::ModelConfig& config, const Parameters& parameters)
       : Decoder(config, parameters, "model.embed_tokens.weight", "lm_head.weight"),
         final_norm_(parameters.weight("model.norm.weight")) {
     for (int64_t index = 0; index < config.num_layers; ++index) {
       const ParameterScope scope(parameters, fmt::format("model.layers.{}.", index));
       Layer layer;
       layer.attention_norm = scope.weight("input_layernorm");
-      layer.qkv = scope.projection("self_attn.q_proj", "self_attn.v_proj", has_qkv_bias(config));
-      layer.output = scope.projection("self_attn.o_proj", has_output_bias(config));
+      layer.qkv =
+          scope.projection("self_attn.q_proj", "self_attn.v_proj", weights::has_qkv_bias(config));
+      layer.output = scope.projection("self_attn.o_proj", weights::has_output_bias(config));
       if (has_head_norms()) {
         layer.query_norm = scope.weight("self_attn.q_norm");
         layer.key_norm = scope.weight("self_attn.k_norm");
@@ -57,7 +58,9 @@ class Llama final : public Decoder {
     Weight attention_norm, query_norm, key_norm, mlp_norm;
     Projection qkv, output, gate_up, down;
   };
-  bool has_head_norms() const { return family_of(config_).qk_norm == QkNorm::kPerHead; }
+  bool has_head_norms() const {
+    return weights::family_of(config_).qk_norm == weights::QkNorm::kPerHead;
+  }
 
   at::Tensor attend(int64_t index, const at::Tensor& x_BTC,
                     std::span<const CachedRow> cached) const {
@@ -77,7 +80,8 @@ class Llama final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<const Decoder> make_llama(const ModelConfig& config, const Parameters& parameters) {
+std::unique_ptr<const Decoder> make_llama(const weights::ModelConfig& config,
+                                          const Parameters& parameters) {
   return std::make_unique<Llama>(config, parameters);
 }
 

@@ -12,9 +12,9 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
-#include "atoll/model/families.h"
-#include "atoll/model/hf_folder.h"
 #include "atoll/model/operations.h"
+#include "atoll/weights/families.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::model {
 namespace {
@@ -23,19 +23,19 @@ namespace {
 constexpr std::string_view kIntoResidual[] = {"o_proj.weight", "down_proj.weight",
                                               "attention.dense.weight", "dense_4h_to_h.weight"};
 
-const ModelConfig& checked(const ModelConfig& config) {
-  check(config);
+const weights::ModelConfig& checked(const weights::ModelConfig& config) {
+  weights::check(config);
   return config;
 }
 
-std::unique_ptr<const Decoder> make_decoder(const ModelConfig& config,
+std::unique_ptr<const Decoder> make_decoder(const weights::ModelConfig& config,
                                             const Parameters& parameters) {
-  switch (family_of(config).layers) {
-    case LayerKind::kLlama:
+  switch (weights::family_of(config).layers) {
+    case weights::LayerKind::kLlama:
       return make_llama(config, parameters);
-    case LayerKind::kOlmo2:
+    case weights::LayerKind::kOlmo2:
       return make_olmo2(config, parameters);
-    case LayerKind::kGptNeoX:
+    case weights::LayerKind::kGptNeoX:
       return make_gpt_neox(config, parameters);
   }
   __builtin_unreachable();
@@ -43,7 +43,7 @@ std::unique_ptr<const Decoder> make_decoder(const ModelConfig& config,
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, at::Device device, Purpose purpose)
+Model::Model(const weights::ModelConfig& config, at::Device device, Purpose purpose)
     : config_(checked(config)),
       parameters_(config_, device, purpose),
       decoder_(make_decoder(config_, parameters_)) {}
@@ -51,7 +51,7 @@ Model::Model(const ModelConfig& config, at::Device device, Purpose purpose)
 void Model::initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
   const double into_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
-  for (const ParameterSpec& spec : parameters_.specs()) {
+  for (const weights::ParameterSpec& spec : parameters_.specs()) {
     const at::Tensor target = parameters_.view(spec.name);
     if (spec.shape.size() == 1) {
       target.fill_(spec.name.ends_with(".bias") ? 0 : 1);
@@ -124,13 +124,13 @@ void load_weights(const Model& model, const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const at::Tensor& values_P = model.parameters().values_P();
   const at::Tensor host_P = values_P.to(at::kCPU);
-  load_hf_weights(folder, model.config(),
-                  {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
+  weights::load_hf_weights(folder, model.config(),
+                           {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
   if (!values_P.is_cpu()) values_P.copy_(host_P);
 }
 
 Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose) {
-  Model model(load_hf_config(folder).config, device, purpose);
+  Model model(weights::load_hf_config(folder).config, device, purpose);
   load_weights(model, folder);
   return model;
 }
@@ -139,7 +139,7 @@ std::vector<std::string> not_finite(const Parameters& parameters) {
   std::vector<std::string> found;
   const at::Tensor finite_P = parameters.values_P().isfinite();
   if (finite_P.all().item<bool>()) return found;
-  for (const ParameterSpec& spec : parameters.specs()) {
+  for (const weights::ParameterSpec& spec : parameters.specs()) {
     const auto num_finite = finite_P.narrow(0, spec.offset, spec.size).sum().item<int64_t>();
     if (num_finite == spec.size) continue;
     found.push_back(fmt::format("tensor '{}' has {} of {} values that are not finite", spec.name,

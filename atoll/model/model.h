@@ -12,19 +12,19 @@
 #include <string>
 #include <vector>
 
-#include "atoll/model/config.h"
 #include "atoll/model/decoder.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
+#include "atoll/weights/config.h"
 
 namespace atl::model {
 
 class Model {
  public:
   /// Parameters are zero until initialise() or a load. Throws UsageError: see check().
-  Model(const ModelConfig& config, at::Device device, Purpose purpose);
+  Model(const weights::ModelConfig& config, at::Device device, Purpose purpose);
 
-  const ModelConfig& config() const { return config_; }
+  const weights::ModelConfig& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
   at::Device device() const { return parameters_.values_P().device(); }
@@ -51,7 +51,7 @@ class Model {
   void check_length(int64_t length) const;
   void check_tokens(const at::Tensor& tokens_BT) const;
 
-  ModelConfig config_;
+  weights::ModelConfig config_;
   Parameters parameters_;
   std::unique_ptr<const Decoder> decoder_;
 };

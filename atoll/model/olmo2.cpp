@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "atoll/model/decoder.h"
-#include "atoll/model/families.h"
 #include "atoll/model/operations.h"
+#include "atoll/weights/families.h"
 
 namespace atl::model {
 namespace {
 
 class Olmo2 final : public Decoder {
  public:
-  Olmo2(const ModelConfig& config, const Parameters& parameters)
+  Olmo2(const weights::ModelConfig& config, const Parameters& parameters)
       : Decoder(config, parameters, "model.embed_tokens.weight", "lm_head.weight"),
         final_norm_(parameters.weight("model.norm.weight")) {
     for (int64_t index = 0; index < config.num_layers; ++index) {
@@ -26,8 +26,9 @@ class Olmo2 final : public Decoder {
           .key_norm = scope.weight("self_attn.k_norm"),
           .attention_norm = scope.weight("post_attention_layernorm"),
           .mlp_norm = scope.weight("post_feedforward_layernorm"),
-          .qkv = scope.projection("self_attn.q_proj", "self_attn.v_proj", has_qkv_bias(config)),
-          .output = scope.projection("self_attn.o_proj", has_output_bias(config)),
+          .qkv = scope.projection("self_attn.q_proj", "self_attn.v_proj",
+                                  weights::has_qkv_bias(config)),
+          .output = scope.projection("self_attn.o_proj", weights::has_output_bias(config)),
           .gate_up = scope.projection("mlp.gate_proj", "mlp.up_proj", false),
           .down = scope.projection("mlp.down_proj", false),
       });
@@ -73,7 +74,8 @@ class Olmo2 final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<const Decoder> make_olmo2(const ModelConfig& config, const Parameters& parameters) {
+std::unique_ptr<const Decoder> make_olmo2(const weights::ModelConfig& config,
+                                          const Parameters& parameters) {
   return std::make_unique<Olmo2>(config, parameters);
 }
 

@@ -9,28 +9,28 @@
 
 namespace atl::model {
 
-Parameters::Parameters(const ModelConfig& config, at::Device device, Purpose purpose)
-    : specs_(parameter_specs(config)) {
+Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose)
+    : specs_(weights::parameter_specs(config)) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const int64_t size = specs_.back().offset + specs_.back().size;
   values_P_ = at::zeros({size}, options);
   if (purpose == Purpose::kTraining) gradients_P_ = at::zeros({size}, options);
 }
 
-const ParameterSpec& Parameters::find(std::string_view name) const {
-  const auto found = std::ranges::find(specs_, name, &ParameterSpec::name);
+const weights::ParameterSpec& Parameters::find(std::string_view name) const {
+  const auto found = std::ranges::find(specs_, name, &weights::ParameterSpec::name);
   ATOLL_CHECK(found != specs_.end(), fmt::format("no parameter '{}'", name));
   return *found;
 }
 
 at::Tensor Parameters::view(std::string_view name) const {
-  const ParameterSpec& spec = find(name);
+  const weights::ParameterSpec& spec = find(name);
   return values_P_.narrow(0, spec.offset, spec.size).view(spec.shape);
 }
 
 Weight Parameters::weight(std::string_view first, std::string_view last) const {
-  const ParameterSpec& begin = find(first);
-  const ParameterSpec& end = find(last);
+  const weights::ParameterSpec& begin = find(first);
+  const weights::ParameterSpec& end = find(last);
   const int64_t size = end.offset + end.size - begin.offset;
   std::vector<int64_t> shape = begin.shape;
   shape[0] = shape.size() == 2 ? size / shape[1] : size;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "atoll/model/config.h"
+#include "atoll/weights/config.h"
 
 namespace atl::model {
 
@@ -34,11 +34,11 @@ struct Projection {
 
 class Parameters {
  public:
-  Parameters(const ModelConfig& config, at::Device device, Purpose purpose);
+  Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose);
   const at::Tensor& values_P() const { return values_P_; }
   /// Undefined for inference. Backward passes add to it; zero it between steps.
   const at::Tensor& gradients_P() const { return gradients_P_; }
-  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  const std::vector<weights::ParameterSpec>& specs() const { return specs_; }
   /// The parameter's values, as a view without autograd.
   at::Tensor view(std::string_view name) const;
   /// `first` and the parameters that follow it up to `last`, which have the same inputs, as one
@@ -50,9 +50,9 @@ class Parameters {
   bool trains() const { return gradients_P_.defined(); }
 
  private:
-  const ParameterSpec& find(std::string_view name) const;
+  const weights::ParameterSpec& find(std::string_view name) const;
 
-  std::vector<ParameterSpec> specs_;
+  std::vector<weights::ParameterSpec> specs_;
   at::Tensor values_P_;
   at::Tensor gradients_P_;
 };

@@ -5,7 +5,7 @@
 
 #include "atoll.grpc.pb.h"
 #include "atoll/net/grpc_transport.h"
-#include "atoll/net/recorder.h"
+#include "atoll/testing/recorder.h"
 
 namespace atl::net {
 namespace {

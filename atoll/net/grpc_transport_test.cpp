@@ -18,7 +18,7 @@
 
 #include "atoll/base/random.h"
 #include "atoll/net/address.h"
-#include "atoll/net/recorder.h"
+#include "atoll/testing/recorder.h"
 
 namespace atl::net {
 namespace {

@@ -9,8 +9,8 @@
 #include "atoll/net/address.h"
 #include "atoll/net/connection.h"
 #include "atoll/net/memory_transport.h"
-#include "atoll/net/recorder.h"
 #include "atoll/net/token_bucket.h"
+#include "atoll/testing/recorder.h"
 
 namespace atl::net {
 namespace {

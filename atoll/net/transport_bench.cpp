@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "atoll/net/grpc_transport.h"
-#include "atoll/net/recorder.h"
+#include "atoll/testing/recorder.h"
 
 namespace atl::net {
 namespace {

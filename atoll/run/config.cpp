@@ -5,9 +5,9 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
-#include "atoll/model/presets.h"
-#include "atoll/sync/fragments.h"
-#include "atoll/sync/method.h"
+#include "atoll/method/fragments.h"
+#include "atoll/method/method.h"
+#include "atoll/weights/presets.h"
 
 namespace atl::run {
 
@@ -76,7 +76,7 @@ void apply(RunConfig& config, const std::function<void(SettingList&)>& assign) {
   SettingList list = config.settings();
   assign(list);
   if (config.preset.empty()) return;
-  config.model = model::preset(config.preset);
+  config.model = weights::preset(config.preset);
   assign(list);
   config.preset.clear();
 }
@@ -103,20 +103,20 @@ void choose_method(RunConfig& config, bool alone) {
 
 /// What elastic pace needs of a method: rounds of any length, and a snapshot that it can set its
 /// later work apart from.
-void require_elastic(const sync::SyncOptions& sync, int64_t steps) {
+void require_elastic(const method::SyncOptions& sync, int64_t steps) {
   const auto refuse = [](const std::string& setting) {
     throw UsageError(
         fmt::format("swarm.pace = 'elastic' does not go with {}; leave one of them out", setting));
   };
-  if (!sync::method_of(sync).goes_elastic) {
+  if (!method::method_of(sync).goes_elastic) {
     refuse(fmt::format("sync.method = '{}' (it needs one of {})", sync.method,
-                       fmt::join(sync::methods_that(&sync::Method::goes_elastic), ", ")));
+                       fmt::join(method::methods_that(&method::Method::goes_elastic), ", ")));
   }
-  if (steps < sync::num_fragments(sync)) {
+  if (steps < method::num_fragments(sync)) {
     throw UsageError(
         fmt::format("train.steps = {}: with swarm.pace = 'elastic' a run ends with a round of each "
                     "of its {} fragments, which are as many steps; give more steps",
-                    steps, sync::num_fragments(sync)));
+                    steps, method::num_fragments(sync)));
   }
   if (sync.outer_dropout > 0) refuse("sync.outer_dropout");
   if (sync.sign_pruning > 0) refuse("sync.sign_pruning");
@@ -153,7 +153,7 @@ void check(const RunConfig& config) {
     throw UsageError(fmt::format("train.warmup_steps = {} is over train.steps = {}",
                                  train.warmup_steps, train.steps));
   }
-  if (sync::method_of(config.sync).makes_signs &&
+  if (method::method_of(config.sync).makes_signs &&
       (train.optimizer != "sgd" || train.grad_clip != 0)) {
     throw UsageError(fmt::format(
         "sync.method = '{}' makes a sign of each gradient, for SGD without clipping: it needs "
@@ -167,15 +167,15 @@ void check(const RunConfig& config) {
         config.swarm.outlier_factor));
   }
   if (config.swarm.is_elastic()) require_elastic(config.sync, train.steps);
-  model::ModelConfig model = config.model;
+  weights::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
-  model::check(model);
-  sync::check(config.sync);
+  weights::check(model);
+  method::check(config.sync);
   // Refused here, before anything is started.
-  sync::make_fragments(model::parameter_specs(model), config.sync.fragment_pattern,
-                       sync::num_fragments(config.sync));
+  method::make_fragments(weights::parameter_specs(model), config.sync.fragment_pattern,
+                         method::num_fragments(config.sync));
   // In elastic pace one may be some rounds behind the others, who do not wait for it.
-  const int64_t apart = sync::max_steps_apart(config.sync) * (config.swarm.is_elastic() ? 3 : 1);
+  const int64_t apart = method::max_steps_apart(config.sync) * (config.swarm.is_elastic() ? 3 : 1);
   if (islands > 1 && train.keep_checkpoints > 0 && train.checkpoint_every > 0 &&
       (train.keep_checkpoints - 2) * train.checkpoint_every < apart) {
     throw UsageError(fmt::format(
@@ -184,7 +184,7 @@ void check(const RunConfig& config) {
         train.keep_checkpoints, train.checkpoint_every, apart,
         2 + (apart + train.checkpoint_every - 1) / train.checkpoint_every));
   }
-  if (sync::method_of(config.sync).is_for_one && islands > 1) {
+  if (method::method_of(config.sync).is_for_one && islands > 1) {
     throw UsageError(
         fmt::format("sync.method = '{}' trains one island, and swarm.replicas is {}; choose "
                     "diloco or data_parallel",
@@ -204,13 +204,13 @@ void check_used(const RunConfig& config, const std::vector<std::string>& overrid
           "for an exchange; leave one of them out");
     }
     const bool has_rests = is_elastic && field == "exchange_share";
-    if (section == "sync" && !has_rests) sync::check_used(config.sync, field);
-    if (section == "train") train::check_used(config.train, field);
+    if (section == "sync" && !has_rests) method::check_used(config.sync, field);
+    if (section == "train") method::check_used(config.train, field);
   }
 }
 
 bool takes_newcomers(const RunConfig& config) {
-  return sync::method_of(config.sync).takes_newcomers && config.sync.codec != "auto";
+  return method::method_of(config.sync).takes_newcomers && config.sync.codec != "auto";
 }
 
 void check_config_text(std::string_view text, const std::string& where) {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "atoll/base/settings.h"
-#include "atoll/model/config.h"
-#include "atoll/sync/options.h"
-#include "atoll/train/options.h"
+#include "atoll/method/sync_options.h"
+#include "atoll/method/train_options.h"
+#include "atoll/weights/config.h"
 
 namespace atl::run {
 
@@ -41,10 +41,10 @@ struct SwarmOptions {
 
 struct RunConfig {
   DataOptions data;
-  model::ModelConfig model;
+  weights::ModelConfig model;
   std::string preset;  // Of the model; empty once it is applied.
-  train::TrainOptions train;
-  sync::SyncOptions sync;
+  method::TrainOptions train;
+  method::SyncOptions sync;
   SwarmOptions swarm;
 
   /// The fields, by section; points into this object.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "atoll/base/file.h"
-#include "atoll/model/hf_folder.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::run {
 namespace {
@@ -19,7 +19,7 @@ fs::path kept_in(const fs::path& run) { return run / "init"; }
 
 }  // namespace
 
-fs::path InitialModel::folder() const { return model::resolve_model(path); }
+fs::path InitialModel::folder() const { return weights::resolve_model(path); }
 
 void keep_model_texts(const fs::path& model, const fs::path& run) {
   const fs::path target = kept_in(run);
@@ -36,7 +36,7 @@ ModelTexts kept_model_texts(const fs::path& run, int64_t end_of_text) {
   ModelTexts texts;
   const fs::path folder = kept_in(run);
   if (fs::exists(folder / kConfig)) {
-    texts.ids = model::load_hf_config(folder).ids;
+    texts.ids = weights::load_hf_config(folder).ids;
     for (const char* name : kKept) {
       if (fs::exists(folder / name)) texts.files[name] = read_file(folder / name);
     }

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "atoll/model/hf_config.h"
+#include "atoll/weights/hf_config.h"
 
 namespace atl::run {
 
@@ -21,7 +21,7 @@ struct InitialModel {
 
 /// Small files of a model's folder that are no weights, no architecture and no vocabulary.
 struct ModelTexts {
-  model::SpecialIds ids;
+  weights::SpecialIds ids;
   std::map<std::string, std::string> files;  // Contents by name.
 };
 

@@ -12,18 +12,18 @@
 #include "atoll/data/mixture.h"
 #include "atoll/data/pack.h"
 #include "atoll/data/token_store.h"
-#include "atoll/data/tokenizer.h"
-#include "atoll/data/tokenizer_trainer.h"
 #include "atoll/run/run_folder.h"
+#include "atoll/tokenizer/tokenizer.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::run {
 namespace {
 
 namespace fs = std::filesystem;
 
-data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, const fs::path& file,
-                               const Clock& clock) {
-  data::WordCounts words;
+tokenizer::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size,
+                                    const fs::path& file, const Clock& clock) {
+  tokenizer::WordCounts words;
   {
     ProgressBar bar("counting words", static_cast<double>(corpus.total_bytes()), clock);
     corpus.for_each([&](const data::CorpusDocument& document, int64_t bytes_done) {
@@ -33,18 +33,18 @@ data::Tokenizer make_tokenizer(const data::Corpus& corpus, int64_t vocab_size, c
   }
   ProgressBar bar("training the tokenizer", static_cast<double>(vocab_size), clock);
   write_file_atomically(
-      file, data::train_tokenizer(words, {.vocab_size = vocab_size}, [&](int64_t num_ids) {
+      file, tokenizer::train_tokenizer(words, {.vocab_size = vocab_size}, [&](int64_t num_ids) {
         bar.update(static_cast<double>(num_ids));
       }));
-  return data::Tokenizer::load(file);
+  return tokenizer::Tokenizer::load(file);
 }
 
 /// What a store was made of, first line: the text; the others: how.
 std::string recipe_of(const RunConfig& config, const fs::path& tokenizer_file) {
   const DataOptions& options = config.data;
-  const std::string tokenizer = tokenizer_file.empty()
-                                    ? fmt::format("vocab_size = {}", options.vocab_size)
-                                    : "tokenizer " + data::Tokenizer::load(tokenizer_file).sha256();
+  const std::string tokenizer =
+      tokenizer_file.empty() ? fmt::format("vocab_size = {}", options.vocab_size)
+                             : "tokenizer " + tokenizer::Tokenizer::load(tokenizer_file).sha256();
   return fmt::format("{}\n{}\nvalidation_share = {}\nsequence_length = {}\n",
                      options.path.empty() ? "" : fs::weakly_canonical(options.path).string(),
                      tokenizer, options.validation_share, config.train.sequence_length);
@@ -65,7 +65,7 @@ std::string state_of(const data::Corpus& corpus) {
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 data::StoreInfo pack_with(double share, const data::Corpus& corpus,
-                          const data::Tokenizer& tokenizer, const fs::path& store,
+                          const tokenizer::Tokenizer& tokenizer, const fs::path& store,
                           const Clock& clock) {
   ProgressBar bar("packing", static_cast<double>(corpus.total_bytes()), clock);
   return data::pack(corpus, tokenizer, store, {.validation_share = share, .overwrite = true},
@@ -76,7 +76,7 @@ data::StoreInfo pack_with(double share, const data::Corpus& corpus,
 }
 
 /// Packs with data.validation_share, or with the first of its doubles that validates on a row.
-void pack(const data::Corpus& corpus, const data::Tokenizer& tokenizer, const fs::path& store,
+void pack(const data::Corpus& corpus, const tokenizer::Tokenizer& tokenizer, const fs::path& store,
           const RunConfig& config, const Clock& clock) {
   constexpr double kMaxShare = 0.5;
   const double asked = config.data.validation_share;
@@ -136,10 +136,10 @@ fs::path prepare_store(const RunConfig& config, const fs::path& folder,
   if (const auto found = find_store(config, folder, tokenizer_file)) return *found;
   const data::Corpus corpus(corpus_options(config.data));
   const std::string state = state_of(corpus);
-  const data::Tokenizer tokenizer =
+  const tokenizer::Tokenizer tokenizer =
       tokenizer_file.empty()
           ? make_tokenizer(corpus, config.data.vocab_size, folder / "tokenizer.json", clock)
-          : data::Tokenizer::load(tokenizer_file);
+          : tokenizer::Tokenizer::load(tokenizer_file);
   pack(corpus, tokenizer, folder / "data", config, clock);
   write_file_atomically(folder / "data-origin", recipe_of(config, tokenizer_file) + state);
   return folder / "data";

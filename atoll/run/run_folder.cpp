@@ -15,7 +15,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/event_log.h"
 #include "atoll/base/file.h"
-#include "atoll/train/checkpoint.h"
+#include "atoll/weights/checkpoint.h"
 
 namespace atl::run {
 
@@ -50,7 +50,7 @@ void require_run_directory(const fs::path& folder) {
 }
 
 bool has_checkpoint(const fs::path& folder) {
-  return !train::list_checkpoints(folder / "checkpoints").empty();
+  return !weights::list_checkpoints(folder / "checkpoints").empty();
 }
 
 }  // namespace

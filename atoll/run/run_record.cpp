@@ -14,9 +14,9 @@
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/codec/codec.h"
+#include "atoll/method/method.h"
+#include "atoll/method/topology.h"
 #include "atoll/swarm/rules.h"
-#include "atoll/sync/method.h"
-#include "atoll/sync/topology.h"
 
 namespace atl::run {
 
@@ -156,7 +156,7 @@ std::vector<fs::path> island_folders(const fs::path& folder) {
   return found;
 }
 
-scaling::IslandTime sum(const scaling::IslandTime& a, const SecondsSpent& b) {
+laws::IslandTime sum(const laws::IslandTime& a, const SecondsSpent& b) {
   return {.computing_s = a.computing_s + b.computing,
           .handling_s = a.handling_s + b.handling,
           .waiting_s = a.waiting_s + b.waiting,
@@ -170,9 +170,9 @@ bool falls(const SecondsSpent& now, const SecondsSpent& before) {
 }
 
 /// A process that was resumed counts from 0 again. Steps that no line tells of take no time.
-std::vector<scaling::Mark> marks_of(const IslandRecord& island) {
-  std::vector<scaling::Mark> marks;
-  scaling::IslandTime before;  // Of the processes before.
+std::vector<laws::Mark> marks_of(const IslandRecord& island) {
+  std::vector<laws::Mark> marks;
+  laws::IslandTime before;  // Of the processes before.
   const StepLine* last = nullptr;
   for (const StepLine& line : island.steps) {
     const bool is_new = last == nullptr || line.began_at != last->began_at;
@@ -249,14 +249,14 @@ void require_agreement(const IslandRecord& island, const RoundLine& line, RoundL
                   island.where, line.round));
 }
 
-void add_rounds(const IslandRecord& island, size_t place, const sync::SyncOptions& options,
-                RoundLines& first, std::map<RoundKey, scaling::RecordedRound>& rounds) {
+void add_rounds(const IslandRecord& island, size_t place, const method::SyncOptions& options,
+                RoundLines& first, std::map<RoundKey, laws::RecordedRound>& rounds) {
   std::set<RoundKey> seen;
   for (const RoundLine& line : island.rounds) {
     require_agreement(island, line, first);
     if (line.members.size() < 2 || !seen.insert(key_of(line)).second) continue;
     const auto [found, is_new] = rounds.try_emplace(key_of(line));
-    scaling::RecordedRound& round = found->second;
+    laws::RecordedRound& round = found->second;
     if (is_new) {
       round.sent_after = line.sent;
       round.gathers = gathers(island, line, options);
@@ -271,17 +271,17 @@ void add_rounds(const IslandRecord& island, size_t place, const sync::SyncOption
 }
 
 /// Of longer runs the last steps count.
-void cut(scaling::RecordedRun& run) {
+void cut(laws::RecordedRun& run) {
   const size_t num_ways = run.islands.size() * run.islands.size();
   const size_t most = std::max<size_t>(1, kMaxWays / num_ways);
   if (run.rounds.size() <= most) return;
   const int64_t first = run.rounds[run.rounds.size() - most - 1].sent_after;
-  for (scaling::RecordedIsland& island : run.islands) {
-    const auto kept = std::ranges::upper_bound(island.marks, first, {}, &scaling::Mark::step);
+  for (laws::RecordedIsland& island : run.islands) {
+    const auto kept = std::ranges::upper_bound(island.marks, first, {}, &laws::Mark::step);
     const auto begin = kept == island.marks.begin() ? kept : kept - 1;
     if (island.marks.end() - begin >= 2) island.marks.erase(island.marks.begin(), begin);
   }
-  const auto is_before = [&](const scaling::RecordedRound& round) {
+  const auto is_before = [&](const laws::RecordedRound& round) {
     return round.sent_after <= run.first_step();
   };
   std::erase_if(run.rounds, is_before);
@@ -289,10 +289,11 @@ void cut(scaling::RecordedRun& run) {
 
 }  // namespace
 
-bool gathers(const IslandRecord& island, const RoundLine& line, const sync::SyncOptions& options) {
+bool gathers(const IslandRecord& island, const RoundLine& line,
+             const method::SyncOptions& options) {
   try {
     const auto num_members = static_cast<int>(line.members.size());
-    return sync::topology_of(options, *codec::make_codec(line.codec), num_members) ==
+    return method::topology_of(options, *codec::make_codec(line.codec), num_members) ==
            collective::Topology::kGather;
   } catch (const UsageError& error) {
     throw InputError(
@@ -336,8 +337,8 @@ std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& fi
   return lines;
 }
 
-scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
-                                  const sync::SyncOptions& options) {
+laws::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
+                               const method::SyncOptions& options) {
   const std::string& where = islands.front().where;
   const std::map<std::string, const IslandRecord*> known = by_name(islands);
   const std::set<std::string> members = members_of(islands);
@@ -345,8 +346,8 @@ scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
   if (members.size() > kMaxMembers) {
     throw InputError(fmt::format("'{}' names more than {} members", where, kMaxMembers));
   }
-  scaling::RecordedRun run;
-  std::map<RoundKey, scaling::RecordedRound> rounds;
+  laws::RecordedRun run;
+  std::map<RoundKey, laws::RecordedRound> rounds;
   RoundLines first;
   for (const std::string& name : members) {
     const auto found = known.find(name);
@@ -356,7 +357,7 @@ scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
   }
   double bytes = 0;
   for (auto& [key, round] : rounds) {
-    for (const scaling::RecordedPart& part : round.parts) bytes += part.sent_bytes;
+    for (const laws::RecordedPart& part : round.parts) bytes += part.sent_bytes;
     run.rounds.push_back(std::move(round));
   }
   if (!rounds.empty() && bytes == 0) {
@@ -366,7 +367,7 @@ scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
   if (run.first_step() >= run.last_step()) {
     throw InputError(fmt::format("'{}': there is no step that all islands have taken", where));
   }
-  const bool has_round = std::ranges::any_of(run.rounds, [&](const scaling::RecordedRound& round) {
+  const bool has_round = std::ranges::any_of(run.rounds, [&](const laws::RecordedRound& round) {
     return round.parts.size() >= 2 && round.sent_after > run.first_step() &&
            round.sent_after <= run.last_step();
   });
@@ -381,7 +382,7 @@ RunRecord read_run_record(const fs::path& folder) {
     throw InputError(fmt::format("'{}' has no config.toml", islands.front().string()));
   }
   RunRecord record{.config = load_config(config, {})};
-  const sync::Method& method = sync::method_of(record.config.sync);
+  const method::Method& method = method::method_of(record.config.sync);
   if (method.is_for_one) {
     throw InputError(alone(folder.string()));
   }

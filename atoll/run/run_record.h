@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/laws/recorded_run.h"
 #include "atoll/run/config.h"
 #include "atoll/run/progress.h"
-#include "atoll/scaling/recorded_run.h"
 
 namespace atl::run {
 
@@ -50,17 +50,17 @@ struct IslandRecord {
 
 /// Whether that round of two members or more was an all-gather. Throws InputError when its codec is
 /// none.
-bool gathers(const IslandRecord& island, const RoundLine& line, const sync::SyncOptions& options);
+bool gathers(const IslandRecord& island, const RoundLine& line, const method::SyncOptions& options);
 
 /// What all of them tell together. A member whose records are not here is taken to be like the
 /// first of them. Throws InputError when that is no run of several islands with a round.
-scaling::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
-                                  const sync::SyncOptions& options);
+laws::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,
+                               const method::SyncOptions& options);
 
 struct RunRecord {
   RunConfig config;
   std::vector<IslandRecord> islands;  // Those whose records are here.
-  scaling::RecordedRun run;
+  laws::RecordedRun run;
 };
 
 /// The records in `folder`: a run directory with island-*, or that of one island. Throws InputError

@@ -20,8 +20,8 @@ void try_records(const std::string& steps, const std::string& rounds) {
                          .steps = parse_steps(steps, "metrics.jsonl"),
                          .rounds = parse_rounds(rounds, "rounds.jsonl")});
     }
-    const scaling::RecordedRun run = recorded_run(islands, {.method = "diloco"});
-    const std::vector<scaling::SimulatedIsland> lines(run.islands.size());
+    const laws::RecordedRun run = recorded_run(islands, {.method = "diloco"});
+    const std::vector<laws::SimulatedIsland> lines(run.islands.size());
     const double fast = simulate(run, lines, 1e6).utilisation();
     const double slow = simulate(run, lines, 1e-6).utilisation();
     ATOLL_CHECK(std::isfinite(fast) && fast <= 1 + 1e-9 && slow >= 0 && slow <= fast + 1e-9);

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "atoll/base/error.h"
-#include "atoll/model/families.h"
-#include "atoll/model/stand_in_device.h"
+#include "atoll/testing_torch/stand_in_device.h"
+#include "atoll/weights/families.h"
 
 namespace atl::serve {
 namespace {
@@ -52,7 +52,7 @@ Generation generate_one(const model::Model& model, const std::vector<int64_t>& p
 }
 
 TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
-  for (const model::Family& family : model::families()) {
+  for (const weights::Family& family : weights::families()) {
     SCOPED_TRACE(family.name);
     const model::Model model = small_model(std::string(family.name));
     const at::Tensor wanted_TV = full_logits_TV(model, kPrompt);
@@ -139,7 +139,7 @@ TEST(GenerateTest, EqualSeedsGiveEqualTextAndOthersOther) {
 TEST(GenerateTest, RowsOfABatchGiveWhatTheyGiveAlone) {
   const std::vector<std::vector<int64_t>> prompts = {
       kPrompt, {8}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, {40, 41}};
-  for (const model::Family& family : model::families()) {
+  for (const weights::Family& family : weights::families()) {
     SCOPED_TRACE(family.name);
     const model::Model model = small_model(std::string(family.name));
     GenerateOptions options{.max_tokens = 20,

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "atoll/swarm/coordinator_harness.h"
+#include "atoll/testing/coordinator_harness.h"
 
 namespace atl::swarm {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "atoll/swarm/coordinator_harness.h"
+#include "atoll/testing/coordinator_harness.h"
 
 namespace atl::swarm {
 namespace {

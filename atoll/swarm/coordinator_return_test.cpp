@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll/swarm/coordinator_harness.h"
 #include "atoll/swarm/rules.h"
+#include "atoll/testing/coordinator_harness.h"
 
 namespace atl::swarm {
 namespace {

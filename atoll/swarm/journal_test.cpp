@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::swarm {
 namespace {

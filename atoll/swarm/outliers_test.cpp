@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "atoll/swarm/outlier_definition.h"
+#include "atoll/testing/outlier_definition.h"
 
 namespace atl::swarm {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll/base/testing.h"
+#include "atoll/testing/temporary_folder.h"
 
 namespace atl::swarm {
 namespace {

@@ -6,7 +6,7 @@
 
 namespace atl::sync {
 
-CocktailSgd::CocktailSgd(const SyncOptions& options, Replica replica,
+CocktailSgd::CocktailSgd(const method::SyncOptions& options, Replica replica,
                          collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       delay_(options.fragment_sync_delay),

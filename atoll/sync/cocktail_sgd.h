@@ -23,7 +23,7 @@ class CocktailSgd final : public Strategy {
  public:
   static constexpr int64_t kFullDigestEvery = 16;
 
-  CocktailSgd(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  CocktailSgd(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
               const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;

@@ -12,7 +12,7 @@
 
 #include "atoll/codec/codec.h"
 #include "atoll/sync/strategy.h"
-#include "atoll/sync/toy_run.h"
+#include "atoll/testing_torch/toy_run.h"
 
 namespace atl::sync {
 namespace {
@@ -182,11 +182,11 @@ TEST(SparseLoCoTest, FollowsItsEquations) {
   for (const std::string name :
        {"fp32", "int4", "e3m0", "topk(0.3)+bf16", "chunk_topk(4/16)+fp16"}) {
     const auto codec = codec::make_codec(name);
-    const SyncOptions options{.method = "sparse_loco",
-                              .sync_every = kH,
-                              .outer_lr = 0.8,
-                              .error_feedback_decay = 0.9,
-                              .codec = name};
+    const method::SyncOptions options{.method = "sparse_loco",
+                                      .sync_every = kH,
+                                      .outer_lr = 0.8,
+                                      .error_feedback_decay = 0.9,
+                                      .codec = name};
     const auto ours = toy::train_together(options, 2, 6 * kH);
     World world;
     Vector theta = world.x[0];
@@ -230,7 +230,7 @@ TEST(EagerDiLoCoTest, FollowsItsEquations) {
   constexpr int64_t kPeriods = 7;
   for (const std::string method : {"eager_diloco", "delayed_diloco"}) {
     const double share = method == "eager_diloco" ? 0.5 : 0.0;
-    const SyncOptions options{
+    const method::SyncOptions options{
         .method = method, .sync_every = kH, .outer_lr = 0.6, .outer_momentum = 0.5};
     const auto ours = toy::train_together(options, 2, kPeriods * kH);
     World world;
@@ -352,7 +352,7 @@ TEST(CompressedMethodsTest, ResumeIsBitIdentical) {
   toy::expect_exact_resume({.method = "data_parallel", .codec = "rolling(0.5)+topk(0.5)+bf16"}, 9);
   for (const std::string method :
        {"cocktail_sgd", "sparse_loco", "eager_diloco", "delayed_diloco", "demo"}) {
-    const SyncOptions options = {
+    const method::SyncOptions options = {
         .method = method, .sync_every = 4, .fragment_sync_delay = 1, .codec = "bf16"};
     toy::expect_exact_resume(options, 18);
     toy::expect_exact_resume(options, 18, /*abstains_at=*/8);

@@ -8,7 +8,7 @@
 
 namespace atl::sync {
 
-DataParallel::DataParallel(const SyncOptions& options, Replica replica,
+DataParallel::DataParallel(const method::SyncOptions& options, Replica replica,
                            collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       mean_P_(host_buffer(replica_.values_P)),

@@ -12,7 +12,7 @@ namespace atl::sync {
 
 class DataParallel final : public Strategy {
  public:
-  DataParallel(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  DataParallel(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
                const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;

@@ -6,7 +6,7 @@
 
 namespace atl::sync {
 
-DeMo::DeMo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+DeMo::DeMo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
            const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       dct_(replica_.specs),

@@ -12,14 +12,14 @@
 // chunks may begin inside a tile.
 #include <memory>
 
-#include "atoll/sync/dct.h"
+#include "atoll/method/dct.h"
 #include "atoll/sync/strategy.h"
 
 namespace atl::sync {
 
 class DeMo final : public Strategy {
  public:
-  DeMo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  DeMo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
        const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
@@ -30,7 +30,7 @@ class DeMo final : public Strategy {
   Result<void> do_reduce_gradients(int64_t step) override;
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
 
-  TiledDct dct_;
+  method::TiledDct dct_;
   float decay_;
   // All on the host.
   at::Tensor momentum_P_;

@@ -14,8 +14,8 @@
 #include <limits>
 #include <thread>
 
-#include "atoll/codec/test_values.h"
-#include "atoll/model/stand_in_device.h"
+#include "atoll/testing/test_values.h"
+#include "atoll/testing_torch/stand_in_device.h"
 
 namespace atl::sync {
 namespace {

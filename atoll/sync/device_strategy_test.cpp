@@ -4,16 +4,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "atoll/model/stand_in_device.h"
 #include "atoll/sync/strategy.h"
-#include "atoll/sync/toy_run.h"
+#include "atoll/testing_torch/stand_in_device.h"
+#include "atoll/testing_torch/toy_run.h"
 
 namespace atl::sync {
 namespace {
 
 constexpr int64_t kSteps = 23;  // Ends inside a period.
 
-std::vector<SyncOptions> some_methods() {
+std::vector<method::SyncOptions> some_methods() {
   return {{.method = "diloco", .sync_every = 4},
           {.method = "diloco", .sync_every = 4, .outer_optimizer = "adam", .layer_metrics = true},
           {.method = "diloco", .sync_every = 4, .outer_mean = "radial"},
@@ -47,14 +47,14 @@ std::vector<SyncOptions> some_methods() {
 }
 
 /// The first replica on the CPU, the second at `place`.
-std::vector<toy::Outcome> train_at(const SyncOptions& options, toy::Place place) {
+std::vector<toy::Outcome> train_at(const method::SyncOptions& options, toy::Place place) {
   return toy::run_together(2, [&](int rank, collective::Averager& averager) {
     return toy::train(options, averager, rank, kSteps, kSteps, rank == 1 ? place : toy::Place{});
   });
 }
 
 TEST(DeviceStrategyTest, TheWayOfADeviceChangesNoBit) {
-  for (SyncOptions options : some_methods()) {
+  for (method::SyncOptions options : some_methods()) {
     for (const char* codec : {"fp32", "bf16", "fp16", "int8", "int4", "e3m0", "sign3"}) {
       if (options.outer_mean == "radial" && std::string(codec) != "fp32") continue;
       options.codec = codec;
@@ -73,7 +73,7 @@ TEST(DeviceStrategyTest, TheWayOfADeviceChangesNoBit) {
 }
 
 TEST(DeviceStrategyTest, ResumesToTheBit) {
-  for (SyncOptions options : some_methods()) {
+  for (method::SyncOptions options : some_methods()) {
     options.codec = options.outer_mean == "radial" ? "fp32" : "int8";
     toy::expect_exact_resume(options, 14, /*abstains_at=*/6, /*as_if_on_device=*/true);
   }
@@ -82,9 +82,9 @@ TEST(DeviceStrategyTest, ResumesToTheBit) {
 /// The inner steps of a GPU may differ in the last bit from a CPU's, the published model may not:
 /// the digests of every round are compared.
 void expect_the_same_model_as_on_the_cpu(at::Device device) {
-  for (SyncOptions options : some_methods()) {
+  for (method::SyncOptions options : some_methods()) {
     // Their digests are those of the inner steps too.
-    if (device.is_cuda() && method_of(options).reduces_gradients) continue;
+    if (device.is_cuda() && method::method_of(options).reduces_gradients) continue;
     for (const char* codec : {"fp32", "bf16", "fp16", "int8", "int4", "e3m0", "sign3"}) {
       if (options.outer_mean == "radial" && std::string(codec) != "fp32") continue;
       options.codec = codec;

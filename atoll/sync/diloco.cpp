@@ -10,13 +10,13 @@
 
 namespace atl::sync {
 
-DiLoCo::DiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+DiLoCo::DiLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
                const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       sync_every_(options.sync_every),
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),
-      outer_(make_outer_optimizer(options)),
+      outer_(method::make_outer_optimizer(options)),
       now_(outer_, replica_.values_P.numel(), outer_device()),
       next_(outer_, replica_.values_P.numel(), outer_device()),
       sends_from_host_(sign_pruning_ > 0 || options.outer_mean == "radial") {
@@ -49,7 +49,8 @@ Result<void> DiLoCo::do_after_step(int64_t step) {
   if (!is_due(step)) return {};
   const int64_t round = (step - 1) / sync_every_;
   if (is_applied(0, round)) return {};
-  const bool dropped = dropout_ > 0 && is_dropped(dropout_, replica_.seed, round, replica_.rank);
+  const bool dropped =
+      dropout_ > 0 && method::is_dropped(dropout_, replica_.seed, round, replica_.rank);
   launch(round, step, dropped);
   const auto fate = wait(round);
   if (!fate) return tl::unexpected(fate.error());
@@ -129,7 +130,7 @@ void DiLoCo::write_outer_gradient() {
   const int64_t num_parameters = replica_.values_P.numel();
   at::Tensor delta_P = values_PG_.slice(0, 0, num_parameters);
   at::sub_out(delta_P, origin_P_, replica_.values_P.to(delta_P.device()));
-  if (sign_pruning_ > 0) prune_neurons(replica_.specs, sign_pruning_, span_of(delta_P));
+  if (sign_pruning_ > 0) method::prune_neurons(replica_.specs, sign_pruning_, span_of(delta_P));
   if (radial_) radial_->split(span_of(values_PG_));
 }
 

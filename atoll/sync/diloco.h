@@ -16,8 +16,8 @@
 #include <memory>
 #include <optional>
 
-#include "atoll/sync/outer_gradient.h"
-#include "atoll/sync/outer_optimizer.h"
+#include "atoll/method/outer_gradient.h"
+#include "atoll/method/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
 #include "atoll/sync/strategy.h"
 
@@ -25,7 +25,7 @@ namespace atl::sync {
 
 class DiLoCo final : public Strategy {
  public:
-  DiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  DiLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
          const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
@@ -54,8 +54,8 @@ class DiLoCo final : public Strategy {
   int64_t sync_every_;
   double sign_pruning_;
   double dropout_;
-  OuterOptimizer outer_;
-  std::optional<RadialMean> radial_;
+  method::OuterOptimizer outer_;
+  std::optional<method::RadialMean> radial_;
   OuterState now_;   // What the last committed round left.
   OuterState next_;  // The round's result before its commit.
   /// Pruning and the radial mean work on the host; all else where the parameters are.

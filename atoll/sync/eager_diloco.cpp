@@ -11,18 +11,18 @@
 
 namespace atl::sync {
 
-EagerDiLoCo::EagerDiLoCo(const SyncOptions& options, Replica replica,
+EagerDiLoCo::EagerDiLoCo(const method::SyncOptions& options, Replica replica,
                          collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       sync_every_(options.sync_every),
       fresh_share_(options.method == "eager_diloco"
                        ? 1.0F / static_cast<float>(averager.num_members())
                        : 0.0F),
-      outer_(make_outer_optimizer(options)),
+      outer_(method::make_outer_optimizer(options)),
       own_(outer_, replica_.values_P.numel()),
       now_(outer_, replica_.values_P.numel()),
       next_(outer_, replica_.values_P.numel()) {
-  ATOLL_CHECK(outer_.rule != OuterRule::kAdam, "the outer optimiser must be linear");
+  ATOLL_CHECK(outer_.rule != method::OuterRule::kAdam, "the outer optimiser must be linear");
   for (at::Tensor* buffer : {&direction_P_, &mean_P_, &new_mean_P_, &mean_direction_P_}) {
     *buffer = host_buffer(replica_.values_P);
   }

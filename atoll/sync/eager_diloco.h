@@ -12,7 +12,7 @@
 #include <memory>
 #include <span>
 
-#include "atoll/sync/outer_optimizer.h"
+#include "atoll/method/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
 #include "atoll/sync/strategy.h"
 
@@ -20,7 +20,7 @@ namespace atl::sync {
 
 class EagerDiLoCo final : public Strategy {
  public:
-  EagerDiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  EagerDiLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
               const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
@@ -44,7 +44,7 @@ class EagerDiLoCo final : public Strategy {
 
   int64_t sync_every_;
   float fresh_share_;  // 1 / M, delayed: 0.
-  OuterOptimizer outer_;
+  method::OuterOptimizer outer_;
   // Of this replica. Outer gradients are made and kept where its parameters are, or on the host if
   // its own outer step, which is taken there, uses the fresh one. All else is on the host.
   OuterState own_;          // theta_m

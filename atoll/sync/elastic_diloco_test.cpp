@@ -3,9 +3,9 @@
 
 #include <limits>
 
+#include "atoll/method/method.h"
 #include "atoll/sync/diloco.h"
-#include "atoll/sync/method.h"
-#include "atoll/sync/scripted_member.h"
+#include "atoll/testing_torch/scripted_member.h"
 
 namespace atl::sync {
 namespace {

@@ -1,8 +1,8 @@
 // SparseLoCo in elastic pace, against its definition.
 #include <gtest/gtest.h>
 
-#include "atoll/sync/scripted_member.h"
 #include "atoll/sync/sparse_loco.h"
+#include "atoll/testing_torch/scripted_member.h"
 
 namespace atl::sync {
 namespace {

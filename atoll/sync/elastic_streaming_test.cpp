@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "atoll/sync/scripted_member.h"
 #include "atoll/sync/streaming_diloco.h"
+#include "atoll/testing_torch/scripted_member.h"
 
 namespace atl::sync {
 namespace {

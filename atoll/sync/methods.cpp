@@ -5,12 +5,12 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/method/method.h"
 #include "atoll/sync/cocktail_sgd.h"
 #include "atoll/sync/data_parallel.h"
 #include "atoll/sync/demo.h"
 #include "atoll/sync/diloco.h"
 #include "atoll/sync/eager_diloco.h"
-#include "atoll/sync/method.h"
 #include "atoll/sync/single.h"
 #include "atoll/sync/sparse_loco.h"
 #include "atoll/sync/strategy.h"
@@ -21,14 +21,14 @@ namespace atl::sync {
 namespace {
 
 template <typename T>
-std::unique_ptr<Strategy> make(const SyncOptions& options, Replica replica,
+std::unique_ptr<Strategy> make(const method::SyncOptions& options, Replica replica,
                                collective::Averager& averager, const Clock& clock) {
   return std::make_unique<T>(options, std::move(replica), averager, clock);
 }
 
 struct Constructor {
   std::string_view method;
-  std::unique_ptr<Strategy> (*make)(const SyncOptions&, Replica, collective::Averager&,
+  std::unique_ptr<Strategy> (*make)(const method::SyncOptions&, Replica, collective::Averager&,
                                     const Clock&);
 };
 constexpr Constructor kConstructors[] = {
@@ -45,9 +45,9 @@ constexpr Constructor kConstructors[] = {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,
+std::unique_ptr<Strategy> make_strategy(const method::SyncOptions& options, Replica replica,
                                         collective::Averager& averager, const Clock& clock) {
-  const Method& method = method_of(options);
+  const method::Method& method = method::method_of(options);
   if (method.is_for_one && averager.num_members() > 1) {
     throw UsageError(
         fmt::format("sync.method = '{}' trains one island, and there are {}; "

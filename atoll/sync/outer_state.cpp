@@ -14,7 +14,7 @@ std::span<Float> span_or_none(const at::Tensor& host_P) {
 }
 
 template <typename Float>
-OuterSpans<Float> spans(const OuterState& state) {
+method::OuterSpans<Float> spans(const OuterState& state) {
   return {.theta_P = span_or_none<Float>(state.theta_P),
           .momentum_P = span_or_none<Float>(state.momentum_P),
           .square_P = span_or_none<Float>(state.square_P)};
@@ -22,7 +22,7 @@ OuterSpans<Float> spans(const OuterState& state) {
 
 }  // namespace
 
-OuterState::OuterState(const OuterOptimizer& optimizer, int64_t size, at::Device device) {
+OuterState::OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device) {
   const auto zeros = [&] {
     return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
   };
@@ -48,7 +48,7 @@ void OuterState::copy_(const OuterState& from) {
   if (square_P.defined()) square_P.copy_(from.square_P);
 }
 
-void OuterState::step(const OuterOptimizer& optimizer, int64_t number,
+void OuterState::step(const method::OuterOptimizer& optimizer, int64_t number,
                       std::span<const float> mean_P, OuterState& next) const {
   if (theta_P.is_cpu()) {
     return optimizer.step(number, mean_P, spans<const float>(*this), spans<float>(next));
@@ -57,24 +57,24 @@ void OuterState::step(const OuterOptimizer& optimizer, int64_t number,
 }
 
 /// One operation for each rounding of OuterOptimizer::step(), so that none is fused with another.
-void OuterState::step_on_device(const OuterOptimizer& optimizer, int64_t number,
+void OuterState::step_on_device(const method::OuterOptimizer& optimizer, int64_t number,
                                 const at::Tensor& delta_P, OuterState& next) const {
   const auto momentum = static_cast<double>(optimizer.momentum);
   const auto lr = static_cast<double>(optimizer.lr);
   switch (optimizer.rule) {
-    case OuterRule::kSgd:
+    case method::OuterRule::kSgd:
       next.theta_P.copy_(theta_P.sub(delta_P.mul(lr)));
       return;
-    case OuterRule::kHeavyBall:
+    case method::OuterRule::kHeavyBall:
       next.momentum_P.copy_(momentum_P.mul(momentum).add(delta_P));
       next.theta_P.copy_(theta_P.sub(next.momentum_P.mul(lr)));
       return;
-    case OuterRule::kNesterov:
+    case method::OuterRule::kNesterov:
       next.momentum_P.copy_(momentum_P.mul(momentum).add(delta_P));
       next.theta_P.copy_(theta_P.sub(delta_P.add(next.momentum_P.mul(momentum)).mul(lr)));
       return;
-    case OuterRule::kAdam: {
-      const AdamScales scales = optimizer.adam_scales(number);
+    case method::OuterRule::kAdam: {
+      const method::AdamScales scales = optimizer.adam_scales(number);
       const auto rest = static_cast<double>(1 - optimizer.momentum);
       const auto square_rest = static_cast<double>(1 - optimizer.beta2);
       next.momentum_P.copy_(momentum_P.mul(momentum).add(delta_P.mul(rest)));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "atoll/base/hash.h"
-#include "atoll/sync/outer_optimizer.h"
+#include "atoll/method/outer_optimizer.h"
 
 namespace atl::sync {
 
@@ -20,7 +20,7 @@ struct OuterState {
   at::Tensor square_P;
 
   /// Zeros of `size` elements.
-  OuterState(const OuterOptimizer& optimizer, int64_t size, at::Device device = at::kCPU);
+  OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device = at::kCPU);
   /// Views of elements [begin, end).
   OuterState slice(int64_t begin, int64_t end) const;
   void copy_(const OuterState& from);
@@ -29,7 +29,7 @@ struct OuterState {
   /// Makes `next`, on the same device, what a step of the optimiser with the host's `mean_P` as the
   /// gradient makes of this: the same bits wherever they are. `number` as in
   /// OuterOptimizer::step().
-  void step(const OuterOptimizer& optimizer, int64_t number, std::span<const float> mean_P,
+  void step(const method::OuterOptimizer& optimizer, int64_t number, std::span<const float> mean_P,
             OuterState& next) const;
   /// All tensors, in the order of the digest, each in one piece.
   std::vector<std::vector<at::Tensor>> tensors() const;
@@ -38,8 +38,8 @@ struct OuterState {
 
  private:
   OuterState() = default;
-  void step_on_device(const OuterOptimizer& optimizer, int64_t number, const at::Tensor& delta_P,
-                      OuterState& next) const;
+  void step_on_device(const method::OuterOptimizer& optimizer, int64_t number,
+                      const at::Tensor& delta_P, OuterState& next) const;
 };
 
 }  // namespace atl::sync

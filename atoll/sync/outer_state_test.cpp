@@ -4,8 +4,8 @@
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
-#include "atoll/model/stand_in_device.h"
 #include "atoll/sync/host.h"
+#include "atoll/testing_torch/stand_in_device.h"
 
 namespace atl::sync {
 namespace {
@@ -15,9 +15,10 @@ constexpr int64_t kSize = 10'007;
 at::Tensor values(double seed) { return at::arange(kSize, at::kFloat).mul(seed).sin().mul(3); }
 
 TEST(OuterStateTest, AStepOnADeviceMakesTheSameBits) {
-  for (const OuterRule rule :
-       {OuterRule::kSgd, OuterRule::kHeavyBall, OuterRule::kNesterov, OuterRule::kAdam}) {
-    const OuterOptimizer optimizer{.rule = rule, .lr = 0.7F, .momentum = 0.9F, .beta2 = 0.97F};
+  for (const method::OuterRule rule : {method::OuterRule::kSgd, method::OuterRule::kHeavyBall,
+                                       method::OuterRule::kNesterov, method::OuterRule::kAdam}) {
+    const method::OuterOptimizer optimizer{
+        .rule = rule, .lr = 0.7F, .momentum = 0.9F, .beta2 = 0.97F};
     OuterState host(optimizer, kSize);
     OuterState next_host(optimizer, kSize);
     OuterState device(optimizer, kSize, model::stand_in::device());

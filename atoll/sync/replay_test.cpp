@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "atoll/sync/method.h"
-#include "atoll/sync/toy_run.h"
+#include "atoll/method/method.h"
+#include "atoll/testing_torch/toy_run.h"
 
 namespace atl::sync {
 namespace {
@@ -28,7 +28,7 @@ toy::Saved save(Strategy& strategy) {
   return saved;
 }
 
-Diary keep_diary(const SyncOptions& options, collective::Averager& averager, int rank,
+Diary keep_diary(const method::SyncOptions& options, collective::Averager& averager, int rank,
                  int64_t last_step) {
   const toy::Trainee trainee(options, averager, last_step, rank);
   Strategy& strategy = *trainee.strategy;
@@ -45,9 +45,9 @@ Diary keep_diary(const SyncOptions& options, collective::Averager& averager, int
   return diary;
 }
 
-std::vector<SyncOptions> all_options() {
-  std::vector<SyncOptions> all;
-  for (const Method& method : methods()) {
+std::vector<method::SyncOptions> all_options() {
+  std::vector<method::SyncOptions> all;
+  for (const method::Method& method : method::methods()) {
     if (!method.takes_newcomers) continue;
     all.push_back({.method = std::string(method.name), .sync_every = 4});
   }
@@ -62,7 +62,7 @@ std::vector<SyncOptions> all_options() {
 constexpr int64_t kSteps = 16;
 
 TEST(ReplayTest, FromAnyCheckpointToTheEnd) {
-  for (const SyncOptions& options : all_options()) {
+  for (const method::SyncOptions& options : all_options()) {
     const auto diaries = toy::run_together(2, [&](int rank, collective::Averager& averager) {
       return keep_diary(options, averager, rank, kSteps);
     });
@@ -92,7 +92,7 @@ TEST(ReplayTest, FromAnyCheckpointToTheEnd) {
 }
 
 TEST(ReplayTest, ARoundThatDoesNotFollowIsRefused) {
-  const SyncOptions options{.method = "diloco", .sync_every = 4};
+  const method::SyncOptions options{.method = "diloco", .sync_every = 4};
   const auto diaries = toy::run_together(2, [&](int rank, collective::Averager& averager) {
     return keep_diary(options, averager, rank, kSteps);
   });
@@ -112,7 +112,7 @@ TEST(ReplayTest, ARoundThatDoesNotFollowIsRefused) {
 }
 
 TEST(ReplayTest, MethodsWithoutNewcomersHoldNothing) {
-  for (const Method& method : methods()) {
+  for (const method::Method& method : method::methods()) {
     collective::Alone alone;
     const toy::Trainee trainee({.method = std::string(method.name), .sync_every = 4}, alone, 8);
     EXPECT_EQ(trainee.strategy->held().empty(), !method.takes_newcomers) << method.name;

@@ -7,11 +7,11 @@
 
 namespace atl::sync {
 
-SparseLoCo::SparseLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
-                       const Clock& clock)
+SparseLoCo::SparseLoCo(const method::SyncOptions& options, Replica replica,
+                       collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       sync_every_(options.sync_every),
-      lr_(static_cast<float>(outer_lr(options))),
+      lr_(static_cast<float>(method::outer_lr(options))),
       decay_(static_cast<float>(options.error_feedback_decay)),
       global_P_(host_buffer(replica_.values_P)),
       residual_P_(host_buffer(replica_.values_P)),

@@ -15,7 +15,7 @@ namespace atl::sync {
 
 class SparseLoCo final : public Strategy {
  public:
-  SparseLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  SparseLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
              const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;

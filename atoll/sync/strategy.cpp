@@ -8,24 +8,24 @@
 #include <ATen/ops/sub.h>
 
 #include "atoll/base/hash.h"
+#include "atoll/method/topology.h"
 #include "atoll/sync/device_codec.h"
 #include "atoll/sync/host.h"
-#include "atoll/sync/topology.h"
 
 namespace atl::sync {
 
-Strategy::Strategy(const SyncOptions& options, Replica replica, collective::Averager& averager,
-                   const Clock& clock)
+Strategy::Strategy(const method::SyncOptions& options, Replica replica,
+                   collective::Averager& averager, const Clock& clock)
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
       run_clock_(replica_.last_step),
-      method_(method_of(options)),
-      codec_(codec::make_codec(codec_name(options))),
-      topology_(topology_of(options, *codec_, averager.num_members())),
+      method_(method::method_of(options)),
+      codec_(codec::make_codec(method::codec_name(options))),
+      topology_(method::topology_of(options, *codec_, averager.num_members())),
       keeps_outer_near_(options.keeps_outer_near()),
       measures_layers_(options.layer_metrics),
-      steps_since_(static_cast<size_t>(num_fragments(options))),
+      steps_since_(static_cast<size_t>(method::num_fragments(options))),
       applied_(steps_since_.size(), -1),
       held_(method_.takes_newcomers ? steps_since_.size() : 0) {}
 
@@ -83,7 +83,7 @@ bool Strategy::can_send(const at::Tensor& values) const {
 }
 
 void Strategy::begin(const at::Tensor& values, collective::Contribution contribution,
-                     std::span<const Range> ranges, int64_t num_steps) {
+                     std::span<const method::Range> ranges, int64_t num_steps) {
   if (contribution.codec == nullptr) contribution.codec = codec_.get();
   if (is_on_device(values)) {
     contribution.device_values = device_values(values, *contribution.codec);
@@ -100,14 +100,14 @@ void Strategy::begin(const at::Tensor& values, collective::Contribution contribu
   if (measures_layers_) {
     const auto [found, is_new] = slices_.try_emplace(contribution.fragment);
     if (is_new) {
-      const std::array whole = {Range{0, replica_.values_P.numel()}};
-      found->second = layer_slices(replica_.specs, ranges.empty() ? whole : ranges);
+      const std::array whole = {method::Range{0, replica_.values_P.numel()}};
+      found->second = method::layer_slices(replica_.specs, ranges.empty() ? whole : ranges);
     }
     contribution.needs_own = true;
     contribution.prepare = [&open, &slices = found->second,
                             prepare = std::move(contribution.prepare)](std::span<const float> mean,
                                                                        std::span<const float> own) {
-      open.sums = measure_layers(slices, own, mean);
+      open.sums = method::measure_layers(slices, own, mean);
       return prepare(mean, own);
     };
   }
@@ -193,7 +193,7 @@ Result<Strategy::Fate> Strategy::wait(int64_t round) {
                      .codec = std::string(open.contribution.codec->name()),
                      .prepare_seconds = open.prepare_seconds};
   if (measures_layers_) {
-    record.layers = layer_records(slices_[open.fragment], open.sums, commit->own_share);
+    record.layers = method::layer_records(slices_[open.fragment], open.sums, commit->own_share);
   }
   record.commit = *std::move(commit);
   records_.push_back(std::move(record));

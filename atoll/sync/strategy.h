@@ -22,12 +22,12 @@
 #include "atoll/codec/codec.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/round_result.h"
-#include "atoll/model/config.h"
-#include "atoll/sync/elastic_clock.h"
+#include "atoll/method/elastic_clock.h"
+#include "atoll/method/layer_metrics.h"
+#include "atoll/method/method.h"
+#include "atoll/method/sync_options.h"
 #include "atoll/sync/host.h"
-#include "atoll/sync/layer_metrics.h"
-#include "atoll/sync/method.h"
-#include "atoll/sync/options.h"
+#include "atoll/weights/config.h"
 
 namespace atl::sync {
 
@@ -37,10 +37,10 @@ struct Replica {
   at::Tensor gradients_P;  // Same shape.
   int64_t tokens_per_step = 0;
   int64_t last_step = 0;  // The run ends with this step: a sync is due there, whatever its number.
-  std::span<const model::ParameterSpec> specs{};  // What lies where in P.
-  int64_t rank = 0;                               // This member among the run's.
-  uint64_t seed = 0;                              // The run's.
-  const int64_t* num_trained = nullptr;           // Units of data so far, for the data leases.
+  std::span<const weights::ParameterSpec> specs{};  // What lies where in P.
+  int64_t rank = 0;                                 // This member among the run's.
+  uint64_t seed = 0;                                // The run's.
+  const int64_t* num_trained = nullptr;             // Units of data so far, for the data leases.
   bool is_elastic = false;  // Rounds are begun when the run calls them (swarm.pace).
   int64_t keep_every = 0;  // Steps of the run, at which all replicas are to keep what is published.
   /// Called before catch_up() changes parameters and state, so that who reads them can be done.
@@ -62,19 +62,19 @@ struct RoundRecord {
   int64_t step = 0;  // After which, or (data-parallel) within which, its result was used.
   collective::Commit commit;
   int32_t fragment = 0;
-  bool abstained = false;           // This replica counted with weight 0.
-  Digest before{};                  // The state_name() before it.
-  double stall_seconds = 0;         // Training stood still for it, before and after its journey.
-  size_t num_values = 0;            // That it was about,
-  std::string codec{};              // and how they travelled.
-  double prepare_seconds = 0;       // The outer step and its digest, beside training.
-  std::vector<LayerRecord> layers;  // With sync.layer_metrics only.
+  bool abstained = false;      // This replica counted with weight 0.
+  Digest before{};             // The state_name() before it.
+  double stall_seconds = 0;    // Training stood still for it, before and after its journey.
+  size_t num_values = 0;       // That it was about,
+  std::string codec{};         // and how they travelled.
+  double prepare_seconds = 0;  // The outer step and its digest, beside training.
+  std::vector<method::LayerRecord> layers;  // With sync.layer_metrics only.
 };
 
 class Strategy {
  public:
   /// References outlive it.
-  Strategy(const SyncOptions& options, Replica replica, collective::Averager& averager,
+  Strategy(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
            const Clock& clock);
   virtual ~Strategy() = default;
   /// The run's step once this replica has taken another, `step` before it.
@@ -213,7 +213,7 @@ class Strategy {
   /// are the same for all rounds of a fragment. Empty: all of P.
   /// `num_steps` of this replica are in them (-1: all that no round has counted).
   void begin(const at::Tensor& values, collective::Contribution contribution,
-             std::span<const Range> ranges = {}, int64_t num_steps = -1);
+             std::span<const method::Range> ranges = {}, int64_t num_steps = -1);
   /// Waits for the round's commit and books it; prepare() has run when it returns.
   Result<Fate> wait(int64_t round);
 
@@ -231,7 +231,7 @@ class Strategy {
     int64_t num_steps = 0;
     collective::Contribution contribution;  // For a round whose result comes from others.
     // The exchange thread writes these before the commit.
-    std::vector<LayerSums> sums;
+    std::vector<method::LayerSums> sums;
     double prepare_seconds = 0;
   };
   bool takes_late_rounds() const { return method_.takes_newcomers; }
@@ -259,12 +259,12 @@ class Strategy {
 
   const Clock& clock_;
   // Elastic.
-  ElasticClock run_clock_;
+  method::ElasticClock run_clock_;
   std::optional<collective::DueRound> due_;    // Is to be begun.
   std::optional<collective::DueRound> begun_;  // Is not decided yet.
   bool begins_ = true;
   int64_t last_round_ = -1;  // Of the run; -1: not known.
-  const Method& method_;
+  const method::Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;
   SyncStats stats_;
@@ -273,10 +273,10 @@ class Strategy {
   bool abstains_ = false;
   std::vector<int64_t> abstains_again_;  // Rounds.
   int64_t step_ = 0;
-  int64_t newest_step_ = 0;                            // Of the commit absorbed last.
-  std::optional<collective::Commit> missed_;           // The next one to absorb.
-  std::map<int64_t, OpenRound> open_rounds_;           // By round.
-  std::map<int32_t, std::vector<LayerSlice>> slices_;  // By fragment.
+  int64_t newest_step_ = 0;                                    // Of the commit absorbed last.
+  std::optional<collective::Commit> missed_;                   // The next one to absorb.
+  std::map<int64_t, OpenRound> open_rounds_;                   // By round.
+  std::map<int32_t, std::vector<method::LayerSlice>> slices_;  // By fragment.
   std::vector<RoundRecord> records_;
   double unbooked_stall_ = 0;         // Of rounds that are still on their way.
   std::vector<int64_t> steps_since_;  // By fragment.
@@ -293,7 +293,7 @@ Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors);
 Digest state_name(std::span<const Digest> held);
 
 /// Throws UsageError when the method does not fit the number of members.
-std::unique_ptr<Strategy> make_strategy(const SyncOptions& options, Replica replica,
+std::unique_ptr<Strategy> make_strategy(const method::SyncOptions& options, Replica replica,
                                         collective::Averager& averager, const Clock& clock);
 
 }  // namespace atl::sync

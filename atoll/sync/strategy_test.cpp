@@ -8,10 +8,10 @@
 #include <functional>
 
 #include "atoll/base/error.h"
-#include "atoll/collective/thread_group.h"
-#include "atoll/sync/method.h"
-#include "atoll/sync/outer_gradient.h"
-#include "atoll/sync/toy_run.h"
+#include "atoll/method/method.h"
+#include "atoll/method/outer_gradient.h"
+#include "atoll/testing/thread_group.h"
+#include "atoll/testing_torch/toy_run.h"
 
 namespace atl::sync {
 namespace {
@@ -21,12 +21,12 @@ bool nearly_equal(const at::Tensor& a, const at::Tensor& b) {
 }
 
 /// The live parameters after `steps` steps that replica `rank` makes alone.
-at::Tensor train_alone(const SyncOptions& options, int rank, int64_t steps) {
+at::Tensor train_alone(const method::SyncOptions& options, int rank, int64_t steps) {
   collective::Alone alone;
   return toy::train(options, alone, rank, steps).live_TP.back();
 }
 
-SyncOptions plain_outer(int64_t sync_every) {
+method::SyncOptions plain_outer(int64_t sync_every) {
   return {.method = "diloco", .sync_every = sync_every, .outer_lr = 1.0, .outer_momentum = 0.0};
 }
 
@@ -42,7 +42,7 @@ TEST(StrategyTest, AloneWithPlainOuterSgdIsLocalTraining) {
 }
 
 TEST(StrategyTest, TwoReplicasOnEqualDataAreOne) {
-  const SyncOptions options{.method = "diloco", .sync_every = 2};
+  const method::SyncOptions options{.method = "diloco", .sync_every = 2};
   const auto two = toy::train_together(options, 2, 8, [](int) { return 0; });
   EXPECT_TRUE(nearly_equal(two[0].live_TP.back(), train_alone(options, 0, 8)));
 }
@@ -78,14 +78,14 @@ TEST(StrategyTest, SingleRefusesCompany) {
 }
 
 TEST(StrategyTest, EveryMethodOfTheTableTrains) {
-  for (const Method& method : methods()) {
-    const SyncOptions options{.method = std::string(method.name), .sync_every = 4};
+  for (const method::Method& method : method::methods()) {
+    const method::SyncOptions options{.method = std::string(method.name), .sync_every = 4};
     EXPECT_FALSE(train_alone(options, 0, 8).equal(toy::start_P())) << method.name;
   }
 }
 
 TEST(StrategyTest, TheTableKnowsWhoCanGiveItsStateAway) {
-  for (const Method& method : methods()) {
+  for (const method::Method& method : method::methods()) {
     collective::Alone alone;
     const toy::Trainee trainee({.method = std::string(method.name), .sync_every = 4}, alone, 8);
     EXPECT_EQ(trainee.strategy->state_bytes(0) > 0, method.takes_newcomers) << method.name;
@@ -93,9 +93,9 @@ TEST(StrategyTest, TheTableKnowsWhoCanGiveItsStateAway) {
 }
 
 TEST(StrategyTest, AbstainingEndsWithTheNextRound) {
-  for (const Method& method : methods()) {
+  for (const method::Method& method : method::methods()) {
     if (method.is_for_one) continue;  // Has no rounds.
-    const SyncOptions options{
+    const method::SyncOptions options{
         .method = std::string(method.name), .sync_every = 4, .fragment_sync_delay = 1};
     const auto out = toy::advance_together(options, {}, 0, 8, /*last_step=*/8, /*abstains_at=*/3,
                                            /*as_if_on_device=*/false);
@@ -126,11 +126,11 @@ class LeavesOut final : public collective::Averager {
 
 TEST(StrategyTest, WhatIsLeftOutIsUnlearnedAsIfTheReplicaHadAbstained) {
   for (const char* method : {"diloco", "streaming_diloco", "sparse_loco"}) {
-    const SyncOptions options{.method = method,
-                              .sync_every = 4,
-                              .num_fragments = 1,
-                              .fragment_sync_delay = 0,
-                              .fragment_update_alpha = 0.5};
+    const method::SyncOptions options{.method = method,
+                                      .sync_every = 4,
+                                      .num_fragments = 1,
+                                      .fragment_sync_delay = 0,
+                                      .fragment_update_alpha = 0.5};
     LeavesOut others(1);  // Steps 5 to 8.
     collective::Alone alone;
     const toy::Trainee left_out(options, others, 12);
@@ -153,7 +153,7 @@ TEST(StrategyTest, WhatIsLeftOutIsUnlearnedAsIfTheReplicaHadAbstained) {
 
 TEST(StrategyTest, WhatIsLeftOutOfAStepIsNotSentAgain) {
   for (const char* method : {"data_parallel", "cocktail_sgd", "demo"}) {
-    const SyncOptions options{
+    const method::SyncOptions options{
         .method = method,
         .fragment_sync_delay = 0,
         .codec = std::string_view(method) == "data_parallel" ? "rolling(0.5)+fp32" : "default"};
@@ -170,8 +170,8 @@ TEST(StrategyTest, WhatIsLeftOutOfAStepIsNotSentAgain) {
 }
 
 /// Two replicas for a few rounds with and without the settings of `change`.
-void expect_other_result(const std::function<void(SyncOptions&)>& change) {
-  SyncOptions options{.method = "diloco", .sync_every = 2};
+void expect_other_result(const std::function<void(method::SyncOptions&)>& change) {
+  method::SyncOptions options{.method = "diloco", .sync_every = 2};
   const auto before = toy::train_together(options, 2, 8);
   change(options);
   const auto after = toy::train_together(options, 2, 8);
@@ -180,15 +180,15 @@ void expect_other_result(const std::function<void(SyncOptions&)>& change) {
 }
 
 TEST(StrategyTest, EveryOuterSettingReachesTheMethodAndKeepsReplicasEqual) {
-  expect_other_result([](SyncOptions& options) { options.outer_optimizer = "sgd"; });
-  expect_other_result([](SyncOptions& options) { options.outer_optimizer = "heavy_ball"; });
-  expect_other_result([](SyncOptions& options) { options.outer_optimizer = "adam"; });
-  expect_other_result([](SyncOptions& options) { options.outer_mean = "radial"; });
-  expect_other_result([](SyncOptions& options) { options.sign_pruning = 0.5; });
+  expect_other_result([](method::SyncOptions& options) { options.outer_optimizer = "sgd"; });
+  expect_other_result([](method::SyncOptions& options) { options.outer_optimizer = "heavy_ball"; });
+  expect_other_result([](method::SyncOptions& options) { options.outer_optimizer = "adam"; });
+  expect_other_result([](method::SyncOptions& options) { options.outer_mean = "radial"; });
+  expect_other_result([](method::SyncOptions& options) { options.sign_pruning = 0.5; });
 }
 
 TEST(StrategyTest, TheRadialMeanOfEqualReplicasIsTheirMean) {
-  SyncOptions options{.method = "diloco", .sync_every = 2};
+  method::SyncOptions options{.method = "diloco", .sync_every = 2};
   const auto plain = toy::train_together(options, 2, 8, [](int) { return 0; });
   options.outer_mean = "radial";
   const auto radial = toy::train_together(options, 2, 8, [](int) { return 0; });
@@ -196,9 +196,11 @@ TEST(StrategyTest, TheRadialMeanOfEqualReplicasIsTheirMean) {
 }
 
 TEST(StrategyTest, ADroppedReplicaGoesOnFromItsOwnParameters) {
-  SyncOptions options = plain_outer(4);
+  method::SyncOptions options = plain_outer(4);
   // A share under which exactly one of the two is left out of the first and only round.
-  const auto drops = [&](int rank) { return is_dropped(options.outer_dropout, 0, 0, rank); };
+  const auto drops = [&](int rank) {
+    return method::is_dropped(options.outer_dropout, 0, 0, rank);
+  };
   while (drops(0) == drops(1)) options.outer_dropout += 0.01;
   const size_t dropped = drops(0) ? 0 : 1;
   const size_t kept = 1 - dropped;

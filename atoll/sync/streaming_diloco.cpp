@@ -11,30 +11,30 @@
 namespace atl::sync {
 namespace {
 
-at::Tensor empty_like_fragment(const Fragment& fragment, const at::Tensor& like_P) {
+at::Tensor empty_like_fragment(const method::Fragment& fragment, const at::Tensor& like_P) {
   return at::empty({fragment.size}, like_P.options());
 }
 
 /// Calls use(range, begin of the range within the packed fragment).
 template <typename Use>
-void for_each_range(const Fragment& fragment, Use use) {
+void for_each_range(const method::Fragment& fragment, Use use) {
   int64_t packed = 0;
-  for (const Range& range : fragment.ranges) {
+  for (const method::Range& range : fragment.ranges) {
     use(range, packed);
     packed += range.end - range.begin;
   }
 }
 
 /// The fragment's elements of a flat tensor, one behind the other.
-void gather(const Fragment& fragment, const at::Tensor& from_P, const at::Tensor& to_F) {
-  for_each_range(fragment, [&](const Range& range, int64_t packed) {
+void gather(const method::Fragment& fragment, const at::Tensor& from_P, const at::Tensor& to_F) {
+  for_each_range(fragment, [&](const method::Range& range, int64_t packed) {
     to_F.slice(0, packed, packed + range.end - range.begin)
         .copy_(from_P.slice(0, range.begin, range.end));
   });
 }
 
-void scatter(const Fragment& fragment, const at::Tensor& from_F, const at::Tensor& to_P) {
-  for_each_range(fragment, [&](const Range& range, int64_t packed) {
+void scatter(const method::Fragment& fragment, const at::Tensor& from_F, const at::Tensor& to_P) {
+  for_each_range(fragment, [&](const method::Range& range, int64_t packed) {
     to_P.slice(0, range.begin, range.end)
         .copy_(from_F.slice(0, packed, packed + range.end - range.begin));
   });
@@ -42,13 +42,14 @@ void scatter(const Fragment& fragment, const at::Tensor& from_F, const at::Tenso
 
 }  // namespace
 
-StreamingDiLoCo::StreamingDiLoCo(const SyncOptions& options, Replica replica,
+StreamingDiLoCo::StreamingDiLoCo(const method::SyncOptions& options, Replica replica,
                                  collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
       delay_(options.fragment_sync_delay),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
-      outer_(make_outer_optimizer(options)),
-      fragments_(make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
+      outer_(method::make_outer_optimizer(options)),
+      fragments_(
+          method::make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
       schedule_(options.sync_every, options.num_fragments, replica_.last_step),
       now_(outer_, replica_.values_P.numel(), outer_device()) {
   now_.theta_P.copy_(replica_.values_P);
@@ -95,9 +96,9 @@ void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
 }
 
 at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
-  const Fragment& part = fragments_[static_cast<size_t>(fragment)];
+  const method::Fragment& part = fragments_[static_cast<size_t>(fragment)];
   at::Tensor delta_F = empty_like_fragment(part, origin_P_);
-  for_each_range(part, [&](const Range& range, int64_t packed) {
+  for_each_range(part, [&](const method::Range& range, int64_t packed) {
     at::Tensor piece = delta_F.slice(0, packed, packed + range.end - range.begin);
     at::sub_out(piece, origin_P_.slice(0, range.begin, range.end),
                 replica_.values_P.slice(0, range.begin, range.end));
@@ -116,7 +117,7 @@ StreamingDiLoCo::Flight StreamingDiLoCo::flight_after(int64_t fragment, int64_t 
 
 void StreamingDiLoCo::launch(Flight sent, int64_t step, int64_t num_steps) {
   Flight& flight = flights_.emplace_back(std::move(sent));  // A deque: it stays where it is.
-  const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  const method::Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   const int64_t tokens = weight(flight.round, flight.delta_F, num_steps * replica_.tokens_per_step);
   begin(flight.delta_F,
         {.round = flight.round,
@@ -131,9 +132,9 @@ void StreamingDiLoCo::launch(Flight sent, int64_t step, int64_t num_steps) {
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
 /// writes.
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
-  const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  const method::Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   OuterState& next_F = flight.next_F.emplace(outer_, part.size, outer_device());
-  for_each_range(part, [&](const Range& range, int64_t packed) {
+  for_each_range(part, [&](const method::Range& range, int64_t packed) {
     const int64_t size = range.end - range.begin;
     OuterState next = next_F.slice(packed, packed + size);
     now_.slice(range.begin, range.end)
@@ -174,10 +175,10 @@ void StreamingDiLoCo::launch_due(const collective::DueRound& due) {
 }
 
 void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
-  const Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  const method::Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
   if (use == Use::kFollow || use == Use::kGoOn) {
     const float share = use == Use::kFollow ? 1 : 1 - alpha_;
-    for_each_range(part, [&](const Range& range, int64_t packed) {
+    for_each_range(part, [&](const method::Range& range, int64_t packed) {
       const int64_t end = packed + range.end - range.begin;
       follow(range.begin, range.end, flight.next_F->theta_P.slice(0, packed, end),
              now_.theta_P.slice(0, range.begin, range.end), share);
@@ -187,12 +188,12 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
     });
   }
   publish(flight.fragment, flight.round, [&] {
-    for_each_range(part, [&](const Range& range, int64_t packed) {
+    for_each_range(part, [&](const method::Range& range, int64_t packed) {
       now_.slice(range.begin, range.end)
           .copy_(flight.next_F->slice(packed, packed + range.end - range.begin));
     });
   });
-  for (const Range& range : part.ranges) {
+  for (const method::Range& range : part.ranges) {
     const at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
     at::Tensor global = origin_P_.slice(0, range.begin, range.end);
     bring(now_.theta_P.slice(0, range.begin, range.end), global);
@@ -219,7 +220,7 @@ std::vector<std::vector<at::Tensor>> StreamingDiLoCo::state_of(int64_t fragment)
   for (auto& tensor : tensors) {
     const at::Tensor whole_P = tensor.front();
     tensor.clear();
-    for (const Range& range : fragments_[static_cast<size_t>(fragment)].ranges) {
+    for (const method::Range& range : fragments_[static_cast<size_t>(fragment)].ranges) {
       tensor.push_back(whole_P.slice(0, range.begin, range.end));
     }
   }
@@ -262,7 +263,7 @@ void StreamingDiLoCo::do_resume(int64_t step) {
     const int64_t sent = step - back;
     const auto fragment = schedule_.due(sent);
     if (!fragment || is_over) continue;
-    const Fragment& part = fragments_[static_cast<size_t>(*fragment)];
+    const method::Fragment& part = fragments_[static_cast<size_t>(*fragment)];
     at::Tensor delta_F = empty_like_fragment(part, origin_P_);
     gather(part, in_flight_P_, delta_F);
     const int64_t period = sent - schedule_.last_sent(*fragment, sent - 1);

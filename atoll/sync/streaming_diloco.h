@@ -20,8 +20,8 @@
 #include <optional>
 #include <vector>
 
-#include "atoll/sync/fragments.h"
-#include "atoll/sync/outer_optimizer.h"
+#include "atoll/method/fragments.h"
+#include "atoll/method/outer_optimizer.h"
 #include "atoll/sync/outer_state.h"
 #include "atoll/sync/strategy.h"
 
@@ -29,8 +29,8 @@ namespace atl::sync {
 
 class StreamingDiLoCo final : public Strategy {
  public:
-  StreamingDiLoCo(const SyncOptions& options, Replica replica, collective::Averager& averager,
-                  const Clock& clock);
+  StreamingDiLoCo(const method::SyncOptions& options, Replica replica,
+                  collective::Averager& averager, const Clock& clock);
   bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
@@ -74,9 +74,9 @@ class StreamingDiLoCo final : public Strategy {
 
   int64_t delay_;
   float alpha_;
-  OuterOptimizer outer_;
-  std::vector<Fragment> fragments_;
-  FragmentSchedule schedule_;
+  method::OuterOptimizer outer_;
+  std::vector<method::Fragment> fragments_;
+  method::FragmentSchedule schedule_;
   OuterState now_;              // Fragment by fragment, what its last committed round left.
   at::Tensor origin_P_;         // now_.theta_P, where outer gradients are made.
   at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "atoll/base/error.h"
-#include "atoll/sync/toy_run.h"
+#include "atoll/testing_torch/toy_run.h"
 
 namespace atl::sync {
 namespace {
 
-SyncOptions streaming(int64_t sync_every, int64_t fragments, int64_t delay, double alpha,
-                      const std::string& pattern = "strided") {
+method::SyncOptions streaming(int64_t sync_every, int64_t fragments, int64_t delay, double alpha,
+                              const std::string& pattern = "strided") {
   return {.method = "streaming_diloco",
           .sync_every = sync_every,
           .num_fragments = fragments,
@@ -62,13 +62,13 @@ struct Reference {
   at::Tensor global_P;
 };
 
-Reference run_algorithm_2(const SyncOptions& options, int replicas, int64_t steps) {
+Reference run_algorithm_2(const method::SyncOptions& options, int replicas, int64_t steps) {
   const auto fragments =
-      make_fragments(toy::specs(), options.fragment_pattern, options.num_fragments);
+      method::make_fragments(toy::specs(), options.fragment_pattern, options.num_fragments);
   const auto size = static_cast<size_t>(toy::size());
   std::vector<int64_t> fragment_of(size);
   for (size_t p = 0; p < fragments.size(); ++p) {
-    for (const Range& range : fragments[p].ranges) {
+    for (const method::Range& range : fragments[p].ranges) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         fragment_of[static_cast<size_t>(i)] = static_cast<int64_t>(p);
       }
@@ -98,7 +98,7 @@ Reference run_algorithm_2(const SyncOptions& options, int replicas, int64_t step
     };
     const auto apply = [&] {
       buf = options.outer_momentum * buf + delta;
-      g -= outer_lr(options) * (delta + options.outer_momentum * buf);
+      g -= method::outer_lr(options) * (delta + options.outer_momentum * buf);
       for (double& x : theta) x = alpha * x + (1 - alpha) * g;
     };
     bool in_flight = false;
@@ -129,7 +129,7 @@ TEST(StreamingDiLoCoTest, FollowsAlgorithm2) {
   for (const int64_t tau : {0, 1, 3, 5}) {  // 5: several fragments are in flight at once.
     for (const double alpha : {0.0, 0.5, 0.9}) {
       for (const char* pattern : {"strided", "balanced"}) {
-        const SyncOptions options = streaming(6, 3, tau, alpha, pattern);
+        const method::SyncOptions options = streaming(6, 3, tau, alpha, pattern);
         const auto out = toy::train_together(options, 2, 40);
         const Reference reference = run_algorithm_2(options, 2, 40);
         EXPECT_TRUE(at::allclose(out[0].global_TP.back(), reference.global_P, 1e-5, 1e-4))

@@ -5,7 +5,7 @@
 
 #include "atoll/data/batches.h"
 #include "atoll/model/model.h"
-#include "atoll/model/stand_in_device.h"
+#include "atoll/testing_torch/stand_in_device.h"
 #include "atoll/train/evaluate.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/loss.h"
@@ -65,7 +65,7 @@ struct Trained {
 };
 
 /// Two steps, as the training loop makes them. Gradients are those of the second.
-Trained train(const Family& family, const TrainOptions& options, at::Device device) {
+Trained train(const Family& family, const method::TrainOptions& options, at::Device device) {
   model::Model model = make_model(family, device);
   const at::Tensor gradients_P = model.parameters().gradients_P();
   const auto optimizer = make_inner_optimizer(options, target_of(model.parameters()));
@@ -87,7 +87,7 @@ void expect_the_steps_of_the_cpu(at::Device device) {
   for (const Family& family : kFamilies) {
     for (const char* optimizer : {"adamw", "muon", "sgd"}) {
       SCOPED_TRACE(optimizer);
-      const TrainOptions options{.optimizer = optimizer};
+      const method::TrainOptions options{.optimizer = optimizer};
       const Trained wanted = train(family, options, at::kCPU);
       const Trained found = train(family, options, device);
       EXPECT_NEAR(found.loss, wanted.loss, kTolerance * wanted.loss);

@@ -38,8 +38,8 @@ std::vector<at::Tensor> views(const at::Tensor& x_P, const Spans& spans) {
 /// memory.
 class AdamWSpans {
  public:
-  AdamWSpans(const TrainOptions& options, const OptimizerTarget& target, const at::Tensor& mean_P,
-             const at::Tensor& square_P, const Spans& spans)
+  AdamWSpans(const method::TrainOptions& options, const OptimizerTarget& target,
+             const at::Tensor& mean_P, const at::Tensor& square_P, const Spans& spans)
       : beta1_(options.beta1),
         beta2_(options.beta2),
         eps_(options.eps),
@@ -72,7 +72,7 @@ Spans everything(const OptimizerTarget& target) { return {{0, target.values_P.nu
 
 class AdamW final : public InnerOptimizer {
  public:
-  AdamW(const TrainOptions& options, const OptimizerTarget& target)
+  AdamW(const method::TrainOptions& options, const OptimizerTarget& target)
       : mean_P_(at::zeros_like(target.values_P)),
         square_P_(at::zeros_like(target.values_P)),
         decayed_(options, target, mean_P_, square_P_, target.decayed),
@@ -109,7 +109,7 @@ Spans spans_of(const std::vector<MatrixPlace>& matrices) {
 ///            - lr * ratio * muon_scale * orthogonalize((1 - mu) * g + mu * mean')   (Nesterov)
 class Muon final : public InnerOptimizer {
  public:
-  Muon(const TrainOptions& options, const OptimizerTarget& target)
+  Muon(const method::TrainOptions& options, const OptimizerTarget& target)
       : momentum_(options.muon_momentum),
         lr_ratio_(options.muon_lr_ratio),
         mean_P_(at::zeros_like(target.values_P)),
@@ -193,7 +193,7 @@ OptimizerTarget target_of(const model::Parameters& parameters) {
                          .gradients_P = parameters.gradients_P(),
                          .decayed = {},
                          .hidden = {}};
-  for (const model::ParameterSpec& spec : parameters.specs()) {
+  for (const weights::ParameterSpec& spec : parameters.specs()) {
     if (spec.shape.size() < 2) continue;
     auto& decayed = target.decayed;
     if (!decayed.empty() && decayed.back().second == spec.offset) {
@@ -206,7 +206,7 @@ OptimizerTarget target_of(const model::Parameters& parameters) {
   return target;
 }
 
-std::unique_ptr<InnerOptimizer> make_inner_optimizer(const TrainOptions& options,
+std::unique_ptr<InnerOptimizer> make_inner_optimizer(const method::TrainOptions& options,
                                                      OptimizerTarget target) {
   if (options.optimizer == "adamw") return std::make_unique<AdamW>(options, target);
   if (options.optimizer == "muon") return std::make_unique<Muon>(options, target);

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/method/train_options.h"
 #include "atoll/model/parameters.h"
-#include "atoll/train/options.h"
 
 namespace atl::train {
 
@@ -47,7 +47,7 @@ class InnerOptimizer {
   virtual void set_num_updates(int64_t num_updates) = 0;
 };
 
-std::unique_ptr<InnerOptimizer> make_inner_optimizer(const TrainOptions& options,
+std::unique_ptr<InnerOptimizer> make_inner_optimizer(const method::TrainOptions& options,
                                                      OptimizerTarget target);
 
 /// The L2 norm of the gradient, after which it is scaled so that the norm is at most `max_norm`

@@ -10,18 +10,18 @@
 #include <fstream>
 #include <map>
 
-#include "atoll/base/testing.h"
 #include "atoll/data/pack.h"
-#include "atoll/data/tokenizer_trainer.h"
 #include "atoll/model/composite.h"
+#include "atoll/testing/temporary_folder.h"
+#include "atoll/tokenizer/tokenizer_trainer.h"
 #include "atoll/train/evaluate.h"
 
 namespace atl::train {
 namespace {
 
 using model::Model;
-using model::ModelConfig;
 using model::Purpose;
+using weights::ModelConfig;
 
 ModelConfig small_config() {
   return {.vocab_size = 97,
@@ -242,11 +242,11 @@ TEST(EvaluateTest, ScoresEqualLogSoftmaxAlsoAcrossWindows) {
 TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
   namespace fs = std::filesystem;
   const TestFolder folder;
-  data::WordCounts words;
+  tokenizer::WordCounts words;
   words.add("the cat sat on the mat, the cat sat on the hat");
-  const std::string json =
-      data::train_tokenizer(words, {.vocab_size = 280, .min_frequency = 2}, [](const auto&) {});
-  const auto tokenizer = data::Tokenizer::from_json(json, "test");
+  const std::string json = tokenizer::train_tokenizer(
+      words, {.vocab_size = 280, .min_frequency = 2}, [](const auto&) {});
+  const auto tokenizer = tokenizer::Tokenizer::from_json(json, "test");
   folder.write("tokenizer.json", json);
   for (int i = 10; i < 60; ++i) {
     folder.write(fmt::format("tree/{}.txt", i), fmt::format("the cat sat on {}", i));

@@ -1,4 +1,4 @@
-#include "atoll/train/options.h"
+#include "atoll/method/train_options.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -23,38 +23,41 @@ namespace atl::train {
 namespace {
 
 TEST(LearningRateTest, WarmsUpLinearlyThenFollowsTheCosineToItsEnd) {
-  const TrainOptions options{.steps = 110, .lr = 1.0, .min_lr_ratio = 0.1, .warmup_steps = 10};
-  EXPECT_NEAR(learning_rate(options, 0), 0.1, 1e-12);
-  EXPECT_NEAR(learning_rate(options, 9), 1.0, 1e-12);
-  EXPECT_NEAR(learning_rate(options, 59), 0.55, 1e-12);
-  EXPECT_NEAR(learning_rate(options, 109), 0.1, 1e-12);
+  const method::TrainOptions options{
+      .steps = 110, .lr = 1.0, .min_lr_ratio = 0.1, .warmup_steps = 10};
+  EXPECT_NEAR(method::learning_rate(options, 0), 0.1, 1e-12);
+  EXPECT_NEAR(method::learning_rate(options, 9), 1.0, 1e-12);
+  EXPECT_NEAR(method::learning_rate(options, 59), 0.55, 1e-12);
+  EXPECT_NEAR(method::learning_rate(options, 109), 0.1, 1e-12);
 }
 
 TEST(LearningRateTest, ByDefaultWarmsUpForATwentieth) {
-  const TrainOptions options{.steps = 100, .lr = 1.0, .min_lr_ratio = 0.0};
-  EXPECT_NEAR(learning_rate(options, 4), 1.0, 1e-12);
-  EXPECT_NEAR(learning_rate(options, 5), 0.5 * (1 + std::cos(std::numbers::pi / 95)), 1e-12);
-  EXPECT_NEAR(learning_rate(options, 99), 0.0, 1e-12);
+  const method::TrainOptions options{.steps = 100, .lr = 1.0, .min_lr_ratio = 0.0};
+  EXPECT_NEAR(method::learning_rate(options, 4), 1.0, 1e-12);
+  EXPECT_NEAR(method::learning_rate(options, 5), 0.5 * (1 + std::cos(std::numbers::pi / 95)),
+              1e-12);
+  EXPECT_NEAR(method::learning_rate(options, 99), 0.0, 1e-12);
 }
 
 TEST(LearningRateTest, ConstantStaysAfterTheWarmUp) {
-  const TrainOptions options{.steps = 100, .lr = 2.0, .warmup_steps = 0, .schedule = "constant"};
-  EXPECT_EQ(learning_rate(options, 0), 2.0);
-  EXPECT_EQ(learning_rate(options, 99), 2.0);
+  const method::TrainOptions options{
+      .steps = 100, .lr = 2.0, .warmup_steps = 0, .schedule = "constant"};
+  EXPECT_EQ(method::learning_rate(options, 0), 2.0);
+  EXPECT_EQ(method::learning_rate(options, 99), 2.0);
 }
 
 TEST(LearningRateTest, WhoJoinsInTheMiddleBeginsWithLess) {
-  const TrainOptions options{.rejoin_warmup = 4};
-  EXPECT_EQ(rejoin_factor(options, 0), 0.25);
-  EXPECT_EQ(rejoin_factor(options, 2), 0.75);
-  EXPECT_EQ(rejoin_factor(options, 3), 1);
-  EXPECT_EQ(rejoin_factor(options, 1000), 1);
-  EXPECT_EQ(rejoin_factor({.rejoin_warmup = 0}, 0), 1);
+  const method::TrainOptions options{.rejoin_warmup = 4};
+  EXPECT_EQ(method::rejoin_factor(options, 0), 0.25);
+  EXPECT_EQ(method::rejoin_factor(options, 2), 0.75);
+  EXPECT_EQ(method::rejoin_factor(options, 3), 1);
+  EXPECT_EQ(method::rejoin_factor(options, 1000), 1);
+  EXPECT_EQ(method::rejoin_factor({.rejoin_warmup = 0}, 0), 1);
 }
 
 TEST(WeightDecayTest, InverseStepsIsOneOverTheNumberOfSteps) {
-  EXPECT_EQ(weight_decay({.steps = 400, .weight_decay = 0.3}), 0.3);
-  EXPECT_EQ(weight_decay({.steps = 400, .weight_decay_mode = "inverse_steps"}), 1.0 / 400);
+  EXPECT_EQ(method::weight_decay({.steps = 400, .weight_decay = 0.3}), 0.3);
+  EXPECT_EQ(method::weight_decay({.steps = 400, .weight_decay_mode = "inverse_steps"}), 1.0 / 400);
 }
 
 TEST(InnerOptimizerTest, AdamWFirstStepIsTheSignAndDecaysOnlyMatrices) {
@@ -134,10 +137,10 @@ TEST(MuonTest, NeighbouringMatricesAreOrthogonalizedAlone) {
 }
 
 TEST(MuonTest, OutsideTheHiddenMatricesItIsAdamW) {
-  const TrainOptions muon{.optimizer = "muon"};
-  const TrainOptions adamw{.optimizer = "adamw"};
+  const method::TrainOptions muon{.optimizer = "muon"};
+  const method::TrainOptions adamw{.optimizer = "adamw"};
   std::vector<at::Tensor> results;
-  for (const TrainOptions& options : {muon, adamw}) {
+  for (const method::TrainOptions& options : {muon, adamw}) {
     const at::Tensor values_P = at::arange(12, at::kFloat);
     const at::Tensor gradients_P = at::sin(at::arange(12, at::kFloat));
     // An embedding [0, 4) beside a hidden matrix [4, 8), then vectors.
@@ -154,13 +157,13 @@ TEST(MuonTest, OutsideTheHiddenMatricesItIsAdamW) {
 }
 
 TEST(OptimizerTargetTest, HiddenMatricesAreThoseOfTheLayersEachAlone) {
-  const model::ModelConfig config{.vocab_size = 20,
-                                  .hidden_size = 8,
-                                  .intermediate_size = 12,
-                                  .num_layers = 2,
-                                  .num_heads = 2,
-                                  .num_kv_heads = 1,
-                                  .tie_embeddings = false};
+  const weights::ModelConfig config{.vocab_size = 20,
+                                    .hidden_size = 8,
+                                    .intermediate_size = 12,
+                                    .num_layers = 2,
+                                    .num_heads = 2,
+                                    .num_kv_heads = 1,
+                                    .tie_embeddings = false};
   const model::Parameters parameters(config, at::kCPU, model::Purpose::kTraining);
   const OptimizerTarget target = target_of(parameters);
   ASSERT_EQ(target.hidden.size(), 14U);  // q, k, v, o, gate, up, down; twice.

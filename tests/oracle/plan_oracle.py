@@ -20,7 +20,7 @@ import numpy as np
 ATOLL = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BITS = {"fp32": 32, "bf16": 16, "e3m0": 4 + 8 / 128}
-LOSSES = ROOT / "atoll" / "scaling" / "published" / "loss.csv"
+LOSSES = ROOT / "atoll" / "laws" / "published" / "loss.csv"
 
 
 # --- laws, from the table alone ---

@@ -6,18 +6,18 @@
 #include <string>
 
 #include "atoll/base/error.h"
-#include "atoll/data/jinja.h"
+#include "atoll/text/jinja.h"
 
 namespace {
 
 std::string render(const nlohmann::ordered_json& task) {
   const auto flag = [&](const char* name) { return task["options"].value(name, false); };
-  const atl::data::JinjaOptions options{.trim_blocks = flag("trim_blocks"),
+  const atl::text::JinjaOptions options{.trim_blocks = flag("trim_blocks"),
                                         .lstrip_blocks = flag("lstrip_blocks"),
                                         .keep_trailing_newline = flag("keep_trailing_newline"),
                                         .strict_undefined = flag("strict_undefined"),
                                         .transformers = flag("transformers")};
-  return atl::data::JinjaTemplate(task["template"], options, "template").render(task["variables"]);
+  return atl::text::JinjaTemplate(task["template"], options, "template").render(task["variables"]);
 }
 
 }  // namespace

@@ -352,7 +352,7 @@ def check_recorded_runs(folder):
 
 
 def main():
-    tables = [ROOT / "atoll" / "scaling" / "published" / "loss.csv"]
+    tables = [ROOT / "atoll" / "laws" / "published" / "loss.csv"]
     folder = tempfile.TemporaryDirectory(prefix="atoll-scaling-")
     generator = np.random.default_rng(1)
     made = pathlib.Path(folder.name) / "made.csv"

@@ -15,7 +15,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/process.h"
-#include "atoll/run/island.h"
+#include "atoll/island/island.h"
 #include "atoll/swarm/wire.h"
 
 namespace {
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   atl::prepare_process();
   const Misdeed misdeed = kMisdeeds.at(argv[5]);
   const int64_t first_round = std::stoll(argv[6]);
-  atl::run::JoinOptions options{
+  atl::island::JoinOptions options{
       .coordinator = argv[1],
       .name = argv[2],
       .folder = argv[3],
@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
       }};
   try {
     const atl::SystemClock clock;
-    atl::run::join_run(options, clock, [](const atl::run::Progress&) {});
+    atl::island::join_run(options, clock, [](const atl::run::Progress&) {});
   } catch (const std::exception& error) {
     fmt::print(stderr, "rogue: {}\n", error.what());
     return 1;

@@ -12,7 +12,7 @@ import unittest
 import xml.dom.minidom
 
 ATOLL = ""
-PUBLISHED = pathlib.Path(__file__).resolve().parent.parent.parent / "atoll" / "scaling" / "published" / "loss.csv"
+PUBLISHED = pathlib.Path(__file__).resolve().parent.parent.parent / "atoll" / "laws" / "published" / "loss.csv"
 WORK = ["--params", "1e9", "--layers", "24", "--step-time", "0.1"]
 
 

@@ -1,0 +1,226 @@
+// A conversation with a model in the terminal, or through a pipe: a line in, an answer out.
+#include "atoll/cli_torch/chat_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
+#include "atoll/cli_torch/model_arguments.h"
+#include "atoll/cli_torch/sampling_arguments.h"
+#include "atoll/serve/generate.h"
+#include "atoll/text/utf8.h"
+#include "atoll/tokenizer/chat_template.h"
+#include "atoll/tokenizer/text_stream.h"
+
+namespace atl::cli {
+namespace {
+
+struct ChatArguments {
+  ModelArguments model;
+  SamplingArguments sampling;
+  std::string system;
+  std::string chat_template;
+  bool json = false;
+};
+
+constexpr const char* kFooter = R"(
+Each line is a message to the model; its answer appears as it is made. Lines that begin with / are
+commands: /reset forgets the conversation, /quit ends (as does Ctrl-D), /help lists them. Ctrl-C
+ends an answer; a second one, or one while it waits for a message, ends the program. What the model
+has read already is not read again.
+
+The model's own chat template is used. A model without one needs --template: a file in Jinja2's
+language, or chatml, llama3, plain ("User: ...", for models that were never taught to chat).
+--json prints, for each message, one line with text, ids, finish_reason and prompt_tokens,
+reused_tokens.
+
+Examples:
+  atoll chat my-model --system "Answer briefly." --temperature 0.7 --min-p 0.05
+  atoll chat runs/demo --template plain --stop "User:"
+  echo "What is 2 + 2?" | atoll chat my-model --greedy)";
+
+constexpr const char* kHelp =
+    "/reset  forget the conversation\n/quit   end (or Ctrl-D)\n/help   this list\n";
+
+tokenizer::ChatTemplate load_template(const ChatArguments& arguments, const LoadedModel& loaded) {
+  const std::filesystem::path folder =
+      arguments.model.tokenizer.empty()
+          ? loaded.folder
+          : std::filesystem::path(arguments.model.tokenizer).parent_path();
+  return tokenizer::ChatTemplate::find(folder, arguments.chat_template);
+}
+
+class Conversation {
+ public:
+  Conversation(const ChatArguments& arguments, const LoadedModel& loaded)
+      : arguments_(arguments),
+        loaded_(loaded),
+        template_(load_template(arguments, loaded)),
+        options_(sampling_options(arguments.sampling, loaded)),
+        cache_(loaded.model.config(), 1, 0, loaded.model.device()) {
+    const std::string end = template_.end_of_turn();
+    const auto id = end.empty() ? std::nullopt : loaded.tokenizer.id_of(end);
+    if (id) options_.ends.push_back(*id);
+    reset();
+  }
+
+  void reset() {
+    chat_.messages = nlohmann::ordered_json::array();
+    chat_.add_generation_prompt = true;
+    if (!arguments_.system.empty()) add("system", arguments_.system);
+  }
+
+  /// A message and the model's answer, which is printed. A message that the model cannot answer is
+  /// forgotten, and said why.
+  void say(const std::string& message) {
+    add("user", message);
+    try {
+      answer();
+    } catch (const InputError& error) {
+      chat_.messages.erase(chat_.messages.size() - 1);
+      cache_.truncate(0);  // It may hold a part of what failed.
+      if (!::isatty(STDIN_FILENO)) throw;
+      fmt::print(stderr, "atoll: {}\n", error.what());
+    }
+  }
+
+ private:
+  void add(const char* role, const std::string& content) {
+    chat_.messages.push_back({{"role", role}, {"content", content}});
+  }
+
+  /// The conversation's ids; the cache keeps what it has of them.
+  std::vector<int64_t> prompt() {
+    const auto ids = tokenizer::ChatTemplate::encode(loaded_.tokenizer, template_.render(chat_));
+    const std::vector<int64_t> prompt(ids.begin(), ids.end());
+    if (prompt.empty()) throw InputError("the chat template makes no text of the conversation");
+    const int64_t context = loaded_.model.config().context();
+    if (std::ssize(prompt) >= context) {
+      throw InputError(
+          fmt::format("the conversation has {} tokens and the model's context {}: begin a new one "
+                      "(/reset)",
+                      prompt.size(), context));
+    }
+    // Dynamic positions turn all keys by the text's length once that is over max_positions.
+    const weights::ModelConfig& config = loaded_.model.config();
+    const auto longest = std::max(std::ssize(prompt), std::ssize(read_));
+    if (config.rope_type == "dynamic" && longest > config.max_positions) cache_.truncate(0);
+    const auto same = std::ranges::mismatch(prompt, read_).in1 - prompt.begin();
+    cache_.truncate(std::min<int64_t>({same, cache_.length(), std::ssize(prompt) - 1}));
+    return prompt;
+  }
+
+  void answer() {
+    std::vector<serve::Row> rows{{prompt(), &cache_}};
+    const auto prompt_tokens = std::ssize(rows[0].tokens);
+    const int64_t reused_tokens = cache_.length();
+    tokenizer::TextStream stream(arguments_.sampling.stops);
+    std::string text;
+    const auto show = [&](const std::string& part) {
+      text += part;
+      if (arguments_.json) return;
+      fmt::print("{}", part);
+      flush_standard_output();
+    };
+    bool is_interrupted = false;
+    const auto found = serve::generate(loaded_.model, rows, options_, [&](size_t, int64_t id) {
+      show(stream.add(loaded_.tokenizer.bytes_or_none(id)));
+      is_interrupted = num_interrupts() > 0;
+      return !is_interrupted && !stream.is_stopped();
+    })[0];
+    show(stream.finish());
+    read_ = rows[0].tokens;
+    add("assistant", text);
+    if (arguments_.json) {
+      const nlohmann::ordered_json json{{"text", text},
+                                        {"ids", found.ids},
+                                        {"finish_reason", serve::name_of(found.reason)},
+                                        {"prompt_tokens", prompt_tokens},
+                                        {"reused_tokens", reused_tokens}};
+      fmt::print("{}\n", json.dump());
+    } else {
+      fmt::print("\n");
+    }
+    flush_standard_output();
+    const bool is_full =
+        found.reason == serve::FinishReason::kLength && std::ssize(found.ids) < options_.max_tokens;
+    if (is_interrupted) fmt::print(stderr, "atoll: the answer was stopped\n");
+    if (is_full) {
+      fmt::print(stderr, "atoll: the answer was cut: the model's context of {} is full (/reset)\n",
+                 loaded_.model.config().context());
+    }
+  }
+
+  const ChatArguments& arguments_;
+  const LoadedModel& loaded_;
+  const tokenizer::ChatTemplate template_;
+  serve::GenerateOptions options_;
+  tokenizer::Chat chat_;
+  model::KvCache cache_;
+  std::vector<int64_t> read_;  // The tokens whose first ones the cache holds.
+};
+
+/// False at /quit.
+bool run_command(const std::string& line, Conversation& conversation) {
+  if (line == "/quit") return false;
+  if (line == "/reset") {
+    conversation.reset();
+  } else {
+    if (line != "/help") fmt::print(stderr, "atoll: there is no command '{}'\n", line);
+    fmt::print(stderr, "{}", kHelp);
+  }
+  return true;
+}
+
+void chat(const ChatArguments& arguments) {
+  serve::check(arguments.sampling.options.sampler);
+  tokenizer::TextStream check_stops(arguments.sampling.stops);
+  const LoadedModel loaded = load_model(arguments.model);
+  Conversation conversation(arguments, loaded);
+  const bool is_terminal = ::isatty(STDIN_FILENO) != 0;
+  std::string line;
+  while (true) {
+    if (is_terminal) fmt::print(stderr, "> ");
+    if (!std::getline(std::cin, line)) break;
+    if (line.empty()) continue;
+    if (text::valid_utf8_prefix(line) != line.size()) {
+      throw InputError("a message is not UTF-8");
+    }
+    if (line.starts_with('/')) {
+      if (!run_command(line, conversation)) break;
+      continue;
+    }
+    const InterruptsWatched watched;
+    conversation.say(line);
+  }
+  if (is_terminal) fmt::print(stderr, "\n");
+}
+
+}  // namespace
+
+void add_chat_command(CLI::App& app) {
+  auto* command = app.add_subcommand("chat", "Talk with a model");
+  auto arguments = std::make_shared<ChatArguments>();
+  add_model_arguments(*command, arguments->model);
+  command->add_option("--system", arguments->system, "how the model should behave");
+  command->add_option("--template", arguments->chat_template,
+                      "another chat template: a file, or chatml, llama3, plain");
+  add_sampling_arguments(*command, arguments->sampling);
+  command->add_flag("--json", arguments->json, "print one JSON object for each answer");
+  command->footer(kFooter);
+  command->callback([arguments] { chat(*arguments); });
+}
+
+}  // namespace atl::cli

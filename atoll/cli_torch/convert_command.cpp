@@ -1,0 +1,198 @@
+#include "atoll/cli_torch/convert_command.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/log_softmax.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/real_number.h"
+#include "atoll/cli_torch/model_arguments.h"
+#include "atoll/data/draft_folder.h"
+#include "atoll/model/model.h"
+#include "atoll/weights/hf_folder.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ConvertArguments {
+  std::string model;
+  std::string out;
+  std::string dtype = "auto";
+  double max_shard_gb = 5;
+  bool verify = false;
+  bool strict = false;
+  bool json = false;
+};
+
+constexpr const char* kFooter = R"(
+MODEL is a Hugging Face folder or a run directory (its newest checkpoint); FOLDER becomes a Hugging
+Face folder with the weights, config.json and the tokenizer's files. Optimizer state stays behind.
+--dtype auto keeps the type that MODEL is stored in: then every value comes back bit for bit.
+--verify reads FOLDER again: every value must be the nearest to MODEL's that the type has. It says
+by how much the log-probabilities differ that both give to some tokens.
+
+Examples:
+  atoll convert runs/demo my-model --dtype bf16 --verify
+  atoll convert my-model sharded --max-shard-size 2)";
+
+/// What describes the tokenizer and chats, in any of its spellings.
+constexpr const char* kCopied[] = {
+    "tokenizer.json",     "tokenizer_config.json",   "vocab.json",      "merges.txt",
+    "added_tokens.json",  "special_tokens_map.json", "tokenizer.model", "chat_template.jinja",
+    "chat_template.json", "generation_config.json"};
+
+weights::DType type_of(const std::string& name, const fs::path& source) {
+  if (name == "fp32") return weights::DType::kF32;
+  if (name == "fp16") return weights::DType::kF16;
+  if (name == "bf16") return weights::DType::kBF16;
+  return weights::stored_type(source);
+}
+
+at::ScalarType scalar_type(weights::DType type) {
+  if (type == weights::DType::kF16) return at::kHalf;
+  return type == weights::DType::kBF16 ? at::kBFloat16 : at::kFloat;
+}
+
+/// FP16 ends at 65504, BF16 a little under FP32: what is over it would become infinite.
+void require_representable(const model::Parameters& parameters, weights::DType type) {
+  if (type == weights::DType::kF32) return;
+  for (const weights::ParameterSpec& spec : parameters.specs()) {
+    const at::Tensor values = parameters.view(spec.name);
+    const at::Tensor lost =
+        values.isfinite().logical_and_(values.to(scalar_type(type)).isfinite().logical_not_());
+    if (!lost.any().item<bool>()) continue;
+    throw InputError(fmt::format("tensor '{}' has values that {} cannot hold; use --dtype {}",
+                                 spec.name, weights::name_of(type),
+                                 type == weights::DType::kF16 ? "bf16" : "fp32"));
+  }
+}
+
+at::Tensor log_probabilities(const model::Model& model) {
+  const at::NoGradGuard no_grad;
+  const int64_t vocabulary = model.config().vocab_size;
+  const int64_t length = std::min<int64_t>(64, model.config().context());
+  const at::Tensor tokens_BT =
+      (at::arange(length, at::kLong) * 7919 + 13).remainder(vocabulary).unsqueeze(0);
+  return at::log_softmax(model.logits(model.hidden_BTC(tokens_BT)), -1);
+}
+
+/// Every value in the folder must be the nearest that the type has. The largest difference of
+/// log-probabilities.
+double verify(const model::Model& source, const fs::path& folder, weights::DType type) {
+  const model::Model written = model::load_model(folder, at::kCPU, model::Purpose::kInference);
+  if (written.config() != source.config()) {
+    throw InputError("what was written describes another model than was read");
+  }
+  const at::Tensor& source_P = source.parameters().values_P();
+  const at::Tensor wanted_P = source_P.to(scalar_type(type)).to(at::kFloat);
+  const at::Tensor& found_P = written.parameters().values_P();
+  const at::Tensor differs_P =
+      (wanted_P != found_P).logical_and((wanted_P.isnan() & found_P.isnan()).logical_not());
+  if (const int64_t count = differs_P.sum().item<int64_t>(); count > 0) {
+    throw InputError(fmt::format("{} of {} values came back changed", count, wanted_P.numel()));
+  }
+  const at::Tensor difference = log_probabilities(source) - log_probabilities(written);
+  const auto largest = difference.abs().max().item<double>();
+  // Not finite weights make results that are no numbers; they were compared above.
+  if (std::isnan(largest) && source_P.isfinite().all().item<bool>()) {
+    throw InputError("the log-probabilities of what was written are not numbers");
+  }
+  return largest;
+}
+
+void copy_tokenizer(const fs::path& source, const fs::path& target) {
+  for (const char* name : kCopied) {
+    if (!fs::exists(source / name)) continue;
+    write_file_atomically(target / name, read_file(source / name));
+  }
+}
+
+void report(const ConvertArguments& arguments, const weights::ModelConfig& config,
+            weights::DType type, std::optional<double> difference) {
+  if (arguments.json) {
+    nlohmann::ordered_json json{{"model", arguments.out},
+                                {"architecture", config.architecture},
+                                {"parameters", weights::num_parameters(config)},
+                                {"dtype", weights::name_of(type)}};
+    if (difference) json["largest_logprob_difference"] = *difference;  // NaN becomes null.
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  fmt::print("{}: {}, {} parameters, {}\n", arguments.out, config.architecture,
+             weights::num_parameters(config), weights::name_of(type));
+  if (difference) {
+    fmt::print(
+        "verified: every value is there, the nearest that {} has; log-probabilities differ by "
+        "{:.1e} "
+        "at most\n",
+        weights::name_of(type), *difference);
+  }
+}
+
+void convert(const ConvertArguments& arguments) {
+  const fs::path source = weights::resolve_model(arguments.model);
+  const fs::path target = data::without_slash(arguments.out);
+  if (target.empty()) throw UsageError("name the folder to make");
+  if (fs::exists(target)) {
+    throw UsageError(fmt::format("'{}' exists; name a folder that does not", target.string()));
+  }
+  const weights::HfConfig found = weights::load_hf_config(source);
+  const model::Model model = model::load_model(source, at::kCPU, model::Purpose::kInference);
+  report_not_finite(model, source, arguments.strict);
+  const weights::DType type = type_of(arguments.dtype, source);
+  require_representable(model.parameters(), type);
+  const at::Tensor& values_P = model.parameters().values_P();
+  const std::optional<double> difference = data::naming(target, [&]() -> std::optional<double> {
+    data::DraftFolder draft(target);
+    weights::save_hf_model(
+        draft.path(), found.config, found.ids,
+        {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
+        {.type = type, .max_shard_bytes = static_cast<int64_t>(arguments.max_shard_gb * 1e9)});
+    copy_tokenizer(source, draft.path());
+    std::optional<double> verified;
+    if (arguments.verify) verified = verify(model, draft.path(), type);
+    draft.publish();
+    return verified;
+  });
+  report(arguments, found.config, type, difference);
+}
+
+}  // namespace
+
+void add_convert_command(CLI::App& app) {
+  auto* command = app.add_subcommand("convert", "Write a model as a Hugging Face folder");
+  auto arguments = std::make_shared<ConvertArguments>();
+  command
+      ->add_option("model", arguments->model,
+                   "a Hugging Face model folder, or a run directory (its newest checkpoint)")
+      ->required();
+  command->add_option("folder", arguments->out, "the folder to make")->required();
+  command->add_option("--dtype", arguments->dtype, "of the weights: auto, fp32, bf16, fp16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command->add_option("--max-shard-size", arguments->max_shard_gb, "of a file, in GB")
+      ->capture_default_str()
+      ->check(real_number(1e-6, 1e6));
+  command->add_flag("--verify", arguments->verify, "compare what was written with what was read");
+  command->add_flag("--strict", arguments->strict, "refuse weights that are not finite");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->footer(kFooter);
+  command->callback([arguments] { convert(*arguments); });
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,119 @@
+#include "atoll/cli_torch/join_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/train_command.h"
+#include "atoll/island/island.h"
+#include "atoll/run/launcher.h"
+#include "atoll/run/link_rate.h"
+#include "atoll/run/live_view.h"
+#include "atoll/run/run_folder.h"
+
+namespace atl::cli {
+namespace {
+
+struct JoinArguments {
+  island::JoinOptions options;
+  std::string folder;
+  std::string data;
+  std::string link_rate;
+  bool json = false;
+  bool messages = false;
+  bool together = false;
+};
+
+constexpr const char* kFooter = R"(
+The run's settings come from the coordinator; settings given here must be the same, except those of
+this machine: --data, --train.threads, --train.device, --sync.outer_device and others. A run that is
+under way takes new islands, and takes back those that were lost. SIGTERM: this island leaves after
+its next sync, the others go on; Ctrl-C: all islands checkpoint after the next sync and end.
+
+Examples:
+  atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine
+  atoll join 127.0.0.1:7070 --run runs/here                      on each island
+  atoll join 127.0.0.1:7070/ours --run runs/here                 one of several runs there)";
+
+void print_message(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);  // The launcher reads it live.
+}
+
+void join(JoinArguments& arguments) {
+  if (!arguments.link_rate.empty()) {
+    arguments.options.link_rate_bits_per_s = run::parse_link_rate(arguments.link_rate);
+  }
+  if (arguments.options.insecure) {
+    fmt::print(stderr,
+               "atoll: warning: --insecure: connections are neither encrypted nor "
+               "authenticated; anyone on the network can read and alter the run\n");
+  }
+  if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
+  arguments.options.folder = arguments.folder;
+  const SystemClock clock;
+  watch_interrupts();
+  if (!arguments.together) leave_on_terminate();
+  std::optional<run::LiveView> view;
+  if (!arguments.messages)
+    view.emplace(std::vector<std::string>{arguments.options.name.empty() ? "island"
+                                                                         : arguments.options.name},
+                 clock);
+  const run::Summary summary =
+      island::join_run(arguments.options, clock, [&](const run::Progress& progress) {
+        if (view) view->update(0, run::progress_line(progress));
+        if (arguments.messages) print_message(run::progress_message(progress));
+      });
+  view.reset();
+  if (arguments.messages) {
+    print_message(run::summary_message(summary));
+  } else if (arguments.json) {
+    fmt::print("{}\n", run::to_json(summary));
+  } else {
+    fmt::print("validation loss {:.4f} after {} steps; global model {}\n", summary.val_loss,
+               summary.steps, summary.digest);
+  }
+}
+
+}  // namespace
+
+void add_join_command(CLI::App& app) {
+  auto* command = app.add_subcommand("join", "Join a run: this machine becomes one of its islands");
+  auto arguments = std::make_shared<JoinArguments>();
+  auto& options = arguments->options;
+  command
+      ->add_option("coordinator", options.coordinator,
+                   "HOST:PORT of the coordinator, with /NAME where it has several runs")
+      ->required();
+  command->add_option("--run", arguments->folder, "this island's run directory");
+  command->add_option("--name", options.name,
+                      "this island's name (default: made up once, then kept)");
+  command->add_option("--data", arguments->data, "token store, or text to make one of");
+  add_init_options(*command, options.init);
+  command->add_option("--listen", options.listen, "where other islands reach this one")
+      ->capture_default_str();
+  command->add_option("--link-rate", arguments->link_rate,
+                      "hold this island's sending side, e.g. 20mbit");
+  command->add_flag("--insecure", options.insecure,
+                    "allow addresses beyond this machine, unencrypted");
+  command->add_flag("--json", arguments->json, "print the result as one JSON object");
+  command
+      ->add_flag("--messages", arguments->messages,
+                 "progress as JSON lines on stdout (for a launcher)")
+      ->group("");
+  command->add_flag("--together", arguments->together, "SIGTERM, as Ctrl-C, is for all islands")
+      ->group("");
+  command->allow_extras();
+  command->footer(kFooter);
+  command->callback([command, arguments] {
+    arguments->options.overrides = overrides_from(command->remaining());
+    join(*arguments);
+  });
+}
+
+}  // namespace atl::cli

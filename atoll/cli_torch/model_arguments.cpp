@@ -1,0 +1,61 @@
+#include "atoll/cli_torch/model_arguments.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/cli/whole_number.h"
+#include "atoll/model/device.h"
+#include "atoll/weights/hf_folder.h"
+
+namespace atl::cli {
+void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
+  command
+      .add_option("model", arguments.model,
+                  "a Hugging Face model folder, or a run directory (its newest checkpoint)")
+      ->required();
+  command.add_option("--tokenizer", arguments.tokenizer,
+                     "tokenizer.json (default: the one in the model folder)");
+  command.add_option("--device", arguments.device, "cpu, cuda, cuda:1, ... (default: cpu)");
+  command.add_option("--threads", arguments.threads, "CPU threads (default: all cores)")
+      ->check(whole_number<int64_t>(1, 4096));
+  command.add_flag("--strict", arguments.strict,
+                   "refuse weights that are not finite (default: a warning)");
+}
+
+void report_not_finite(const model::Model& model, const std::filesystem::path& folder,
+                       bool strict) {
+  for (const std::string& sentence : model::not_finite(model.parameters())) {
+    const std::string what = fmt::format("'{}': {}", folder.string(), sentence);
+    if (strict) throw InputError(what);
+    fmt::print(stderr, "atoll: warning: {}\n", what);
+  }
+}
+
+LoadedModel load_model(const ModelArguments& arguments) {
+  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
+  const at::Device device = model::usable_device(arguments.device, "--device");
+  const std::filesystem::path folder = weights::resolve_model(arguments.model);
+  const std::filesystem::path tokenizer_file = arguments.tokenizer.empty()
+                                                   ? folder / "tokenizer.json"
+                                                   : std::filesystem::path(arguments.tokenizer);
+  LoadedModel loaded{
+      .folder = folder,
+      .ids = weights::load_hf_config(folder).ids,
+      .model = model::load_model(folder, device, model::Purpose::kInference),
+      .tokenizer = tokenizer::Tokenizer::load(tokenizer_file),
+  };
+  report_not_finite(loaded.model, folder, arguments.strict);
+  const int64_t vocab_size = loaded.model.config().vocab_size;
+  if (loaded.tokenizer.vocab_size() > vocab_size) {
+    throw InputError(fmt::format(
+        "'{}' has {} tokens and the model in '{}' only {}: it is not this "
+        "model's tokenizer",
+        tokenizer_file.string(), loaded.tokenizer.vocab_size(), folder.string(), vocab_size));
+  }
+  return loaded;
+}
+
+}  // namespace atl::cli

@@ -1,0 +1,43 @@
+#pragma once
+// What the commands that read a model share: which model, where it runs, and its tokenizer.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "atoll/model/model.h"
+#include "atoll/tokenizer/tokenizer.h"
+#include "atoll/weights/hf_config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace atl::cli {
+
+struct ModelArguments {
+  std::string model;      // A Hugging Face folder or a run directory.
+  std::string tokenizer;  // Empty: the model folder's tokenizer.json.
+  std::string device = "cpu";
+  int64_t threads = 0;  // 0: all cores.
+  bool strict = false;  // Weights that are not finite are refused.
+};
+
+/// MODEL, --tokenizer, --device, --threads, --strict.
+void add_model_arguments(CLI::App& command, ModelArguments& arguments);
+
+struct LoadedModel {
+  std::filesystem::path folder;
+  weights::SpecialIds ids;
+  model::Model model;
+  tokenizer::Tokenizer tokenizer;
+};
+
+/// Says on stderr which weights are not finite; when `strict`, throws InputError.
+void report_not_finite(const model::Model& model, const std::filesystem::path& folder, bool strict);
+
+/// Throws UsageError (device) or InputError (files; a tokenizer with more ids than the model).
+LoadedModel load_model(const ModelArguments& arguments);
+
+}  // namespace atl::cli

@@ -1,0 +1,30 @@
+#pragma once
+// What the commands that make text share: how tokens are chosen, and where a text ends.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "atoll/cli_torch/model_arguments.h"
+#include "atoll/serve/generate.h"
+
+namespace atl::cli {
+
+struct SamplingArguments {
+  serve::GenerateOptions options;
+  std::vector<std::string> stops;
+  bool greedy = false;
+};
+
+/// --max-tokens, --greedy, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --stop,
+/// --seed.
+void add_sampling_arguments(CLI::App& command, SamplingArguments& arguments);
+
+/// The options for this model. Throws UsageError where one is out of range.
+serve::GenerateOptions sampling_options(const SamplingArguments& arguments,
+                                        const LoadedModel& loaded);
+
+/// The ids that end a text: those of config.json and generation_config.json, or else the
+/// tokenizer's. May be empty: then only --max-tokens and the context end it.
+std::vector<int64_t> end_ids(const LoadedModel& loaded);
+
+}  // namespace atl::cli

@@ -1,0 +1,73 @@
+// The subcommands of `atoll` that need LibTorch; started by `atoll`, not by people.
+#include <ATen/Context.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <optional>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
+#include "atoll/cli/command_line.h"
+#include "atoll/cli/train_command.h"
+#include "atoll/cli/version.h"
+#include "atoll/cli_torch/bench_command.h"
+#include "atoll/cli_torch/chat_command.h"
+#include "atoll/cli_torch/convert_command.h"
+#include "atoll/cli_torch/eval_command.h"
+#include "atoll/cli_torch/generate_command.h"
+#include "atoll/cli_torch/join_command.h"
+#include "atoll/island/island.h"
+#include "atoll/run/live_view.h"
+#include "atoll/run/run_folder.h"
+
+namespace {
+
+void train_here(const atl::cli::TrainRequest& request) {
+  const atl::SystemClock clock;
+  atl::watch_interrupts();
+  std::optional<atl::run::LiveView> view;
+  view.emplace(std::vector<std::string>{"train"}, clock);
+  const auto summary = atl::island::train_alone(
+      request.config, request.folder, request.init, clock, [&](const atl::run::Progress& progress) {
+        view->update(0, atl::run::progress_line(progress));
+      });
+  view.reset();
+  if (request.json) {
+    fmt::print("{}\n", atl::run::to_json(summary));
+  } else if (summary.stopped) {
+    fmt::print("stopped at step {}; resume: {}\n", summary.steps,
+               atl::run::resume_command(summary.run, 1));
+  } else if (summary.steps_now == 0) {
+    fmt::print("already complete: validation loss {:.4f} (start {:.4f}) after {} steps\n",
+               summary.val_loss, summary.val_loss_start, summary.steps);
+    fmt::print("run directory: {}\n", summary.run);
+  } else {
+    fmt::print(
+        "validation loss {:.4f} (start {:.4f}) after {} steps and {} tokens, {:.0f} tokens/s\n",
+        summary.val_loss, summary.val_loss_start, summary.steps, summary.tokens,
+        summary.tokens_per_s);
+    fmt::print("run directory: {}\n", summary.run);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  atl::prepare_process();
+  // Denormal numbers cost the processor a hundred times a normal one's time and mean nothing here;
+  // threads started later inherit this.
+  at::globalContext().setFlushDenormal(true);
+  atl::keep_freed_memory();
+  CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
+  app.set_version_flag("--version", atl::cli::version_text());
+  app.require_subcommand(1);
+  atl::cli::add_train_command(app, argv, train_here);
+  atl::cli::add_join_command(app);
+  atl::cli::add_eval_command(app);
+  atl::cli::add_generate_command(app);
+  atl::cli::add_chat_command(app);
+  atl::cli::add_convert_command(app);
+  atl::cli::add_bench_command(app);
+  return atl::cli::run_app(app, argc, argv);
+}

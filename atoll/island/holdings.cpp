@@ -1,0 +1,85 @@
+#include "atoll/island/holdings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/hash.h"
+#include "atoll/island/run_state.h"
+#include "atoll/sync/strategy.h"
+#include "atoll/weights/checkpoint.h"
+
+namespace atl::island {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostReplayed = 8;
+
+/// Of a state whose fragments' digests are `held`: zeros before the first commit.
+std::string digest_of(const std::vector<Digest>& held, const std::string& parameters) {
+  const bool is_committed =
+      std::ranges::any_of(held, [](const Digest& digest) { return digest != Digest{}; });
+  return is_committed ? hex(sync::state_name(held)) : parameters;
+}
+
+/// What the rounds make of that checkpoint, by step: the last few states.
+std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint, int64_t last_step,
+                                    size_t num_at_end,
+                                    const std::vector<run::LoggedRound>& rounds) {
+  std::map<Digest, const run::LoggedRound*> behind;  // By the state that it rests on.
+  for (const run::LoggedRound& round : rounds) behind[round.before] = &round;
+  std::map<int64_t, Holding> holdings;
+  std::vector<Digest> held = checkpoint.held;
+  size_t num_last = 0;
+  for (auto next = behind.find(sync::state_name(held)); next != behind.end();
+       next = behind.find(sync::state_name(held))) {
+    const run::LoggedRound& round = *next->second;
+    behind.erase(next);
+    if (round.fragment < 0 || static_cast<size_t>(round.fragment) >= held.size()) break;
+    held[static_cast<size_t>(round.fragment)] = round.after;
+    holding.rounds.push_back(round);
+    holding.digest = digest_of(held, checkpoint.digest);
+    // Before the last of them the run is not over.
+    num_last += round.step == last_step ? 1 : 0;
+    if (round.step == last_step && num_last < num_at_end) continue;
+    // One that was on its way when the checkpoint was made may be of an earlier step.
+    holdings[std::max(round.step, checkpoint.step)] = holding;
+    if (holdings.size() > kMostReplayed) holdings.erase(holdings.begin());
+  }
+  return holdings;
+}
+
+}  // namespace
+
+fs::path rounds_in(const fs::path& run_folder) { return run_folder / "rounds"; }
+
+std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_step,
+                                       size_t num_at_end) {
+  std::map<int64_t, Holding> holdings;
+  RunState newest;
+  for (const auto& [step, folder] : weights::list_checkpoints(run_folder / "checkpoints")) {
+    newest = read_run_state(folder);
+    holdings[step] = {.checkpoint = folder, .digest = digest_of(newest.held, newest.digest)};
+  }
+  if (!holdings.empty()) {
+    auto later = replayed(holdings.rbegin()->second, newest, last_step, num_at_end,
+                          run::list_rounds(rounds_in(run_folder)));
+    for (auto& [step, holding] : later) holdings[step] = std::move(holding);
+  }
+  return holdings;
+}
+
+std::vector<int64_t> put_void_away(const fs::path& run_folder, int64_t step) {
+  std::vector<int64_t> steps;
+  for (const auto& [other, folder] : weights::list_checkpoints(run_folder / "checkpoints")) {
+    if (other <= step) continue;
+    fs::path away = folder;
+    away += ".void";
+    fs::remove_all(away);
+    fs::rename(folder, away);
+    steps.push_back(other);
+  }
+  return steps;
+}
+
+}  // namespace atl::island

@@ -1,0 +1,261 @@
+#include "atoll/island/run_state.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/hash.h"
+#include "atoll/run/json_number.h"
+#include "atoll/weights/hf_config.h"
+
+namespace atl::island {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLive = "live";
+constexpr int64_t kFormat = 1;  // Of state.json and manifest.json.
+
+/// One view per parameter of a flat host tensor, named "prefix.parameter" (no prefix: "parameter").
+void add_views(const model::Parameters& parameters, const std::string& prefix,
+               const at::Tensor& flat_P, std::vector<weights::TensorView>& views) {
+  const auto* data = flat_P.const_data_ptr<float>();
+  for (const auto& spec : parameters.specs()) {
+    const std::span values(data + spec.offset, static_cast<size_t>(spec.size));
+    views.push_back({.name = prefix.empty() ? spec.name : prefix + "." + spec.name,
+                     .type = weights::DType::kF32,
+                     .shape = spec.shape,
+                     .bytes = std::as_bytes(values)});
+  }
+}
+
+void restore(const weights::SafetensorsFile& file, const model::Parameters& parameters,
+             const std::string& prefix, const at::Tensor& flat_P) {
+  const at::Tensor host_P = flat_P.device().is_cpu() ? flat_P : at::empty_like(flat_P.cpu());
+  auto* data = host_P.mutable_data_ptr<float>();
+  for (const auto& spec : parameters.specs()) {
+    const auto& tensor = file.at(prefix.empty() ? spec.name : prefix + "." + spec.name);
+    if (tensor.shape != spec.shape) {
+      throw InputError(fmt::format(
+          "'{}': tensor '{}' has shape [{}] and the run's model wants [{}]", file.path().string(),
+          tensor.name, fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")));
+    }
+    weights::copy_as_f32(tensor, {data + spec.offset, static_cast<size_t>(spec.size)},
+                         file.path().string());
+  }
+  if (!flat_P.device().is_cpu()) flat_P.copy_(host_P);
+}
+
+/// A host view of a flat tensor; from a device it is a copy that `keep` holds until it is written.
+at::Tensor on_host(const at::Tensor& flat_P) {
+  return flat_P.device().is_cpu() ? flat_P : flat_P.cpu();
+}
+
+std::vector<std::string> to_hex(const std::vector<Digest>& digests) {
+  std::vector<std::string> texts;
+  for (const Digest& digest : digests) texts.push_back(hex(digest));
+  return texts;
+}
+
+std::vector<Digest> from_hex(const std::vector<std::string>& texts) {
+  std::vector<Digest> digests;
+  for (const std::string& text : texts) digests.push_back(digest_from_hex(text));
+  return digests;
+}
+
+std::string to_json(const RunState& state) {
+  return json{{"format", kFormat},
+              {"step", state.step},
+              {"num_updates", state.num_updates},
+              {"train_loss", state.train_loss},
+              {"val_loss_start", state.val_loss_start},
+              {"val_loss_island", state.val_loss_island},
+              {"digest", state.digest},
+              {"held", to_hex(state.held)},
+              {"store", state.store},
+              {"codec", state.codec},
+              {"fragment_sync_delay", state.fragment_sync_delay},
+              {"at_commit", state.at_commit},
+              {"abstains", state.abstains},
+              {"abstained_rounds", state.abstained_rounds}}
+      .dump(1);
+}
+
+/// Every error of a checkpoint says how to go on.
+template <typename Function>
+auto with_advice(const Function& read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    constexpr const char* kAdvice = "remove this folder to go on from the one before";
+    const std::string message = error.what();
+    if (message.find(kAdvice) != std::string::npos) throw;
+    throw InputError(fmt::format("{}; {}", message, kAdvice));
+  }
+}
+
+/// The step in a checkpoint folder's name; -1: no such name.
+int64_t step_of(const std::filesystem::path& folder) {
+  for (const auto& [step, path] : weights::list_checkpoints(folder.parent_path())) {
+    if (path.filename() == folder.filename()) return step;
+  }
+  return -1;
+}
+
+[[noreturn]] void fail(const std::filesystem::path& folder, const std::string& what) {
+  throw InputError(fmt::format("checkpoint '{}': {}", folder.string(), what));
+}
+
+json parse_json(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  json out = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!out.is_object()) fail(file.parent_path(), file.filename().string() + " is no JSON object");
+  return out;
+}
+
+void check_manifest(const std::filesystem::path& folder, int64_t step) {
+  const json manifest = parse_json(folder / "manifest.json");
+  const auto expect = [&](const char* key, int64_t wanted) {
+    const auto found = manifest.find(key);
+    if (found == manifest.end() || *found != wanted) {
+      fail(folder, fmt::format("manifest.json has {} = {} and not {}", key,
+                               found == manifest.end() ? "nothing" : found->dump(), wanted));
+    }
+  };
+  expect("format", kFormat);
+  expect("step", step);
+  const json files = manifest.value("files", json());
+  for (const char* name : {"state.json", "config.json", "tokenizer.json"}) {
+    if (!files.is_object() || !files.contains(name)) {
+      fail(folder, fmt::format("manifest.json does not list {}", name));
+    }
+  }
+}
+
+void check_state(const std::filesystem::path& folder, const RunState& state, int64_t last_step,
+                 bool is_elastic) {
+  if (state.step > last_step) {
+    fail(folder,
+         fmt::format("it is of step {} and the run has {} (train.steps)", state.step, last_step));
+  }
+  // In elastic pace an island may have taken more than the run has steps.
+  if (state.num_updates < 0 || (!is_elastic && state.num_updates > state.step)) {
+    fail(folder,
+         fmt::format("state.json has {} updates in {} steps", state.num_updates, state.step));
+  }
+}
+
+}  // namespace
+
+RunState run_state_from_json(std::string_view text, const std::string& where) {
+  try {
+    const json in = json::parse(text);
+    if (in.at("format") != kFormat) {
+      fail(where,
+           fmt::format("state.json has format {} and not {}", in.at("format").dump(), kFormat));
+    }
+    return {.step = in.at("step"),
+            .num_updates = in.at("num_updates"),
+            .train_loss = run::number(in.at("train_loss")),
+            .val_loss_start = run::number(in.at("val_loss_start")),
+            .val_loss_island = run::number(in.at("val_loss_island")),
+            .digest = in.at("digest"),
+            .held = from_hex(in.value("held", std::vector<std::string>{})),
+            .store = in.at("store"),
+            .codec = in.at("codec"),
+            .fragment_sync_delay = in.at("fragment_sync_delay"),
+            .at_commit = in.value("at_commit", false),
+            .abstains = in.at("abstains"),
+            .abstained_rounds = in.value("abstained_rounds", std::vector<int64_t>{})};
+  } catch (const json::exception&) {
+    fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
+  }
+}
+
+RunState read_run_state(const std::filesystem::path& folder) {
+  return with_advice([&] {
+    const RunState state = run_state_from_json(read_file(folder / "state.json"), folder.string());
+    if (state.step != step_of(folder)) {
+      fail(folder, fmt::format("state.json is of step {}, which the folder's name does not say",
+                               state.step));
+    }
+    return state;
+  });
+}
+
+std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
+                                                         int64_t last_step, bool is_elastic) {
+  const RunState state = read_run_state(folder);
+  return with_advice([&] {
+    check_manifest(folder, state.step);
+    check_state(folder, state, last_step, is_elastic);
+    return std::pair(weights::Checkpoint(folder), state);
+  });
+}
+
+weights::CheckpointContents checkpoint_contents(
+    const RunState& state, const run::RunConfig& config, const data::Mixture& mixture,
+    const tokenizer::Tokenizer& tokenizer, const run::ModelTexts& texts, const model::Model& model,
+    train::InnerOptimizer& optimizer, sync::Strategy& strategy) {
+  weights::CheckpointContents contents{.step = state.step};
+  const auto add = [&](std::vector<weights::TensorView>& views, const std::string& prefix,
+                       const at::Tensor& flat_P) {
+    const at::Tensor host_P = on_host(flat_P);
+    add_views(model.parameters(), prefix, host_P, views);
+    contents.owners.push_back(std::make_shared<at::Tensor>(host_P));
+  };
+  const at::Tensor& live_P = model.parameters().values_P();
+  const at::Tensor global_P = strategy.global_parameters();
+  add(contents.model, "", global_P);
+  if (state.step > 0 && !strategy.syncs_after(state.step)) add(contents.optimizer, kLive, live_P);
+  for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
+  for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
+
+  contents.files["config.json"] = weights::to_hf_config(model.config(), texts.ids);
+  contents.files["generation_config.json"] = weights::to_generation_config(texts.ids);
+  contents.files["tokenizer.json"] = tokenizer.json();
+  contents.files["tokenizer_config.json"] = weights::to_tokenizer_config(
+      model.config(),
+      tokenizer.token_bytes(static_cast<tokenizer::TokenId>(mixture.end_of_text())));
+  for (const auto& [name, text] : texts.files) contents.files[name] = text;
+  contents.complete = [state](weights::CheckpointContents& copied) {
+    Sha256 hash;  // Here and not in the training thread: it takes a while.
+    for (const auto& tensor : copied.model) hash.update(tensor.bytes);
+    RunState with_digest = state;
+    with_digest.digest = hex(hash.finish());
+    copied.files["state.json"] = to_json(with_digest);
+  };
+  json order = {{"store", mixture.digest()},
+                {"order", "numpy Generator(PCG64(seed + pass + 1)).shuffle"},
+                {"seed", config.train.seed},
+                {"sequence_length", config.train.sequence_length},
+                {"batch_rows", config.train.batch_rows},
+                {"next_step", state.step}};
+  if (mixture.stores().size() > 1) {
+    for (size_t i = 0; i < mixture.stores().size(); ++i) {
+      order["mixture"].push_back(
+          {{"store", mixture.stores()[i].info().digest()}, {"weight", mixture.weights()[i]}});
+    }
+  }
+  contents.data_order = order.dump();
+  return contents;
+}
+
+void restore_tensors(const weights::Checkpoint& checkpoint, model::Parameters& parameters,
+                     train::InnerOptimizer& optimizer, sync::Strategy& strategy) {
+  const at::Tensor& live_P = parameters.values_P();
+  restore(checkpoint.model(), parameters, "", live_P);
+  strategy.restore_global(live_P);
+  const auto& tensors = checkpoint.optimizer();
+  const std::string first_live = std::string(kLive) + "." + parameters.specs().front().name;
+  if (tensors.find(first_live) != nullptr) restore(tensors, parameters, kLive, live_P);
+  for (const auto& [name, flat_P] : optimizer.state()) restore(tensors, parameters, name, flat_P);
+  for (const auto& [name, flat_P] : strategy.state()) restore(tensors, parameters, name, flat_P);
+}
+
+}  // namespace atl::island

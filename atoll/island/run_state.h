@@ -1,0 +1,63 @@
+#pragma once
+// What a checkpoint of a run holds, and how it comes back. model.safetensors is always the
+// published model (the global copy); optimizer.safetensors holds the moments, the strategy's
+// tensors and, when they differ from the published ones, the live parameters. docs/formats.md has
+// the names.
+#include <string>
+
+#include "atoll/data/mixture.h"
+#include "atoll/model/model.h"
+#include "atoll/run/config.h"
+#include "atoll/run/initial_model.h"
+#include "atoll/sync/strategy.h"
+#include "atoll/train/inner_optimizer.h"
+#include "atoll/weights/checkpoint.h"
+
+namespace atl::island {
+
+/// state.json.
+struct RunState {
+  int64_t step = 0;
+  int64_t num_updates = 0;
+  double train_loss = 0;
+  double val_loss_start = 0;
+  double val_loss_island = 0;
+  /// SHA-256 of the published parameters, which islands that resume together compare. Filled in by
+  /// the checkpoint writer.
+  std::string digest;
+  std::vector<Digest> held;  // Of the published state, by fragment (sync::Strategy::held()).
+  std::string store;         // Digest of the token store: other data would be another run.
+  // What the run uses, where its settings say "auto".
+  std::string codec;
+  int64_t fragment_sync_delay = 0;
+  /// As the commit of `step` left it, and no step since: nothing is on its way.
+  bool at_commit = false;
+  bool abstains = false;  // From the next round: a step since the last one was not finite.
+  std::vector<int64_t> abstained_rounds;  // On their way, with weight 0.
+};
+
+/// Throws InputError naming `where`.
+RunState run_state_from_json(std::string_view text, const std::string& where);
+
+/// The state in `folder`/state.json, whose step must be the one in the folder's name. Throws
+/// InputError.
+RunState read_run_state(const std::filesystem::path& folder);
+
+/// A checkpoint of a run of `last_step` steps, verified: its tensors and files against its
+/// manifest, its manifest and its state against each other and the folder's name. Throws InputError
+/// saying what is wrong and how to go on.
+std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
+                                                         int64_t last_step, bool is_elastic);
+
+/// Views of everything a checkpoint needs; no tensor is copied (but from a device).
+weights::CheckpointContents checkpoint_contents(
+    const RunState& state, const run::RunConfig& config, const data::Mixture& mixture,
+    const tokenizer::Tokenizer& tokenizer, const run::ModelTexts& texts, const model::Model& model,
+    train::InnerOptimizer& optimizer, sync::Strategy& strategy);
+
+/// Writes the checkpoint's tensors into the live objects. Throws InputError naming the tensor that
+/// is missing or of another size.
+void restore_tensors(const weights::Checkpoint& checkpoint, model::Parameters& parameters,
+                     train::InnerOptimizer& optimizer, sync::Strategy& strategy);
+
+}  // namespace atl::island

@@ -1,9 +1,0 @@
-#pragma once
-// Task files and documents as values: JSON whose keys stay in their order, as Python's do.
-#include <nlohmann/json.hpp>
-
-namespace atl::study {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace atl::study

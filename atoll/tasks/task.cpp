@@ -1,0 +1,471 @@
+#include "atoll/tasks/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "atoll/base/error.h"
+
+namespace atl::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct KnownMetric {
+  std::string_view name;
+  std::vector<OutputType> outputs;
+  Aggregation aggregation;
+  bool higher_is_better;
+};
+
+const std::vector<KnownMetric>& known_metrics() {
+  using enum OutputType;
+  static const std::vector<KnownMetric> kMetrics{
+      {"acc", {kMultipleChoice, kLogLikelihood}, Aggregation::kMean, true},
+      {"acc_norm", {kMultipleChoice}, Aggregation::kMean, true},
+      {"acc_bytes", {kMultipleChoice}, Aggregation::kMean, true},
+      {"acc_mutual_info", {kMultipleChoice}, Aggregation::kMean, true},
+      {"exact_match", {kMultipleChoice}, Aggregation::kMean, true},
+      {"brier_score", {kMultipleChoice}, Aggregation::kBrierScore, false},
+      {"f1", {kMultipleChoice}, Aggregation::kF1, true},
+      {"mcc", {kMultipleChoice}, Aggregation::kMatthews, true},
+      {"perplexity", {kLogLikelihood}, Aggregation::kPerplexity, false},
+      {"word_perplexity", {kRolling}, Aggregation::kWeightedPerplexity, false},
+      {"byte_perplexity", {kRolling}, Aggregation::kWeightedPerplexity, false},
+      {"bits_per_byte", {kRolling}, Aggregation::kBitsPerByte, false},
+  };
+  return kMetrics;
+}
+
+std::string_view name_of(Aggregation aggregation) {
+  switch (aggregation) {
+    case Aggregation::kMean:
+      return "mean";
+    case Aggregation::kPerplexity:
+      return "perplexity";
+    case Aggregation::kWeightedPerplexity:
+      return "weighted_perplexity";
+    case Aggregation::kBitsPerByte:
+      return "bits_per_byte";
+    case Aggregation::kBrierScore:
+      return "brier_score";
+    case Aggregation::kF1:
+      return "f1";
+    case Aggregation::kMatthews:
+      break;
+  }
+  return "matthews_corrcoef";
+}
+
+struct Refused {
+  std::string_view key;
+  std::string_view why;
+};
+
+constexpr Refused kRefused[] = {
+    {"class", "tasks in Python are not supported"},
+    {"custom_dataset", "functions in Python are not supported"},
+    {"dataset_name", "it names a part of a data set of the Hub; local files have none"},
+    {"doc_to_audio", "models here read text"},
+    {"doc_to_image", "models here read text"},
+    {"filter_list", "answers that a model writes freely, which filters are for, are not supported"},
+    {"generation_kwargs", "answers that a model writes freely are not supported"},
+    {"group", "a group's file lists its tasks; a task says its groups with tag"},
+    {"process_docs", "functions in Python are not supported; change the data file"},
+    {"process_results", "functions in Python are not supported"},
+    {"task_list", "not supported; write one file per task"},
+    {"use_prompt", "promptsource is not supported; write doc_to_text and doc_to_target"},
+};
+
+/// The order in which lm-evaluation-harness prints them.
+constexpr std::string_view kKeys[] = {
+    "task",
+    "task_alias",
+    "tag",
+    "dataset_path",
+    "dataset_kwargs",
+    "training_split",
+    "validation_split",
+    "test_split",
+    "fewshot_split",
+    "doc_to_text",
+    "doc_to_target",
+    "unsafe_code",
+    "doc_to_choice",
+    "description",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "fewshot_config",
+    "num_fewshot",
+    "metric_list",
+    "output_type",
+    "repeats",
+    "should_decontaminate",
+    "doc_to_decontamination_query",
+    "gen_prefix",
+    "metadata",
+};
+
+constexpr std::string_view kFewshotKeys[] = {
+    "sampler",          "split",         "process_docs",  "fewshot_indices", "samples",
+    "doc_to_text",      "doc_to_choice", "doc_to_target", "gen_prefix",      "fewshot_delimiter",
+    "target_delimiter",
+};
+
+class TaskReader {
+ public:
+  TaskReader(const Json& settings, const fs::path& folder) : folder_(folder) {
+    for (const auto& [key, value] : settings.items()) {  // null: as if it were not there.
+      if (!value.is_null()) settings_[key] = value;
+    }
+    name_ = settings_.contains("task") && settings_["task"].is_string()
+                ? settings_["task"].get<std::string>()
+                : "(without a name)";
+  }
+
+  Task read() {
+    check_keys();
+    Task task;
+    task.name = text("task").value_or("");
+    if (task.name.empty()) fail("\"task\", its name, is missing");
+    task.alias = text("task_alias").value_or(task.name);
+    task.version = "Yaml";
+    if (settings_.contains("metadata")) {
+      if (!settings_["metadata"].is_object()) fail("\"metadata\" is not a mapping");
+      if (settings_["metadata"].contains("version"))
+        task.version = settings_["metadata"]["version"];
+    }
+    task.output = read_output();
+    task.data_files = read_data_files();
+    task.description = text("description").value_or("");
+    task.num_fewshot = count("num_fewshot");
+    read_wordings(task);
+    read_splits(task);
+    task.metrics = read_metrics(task.output);
+    check_combination(task);
+    task.config = printed(task);
+    return task;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(fmt::format("task '{}': {}", name_, what));
+  }
+  [[noreturn]] void unsupported(std::string_view key, std::string_view why) const {
+    fail(fmt::format("\"{}\" is not supported: {}", key, why));
+  }
+
+  void check_keys() {
+    for (const Refused& refused : kRefused) {
+      if (settings_.contains(refused.key)) unsupported(refused.key, refused.why);
+    }
+    for (const auto& [key, value] : settings_.items()) {
+      if (std::ranges::find(kKeys, key) == std::end(kKeys)) {
+        fail(fmt::format("unknown setting \"{}\"", key));
+      }
+    }
+    if (settings_.value("unsafe_code", Json(false)) != false) {
+      unsupported("unsafe_code", "no code is run");
+    }
+    if (settings_.value("repeats", Json(1)) != 1) {
+      unsupported("repeats", "a likelihood is the same each time");
+    }
+  }
+
+  std::optional<std::string> text(std::string_view key) const { return text(settings_, key); }
+  std::optional<std::string> text(const Json& object, std::string_view key) const {
+    if (!object.contains(key)) return std::nullopt;
+    if (!object[std::string(key)].is_string()) fail(fmt::format("\"{}\" is not a text", key));
+    return object[std::string(key)].get<std::string>();
+  }
+
+  std::optional<int64_t> count(const std::string& key) const {
+    if (!settings_.contains(key)) return std::nullopt;
+    constexpr int64_t kMost = 1 << 20;
+    const Json& value = settings_[key];
+    if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kMost) {
+      fail(fmt::format("\"{}\" is not a number from 0 to {}", key, kMost));
+    }
+    return value.get<int64_t>();
+  }
+
+  OutputType read_output() const {
+    const std::string name = text("output_type").value_or("generate_until");
+    for (const OutputType output :
+         {OutputType::kMultipleChoice, OutputType::kLogLikelihood, OutputType::kRolling}) {
+      if (name == name_of(output)) return output;
+    }
+    fail(
+        fmt::format("output_type \"{}\" is not supported: this version has multiple_choice, "
+                    "loglikelihood and loglikelihood_rolling",
+                    name));
+  }
+
+  std::map<std::string, std::vector<fs::path>> read_data_files() const {
+    const std::string path = text("dataset_path").value_or("");
+    if (path != "json") {
+      fail(
+          fmt::format("dataset_path \"{}\" is not supported: data comes from local files of JSON; "
+                      "write \"dataset_path: json\" and dataset_kwargs: {{data_files: ...}}",
+                      path));
+    }
+    const Json kwargs = settings_.value("dataset_kwargs", Json::object());
+    if (!kwargs.is_object() || !kwargs.contains("data_files")) {
+      fail("\"dataset_kwargs\" has no \"data_files\"");
+    }
+    for (const auto& [key, value] : kwargs.items()) {
+      if (key != "data_files") fail(fmt::format("dataset_kwargs: \"{}\" is not supported", key));
+    }
+    const Json& files = kwargs["data_files"];
+    std::map<std::string, std::vector<fs::path>> by_split;
+    if (!files.is_object()) {
+      by_split["train"] = paths(files);  // As Hugging Face's datasets name it.
+      return by_split;
+    }
+    for (const auto& [split, value] : files.items()) by_split[split] = paths(value);
+    return by_split;
+  }
+
+  std::vector<fs::path> paths(const Json& names) const {
+    std::vector<fs::path> files;
+    for (const Json& name : names.is_string() ? Json::array({names}) : names) {
+      if (!name.is_string()) fail("\"data_files\" has something that is no name of a file");
+      files.push_back(folder_ / name.get<std::string>());
+    }
+    if (files.empty()) fail("\"data_files\" names no file");
+    return files;
+  }
+
+  Wording wording(const Json& object) const {
+    const auto given = [&](const char* key) {
+      return object.contains(key) ? object[key] : Json(nullptr);
+    };
+    Wording wording{.text = given("doc_to_text"),
+                    .choice = given("doc_to_choice"),
+                    .target = given("doc_to_target"),
+                    .prefix = text(object, "gen_prefix")};
+    wording.target_delimiter = text(object, "target_delimiter").value_or(wording.target_delimiter);
+    wording.fewshot_delimiter =
+        text(object, "fewshot_delimiter").value_or(wording.fewshot_delimiter);
+    const auto check = [&](const char* key, const Json& value, bool is_allowed) {
+      if (value.is_null() || value.is_string() || is_allowed) return;
+      fail(fmt::format("\"{}\" is {}, which it cannot be", key, value.type_name()));
+    };
+    check("doc_to_text", wording.text, wording.text.is_number_integer());
+    check("doc_to_target", wording.target,
+          wording.target.is_number_integer() || wording.target.is_array());
+    check("doc_to_choice", wording.choice, wording.choice.is_array() || wording.choice.is_object());
+    return wording;
+  }
+
+  void read_wordings(Task& task) {
+    task.asked = wording(settings_);
+    if (task.asked.target.is_null()) fail("\"doc_to_target\" is missing");
+    if (task.output != OutputType::kRolling && task.asked.text.is_null()) {
+      fail("\"doc_to_text\" is missing");
+    }
+    Json given = settings_.value("fewshot_config", Json::object());
+    if (!given.is_object()) fail("\"fewshot_config\" is not a mapping");
+    for (const auto& [key, value] : given.items()) {
+      if (std::ranges::find(kFewshotKeys, key) == std::end(kFewshotKeys)) {
+        fail(fmt::format("fewshot_config: unknown setting \"{}\"", key));
+      }
+    }
+    if (!given.value("process_docs", Json()).is_null()) {
+      fail("fewshot_config: \"process_docs\" is not supported: it is Python");
+    }
+    if (!given.value("fewshot_indices", Json()).is_null()) {
+      fail(
+          "fewshot_config: \"fewshot_indices\" is not supported: lm-evaluation-harness 0.4.13 "
+          "passes over it; write sampler: first_n, or samples");
+    }
+    // What it leaves out is as for the document that is asked about.
+    fewshot_ = Json::object();
+    for (const std::string_view view : kFewshotKeys) {
+      const std::string key(view);
+      const std::string general = key == "split" ? "fewshot_split" : key;
+      fewshot_[key] = given.contains(key)           ? given[key]
+                      : settings_.contains(general) ? settings_[general]
+                                                    : Json(nullptr);
+    }
+    if (fewshot_["sampler"].is_null()) fewshot_["sampler"] = "default";
+    if (fewshot_["target_delimiter"].is_null()) fewshot_["target_delimiter"] = " ";
+    if (fewshot_["fewshot_delimiter"].is_null()) fewshot_["fewshot_delimiter"] = "\n\n";
+    Json present = fewshot_;
+    for (const auto& [key, value] : fewshot_.items()) {
+      if (value.is_null()) present.erase(key);
+    }
+    task.example = wording(present);
+    const std::string sampler = text(present, "sampler").value_or("");
+    if (sampler != "default" && sampler != "first_n") {
+      fail(
+          fmt::format("fewshot_config: sampler \"{}\" is not supported: this version has default "
+                      "and first_n",
+                      sampler));
+    }
+    task.sampler = sampler == "first_n" ? Sampler::kFirstN : Sampler::kDefault;
+  }
+
+  /// Which documents are asked about, and which are examples: lm-evaluation-harness's rules.
+  void read_splits(Task& task) const {
+    const auto split = [&](const char* key) {
+      std::optional<std::string> name = text(key);
+      if (name && !task.data_files.contains(*name)) {
+        std::string there;
+        for (const auto& [known, files] : task.data_files) there += " " + known;
+        fail(fmt::format("{} is \"{}\", and data_files has:{}", key, *name, there));
+      }
+      return name;
+    };
+    const auto test = split("test_split");
+    const auto validation = split("validation_split");
+    const auto training = split("training_split");
+    if (!test && !validation) fail("neither \"test_split\" nor \"validation_split\" is there");
+    task.split = test ? *test : *validation;
+    std::optional<std::string> fewshot;
+    if (!fewshot_["split"].is_null()) {
+      fewshot = text(fewshot_, "split");
+      if (!task.data_files.contains(*fewshot)) {
+        fail(fmt::format("the split of the examples, \"{}\", is not in data_files", *fewshot));
+      }
+    }
+    task.leaves_out_asked = fewshot == test;
+    if (fewshot) {
+      task.source = fewshot;
+    } else if (!fewshot_["samples"].is_null()) {
+      if (!fewshot_["samples"].is_array()) fail("fewshot_config: \"samples\" is not a list");
+      for (const Json& sample : fewshot_["samples"]) {
+        if (!sample.is_object())
+          fail("fewshot_config: \"samples\" has something that is no mapping");
+        task.samples.push_back(sample);
+      }
+    } else {
+      task.source = training ? training : validation ? validation : test;
+    }
+  }
+
+  std::vector<Metric> read_metrics(OutputType output) const {
+    std::vector<Metric> metrics;
+    if (!settings_.contains("metric_list")) {
+      for (const KnownMetric& known : known_metrics()) {
+        const bool is_default = output == OutputType::kMultipleChoice
+                                    ? known.name == "acc" || known.name == "acc_norm"
+                                    : std::ranges::count(known.outputs, output) > 0;
+        if (is_default) {
+          metrics.push_back({std::string(known.name), known.aggregation, known.higher_is_better});
+        }
+      }
+      return metrics;
+    }
+    if (!settings_["metric_list"].is_array()) fail("\"metric_list\" is not a list");
+    for (const Json& entry : settings_["metric_list"])
+      metrics.push_back(read_metric(entry, output));
+    if (metrics.empty()) fail("\"metric_list\" is empty");
+    return metrics;
+  }
+
+  Metric read_metric(const Json& entry, OutputType output) const {
+    const std::string name = entry.is_object() ? text(entry, "metric").value_or("") : "";
+    if (name.empty()) fail("\"metric_list\" has an entry without \"metric\"");
+    const auto known = std::ranges::find(known_metrics(), name, &KnownMetric::name);
+    if (known == known_metrics().end() || std::ranges::count(known->outputs, output) == 0) {
+      std::string there;
+      for (const KnownMetric& metric : known_metrics()) {
+        if (std::ranges::count(metric.outputs, output) > 0) there += " " + std::string(metric.name);
+      }
+      fail(fmt::format("metric \"{}\" is not supported for {}; there are:{}", name, name_of(output),
+                       there));
+    }
+    Metric metric{name, known->aggregation, known->higher_is_better};
+    for (const auto& [key, value] : entry.items()) {
+      if (key == "metric" || (key == "hf_evaluate" && value == false)) continue;
+      if (key == "higher_is_better") {
+        if (!value.is_boolean()) fail(fmt::format("{}: higher_is_better is not a boolean", name));
+        metric.higher_is_better = value.get<bool>();
+      } else if (key == "aggregation") {
+        if (value != name_of(known->aggregation)) {
+          fail(fmt::format("metric {}: aggregation {} is not supported; it is {}", name,
+                           value.dump(), name_of(known->aggregation)));
+        }
+      } else {
+        fail(fmt::format("metric {}: \"{}\" is not supported", name, key));
+      }
+    }
+    return metric;
+  }
+
+  void check_combination(const Task& task) const {
+    const bool has_choices = !task.asked.choice.is_null();
+    if (task.output == OutputType::kMultipleChoice && !has_choices) {
+      fail("\"doc_to_choice\" is missing");
+    }
+    if (task.output != OutputType::kMultipleChoice && has_choices) {
+      fail(fmt::format("\"doc_to_choice\" has no place in {}", name_of(task.output)));
+    }
+    if (task.output == OutputType::kRolling) {
+      if (task.num_fewshot.value_or(0) > 0) {
+        fail("\"num_fewshot\" has no place in loglikelihood_rolling: the text stands alone");
+      }
+      if (task.asked.prefix) fail("\"gen_prefix\" has no place in loglikelihood_rolling");
+    }
+  }
+
+  /// As TaskConfig.to_dict() of lm-evaluation-harness.
+  Json printed(const Task& task) const {
+    Json config = Json::object();
+    const Json defaults{
+        {"unsafe_code", false},        {"description", ""}, {"target_delimiter", " "},
+        {"fewshot_delimiter", "\n\n"}, {"repeats", 1},      {"should_decontaminate", false},
+        {"metadata", Json::object()}};
+    for (const std::string_view view : kKeys) {
+      const std::string key(view);
+      if (key == "tag") continue;
+      if (key == "fewshot_config") {
+        config[key] = fewshot_;
+      } else if (settings_.contains(key)) {
+        config[key] = settings_[key];
+      } else if (defaults.contains(key)) {
+        config[key] = defaults[key];
+      }
+    }
+    config["output_type"] = name_of(task.output);
+    return config;
+  }
+
+  fs::path folder_;
+  Json settings_ = Json::object();
+  std::string name_;
+  Json fewshot_;
+};
+
+}  // namespace
+
+std::string name_of(OutputType output) {
+  switch (output) {
+    case OutputType::kMultipleChoice:
+      return "multiple_choice";
+    case OutputType::kLogLikelihood:
+      return "loglikelihood";
+    case OutputType::kRolling:
+      break;
+  }
+  return "loglikelihood_rolling";
+}
+
+Task read_task(const Json& settings, const fs::path& folder) {
+  return TaskReader(settings, folder).read();
+}
+
+int64_t num_fewshot(const Task& task, std::optional<int64_t> asked_for) {
+  if (!asked_for || task.num_fewshot == 0) return task.num_fewshot.value_or(0);
+  if (task.output == OutputType::kRolling && *asked_for > 0) {
+    throw UsageError(
+        fmt::format("--num-fewshot: task '{}' is loglikelihood_rolling, where the text "
+                    "stands alone",
+                    task.name));
+  }
+  return *asked_for;
+}
+
+}  // namespace atl::tasks

@@ -1,0 +1,178 @@
+// Islands that cannot reach each other, in whole runs over the simulated network: others pass on
+// what they send each other.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "atoll/testing/simulated_world.h"
+
+namespace atl::collective {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+/// Rounds of many parts, that take long enough for something to happen in the middle of them.
+Plan plan_of(int num_islands, Topology topology) {
+  Plan plan;
+  plan.num_islands = num_islands;
+  plan.count = size_t{1} << 16;
+  plan.topology = topology;
+  plan.num_rounds = 100'000;
+  plan.silence_timeout = seconds(5);
+  return plan;
+}
+
+/// A run in which each round takes half a second or so.
+struct RelayedRun : World {
+  explicit RelayedRun(Plan plan_in) : World(1, std::move(plan_in), {.bits_per_second = 20e6}) {}
+  ~RelayedRun() { EXPECT_EQ(ledger.broken().value_or(""), "") << log; }
+  void begin() {
+    start_coordinator();
+    add_all();
+  }
+  void expect_commits(size_t more) {
+    const size_t before = ledger.num_commits();
+    EXPECT_TRUE(run_until([&] { return ledger.num_commits() >= before + more; }, seconds(120)))
+        << describe();
+  }
+  /// Of each commit from the one of this number on.
+  void expect_members(size_t num_members, size_t since = 0) {
+    size_t index = 0;
+    for (const auto& [key, committed] : ledger.commits()) {
+      if (index++ < since) continue;
+      EXPECT_EQ(committed.members.size(), num_members) << log;
+    }
+  }
+};
+
+class RelayTest : public testing::TestWithParam<Topology> {};
+INSTANTIATE_TEST_SUITE_P(Topologies, RelayTest,
+                         testing::Values(Topology::kScatter, Topology::kGather),
+                         [](const auto& param) {
+                           return param.param == Topology::kScatter ? "Scatter" : "Gather";
+                         });
+
+TEST_P(RelayTest, TwoOfThreeThatNeverReachEachOtherAreInEveryCommit) {
+  Plan plan = plan_of(3, GetParam());
+  plan.num_rounds = 20;
+  RelayedRun run(plan);
+  run.network.cut("island-0", "island-1");
+  run.begin();
+  ASSERT_TRUE(run.run(seconds(120))) << run.describe();
+  EXPECT_EQ(run.ledger.num_commits(), 20U);
+  run.expect_members(3);
+  for (const auto& machine : run.machines) EXPECT_EQ(machine->life->contributed.size(), 20U);
+  EXPECT_THAT(run.log,
+              HasSubstr("islands 'island-0' and 'island-1' exchange through 'island-2' from round "
+                        "0 on"));
+}
+
+TEST_P(RelayTest, TwoPairsOfFour) {
+  Plan plan = plan_of(4, GetParam());
+  plan.num_rounds = 20;
+  RelayedRun run(plan);
+  run.network.cut("island-0", "island-1");
+  run.network.cut("island-2", "island-3");
+  run.begin();
+  ASSERT_TRUE(run.run(seconds(120))) << run.describe();
+  EXPECT_EQ(run.ledger.num_commits(), 20U);
+  run.expect_members(4);
+}
+
+TEST_P(RelayTest, OneWayIsEnoughToNeedOne) {
+  RelayedRun run(plan_of(3, GetParam()));
+  run.begin();
+  run.expect_commits(2);
+  const size_t before = run.ledger.num_commits();
+  run.network.cut_one_way("island-0", "island-1");
+  run.expect_commits(10);
+  run.expect_members(3, before + 2);  // Who waits for 1, which waits for 0, may blame 1 first.
+  EXPECT_THAT(run.log, HasSubstr("exchange through 'island-2'"));
+}
+
+/// Whenever it dies: what it had not passed on yet comes another way.
+TEST_P(RelayTest, TheRelayIsKilledInTheMiddleOfARound) {
+  for (int delay = 0; delay < 600; delay += 40) {
+    SCOPED_TRACE(delay);
+    RelayedRun run(plan_of(4, GetParam()));
+    run.network.cut("island-0", "island-1");
+    run.begin();
+    run.expect_commits(3);
+    run.run_for(milliseconds(delay));
+    run.kill(*run.machines[2]);
+    const size_t before = run.ledger.num_commits();
+    run.expect_commits(3);
+    run.expect_members(3, before + 1);
+    EXPECT_THAT(run.log, HasSubstr("exchange through"));
+    if (HasFailure()) return;
+  }
+}
+
+/// Whenever the relay's own connections break: it passes on what is sent again.
+TEST_P(RelayTest, TheRelaysConnectionsBreakInTheMiddleOfARound) {
+  for (int delay = 0; delay < 600; delay += 40) {
+    SCOPED_TRACE(delay);
+    RelayedRun run(plan_of(3, GetParam()));
+    run.network.cut("island-0", "island-1");
+    run.begin();
+    run.expect_commits(3);
+    run.run_for(milliseconds(delay));
+    run.network.break_connections("island-2", delay % 80 == 0 ? "island-0" : "island-1");
+    const size_t before = run.ledger.num_commits();
+    run.expect_commits(5);
+    run.expect_members(3, before + 2);
+    EXPECT_THAT(run.log, testing::Not(HasSubstr("broke the protocol")));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(RelayTest, TheWayToTheRelayIsCutOneWay) {
+  Plan plan = plan_of(3, GetParam());
+  plan.step_time = milliseconds(500);  // Time for a newcomer to catch up.
+  RelayedRun run(plan);
+  run.network.cut("island-0", "island-1");
+  run.begin();
+  run.expect_commits(3);
+  run.run_for(milliseconds(200));
+  run.network.cut_one_way("island-0", "island-2");
+  run.expect_commits(3);
+  EXPECT_THAT(run.log, HasSubstr("goes on without island 'island-0'"));
+  run.network.heal("island-0", "island-2");
+  const auto all_are_in = [&] { return run.ledger.commits().rbegin()->second.members.size() == 3; };
+  EXPECT_TRUE(run.run_until(all_are_in, seconds(60))) << run.describe();
+}
+
+TEST_P(RelayTest, WhenTheyReachEachOtherAgainNobodyRelays) {
+  RelayedRun run(plan_of(3, GetParam()));
+  run.network.cut("island-0", "island-1");
+  run.begin();
+  run.expect_commits(3);
+  run.network.heal("island-0", "island-1");
+  run.run_for(seconds(8));
+  EXPECT_THAT(run.log, HasSubstr("islands 'island-0' and 'island-1' reach each other again"));
+  bool relays = false;
+  run.network.set_tamper([&](const std::string& from, const std::string&, Bytes& frame) {
+    const swarm::Message message = swarm::decode(frame);
+    const auto* const part = std::get_if<swarm::Part>(&message);
+    relays = relays || (part != nullptr && from != fmt::format("island-{}", part->sender));
+  });
+  run.expect_commits(4);
+  EXPECT_FALSE(relays);
+}
+
+/// Who can reach only one of them gets the state from it, and takes part.
+TEST_P(RelayTest, ANewcomerThatReachesOneOfThem) {
+  RelayedRun run(plan_of(3, GetParam()));
+  run.begin();
+  run.expect_commits(3);
+  run.network.cut("late", "island-0");
+  run.network.cut("late", "island-2");
+  Machine& late = run.add("late");
+  ASSERT_TRUE(run.run_until([&] { return late.life->contributed.size() > 2; }, seconds(60)))
+      << run.describe();
+}
+
+}  // namespace
+}  // namespace atl::collective

@@ -1,0 +1,46 @@
+#include "atoll/text/nfc.h"
+
+#include <gtest/gtest.h>
+
+namespace atl::text {
+namespace {
+
+std::string nfc(std::string_view text) {
+  std::string scratch;
+  return std::string(to_nfc(text, scratch));
+}
+
+TEST(NfcTest, ComposesAndLeavesTheRest) {
+  EXPECT_EQ(nfc("cafe\u0301 e"), "caf\u00e9 e");
+  EXPECT_EQ(nfc("\u0301e"), "\u0301e");
+  EXPECT_EQ(nfc("a\u0300\u0301b"), "\u00e0\u0301b");
+  EXPECT_EQ(nfc("\u4e16e\u0301\u4e16"), "\u4e16\u00e9\u4e16");
+  EXPECT_EQ(nfc("\u212b\u2126"), "\u00c5\u03a9");  // One character to one other.
+  EXPECT_EQ(nfc("\u0958"), "\u0915\u093c");        // Excluded from composition.
+}
+
+TEST(NfcTest, OrdersMarksByTheirClass) {
+  EXPECT_EQ(nfc("q\u0307\u0323"), "q\u0323\u0307");
+  EXPECT_EQ(nfc("a\u0327\u0301"), "\u00e1\u0327");  // A lower class is not in the way,
+  EXPECT_EQ(nfc("a\u0300\u0301"), "\u00e0\u0301");  // an equal one is.
+}
+
+TEST(NfcTest, MakesHangulSyllables) {
+  EXPECT_EQ(nfc("\u1112\u1161\u11ab"), "\ud55c");
+  EXPECT_EQ(nfc("\ud558\u11ab"), "\ud55c");
+  EXPECT_EQ(nfc("\ud55c\u11ab"), "\ud55c\u11ab");
+}
+
+TEST(NfcTest, KnowsUnicode9AsTheLibraryDoes) {
+  EXPECT_EQ(nfc("\U000105d2\u0307"), "\U000105d2\u0307");  // Composes since Unicode 16.
+  EXPECT_EQ(nfc("a\u1df6\u0316"), "a\u1df6\u0316");        // A mark since Unicode 10.
+}
+
+TEST(NfcTest, GivesBackWhatIsNormalAlready) {
+  const std::string text = "plain, caf\u00e9, \u4e16\u754c, \ud55c, \U0001F600";
+  std::string scratch;
+  EXPECT_EQ(to_nfc(text, scratch).data(), text.data());
+}
+
+}  // namespace
+}  // namespace atl::text

@@ -1,0 +1,55 @@
+#include "atoll/text/unicode_classes.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+namespace atl::text {
+namespace {
+
+struct Range {
+  uint32_t first;
+  uint32_t last;
+};
+
+constexpr Range kLetters[] = {
+#include "atoll/text/unicode_letters.inc"
+};
+constexpr Range kNumbers[] = {
+#include "atoll/text/unicode_numbers.inc"
+};
+constexpr Range kSpaces[] = {
+#include "atoll/text/unicode_spaces.inc"
+};
+constexpr Range kWords[] = {
+#include "atoll/text/unicode_words.inc"
+};
+
+std::vector<CharClass> make_table() {
+  std::vector<CharClass> table(kClassLimit, CharClass::kOther);
+  const auto mark = [&](const auto& ranges, CharClass value) {
+    for (const Range& range : ranges) {
+      std::fill(table.begin() + range.first, table.begin() + range.last + 1, value);
+    }
+  };
+  mark(kLetters, CharClass::kLetter);
+  mark(kNumbers, CharClass::kNumber);
+  mark(kSpaces, CharClass::kSpace);
+  return table;
+}
+
+}  // namespace
+
+const CharClass* char_class_table() {
+  static const std::vector<CharClass> table = make_table();
+  return table.data();
+}
+
+bool is_word_char(uint32_t code_point) {
+  const Range* found =
+      std::upper_bound(std::begin(kWords), std::end(kWords), code_point,
+                       [](uint32_t code, const Range& range) { return code < range.first; });
+  return found != std::begin(kWords) && code_point <= found[-1].last;
+}
+
+}  // namespace atl::text

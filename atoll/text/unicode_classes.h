@@ -1,0 +1,22 @@
+#pragma once
+// The classes of Unicode 16 that pre-tokenisers split by: \p{L}, \p{N}, \s (White_Space). From
+// tables that scripts/unicode_tables.py generates: ICU and most regex engines on today's systems
+// know an older Unicode, and one character in another class is another token. Pure, thread-safe.
+#include <cstdint>
+
+namespace atl::text {
+
+enum class CharClass : uint8_t { kOther, kLetter, kNumber, kSpace };
+
+/// One class per code point below kClassLimit; above it all are kOther.
+inline constexpr uint32_t kClassLimit = 0x32400;
+const CharClass* char_class_table();
+
+inline CharClass char_class(const CharClass* table, uint32_t code_point) {
+  return code_point < kClassLimit ? table[code_point] : CharClass::kOther;
+}
+
+/// \w of regular expressions: alphabetic, a mark, a digit, a connector. For rare use: it searches.
+bool is_word_char(uint32_t code_point);
+
+}  // namespace atl::text

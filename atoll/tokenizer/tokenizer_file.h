@@ -1,0 +1,110 @@
+#pragma once
+// tokenizer.json as its readers see it: fields with their types checked, and errors that name the
+// file. Internal to the tokenizer's own files.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "atoll/base/error.h"
+#include "atoll/text/json_text.h"
+#include "atoll/tokenizer/tokenizer_tables.h"
+
+namespace atl::tokenizer {
+
+using Json = nlohmann::json;
+
+class TokenizerFile {
+ public:
+  TokenizerFile(std::string_view text, std::string name) : name_(std::move(name)) {
+    json_ = text::parse_json(text, "'" + name_ + "'");
+    if (!json_.is_object() || !json_.contains("model")) fail("not a tokenizer.json: no \"model\"");
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(fmt::format("'{}': {}", name_, what));
+  }
+  [[noreturn]] void unsupported(const std::string& what) const {
+    fail(
+        fmt::format("{} is not supported: this version reads BPE of the families of GPT-2, NeoX, "
+                    "Llama 2 and 3, Mistral, Qwen and OLMo (docs/formats.md lists the parts)",
+                    what));
+  }
+
+  const Json& json() const { return json_; }
+  /// The part of the file; null where the file leaves it out.
+  const Json& part(const char* key) const {
+    static const Json kNull;
+    return json_.contains(key) ? json_[key] : kNull;
+  }
+  const Json& field(const Json& object, const char* where, const char* key) const {
+    if (!object.is_object() || !object.contains(key)) {
+      fail(fmt::format("{} lacks \"{}\"", where, key));
+    }
+    return object[key];
+  }
+  const Json& list(const Json& object, const char* where, const char* key) const {
+    const Json& value = field(object, where, key);
+    if (!value.is_array()) fail(fmt::format("\"{}\" in {} is not a list", key, where));
+    return value;
+  }
+  std::string text(const Json& object, const char* where, const char* key) const {
+    const Json& value = field(object, where, key);
+    if (!value.is_string()) fail(fmt::format("\"{}\" in {} is not a string", key, where));
+    return value.get<std::string>();
+  }
+  bool flag(const Json& object, const char* key, bool otherwise) const {
+    if (!object.contains(key) || object[key].is_null()) return otherwise;
+    if (!object[key].is_boolean()) fail(fmt::format("\"{}\" is not true or false", key));
+    return object[key].get<bool>();
+  }
+  uint64_t count(const Json& object, const char* where, const char* key) const {
+    const Json& value = field(object, where, key);
+    if (!value.is_number_unsigned()) fail(fmt::format("\"{}\" in {} is no count", key, where));
+    return value.get<uint64_t>();
+  }
+  TokenId token_id(const Json& value, const char* where) const {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() >= kMaxIds) {
+      fail(fmt::format("{}: {} is not a token id (0 to {})", where, brief(value), kMaxIds - 1));
+    }
+    return value.get<TokenId>();
+  }
+
+  /// `component`, or, where it is a Sequence, what it consists of.
+  std::vector<Json> steps(const Json& component, const char* list_key) const {
+    if (component.is_null()) return {};
+    if (type_of(component) != "Sequence") return {component};
+    const Json& parts = list(component, "a Sequence", list_key);
+    return {parts.begin(), parts.end()};
+  }
+
+  static std::string brief(const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 200);
+  }
+  static std::string type_of(const Json& component) {
+    if (!component.is_object() || !component.contains("type")) return brief(component);
+    const Json& type = component["type"];
+    return type.is_string() ? type.get<std::string>() : brief(type);
+  }
+
+ private:
+  static constexpr size_t kMaxIds = size_t{1} << 22;  // 4 M: several times today's largest.
+
+  std::string name_;
+  Json json_;
+};
+
+/// How the file's decoder turns tokens into text.
+struct DecoderRule {
+  bool byte_fallback = false;      // "<0x0A>" is that byte.
+  bool strips_first_mark = false;  // Metaspace: the first token's marks vanish.
+};
+
+/// Fills what stands before and behind the model: normalizer, words, Metaspace, num_stripped.
+DecoderRule read_components(const TokenizerFile& file, TokenizerTables& tables);
+/// The tokens around a text; the vocabulary is known then.
+void read_post_processor(const TokenizerFile& file, TokenizerTables& tables);
+
+}  // namespace atl::tokenizer

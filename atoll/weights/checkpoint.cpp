@@ -1,0 +1,197 @@
+#include "atoll/weights/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/hash.h"
+#include "atoll/weights/manifest.h"
+
+namespace atl::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kPrefix = "step-";
+constexpr const char* kTemporary = ".tmp";
+constexpr const char* kDoomed = ".old.tmp";
+
+void write_text(const fs::path& path, const std::string& text) {
+  const std::span<const std::byte> piece = as_byte_span(text);
+  write_file_synced(path, {&piece, 1});
+}
+
+json tensor_hashes(const std::vector<TensorView>& tensors) {
+  json hashes = json::object();
+  for (const auto& tensor : tensors) hashes[tensor.name] = hex(sha256(tensor.bytes));
+  return hashes;
+}
+
+void make_room(const std::vector<TensorView>& tensors, StagingBuffers& buffers) {
+  for (const auto& tensor : tensors) buffers[tensor.name].resize(tensor.bytes.size());
+}
+
+void copy_tensors(std::vector<TensorView>& tensors, StagingBuffers& buffers) {
+  make_room(tensors, buffers);
+  for (auto& tensor : tensors) {
+    Bytes& buffer = buffers.at(tensor.name);
+    std::ranges::copy(tensor.bytes, buffer.begin());
+    tensor.bytes = buffer;
+  }
+}
+
+/// Renamed first: a kill in the middle must not leave half a checkpoint under a whole one's name.
+void remove_checkpoint(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  fs::path doomed = folder;
+  doomed += kDoomed;
+  fs::remove_all(doomed);
+  fs::rename(folder, doomed);
+  fs::remove_all(doomed);
+}
+
+/// What a kill left behind. The run directory has one user, so nobody is writing these.
+void remove_leftovers(const fs::path& folder) {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kTemporary)) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path);
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep)
+    : folder_(std::move(folder)), keep_(keep) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (thread_.joinable()) thread_.join();  // It uses the other members.
+}
+
+void CheckpointWriter::reserve(const CheckpointContents& contents) {
+  make_room(contents.model, model_buffers_);
+  make_room(contents.optimizer, optimizer_buffers_);
+}
+
+size_t CheckpointWriter::reserved_bytes() const {
+  size_t sum = 0;
+  for (const auto* buffers : {&model_buffers_, &optimizer_buffers_}) {
+    for (const auto& [name, buffer] : *buffers) sum += buffer.size();
+  }
+  return sum;
+}
+
+void CheckpointWriter::begin(CheckpointContents contents) {
+  if (thread_.joinable()) thread_.join();
+  copied_ = false;
+  thread_ = std::jthread([this, contents = std::move(contents)]() mutable {
+    const auto set_copied = [this] {
+      const std::lock_guard lock(mutex_);
+      copied_ = true;
+      changed_.notify_all();
+    };
+    try {
+      copy_tensors(contents.model, model_buffers_);
+      copy_tensors(contents.optimizer, optimizer_buffers_);
+      set_copied();
+      if (contents.complete) contents.complete(contents);
+      write(contents);
+      if (contents.written) contents.written();
+    } catch (const std::exception& error) {
+      set_copied();
+      const std::lock_guard lock(mutex_);
+      error_ = error.what();
+    }
+  });
+}
+
+double CheckpointWriter::release(const Clock& clock) {
+  const Time begin = clock.now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return copied_; });
+  return seconds(clock.now() - begin);
+}
+
+std::optional<std::string> CheckpointWriter::finish() {
+  if (thread_.joinable()) thread_.join();
+  return std::exchange(error_, std::nullopt);
+}
+
+void CheckpointWriter::write(const CheckpointContents& contents) {
+  fs::create_directories(folder_);
+  remove_leftovers(folder_);
+  const fs::path final_path = folder_ / fmt::format("{}{:08}", kPrefix, contents.step);
+  fs::path temporary = final_path;
+  temporary += kTemporary;
+  fs::create_directory(temporary);
+  try {
+    json manifest = {{"format", 1},
+                     {"step", contents.step},
+                     {"data_order", json::parse(contents.data_order)},
+                     {"tensors",
+                      {{kModelFile, tensor_hashes(contents.model)},
+                       {kOptimizerFile, tensor_hashes(contents.optimizer)}}}};
+    write_safetensors(temporary / kModelFile, contents.model, {{"format", "pt"}});
+    write_safetensors(temporary / kOptimizerFile, contents.optimizer, {{"format", "pt"}});
+    for (const auto& [name, text] : contents.files) {
+      manifest["files"][name] = hex(sha256(as_byte_span(text)));
+      write_text(temporary / name, text);
+    }
+    write_text(temporary / kManifestFile, manifest.dump(1));
+    sync_folder(temporary);
+    remove_checkpoint(final_path);  // The same step again, after a resume.
+    fs::rename(temporary, final_path);
+    sync_folder(folder_);
+  } catch (...) {
+    std::error_code ignored;  // The first error is the one to report.
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  remove_old();
+}
+
+void CheckpointWriter::remove_old() const {
+  if (keep_ == 0) return;
+  const auto checkpoints = list_checkpoints(folder_);
+  const auto excess = std::ssize(checkpoints) - keep_;
+  for (int64_t i = 0; i < excess; ++i) {
+    remove_checkpoint(checkpoints[static_cast<size_t>(i)].second);
+  }
+}
+
+std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& folder) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    int64_t step = 0;
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + std::strlen(kPrefix), end, step);
+    if (parsed.ec == std::errc() && parsed.ptr == end) found.emplace_back(step, entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+Checkpoint::Checkpoint(const fs::path& folder)
+    : model_(folder / kModelFile),
+      optimizer_(folder / kOptimizerFile),
+      state_(read_file(folder / "state.json")) {
+  const Manifest manifest(folder);
+  manifest.check_tensors(kModelFile, model_);
+  manifest.check_tensors(kOptimizerFile, optimizer_);
+  manifest.check_files();
+}
+
+}  // namespace atl::weights

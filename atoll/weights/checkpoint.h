@@ -1,0 +1,101 @@
+#pragma once
+// Checkpoints, written beside training. The order of events:
+//   reserve()    once, before training: the first touch of new memory can cost ten times a copy
+//   begin()      the trainer hands over views of live memory; nothing is copied yet
+//   (thread)     copies the tensors to buffers of its own while the next forward and backward run:
+//                parameters change only inside the optimiser's update
+//   release()    the trainer, before that update, waits until the copy is done (usually long ago)
+//   (thread)     hashes, writes to NAME.tmp, syncs, renames to NAME, deletes the oldest
+// So training stands still for a thread start, whatever the model's size. A checkpoint folder
+// exists under its final name only when complete; a full disk leaves the previous ones as they
+// were.
+//
+// LibTorch-free. One owner thread.
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+#include "atoll/base/clock.h"
+#include "atoll/weights/safetensors.h"
+
+namespace atl::weights {
+
+/// One checkpoint to write. The tensors' memory must not change before release().
+struct CheckpointContents {
+  int64_t step = 0;
+  std::vector<TensorView> model;      // To model.safetensors.
+  std::vector<TensorView> optimizer;  // To optimizer.safetensors; may be empty.
+  std::map<std::string, std::string>
+      files;               // Other files by name: config.json, tokenizer.json, ...
+  std::string data_order;  // JSON: the recipe of the rows, for the manifest.
+  /// Runs on the writer's thread once the tensors are copied: adds files that are made from them.
+  std::function<void(CheckpointContents&)> complete;
+  /// Runs there once the checkpoint is complete. May be empty.
+  std::function<void()> written;
+  std::vector<std::shared_ptr<const void>> owners;  // Of memory that only this checkpoint uses.
+};
+
+using StagingBuffers = std::map<std::string, Bytes>;  // By tensor name.
+
+class CheckpointWriter {
+ public:
+  /// Checkpoints go to `folder`/step-NNNNNNNN. `keep` 0 keeps all.
+  CheckpointWriter(std::filesystem::path folder, int64_t keep);
+  ~CheckpointWriter();
+
+  /// Makes room for checkpoints of these tensors (names and sizes; values are not read), so that
+  /// the first one is as quick as the others. Not while one is being written.
+  void reserve(const CheckpointContents& contents);
+  /// Of its buffers.
+  size_t reserved_bytes() const;
+  /// Starts one. Waits for the one before (its buffers are reused).
+  void begin(CheckpointContents contents);
+  /// Returns once the memory given to begin() may change. Seconds waited.
+  double release(const Clock& clock);
+  /// Waits for the running one; returns its error (disk full, ...) if it failed, once.
+  std::optional<std::string> finish();
+
+ private:
+  void write(const CheckpointContents& contents);
+  void remove_old() const;
+
+  std::filesystem::path folder_;
+  int64_t keep_;
+  std::jthread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool copied_ = true;
+  std::optional<std::string> error_;
+  StagingBuffers model_buffers_;
+  StagingBuffers optimizer_buffers_;
+};
+
+/// Complete checkpoints of a folder, oldest first: (step, path). Temporary names are passed over.
+std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(
+    const std::filesystem::path& folder);
+
+/// A checkpoint, verified on opening: every tensor against the manifest's SHA-256. Throws
+/// InputError naming the file and the tensor that is missing, truncated or edited.
+class Checkpoint {
+ public:
+  explicit Checkpoint(const std::filesystem::path& folder);
+  const SafetensorsFile& model() const { return model_; }
+  const SafetensorsFile& optimizer() const { return optimizer_; }
+  const std::string& state() const { return state_; }  // state.json
+
+ private:
+  SafetensorsFile model_;
+  SafetensorsFile optimizer_;
+  std::string state_;
+};
+
+}  // namespace atl::weights

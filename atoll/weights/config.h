@@ -1,0 +1,79 @@
+#pragma once
+// What a model is: its sizes, and from them the names, shapes and order of its parameters. Free of
+// LibTorch, so that planning and checking need none. Plain values; no thread rule.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "atoll/base/settings.h"
+
+namespace atl::weights {
+
+/// A decoder-only transformer of one of the families in families.h. A setting that the family does
+/// not have keeps its default: check() refuses others.
+struct ModelConfig {
+  std::string architecture = "llama";  // As config.json's model_type.
+  int64_t vocab_size = 0;              // 0: the tokenizer's; to be filled in before one is made.
+  int64_t hidden_size = 256;
+  int64_t intermediate_size = 640;
+  int64_t num_layers = 4;
+  int64_t num_heads = 4;
+  int64_t num_kv_heads = 2;
+  int64_t head_dim = 0;  // 0: hidden_size / num_heads.
+  int64_t max_positions = 512;
+  double rope_theta = 10'000;
+  std::string rope_type = "default";    // default, linear, dynamic (NTK), llama3.
+  double rope_factor = 1;               // By how much positions are stretched.
+  double rope_low_freq_factor = 1;      // llama3: waves longer than original / low are stretched,
+  double rope_high_freq_factor = 4;     // those shorter than original / high are not.
+  int64_t rope_original_positions = 0;  // llama3: before stretching.
+  double partial_rotary_factor = 1;     // The share of each head that turns.
+  int64_t sliding_window = 0;           // Positions that a query sees, its own included; 0: all.
+  int64_t full_layers = 0;              // The first layers, which have no window.
+  double norm_eps = 1e-5;
+  bool tie_embeddings = true;
+  bool attention_bias = false;      // In the projections of attention.
+  bool mlp_bias = false;            // In those of the MLP.
+  bool parallel_residual = true;    // Attention and MLP read the same residual stream.
+  std::string activation = "gelu";  // gelu (erf), gelu_tanh.
+
+  void visit(SettingList& list);
+  int64_t head_size() const { return head_dim != 0 ? head_dim : hidden_size / num_heads; }
+  /// Elements of a head that turn with the position, its first ones.
+  int64_t rotary_size() const {
+    return static_cast<int64_t>(static_cast<double>(head_size()) * partial_rotary_factor);
+  }
+  /// The longest text, in tokens.
+  int64_t context() const;
+  /// Positions that a query of that layer sees; 0: all.
+  int64_t window_of(int64_t layer) const { return layer < full_layers ? 0 : sliding_window; }
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// The same model with its defaults in all that has no effect: two configs are of one model when
+/// these are equal.
+ModelConfig canonical(ModelConfig config);
+
+/// Throws UsageError naming the first field that is out of range or contradicts another. A
+/// vocab_size of 0 is an error here: fill it in first.
+void check(const ModelConfig& config);
+
+/// One parameter tensor and its place in the flat buffer of all parameters.
+struct ParameterSpec {
+  std::string name;            // As Hugging Face names it.
+  std::vector<int64_t> shape;  // A matrix is (outputs, inputs).
+  int64_t offset = 0;          // In elements.
+  int64_t size = 0;            // In elements.
+  int64_t layer = -1;          // -1: before, or after, all layers.
+};
+
+/// All parameters in the order of the flat buffer: the embedding, layer by layer, the final norm,
+/// the head (unless tied). Nothing lies between them. Query, key and value matrices are adjacent,
+/// and so are gate and up, and the biases of either, so that one matrix product can use them as
+/// one.
+std::vector<ParameterSpec> parameter_specs(const ModelConfig& config);
+
+/// The length of the flat buffer.
+int64_t num_parameters(const ModelConfig& config);
+
+}  // namespace atl::weights

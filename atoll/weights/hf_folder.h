@@ -1,0 +1,47 @@
+#pragma once
+// A model as a Hugging Face folder: config.json, generation_config.json, model.safetensors (or
+// several behind model.safetensors.index.json). Free of LibTorch: parameters are one flat FP32
+// buffer in the order of parameter_specs(). docs/formats.md has the details.
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <span>
+
+#include "atoll/weights/config.h"
+#include "atoll/weights/hf_config.h"
+#include "atoll/weights/safetensors.h"
+
+namespace atl::weights {
+
+struct SaveOptions {
+  DType type = DType::kF32;  // F32, F16, BF16.
+  /// Several files, behind an index, where one would be larger; a tensor is never cut.
+  int64_t max_shard_bytes = std::numeric_limits<int64_t>::max();
+};
+
+/// Writes and syncs the files that transformers needs for the model itself (the tokenizer's file is
+/// the caller's). The folder must exist. Throws InputError when the disk is full.
+void save_hf_model(const std::filesystem::path& folder, const ModelConfig& config,
+                   const SpecialIds& ids, std::span<const float> values_P,
+                   const SaveOptions& options = {});
+
+/// The smallest type that holds the parameters in the folder's files as they are: F16 or BF16 where
+/// all are so, else F32. Throws InputError as load_hf_config().
+DType stored_type(const std::filesystem::path& folder);
+
+/// Throws InputError: see from_hf_config(). Where there is a manifest.json (a run's checkpoint),
+/// this checks config.json and tokenizer.json against it, and load_hf_weights() every tensor.
+HfConfig load_hf_config(const std::filesystem::path& folder);
+
+/// Fills the flat buffer from FP32, BF16 or FP16 tensors. Throws InputError naming the tensor that
+/// is missing, superfluous (a bias, say) or of another shape.
+void load_hf_weights(const std::filesystem::path& folder, const ModelConfig& config,
+                     std::span<float> values_P);
+
+/// The folder with the model that `path` means: itself when it holds a config.json, else the newest
+/// complete checkpoint of a run directory (checkpoints/step-NNNNNNNN, else those of island-*; names
+/// that end in .tmp are incomplete). Throws InputError when there is none, or when the newest has
+/// no config.json.
+std::filesystem::path resolve_model(const std::filesystem::path& path);
+
+}  // namespace atl::weights
