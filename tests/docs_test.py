@@ -22,8 +22,8 @@ def command_lines():
 
 
 def events_not_in_the_docs():
-    """Kinds and fields in the code that formats.md has not, and kinds there that are none."""
-    tables = (ROOT / "docs" / "formats.md").read_text().split("## Events")[1].split("\n## ")[0]
+    """Kinds and fields in the code that events.md has not, and kinds there that are none."""
+    tables = (ROOT / "docs" / "events.md").read_text()
     rows = [row.split("|") for row in tables.split("\n") if row.startswith("| `")]
     listed = {kind: set(re.findall(r"`(\w+)`", row[2])) for row in rows for kind in re.findall(r"`(\w+)`", row[1])}
     kinds = set()
@@ -32,10 +32,10 @@ def events_not_in_the_docs():
             kind, fields = body.split('"')[1], set(re.findall(r'field\("(\w+)"', body))
             kinds.add(kind)
             if kind not in listed:
-                yield f"formats.md: no event {kind}"
+                yield f"events.md: no event {kind}"
             elif not fields <= listed[kind]:
-                yield f"formats.md: event {kind}: no {', '.join(sorted(fields - listed[kind]))}"
-    yield from (f"formats.md: event {kind} is none" for kind in sorted(set(listed) - kinds))
+                yield f"events.md: event {kind}: no {', '.join(sorted(fields - listed[kind]))}"
+    yield from (f"events.md: event {kind} is none" for kind in sorted(set(listed) - kinds))
     if len(kinds) < 40:
         yield f"only {len(kinds)} events found"
 

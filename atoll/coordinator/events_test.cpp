@@ -9,7 +9,7 @@ namespace {
 
 // What programs read: kinds, fields and their order are published in docs/formats.md, and sentences
 // are what people look for in logs. A change here is a change of the format.
-std::string line(const Event& event) { return to_json(event, 0).substr(11); }
+std::string line(const Event& event) { return to_json(event, 0).substr(12); }
 
 TEST(CoordinatorEventsTest, OfTheRun) {
   EXPECT_EQ(line(CoordinatorStarted{.run = "r", .join = "host:1", .islands = 2, .steps = 9}),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "atoll/coordinator/events.h"
 #include "atoll/coordinator/recent_events.h"
 
 namespace atl::swarm {
@@ -62,12 +63,12 @@ TEST(RecentEventsTest, KeepsTheLastOnesWithTheirTimes) {
   const Time began = Time{} + std::chrono::seconds(7);
   RecentEvents events(began);
   for (int i = 0; i < 150; ++i) {
-    events.add(std::to_string(i), began + std::chrono::seconds(i));
+    events.add(IslandReady{std::to_string(i)}, began + std::chrono::seconds(i));
   }
   ASSERT_THAT(events.all(), SizeIs(RecentEvents::kMost));
-  EXPECT_EQ(events.all().front().line, "50");
+  EXPECT_EQ(events.all().front().line, "island '50' is ready");
   EXPECT_EQ(events.all().front().time_s, 50);
-  EXPECT_EQ(events.all().back().line, "149");
+  EXPECT_EQ(events.all().back().line, "island '149' is ready");
 }
 
 }  // namespace

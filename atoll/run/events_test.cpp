@@ -10,7 +10,7 @@ namespace atl::run {
 namespace {
 
 // Published, as those in coordinator/events_test.cpp: a change here is a change of the format.
-std::string line(const Event& event) { return to_json(event, 0).substr(11); }
+std::string line(const Event& event) { return to_json(event, 0).substr(12); }
 
 TEST(SessionEventsTest, AreLines) {
   EXPECT_EQ(line(collective::CoordinatorLost{.reason = "why", .patience_s = 600}),
@@ -28,7 +28,7 @@ TEST(SessionEventsTest, AreLines) {
 TEST(IslandEventsTest, OfJoining) {
   EXPECT_EQ(line(CoordinatorSought{.coordinator = "host:1/x", .patience_s = 60}),
             R"("kind":"coordinator_sought","coordinator":"host:1/x","patience_s":60.0,)"
-            R"("sentence":"looking for the coordinator at host:1/x, for 1:00 at most )"
+            R"("sentence":"looking for the coordinator at host:1/x, for 01:00 at most )"
             R"x((swarm.join_patience)"})x");
   EXPECT_EQ(line(CameAs{"a"}), R"("kind":"came_as","island":"a","sentence":"came as 'a'"})");
   EXPECT_EQ(line(CodecChosen{.codec = "int8", .delay = 2, .choice = "int8, because"}),

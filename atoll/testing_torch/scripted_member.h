@@ -13,7 +13,7 @@
 namespace atl::sync {
 
 /// Of four parameters, each 100 at first. Runs end at step 100.
-template <typename method::Method>
+template <typename Method>
 struct ScriptedMember {
   static constexpr int64_t kSize = 4;
   static constexpr int64_t kTokens = 10;  // Of a step.
@@ -46,7 +46,7 @@ struct ScriptedMember {
   at::Tensor live_P = at::full({kSize}, 100.0F);
   ScriptedRun run;
   SystemClock clock;
-  method::Method strategy;
+  Method strategy;
   int64_t step = 0;
 };
 
