@@ -12,8 +12,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 /// Losses on a parabola over log2(batch) whose minimum is at `best`.
-std::vector<Run> sweep(double best, const std::vector<double>& batches) {
-  std::vector<Run> runs;
+std::vector<laws::Run> sweep(double best, const std::vector<double>& batches) {
+  std::vector<laws::Run> runs;
   for (const double batch : batches) {
     const double away = std::log2(batch / best);
     runs.push_back({.params = 1e6, .replicas = 1, .loss = 3 + 0.02 * away * away, .batch = batch});
@@ -30,8 +30,8 @@ TEST(Optima, TheParabolasMinimum) {
 }
 
 TEST(Optima, OnlyTheBestLossAtEachValueCounts) {
-  std::vector<Run> runs = sweep(3000, {1024, 2048, 4096, 8192});
-  for (Run run : sweep(500, {1024, 2048, 4096, 8192})) {
+  std::vector<laws::Run> runs = sweep(3000, {1024, 2048, 4096, 8192});
+  for (laws::Run run : sweep(500, {1024, 2048, 4096, 8192})) {
     run.loss += 1;
     run.lr = 1;
     runs.push_back(run);
@@ -54,7 +54,7 @@ TEST(Optima, TwoValuesAreTooFew) {
 }
 
 TEST(Optima, OuterRatesOfTheBestRuns) {
-  std::vector<Run> runs;
+  std::vector<laws::Run> runs;
   for (const double n : {1e6, 2e6}) {
     for (const double rate : {0.4, 0.6, 0.8}) {
       const double best = n == 1e6 ? 0.4 : 0.6;
