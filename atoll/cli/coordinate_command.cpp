@@ -158,7 +158,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
       [&](net::Transport::Sink sink) {
         return net::make_grpc_transport({.insecure = arguments.insecure}, clock, std::move(sink));
       },
-      clock, print_log);
+      clock, run::print_log);
   const auto address = server.listen(arguments.listen);
   if (!address) throw InputError(address.error().message);
   for (run::CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");

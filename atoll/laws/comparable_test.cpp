@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-std::vector<Run> runs_of(const std::string& text) { return parse_table(text, "t.csv").runs; }
+std::vector<laws::Run> runs_of(const std::string& text) { return parse_table(text, "t.csv").runs; }
 
 std::vector<std::string> said(const Comparable& compared) {
   std::vector<std::string> texts;

@@ -78,7 +78,7 @@ TEST(Bootstrap, IntervalsHoldTheTruthAsOftenAsTheySay) {
   // Noise of 1 per cent, 60 tables: the 90 % interval of alpha holds the truth in most of them.
   int held = 0;
   for (int table = 0; table < 60; ++table) {
-    std::vector<Run> runs;
+    std::vector<laws::Run> runs;
     for (const double m : {1.0, 2.0, 4.0, 8.0}) {
       for (const double n : {1e6, 1e7, 1e8}) {  // Too few for the forms, which take longer.
         const auto index = static_cast<uint64_t>(runs.size());

@@ -82,7 +82,7 @@ Interval from_published(std::span<const PublishedLaw> laws, const Question& ques
                         double half_step, double unit) {
   Interval interval{0, std::numeric_limits<double>::infinity(), 0};
   for (const PublishedLaw& law : laws) {
-    const bool is_joint = law.replicas == kJoint;
+    const bool is_joint = law.replicas == kAllNumbers;
     if (is_joint ? question.replicas < 1 : law.replicas != question.replicas) continue;
     const double value = unit * law.predict(question.params, question.replicas);
     widen(interval, value);
@@ -161,7 +161,7 @@ void Predictor::widen_by_forms(Interval& loss, const Question& question) const {
   if (!several) {
     std::erase_if(fitted, [&](const Point& p) { return p.replicas != question.replicas; });
   }
-  const auto [place, is_new] = forms_.try_emplace(several ? kJoint : question.replicas);
+  const auto [place, is_new] = forms_.try_emplace(several ? kAllNumbers : question.replicas);
   if (is_new) {
     const std::vector<Form>& forms = parametric_forms();
     const std::span<const Form> used =

@@ -65,8 +65,8 @@ TEST(Prediction, SaysByHowMuchItExtrapolates) {
   EXPECT_THAT(extrapolation_warning(p, question), HasSubstr("2 times as many"));
 }
 
-std::vector<Run> own_sweeps() {
-  std::vector<Run> runs;
+std::vector<laws::Run> own_sweeps() {
+  std::vector<laws::Run> runs;
   for (const double m : {1.0, 2.0}) {
     for (const double n : {1e6, 2e6, 4e6}) {
       for (const double batch : {1024.0, 2048.0, 4096.0, 8192.0, 16384.0}) {
@@ -97,14 +97,14 @@ TEST(Prediction, FromOwnRuns) {
 }
 
 TEST(Prediction, RefusesRunsWithoutALaw) {
-  const std::vector<Run> two = {{.params = 1e6, .replicas = 1, .loss = 4},
-                                {.params = 2e6, .replicas = 1, .loss = 3.8}};
+  const std::vector<laws::Run> two = {{.params = 1e6, .replicas = 1, .loss = 4},
+                                      {.params = 2e6, .replicas = 1, .loss = 3.8}};
   EXPECT_THAT(message_of([&] { Predictor predictor(two); }), HasSubstr("too few points"));
 }
 
 /// Three sizes leave two without the largest: a line that says by how much it misses.
 TEST(Prediction, TheRangeOfThreeSizesWidensToo) {
-  std::vector<Run> runs;
+  std::vector<laws::Run> runs;
   for (const double m : {1.0, 2.0, 4.0, 8.0}) {
     // A floor: the line through the smaller sizes is too low at the largest.
     for (const double n : {1e6, 2e6, 4e6}) {
@@ -127,17 +127,17 @@ TEST(Prediction, TheRangeOfThreeSizesWidensToo) {
 
 TEST(Prediction, SizesThatDoNotTellReplicasApartStillWiden) {
   // Without the largest size only one number of replicas is left.
-  const std::vector<Run> runs = {{.params = 1e6, .replicas = 1, .loss = 4},
-                                 {.params = 2e6, .replicas = 1, .loss = 3.8},
-                                 {.params = 4e6, .replicas = 1, .loss = 3.65},
-                                 {.params = 4e6, .replicas = 2, .loss = 3.7}};
+  const std::vector<laws::Run> runs = {{.params = 1e6, .replicas = 1, .loss = 4},
+                                       {.params = 2e6, .replicas = 1, .loss = 3.8},
+                                       {.params = 4e6, .replicas = 1, .loss = 3.65},
+                                       {.params = 4e6, .replicas = 2, .loss = 3.7}};
   const Prediction p = predict_from(runs, {.params = 4e7, .replicas = 2});
   EXPECT_EQ(p.law, "joint");
   EXPECT_TRUE(p.is_widened());
 }
 
 TEST(Prediction, AJointLawHasARowToSpare) {
-  const std::vector<Run> runs = {
+  const std::vector<laws::Run> runs = {
       {.params = 1e6, .replicas = 1, .loss = 4},   {.params = 2e6, .replicas = 1, .loss = 3.8},
       {.params = 4e6, .replicas = 2, .loss = 3.5}, {.params = 1e6, .replicas = 0, .loss = 4},
       {.params = 2e6, .replicas = 0, .loss = 3.8}, {.params = 4e6, .replicas = 0, .loss = 3.5}};
@@ -146,7 +146,7 @@ TEST(Prediction, AJointLawHasARowToSpare) {
 }
 
 TEST(Prediction, RefusesReplicasThatNoLawHas) {
-  std::vector<Run> runs;
+  std::vector<laws::Run> runs;
   for (const double n : {1e6, 2e6, 4e6})
     runs.push_back({.params = n, .replicas = 2, .loss = 1e6 / n});
   EXPECT_THAT(message_of([&] { predict_from(runs, {.params = 1e6, .replicas = 4}); }),

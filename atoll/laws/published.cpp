@@ -7,7 +7,7 @@
 namespace atl::laws {
 
 double PublishedLaw::predict(double params, double at_replicas) const {
-  return A * std::pow(params, alpha) * (replicas == kJoint ? std::pow(at_replicas, beta) : 1);
+  return A * std::pow(params, alpha) * (replicas == kAllNumbers ? std::pow(at_replicas, beta) : 1);
 }
 
 const std::vector<Run>& published_losses() {

@@ -8,11 +8,11 @@
 
 namespace atl::laws {
 
-constexpr double kJoint = -1;  // In place of a number of replicas.
+constexpr double kAllNumbers = -1;  // In place of a number of replicas.
 
 /// A N^alpha M^beta, N as papers_params() counts.
 struct PublishedLaw {
-  double replicas;  // 0: data-parallel; kJoint: of all numbers, with beta.
+  double replicas;  // 0: data-parallel; kAllNumbers: of all numbers, with beta.
   double A;
   double alpha;
   double beta = 0;
@@ -26,7 +26,7 @@ constexpr std::array<PublishedLaw, 6> kPublishedInnerLr = {{{0, 16319.2, -0.819}
                                                             {2, 3978.82, -0.78},
                                                             {4, 4512.99, -0.789},
                                                             {8, 618986, -1.102},
-                                                            {kJoint, 22256, -0.8827, 0.2929}}};
+                                                            {kAllNumbers, 22256, -0.8827, 0.2929}}};
 
 /// Tables 9 and 10: the global batch in sequences of 2,048 tokens. The paper's text says tokens;
 /// its figures, and the sizes, say sequences.
@@ -35,7 +35,7 @@ constexpr std::array<PublishedLaw, 6> kPublishedBatch = {{{0, 0.22592, 0.281},
                                                           {2, 0.00769, 0.479},
                                                           {4, 0.00535, 0.51},
                                                           {8, 0.01859, 0.455},
-                                                          {kJoint, 0.00709, 0.4695, 0.3399}}};
+                                                          {kAllNumbers, 0.00709, 0.4695, 0.3399}}};
 constexpr double kPublishedBatchUnit = 2048;  // Tokens.
 
 /// Figure 7: the best outer rate from 335M parameters on (H = 30, Nesterov momentum 0.9); it does

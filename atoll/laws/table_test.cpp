@@ -175,7 +175,7 @@ TEST(Table, TheBestRunOfEachSizeCounts) {
   const Table table = parse_table(
       "params,replicas,loss,lr\n2e6,1,2,0.1\n1e6,1,2.5,0.1\n1e6,1,2.4,0.2\n1e6,0,2.6,0.2\n",
       "t.csv");
-  const std::vector<Run> best = best_runs(table.runs);
+  const std::vector<laws::Run> best = best_runs(table.runs);
   ASSERT_EQ(best.size(), 3U);
   EXPECT_EQ(best[0].replicas, 0);
   EXPECT_EQ(best[1].loss, 2.4);

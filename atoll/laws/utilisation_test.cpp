@@ -214,25 +214,23 @@ TEST(Utilisation, RefusesWhatDoesNotFitTogether) {
     change(work);
     return message_of<UsageError>([&] { check(work); });
   };
-  EXPECT_EQ(scaling::refusal([](Workload&) {}), "");
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.fragments = 25; }), HasSubstr("layers, 24"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.sync_every = 8; }), HasSubstr("--sync-every 9"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.delay = 100; }), HasSubstr("--delay"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.step_s = 0; }), HasSubstr("--step-time"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.params = NAN; }), HasSubstr("--params"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.islands[0].up = 0; }), HasSubstr("up"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.steps = 1'000'000'000; }),
-              HasSubstr("too many"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.steps = 100; }), HasSubstr("give 101 or more"));
-  EXPECT_EQ(scaling::refusal([](Workload& w) { w.steps = 101; }), "");
-  EXPECT_THAT(scaling::refusal([](Workload& w) {
+  EXPECT_EQ(refusal([](Workload&) {}), "");
+  EXPECT_THAT(refusal([](Workload& w) { w.fragments = 25; }), HasSubstr("layers, 24"));
+  EXPECT_THAT(refusal([](Workload& w) { w.sync_every = 8; }), HasSubstr("--sync-every 9"));
+  EXPECT_THAT(refusal([](Workload& w) { w.delay = 100; }), HasSubstr("--delay"));
+  EXPECT_THAT(refusal([](Workload& w) { w.step_s = 0; }), HasSubstr("--step-time"));
+  EXPECT_THAT(refusal([](Workload& w) { w.params = NAN; }), HasSubstr("--params"));
+  EXPECT_THAT(refusal([](Workload& w) { w.islands[0].up = 0; }), HasSubstr("up"));
+  EXPECT_THAT(refusal([](Workload& w) { w.steps = 1'000'000'000; }), HasSubstr("too many"));
+  EXPECT_THAT(refusal([](Workload& w) { w.steps = 100; }), HasSubstr("give 101 or more"));
+  EXPECT_EQ(refusal([](Workload& w) { w.steps = 101; }), "");
+  EXPECT_THAT(refusal([](Workload& w) {
                 w.delay = 9;
                 w.steps = 109;
               }),
               HasSubstr("give 110 or more"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.method = Method::kDiloco; }),
-              HasSubstr("--fragments"));
-  EXPECT_THAT(scaling::refusal([](Workload& w) { w.method = Method::kDataParallel; }),
+  EXPECT_THAT(refusal([](Workload& w) { w.method = Method::kDiloco; }), HasSubstr("--fragments"));
+  EXPECT_THAT(refusal([](Workload& w) { w.method = Method::kDataParallel; }),
               HasSubstr("--sync-every"));
 }
 

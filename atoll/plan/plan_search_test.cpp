@@ -24,7 +24,7 @@ std::vector<PlannedIsland> different_islands(size_t count, uint32_t seed, bool w
   };
   std::vector<PlannedIsland> islands;
   for (size_t i = 0; i < count; ++i) {
-    PlannedIsland one = scaling::island("i" + std::to_string(i), between(1, 1000));
+    PlannedIsland one = island("i" + std::to_string(i), between(1, 1000));
     one.devices = with_devices ? static_cast<int64_t>(between(1, 9)) : 1;
     one.flops_per_s = between(10e12, 80e12);
     one.is_cpu = random() % 4 == 0;
@@ -42,8 +42,8 @@ TEST(PlanSearch, OneMoreIslandIsNeverAWorseLoss) {
     double before = 1e9;
     for (size_t count = 4; count <= islands.size(); ++count) {
       const Plan plan =
-          scaling::plan_of({islands.begin(), islands.begin() + static_cast<std::ptrdiff_t>(count)},
-                           {.time_s = 3 * scaling::kDay});
+          plan_of({islands.begin(), islands.begin() + static_cast<std::ptrdiff_t>(count)},
+                  {.time_s = 3 * kDay});
       // Islands with other devices round a batch to other rows.
       EXPECT_LE(plan.best().choice.loss, before * (with_devices ? 1.0002 : 1)) << seed << count;
       before = plan.best().choice.loss;
@@ -78,14 +78,14 @@ std::vector<PlanChoice> all_choices(Candidates& candidates, size_t num_islands,
 
 TEST(PlanSearch, NoGroupOfAllIsBetter) {
   for (const uint32_t seed : {11U, 12U, 13U, 14U}) {
-    const PlanRequest asked = scaling::request(different_islands(5, seed, /*with_devices=*/false),
-                                               {.time_s = 1.5 * scaling::kDay});
+    const PlanRequest asked =
+        request(different_islands(5, seed, /*with_devices=*/false), {.time_s = 1.5 * kDay});
     const PlanLoss loss(std::nullopt);
     Candidates candidates(asked, loss);
     const PlanSearch search(candidates);
-    const auto all = all_choices(candidates, 5, {.time_s = 1.5 * scaling::kDay});
+    const auto all = all_choices(candidates, 5, {.time_s = 1.5 * kDay});
     const double lowest = std::ranges::min_element(all, {}, &PlanChoice::loss)->loss;
-    EXPECT_LE(search.lowest_loss({.time_s = 1.5 * scaling::kDay})->loss, lowest) << seed;
+    EXPECT_LE(search.lowest_loss({.time_s = 1.5 * kDay})->loss, lowest) << seed;
     const PlanBounds target{.loss = 1.02 * lowest};
     const auto reaching = all_choices(candidates, 5, target);
     const double soonest =
@@ -98,15 +98,12 @@ TEST(PlanSearch, NoGroupOfAllIsBetter) {
 
 // 50 Tflop/s behind 1 Mbit/s, two that are well connected, and more and more that are no help.
 TEST(PlanSearch, SlowIslandsDoNotHideAGoodPair) {
-  std::vector<PlannedIsland> islands = {scaling::island("bad", 1), scaling::island("f2", 100),
-                                        scaling::island("f3", 90)};
+  std::vector<PlannedIsland> islands = {island("bad", 1), island("f2", 100), island("f3", 90)};
   islands[0].flops_per_s = 50e12;
-  const auto best_of = [&] {
-    return scaling::plan_of(islands, {.time_s = 3 * scaling::kDay}).best().choice;
-  };
+  const auto best_of = [&] { return plan_of(islands, {.time_s = 3 * kDay}).best().choice; };
   const double loss = best_of().loss;
   for (const char* name : {"s1", "s2", "s3"}) {
-    islands.push_back(scaling::island(name, 95));
+    islands.push_back(island(name, 95));
     islands.back().flops_per_s = 2e12;
     EXPECT_THAT(best_of().setup.islands, ElementsAre(1, 2));
     EXPECT_LE(best_of().loss, loss);

@@ -10,7 +10,7 @@
 namespace {
 
 void try_sweep(std::string_view text) {
-  using namespace atl::scaling;
+  using namespace atl::sweep;
   try {
     const SweepSpec spec = parse_sweep(text, "fuzz.toml");
     const PlanRules rules{.sequence_length = 32,

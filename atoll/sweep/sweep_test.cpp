@@ -227,7 +227,7 @@ class SweepDriverTest : public testing::Test {
   SweepOptions options() const { return {.folder = folder_.path(), .cores = 2}; }
   TestFolder folder_;
   SystemClock clock_;
-  SweepSettings settings_ = run::usual();
+  SweepSettings settings_ = usual();
 };
 
 TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
@@ -249,19 +249,19 @@ TEST_F(SweepDriverTest, TrainsUntilTheBestIsInteriorAndNothingTwice) {
   EXPECT_EQ(executor.num_started, 12U);
   EXPECT_EQ(read_points(folder_ / "points.jsonl").size(), 12U);
   EXPECT_TRUE(fs::is_empty(folder_ / "points"));
-  EXPECT_EQ(again.task(run::point_of(2)).memory_bytes, 3e6);  // As measured.
-  SweepPoint larger = run::point_of(2);
+  EXPECT_EQ(again.task(point_of(2)).memory_bytes, 3e6);  // As measured.
+  SweepPoint larger = point_of(2);
   larger.at[kBatchTokens] = 1024;
   EXPECT_EQ(again.task(larger).memory_bytes, settings_.expected_bytes(larger));
 }
 
 TEST_F(SweepDriverTest, PlacesWithTheSameSettingsAreTrainedOnce) {
   // Half the tokens of the one grid are all of the other's.
-  const SweepSettings twice = run::settings_of(
-      std::string("[sweep]\nextensions = 0\nhalving_rungs = 2\n") + run::kTrain + run::kModels +
-      "[[grid]]\nname = 'a'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n"
-      "tokens_factor = 2\nsearch = 'halving'\n"
-      "[[grid]]\nname = 'b'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n");
+  const SweepSettings twice =
+      settings_of(std::string("[sweep]\nextensions = 0\nhalving_rungs = 2\n") + kTrain + kModels +
+                  "[[grid]]\nname = 'a'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n"
+                  "tokens_factor = 2\nsearch = 'halving'\n"
+                  "[[grid]]\nname = 'b'\nreplicas = 0\nlr = 1e-3\nbatch_tokens = 512\n");
   SweepDatabase database(folder_ / "points.db");
   FakeExecutor executor(middling);
   SweepDriver driver(twice, database, options());
@@ -281,7 +281,7 @@ TEST_F(SweepDriverTest, AFailedPointIsRecordedAndOthersGoOn) {
   });
   SweepDriver driver(settings_, database, options());
   EXPECT_TRUE(driver.train(executor, clock_));
-  const PointRow* failed = driver.row(run::point_of(2, 4e-3));
+  const PointRow* failed = driver.row(point_of(2, 4e-3));
   ASSERT_NE(failed, nullptr);
   EXPECT_EQ(failed->status, PointStatus::kFailed);
   EXPECT_EQ(failed->message, "the reason");
@@ -302,7 +302,7 @@ TEST_F(SweepDriverTest, ALossThatIsNotFiniteIsAFailure) {
   FakeExecutor executor([](const run::RunConfig&) { return std::nan(""); });
   SweepDriver driver(settings_, database, options());
   EXPECT_TRUE(driver.train(executor, clock_));
-  EXPECT_THAT(driver.row(run::point_of(2))->message, HasSubstr("not a finite number"));
+  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("not a finite number"));
 }
 
 TEST_F(SweepDriverTest, APointWithoutAResultFailsWithTheReason) {
@@ -311,7 +311,7 @@ TEST_F(SweepDriverTest, APointWithoutAResultFailsWithTheReason) {
   executor.leaves_results = false;
   SweepDriver driver(settings_, database, options());
   EXPECT_TRUE(driver.train(executor, clock_));
-  EXPECT_THAT(driver.row(run::point_of(2))->message, HasSubstr("killed by signal 9"));
+  EXPECT_THAT(driver.row(point_of(2))->message, HasSubstr("killed by signal 9"));
 }
 
 TEST_F(SweepDriverTest, APointThatOthersStopGoesOnSomeTimes) {
@@ -341,8 +341,8 @@ TEST_F(SweepDriverTest, APointThatOthersStopGoesOnSomeTimes) {
 
 TEST_F(SweepDriverTest, PointsThatTakeLongWriteCheckpoints) {
   // 1e6 tokens for a parameter take hours, as far as is known before the first point is over.
-  const SweepSettings longer = run::settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") +
-                                                run::kTrain + run::kModels + run::kGrid);
+  const SweepSettings longer =
+      settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + kTrain + kModels + kGrid);
   const auto every = [&](const SweepSettings& settings) {
     SweepDatabase database(":memory:");
     int64_t most = 0;
@@ -356,8 +356,8 @@ TEST_F(SweepDriverTest, PointsThatTakeLongWriteCheckpoints) {
   };
   EXPECT_EQ(every(settings_), 0);
   EXPECT_GT(every(longer), 100);
-  EXPECT_EQ(every(run::settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + run::kTrain +
-                                   "checkpoint_every = 77\n" + run::kModels + run::kGrid)),
+  EXPECT_EQ(every(settings_of(std::string("[sweep]\ntokens_per_param = 1e6\n") + kTrain +
+                              "checkpoint_every = 77\n" + kModels + kGrid)),
             77);
 }
 
@@ -371,7 +371,7 @@ TEST_F(SweepDriverTest, WhatAFailedPointCanGoOnFromIsKept) {
   };
   SweepDriver driver(settings_, database, options());
   EXPECT_TRUE(driver.train(executor, clock_));
-  const fs::path folder = driver.task(run::point_of(2)).folder;
+  const fs::path folder = driver.task(point_of(2)).folder;
   EXPECT_TRUE(can_go_on(folder));
   driver.retry_failed();
   EXPECT_TRUE(can_go_on(folder));
@@ -439,7 +439,7 @@ TEST_F(SweepDriverTest, ADriverThatIsGoneLeavesResultsAndPointsUnderWay) {
 
 TEST_F(SweepDriverTest, WhatRunsIsWaitedForThoughNobodyAsksForItNow) {
   SweepDatabase database(folder_ / "points.db");
-  SweepPoint other = run::point_of(2);
+  SweepPoint other = point_of(2);
   other.seed = 7;  // As of a file that was edited since.
   {
     const SweepDriver driver(settings_, database, options());

@@ -7,12 +7,12 @@
 #include "atoll/plan/plan.h"
 #include "atoll/testing/temporary_folder.h"
 
-namespace atl::scaling {
+namespace atl::plan {
 
 inline constexpr double kDay = 86400;
 
 /// Four GPUs of 40 teraflop/s, plenty of memory, a home line.
-inline plan::PlannedIsland island(const std::string& name, double mbit = 200) {
+inline PlannedIsland island(const std::string& name, double mbit = 200) {
   return {.name = name,
           .devices = 4,
           .flops_per_s = 40e12,
@@ -22,25 +22,24 @@ inline plan::PlannedIsland island(const std::string& name, double mbit = 200) {
           .latency_s = 0.03};
 }
 
-inline plan::PlanRequest request(std::vector<plan::PlannedIsland> islands,
-                                 const plan::PlanGoal& goal) {
+inline PlanRequest request(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
   return {.islands = std::move(islands), .goal = goal, .laws = {}};
 }
 
-inline plan::Plan plan_of(std::vector<plan::PlannedIsland> islands, const plan::PlanGoal& goal) {
-  return plan::make_plan(request(std::move(islands), goal), std::nullopt);
+inline Plan plan_of(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
+  return make_plan(request(std::move(islands), goal), std::nullopt);
 }
 
-inline std::string refusal(std::vector<plan::PlannedIsland> islands, const plan::PlanGoal& goal) {
+inline std::string refusal(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
   return message_of([&] { plan_of(std::move(islands), goal); });
 }
 
 /// One GPU of 40 teraflop/s.
-inline plan::PlannedIsland single_gpu(const std::string& name, double mbit) {
-  plan::PlannedIsland out = island(name, mbit);
+inline PlannedIsland single_gpu(const std::string& name, double mbit) {
+  PlannedIsland out = island(name, mbit);
   out.devices = 1;
   out.memory_bytes = 80e9;
   return out;
 }
 
-}  // namespace atl::scaling
+}  // namespace atl::plan

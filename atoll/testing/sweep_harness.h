@@ -4,7 +4,7 @@
 
 #include "atoll/sweep/sweep_settings.h"
 
-namespace atl::run {
+namespace atl::sweep {
 
 inline constexpr const char* kModels =
     "[settings.model]\nmax_positions = 32\nnum_heads = 2\nnum_kv_heads = 2\n"
@@ -15,18 +15,18 @@ inline constexpr const char* kGrid =
     "[[grid]]\nname = 'g'\nreplicas = [0, 2]\nlr = [1e-3, 2e-3]\nouter_lr = 0.6\nsync_every = 30\n"
     "batch_tokens = 512\n";
 
-inline sweep::SweepSettings settings_of(const std::string& text,
-                                        const sweep::SweepStore& store = {"/x", "d1", 500}) {
-  sweep::SweepSettings settings(sweep::parse_sweep(text, "s.toml"), "s.toml");
+inline SweepSettings settings_of(const std::string& text,
+                                 const SweepStore& store = {"/x", "d1", 500}) {
+  SweepSettings settings(parse_sweep(text, "s.toml"), "s.toml");
   settings.use(store);
   return settings;
 }
-inline sweep::SweepSettings usual() { return settings_of(std::string(kTrain) + kModels + kGrid); }
+inline SweepSettings usual() { return settings_of(std::string(kTrain) + kModels + kGrid); }
 
-inline sweep::SweepPoint point_of(int64_t replicas, double lr = 1e-3) {
-  sweep::SweepPoint point{.cell = {"a", replicas, "diloco", 30, 1}, .at = {lr, 0.6, 512}};
+inline SweepPoint point_of(int64_t replicas, double lr = 1e-3) {
+  SweepPoint point{.cell = {"a", replicas, "diloco", 30, 1}, .at = {lr, 0.6, 512}};
   if (replicas == 0) point = {.cell = {"a", 0, "data_parallel", 0, 1}, .at = {lr, 0, 512}};
   return point;
 }
 
-}  // namespace atl::run
+}  // namespace atl::sweep
