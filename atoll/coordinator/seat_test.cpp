@@ -59,13 +59,28 @@ TEST(SeatTest, WhoComesBackGoesOnWhereItsCoordinatorWasAway) {
 
 TEST(SeatTest, WhatItHasNeverFalls) {
   Seat seat = seat_in(State::kActive);
-  seat.report({.num_trained = 8, .caught_up = 3}, kNow + seconds(1));
+  seat.report({.step = 9, .num_trained = 8, .caught_up = 3}, kNow + seconds(1));
   seat.report({.step = 9, .num_trained = 6, .caught_up = 2}, kNow + seconds(2));
   EXPECT_EQ(seat.num_trained(), 8);
   EXPECT_EQ(seat.trained_at(), kNow + seconds(1)) << "since then it took no step";
   EXPECT_EQ(seat.progress().step, 9);
   EXPECT_TRUE(seat.is_level(3));
   EXPECT_TRUE(seat.lacks_any(4));
+  seat.report({.step = 5, .num_trained = 8, .caught_up = 3}, kNow + seconds(3));
+  EXPECT_EQ(seat.trained_at(), kNow + seconds(3)) << "it computes steps again";
+}
+
+TEST(SeatTest, WhoComesBackWholeIsWaitedForInAllRounds) {
+  Seat seat = seat_in(State::kActive);
+  seat.report({.step = 9, .num_trained = 8, .caught_up = 3}, kNow);
+  seat.put_away("killed", kNow);
+  seat.come_back_whole(2, kNow + seconds(1));
+  EXPECT_EQ(seat.state(), State::kActive);
+  EXPECT_EQ(seat.first_round(), 0);
+  EXPECT_FALSE(seat.is_new());
+  EXPECT_TRUE(seat.has(1));
+  EXPECT_FALSE(seat.has(2)) << "its new process has fewer results";
+  EXPECT_EQ(seat.num_trained(), 8);
 }
 
 TEST(SeatTest, AResultIsCaughtUpWithInItsTurn) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "atoll/base/event_log.h"
 #include "atoll/base/hash.h"
 #include "atoll/data/corpus.h"
 #include "atoll/data/pack.h"
@@ -157,7 +158,7 @@ class ComputeAgainTest : public testing::Test {
     fs::create_directories(process.folder);
     const auto found = holdings_in(process.folder, kSteps,
                                    static_cast<size_t>(method::num_fragments(config.sync)));
-    Comeback comeback(process.folder);
+    Comeback comeback(process.folder, [](const Event& event) { tell_on_stderr(event.sentence); });
     run::RoundLog round_log(rounds_in(process.folder), 1 << 30,
                             [](const std::string& sentence) { ADD_FAILURE() << sentence; });
     collective::Averager& averager = comeback.before(process.others);

@@ -83,7 +83,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0a00"      // version
+            "0b00"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -102,13 +102,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0a00"
+            "0b00"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0a00"
+            "0b00"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -121,7 +121,7 @@ TEST(WireTest, GoldenBytesOfPrepared) {
   EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
                                      .sums_of_squares = {0, 1}})),
             "41544c4c"
-            "0a00"
+            "0b00"
             "0a"
             "0100000072"
             "0100000000000000"
