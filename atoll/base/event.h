@@ -36,7 +36,7 @@ struct Event {
   template <EventKind Kind>
   // NOLINTNEXTLINE(google-explicit-constructor): it is the same event.
   Event(const Kind& event) : kind(Kind::kKind), sentence(event.sentence()) {
-    event.visit([this](const char* name, const auto& value) { add(name, value); });
+    event.visit([this](const char* name, const auto& value) { this->add(name, value); });
   }
 
   std::string kind;
