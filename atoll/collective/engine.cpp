@@ -112,6 +112,7 @@ void Engine::ready(ReadyReport report) {
   if (over_) return;
   options_.silence_timeout = report.silence_timeout;
   member_.set_silence_timeout(report.silence_timeout);
+  newest_rounds_ = std::move(report.newest_rounds);
   act(member_.ready(std::move(report.facts), std::move(report.checkpoints),
                     std::move(report.former)),
       Time{});
@@ -220,6 +221,10 @@ void Engine::start(const swarm::Start& start, Time now) {
                  .joins = start.joins,
                  .returns = start.returns};
   for (const swarm::Peer& peer : start.members) info.members.push_back(peer.name);
+  const auto newest_rounds = std::exchange(newest_rounds_, {});
+  if (start.returns) {
+    for (const auto& round : newest_rounds) lender_.keep(round);
+  }
   fetcher_.start(start);
   head_bytes_ = part_head_bytes(member_.header());
   view(start.members, now);

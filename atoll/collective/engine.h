@@ -100,10 +100,6 @@ class Engine {
   /// Of a run that this member joins.
   void fetch_state(int32_t fragment, size_t size, Time now);
   void serve_state(StateProvider provider) { lender_.provide(std::move(provider)); }
-  /// To be given to members that lack it.
-  void keep_result(const std::shared_ptr<const CommittedRound>& committed) {
-    lender_.keep(committed);
-  }
   /// Gives up: tells the coordinator why.
   void trouble(const std::string& reason, Time now);
 
@@ -220,6 +216,7 @@ class Engine {
   std::optional<swarm::Header> preparing_;  // The round whose job is out.
   Fetcher fetcher_;
   Lender lender_;
+  std::vector<std::shared_ptr<const CommittedRound>> newest_rounds_;  // Until the Start.
   bool over_ = false;
 };
 

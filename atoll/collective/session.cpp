@@ -399,10 +399,6 @@ void Session::serve_state(StateProvider provider) {
   });
 }
 
-void Session::lend(std::shared_ptr<const CommittedRound> round) {
-  impl_->post([round = std::move(round)](Engine& engine, Time) { engine.keep_result(round); });
-}
-
 ExchangeStats Session::stats() const { return impl_->stats(); }
 
 void Session::report(const ProgressReport& progress) {

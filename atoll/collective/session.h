@@ -44,6 +44,8 @@ struct ReadyReport {
   std::map<std::string, std::string> facts;    // Must be equal on all islands: field -> value.
   std::map<int64_t, std::string> checkpoints;  // Step -> digest; step 0 is the initial state.
   swarm::Former former{};  // What this island was, if all that it had can be made again here.
+  /// The last that it has then: lent as soon as it is that member, since others may have lost them.
+  std::vector<std::shared_ptr<const CommittedRound>> newest_rounds{};
   /// After which a coordinator or an exchange without a word counts as lost, from here on.
   Duration silence_timeout = std::chrono::seconds(30);
 };
@@ -121,8 +123,6 @@ class Session final : public Averager {
   void serve_state(StateProvider provider) override;
   ExchangeStats stats() const override;
 
-  /// A past round whose result is on this island's disk: others may have lost it.
-  void lend(std::shared_ptr<const CommittedRound> round);
   /// For the live view; travels with the next heartbeat.
   void report(const ProgressReport& progress);
   /// Asks all members to stop after the next commit.

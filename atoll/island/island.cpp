@@ -409,14 +409,16 @@ class Membership {
     for (const auto& [step, holding] : found_) checkpoints[step] = holding.digest;
     if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
     events_(run::CameAs{options_.name});
+    const bool may_be_as_before = may_return_ && comeback_ && !found_.empty();
     return {.facts = {{"data", materials_->mixture.digest()},
                       {"tokenizer", materials_->tokenizer.sha256()},
                       {"model", fmt::format("{} parameters", parameters.values_P().numel())},
                       {"sync.codec", method::codec_name(config_.sync)}},
             .checkpoints = checkpoints,
-            .former = may_return_ && comeback_ && !found_.empty()
-                          ? comeback_->former(found_.rbegin()->second, session_->run())
-                          : swarm::Former{},
+            .former = may_be_as_before ? comeback_->former(found_.rbegin()->second, session_->run())
+                                       : swarm::Former{},
+            .newest_rounds = may_be_as_before ? comeback_->newest_rounds()
+                                              : decltype(collective::ReadyReport::newest_rounds){},
             .silence_timeout = duration_of(config_.swarm.silence_timeout)};
   }
 
@@ -496,7 +498,6 @@ class Membership {
   /// Puts the run where the others are: at a checkpoint, or in the middle. `offset`: of its rounds.
   Result<void> place(const collective::StartInfo& start, int64_t offset) {
     if (start.returns) {
-      for (auto& round : comeback_->newest_rounds()) session_->lend(std::move(round));
       go_on_from(found_.rbegin()->second, start);
       return {};
     }

@@ -193,6 +193,8 @@ class Launch {
     for (Island& island : islands_) {
       if (island.is_lost || island.starts_again || !failed(*island.process)) continue;
       if (options_.together) report_failure();
+      read_island(index_of(island));  // Its last words would be taken for the next process's.
+      if (island.process->was_killed()) island.history.lost(clock_.now());
       if (comes_back(island)) {
         let_rest(island);
       } else {
@@ -228,8 +230,6 @@ class Launch {
   }
 
   void let_rest(Island& island) {
-    read_island(index_of(island));  // Its last words would be taken for the next process's.
-    island.history.lost(clock_.now());
     island.starts_again = clock_.now() + kPause;
     const bool others_go_on = num_training() >= options_.config.swarm.min_replicas;
     events_.add(IslandProcessKilled{.island = island.name,
