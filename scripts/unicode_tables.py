@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates the tables of atoll/data/unicode_*.inc from PyPI unicodedata2 16.0.0 (Unicode 16).
+"""Generates the tables of atoll/text/unicode_*.inc from PyPI unicodedata2 16.0.0 (Unicode 16).
 
 unicode_tables.py          rewrites the files
 unicode_tables.py --check  exits 1 unless the files are what this script would write
@@ -15,7 +15,7 @@ import unicodedata2
 from unicodedata2 import category, combining, decomposition, normalize
 
 CLASS_LIMIT = 0x32400  # kClassLimit in unicode_classes.h.
-folder = pathlib.Path(__file__).resolve().parent.parent / "atoll" / "data"
+folder = pathlib.Path(__file__).resolve().parent.parent / "atoll" / "text"
 
 # Normalisation in `tokenizers` is that of Unicode 9. To it these later characters have no combining class and
 # compose with nothing; all others are as they were, by Unicode's stability policy. First and last of each range.

@@ -109,8 +109,9 @@ Result<Commit> RecordedRounds::read(const run::LoggedRound& logged, const Begun&
 std::optional<Commit> RecordedRounds::take_missed() {
   if (has_left()) return std::nullopt;
   while (auto commit = others_.take_missed()) {
+    const int64_t round = commit->round;
     if (is_member_ && commit->included) {
-      own_missed_.emplace(commit->round, *std::move(commit));
+      own_missed_.emplace(round, *std::move(commit));
     } else {
       missed_.push_back(*std::move(commit));
     }
