@@ -64,13 +64,18 @@ Links::Changes Links::view(const std::vector<swarm::Peer>& members, int32_t own,
     if (peer.number == own) continue;
     const auto [entry, is_new] = links_.try_emplace(peer.number);
     Link& link = entry->second;
-    if (link.was_reported) {  // To a coordinator that may not know it.
+    const bool has_moved = !is_new && link.address != peer.address && link.connection == 0;
+    if (has_moved) {  // It came back in another process, which nobody has tried to reach yet.
+      link.lost.clear();
+      link.was_reported = false;
+      link.redial.succeeded();
+    } else if (link.was_reported) {  // To a coordinator that may not know it.
       link.was_reported = false;
       link.verdict_due = now;
     }
     link.address = peer.address;
     link.is_ours_to_dial = peer.number < own;
-    if (is_new && link.is_ours_to_dial) changes.to_dial.push_back(peer.number);
+    if ((is_new || has_moved) && link.is_ours_to_dial) changes.to_dial.push_back(peer.number);
   }
   return changes;
 }

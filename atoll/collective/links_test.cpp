@@ -164,6 +164,16 @@ TEST_F(LinksTest, AViewClosesWhatIsOfNoMember) {
 }
 
 /// The coordinator that a loss was told may have died with it.
+TEST_F(LinksTest, WhoCameBackElsewhereIsTriedBeforeItIsReported) {
+  links_.drop(0, "reset", now_);
+  EXPECT_TRUE(links_.take_verdict(0, now_ += seconds(1)));
+  members_[0].address = "a:2";
+  EXPECT_EQ(links_.view(members_, 1, now_).to_dial, Numbers{0});
+  EXPECT_FALSE(links_.take_verdict(0, now_ += seconds(1)));
+  EXPECT_TRUE(links_.dial(0, {}));
+  EXPECT_FALSE(links_.take_verdict(0, now_));
+}
+
 TEST_F(LinksTest, ANewViewHasLossesReportedAgain) {
   links_.drop(2, "reset", now_);
   EXPECT_TRUE(links_.take_verdict(2, now_ + seconds(1)));

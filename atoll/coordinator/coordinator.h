@@ -120,7 +120,8 @@ class Coordinator {
   std::map<Connection, uint64_t> may_return() const;
   /// Seats those. Whether there is one.
   bool take_back_guests();
-  void take_back(Connection connection, uint64_t first_lacking);
+  void seat_again(Connection connection, uint64_t first_lacking);
+  void start_again(Connection connection, const Former& former, uint64_t first_lacking);
   void refuse_guests(int64_t step);
   void begin_first_period_anew();
   int32_t seat(Connection connection, Time now);

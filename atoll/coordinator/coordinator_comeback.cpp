@@ -14,8 +14,16 @@ std::map<Coordinator::Connection, uint64_t> Coordinator::may_return() const {
 
 bool Coordinator::take_back_guests() {
   const auto able = may_return();
-  for (const auto& [connection, lacking] : able) take_back(connection, lacking);
   if (able.empty()) return false;
+  std::map<Connection, Former> formers;
+  for (const auto& [connection, lacking] : able) {
+    formers[connection] = guests_.at(connection).ready->former;
+    seat_again(connection, lacking);
+  }
+  // Each is told of all: the others' addresses are new too.
+  for (const auto& [connection, lacking] : able) {
+    start_again(connection, formers.at(connection), lacking);
+  }
   gathering_.end();
   announce_view();
   note_membership();
@@ -23,21 +31,23 @@ bool Coordinator::take_back_guests() {
   return true;
 }
 
-void Coordinator::take_back(Connection connection, uint64_t first_lacking) {
-  const Former former = guests_.at(connection).ready->former;
+void Coordinator::seat_again(Connection connection, uint64_t first_lacking) {
+  const int32_t number = guests_.at(connection).ready->former.number;
   const Hello hello = guests_.take(connection);
-  const int32_t number = former.number;
   rounds_.forget(number);  // It begins them again.
   links_.forget_reports_of(number);
   record(Admitted{{number, hello.name, hello.address}});
   roster_.connect(number, connection);
   roster_.at(number).come_back_whole(first_lacking, now_);
   log(IslandComputesAgain{hello.name});
-  Start start = start_of(number, /*joins=*/false);
+}
+
+void Coordinator::start_again(Connection connection, const Former& former, uint64_t first_lacking) {
+  Start start = start_of(former.number, /*joins=*/false);
   start.view += 1;
   start.returns = true;
   start.num_commits = first_lacking;
-  start.units = book_.leases().behind(number, former.num_leased);
+  start.units = book_.leases().behind(former.number, former.num_leased);
   for (const auto& [fragment, held] : book_.held()) {
     if (held.round <= round_on_disk(former, fragment)) start.held.push_back(held);
   }

@@ -9,7 +9,10 @@
 namespace atl::swarm {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
+using testing::EndsWith;
+using testing::Field;
 using testing::IsEmpty;
 
 bool begins_anew(const Coordinator::Actions& actions) {
@@ -51,7 +54,9 @@ class ComebackTest : public CoordinatorTest {
   Coordinator::Actions come(uint64_t connection, const std::string& name, Former former,
                             int64_t newest_step = 20) {
     run.opened(connection, now);
-    say(connection, hello(name));
+    Hello first = hello(name);
+    first.address = name + ":2";
+    say(connection, first);
     Ready message = ready();
     message.checkpoints[newest_step] = "q";
     message.former = std::move(former);
@@ -82,7 +87,7 @@ TEST_F(ComebackTest, WhileRoundsWaitForItAMemberIsWhatItWas) {
   EXPECT_THAT(sent<Commit>(actions), IsEmpty());
   const auto views = sent<View>(actions);
   ASSERT_FALSE(views.empty());
-  EXPECT_EQ(views.back().second.members.at(1).address, "b:1");
+  EXPECT_EQ(views.back().second.members.at(1).address, "b:2");
   say(2, begin_trained(1));
   EXPECT_EQ(sent<OpenAttempt>(say(5, begin_trained(1))).size(), 2U);
   EXPECT_EQ(run.book().members().size(), 2U);
@@ -155,7 +160,10 @@ TEST_F(ComebackTest, AllAreWhatTheyWereAndNothingIsVoid) {
   EXPECT_THAT(sent<Start>(come(5, "b", b(0))), IsEmpty()) << "a may come back";
   const auto actions = come(6, "a", a(0));
   ASSERT_EQ(sent<Start>(actions).size(), 2U);
-  for (const auto& [connection, message] : sent<Start>(actions)) EXPECT_TRUE(message.returns);
+  for (const auto& [connection, message] : sent<Start>(actions)) {
+    EXPECT_TRUE(message.returns);
+    EXPECT_THAT(message.members, Each(Field(&Peer::address, EndsWith(":2")))) << connection;
+  }
   EXPECT_FALSE(begins_anew(actions));
   say(5, begin_trained(1));
   EXPECT_EQ(sent<OpenAttempt>(say(6, begin_trained(1))).size(), 2U);
