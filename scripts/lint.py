@@ -103,7 +103,7 @@ class Keys:
             if name not in self.dependencies:
                 return None
             parts = [self.anywhere(word) for word in words]
-            parts += [f"{self.anywhere(dep)} {self.content(dep)}" for dep in sorted(self.dependencies[name])]
+            parts += sorted(f"{self.anywhere(dep)} {self.content(dep)}" for dep in self.dependencies[name])
             everything.update("\0".join(parts).encode())
         return everything.hexdigest()[:20] if file in self.commands else None
 
