@@ -1,6 +1,6 @@
 #pragma once
 // The records of a run, read again: where each island's time went and what its rounds sent, for
-// atoll/scaling. Of a run that is over or under way, of all its islands or of one. LibTorch-free.
+// atoll/laws. Of a run that is over or under way, of all its islands or of one. LibTorch-free.
 #include <cstdint>
 #include <filesystem>
 #include <string>

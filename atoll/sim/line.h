@@ -1,7 +1,7 @@
 #pragma once
 // The one model of a line: what it is given leaves in order, each piece for as long as its bits
 // take at the line's rate; when it arrives is the caller's to say (a latency later). The simulated
-// network counts in nanoseconds, the planner of atoll/scaling in seconds.
+// network counts in nanoseconds, the models of atoll/laws in seconds.
 #include <algorithm>
 
 namespace atl::sim {
