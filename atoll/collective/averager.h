@@ -126,10 +126,24 @@ struct ExchangeStats {
 /// exchange.
 using StateProvider = std::function<std::shared_ptr<const Bytes>(int32_t fragment, int64_t round)>;
 
-/// Thread rule: all but stats() is called by the training thread.
-class Averager {
+/// What the others have decided, for a member to ask when it gets to it. Nothing here waits.
+class Decisions {
  public:
-  virtual ~Averager() = default;
+  virtual ~Decisions() = default;
+  /// The oldest round that was committed and that this replica has not begun, if there is one.
+  virtual std::optional<Commit> take_missed() { return std::nullopt; }
+  /// Elastic pace: the newest round that is due, once or more often; nothing if it was committed
+  /// meanwhile.
+  virtual std::optional<DueRound> take_due() { return std::nullopt; }
+  /// Whether a round that was begun has its commit, or will have none since the run has failed.
+  virtual bool is_decided(int64_t /*round*/) const { return true; }
+  /// The step that the other members are at, once, when this one has caught up with them.
+  virtual std::optional<int64_t> take_position() { return std::nullopt; }
+};
+
+/// Thread rule: all but stats() is called by the training thread.
+class Averager : public Decisions {
+ public:
   /// That the run began with: a global batch is cut into so many units. Others may take part.
   virtual int num_members() const = 0;
   /// Starts a round in the background. Several rounds may be in flight.
@@ -137,15 +151,6 @@ class Averager {
   /// Blocks until the round is committed, with or without this member. A failure means the run is
   /// over for this member: it names who was lost and why.
   [[nodiscard]] virtual Result<Commit> wait(int64_t round) = 0;
-  /// The oldest round that was committed and that this replica has not begun, if there is one.
-  virtual std::optional<Commit> take_missed() { return std::nullopt; }
-  /// Elastic pace: the newest round that is due, once or more often; nothing if it was committed
-  /// meanwhile.
-  virtual std::optional<DueRound> take_due() { return std::nullopt; }
-  /// Whether wait() would return at once, with a commit or a failure.
-  virtual bool is_decided(int64_t /*round*/) const { return true; }
-  /// The step that the other members are at, once, when this one has caught up with them.
-  virtual std::optional<int64_t> take_position() { return std::nullopt; }
   /// From here on newcomers may get their state from this replica.
   virtual void serve_state(StateProvider /*provider*/) {}
   virtual ExchangeStats stats() const = 0;

@@ -6,7 +6,7 @@
 #include "atoll/base/hash.h"
 #include "atoll/island/run_state.h"
 #include "atoll/method/method.h"
-#include "atoll/sync/strategy.h"
+#include "atoll/rounds/rounds.h"
 #include "atoll/weights/checkpoint.h"
 
 namespace atl::island {
@@ -20,7 +20,7 @@ constexpr size_t kMostReplayed = 8;
 std::string digest_of(const std::vector<Digest>& held, const std::string& parameters) {
   const bool is_committed =
       std::ranges::any_of(held, [](const Digest& digest) { return digest != Digest{}; });
-  return is_committed ? hex(sync::state_name(held)) : parameters;
+  return is_committed ? hex(rounds::state_name(held)) : parameters;
 }
 
 /// What the rounds make of that checkpoint, by step: the last few states.
@@ -32,8 +32,8 @@ std::map<int64_t, Holding> replayed(Holding holding, const RunState& checkpoint,
   std::map<int64_t, Holding> holdings;
   std::vector<Digest> held = checkpoint.held;
   size_t num_last = 0;
-  for (auto next = behind.find(sync::state_name(held)); next != behind.end();
-       next = behind.find(sync::state_name(held))) {
+  for (auto next = behind.find(rounds::state_name(held)); next != behind.end();
+       next = behind.find(rounds::state_name(held))) {
     const run::LoggedRound& round = *next->second;
     behind.erase(next);
     if (round.fragment < 0 || static_cast<size_t>(round.fragment) >= held.size()) break;

@@ -58,7 +58,7 @@ class HoldingsTest : public testing::Test {
                                             .digest = digest(after),
                                             .count = 1,
                                             .segment_values = 1}),
-             sync::state_name(digests));
+             rounds::state_name(digests));
   }
   std::vector<int64_t> steps() const {
     std::vector<int64_t> found;

@@ -376,7 +376,7 @@ class Membership {
     collective::Alone alone;
     TrainingParts parts =
         parts_of(config_, folder_.path(), *materials_, alone, clock_, on_progress_, events_);
-    parts.is_elastic = config_.swarm.is_elastic();
+    parts.pace = config_.swarm.pace;
     if (config_.sync.codec == "auto") {
       parts.config.sync = resolve_auto(parts, alone, end.checkpoint, config_.train.steps);
     }
@@ -445,7 +445,7 @@ class Membership {
     TrainingParts parts =
         parts_of(config_, folder_.path(), *materials_, averager, clock_, on_progress_, events_);
     parts.rank = start.number;
-    parts.is_elastic = config_.swarm.is_elastic();
+    parts.pace = config_.swarm.pace;
     parts.round_log = round_log_ ? &*round_log_ : nullptr;
     parts.diary = comeback_ ? &comeback_->diary() : nullptr;
     parts.request_stop = [this] {

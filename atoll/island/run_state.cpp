@@ -140,13 +140,12 @@ void check_manifest(const std::filesystem::path& folder, int64_t step) {
 }
 
 void check_state(const std::filesystem::path& folder, const RunState& state, int64_t last_step,
-                 bool is_elastic) {
+                 const rounds::Pace& pace) {
   if (state.step > last_step) {
     fail(folder,
          fmt::format("it is of step {} and the run has {} (train.steps)", state.step, last_step));
   }
-  // In elastic pace an island may have taken more than the run has steps.
-  if (state.num_updates < 0 || (!is_elastic && state.num_updates > state.step)) {
+  if (state.num_updates < 0 || !pace.fits(state.num_updates, state.step)) {
     fail(folder,
          fmt::format("state.json has {} updates in {} steps", state.num_updates, state.step));
   }
@@ -193,11 +192,12 @@ RunState read_run_state(const std::filesystem::path& folder) {
 }
 
 std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
-                                                         int64_t last_step, bool is_elastic) {
+                                                         int64_t last_step,
+                                                         const rounds::Pace& pace) {
   const RunState state = read_run_state(folder);
   return with_advice([&] {
     check_manifest(folder, state.step);
-    check_state(folder, state, last_step, is_elastic);
+    check_state(folder, state, last_step, pace);
     return std::pair(weights::Checkpoint(folder), state);
   });
 }

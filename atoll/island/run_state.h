@@ -49,7 +49,8 @@ RunState read_run_state(const std::filesystem::path& folder);
 /// manifest, its manifest and its state against each other and the folder's name. Throws InputError
 /// saying what is wrong and how to go on.
 std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
-                                                         int64_t last_step, bool is_elastic);
+                                                         int64_t last_step,
+                                                         const rounds::Pace& pace);
 
 /// Views of everything a checkpoint needs; no tensor is copied (but from a device).
 weights::CheckpointContents checkpoint_contents(

@@ -38,13 +38,13 @@ sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained,
       .values_P = parts.model.parameters().values_P(),
       .gradients_P = parts.model.parameters().gradients_P(),
       .tokens_per_step = train.batch_rows / parts.averager.num_members() * train.sequence_length,
-      .last_step = train.steps,
+      .pace = {.name = parts.pace,
+               .last_step = train.steps,
+               .keep_every = train.checkpoint_every},
       .specs = parts.model.parameters().specs(),
       .rank = parts.rank,
       .seed = static_cast<uint64_t>(train.seed),
       .num_trained = &num_trained,
-      .is_elastic = parts.is_elastic,
-      .keep_every = train.checkpoint_every,
       .before_change = std::move(before_change)};
 }
 
@@ -69,7 +69,7 @@ TrainingRun::TrainingRun(TrainingParts parts)
 
 void TrainingRun::resume(const std::filesystem::path& folder,
                          std::span<const run::LoggedRound> rounds) {
-  const auto [checkpoint, state] = open_checkpoint(folder, options_.steps, parts_.is_elastic);
+  const auto [checkpoint, state] = open_checkpoint(folder, options_.steps, strategy_->pace());
   if (state.store != parts_.mixture.digest()) {
     throw InputError(
         fmt::format("checkpoint '{}' was trained on another token store than '{}' (their "
@@ -133,7 +133,7 @@ Result<void> TrainingRun::join(
     auto taken = strategy_->import_state(fragment, state->round, state->digest, state->bytes);
     if (!taken) return taken;
     newest = std::max(newest, state->step);
-    if (parts_.is_elastic && state->step == options_.steps) last_round = state->round;
+    if (state->step == options_.steps) last_round = state->round;
   }
   step_ = std::min(newest, options_.steps - 1);
   strategy_->joined(step_, last_round);
@@ -210,7 +210,7 @@ Result<run::Summary> TrainingRun::train() {
   const auto traffic = parts_.averager.stats();
   const auto& stats = strategy_->stats();
   const double blocked = stats.blocked_seconds + unit_seconds_;
-  const int64_t steps = strategy_->published_step(step_);
+  const int64_t steps = strategy_->pace().published_step(step_);
   return run::Summary{.run = parts_.folder.string(),
                       .steps = steps,
                       .tokens = steps * options_.batch_rows * options_.sequence_length,
@@ -250,16 +250,17 @@ void TrainingRun::evaluate_and_report(int64_t before) {
 /// Goes to where the others are.
 Result<void> TrainingRun::catch_up() {
   bool has_synced = false;
-  do {
-    const auto position = strategy_->catch_up(step_);
-    if (!position) return tl::unexpected(position.error());
-    // Where all take the same steps, those that others took are not this island's.
-    if (!parts_.is_elastic) first_step_ += *position - step_;
-    step_ = *position;
+  bool rests = true;
+  while (rests) {
+    const auto caught_up = strategy_->catch_up(step_);
+    if (!caught_up) return tl::unexpected(caught_up.error());
+    first_step_ += caught_up->left_to_others;
+    step_ = caught_up->step;
     take_rounds();
     has_synced = has_synced || has_synced_;
-    if (parts_.is_elastic && keeps_now()) checkpoint();
-  } while (parts_.is_elastic && has_synced_);
+    rests = caught_up->rests;
+    if (rests) checkpoint();
+  }
   has_synced_ = has_synced;
   return {};
 }
@@ -320,9 +321,7 @@ Result<void> TrainingRun::train_step() {
 void TrainingRun::take_rounds() {
   const auto rounds = strategy_->take_rounds();
   has_synced_ = !rounds.empty();
-  const bool leaves = parts_.leaves && parts_.leaves();
   for (const sync::RoundRecord& round : rounds) {
-    if (leaves && round.commit.included) counted_.insert(round.fragment);
     if (!metrics_) {  // It is computed again, and on disk.
       unreported_rounds_.push_back(to_json(round));
     } else {
@@ -333,13 +332,12 @@ void TrainingRun::take_rounds() {
     }
     note_abstention(round);
   }
-  if (has_counted()) strategy_->begin_no_more();
 }
 
 /// The published parameters are those of a step that all islands keep.
 bool TrainingRun::keeps_now() const {
   if (has_synced_ && parts_.round_log != nullptr && parts_.round_log->is_full()) return true;
-  return (has_synced_ || !parts_.is_elastic) && strategy_->is_kept(step_);
+  return strategy_->pace().is_kept(step_, has_synced_);
 }
 
 /// The checkpoint under way does not read parameters and state any more after this.
@@ -373,16 +371,11 @@ Result<int64_t> TrainingRun::next_unit() {
   return unit_;
 }
 
-/// Elastic: since it is to leave, this island was in a round of each fragment.
-bool TrainingRun::has_counted() const {
-  return std::cmp_equal(counted_.size(), method::num_fragments(parts_.config.sync));
-}
-
-/// This island alone is done: after a sync, so that what it learned is not lost.
-bool TrainingRun::leaves_now() const {
+/// This island alone is done, and what it learned is not lost.
+bool TrainingRun::leaves_now() {
   if (!parts_.leaves || !parts_.leaves()) return false;
-  return parts_.is_elastic ? has_counted() && !strategy_->has_begun()
-                           : strategy_->syncs_after(step_);
+  strategy_->leave_soon();
+  return strategy_->may_leave(step_);
 }
 
 /// The others can go on without what this island learned in a step; alone, or again and again,
@@ -521,7 +514,7 @@ void TrainingRun::show(run::Progress progress) {
 }
 
 void TrainingRun::checkpoint() {
-  const int64_t step = strategy_->published_step(step_);
+  const int64_t step = strategy_->pace().published_step(step_);
   if (step == checkpoint_step_) return;
   const Time begin = parts_.clock.now();
   if (const auto error = writer_.finish()) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,8 +47,7 @@ struct TrainingParts {
   collective::Averager& averager;
   int rank = 0;  // Of this replica among averager.num_members().
   const Clock& clock;
-  /// The run calls the rounds (swarm.pace = elastic).
-  bool is_elastic = false;
+  std::string pace = "lockstep";  // swarm.pace.
   /// The unit of data to train on next: a global batch is cut into averager.num_members() of them.
   /// Empty: this rank's of each step.
   std::function<Result<int64_t>()> next_unit;
@@ -117,8 +115,7 @@ class TrainingRun {
   double own_tokens() const;
   int64_t local_rows() const;
   bool ends_run() const;
-  bool has_counted() const;
-  bool leaves_now() const;
+  bool leaves_now();
 
   TrainingParts parts_;
   method::TrainOptions options_;
@@ -138,7 +135,6 @@ class TrainingRun {
   int64_t began_at_ = 0;          // The step before the first one of this process.
   int64_t checkpoint_step_ = -1;  // Of the last one.
   bool has_synced_ = false;       // With the last step,
-  std::set<int32_t> counted_;     // Fragments with this island in them since it is to leave.
   int64_t num_trained_ = 0;       // Units, as this member;
   int64_t steps_now_ = 0;         // by this process.
   int64_t unit_ = 0;              // The last of them.

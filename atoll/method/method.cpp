@@ -160,9 +160,10 @@ int64_t fragment_sync_delay(const SyncOptions& options) {
   return method_of(options).has_delay() ? options.fragment_sync_delay : 0;
 }
 
-int64_t max_steps_apart(const SyncOptions& options) {
-  if (method_of(options).is_late) return 2 * period(options);
-  return period(options) + fragment_sync_delay(options);
+int64_t delay(const SyncOptions& options) {
+  return method_of(options).is_late ? period(options) : fragment_sync_delay(options);
 }
+
+int64_t max_steps_apart(const SyncOptions& options) { return period(options) + delay(options); }
 
 }  // namespace atl::method

@@ -73,6 +73,9 @@ int64_t max_delay(const SyncOptions& options);
 /// Inner steps for which an exchange travels; 0 for methods that wait for theirs.
 int64_t fragment_sync_delay(const SyncOptions& options);
 
+/// Steps after which a round's result is used: with the next round, where the method is late.
+int64_t delay(const SyncOptions& options);
+
 /// How many steps two replicas can be apart at most, while they wait for each other's rounds.
 int64_t max_steps_apart(const SyncOptions& options);
 

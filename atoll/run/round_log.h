@@ -24,7 +24,7 @@ struct LoggedRound {
   int64_t round = 0;
   int64_t step = 0;
   int32_t fragment = 0;
-  Digest before{};  // The name of the whole state before it (sync::state_name()).
+  Digest before{};  // The name of the whole state before it (rounds::state_name()).
   Digest after{};   // Of the fragment's state after it.
 };
 

@@ -25,27 +25,25 @@ class CocktailSgd final : public Strategy {
 
   CocktailSgd(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
               const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
-  Result<void> do_after_step(int64_t step) override;
-  void do_resume(int64_t step) override;
+  bool lands(int64_t step) const override { return step == replica_.pace.last_step; }
+  void launch(const OwnRound& own) override;
+  void take(int64_t round, Fate fate) override;
   /// `codec`: nullptr for the options' own.
-  void send(int64_t round, int64_t step, const codec::Codec* codec = nullptr);
   Digest prepare(int64_t round, std::span<const float> mean_P, std::span<const float> own_P);
-  Result<void> apply(int64_t round);
 
-  int64_t delay_;
   std::unique_ptr<codec::Codec> exact_;  // For the last round.
   at::Tensor reference_P_;               // Host. g
   at::Tensor residual_P_;                // Host. e, of this member's share.
   at::Tensor difference_P_;              // Host. x - g while a round is in flight.
   at::Tensor new_reference_P_;
   at::Tensor new_residual_P_;
-  at::Tensor shift_P_;  // Host. Q - P: what the live parameters move by.
+  bool is_last_ = false;  // The round on its way is the run's last.
+  at::Tensor shift_P_;    // Host. Q - P: what the live parameters move by.
 };
 
 }  // namespace atl::sync

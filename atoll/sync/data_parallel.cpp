@@ -25,9 +25,8 @@ Result<void> DataParallel::do_reduce_gradients(int64_t step) {
   const bool is_usable = can_send(sent_P);
   // What cannot be used is not kept for later either.
   if (leaves_out() && !is_usable) corrected_P_.copy_(residual_P_);
-  begin(sent_P, {.round = step - 1,
-                 .step = step,
-                 .weight = is_usable ? replica_.tokens_per_step : 0,
+  begin({.round = step - 1, .step = step, .num_steps = 1}, sent_P,
+        {.weight = is_usable ? replica_.tokens_per_step : 0,
                  .needs_own = leaves_out(),
                  .prepare = [this](std::span<const float> mean, std::span<const float> own) {
                    return prepare(mean, own);
@@ -49,7 +48,6 @@ Digest DataParallel::prepare(std::span<const float> mean_P, std::span<const floa
   return step_digest(mean_P_, live_P_);
 }
 
-bool DataParallel::syncs_after(int64_t) const { return true; }
 at::Tensor DataParallel::global_parameters() const { return replica_.values_P; }
 
 std::vector<std::pair<std::string, at::Tensor>> DataParallel::state() {

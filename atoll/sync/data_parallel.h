@@ -14,7 +14,6 @@ class DataParallel final : public Strategy {
  public:
   DataParallel(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
                const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;

@@ -32,10 +32,8 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
     coefficients_P_.zero_();
     is_usable = false;
   }
-  begin(coefficients_P_,
-        {.round = step - 1,
-         .step = step,
-         .weight = is_usable ? replica_.tokens_per_step : 0,
+  begin({.round = step - 1, .step = step, .num_steps = 1}, coefficients_P_,
+        {.weight = is_usable ? replica_.tokens_per_step : 0,
          .needs_own = true,
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);
@@ -56,7 +54,6 @@ Digest DeMo::prepare(std::span<const float> mean_P, std::span<const float> own_P
   return step_digest(direction_P_, live_P_);
 }
 
-bool DeMo::syncs_after(int64_t) const { return true; }
 at::Tensor DeMo::global_parameters() const { return replica_.values_P; }
 std::vector<std::pair<std::string, at::Tensor>> DeMo::state() {
   return {{"outer.momentum", momentum_P_}};

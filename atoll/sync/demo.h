@@ -21,7 +21,6 @@ class DeMo final : public Strategy {
  public:
   DeMo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
        const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;

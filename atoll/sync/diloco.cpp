@@ -3,7 +3,6 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "atoll/sync/host.h"
@@ -13,7 +12,6 @@ namespace atl::sync {
 DiLoCo::DiLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
                const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      sync_every_(options.sync_every),
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),
       outer_(method::make_outer_optimizer(options)),
@@ -31,61 +29,27 @@ DiLoCo::DiLoCo(const method::SyncOptions& options, Replica replica, collective::
   values_PG_ = at::zeros({num_values}, origin_P_.options());
 }
 
-bool DiLoCo::is_due(int64_t step) const {
-  return step % sync_every_ == 0 || step == replica_.last_step;
-}
-
-/// Elastic: what a replica has learned on top of the published state is its own.
-bool DiLoCo::syncs_after(int64_t step) const {
-  return replica_.is_elastic || (is_due(step) && dropout_ == 0);
-}
-
-int64_t DiLoCo::next_due(int64_t step) const {
-  return std::min((step / sync_every_ + 1) * sync_every_, replica_.last_step);
-}
-
-Result<void> DiLoCo::do_after_step(int64_t step) {
-  if (replica_.is_elastic) return go_on();
-  if (!is_due(step)) return {};
-  const int64_t round = (step - 1) / sync_every_;
-  if (is_applied(0, round)) return {};
-  const bool dropped =
-      dropout_ > 0 && method::is_dropped(dropout_, replica_.seed, round, replica_.rank);
-  launch(round, step, dropped);
-  const auto fate = wait(round);
-  if (!fate) return tl::unexpected(fate.error());
-  adopt(round);
-  if (*fate == Fate::kLate) {
-    follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
-  } else if (!dropped) {
-    replica_.values_P.copy_(origin_P_);
-  }
-  return {};
-}
-
-void DiLoCo::launch(int64_t round, int64_t step, bool dropped) {
+void DiLoCo::launch(const OwnRound& own) {
   write_outer_gradient();
-  const int64_t tokens = weight(round, values_PG_, tokens_since(0));
-  begin(values_PG_, {.round = round,
-                     .step = step,
-                     .weight = dropped ? 0 : tokens,
-                     .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
-                       return prepare(round, mean);
-                     }});
-}
-
-void DiLoCo::launch_due(const collective::DueRound& due) {
-  launch(due.round, due.step, /*dropped=*/false);
+  const int64_t tokens = weight(own, values_PG_, tokens_of(own));
+  is_dropped_ =
+      dropout_ > 0 && method::is_dropped(dropout_, replica_.seed, own.round, replica_.rank);
+  begin(own, values_PG_,
+        {.weight = is_dropped_ ? 0 : tokens,
+         .prepare = [this, number = own.number](
+                        std::span<const float> mean,
+                        std::span<const float>) { return prepare(number, mean); }});
 }
 
 void DiLoCo::take(int64_t round, Fate fate) {
   adopt(round);
-  if (fate == Fate::kAbstained || fate == Fate::kLeftOut) {  // Not to be kept.
+  const bool keeps = fate == Fate::kLate || fate == Fate::kOvertaken;
+  if (keeps) {
+    follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
+  } else if (!is_dropped_) {
     replica_.values_P.copy_(origin_P_);
-    return;
   }
-  follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
-  if (fate == Fate::kCounted) replica_.values_P.add_(values_PG_);
+  if (fate == Fate::kOvertaken) replica_.values_P.add_(values_PG_);
 }
 
 void DiLoCo::adopt(int64_t round) {
@@ -93,8 +57,9 @@ void DiLoCo::adopt(int64_t round) {
   place_origin();
 }
 
-Digest DiLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_PG) {
-  const Digest digest = prepare(commit.round, mean_PG);
+Digest DiLoCo::absorb(const collective::Commit& commit, int64_t number,
+                      std::span<const float> mean_PG) {
+  const Digest digest = prepare(number, mean_PG);
   adopt(commit.round);
   follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
   return digest;
@@ -104,17 +69,9 @@ std::vector<std::vector<at::Tensor>> DiLoCo::state_of(int64_t /*fragment*/) cons
   return now_.tensors();
 }
 
-void DiLoCo::do_join(int64_t /*step*/) {
+void DiLoCo::do_join() {
   place_origin();
   replica_.values_P.copy_(origin_P_);
-}
-
-void DiLoCo::do_resume(int64_t step) {
-  if (replica_.is_elastic) {
-    set_steps_since(0, 0);  // A checkpoint holds what was published.
-  } else if (dropout_ == 0) {
-    set_steps_since(0, step == replica_.last_step ? 0 : step % sync_every_);
-  }
 }
 
 void DiLoCo::place_origin() {
@@ -134,13 +91,13 @@ void DiLoCo::write_outer_gradient() {
   if (radial_) radial_->split(span_of(values_PG_));
 }
 
-Digest DiLoCo::prepare(int64_t round, std::span<const float> mean_PG) {
+Digest DiLoCo::prepare(int64_t number, std::span<const float> mean_PG) {
   std::span<const float> mean_delta = mean_PG;
   if (radial_) {
     radial_->join(mean_PG, span_of(mean_delta_P_));
     mean_delta = span_of(mean_delta_P_);
   }
-  now_.step(outer_, round + 1, mean_delta, next_);
+  now_.step(outer_, number, mean_delta, next_);
   return next_.digest();
 }
 

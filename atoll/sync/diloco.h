@@ -7,9 +7,8 @@
 // one; and replicas may be left out of a round, to see what that costs: such a replica takes part
 // with weight 0 and goes on from its own parameters (outer_gradient.h).
 //
-// In elastic pace (Replica::is_elastic) a round is begun when the run calls it, and training goes
-// on until its result is there: then the live parameters become the new global ones plus what this
-// replica has learned since its snapshot.
+// Where training goes on while a round travels (Fate::kOvertaken), the live parameters become the
+// new global ones plus what this replica has learned since its snapshot.
 //
 // Deviation: a run whose last step is not a multiple of sync_every ends with one shorter period, so
 // that no replica's work is lost.
@@ -27,31 +26,26 @@ class DiLoCo final : public Strategy {
  public:
   DiLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
          const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
-  Result<void> do_after_step(int64_t step) override;
-  void do_resume(int64_t step) override;
-  int64_t next_due(int64_t step) const override;
+  bool lands(int64_t /*step*/) const override { return dropout_ == 0; }
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
-  Digest absorb(const collective::Commit& commit, std::span<const float> mean_PG) override;
-  void do_join(int64_t step) override;
-  void launch_due(const collective::DueRound& due) override;
+  Digest absorb(const collective::Commit& commit, int64_t number,
+                std::span<const float> mean_PG) override;
+  void do_join() override;
+  void launch(const OwnRound& own) override;
   void take(int64_t round, Fate fate) override;
-  void launch(int64_t round, int64_t step, bool dropped);
   /// The round's result is the state from here on.
   void adopt(int64_t round);
-  bool is_due(int64_t step) const;
   /// To be called whenever now_ changes.
   void place_origin();
   /// Fills values_PG_ with what this replica sends.
   void write_outer_gradient();
-  Digest prepare(int64_t round, std::span<const float> mean_PG);
+  Digest prepare(int64_t number, std::span<const float> mean_PG);
 
-  int64_t sync_every_;
   double sign_pruning_;
   double dropout_;
   method::OuterOptimizer outer_;
@@ -63,6 +57,7 @@ class DiLoCo final : public Strategy {
   at::Tensor origin_P_;      // now_.theta_P, where outer gradients are made.
   at::Tensor values_PG_;     // There too. What this replica sends; G = 0 without radial_.
   at::Tensor mean_delta_P_;  // Host. With radial_ only.
+  bool is_dropped_ = false;  // This replica, of the round on its way.
 };
 
 }  // namespace atl::sync

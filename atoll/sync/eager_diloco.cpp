@@ -14,7 +14,6 @@ namespace atl::sync {
 EagerDiLoCo::EagerDiLoCo(const method::SyncOptions& options, Replica replica,
                          collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      sync_every_(options.sync_every),
       fresh_share_(options.method == "eager_diloco"
                        ? 1.0F / static_cast<float>(averager.num_members())
                        : 0.0F),
@@ -52,37 +51,24 @@ void EagerDiLoCo::blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
   }
 }
 
-bool EagerDiLoCo::syncs_after(int64_t step) const { return step == replica_.last_step; }
-
-Result<void> EagerDiLoCo::do_after_step(int64_t step) {
-  const bool last = step == replica_.last_step;
-  if (step % sync_every_ != 0 && !last) return {};
-  const int64_t round = (step - 1) / sync_every_;
-  if (round > 0) {
-    if (auto done = receive(round - 1); !done) return done;
-  }
+void EagerDiLoCo::launch(const OwnRound& own) {
   if (uses_fresh()) std::swap(delta_P_, old_delta_P_);
   at::sub_out(delta_P_, origin_P_, replica_.values_P.to(delta_P_.device()));
   if (!can_send(delta_P_)) {  // An overflow: as if the period had not been.
     delta_P_.zero_();
     abstain();
   }
-  send(round, step);
-  step_own(round);
-  if (last) {
-    if (auto done = finish(round); !done) return done;
-  }
-  return {};
+  send(own);
+  step_own(own.round);
 }
 
-void EagerDiLoCo::send(int64_t round, int64_t step) {
-  begin(delta_P_,
-        {.round = round,
-         .step = step,
-         .weight = weight(round, delta_P_, (step - round * sync_every_) * replica_.tokens_per_step),
-         .prepare = [this, round](std::span<const float> mean, std::span<const float>) {
-           return prepare(round, mean);
-         }});
+void EagerDiLoCo::send(const OwnRound& own) {
+  begin(own, delta_P_,
+        {.weight = weight(own, delta_P_, tokens_of(own)),
+         .prepare = [this, round = own.round](
+                        std::span<const float> mean,
+                        std::span<const float>) { return prepare(round, mean); }});
+  is_last_ = own.step == replica_.pace.last_step;
 }
 
 /// theta_m = OuterOpt(theta_m, D~_m), with the mean that has come. The live parameters follow.
@@ -105,22 +91,19 @@ Digest EagerDiLoCo::prepare(int64_t round, std::span<const float> mean_P) {
   return next_.digest();
 }
 
-Result<void> EagerDiLoCo::receive(int64_t round) {
-  if (auto done = wait(round); !done) return tl::unexpected(done.error());
+void EagerDiLoCo::take(int64_t round, Fate /*fate*/) {
   std::swap(now_, next_);
   std::swap(mean_P_, new_mean_P_);
-  return {};
+  if (is_last_) finish(round);
 }
 
 /// The last means have been used by a share only, or not at all: their rest is one more outer step.
-Result<void> EagerDiLoCo::finish(int64_t round) {
-  if (auto done = receive(round); !done) return done;
+void EagerDiLoCo::finish(int64_t round) {
   if (fresh_share_ < 1) {  // A replica that is alone has used it all.
     mean_P_.mul_(1 - fresh_share_);
     now_.step(outer_, round + 2, span_of(mean_P_), now_);
   }
   replica_.values_P.copy_(now_.theta_P);
-  return {};
 }
 
 at::Tensor EagerDiLoCo::global_parameters() const { return now_.theta_P; }
@@ -136,11 +119,9 @@ std::vector<std::pair<std::string, at::Tensor>> EagerDiLoCo::state() {
 
 void EagerDiLoCo::restore_global(const at::Tensor& global_P) { now_.theta_P.copy_(global_P); }
 
-void EagerDiLoCo::do_resume(int64_t step) {
+void EagerDiLoCo::do_resume(const std::vector<OwnRound>& on_their_way) {
   place_origin();
-  const int64_t periods = step / sync_every_;
-  if (periods == 0 || step == replica_.last_step) return;
-  send(periods - 1, periods * sync_every_);
+  for (const OwnRound& own : on_their_way) send(own);
 }
 
 }  // namespace atl::sync

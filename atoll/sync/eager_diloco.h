@@ -22,27 +22,25 @@ class EagerDiLoCo final : public Strategy {
  public:
   EagerDiLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
               const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
-  Result<void> do_after_step(int64_t step) override;
-  void do_resume(int64_t step) override;
+  void launch(const OwnRound& own) override;
+  void take(int64_t round, Fate fate) override;
+  void do_resume(const std::vector<OwnRound>& on_their_way) override;
   bool uses_fresh() const { return fresh_share_ > 0; }
   /// To be called whenever own_ changes.
   void place_origin();
-  void send(int64_t round, int64_t step);
+  void send(const OwnRound& own);
   Digest prepare(int64_t round, std::span<const float> mean_P);
-  Result<void> receive(int64_t round);
-  Result<void> finish(int64_t round);
   void step_own(int64_t round);
+  void finish(int64_t round);
   /// direction = old mean + fresh_share * (fresh - old), one element after the other.
   void blend(const at::Tensor& fresh_P, const at::Tensor& old_P,
              const at::Tensor& direction_P) const;
 
-  int64_t sync_every_;
   float fresh_share_;  // 1 / M, delayed: 0.
   method::OuterOptimizer outer_;
   // Of this replica. Outer gradients are made and kept where its parameters are, or on the host if
@@ -58,6 +56,7 @@ class EagerDiLoCo final : public Strategy {
   at::Tensor mean_P_;  // Mean D^(k-1), the newest that has come.
   at::Tensor new_mean_P_;
   at::Tensor mean_direction_P_;
+  bool is_last_ = false;  // The round on its way is the run's last.
 };
 
 }  // namespace atl::sync

@@ -39,7 +39,7 @@ TEST_F(ElasticDiLoCoTest, TrainingGoesOnAndKeepsWhatItLearnedMeanwhile) {
   train();
   EXPECT_EQ(global(), 93);
   EXPECT_EQ(live(), 90) << "global 93, less the three steps since the snapshot";
-  EXPECT_EQ(strategy.published_step(step), 9);
+  EXPECT_EQ(strategy.pace().published_step(step), 9);
   run.due = {.round = 1, .base = 0, .step = 15};
   train();
   EXPECT_EQ(run.begun.at(1).weight, 4 * kTokens) << "no step twice";
@@ -110,7 +110,7 @@ TEST_F(ElasticDiLoCoTest, TheLastCommitEndsTheRun) {
   train();
   run.commit(0, 100, 5);
   train();
-  EXPECT_EQ(strategy.catch_up(step).value(), 100);
+  EXPECT_EQ(strategy.catch_up(step).value().step, 100);
 }
 
 }  // namespace

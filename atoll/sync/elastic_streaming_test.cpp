@@ -56,7 +56,7 @@ TEST(ElasticStreamingTest, EachFragmentGoesOnFromItsOwnSnapshot) {
   EXPECT_EQ(one.live(0), 90) << "global 93, less the three steps since the snapshot";
   EXPECT_EQ(one.global(1), 100);
   EXPECT_EQ(one.live(1), 93) << "seven steps of its own";
-  EXPECT_EQ(one.strategy.published_step(one.step), 9);
+  EXPECT_EQ(one.strategy.pace().published_step(one.step), 9);
 
   one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 9};
   one.train();
@@ -142,9 +142,9 @@ TEST(ElasticStreamingTest, ANewcomerAtTheEndIsThereWhenItHasAllFragments) {
   ASSERT_TRUE(one.strategy.import_state(1, 1, digests.at(1), *states.at(1)));
   ASSERT_TRUE(one.strategy.import_state(0, 4, digests.at(4), *states.at(4)));
   one.strategy.joined(99, 4);
-  EXPECT_EQ(one.strategy.catch_up(99).value(), 99) << "round 3 is missing";
+  EXPECT_EQ(one.strategy.catch_up(99).value().step, 99) << "round 3 is missing";
   one.run.commit_without(3, 99, 3, digests.at(3), 2, 1);
-  EXPECT_EQ(one.strategy.catch_up(99).value(), 100);
+  EXPECT_EQ(one.strategy.catch_up(99).value().step, 100);
   for (const int64_t fragment : {0, 1}) EXPECT_EQ(one.global(fragment), other.global(fragment));
 }
 
@@ -152,7 +152,7 @@ TEST(ElasticStreamingTest, ANewcomerAtTheEndIsThereWhenItHasAllFragments) {
 /// the base.
 TEST(ElasticStreamingTest, ARoundWaitsForWhatWasMissed) {
   Member one;
-  one.step = one.strategy.catch_up(0).value();
+  one.step = one.strategy.catch_up(0).value().step;
   one.run.commit_without(0, 2, 5, digest_of_first_round(), 2);  // During the step.
   one.run.due = {.round = 2, .fragment = 0, .base = -1, .step = 2};
   ASSERT_TRUE(one.strategy.after_step(1));
@@ -167,12 +167,12 @@ TEST(ElasticStreamingTest, TheLastCommitEndsTheRun) {
   one.train();
   one.run.commit(0, 99, 5);
   one.train();
-  EXPECT_EQ(one.strategy.catch_up(one.step).value(), 99);
+  EXPECT_EQ(one.strategy.catch_up(one.step).value().step, 99);
   one.run.due = {.round = 1, .fragment = 1, .base = 0, .step = 99};
   one.train();
   one.run.commit(1, 100, 5);
   one.train();
-  EXPECT_EQ(one.strategy.catch_up(one.step).value(), 100);
+  EXPECT_EQ(one.strategy.catch_up(one.step).value().step, 100);
 }
 
 }  // namespace

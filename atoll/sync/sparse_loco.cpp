@@ -10,7 +10,6 @@ namespace atl::sync {
 SparseLoCo::SparseLoCo(const method::SyncOptions& options, Replica replica,
                        collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      sync_every_(options.sync_every),
       lr_(static_cast<float>(method::outer_lr(options))),
       decay_(static_cast<float>(options.error_feedback_decay)),
       global_P_(host_buffer(replica_.values_P)),
@@ -21,28 +20,7 @@ SparseLoCo::SparseLoCo(const method::SyncOptions& options, Replica replica,
   global_P_.copy_(replica_.values_P);
 }
 
-bool SparseLoCo::is_due(int64_t step) const {
-  return step % sync_every_ == 0 || step == replica_.last_step;
-}
-
-/// Elastic: what a replica has learned on top of the published state is its own.
-bool SparseLoCo::syncs_after(int64_t step) const { return replica_.is_elastic || is_due(step); }
-
-Result<void> SparseLoCo::do_after_step(int64_t step) {
-  if (replica_.is_elastic) return go_on();
-  if (!is_due(step)) return {};
-  const int64_t round = (step - 1) / sync_every_;
-  if (is_applied(0, round)) return {};
-  launch(round, step);
-  const auto fate = wait(round);
-  if (!fate) return tl::unexpected(fate.error());
-  take(round, *fate);
-  return {};
-}
-
-void SparseLoCo::launch_due(const collective::DueRound& due) { launch(due.round, due.step); }
-
-void SparseLoCo::launch(int64_t round, int64_t step) {
+void SparseLoCo::launch(const OwnRound& own) {
   corrected_P_.copy_(replica_.values_P);
   const std::span<float> corrected = span_of(corrected_P_);
   const std::span<const float> global = span_of(global_P_);
@@ -50,35 +28,33 @@ void SparseLoCo::launch(int64_t round, int64_t step) {
   for (size_t i = 0; i < corrected.size(); ++i) {
     corrected[i] = decay_ * residual[i] + (global[i] - corrected[i]);
   }
-  const int64_t tokens = weight(round, corrected_P_, tokens_since(0));
+  const int64_t tokens = weight(own, corrected_P_, tokens_of(own));
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
   has_delta_ = tokens > 0;
-  begin(corrected_P_, {.round = round,
-                       .step = step,
-                       .weight = tokens,
-                       .needs_own = true,
-                       .prepare = [this](std::span<const float> mean, std::span<const float> own) {
-                         return prepare(mean, own);
-                       }});
+  begin(own, corrected_P_,
+        {.weight = tokens,
+         .needs_own = true,
+         .prepare = [this](std::span<const float> mean, std::span<const float> sent) {
+           return prepare(mean, sent);
+         }});
 }
 
 void SparseLoCo::take(int64_t round, Fate fate) {
   adopt(round);
-  const bool goes_on = fate == Fate::kCounted && replica_.is_elastic;
-  if (fate == Fate::kLate || goes_on) {
+  const bool is_overtaken = fate == Fate::kOvertaken;
+  if (fate == Fate::kLate || is_overtaken) {
     follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
   } else {
     replica_.values_P.copy_(global_P_);
   }
   // From its own snapshot: this replica's outer gradient is in the mean.
-  if (goes_on && has_delta_) {
+  if (is_overtaken && has_delta_) {
     const at::Tensor delta_P = corrected_P_.sub_(residual_P_, decay_);
     replica_.values_P.add_(delta_P.to(replica_.values_P.device()));
   }
   // What was left out is not kept for later.
-  const bool is_sent = fate == Fate::kCounted || fate == Fate::kAbstained;
-  if (is_sent) std::swap(residual_P_, new_residual_P_);
+  if (fate != Fate::kLate && fate != Fate::kLeftOut) std::swap(residual_P_, new_residual_P_);
 }
 
 void SparseLoCo::adopt(int64_t round) {
@@ -99,15 +75,12 @@ Digest SparseLoCo::step_global(std::span<const float> mean_P) {
   return state_digest({{new_global_P_}});
 }
 
-Digest SparseLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_P) {
+Digest SparseLoCo::absorb(const collective::Commit& commit, int64_t /*number*/,
+                          std::span<const float> mean_P) {
   const Digest digest = step_global(mean_P);
   adopt(commit.round);
   follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
   return digest;
-}
-
-int64_t SparseLoCo::next_due(int64_t step) const {
-  return std::min((step / sync_every_ + 1) * sync_every_, replica_.last_step);
 }
 
 std::vector<std::vector<at::Tensor>> SparseLoCo::state_of(int64_t /*fragment*/) const {
@@ -115,15 +88,9 @@ std::vector<std::vector<at::Tensor>> SparseLoCo::state_of(int64_t /*fragment*/) 
 }
 
 /// What was not sent before is about parameters that are no more.
-void SparseLoCo::do_join(int64_t /*step*/) {
+void SparseLoCo::do_join() {
   replica_.values_P.copy_(global_P_);
   residual_P_.zero_();
-}
-
-void SparseLoCo::do_resume(int64_t step) {
-  // Elastic: a checkpoint holds what was published.
-  const bool is_level = replica_.is_elastic || step == replica_.last_step;
-  set_steps_since(0, is_level ? 0 : step % sync_every_);
 }
 
 at::Tensor SparseLoCo::global_parameters() const { return global_P_; }

@@ -5,7 +5,7 @@
 //   D^  = C(beta * e + D)                  C: the largest of each chunk, 2 bits each
 //   e   = beta * e + D - D^
 //   theta = theta - outer_lr * mean_m(D^)
-// In elastic pace (Replica::is_elastic) rounds are begun and taken as in diloco.h.
+// Where training goes on while a round travels, its result is taken as in diloco.h.
 // Every member sums the encodings of all (collective::Topology::kGather).
 #include <memory>
 
@@ -17,27 +17,21 @@ class SparseLoCo final : public Strategy {
  public:
   SparseLoCo(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
              const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
-  Result<void> do_after_step(int64_t step) override;
-  void do_resume(int64_t step) override;
-  int64_t next_due(int64_t step) const override;
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
-  Digest absorb(const collective::Commit& commit, std::span<const float> mean_P) override;
-  void do_join(int64_t step) override;
-  void launch_due(const collective::DueRound& due) override;
+  Digest absorb(const collective::Commit& commit, int64_t number,
+                std::span<const float> mean_P) override;
+  void do_join() override;
+  void launch(const OwnRound& own) override;
   void take(int64_t round, Fate fate) override;
-  bool is_due(int64_t step) const;
-  void launch(int64_t round, int64_t step);
   Digest step_global(std::span<const float> mean_P);
   void adopt(int64_t round);
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
 
-  int64_t sync_every_;
   float lr_;
   float decay_;
   at::Tensor global_P_;     // Host. theta

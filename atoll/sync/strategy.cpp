@@ -19,29 +19,46 @@ Strategy::Strategy(const method::SyncOptions& options, Replica replica,
     : replica_(std::move(replica)),
       averager_(averager),
       clock_(clock),
-      run_clock_(replica_.last_step),
       method_(method::method_of(options)),
       codec_(codec::make_codec(method::codec_name(options))),
       topology_(method::topology_of(options, *codec_, averager.num_members())),
       keeps_outer_near_(options.keeps_outer_near()),
       measures_layers_(options.layer_metrics),
-      steps_since_(static_cast<size_t>(method::num_fragments(options))),
-      applied_(steps_since_.size(), -1),
-      held_(method_.takes_newcomers ? steps_since_.size() : 0) {}
+      rounds_({method::num_fragments(options), method_.takes_newcomers},
+              rounds::make_pace(replica_.pace, options), averager) {}
 
 Result<void> Strategy::reduce_gradients(int64_t step) {
   return timed(step, &Strategy::do_reduce_gradients);
 }
 
-int64_t Strategy::step_after(int64_t step) {
-  if (!replica_.is_elastic) return step + 1;
-  run_clock_.trained();
-  return run_clock_.now();
+Result<void> Strategy::after_step(int64_t step) {
+  rounds_.trained(step);
+  return timed(step, &Strategy::perform_due);
 }
 
-Result<void> Strategy::after_step(int64_t step) {
-  for (int64_t& steps : steps_since_) steps += 1;
-  return timed(step, &Strategy::do_after_step);
+Result<void> Strategy::perform_due(int64_t /*step*/) {
+  while (true) {
+    const auto task = rounds_.next();
+    if (!task) return tl::unexpected(task.error());
+    if (!*task) return {};
+    if (auto done = perform(**task); !done) return done;
+  }
+}
+
+Result<void> Strategy::perform(const rounds::Task& task) {
+  return std::visit([this](const auto& kind) { return perform(kind); }, task);
+}
+
+Result<void> Strategy::perform(const rounds::Begin& begin) {
+  launch(begin.own);
+  return {};
+}
+
+Result<void> Strategy::perform(const rounds::Take& own) {
+  const auto fate = wait(own.round);
+  if (!fate) return tl::unexpected(fate.error());
+  take(own.round, *fate);
+  return {};
 }
 
 /// What the training thread does for the exchange, it does not do for training.
@@ -82,8 +99,11 @@ bool Strategy::can_send(const at::Tensor& values) const {
   return is_on_device(values) ? accepts(*codec_, values) : codec_->accepts(span_of(values));
 }
 
-void Strategy::begin(const at::Tensor& values, collective::Contribution contribution,
-                     std::span<const method::Range> ranges, int64_t num_steps) {
+void Strategy::begin(const OwnRound& own, const at::Tensor& values,
+                     collective::Contribution contribution, std::span<const method::Range> ranges) {
+  contribution.round = own.round;
+  contribution.fragment = own.fragment;
+  contribution.step = own.step;
   if (contribution.codec == nullptr) contribution.codec = codec_.get();
   if (is_on_device(values)) {
     contribution.device_values = device_values(values, *contribution.codec);
@@ -92,67 +112,47 @@ void Strategy::begin(const at::Tensor& values, collective::Contribution contribu
   }
   contribution.topology = topology_;
   if (replica_.num_trained != nullptr) contribution.num_trained = *replica_.num_trained;
-  OpenRound& open = open_rounds_[contribution.round];
-  open.fragment = contribution.fragment;
-  open.num_steps = num_steps < 0 ? steps_since(contribution.fragment) : num_steps;
-  // Elastic: who has learned nothing since has nothing to abstain with.
-  open.abstained = contribution.weight == 0 && (open.num_steps > 0 || !replica_.is_elastic);
+  OwnRound begun = own;
+  begun.has_abstained = contribution.weight == 0;
+  rounds_.begun(begun);
+  Sent& sent = sent_[own.round];
   if (measures_layers_) {
-    const auto [found, is_new] = slices_.try_emplace(contribution.fragment);
+    const auto [found, is_new] = slices_.try_emplace(own.fragment);
     if (is_new) {
       const std::array whole = {method::Range{0, replica_.values_P.numel()}};
       found->second = method::layer_slices(replica_.specs, ranges.empty() ? whole : ranges);
     }
     contribution.needs_own = true;
-    contribution.prepare = [&open, &slices = found->second,
+    contribution.prepare = [&sent, &slices = found->second,
                             prepare = std::move(contribution.prepare)](std::span<const float> mean,
-                                                                       std::span<const float> own) {
-      open.sums = method::measure_layers(slices, own, mean);
-      return prepare(mean, own);
+                                                                       std::span<const float> part) {
+      sent.sums = method::measure_layers(slices, part, mean);
+      return prepare(mean, part);
     };
   }
-  contribution.prepare = [this, &open, prepare = std::move(contribution.prepare)](
-                             std::span<const float> mean, std::span<const float> own) {
+  contribution.prepare = [this, &sent, prepare = std::move(contribution.prepare)](
+                             std::span<const float> mean, std::span<const float> part) {
     const Time begin = clock_.now();
-    const Digest digest = prepare(mean, own);
-    open.prepare_seconds = seconds(clock_.now() - begin);
+    const Digest digest = prepare(mean, part);
+    sent.prepare_seconds = seconds(clock_.now() - begin);
     return digest;
   };
-  open.contribution = contribution;
+  sent.contribution = contribution;
   averager_.begin(std::move(contribution));
 }
 
-int64_t Strategy::weight(int64_t round, const at::Tensor& values, int64_t tokens) {
-  const bool abstains = std::exchange(abstains_, false);
-  const bool did = std::erase(abstains_again_, round) > 0;
-  return abstains || did || !can_send(values) ? 0 : tokens;
-}
-
-std::vector<int64_t> Strategy::abstained_rounds() const {
-  std::vector<int64_t> rounds;
-  for (const auto& [round, open] : open_rounds_) {
-    if (open.abstained) rounds.push_back(round);
-  }
-  return rounds;
+int64_t Strategy::weight(const OwnRound& own, const at::Tensor& values, int64_t tokens) {
+  return rounds_.counts(own.round) && can_send(values) ? tokens : 0;
 }
 
 Result<void> Strategy::drain() {
-  while (!open_rounds_.empty()) {
-    const int64_t round = open_rounds_.begin()->first;
+  while (!sent_.empty()) {
+    const int64_t round = sent_.begin()->first;
     if (auto commit = commit_of(round); !commit) return tl::unexpected(commit.error());
-    open_rounds_.erase(round);
+    rounds_.drained(round);
+    sent_.erase(round);
   }
   return {};
-}
-
-Digest Strategy::note_applied(const collective::Commit& commit) {
-  // A row counts with the first commit of any fragment that has it.
-  if (replica_.is_elastic)
-    run_clock_.committed(commit.step, *std::ranges::min_element(steps_since_));
-  if (held_.empty()) return {};
-  const Digest before = state_name(held_);
-  held_[static_cast<size_t>(commit.fragment)] = commit.digest;
-  return before;
 }
 
 void Strategy::note(const collective::Commit& commit) {
@@ -168,36 +168,32 @@ Result<collective::Commit> Strategy::commit_of(int64_t round) {
   return commit;
 }
 
-Result<Strategy::Fate> Strategy::wait(int64_t round) {
+Result<Fate> Strategy::wait(int64_t round) {
   auto commit = commit_of(round);
   if (!commit) return tl::unexpected(commit.error());
   if (commit->missed) {
-    if (auto taken = take_result(open_rounds_.at(round), *commit); !taken) {
+    if (auto taken = take_result(sent_.at(round), *commit); !taken) {
       return tl::unexpected(taken.error());
     }
   }
-  const OpenRound open = std::move(open_rounds_.extract(round).mapped());
+  const Sent sent = std::move(sent_.extract(round).mapped());
   note(*commit);
-  const bool included = commit->included;
-  if (!included && !takes_late_rounds()) return without_this_island(round);
-  if (included) steps_since_[static_cast<size_t>(open.fragment)] -= open.num_steps;
-  const Fate fate = !included          ? Fate::kLate
-                    : open.abstained   ? Fate::kAbstained
-                    : commit->left_out ? Fate::kLeftOut
-                                       : Fate::kCounted;
-  RoundRecord record{.step = step_,
-                     .fragment = open.fragment,
-                     .abstained = fate != Fate::kCounted,
-                     .before = note_applied(*commit),
-                     .num_values = open.contribution.num_values(),
-                     .codec = std::string(open.contribution.codec->name()),
-                     .prepare_seconds = open.prepare_seconds};
+  if (!commit->included && !method_.takes_newcomers) return without_this_island(round);
+  const rounds::Taken taken = rounds_.taken(*commit);
+  RoundRecord record{
+      .step = step_,
+      .fragment = sent.contribution.fragment,
+      .abstained = taken.fate != Fate::kCounted && taken.fate != Fate::kOvertaken,
+      .before = taken.before,
+      .num_values = sent.contribution.num_values(),
+      .codec = std::string(sent.contribution.codec->name()),
+      .prepare_seconds = sent.prepare_seconds};
   if (measures_layers_) {
-    record.layers = method::layer_records(slices_[open.fragment], open.sums, commit->own_share);
+    record.layers = method::layer_records(slices_[record.fragment], sent.sums, commit->own_share);
   }
   record.commit = *std::move(commit);
   records_.push_back(std::move(record));
-  return fate;
+  return taken.fate;
 }
 
 tl::unexpected<Failure> Strategy::without_this_island(int64_t round) const {
@@ -213,58 +209,42 @@ tl::unexpected<Failure> Strategy::another_state(int64_t round) {
 }
 
 /// The exchange went on without this replica: it makes the mean from what the others sent.
-Result<void> Strategy::take_result(OpenRound& open, const collective::Commit& commit) {
+Result<void> Strategy::take_result(Sent& sent, const collective::Commit& commit) {
   const collective::CommittedRound& record = *commit.record;
   std::vector<float> mean(record.count);
-  if (auto made = decode_mean(record, *open.contribution.codec, mean); !made) return made;
+  if (auto made = decode_mean(record, *sent.contribution.codec, mean); !made) return made;
   std::vector<float> own;
-  if (commit.left_out) open.contribution.weight = 0;
-  if (open.contribution.needs_own) own = own_as_decoded(open.contribution, record);
-  if (open.contribution.prepare(mean, own) != commit.digest) return another_state(commit.round);
+  if (commit.left_out) sent.contribution.weight = 0;
+  if (sent.contribution.needs_own) own = own_as_decoded(sent.contribution, record);
+  if (sent.contribution.prepare(mean, own) != commit.digest) return another_state(commit.round);
   return {};
 }
 
-Result<int64_t> Strategy::catch_up(int64_t step) {
-  while (!(replica_.is_elastic && stats_.stop_requested)) {  // Nothing is behind the stop.
-    const auto taken = take_next_missed();
-    if (!taken) return tl::unexpected(taken.error());
-    if (!*taken) break;
-    if (replica_.is_elastic && is_kept(step)) break;  // Before it is gone.
-    // The last step is everybody's own: there all fragments come together.
-    if (!replica_.is_elastic) step = std::max(step, std::min(newest_step_, replica_.last_step - 1));
+Result<rounds::CaughtUp> Strategy::catch_up(int64_t step) {
+  while (const auto task = rounds_.next_missed()) {
+    if (replica_.before_change) replica_.before_change();
+    if (auto done = perform(*task); !done) return tl::unexpected(done.error());
   }
-  if (has_last_rounds()) run_clock_.start(replica_.last_step);
-  if (replica_.is_elastic) return std::max(step, run_clock_.now());
-  if (const auto position = averager_.take_position()) {
-    step = std::max(step, std::min(*position, next_due(step) - 1));
-  }
-  return step;
+  return rounds_.caught_up(step);
 }
 
-Result<bool> Strategy::take_next_missed() {
-  if (!missed_) missed_ = averager_.take_missed();
-  if (!missed_) return false;
-  if (replica_.before_change) replica_.before_change();
-  if (auto settled = settle(missed_->round); !settled || *settled) return settled;
-  const collective::Commit commit = *std::exchange(missed_, std::nullopt);
-  newest_step_ = commit.step;
-  if (auto taken = take_missed(commit); !taken) return tl::unexpected(taken.error());
-  return true;
-}
-
-Result<void> Strategy::take_missed(const collective::Commit& commit) {
+Result<void> Strategy::perform(const rounds::Absorb& missed) {
+  const collective::Commit& commit = missed.commit;
   note(commit);
-  const auto fragment = static_cast<size_t>(commit.fragment);
-  if (fragment >= applied_.size() || is_applied(commit.fragment, commit.round)) return {};
-  if (!takes_late_rounds()) return without_this_island(commit.round);
+  if (!rounds_.is_missing(commit)) {
+    rounds_.passed(commit);
+    return {};
+  }
+  if (!method_.takes_newcomers) return without_this_island(commit.round);
   std::vector<float> mean(commit.record->count);
   if (auto made = decode_mean(*commit.record, *codec_, mean); !made) return made;
-  if (absorb(commit, mean) != commit.digest) return another_state(commit.round);
+  const int64_t number = pace().number(commit.fragment, commit.round, commit.step);
+  if (absorb(commit, number, mean) != commit.digest) return another_state(commit.round);
   records_.push_back({.step = step_,
                       .commit = commit,
                       .fragment = commit.fragment,
                       .abstained = true,
-                      .before = note_applied(commit),
+                      .before = rounds_.absorbed(commit),
                       .num_values = mean.size(),
                       .codec = std::string(codec_->name())});
   return {};
@@ -276,13 +256,8 @@ void Strategy::follow(int64_t begin, int64_t end, const at::Tensor& now, const a
   live.add_(at::sub(now, before).to(live.device()), share);
 }
 
-bool Strategy::is_applied(int64_t fragment, int64_t round) const {
-  const std::scoped_lock lock(state_mutex_);
-  return applied_[static_cast<size_t>(fragment)] >= round;
-}
-
 void Strategy::serve() {
-  if (!takes_late_rounds()) return;
+  if (!method_.takes_newcomers) return;
   averager_.serve_state(
       [this](int32_t fragment, int64_t round) { return export_state(fragment, round); });
 }
@@ -297,8 +272,8 @@ size_t Strategy::state_bytes(int64_t fragment) const {
 
 std::shared_ptr<const Bytes> Strategy::export_state(int64_t fragment, int64_t round) const {
   const std::scoped_lock lock(state_mutex_);
-  if (fragment < 0 || static_cast<size_t>(fragment) >= applied_.size() ||
-      applied_[static_cast<size_t>(fragment)] != round) {
+  if (fragment < 0 || fragment >= std::ssize(applied()) ||
+      applied()[static_cast<size_t>(fragment)] != round) {
     return nullptr;
   }
   auto bytes = std::make_shared<Bytes>();
@@ -331,7 +306,7 @@ Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Diges
     }
   });
   if (state_digest(tensors) == digest) {
-    held_.at(static_cast<size_t>(fragment)) = digest;
+    rounds_.imported(fragment, digest);
     return {};
   }
   return failure(
@@ -342,55 +317,38 @@ Result<void> Strategy::import_state(int64_t fragment, int64_t round, const Diges
 
 void Strategy::joined(int64_t step, int64_t last_round) {
   step_ = step;
-  last_round_ = last_round;
-  run_clock_.start(step);
-  std::ranges::fill(steps_since_, 0);
-  do_join(step);
+  rounds_.joined(step, last_round);
+  do_join();
 }
 
 void Strategy::restore_held(std::vector<Digest> held, std::vector<int64_t> applied) {
-  // A checkpoint that does not say it is of before the first commit, or of another program.
-  if (held.size() == held_.size()) held_ = std::move(held);
-  // In elastic pace the run's rounds begin anew.
   const std::scoped_lock lock(state_mutex_);
-  if (applied.size() == applied_.size() && !replica_.is_elastic) applied_ = std::move(applied);
-}
-
-std::vector<int64_t> Strategy::applied() const {
-  const std::scoped_lock lock(state_mutex_);
-  return applied_;
+  rounds_.restore(std::move(held), std::move(applied));
 }
 
 Result<void> Strategy::replay(const collective::CommittedRound& round, const Digest& before) {
-  const auto fragment = static_cast<size_t>(round.fragment);
-  if (fragment >= held_.size() || state_name(held_) != before) {
+  if (!rounds_.follows(round.fragment, before)) {
     return failure(fmt::format("round {} does not follow what is here", round.round));
   }
   std::vector<float> mean(round.count);
   if (auto made = decode_mean(round, *codec_, mean); !made) return made;
   const collective::Commit commit{
       .round = round.round, .fragment = round.fragment, .step = round.step, .digest = round.digest};
-  if (absorb(commit, mean) != round.digest) return another_state(round.round);
-  held_[fragment] = round.digest;
+  const int64_t number = pace().number(commit.fragment, commit.round, commit.step);
+  if (absorb(commit, number, mean) != round.digest) return another_state(round.round);
+  rounds_.replayed(round.fragment, round.digest);
   return {};
 }
 
 void Strategy::replayed(int64_t step) {
-  // Elastic: the run's rounds begin anew; what they rest on is what it begins with.
-  if (replica_.is_elastic) std::ranges::fill(applied_, -1);
-  joined(step);
+  step_ = step;
+  rounds_.resumed_at_commit(step);
+  do_join();
 }
 
 void Strategy::resumed(int64_t step) {
   step_ = step;
-  run_clock_.start(step);
-  do_resume(step);
-}
-
-Digest state_name(std::span<const Digest> held) {
-  Sha256 hash;
-  for (const Digest& digest : held) hash.update(digest);
-  return hash.finish();
+  do_resume(rounds_.resumed(step));
 }
 
 Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors) {

@@ -4,14 +4,14 @@
 //   strategy.reduce_gradients(step);   // data-parallel acts here
 //   optimiser.step();
 //   strategy.after_step(step);         // DiLoCo acts here
-// A strategy is one file, an entry in method.cpp and its constructor in methods.cpp.
+// What is to be done when is decided in rounds::Rounds; a strategy does it with tensors. It is one
+// file, an entry in method.cpp and its constructor in methods.cpp.
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,27 +22,28 @@
 #include "atoll/codec/codec.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/round_result.h"
-#include "atoll/method/elastic_clock.h"
 #include "atoll/method/layer_metrics.h"
 #include "atoll/method/method.h"
 #include "atoll/method/sync_options.h"
+#include "atoll/rounds/rounds.h"
 #include "atoll/sync/host.h"
 #include "atoll/weights/config.h"
 
 namespace atl::sync {
+
+using rounds::Fate;
+using rounds::OwnRound;
 
 /// What a strategy works on. Everything outlives it.
 struct Replica {
   at::Tensor values_P;     // Live parameters, flat FP32, on any device.
   at::Tensor gradients_P;  // Same shape.
   int64_t tokens_per_step = 0;
-  int64_t last_step = 0;  // The run ends with this step: a sync is due there, whatever its number.
+  rounds::PaceOptions pace{};
   std::span<const weights::ParameterSpec> specs{};  // What lies where in P.
   int64_t rank = 0;                                 // This member among the run's.
   uint64_t seed = 0;                                // The run's.
   const int64_t* num_trained = nullptr;             // Units of data so far, for the data leases.
-  bool is_elastic = false;  // Rounds are begun when the run calls them (swarm.pace).
-  int64_t keep_every = 0;  // Steps of the run, at which all replicas are to keep what is published.
   /// Called before catch_up() changes parameters and state, so that who reads them can be done.
   std::function<void()> before_change{};
   /// For tests: takes the ways of other devices on the CPU too, as far as they go.
@@ -63,7 +64,7 @@ struct RoundRecord {
   collective::Commit commit;
   int32_t fragment = 0;
   bool abstained = false;      // This replica counted with weight 0.
-  Digest before{};             // The state_name() before it.
+  Digest before{};             // The rounds::state_name() before it.
   double stall_seconds = 0;    // Training stood still for it, before and after its journey.
   size_t num_values = 0;       // That it was about,
   std::string codec{};         // and how they travelled.
@@ -77,16 +78,16 @@ class Strategy {
   Strategy(const method::SyncOptions& options, Replica replica, collective::Averager& averager,
            const Clock& clock);
   virtual ~Strategy() = default;
+  const rounds::Pace& pace() const { return rounds_.pace(); }
   /// The run's step once this replica has taken another, `step` before it.
-  int64_t step_after(int64_t step);
+  int64_t step_after(int64_t step) { return rounds_.step_after(step); }
   /// After backward, before the clip. `step` counts from 1 here and below.
   [[nodiscard]] Result<void> reduce_gradients(int64_t step);
   /// After the optimiser's update.
   [[nodiscard]] Result<void> after_step(int64_t step);
   /// Before a step, `step` of them done: takes in what was committed without this replica, up to
-  /// what is to be kept, if is_kept() holds then. Returns the step to go on from, which is later
-  /// than `step` if the others have gone on.
-  [[nodiscard]] Result<int64_t> catch_up(int64_t step);
+  /// what is to be kept.
+  [[nodiscard]] Result<rounds::CaughtUp> catch_up(int64_t step);
   /// Gives newcomers the state from here on; this object must outlive the averager's threads.
   void serve();
   /// Bytes of a fragment's state, which newcomers get. 0: the method takes none.
@@ -95,33 +96,23 @@ class Strategy {
   /// digest.
   [[nodiscard]] Result<void> import_state(int64_t fragment, int64_t round, const Digest& digest,
                                           std::span<const std::byte> bytes);
-  /// A newcomer, last: has all fragments' states, of a run that stands at `step`. Elastic: if one
-  /// of them is of the run's last commit, that is `last_round`; the run is over here too once the
-  /// others' last ones are taken in.
+  /// A newcomer, last: has all fragments' states, of a run that stands at `step`. `last_round` is
+  /// the newest of these if it is of the run's last step; -1: none is.
   void joined(int64_t step, int64_t last_round = -1);
   /// By fragment: the digest of its state, as it was committed; zeros before that. Nothing where
   /// commits do not say what the published parameters are (methods that take no newcomers).
-  const std::vector<Digest>& held() const { return held_; }
+  const std::vector<Digest>& held() const { return rounds_.standing().held(); }
   /// By fragment: the newest round in its state; -1: none of this run is.
-  std::vector<int64_t> applied() const;
+  const std::vector<int64_t>& applied() const { return rounds_.standing().applied(); }
   /// Resuming: both of the checkpoint, whose tensors were restored.
   void restore_held(std::vector<Digest> held, std::vector<int64_t> applied = {});
   /// Resuming: takes the outer step of a round that was committed after the checkpoint. `before` is
-  /// the state_name() before it. Fails when this replica's state is another.
+  /// the rounds::state_name() before it. Fails when this replica's state is another.
   [[nodiscard]] Result<void> replay(const collective::CommittedRound& round, const Digest& before);
   /// Resuming, last: has replayed all rounds; the run stands at `step`.
   void replayed(int64_t step);
-  /// The run's step that global_parameters() are of, `step` being the run's now.
-  int64_t published_step(int64_t step) const {
-    return replica_.is_elastic ? run_clock_.committed_step() : step;
-  }
-  /// Whether global_parameters() are those of a step at which all replicas are to keep them.
-  bool is_kept(int64_t step) const {
-    const int64_t every = replica_.keep_every;
-    return replica_.is_elastic ? run_clock_.crossed(every) : every > 0 && step % every == 0;
-  }
-  /// True when after_step(step) ends with all replicas equal.
-  virtual bool syncs_after(int64_t step) const = 0;
+  /// True when after_step(step) ends with all replicas equal, but for what is a replica's own.
+  bool syncs_after(int64_t step) const { return pace().syncs_after(step, lands(step)); }
   /// The model that the run publishes: what is evaluated and saved. (P,) FP32 on the CPU or the
   /// replica's device; valid until the next call.
   virtual at::Tensor global_parameters() const = 0;
@@ -136,63 +127,54 @@ class Strategy {
   /// The run ends here, early: waits for what is on its way, and leaves it unused. The run that
   /// resumes sends it again.
   [[nodiscard]] Result<void> drain();
-  /// Elastic: this replica is about to leave. A round that it has begun it must still take: others
-  /// may count on it to hold that.
-  void begin_no_more() { begins_ = false; }
-  bool has_begun() const { return begun_.has_value(); }
+  /// This replica alone is to leave, once it may: what it has learned is then with the others.
+  void leave_soon() { rounds_.leave_soon(); }
+  bool may_leave(int64_t step) const { return rounds_.may_leave(step, lands(step)); }
   const SyncStats& stats() const { return stats_; }
   /// The rounds committed since the last call.
   std::vector<RoundRecord> take_rounds() { return std::exchange(records_, {}); }
   /// This step's update went wrong here (an infinite gradient): the next round that follows an
   /// update counts this replica's part with weight 0. Methods that reduce gradients have none, and
   /// have judged this step's gradient before.
-  void abstain() { abstains_ = !method_.reduces_gradients; }
-  bool abstains() const { return abstains_; }
+  void abstain() {
+    if (!method_.reduces_gradients) rounds_.abstain();
+  }
+  bool abstains() const { return rounds_.abstains(); }
   /// The rounds on their way that count with weight 0. After a resume they do so again.
-  std::vector<int64_t> abstained_rounds() const;
-  void abstain_again(std::vector<int64_t> rounds) { abstains_again_ = std::move(rounds); }
+  std::vector<int64_t> abstained_rounds() const { return rounds_.abstained(); }
+  void abstain_again(std::vector<int64_t> rounds) { rounds_.abstain_again(std::move(rounds)); }
 
  protected:
-  /// What became of this replica's part of a round.
-  enum class Fate : uint8_t {
-    kCounted,
-    kAbstained,  // It had no weight,
-    kLeftOut,    // or the others took it away. What was learned is lost: it is to be unlearned.
-    kLate,       // The round was committed without this replica: its part counts in a later one.
-  };
   virtual Result<void> do_reduce_gradients(int64_t /*step*/) { return {}; }
-  virtual Result<void> do_after_step(int64_t /*step*/) { return {}; }
-  virtual void do_resume(int64_t /*step*/) {}
-  /// Elastic: begins the round that the run has called.
-  virtual void launch_due(const collective::DueRound& /*due*/) {}
-  /// Elastic: what became of the round that was begun.
+  /// Begins a round that is due.
+  virtual void launch(const OwnRound& /*own*/) {}
+  /// Takes the result of a round that was begun; prepare() has run.
   virtual void take(int64_t /*round*/, Fate /*fate*/) {}
-  /// The next step after `step` after which something is sent.
-  virtual int64_t next_due(int64_t step) const { return step + 1; }
+  /// Everything was restored; these were on their way.
+  virtual void do_resume(const std::vector<OwnRound>& on_their_way) {
+    for (const OwnRound& own : on_their_way) launch(own);
+  }
+  /// Whether what is taken after `step` makes the live parameters the published ones.
+  virtual bool lands(int64_t /*step*/) const { return true; }
   /// For methods that take newcomers: the tensors of a fragment's state (contiguous), each in
   /// pieces, in the order of their digest (state_digest()).
   virtual std::vector<std::vector<at::Tensor>> state_of(int64_t /*fragment*/) const { return {}; }
-  /// A round that this replica has not begun: takes the outer step that its mean makes and moves
-  /// the live parameters by as much as the global ones. Returns the digest of the state after it.
-  virtual Digest absorb(const collective::Commit& /*commit*/, std::span<const float> /*mean*/) {
+  /// A round that this replica has not begun, the `number`-th of its fragment: takes the outer step
+  /// that its mean makes and moves the live parameters by as much as the global ones. Returns the
+  /// digest of the state after it.
+  virtual Digest absorb(const collective::Commit& /*commit*/, int64_t /*number*/,
+                        std::span<const float> /*mean*/) {
     return {};
   }
   /// The state was imported: the live parameters are the published ones.
-  virtual void do_join(int64_t /*step*/) {}
-  /// Whether the fragment has this round's result, or a later one's.
-  bool is_applied(int64_t fragment, int64_t round) const;
-  /// Steps of this replica that no round has counted yet.
-  int64_t steps_since(int64_t fragment) const { return steps_since_[size_t(fragment)]; }
-  void set_steps_since(int64_t fragment, int64_t steps) { steps_since_[size_t(fragment)] = steps; }
-  int64_t tokens_since(int64_t fragment) const {
-    return steps_since(fragment) * replica_.tokens_per_step;
-  }
+  virtual void do_join() {}
+  int64_t tokens_of(const OwnRound& own) const { return own.num_steps * replica_.tokens_per_step; }
   /// The published state changes only in here: newcomers read it on another thread.
   template <typename Change>
   void publish(int64_t fragment, int64_t round, const Change& change) {
     const std::scoped_lock lock(state_mutex_);
     change();
-    applied_[static_cast<size_t>(fragment)] = round;
+    rounds_.applied(fragment, round);
   }
   /// Moves the live parameters [begin, end) by that share of what the global ones moved.
   void follow(int64_t begin, int64_t end, const at::Tensor& now, const at::Tensor& before,
@@ -208,91 +190,60 @@ class Strategy {
   bool can_send(const at::Tensor& values) const;
   /// The weight of a round's `values`, behind which `tokens` stand: 0 if this replica abstains, or
   /// did when it first sent them, or cannot send them.
-  int64_t weight(int64_t round, const at::Tensor& values, int64_t tokens);
+  int64_t weight(const OwnRound& own, const at::Tensor& values, int64_t tokens);
   /// Starts a round, with the options' codec unless it names one, and the method's topology. It is
   /// about `values`, contiguous FP32, which must stay unchanged until wait() has returned; those on
   /// a device are encoded there. They begin with the `ranges` of P, one behind the other; ranges
   /// are the same for all rounds of a fragment. Empty: all of P.
-  /// `num_steps` of this replica are in them (-1: all that no round has counted).
-  void begin(const at::Tensor& values, collective::Contribution contribution,
-             std::span<const method::Range> ranges = {}, int64_t num_steps = -1);
+  void begin(const OwnRound& own, const at::Tensor& values, collective::Contribution contribution,
+             std::span<const method::Range> ranges = {});
   /// Waits for the round's commit and books it; prepare() has run when it returns.
   Result<Fate> wait(int64_t round);
 
-  /// Elastic, after each step: takes what was decided, begins what is due, waits for nothing
-  /// (elastic_pace.cpp).
-  Result<void> go_on();
-
   Replica replica_;
-  collective::Averager& averager_;
 
  private:
-  struct OpenRound {
-    int32_t fragment = 0;
-    bool abstained = false;
-    int64_t num_steps = 0;
+  struct Sent {
     collective::Contribution contribution;  // For a round whose result comes from others.
     // The exchange thread writes these before the commit.
     std::vector<method::LayerSums> sums;
     double prepare_seconds = 0;
   };
-  bool takes_late_rounds() const { return method_.takes_newcomers; }
-  bool has_last_rounds() const;
-  /// Elastic: takes what came of the round that was begun.
-  Result<void> take_begun();
-  /// Elastic, before a round of that number is absorbed: takes what came of an older one. Whether
-  /// there was one.
-  Result<bool> settle(int64_t round);
+  Result<void> perform(const rounds::Task& task);
+  Result<void> perform_due(int64_t step);
+  Result<void> perform(const rounds::Take& take);
+  Result<void> perform(const rounds::Begin& begin);
+  Result<void> perform(const rounds::Absorb& absorb);
   /// Blocks until the round is committed.
   Result<collective::Commit> commit_of(int64_t round);
   tl::unexpected<Failure> without_this_island(int64_t round) const;
   static tl::unexpected<Failure> another_state(int64_t round);
-  Result<void> take_result(OpenRound& open, const collective::Commit& commit);
-  /// Absorbs the oldest commit that this replica had no part in, or, elastic, takes an older round
-  /// of its own. Whether there was one.
-  Result<bool> take_next_missed();
-  Result<void> take_missed(const collective::Commit& commit);
+  Result<void> take_result(Sent& sent, const collective::Commit& commit);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
-  /// Returns the state_name() before it.
-  Digest note_applied(const collective::Commit& commit);
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 
+  collective::Averager& averager_;
   const Clock& clock_;
-  // Elastic.
-  method::ElasticClock run_clock_;
-  std::optional<collective::DueRound> due_;    // Is to be begun.
-  std::optional<collective::DueRound> begun_;  // Is not decided yet.
-  bool begins_ = true;
-  int64_t last_round_ = -1;  // Of the run; -1: not known.
   const method::Method& method_;
   std::unique_ptr<codec::Codec> codec_;
   collective::Topology topology_;
-  SyncStats stats_;
   bool keeps_outer_near_;
   bool measures_layers_;
-  bool abstains_ = false;
-  std::vector<int64_t> abstains_again_;  // Rounds.
-  int64_t step_ = 0;
-  int64_t newest_step_ = 0;                                    // Of the commit absorbed last.
-  std::optional<collective::Commit> missed_;                   // The next one to absorb.
-  std::map<int64_t, OpenRound> open_rounds_;                   // By round.
+  rounds::Rounds rounds_;  // What newcomers read of it changes under state_mutex_.
+  std::map<int64_t, Sent> sent_;                               // By round.
   std::map<int32_t, std::vector<method::LayerSlice>> slices_;  // By fragment.
+  SyncStats stats_;
+  int64_t step_ = 0;
   std::vector<RoundRecord> records_;
-  double unbooked_stall_ = 0;         // Of rounds that are still on their way.
-  std::vector<int64_t> steps_since_;  // By fragment.
-  std::vector<int64_t> applied_;      // By fragment: the newest round. Under state_mutex_.
-  std::vector<Digest> held_;          // By fragment, or empty.
+  double unbooked_stall_ = 0;  // Of rounds that are still on their way.
   mutable std::mutex state_mutex_;
 };
 
 /// Of tensors that are there in pieces, one behind the other: what members compare before a round
 /// is committed.
 Digest state_digest(const std::vector<std::vector<at::Tensor>>& tensors);
-
-/// Of a whole published state: its fragments' digests, as Strategy::held() has them, as one.
-Digest state_name(std::span<const Digest> held);
 
 /// Throws UsageError when the method does not fit the number of members.
 std::unique_ptr<Strategy> make_strategy(const method::SyncOptions& options, Replica replica,

@@ -45,55 +45,17 @@ void scatter(const method::Fragment& fragment, const at::Tensor& from_F, const a
 StreamingDiLoCo::StreamingDiLoCo(const method::SyncOptions& options, Replica replica,
                                  collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      delay_(options.fragment_sync_delay),
+      keeps_flights_(pace().sends_again()),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
       outer_(method::make_outer_optimizer(options)),
       fragments_(
           method::make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
-      schedule_(options.sync_every, options.num_fragments, replica_.last_step),
       now_(outer_, replica_.values_P.numel(), outer_device()) {
   now_.theta_P.copy_(replica_.values_P);
   bring(now_.theta_P, origin_P_);
 }
 
-/// In between, fragments are of different ages. Elastic: what a replica has learned on top of the
-/// published state is its own.
-bool StreamingDiLoCo::syncs_after(int64_t step) const {
-  if (replica_.is_elastic) return true;
-  if (alpha_ != 0) return false;
-  return step == schedule_.last_step() ||
-         (delay_ == 0 && fragments_.size() == 1 && schedule_.due(step).has_value());
-}
-
-Result<void> StreamingDiLoCo::do_after_step(int64_t step) {
-  if (replica_.is_elastic) return go_on();
-  const bool last = step == schedule_.last_step();
-  const auto is_due = [&] { return !flights_.empty() && (last || flights_.front().due <= step); };
-  const auto fragment = schedule_.due(step);
-  if (!fragment && !last && !is_due()) return {};
-  while (is_due()) {
-    if (auto done = apply_front(); !done) return done;
-  }
-  if (fragment) send(*fragment, step);
-  if (last) {
-    for (size_t p = 0; p < fragments_.size(); ++p) send(static_cast<int64_t>(p), step);
-  }
-  while (is_due()) {
-    if (auto done = apply_front(); !done) return done;
-  }
-  return {};
-}
-
-int64_t StreamingDiLoCo::next_due(int64_t step) const {
-  int64_t next = step + 1;
-  while (next < schedule_.last_step() && !schedule_.due(next)) ++next;
-  return std::min(next, schedule_.last_step());
-}
-
-void StreamingDiLoCo::send(int64_t fragment, int64_t step) {
-  if (is_applied(fragment, schedule_.round(fragment, step))) return;
-  launch(flight_after(fragment, step, delta_of(fragment)), step, steps_since(fragment));
-}
+void StreamingDiLoCo::launch(const OwnRound& own) { send(own, delta_of(own.fragment)); }
 
 at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
   const method::Fragment& part = fragments_[static_cast<size_t>(fragment)];
@@ -106,27 +68,18 @@ at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
   return delta_F;
 }
 
-StreamingDiLoCo::Flight StreamingDiLoCo::flight_after(int64_t fragment, int64_t step,
-                                                      at::Tensor delta_F) const {
-  return {.fragment = fragment,
-          .round = schedule_.round(fragment, step),
-          .number = schedule_.number(fragment, step),
-          .due = step + delay_,
-          .delta_F = std::move(delta_F)};
-}
-
-void StreamingDiLoCo::launch(Flight sent, int64_t step, int64_t num_steps) {
-  Flight& flight = flights_.emplace_back(std::move(sent));  // A deque: it stays where it is.
-  const method::Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
-  const int64_t tokens = weight(flight.round, flight.delta_F, num_steps * replica_.tokens_per_step);
-  begin(flight.delta_F,
-        {.round = flight.round,
-         .fragment = static_cast<int32_t>(flight.fragment),
-         .step = step,
-         .weight = tokens,
+void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
+  // A deque: it stays where it is.
+  Flight& flight = flights_.emplace_back(Flight{.fragment = own.fragment,
+                                                .round = own.round,
+                                                .number = own.number,
+                                                .delta_F = std::move(delta_F)});
+  const int64_t tokens = weight(own, flight.delta_F, tokens_of(own));
+  begin(own, flight.delta_F,
+        {.weight = tokens,
          .prepare = [this, &flight](std::span<const float> mean_F,
                                     std::span<const float>) { return prepare(flight, mean_F); }},
-        part.ranges, num_steps);
+        fragments_[static_cast<size_t>(own.fragment)].ranges);
 }
 
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
@@ -144,34 +97,14 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   return next_F.digest();
 }
 
-Result<void> StreamingDiLoCo::apply_front() {
-  const int64_t round = flights_.front().round;
-  const auto fate = wait(round);
-  if (!fate) return tl::unexpected(fate.error());
-  take(round, *fate);
-  return {};
-}
-
 /// Of the oldest flight, as all rounds.
 void StreamingDiLoCo::take(int64_t /*round*/, Fate fate) {
   Use use = Use::kTake;                         // What cannot be used is not mixed in either.
   if (fate == Fate::kLate) use = Use::kFollow;  // What was not counted is not lost.
-  if (fate == Fate::kCounted && replica_.is_elastic) use = Use::kGoOn;
-  if (fate == Fate::kCounted && !replica_.is_elastic && alpha_ != 0) use = Use::kMix;
+  if (fate == Fate::kOvertaken) use = Use::kGoOn;
+  if (fate == Fate::kCounted && alpha_ != 0) use = Use::kMix;
   adopt(flights_.front(), use);
   flights_.pop_front();
-}
-
-int64_t StreamingDiLoCo::number_in_turn(int64_t round) const {
-  return round / std::ssize(fragments_) + 1;
-}
-
-void StreamingDiLoCo::launch_due(const collective::DueRound& due) {
-  launch({.fragment = due.fragment,
-          .round = due.round,
-          .number = number_in_turn(due.round),
-          .delta_F = delta_of(due.fragment)},
-         due.step, steps_since(due.fragment));
 }
 
 void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
@@ -205,11 +138,9 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
   }
 }
 
-Digest StreamingDiLoCo::absorb(const collective::Commit& commit, std::span<const float> mean_F) {
-  Flight flight{.fragment = commit.fragment,
-                .round = commit.round,
-                .number = replica_.is_elastic ? number_in_turn(commit.round)
-                                              : schedule_.number(commit.fragment, commit.step)};
+Digest StreamingDiLoCo::absorb(const collective::Commit& commit, int64_t number,
+                               std::span<const float> mean_F) {
+  Flight flight{.fragment = commit.fragment, .round = commit.round, .number = number};
   const Digest digest = prepare(flight, mean_F);
   adopt(flight, Use::kFollow);
   return digest;
@@ -227,7 +158,7 @@ std::vector<std::vector<at::Tensor>> StreamingDiLoCo::state_of(int64_t fragment)
   return tensors;
 }
 
-void StreamingDiLoCo::do_join(int64_t /*step*/) {
+void StreamingDiLoCo::do_join() {
   bring(now_.theta_P, origin_P_);
   replica_.values_P.copy_(origin_P_);
 }
@@ -236,7 +167,7 @@ at::Tensor StreamingDiLoCo::global_parameters() const { return now_.theta_P; }
 
 std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   std::vector<std::pair<std::string, at::Tensor>> tensors = now_.buffers();
-  if (delay_ > 0 && !replica_.is_elastic) {
+  if (keeps_flights_) {
     in_flight_P_ = host_buffer(now_.theta_P);
     for (const Flight& flight : flights_) {
       scatter(fragments_[static_cast<size_t>(flight.fragment)], flight.delta_F, in_flight_P_);
@@ -251,24 +182,13 @@ void StreamingDiLoCo::restore_global(const at::Tensor& global_P) {
   bring(now_.theta_P, origin_P_);
 }
 
-void StreamingDiLoCo::do_resume(int64_t step) {
-  // Elastic: a checkpoint holds what was published.
-  const bool is_over = replica_.is_elastic || step == schedule_.last_step();
-  for (size_t p = 0; p < fragments_.size(); ++p) {
-    const auto fragment = static_cast<int64_t>(p);
-    set_steps_since(fragment, is_over ? 0 : step - schedule_.last_sent(fragment, step));
-  }
+void StreamingDiLoCo::do_resume(const std::vector<OwnRound>& on_their_way) {
   if (!in_flight_P_.defined()) return;
-  for (int64_t back = delay_ - 1; back >= 0; --back) {  // In the order they were sent.
-    const int64_t sent = step - back;
-    const auto fragment = schedule_.due(sent);
-    if (!fragment || is_over) continue;
-    const method::Fragment& part = fragments_[static_cast<size_t>(*fragment)];
+  for (const OwnRound& own : on_their_way) {
+    const method::Fragment& part = fragments_[static_cast<size_t>(own.fragment)];
     at::Tensor delta_F = empty_like_fragment(part, origin_P_);
     gather(part, in_flight_P_, delta_F);
-    const int64_t period = sent - schedule_.last_sent(*fragment, sent - 1);
-    set_steps_since(*fragment, period + back);
-    launch(flight_after(*fragment, sent, std::move(delta_F)), sent, period);
+    send(own, std::move(delta_F));
   }
   in_flight_P_ = at::Tensor();
 }

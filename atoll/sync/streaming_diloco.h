@@ -7,8 +7,8 @@
 //   g_p     = OuterOpt(g_p, Delta_p)                     after step t + tau
 //   theta_m,p = alpha * theta_m,p + (1 - alpha) * g_p
 //
-// In elastic pace (Replica::is_elastic) the run calls the rounds, one at a time, round r for
-// fragment r mod P. What a replica has learned since the snapshot s stays its own:
+// Where training goes on without a due step to take the result at (Fate::kOvertaken), what a replica
+// has learned since the snapshot s stays its own:
 //   theta_m,p = theta_m,p + (1 - alpha) * (g_p - s_m,p)
 // which with alpha = 0 is DiLoCo's of diloco.h.
 //
@@ -31,52 +31,43 @@ class StreamingDiLoCo final : public Strategy {
  public:
   StreamingDiLoCo(const method::SyncOptions& options, Replica replica,
                   collective::Averager& averager, const Clock& clock);
-  bool syncs_after(int64_t step) const override;
   at::Tensor global_parameters() const override;
   std::vector<std::pair<std::string, at::Tensor>> state() override;
   void restore_global(const at::Tensor& global_P) override;
 
  private:
-  Result<void> do_after_step(int64_t step) override;
-  void do_resume(int64_t step) override;
-  int64_t next_due(int64_t step) const override;
+  /// In between, fragments are of different ages.
+  bool lands(int64_t /*step*/) const override { return alpha_ == 0; }
+  void do_resume(const std::vector<OwnRound>& on_their_way) override;
   std::vector<std::vector<at::Tensor>> state_of(int64_t fragment) const override;
-  Digest absorb(const collective::Commit& commit, std::span<const float> mean_F) override;
-  void do_join(int64_t step) override;
-  void launch_due(const collective::DueRound& due) override;
+  Digest absorb(const collective::Commit& commit, int64_t number,
+                std::span<const float> mean_F) override;
+  void do_join() override;
+  void launch(const OwnRound& own) override;
   void take(int64_t round, Fate fate) override;
   /// A fragment F on its way. Its tensors live here until the round is over.
   struct Flight {
     int64_t fragment = 0;
     int64_t round = 0;
     int64_t number = 0;  // Of the fragment's outer steps, from 1.
-    int64_t due = 0;     // The step after which it is applied.
     at::Tensor delta_F;
     std::optional<OuterState> next_F;  // The round's result before its commit: from prepare().
   };
 
-  /// Sends the fragment as it is after `step`.
-  void send(int64_t fragment, int64_t step);
   /// What the fragment's outer gradient is now.
   at::Tensor delta_of(int64_t fragment) const;
-  /// The flight of a fragment that is sent after `step`, with `delta_F` as its outer gradient.
-  Flight flight_after(int64_t fragment, int64_t step, at::Tensor delta_F) const;
-  void launch(Flight flight, int64_t step, int64_t num_steps);
-  /// Elastic: how many times a round's fragment has been sent with it.
-  int64_t number_in_turn(int64_t round) const;
+  void send(const OwnRound& own, at::Tensor delta_F);
   Digest prepare(Flight& flight, std::span<const float> mean_F);
-  Result<void> apply_front();
   enum class Use : uint8_t { kMix, kTake, kFollow, kGoOn };
   /// The flight's result is the fragment's state from here on; live parameters are mixed with it,
   /// replaced by it, or moved by as much as it moved; or, elastic, those of the snapshot are mixed
   /// with it, and what was learned since goes on top.
   void adopt(const Flight& flight, Use use);
 
-  int64_t delay_;
+  bool keeps_flights_;  // In a checkpoint.
   float alpha_;
   method::OuterOptimizer outer_;
   std::vector<method::Fragment> fragments_;
-  method::FragmentSchedule schedule_;
   OuterState now_;              // Fragment by fragment, what its last committed round left.
   at::Tensor origin_P_;         // now_.theta_P, where outer gradients are made.
   at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.

@@ -23,15 +23,14 @@ struct ScriptedMember {
                  {.values_P = live_P,
                   .gradients_P = at::full({kSize}, 0.0F),
                   .tokens_per_step = kTokens,
-                  .last_step = 100,
-                  .specs = specs,
-                  .is_elastic = true},
+                  .pace = {.name = "elastic", .last_step = 100},
+                  .specs = specs},
                  run, clock) {}
 
   /// A step that lowers each parameter by 1.
   void train(int64_t steps = 1) {
     for (int64_t i = 0; i < steps; ++i) {
-      step = strategy.catch_up(step).value();
+      step = strategy.catch_up(step).value().step;
       live_P.sub_(1);
       step = strategy.step_after(step);
       ASSERT_TRUE(strategy.after_step(step));

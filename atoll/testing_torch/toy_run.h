@@ -67,7 +67,7 @@ struct Trainee {
                                {.values_P = values_P,
                                 .gradients_P = gradients_P,
                                 .tokens_per_step = 8,
-                                .last_step = last_step,
+                                .pace = {.last_step = last_step},
                                 .specs = layout,
                                 .rank = number,
                                 .as_if_on_device = place.as_if_on_device},

@@ -1,8 +1,8 @@
-#include "atoll/method/elastic_clock.h"
+#include "atoll/rounds/elastic_clock.h"
 
 #include <gtest/gtest.h>
 
-namespace atl::method {
+namespace atl::rounds {
 namespace {
 
 void train(ElasticClock& clock, int64_t steps) {
@@ -71,4 +71,4 @@ TEST(ElasticClockTest, MultiplesAreCrossedByCommits) {
 }
 
 }  // namespace
-}  // namespace atl::method
+}  // namespace atl::rounds

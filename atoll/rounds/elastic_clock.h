@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace atl::method {
+namespace atl::rounds {
 
 class ElasticClock {
  public:
@@ -58,4 +58,4 @@ class ElasticClock {
   double rate_ = 1;           // Steps of the run for each own one.
 };
 
-}  // namespace atl::method
+}  // namespace atl::rounds
