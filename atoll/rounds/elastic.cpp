@@ -31,7 +31,7 @@ Result<std::optional<Task>> Elastic::next(const Standing& standing, int64_t /*st
     return Take{standing.open().begin()->first};
   }
   if (auto due = decisions.take_due()) due_ = due;
-  if (!due_ || has_begun || begins_no_more() || standing.stops()) return std::nullopt;
+  if (!due_ || has_begun || standing.has_counted() || standing.stops()) return std::nullopt;
   if (due_->fragment < 0 || due_->fragment >= num_fragments_) {
     return failure(fmt::format("the coordinator called a round of fragment {}, of {} fragments",
                                due_->fragment, num_fragments_));
@@ -69,15 +69,6 @@ int64_t Elastic::step_caught_up(int64_t step, const Standing& standing,
                                 collective::Decisions& /*decisions*/) {
   if (has_last_rounds(standing)) clock_.start(last_step_);
   return std::max(step, clock_.now());
-}
-
-void Elastic::included(int64_t fragment) {
-  if (leaves_) counted_.insert(fragment);
-}
-
-/// A round that it has begun it must still take: others may count on it to hold that.
-bool Elastic::may_leave(const Standing& standing, bool /*syncs*/) const {
-  return begins_no_more() && standing.open().empty();
 }
 
 }  // namespace atl::rounds

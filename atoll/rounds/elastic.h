@@ -3,7 +3,6 @@
 // fragment r mod P, and training goes on until the result is there. What a member learns meanwhile
 // stays its own, on top of what is published.
 #include <optional>
-#include <set>
 
 #include "atoll/rounds/elastic_clock.h"
 #include "atoll/rounds/pace.h"
@@ -46,9 +45,10 @@ class Elastic final : public Pace {
                          collective::Decisions& decisions) override;
   int64_t left_to_others(int64_t /*before*/, int64_t /*step*/) const override { return 0; }
 
-  void leave_soon() override { leaves_ = true; }
-  void included(int64_t fragment) override;
-  bool may_leave(const Standing& standing, bool syncs) const override;
+  /// A round that it has begun it must still take: others may count on it to hold that.
+  bool may_leave(const Standing& standing, bool /*syncs*/) const override {
+    return standing.has_counted() && standing.open().empty();
+  }
 
   /// A checkpoint holds what was published, and nothing is on its way.
   int64_t steps_since(int64_t /*fragment*/, int64_t /*step*/) const override { return 0; }
@@ -57,7 +57,6 @@ class Elastic final : public Pace {
   bool numbers_anew() const override { return true; }
 
  private:
-  bool begins_no_more() const { return std::ssize(counted_) == num_fragments_; }
   bool has_last_rounds(const Standing& standing) const;
 
   int64_t last_step_;
@@ -66,8 +65,6 @@ class Elastic final : public Pace {
   ElasticClock clock_;
   std::optional<collective::DueRound> due_;  // Is to be begun.
   int64_t last_round_ = -1;                  // Of the run; -1: not known.
-  bool leaves_ = false;
-  std::set<int64_t> counted_;  // Fragments with a round of this member since it is to leave.
 };
 
 }  // namespace atl::rounds

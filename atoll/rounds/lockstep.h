@@ -43,9 +43,9 @@ class Lockstep final : public Pace {
                          collective::Decisions& decisions) override;
   int64_t left_to_others(int64_t before, int64_t step) const override { return step - before; }
 
-  void leave_soon() override {}
-  void included(int64_t /*fragment*/) override {}
-  bool may_leave(const Standing& /*standing*/, bool syncs) const override { return syncs; }
+  bool may_leave(const Standing& standing, bool syncs) const override {
+    return syncs || standing.has_counted();
+  }
 
   int64_t steps_since(int64_t fragment, int64_t step) const override;
   std::vector<OwnRound> on_their_way(int64_t step) const override;

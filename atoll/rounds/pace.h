@@ -92,11 +92,7 @@ class Pace {
   /// How many of the steps from `before` to `step` others took in this member's place.
   virtual int64_t left_to_others(int64_t before, int64_t step) const = 0;
 
-  /// This member is to leave soon: what it has learned is to be in a round of each fragment first.
-  virtual void leave_soon() = 0;
-  /// A round of the fragment has this member's part.
-  virtual void included(int64_t fragment) = 0;
-  /// Whether it may leave after `step`, at which all is as `syncs` says.
+  /// Whether a member that is to leave may do so now. `syncs`: syncs_after() the present step.
   virtual bool may_leave(const Standing& standing, bool syncs) const = 0;
 
   /// Resuming: own steps that no round has counted at `step`, and the rounds on their way then,

@@ -57,10 +57,7 @@ void Rounds::begun(OwnRound own) {
 Taken Rounds::taken(const collective::Commit& commit) {
   const OwnRound own = standing_.decided(commit.round);
   const int64_t fragment = own.fragment;
-  if (commit.included) {
-    standing_.set_steps_since(fragment, standing_.steps_since(fragment) - own.num_steps);
-    pace_->included(fragment);
-  }
+  if (commit.included) standing_.included(own);
   Taken out{.fate = !commit.included    ? Fate::kLate
                     : own.has_abstained ? Fate::kAbstained
                     : commit.left_out   ? Fate::kLeftOut

@@ -72,8 +72,8 @@ class Rounds {
   /// This member ends early: the round is left unused.
   void drained(int64_t round) { standing_.decided(round); }
 
-  /// It is to leave soon; it may once what it has learned is in the rounds of others.
-  void leave_soon() { pace_->leave_soon(); }
+  /// It is to leave soon; it may once what it has learned is with the others.
+  void leave_soon() { standing_.leave_soon(); }
   bool may_leave(int64_t step, bool lands) const {
     return pace_->may_leave(standing_, pace_->syncs_after(step, lands));
   }

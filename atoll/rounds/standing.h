@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -51,6 +51,9 @@ class Standing {
   /// The run ends for all with a commit that was taken.
   bool stops() const { return stops_; }
 
+  /// What this member has learned is in a round of each fragment, since it is to leave.
+  bool has_counted() const { return std::ssize(counted_) == num_fragments(); }
+
   void trained() {
     for (int64_t& steps : steps_since_) steps += 1;
   }
@@ -67,6 +70,12 @@ class Standing {
   }
   void set_steps_since(int64_t fragment, int64_t steps) { steps_since_.at(at(fragment)) = steps; }
   void note_stop() { stops_ = true; }
+  void leave_soon() { leaves_ = true; }
+  /// A round of the fragment was committed with this member's part.
+  void included(const OwnRound& own) {
+    steps_since_.at(at(own.fragment)) -= own.num_steps;
+    if (leaves_) counted_.insert(own.fragment);
+  }
   void restore(std::vector<Digest> held, std::vector<int64_t> applied) {
     held_ = std::move(held);
     applied_ = std::move(applied);
@@ -81,6 +90,8 @@ class Standing {
   std::vector<Digest> held_;
   std::map<int64_t, OwnRound> open_;
   bool stops_ = false;
+  bool leaves_ = false;
+  std::set<int64_t> counted_;  // Fragments, since then.
 };
 
 }  // namespace atl::rounds

@@ -1,17 +1,18 @@
 #pragma once
 // For tests: an island of a simulated run. It acts as the upper half does: trains on leased units,
-// begins rounds, takes outer steps, applies commits it had a part in or has missed, fetches and
-// gives state, checkpoints, and joins again when its membership ended. Life is one process of it;
-// what outlives a process is its Disk.
+// does what the real rounds::Rounds says with numbers instead of tensors, fetches and gives state,
+// checkpoints, and joins again when its membership ended. Life is one process of it; what outlives
+// a process is its Disk.
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "atoll/collective/engine.h"
+#include "atoll/collective/mailbox.h"
+#include "atoll/rounds/rounds.h"
 #include "atoll/sim/sim_transport.h"
 #include "atoll/testing/simulated_disk.h"
 #include "atoll/testing/simulated_hearing.h"
@@ -77,10 +78,10 @@ class Life final : public EngineListener {
 
   Engine& engine() { return *engine_; }
   ProcessQueue& process() { return process_; }
+  /// When it may.
   void leave() {
-    if (ended() || leaving_ || !start) return;
-    leaving_ = true;
-    engine_->leave();
+    is_to_leave_ = true;
+    if (rounds_) rounds_->leave_soon();
   }
   void kill() {
     process_.die();
@@ -90,7 +91,7 @@ class Life final : public EngineListener {
   void welcomed(const std::string&, const std::string&) override {
     process_.soon([this] {
       std::map<int64_t, std::string> checkpoints;
-      for (const auto& [step, fragments] : in_.disk) checkpoints[step] = hex(digest_of(fragments));
+      for (const auto& [step, checkpoint] : in_.disk) checkpoints[step] = hex(digest_of(checkpoint));
       engine_->ready({.facts = in_.facts,
                       .checkpoints = checkpoints,
                       .silence_timeout = in_.plan.silence_timeout});
@@ -100,18 +101,17 @@ class Life final : public EngineListener {
     start = info;
     process_.soon([this] { begin_training(); });
   }
-  void leased(const std::vector<swarm::Units>& list) override {
-    for (const swarm::Units& units : list) {
-      for (int64_t i = 0; i < units.count; ++i) units_.push_back(units.at(i));
-    }
-  }
-  void called(const DueRound& due) override { due_ = due; }
-  void reinstated(int64_t /*step*/) override {}
+  void leased(const std::vector<swarm::Units>& units) override { mailbox_.leased(units); }
+  void called(const DueRound& due) override { mailbox_.called(due); }
+  void reinstated(int64_t step) override { mailbox_.reinstated(step); }
   void fetched(int32_t fragment, Result<FetchedState> state) override {
     process_.soon([this, fragment, state] { take_state(fragment, state); });
   }
   void committed(const Commit& commit, bool begun) override {
-    process_.soon([this, commit, begun] { take_commit(commit, begun); });
+    process_.soon([this, commit, begun] {
+      mailbox_.committed(commit, begun);
+      go_on();
+    });
   }
   void prepare(PrepareJob job) override {
     job_ = std::move(job);
@@ -133,29 +133,18 @@ class Life final : public EngineListener {
 
  private:
   struct Flight {  // A round that was begun.
-    int64_t num_trained = 0;
     Theta values;
     Theta residual;
     Theta new_residual;
     Theta next;  // What prepare() made.
   };
   struct Fragment {
-    int64_t round = -1;  // Of its values.
-    int64_t step = 0;    // Of the run, then.
     Theta theta;
     Theta residual;
-    int64_t counted = 0;  // Units that its commits have counted.
     bool is_here = false;
   };
 
   Time now() const { return in_.skew.at(in_.network.queue().now()); }
-  int64_t period() const { return in_.plan.in_flight; }
-  bool is_elastic() const { return in_.plan.elastic_steps > 0; }
-  /// In elastic pace some are slower than others.
-  Duration step_time() const {
-    return in_.plan.step_time * (is_elastic() ? 1 + in_.name.back() % 3 : 1);
-  }
-
   void tick() {
     engine_->tick(now());
     work();
@@ -182,21 +171,25 @@ class Life final : public EngineListener {
 
   void begin_training() {
     if (ended()) return;
-    fragments_.resize(static_cast<size_t>(period()));
+    const Plan& plan = in_.plan;
+    rounds_.emplace(rounds::Standing(plan.in_flight, /*names_states=*/true),
+                    rounds::make_pace(plan.pace(), plan.sync()), mailbox_);
+    if (is_to_leave_) rounds_->leave_soon();
+    fragments_.resize(static_cast<size_t>(plan.in_flight));
     for (Fragment& fragment : fragments_) {
-      if (in_.plan.has_residual) fragment.residual.assign(in_.plan.count, 0.0F);
+      if (plan.has_residual) fragment.residual.assign(plan.count, 0.0F);
     }
+    step_ = start->start_step;
     if (start->joins) return fetch_next();
+    const Checkpoint& checkpoint = in_.disk.at(step_);
     for (size_t f = 0; f < fragments_.size(); ++f) {
-      fragments_[f].theta = in_.disk.at(start->start_step)[f];
-      fragments_[f].step = start->start_step;
-      if (!is_elastic()) {
-        fragments_[f].round = start->start_step - period() + static_cast<int64_t>(f);
-      }
+      fragments_[f].theta = checkpoint.theta[f];
       fragments_[f].is_here = true;
       in_.ledger.started(heard_.epoch, static_cast<int32_t>(f), fragments_[f].theta);
     }
-    train();
+    rounds_->restore({}, checkpoint.applied);
+    for (const rounds::OwnRound& own : rounds_->resumed(step_)) begin(own);
+    go_on();
   }
 
   // Joining: one fragment after the other.
@@ -208,7 +201,9 @@ class Life final : public EngineListener {
       return engine_->fetch_state(static_cast<int32_t>(f), in_.plan.count * sizeof(float),
                                   in_.network.queue().now());
     }
-    train();
+    step_ = std::min(step_, in_.plan.num_rounds - 1);
+    rounds_->joined(step_, last_round_);
+    go_on();
   }
   void take_state(int32_t f, const Result<FetchedState>& state) {
     if (ended()) return;
@@ -216,9 +211,11 @@ class Life final : public EngineListener {
     Fragment& fragment = fragments_[static_cast<size_t>(f)];
     fragment.theta.resize(in_.plan.count);
     std::memcpy(fragment.theta.data(), state->bytes.data(), state->bytes.size());
-    fragment.round = state->round;
-    fragment.step = state->step;
     fragment.is_here = true;
+    rounds_->applied(f, state->round);
+    rounds_->imported(f, state->digest);
+    step_ = std::max(step_, state->step);
+    if (state->step == in_.plan.num_rounds) last_round_ = state->round;
     const auto known = std::ranges::find(heard_.held, f, &swarm::Held::fragment);
     const bool looks = in_.plan.bug != Bug::kServesOldState;
     if (looks && digest_of(fragment.theta) != state->digest) {
@@ -230,115 +227,156 @@ class Life final : public EngineListener {
   std::shared_ptr<const Bytes> state_of(int32_t f, int64_t round) {
     if (std::cmp_greater_equal(f, fragments_.size()) || f < 0) return nullptr;
     const Fragment& fragment = fragments_[static_cast<size_t>(f)];
-    if (!fragment.is_here || fragment.round != round) return nullptr;
+    if (!fragment.is_here || rounds_->standing().applied()[static_cast<size_t>(f)] != round) return nullptr;
     const bool is_old = in_.plan.bug == Bug::kServesOldState && !old_theta_.empty();
     const auto bytes = std::as_bytes(std::span(is_old ? old_theta_ : fragment.theta));
     return std::make_shared<const Bytes>(bytes.begin(), bytes.end());
   }
   void give_up(const std::string& why) { engine_->trouble(why, now()); }
 
-  // Training: a step, then the next fragment's round, if nothing holds it up.
+  // Training: what the rounds say is to be done after a step and before the next one.
 
   bool all_here() const {
     return !fragments_.empty() && std::ranges::all_of(fragments_, &Fragment::is_here);
   }
-  /// Elastic: where the run stands.
-  int64_t run_step() const {
-    return std::ranges::max_element(fragments_, {}, &Fragment::step)->step;
-  }
-  /// A newcomer at the end of the run: fragments that it has fetched before lack rounds.
-  bool has_last_rounds() const {
-    const auto [oldest, newest] = std::ranges::minmax(fragments_, {}, &Fragment::round);
-    return !start->joins || oldest.round > newest.round - period();
-  }
-  /// The next round that may begin.
-  std::optional<int64_t> due() const {
-    if (is_elastic()) {
-      const auto is_applied = [&](int64_t round) {
-        return round < 0 || fragments_[static_cast<size_t>(round % period())].round >= round;
-      };
-      const bool is_new =
-          due_ && !is_applied(due_->round) && flights_.empty() && is_applied(due_->base);
-      return is_new ? std::optional(due_->round) : std::nullopt;
-    }
-    std::optional<int64_t> next;
-    for (const Fragment& fragment : fragments_) {
-      const int64_t round = fragment.round + period();
-      if (flights_.contains(round) || round >= in_.plan.num_rounds) continue;
-      if (!next || round < *next) next = round;
-    }
-    return next;
-  }
-  void train() {
-    if (ended() || training_ || !all_here() || leaving_) return;
-    while (!missed_.empty()) {
-      const Commit commit = std::move(missed_.front());
-      missed_.pop_front();
-      apply_missed(commit);
+  void go_on() {
+    if (ended() || training_ || leaving_ || !all_here()) return;
+    if (!finish_step() || !catch_up() || ended()) return;
+    const bool is_complete = step_ >= in_.plan.num_rounds;
+    const bool ends = rounds_->standing().stops() ||
+                      (is_to_leave_ && rounds_->may_leave(step_, /*lands=*/true));
+    if (is_complete || (ends && drain())) {
+      leaving_ = true;
+      process_.soon([this] { engine_->leave(); }, in_.plan.step_time * (1 + in_.name.back() % 3));
+      return;
     }
     const bool sits = in_.plan.bug == Bug::kSitsStill && start->joins;
-    const bool complete = is_elastic() ? run_step() >= in_.plan.num_rounds && has_last_rounds()
-                                       : std::ranges::all_of(fragments_, [&](const Fragment& own) {
-                                           return own.round + period() >= in_.plan.num_rounds;
-                                         });
-    if (complete || (stop_ && flights_.empty())) {
-      leaving_ = true;
-      return process_.soon(
-          [this] {
-            leaving_ = false;
-            leave();
-          },
-          in_.plan.step_time * (1 + in_.name.back() % 3));
-    }
-    if (stop_ || sits || (!is_elastic() && !due())) return;
+    if (ends || sits) return;
     training_ = true;
-    process_.soon([this] { step(); }, step_time());
+    process_.soon([this] { step(); }, in_.plan.step_time_of(in_.name));
+  }
+  /// True once all that is to be done after the step is done.
+  bool finish_step() {
+    while (true) {
+      const auto task = rounds_->next();
+      if (!task) {
+        give_up(task.error().message);
+        return false;
+      }
+      if (!*task) break;
+      if (!perform(**task)) return false;
+    }
+    if (rounds_->pace().is_kept(step_, has_synced_)) keep_checkpoint();
+    has_synced_ = false;
+    return true;
+  }
+  /// True once all that was missed is absorbed.
+  bool catch_up() {
+    bool rests = true;
+    while (rests) {
+      while (const auto task = rounds_->next_missed()) {
+        if (!perform(*task)) return false;
+      }
+      const rounds::CaughtUp caught_up = rounds_->caught_up(step_);
+      step_ = caught_up.step;
+      rests = caught_up.rests;
+      if (rests) keep_checkpoint();
+    }
+    return true;
+  }
+  /// True once nothing is on its way: what is decided then is left unused.
+  bool drain() {
+    while (!rounds_->standing().open().empty()) {
+      const int64_t round = rounds_->standing().open().begin()->first;
+      if (!mailbox_.is_decided(round)) return false;
+      mailbox_.take_commit(round);
+      rounds_->drained(round);
+    }
+    return true;
+  }
+  void keep_checkpoint() {
+    Checkpoint checkpoint{.applied = rounds_->standing().applied()};
+    for (const Fragment& fragment : fragments_) checkpoint.theta.push_back(fragment.theta);
+    keep(in_.disk, rounds_->pace().published_step(step_), std::move(checkpoint));
   }
   void step() {
     training_ = false;
     if (ended() || leaving_) return;
-    if (!is_elastic() && !due()) return train();
-    if (units_.empty()) {  // next_unit() waits.
+    const auto unit = take_unit();
+    if (!unit) {  // Session::next_unit() waits.
       training_ = true;
-      return process_.soon(
-          [this] {
-            training_ = false;
-            if (is_elastic() && (stop_ || leaving_)) return train();
-            step();
-          },
-          kTick);
+      return process_.soon([this] { step(); }, kTick);
     }
-    in_.ledger.trained(heard_.epoch, start->number, units_.front());
-    const bool again =
-        in_.plan.bug == Bug::kTrainsTwice && units_.size() > 1 && num_trained_ % 5 == 0;
-    if (again) units_[1] = units_[0];
-    units_.pop_front();
+    in_.ledger.trained(heard_.epoch, start->number, *unit);
     num_trained_ += 1;
-    engine_->report({.step = num_trained_, .num_trained = num_trained_});
-    if (const auto round = due()) begin(*round);
-    train();
+    step_ = rounds_->step_after(step_);
+    engine_->report({.step = step_, .num_trained = num_trained_});
+    rounds_->trained(step_);
+    go_on();
   }
-  void begin(int64_t round) {
-    const auto f = static_cast<size_t>(round % period());
-    Fragment& fragment = fragments_[f];
+  std::optional<int64_t> take_unit() {
+    const bool again = in_.plan.bug == Bug::kTrainsTwice && num_trained_ % 5 == 4;
+    if (!again || !mailbox_.has_units()) last_unit_ = mailbox_.take_unit();
+    return last_unit_;
+  }
+  bool perform(const rounds::Task& task) {
+    return std::visit([this](const auto& kind) { return perform(kind); }, task);
+  }
+  bool perform(const rounds::Begin& due) {
+    begin(due.own);
+    return true;
+  }
+  /// False while the round is not decided.
+  bool perform(const rounds::Take& own) {
+    if (!mailbox_.is_decided(own.round)) return false;
+    const Commit commit = mailbox_.take_commit(own.round);
+    Theta next = std::move(flights_.at(own.round).next);
+    if (commit.missed) {
+      auto made = next_of(commit);
+      if (!made) return false;
+      next = *std::move(made);
+    }
+    rounds_->taken(commit);
+    apply(commit, std::move(next));
+    return true;
+  }
+  bool perform(const rounds::Absorb& missed) {
+    const Commit& commit = missed.commit;
+    if (!rounds_->is_missing(commit)) {  // The state that was fetched has it.
+      rounds_->passed(commit);
+      return true;
+    }
+    auto next = next_of(commit);
+    if (!next) return false;
+    rounds_->absorbed(commit);
+    apply(commit, *std::move(next));
+    return true;
+  }
+  void begin(const rounds::OwnRound& own) {
+    const int64_t round = own.round;
+    Fragment& fragment = fragments_[static_cast<size_t>(own.fragment)];
     Flight& flight = flights_[round];
-    flight.num_trained = num_trained_;
     flight.values = values_of(in_.seed, round + 1000 * start->number, in_.name, in_.plan.count);
-    const bool abstaining = abstains(in_.plan, in_.seed, round, in_.name);
-    if (abstaining) std::ranges::fill(flight.values, NAN);
+    if (abstains(in_.plan, in_.seed, round, in_.name)) rounds_->abstain();
+    const bool counts = rounds_->counts(round);
+    if (!counts) std::ranges::fill(flight.values, NAN);
     if (is_outlier(in_.plan, in_.seed, round, in_.name) || std::exchange(swell, false)) {
       for (float& value : flight.values) value *= 1e6F;
     }
     if (std::exchange(poison, false)) flight.values.back() = NAN;
     flight.residual = fragment.residual;
     flight.new_residual.assign(fragment.residual.size(), 55.0F);
-    const int64_t weight = abstaining ? 0 : num_trained_ - fragment.counted;
+    const int64_t weight = counts ? own.num_steps : 0;
     in_.ledger.begun(heard_.epoch, round, start->number,
                      {flight.values, flight.residual, weight, num_trained_});
+    rounds::OwnRound begun = own;
+    begun.has_abstained = weight == 0;
+    rounds_->begun(begun);
+    mailbox_.note_begun(round);
     engine_->begin(
         {.round = round,
-         .fragment = static_cast<int32_t>(f),
-         .step = is_elastic() ? due_->step : round + 1,
+         .fragment = own.fragment,
+         .step = own.step,
          .weight = weight,
          .num_trained = num_trained_,
          .values = flight.values,
@@ -370,53 +408,35 @@ class Life final : public EngineListener {
 
   // Commits.
 
-  void take_commit(const Commit& commit, bool begun) {
-    if (ended()) return;
-    stop_ = stop_ || commit.stop;
-    if (!begun) {
-      missed_.push_back(commit);  // Until the training thread asks.
-    } else if (commit.missed) {
-      apply_missed(commit);
-    } else {
-      apply(commit, std::move(flights_.at(commit.round).next));
-    }
-    train();
-  }
-  void apply_missed(const Commit& commit) {
-    Fragment& fragment = fragments_[static_cast<size_t>(commit.fragment)];
-    if (commit.round <= fragment.round) return;  // The state that was fetched has it.
+  /// What a round that was committed without this island makes of its fragment.
+  std::optional<Theta> next_of(const Commit& commit) {
+    Theta next = fragments_[static_cast<size_t>(commit.fragment)].theta;
     Theta mean(commit.record->count);
     if (auto decoded = decode_mean(*commit.record, in_.codec, mean); !decoded) {
-      return give_up(decoded.error().message);
+      give_up(decoded.error().message);
+      return std::nullopt;
     }
-    Theta next = fragment.theta;
     for (size_t i = 0; i < next.size(); ++i) next[i] += mean[i];
-    if (digest_of(next) != commit.digest) return give_up("a result that was missed is damaged");
-    apply(commit, std::move(next));
+    if (digest_of(next) == commit.digest) return next;
+    give_up("a result that was missed is damaged");
+    return std::nullopt;
   }
   void apply(const Commit& commit, Theta next) {
     Fragment& fragment = fragments_[static_cast<size_t>(commit.fragment)];
     old_theta_ = std::exchange(fragment.theta, std::move(next));
-    fragment.round = commit.round;
-    const int64_t step_before = run_step();
-    fragment.step = commit.step;
+    rounds_->applied(commit.fragment, commit.round);
+    has_synced_ = true;
     applied.push_back(commit.round);
     in_.ledger.applied(heard_.epoch, commit.round, fragment.theta, in_.name);
-    if (const auto flight = flights_.find(commit.round); flight != flights_.end()) {
-      const bool swaps = commit.included || in_.plan.bug == Bug::kSwapsResidualEarly;
-      if (commit.included) fragment.counted = flight->second.num_trained;
-      if (commit.included) contributed.push_back(commit.round);
-      if (commit.left_out) num_left_out += 1;
-      if (swaps && in_.plan.has_residual) fragment.residual = flight->second.new_residual;
-      in_.ledger.kept_residual(heard_.epoch, commit.round, start->number, commit.included,
-                               fragment.residual);
-      flights_.erase(flight);
-    }
-    if (!is_elastic()) return checkpoints_.ended(commit, fragment.theta);
-    if (!checkpoints_.is_due_between(step_before, commit.step)) return;
-    std::vector<Theta> all;
-    for (const Fragment& each : fragments_) all.push_back(each.theta);
-    checkpoints_.keep(commit.step, std::move(all));
+    const auto flight = flights_.find(commit.round);
+    if (flight == flights_.end()) return;
+    const bool swaps = commit.included || in_.plan.bug == Bug::kSwapsResidualEarly;
+    if (commit.included) contributed.push_back(commit.round);
+    if (commit.left_out) num_left_out += 1;
+    if (swaps && in_.plan.has_residual) fragment.residual = flight->second.new_residual;
+    in_.ledger.kept_residual(heard_.epoch, commit.round, start->number, commit.included,
+                             fragment.residual);
+    flights_.erase(flight);
   }
 
   Setup in_;
@@ -424,15 +444,17 @@ class Life final : public EngineListener {
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<Engine> engine_;
   std::vector<Fragment> fragments_;
+  Mailbox mailbox_;
+  std::optional<rounds::Rounds> rounds_;
   std::map<int64_t, Flight> flights_;  // By round.
-  std::deque<Commit> missed_;
-  std::deque<int64_t> units_;
-  Checkpoints checkpoints_{in_.disk, in_.plan};
   Theta old_theta_;
-  std::optional<DueRound> due_;
+  std::optional<int64_t> last_unit_;
+  int64_t step_ = 0;  // Of the run.
   int64_t num_trained_ = 0;
+  int64_t last_round_ = -1;  // Of the run, if a fetched state has it.
   Heard heard_;
-  bool stop_ = false;
+  bool has_synced_ = false;  // With the last step.
+  bool is_to_leave_ = false;
   bool leaving_ = false;
   bool training_ = false;
   bool working_ = false;  // A unit, whose time is not over.

@@ -9,6 +9,8 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/random.h"
 #include "atoll/collective/averager.h"
+#include "atoll/method/sync_options.h"
+#include "atoll/rounds/pace.h"
 #include "atoll/sim/event_queue.h"
 #include "atoll/testing/invariants.h"
 
@@ -38,6 +40,23 @@ struct Plan {
   Duration removal_timeout = std::chrono::minutes(10);
   bool fixed_ports = false;  // An island that begins anew is at the address that it had.
   Bug bug = Bug::kNone;
+
+  /// Fragment after fragment is sent, one each step, and may travel until just before its next turn.
+  method::SyncOptions sync() const {
+    return {.method = "streaming_diloco",
+            .sync_every = in_flight,
+            .num_fragments = in_flight,
+            .fragment_sync_delay = in_flight - 1};
+  }
+  rounds::PaceOptions pace() const {
+    return {.name = elastic_steps > 0 ? "elastic" : "lockstep",
+            .last_step = num_rounds,
+            .keep_every = checkpoint_every * in_flight};
+  }
+  /// In elastic pace some are slower than others.
+  Duration step_time_of(const std::string& name) const {
+    return step_time * (elastic_steps > 0 ? 1 + name.back() % 3 : 1);
+  }
 };
 
 /// How far a process' clock is from the true one.

@@ -139,7 +139,9 @@ class World {
   Machine& make(const std::string& name) {
     auto& machine = *machines.emplace_back(std::make_unique<Machine>());
     machine.name = name;
-    machine.disk[0].assign(static_cast<size_t>(plan.in_flight), Theta(plan.count, 0.25F));
+    const auto num_fragments = static_cast<size_t>(plan.in_flight);
+    machine.disk[0] = {.theta = std::vector(num_fragments, Theta(plan.count, 0.25F)),
+                       .applied = std::vector(num_fragments, int64_t{-1})};
     return machine;
   }
   void add_all() {

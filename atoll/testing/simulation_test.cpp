@@ -247,7 +247,7 @@ TEST(SimulationTest, NoCommonCheckpointEndsTheRunNamingThem) {
   world.add("island-0").keeps_restarting = false;
   Machine& other = world.make("island-1");
   other.keeps_restarting = false;
-  other.disk[0][0][0] = 7;
+  other.disk[0].theta[0][0] = 7;
   world.start(other);
   ASSERT_TRUE(world.run(seconds(60)));
   for (const auto& machine : world.machines) {
