@@ -68,7 +68,7 @@ Book::Grants Book::take(const RunBegan& record) {
 /// Rows that no commit up to there has consumed are free again. Behind the last commit a checkpoint
 /// holds what was learned from the rows up to its step.
 void Book::void_commits_after(int64_t step, int64_t num_replicas) {
-  if (num_replicas != num_replicas_ || step < forgotten_step_ || step > last_step_) {
+  if (num_replicas != num_replicas_ || step < forgotten_step_) {
     leases_ = LeaseBook(step * num_replicas);  // As if all had been given out in turn.
     counted_.clear();
     forgotten_step_ = step;

@@ -63,6 +63,29 @@ TEST(BookTest, KnowsWhatItWasTold) {
   EXPECT_EQ(book.leases().next(), 20 * 2 + 8) << "units before the start step are consumed";
 }
 
+/// Three islands in a run that began with two: more rows are consumed than two would have had.
+TEST(BookTest, ACheckpointBehindTheLastCommitFreesNoRowThatIsConsumed) {
+  std::vector<Record> records = story();
+  records.push_back(Admitted{{2, "c", "h:3"}});
+  records.push_back(Granted{{2}, 20});
+  Committed all = commit(1, 0, 6, {4, 4, 20});
+  all.members = {0, 1, 2};
+  all.weights = {1, 1, 1};
+  records.push_back(all);  // At step 60: units 40 to 67.
+  Book book = told(records);
+  const int64_t next = book.leases().next();
+  book.apply(RunBegan{"r", 61, 2, {{"data", "d"}}});  // 61 * 2 = 122.
+  EXPECT_EQ(book.leases().next(), 122) << "a checkpoint has the rows of its steps";
+  Book crowded = told(records);
+  crowded.apply(Granted{{2}, 100});
+  Committed more = commit(2, 0, 7, {4, 4, 100});
+  more.members = {0, 1, 2};
+  more.weights = {1, 1, 1};
+  crowded.apply(more);  // At step 70: up to unit 147.
+  crowded.apply(RunBegan{"r", 71, 2, {{"data", "d"}}});
+  EXPECT_EQ(crowded.leases().next(), next + 80);
+}
+
 TEST(BookTest, AJournalMakesTheSameBookFromRecordsOrContents) {
   const std::vector<Record> records = story();
   const Book book = told(records);

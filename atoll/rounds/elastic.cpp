@@ -51,11 +51,11 @@ Result<std::optional<Task>> Elastic::next(const Standing& standing, int64_t /*st
 }
 
 /// A commit of a later round comes after its own.
-std::optional<int64_t> Elastic::settled_before(int64_t missed_round,
+std::optional<int64_t> Elastic::settled_before(const collective::Commit& missed,
                                                const Standing& standing) const {
   if (standing.open().empty()) return std::nullopt;
   const int64_t own = standing.open().begin()->first;
-  return own < missed_round ? std::optional(own) : std::nullopt;
+  return own < missed.round ? std::optional(own) : std::nullopt;
 }
 
 /// A newcomer at the end of the run: fragments that it has fetched before lack rounds, which are of

@@ -35,7 +35,7 @@ class Elastic final : public Pace {
   bool unlearns_all() const override { return true; }
 
   bool absorbs_first() const override { return true; }
-  std::optional<int64_t> settled_before(int64_t missed_round,
+  std::optional<int64_t> settled_before(const collective::Commit& missed,
                                         const Standing& standing) const override;
   /// Nothing is behind a stop.
   bool is_over(const Standing& standing) const override { return standing.stops(); }

@@ -52,6 +52,14 @@ OwnRound Lockstep::sent(int64_t fragment, int64_t step) const {
           .number = schedule_->number(fragment, step)};
 }
 
+std::optional<int64_t> Lockstep::settled_before(const collective::Commit& missed,
+                                                const Standing& standing) const {
+  for (const auto& [round, own] : standing.open()) {
+    if (own.fragment == missed.fragment && round < missed.round) return round;
+  }
+  return std::nullopt;
+}
+
 int64_t Lockstep::number(int64_t fragment, int64_t /*round*/, int64_t step) const {
   return schedule_->number(fragment, step);
 }

@@ -30,10 +30,9 @@ class Lockstep final : public Pace {
   bool unlearns_all() const override { return false; }
 
   bool absorbs_first() const override { return false; }
-  std::optional<int64_t> settled_before(int64_t /*missed_round*/,
-                                        const Standing& /*standing*/) const override {
-    return std::nullopt;
-  }
+  /// An older one of the same fragment, on whose result it rests.
+  std::optional<int64_t> settled_before(const collective::Commit& missed,
+                                        const Standing& standing) const override;
   bool is_over(const Standing& /*standing*/) const override { return false; }
   bool rests() const override { return false; }
   /// The last step is everybody's own: there all fragments come together.

@@ -78,7 +78,7 @@ class Pace {
   /// states of different rounds. Where rounds wait for all, a missed one may be the very one.
   virtual bool absorbs_first() const = 0;
   /// The own round that has to be taken before a missed one is absorbed.
-  virtual std::optional<int64_t> settled_before(int64_t missed_round,
+  virtual std::optional<int64_t> settled_before(const collective::Commit& missed,
                                                 const Standing& standing) const = 0;
   /// Whether nothing more is to be absorbed, ever;
   virtual bool is_over(const Standing& standing) const = 0;

@@ -30,7 +30,7 @@ bool Rounds::has_missed() {
 
 std::optional<Task> Rounds::next_missed() {
   if (rests_ || pace_->is_over(standing_) || !has_missed()) return std::nullopt;
-  if (const auto own = pace_->settled_before(missed_->round, standing_)) return Take{*own};
+  if (const auto own = pace_->settled_before(*missed_, standing_)) return Take{*own};
   return Absorb{*std::exchange(missed_, std::nullopt)};
 }
 

@@ -1,6 +1,7 @@
 #include "atoll/swarm/leases.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "atoll/base/check.h"
 
@@ -108,6 +109,7 @@ void LeaseBook::revoke_all(int64_t first) {
   free.erase(free.begin(), kept);
   // The last of them may be what nobody was given yet.
   for (; !free.empty() && free.back() == next_ - 1; free.pop_back()) --next_;
+  if (next_ < first) num_consumed_ += first - std::exchange(next_, first);
   returned_.clear();
   for (const int64_t unit : free) {
     if (!returned_.empty() && returned_.back().at(returned_.back().count) == unit) {

@@ -77,7 +77,7 @@ class Faults {
 
   void begin(uint64_t kind) {
     if (world_.result()) return;
-    world_.ledger.judge_outliers(false);
+    world_.invariants.judge_outliers(false);
     const Duration time = outage();
     Machine& machine = pick();
     switch (kind) {

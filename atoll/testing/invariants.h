@@ -1,6 +1,6 @@
 #pragma once
 // For tests: what must hold for a simulated run as a whole, whatever happens to its processes. The
-// islands and the coordinator's disk report to the ledger as they go; it computes by the protocol's
+// islands and the coordinator's disk report to the invariants as they go; it computes by the protocol's
 // definition, on its own, what every state must be, and keeps the first thing that is wrong.
 //
 // An epoch begins with each RunBegan: commits of the one before it are void.
@@ -44,7 +44,7 @@ using Theta = std::vector<float>;
 
 inline Digest digest_of(const Theta& theta) { return tree_digest(std::as_bytes(std::span(theta))); }
 
-class Ledger {
+class Invariants {
  public:
   struct Contributed {
     Theta values;
@@ -54,7 +54,7 @@ class Ledger {
   };
   using Epoch = int64_t;
 
-  Ledger(const codec::Codec& codec, Topology topology, size_t count)
+  Invariants(const codec::Codec& codec, Topology topology, size_t count)
       : codec_(codec), topology_(topology), count_(count) {}
 
   /// The first thing that was wrong.

@@ -35,27 +35,27 @@ inline void trace_heard(const net::Event& event, const std::string& name, Time n
   fmt::print("{:.3f} {} heard {}\n", seconds(now - Time{}), name, what);
 }
 
-/// The membership that the last Start was about, as the ledger knows it.
+/// The membership that the last Start was about, as the invariants knows it.
 struct Heard {
-  void hear(const net::Event& event, const std::string& name, Ledger& ledger) {
+  void hear(const net::Event& event, const std::string& name, Invariants& invariants) {
     const auto* received = std::get_if<net::Received>(&event);
     if (received == nullptr || received->frame.size() < 8) return;
     try {
       const swarm::Message message = swarm::decode(received->frame);
       if (const auto* begins = std::get_if<swarm::Start>(&message)) {
-        epoch = ledger.epoch_of(begins->header.term, begins->number);
+        epoch = invariants.epoch_of(begins->header.term, begins->number);
         held = begins->held;
       }
       const auto* welcome = std::get_if<swarm::Welcome>(&message);
       const auto* resumed = std::get_if<swarm::Resumed>(&message);
       if (welcome == nullptr && resumed == nullptr) return;
       const uint64_t term = welcome != nullptr ? welcome->header.term : resumed->header.term;
-      ledger.heard(name, std::exchange(term_, term), term);
+      invariants.heard(name, std::exchange(term_, term), term);
     } catch (const InputError&) {  // The engine sees to it.
     }
   }
 
-  Ledger::Epoch epoch = -1;
+  Invariants::Epoch epoch = -1;
   std::vector<swarm::Held> held;
 
  private:

@@ -28,7 +28,7 @@ class Life final : public EngineListener {
     std::string name;
     const Plan& plan;
     const codec::Codec& codec;
-    Ledger& ledger;
+    Invariants& invariants;
     Disk& disk;
     Skew skew;
     std::map<std::string, std::string> settings;
@@ -40,7 +40,7 @@ class Life final : public EngineListener {
         process_(in_.network.queue()),
         transport_(in_.network.make_transport(in_.name, [this](net::Event event) {
           process_.soon([this, event = std::move(event)] {
-            heard_.hear(event, in_.name, in_.ledger);
+            heard_.hear(event, in_.name, in_.invariants);
             if (std::getenv("ATOLL_SIM_TRACE") != nullptr) {
               trace_heard(event, in_.name, in_.network.queue().now());
             }
@@ -123,7 +123,7 @@ class Life final : public EngineListener {
   }
   void left() override { done = true; }
   void failed(const std::string& reason, swarm::Ending how) override {
-    if (failed_) in_.ledger.violated("engine", in_.name + " failed twice");
+    if (failed_) in_.invariants.violated("engine", in_.name + " failed twice");
     failed_ = true;
     failure = reason;
     ending = how;
@@ -185,7 +185,7 @@ class Life final : public EngineListener {
     for (size_t f = 0; f < fragments_.size(); ++f) {
       fragments_[f].theta = checkpoint.theta[f];
       fragments_[f].is_here = true;
-      in_.ledger.started(heard_.epoch, static_cast<int32_t>(f), fragments_[f].theta);
+      in_.invariants.started(heard_.epoch, static_cast<int32_t>(f), fragments_[f].theta);
     }
     rounds_->restore({}, checkpoint.applied);
     for (const rounds::OwnRound& own : rounds_->resumed(step_)) begin(own);
@@ -221,7 +221,7 @@ class Life final : public EngineListener {
     if (looks && digest_of(fragment.theta) != state->digest) {
       return give_up("the state that was fetched is damaged");
     }
-    in_.ledger.fetched(heard_.epoch, f, state->round, fragment.theta, known->round);
+    in_.invariants.fetched(heard_.epoch, f, state->round, fragment.theta, known->round);
     fetch_next();
   }
   std::shared_ptr<const Bytes> state_of(int32_t f, int64_t round) {
@@ -307,7 +307,7 @@ class Life final : public EngineListener {
       training_ = true;
       return process_.soon([this] { step(); }, kTick);
     }
-    in_.ledger.trained(heard_.epoch, start->number, *unit);
+    in_.invariants.trained(heard_.epoch, start->number, *unit);
     num_trained_ += 1;
     step_ = rounds_->step_after(step_);
     engine_->report({.step = step_, .num_trained = num_trained_});
@@ -367,7 +367,7 @@ class Life final : public EngineListener {
     flight.residual = fragment.residual;
     flight.new_residual.assign(fragment.residual.size(), 55.0F);
     const int64_t weight = counts ? own.num_steps : 0;
-    in_.ledger.begun(heard_.epoch, round, start->number,
+    in_.invariants.begun(heard_.epoch, round, start->number,
                      {flight.values, flight.residual, weight, num_trained_});
     rounds::OwnRound begun = own;
     begun.has_abstained = weight == 0;
@@ -400,7 +400,7 @@ class Life final : public EngineListener {
     const auto flight = flights_.find(round);
     if (flight == flights_.end()) return digest;
     if (in_.plan.bug == Bug::kAppliesBeforeCommit) {
-      in_.ledger.applied(heard_.epoch, round, next, in_.name);
+      in_.invariants.applied(heard_.epoch, round, next, in_.name);
     }
     flight->second.next = std::move(next);
     return digest;
@@ -427,14 +427,14 @@ class Life final : public EngineListener {
     rounds_->applied(commit.fragment, commit.round);
     has_synced_ = true;
     applied.push_back(commit.round);
-    in_.ledger.applied(heard_.epoch, commit.round, fragment.theta, in_.name);
+    in_.invariants.applied(heard_.epoch, commit.round, fragment.theta, in_.name);
     const auto flight = flights_.find(commit.round);
     if (flight == flights_.end()) return;
     const bool swaps = commit.included || in_.plan.bug == Bug::kSwapsResidualEarly;
     if (commit.included) contributed.push_back(commit.round);
     if (commit.left_out) num_left_out += 1;
     if (swaps && in_.plan.has_residual) fragment.residual = flight->second.new_residual;
-    in_.ledger.kept_residual(heard_.epoch, commit.round, start->number, commit.included,
+    in_.invariants.kept_residual(heard_.epoch, commit.round, start->number, commit.included,
                              fragment.residual);
     flights_.erase(flight);
   }

@@ -22,14 +22,14 @@ struct Training : World {
     start_coordinator();
     add_all();
     for (const auto& machine : machines) machine->keeps_restarting = false;
-    EXPECT_TRUE(run_until([this] { return ledger.num_commits() > 5; }, std::chrono::seconds(60)));
+    EXPECT_TRUE(run_until([this] { return invariants.num_commits() > 5; }, std::chrono::seconds(60)));
   }
-  ~Training() { EXPECT_EQ(ledger.broken().value_or(""), "") << log; }
+  ~Training() { EXPECT_EQ(invariants.broken().value_or(""), "") << log; }
   Life& life(size_t i) { return *machines[i]->life; }
   size_t commits_in(Duration time) {
-    const size_t before = ledger.num_commits();
+    const size_t before = invariants.num_commits();
     run_for(time);
-    return ledger.num_commits() - before;
+    return invariants.num_commits() - before;
   }
   bool takes_part(size_t i) {  // In what is committed from here on.
     const size_t before = life(i).contributed.size();
@@ -39,7 +39,7 @@ struct Training : World {
 };
 
 inline void expect_all_done(const World& world) {
-  EXPECT_EQ(world.ledger.broken().value_or(""), "") << world.log;
+  EXPECT_EQ(world.invariants.broken().value_or(""), "") << world.log;
   for (const auto& machine : world.machines) {
     EXPECT_TRUE(machine->done()) << machine->name << ": " << machine->life->failure;
     EXPECT_EQ(std::ssize(machine->life->applied), world.plan.num_rounds);

@@ -50,9 +50,9 @@ class World {
       : plan(std::move(plan_in)),
         network({.seed = seed, .link = link}),
         codec(codec::make_codec(plan.codec)),
-        ledger(*codec, plan.topology, plan.count),
+        invariants(*codec, plan.topology, plan.count),
         seed_(seed) {
-    ledger.expect_rising_steps(plan.elastic_steps > 0);
+    invariants.expect_rising_steps(plan.elastic_steps > 0);
   }
   ~World() {
     machines.clear();
@@ -114,7 +114,7 @@ class World {
   void lose_journal() {
     note("-- the coordinator's disk is lost");
     journal.clear();
-    ledger.lost_disk();
+    invariants.lost_disk();
   }
   /// The coordinator dies while it writes this many records from now; `whole`: just behind it.
   void die_writing(uint64_t in, bool whole) {
@@ -152,7 +152,7 @@ class World {
     if (machine.life != nullptr) machine.past.push_back(std::move(machine.life));
     const Plan& own = machine.plan ? *machine.plan : plan;
     machine.life = std::make_unique<Life>(Life::Setup{network, seed_, machine.name, own, *codec,
-                                                      ledger, machine.disk, machine.skew,
+                                                      invariants, machine.disk, machine.skew,
                                                       machine.settings, machine.facts});
   }
   void kill(Machine& machine) {
@@ -188,9 +188,9 @@ class World {
   bool run_until(const std::function<bool()>& done, Duration patience) {
     const auto stops = [&] {
       supervise();
-      return ledger.broken() || done();
+      return invariants.broken() || done();
     };
-    return network.queue().run_until(stops, patience) && !ledger.broken();
+    return network.queue().run_until(stops, patience) && !invariants.broken();
   }
   void run_for(Duration time) {
     run_until([] { return false; }, time);
@@ -218,7 +218,7 @@ class World {
   const Plan plan;
   sim::SimNetwork network;
   const std::unique_ptr<codec::Codec> codec;
-  Ledger ledger;
+  Invariants invariants;
   std::vector<std::unique_ptr<Machine>> machines;
   std::string log;
   std::vector<Bytes> journal;  // What the coordinator's disk has.
@@ -261,7 +261,7 @@ class World {
     keep(record);
   }
   void keep(const swarm::Record& record) {
-    ledger.persisted(record);
+    invariants.persisted(record);
     journal.push_back(swarm::encode(record));
     if (journal.size() > 40) journal = {swarm::read_book(journal).contents()};
   }

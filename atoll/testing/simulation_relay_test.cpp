@@ -27,20 +27,20 @@ Plan plan_of(int num_islands, Topology topology) {
 /// A run in which each round takes half a second or so.
 struct RelayedRun : World {
   explicit RelayedRun(Plan plan_in) : World(1, std::move(plan_in), {.bits_per_second = 20e6}) {}
-  ~RelayedRun() { EXPECT_EQ(ledger.broken().value_or(""), "") << log; }
+  ~RelayedRun() { EXPECT_EQ(invariants.broken().value_or(""), "") << log; }
   void begin() {
     start_coordinator();
     add_all();
   }
   void expect_commits(size_t more) {
-    const size_t before = ledger.num_commits();
-    EXPECT_TRUE(run_until([&] { return ledger.num_commits() >= before + more; }, seconds(120)))
+    const size_t before = invariants.num_commits();
+    EXPECT_TRUE(run_until([&] { return invariants.num_commits() >= before + more; }, seconds(120)))
         << describe();
   }
   /// Of each commit from the one of this number on.
   void expect_members(size_t num_members, size_t since = 0) {
     size_t index = 0;
-    for (const auto& [key, committed] : ledger.commits()) {
+    for (const auto& [key, committed] : invariants.commits()) {
       if (index++ < since) continue;
       EXPECT_EQ(committed.members.size(), num_members) << log;
     }
@@ -61,7 +61,7 @@ TEST_P(RelayTest, TwoOfThreeThatNeverReachEachOtherAreInEveryCommit) {
   run.network.cut("island-0", "island-1");
   run.begin();
   ASSERT_TRUE(run.run(seconds(120))) << run.describe();
-  EXPECT_EQ(run.ledger.num_commits(), 20U);
+  EXPECT_EQ(run.invariants.num_commits(), 20U);
   run.expect_members(3);
   for (const auto& machine : run.machines) EXPECT_EQ(machine->life->contributed.size(), 20U);
   EXPECT_THAT(run.log,
@@ -77,7 +77,7 @@ TEST_P(RelayTest, TwoPairsOfFour) {
   run.network.cut("island-2", "island-3");
   run.begin();
   ASSERT_TRUE(run.run(seconds(120))) << run.describe();
-  EXPECT_EQ(run.ledger.num_commits(), 20U);
+  EXPECT_EQ(run.invariants.num_commits(), 20U);
   run.expect_members(4);
 }
 
@@ -85,7 +85,7 @@ TEST_P(RelayTest, OneWayIsEnoughToNeedOne) {
   RelayedRun run(plan_of(3, GetParam()));
   run.begin();
   run.expect_commits(2);
-  const size_t before = run.ledger.num_commits();
+  const size_t before = run.invariants.num_commits();
   run.network.cut_one_way("island-0", "island-1");
   run.expect_commits(10);
   run.expect_members(3, before + 2);  // Who waits for 1, which waits for 0, may blame 1 first.
@@ -102,7 +102,7 @@ TEST_P(RelayTest, TheRelayIsKilledInTheMiddleOfARound) {
     run.expect_commits(3);
     run.run_for(milliseconds(delay));
     run.kill(*run.machines[2]);
-    const size_t before = run.ledger.num_commits();
+    const size_t before = run.invariants.num_commits();
     run.expect_commits(3);
     run.expect_members(3, before + 1);
     EXPECT_THAT(run.log, HasSubstr("exchange through"));
@@ -120,7 +120,7 @@ TEST_P(RelayTest, TheRelaysConnectionsBreakInTheMiddleOfARound) {
     run.expect_commits(3);
     run.run_for(milliseconds(delay));
     run.network.break_connections("island-2", delay % 80 == 0 ? "island-0" : "island-1");
-    const size_t before = run.ledger.num_commits();
+    const size_t before = run.invariants.num_commits();
     run.expect_commits(5);
     run.expect_members(3, before + 2);
     EXPECT_THAT(run.log, testing::Not(HasSubstr("broke the protocol")));
@@ -140,7 +140,7 @@ TEST_P(RelayTest, TheWayToTheRelayIsCutOneWay) {
   run.expect_commits(3);
   EXPECT_THAT(run.log, HasSubstr("goes on without island 'island-0'"));
   run.network.heal("island-0", "island-2");
-  const auto all_are_in = [&] { return run.ledger.commits().rbegin()->second.members.size() == 3; };
+  const auto all_are_in = [&] { return run.invariants.commits().rbegin()->second.members.size() == 3; };
   EXPECT_TRUE(run.run_until(all_are_in, seconds(60))) << run.describe();
 }
 

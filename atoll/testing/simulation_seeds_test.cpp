@@ -55,7 +55,7 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   plan.bug = bug;
   if (bug == Bug::kSitsStill) plan.elastic_steps = 0;  // There nobody waits for it.
   World world(seed, plan, draw_link(draw));
-  world.ledger.judge_outliers(plan.elastic_steps == 0);  // There who is late may join an attempt.
+  world.invariants.judge_outliers(plan.elastic_steps == 0);  // There who is late may join an attempt.
   const bool skewed = draw(2) == 0;
   const auto skew = [&] {
     return skewed
@@ -72,7 +72,7 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   world.run_until(over, std::chrono::hours(1));
   const auto is_over = [&] { return world.result().has_value(); };
   bool reached = world.run_until(is_over, kPatience);
-  if (!reached && !world.ledger.broken()) {
+  if (!reached && !world.invariants.broken()) {
     // Those who have left may hold what the others lack, or be needed for another round.
     for (const auto& machine : world.machines) {
       if (!machine->done()) continue;
@@ -81,21 +81,21 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
     }
     reached = world.run_until(is_over, kPatience);
   }
-  Outcome outcome{.num_commits = world.ledger.num_commits(),
+  Outcome outcome{.num_commits = world.invariants.num_commits(),
                   .simulated_s = seconds(world.now() - Time{})};
   const bool was_rude = world.log.find("broke the protocol") != std::string::npos;
   if (was_rude && !faults.damages() && bug == Bug::kNone) {
-    world.ledger.violated("manners", "an honest process broke the protocol");
+    world.invariants.violated("manners", "an honest process broke the protocol");
   }
-  if (!world.ledger.broken()) {
+  if (!world.invariants.broken()) {
     if (!reached) {
-      world.ledger.violated("progress", "somebody waits for ever");
+      world.invariants.violated("progress", "somebody waits for ever");
     } else if (world.result() && !world.result()->has_value()) {
-      world.ledger.violated("progress", "the run failed: " + world.result()->error().message);
+      world.invariants.violated("progress", "the run failed: " + world.result()->error().message);
     }
   }
-  if (world.ledger.broken()) {
-    outcome.broken = *world.ledger.broken();
+  if (world.invariants.broken()) {
+    outcome.broken = *world.invariants.broken();
     outcome.story = world.describe();
   }
   return outcome;

@@ -30,7 +30,7 @@ TEST(SimulationTest, RowsAreThoseOfTheGlobalBatches) {
   World world(1, plan);
   expect_all_reach_the_end(world);
   for (int32_t number = 0; number < 3; ++number) {
-    const auto& units = world.ledger.trained_by(0, number);
+    const auto& units = world.invariants.trained_by(0, number);
     ASSERT_EQ(units.size(), 40U);
     for (size_t step = 0; step < units.size(); ++step) {
       EXPECT_EQ(units[step], static_cast<int64_t>(step) * 3 + number);
@@ -50,21 +50,21 @@ TEST(SimulationTest, AnIslandOnASlowLineOwnsLess) {
   world.start_coordinator();
   world.add_all();
   const auto round_time = [&] {
-    const size_t before = world.ledger.num_commits();
-    EXPECT_TRUE(world.run_until([&] { return world.ledger.num_commits() > before; }, seconds(60)));
+    const size_t before = world.invariants.num_commits();
+    EXPECT_TRUE(world.run_until([&] { return world.invariants.num_commits() > before; }, seconds(60)));
     const Time begin = world.now();
     EXPECT_TRUE(
-        world.run_until([&] { return world.ledger.num_commits() > before + 1; }, seconds(60)));
+        world.run_until([&] { return world.invariants.num_commits() > before + 1; }, seconds(60)));
     return atl::seconds(world.now() - begin);
   };
-  EXPECT_TRUE(world.run_until([&] { return world.ledger.num_commits() == 1; }, seconds(60)));
+  EXPECT_TRUE(world.run_until([&] { return world.invariants.num_commits() == 1; }, seconds(60)));
   const double equal = atl::seconds(world.now() - Time{});
   for (int i = 0; i < 5; ++i) round_time();
   // A quarter and a quarter of the fragment in each direction then; a third and nothing now.
   const double values_s = 4.0 * 8 * static_cast<double>(plan.count) / 20e6;
   EXPECT_NEAR(round_time(), values_s / 3 + atl::seconds(plan.step_time), 0.3 * values_s / 3);
   EXPECT_GT(equal, values_s / 2);
-  EXPECT_EQ(world.ledger.broken().value_or(""), "") << world.log;
+  EXPECT_EQ(world.invariants.broken().value_or(""), "") << world.log;
 }
 
 /// The rounds go on as if nothing had been, but for the time that a connection takes to break.
@@ -121,7 +121,7 @@ TEST(SimulationTest, ACoordinatorThatIsKilledGoesOnWhereItWas) {
     world.run_for(seconds(3));
     for (const size_t k : {0U, 1U, 2U}) EXPECT_TRUE(world.takes_part(k)) << world.log;
   }
-  EXPECT_EQ(world.ledger.epoch(), 0) << "the run did not begin anew";
+  EXPECT_EQ(world.invariants.epoch(), 0) << "the run did not begin anew";
 }
 
 TEST(SimulationTest, AStoppedIslandIsNotWaitedForAndComesBackAsItself) {
@@ -183,7 +183,7 @@ TEST(SimulationTest, WithoutItsJournalTheRunBeginsAnewFromCheckpoints) {
   world.start_coordinator();
   world.run_for(seconds(8));
   for (const size_t i : {0U, 1U, 2U}) EXPECT_TRUE(world.takes_part(i)) << world.log;
-  EXPECT_EQ(world.ledger.epoch(), 1);
+  EXPECT_EQ(world.invariants.epoch(), 1);
 }
 
 TEST(SimulationTest, AbsentCoordinatorIsTriedUntilThePatienceIsOver) {
@@ -312,7 +312,7 @@ TEST(SimulationTest, SlowLineIsNoStallWhileBytesFlow) {
     ASSERT_TRUE(world.run(seconds(2000))) << world.log;
     EXPECT_GT(atl::seconds(world.now() - Time{}), 75);
     expect_all_done(world);
-    EXPECT_EQ(world.ledger.commits().at({0, 0}).members.size(), 3U);
+    EXPECT_EQ(world.invariants.commits().at({0, 0}).members.size(), 3U);
   }
 }
 
