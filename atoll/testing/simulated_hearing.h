@@ -35,7 +35,7 @@ inline void trace_heard(const net::Event& event, const std::string& name, Time n
   fmt::print("{:.3f} {} heard {}\n", seconds(now - Time{}), name, what);
 }
 
-/// The membership that the last Start was about, as the invariants knows it.
+/// The membership that the last Start was about, as the invariants know it.
 struct Heard {
   void hear(const net::Event& event, const std::string& name, Invariants& invariants) {
     const auto* received = std::get_if<net::Received>(&event);
