@@ -88,19 +88,12 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
   return value_of(run.train(), folder);
 }
 
-run::Summary join_run_here(const JoinOptions& given, const run::RunFolder& folder,
+run::Summary join_run_here(const JoinOptions& options, const run::RunFolder& folder,
                            const Clock& clock, const ProgressCallback& on_progress,
                            const EventSink& events) {
-  newest_checkpoint(folder.path(), given.init);
-  const JoinOptions options = with_name(given, folder.path());
-  for (bool is_first = true;; is_first = false) {
-    Membership membership(options, folder, clock, on_progress, events, /*may_return=*/is_first);
-    auto summary = membership.train();
-    if (summary || !membership.may_join_again() || num_interrupts() > 0 || has_to_leave()) {
-      return value_of(std::move(summary), folder.path());
-    }
-    events(run::JoinsAgain{summary.error().message});
-  }
+  newest_checkpoint(folder.path(), options.init);
+  const JoinOptions named = with_name(options, folder.path());
+  return value_of(take_part(named, folder, clock, on_progress, events), folder.path());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <utility>
 
 namespace atl::run {
 
@@ -20,15 +21,22 @@ struct StopWishes {
 
 class StopRule {
  public:
-  StopRule(StopWishes wishes, int64_t num_fragments);
+  StopRule(StopWishes wishes, int64_t num_fragments)
+      : wishes_(std::move(wishes)), num_fragments_(static_cast<size_t>(num_fragments)) {}
 
   /// After each step: passes the user's wish on, once.
-  void listen();
+  void listen() {
+    if (has_asked_ || !wishes_.interrupted || !wishes_.interrupted()) return;
+    has_asked_ = true;
+    if (wishes_.request_stop) wishes_.request_stop();
+  }
   /// `is_agreed`: all islands end here.
-  bool ends_run(bool is_agreed) const;
+  bool ends_run(bool is_agreed) const { return wishes_.request_stop ? is_agreed : has_asked_; }
   bool leaves() const { return wishes_.leaves && wishes_.leaves(); }
   /// A committed round.
-  void note_round(int32_t fragment, bool with_this_island);
+  void note_round(int32_t fragment, bool with_this_island) {
+    if (with_this_island && leaves()) counted_.insert(fragment);
+  }
   /// Since it is to leave, this island was in a round of each fragment.
   bool has_counted() const { return counted_.size() == num_fragments_; }
 
