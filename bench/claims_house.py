@@ -55,23 +55,33 @@ def upward_arrows():
                for problem in tidy.problems)
 
 
+def without_bodies(text):
+    """Of a class what stands directly in it: what is in braces is left out."""
+    flat, depth = "", 0
+    for letter in text:
+        depth -= letter == "}"
+        flat += letter if depth == 0 else ""
+        depth += letter == "{"
+    return flat
+
+
 def members(text):
-    """class -> how many data members it has, its nested structs' included: those that end with an underscore, and fields."""
+    """class -> how many data members it has: names that end with an underscore, declared directly in it."""
+    text = re.sub(r'//[^\n]*|"(\\.|[^"\\\n])*"', "", text)
     found = {}
-    for begin in re.finditer(r"^class (?:ATOLL_\w+\([^{;]*?\) )?(\w+)[^;{]*\{", text, re.M):
-        depth, end = 0, begin.end() - 1
+    for begin in re.finditer(r"^ *class (?:ATOLL_\w+\([^{;]*?\) )?([\w:]+)[^;{()]*\{", text, re.M):
+        depth = 0
         for end in range(begin.end() - 1, len(text)):
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             if depth == 0:
                 break
-        body = text[begin.end():end]
-        body = re.sub(r"//[^\n]*", "", body)
-        found[begin.group(1)] = len(re.findall(r"\b\w+_\s*(?:ATOLL_GUARDED_BY\(\w+\)\s*)?(?:=[^;(]*|\{[^;]*\})?;", body))
+        found[begin.group(1)] = len(re.findall(r"[\w>&*\]] +[&*]?\w+_\s*(?:ATOLL_GUARDED_BY\(\w+\)\s*)?(?:=[^;]*|\{\})?;",
+                                               without_bodies(text[begin.end():end])))
     return found
 
 
 def largest_class():
-    largest = max(((count, name, path) for path in production() if path.suffix == ".h"
+    largest = max(((count, name, path) for path in production()
                    for name, count in members((ROOT / path).read_text()).items()))
     print(f"the largest class: {largest[1]} in {largest[2]}", file=sys.stderr)
     return largest[0]

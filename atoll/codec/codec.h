@@ -49,7 +49,7 @@ class Codec {
   /// Whether encode() does: no value is NaN or beyond largest().
   bool accepts(std::span<const float> values) const;
   /// Whether every value travels. Codecs that leave some out (top-k, masks) decode those as zero:
-  /// whoever uses one must send later what was left out (error_feedback.h), or lose it.
+  /// whoever uses one must send later what was left out, or lose it.
   virtual bool is_dense() const { return true; }
 
   /// The most bytes, header included, that encode() makes of `count` values (at most 2^32 - 1).

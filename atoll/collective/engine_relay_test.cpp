@@ -1,7 +1,7 @@
 // One engine alone that passes on what two others send each other.
 #include <gmock/gmock.h>
 
-#include "atoll/collective/engine_harness.h"
+#include "atoll/testing/engine_harness.h"
 
 namespace atl::collective {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "atoll/collective/engine_harness.h"
+#include "atoll/testing/engine_harness.h"
 
 namespace atl::collective {
 namespace {

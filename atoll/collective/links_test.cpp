@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "atoll/collective/sent_frames.h"
 #include "atoll/collective/visitors.h"
+#include "atoll/testing/sent_frames.h"
 
 namespace atl::collective {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "atoll/collective/averager.h"
-#include "atoll/swarm/messages.h"
+#include "atoll/swarm/leases.h"
 
 namespace atl::collective {
 

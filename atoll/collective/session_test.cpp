@@ -15,7 +15,7 @@
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/coordinator/coordinator_server.h"
-#include "atoll/net/memory_transport.h"
+#include "atoll/testing/memory_transport.h"
 
 namespace atl::collective {
 namespace {

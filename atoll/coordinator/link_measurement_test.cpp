@@ -13,9 +13,9 @@
 #include "atoll/base/error.h"
 #include "atoll/coordinator/coordinator_server.h"
 #include "atoll/coordinator/probers.h"
-#include "atoll/net/memory_transport.h"
 #include "atoll/swarm/inbox.h"
 #include "atoll/swarm/wire.h"
+#include "atoll/testing/memory_transport.h"
 
 namespace atl::swarm {
 namespace {

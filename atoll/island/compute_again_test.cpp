@@ -13,15 +13,12 @@
 
 #include "atoll/base/event_log.h"
 #include "atoll/base/hash.h"
-#include "atoll/data/corpus.h"
-#include "atoll/data/pack.h"
 #include "atoll/island/comeback.h"
 #include "atoll/island/holdings.h"
 #include "atoll/island/training_run.h"
 #include "atoll/method/method.h"
-#include "atoll/testing/temporary_folder.h"
 #include "atoll/testing/thread_group.h"
-#include "atoll/tokenizer/tokenizer_trainer.h"
+#include "atoll/testing_torch/small_run.h"
 
 namespace atl::island {
 namespace {
@@ -105,41 +102,6 @@ struct Killed : std::runtime_error {
 
 class ComputeAgainTest : public testing::Test {
  protected:
-  ComputeAgainTest() {
-    tokenizer::WordCounts words;
-    words.add("one two three four one two three");
-    std::ofstream(folder_ / "tokenizer.json")
-        << train_tokenizer(words, {.vocab_size = 264, .min_frequency = 2}, [](int64_t) {});
-    fs::create_directory(folder_ / "text");
-    for (int i = 10; i < 60; ++i) {
-      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt"))
-          << "one two three four " << i << "\n";
-    }
-    const data::Corpus corpus({.inputs = {(folder_ / "text").string()}});
-    data::pack(corpus, tokenizer::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / "store",
-               {.validation_share = 0.3}, [](const auto&) {});
-  }
-
-  static run::RunConfig config_of(const method::SyncOptions& sync) {
-    run::RunConfig config;
-    config.model = {.vocab_size = 264,
-                    .hidden_size = 16,
-                    .intermediate_size = 32,
-                    .num_layers = 1,
-                    .num_heads = 2,
-                    .num_kv_heads = 1,
-                    .max_positions = 16};
-    config.train.steps = kSteps;
-    config.train.batch_rows = 4;
-    config.train.sequence_length = 8;
-    config.train.eval_rows = 2;
-    config.train.log_every = 1;
-    config.train.checkpoint_every = kCheckpointEvery;
-    config.train.threads = 1;
-    config.sync = sync;
-    return config;
-  }
-
   /// An island's process: goes on from what is in its folder, and is killed after step `kill_at`.
   struct Process {
     collective::Averager& others;
@@ -148,12 +110,9 @@ class ComputeAgainTest : public testing::Test {
     int64_t kill_at = 0;
   };
   Result<run::Summary> train(const method::SyncOptions& sync, const Process& process) {
-    const run::RunConfig config = config_of(sync);
-    const data::Mixture mixture = data::Mixture::open(folder_ / "store");
-    const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(folder_ / "tokenizer.json");
-    const run::ModelTexts texts{.ids = {.ends = {mixture.end_of_text()}}, .files = {}};
-    model::Model model(config.model, at::kCPU, model::Purpose::kTraining);
-    model.initialise(1);
+    run::RunConfig config = SmallRun::config(kSteps, sync);
+    config.train.checkpoint_every = kCheckpointEvery;
+    Materials materials = small_.materials(config);
     const SystemClock clock;
     fs::create_directories(process.folder);
     const auto found = holdings_in(process.folder, kSteps,
@@ -165,16 +124,13 @@ class ComputeAgainTest : public testing::Test {
     const auto parts = [&]() -> TrainingParts {
       return {.config = config,
               .folder = process.folder,
-              .mixture = mixture,
-              .tokenizer = tokenizer,
-              .texts = texts,
-              .model = model,
+              .materials = materials,
               .averager = averager,
               .rank = process.rank,
               .clock = clock,
               .round_log = &round_log,
               .diary = &comeback.diary(),
-              .on_step = [&](const StepReport& report) {
+              .on_step = [&](const collective::ProgressReport& report) {
                 if (report.step == process.kill_at) throw Killed();
               }};
     };
@@ -226,7 +182,8 @@ class ComputeAgainTest : public testing::Test {
     }
   }
 
-  TestFolder folder_;
+  SmallRun small_;
+  const TestFolder& folder_ = small_.folder();
   size_t num_from_disk_ = 0;
 };
 

@@ -151,6 +151,30 @@ void check_state(const std::filesystem::path& folder, const RunState& state, int
   }
 }
 
+/// A checkpoint of a run of `last_step` steps, verified but for its tensors' digest.
+std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
+                                                         int64_t last_step,
+                                                         const rounds::Pace& pace) {
+  const RunState state = read_run_state(folder);
+  return with_advice([&] {
+    check_manifest(folder, state.step);
+    check_state(folder, state, last_step, pace);
+    return std::pair(weights::Checkpoint(folder), state);
+  });
+}
+
+void restore_tensors(const weights::Checkpoint& checkpoint, const model::Parameters& parameters,
+                     train::InnerOptimizer& optimizer, sync::Strategy& strategy) {
+  const at::Tensor& live_P = parameters.values_P();
+  restore(checkpoint.model(), parameters, "", live_P);
+  strategy.restore_global(live_P);
+  const auto& tensors = checkpoint.optimizer();
+  const std::string first_live = std::string(kLive) + "." + parameters.specs().front().name;
+  if (tensors.find(first_live) != nullptr) restore(tensors, parameters, kLive, live_P);
+  for (const auto& [name, flat_P] : optimizer.state()) restore(tensors, parameters, name, flat_P);
+  for (const auto& [name, flat_P] : strategy.state()) restore(tensors, parameters, name, flat_P);
+}
+
 }  // namespace
 
 RunState run_state_from_json(std::string_view text, const std::string& where) {
@@ -191,21 +215,33 @@ RunState read_run_state(const std::filesystem::path& folder) {
   });
 }
 
-std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
-                                                         int64_t last_step,
-                                                         const rounds::Pace& pace) {
-  const RunState state = read_run_state(folder);
-  return with_advice([&] {
-    check_manifest(folder, state.step);
-    check_state(folder, state, last_step, pace);
-    return std::pair(weights::Checkpoint(folder), state);
-  });
+RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_step,
+                            const Materials& materials, train::InnerOptimizer& optimizer,
+                            sync::Strategy& strategy) {
+  const auto [checkpoint, state] = open_checkpoint(folder, last_step, strategy.pace());
+  if (state.store != materials.mixture.digest()) {
+    throw InputError(
+        fmt::format("checkpoint '{}' was trained on another token store than '{}' (their "
+                    "digests differ); give --data the run's own, or start a new --run",
+                    folder.string(), materials.mixture.folder().string()));
+  }
+  restore_tensors(checkpoint, materials.model.parameters(), optimizer, strategy);
+  if (parameter_digest(strategy.global_parameters()) != state.digest) {
+    throw InputError(
+        fmt::format("checkpoint '{}': the digest in state.json is not that of its model; remove "
+                    "this folder to go on from the one before",
+                    folder.string()));
+  }
+  optimizer.set_num_updates(state.num_updates);
+  strategy.restore_held(state.held, state.applied);
+  return state;
 }
 
-weights::CheckpointContents checkpoint_contents(
-    const RunState& state, const run::RunConfig& config, const data::Mixture& mixture,
-    const tokenizer::Tokenizer& tokenizer, const run::ModelTexts& texts, const model::Model& model,
-    train::InnerOptimizer& optimizer, sync::Strategy& strategy) {
+weights::CheckpointContents checkpoint_contents(const RunState& state, const run::RunConfig& config,
+                                                const Materials& materials,
+                                                train::InnerOptimizer& optimizer,
+                                                sync::Strategy& strategy) {
+  const auto& [mixture, tokenizer, model, texts] = materials;
   weights::CheckpointContents contents{.step = state.step};
   const auto add = [&](std::vector<weights::TensorView>& views, const std::string& prefix,
                        const at::Tensor& flat_P) {
@@ -250,16 +286,10 @@ weights::CheckpointContents checkpoint_contents(
   return contents;
 }
 
-void restore_tensors(const weights::Checkpoint& checkpoint, model::Parameters& parameters,
-                     train::InnerOptimizer& optimizer, sync::Strategy& strategy) {
-  const at::Tensor& live_P = parameters.values_P();
-  restore(checkpoint.model(), parameters, "", live_P);
-  strategy.restore_global(live_P);
-  const auto& tensors = checkpoint.optimizer();
-  const std::string first_live = std::string(kLive) + "." + parameters.specs().front().name;
-  if (tensors.find(first_live) != nullptr) restore(tensors, parameters, kLive, live_P);
-  for (const auto& [name, flat_P] : optimizer.state()) restore(tensors, parameters, name, flat_P);
-  for (const auto& [name, flat_P] : strategy.state()) restore(tensors, parameters, name, flat_P);
+std::string parameter_digest(const at::Tensor& parameters_P) {
+  const at::Tensor host_P = parameters_P.cpu().contiguous();
+  return hex(sha256({reinterpret_cast<const std::byte*>(host_P.const_data_ptr<float>()),
+                     static_cast<size_t>(host_P.nbytes())}));
 }
 
 }  // namespace atl::island

@@ -3,12 +3,16 @@
 // published model (the global copy); optimizer.safetensors holds the moments, the strategy's
 // tensors and, when they differ from the published ones, the live parameters. docs/formats.md has
 // the names.
-#include <string>
+#include <ATen/core/Tensor.h>
 
-#include "atoll/data/mixture.h"
-#include "atoll/model/model.h"
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atoll/base/hash.h"
+#include "atoll/island/materials.h"
 #include "atoll/run/config.h"
-#include "atoll/run/initial_model.h"
 #include "atoll/sync/strategy.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/weights/checkpoint.h"
@@ -45,22 +49,21 @@ RunState run_state_from_json(std::string_view text, const std::string& where);
 /// InputError.
 RunState read_run_state(const std::filesystem::path& folder);
 
-/// A checkpoint of a run of `last_step` steps, verified: its tensors and files against its
-/// manifest, its manifest and its state against each other and the folder's name. Throws InputError
-/// saying what is wrong and how to go on.
-std::pair<weights::Checkpoint, RunState> open_checkpoint(const std::filesystem::path& folder,
-                                                         int64_t last_step,
-                                                         const rounds::Pace& pace);
+/// Brings what a checkpoint of a run of `last_step` steps holds back into the live objects. All of
+/// it is verified first: its tensors and files against its manifest, its manifest and its state
+/// against each other, the folder's name and the run's data. Throws InputError saying what is wrong
+/// and how to go on.
+RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_step,
+                            const Materials& materials, train::InnerOptimizer& optimizer,
+                            sync::Strategy& strategy);
 
 /// Views of everything a checkpoint needs; no tensor is copied (but from a device).
-weights::CheckpointContents checkpoint_contents(
-    const RunState& state, const run::RunConfig& config, const data::Mixture& mixture,
-    const tokenizer::Tokenizer& tokenizer, const run::ModelTexts& texts, const model::Model& model,
-    train::InnerOptimizer& optimizer, sync::Strategy& strategy);
+weights::CheckpointContents checkpoint_contents(const RunState& state, const run::RunConfig& config,
+                                                const Materials& materials,
+                                                train::InnerOptimizer& optimizer,
+                                                sync::Strategy& strategy);
 
-/// Writes the checkpoint's tensors into the live objects. Throws InputError naming the tensor that
-/// is missing or of another size.
-void restore_tensors(const weights::Checkpoint& checkpoint, model::Parameters& parameters,
-                     train::InnerOptimizer& optimizer, sync::Strategy& strategy);
+/// SHA-256 of the parameters' bytes in hexadecimal: what islands compare.
+std::string parameter_digest(const at::Tensor& parameters_P);
 
 }  // namespace atl::island

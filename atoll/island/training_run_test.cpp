@@ -10,14 +10,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "atoll/data/corpus.h"
-#include "atoll/data/pack.h"
 #include "atoll/island/training_run.h"
 #include "atoll/method/method.h"
-#include "atoll/testing/temporary_folder.h"
 #include "atoll/testing/thread_group.h"
+#include "atoll/testing_torch/small_run.h"
 #include "atoll/testing_torch/stand_in_device.h"
-#include "atoll/tokenizer/tokenizer_trainer.h"
 
 namespace atl::island {
 namespace {
@@ -28,72 +25,36 @@ constexpr int64_t kPeriod = 4;
 
 class TrainingRunTest : public testing::Test {
  protected:
-  TrainingRunTest() {
-    tokenizer::WordCounts words;
-    words.add("one two three four one two three");
-    std::ofstream(folder_ / "tokenizer.json")
-        << train_tokenizer(words, {.vocab_size = 264, .min_frequency = 2}, [](int64_t) {});
-    fs::create_directory(folder_ / "text");
-    for (int i = 10; i < 60; ++i) {
-      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt"))
-          << "one two three four " << i << "\n";
-    }
-    const data::Corpus corpus({.inputs = {(folder_ / "text").string()}});
-    data::pack(corpus, tokenizer::Tokenizer::load(folder_ / "tokenizer.json"), folder_ / "store",
-               {.validation_share = 0.3}, [](const auto&) {});
-  }
-
   using Meddle = std::function<void(int64_t, const model::Parameters&)>;
 
   /// Trains replica `rank`; after each step `meddle(step, parameters)` may touch them.
   Result<run::Summary> train(
       collective::Averager& averager, int rank, const std::string& method,
       const Meddle& meddle = [](int64_t, const auto&) {}) {
-    run::RunConfig config;
-    config.model = {.vocab_size = 264,
-                    .hidden_size = 16,
-                    .intermediate_size = 32,
-                    .num_layers = 1,
-                    .num_heads = 2,
-                    .num_kv_heads = 1,
-                    .max_positions = 16};
-    config.train.steps = 5 * kPeriod;
-    config.train.batch_rows = 4;
-    config.train.sequence_length = 8;
-    config.train.eval_rows = 2;
-    config.train.log_every = 1;
-    config.train.threads = 1;
-    config.sync.method = method;
-    config.sync.sync_every = kPeriod;
-    config.sync.num_fragments = 2;
-    config.sync.fragment_update_alpha = 0.5;
-    config.sync.codec = codec_;
+    run::RunConfig config = SmallRun::config(5 * kPeriod, {.method = method,
+                                                           .sync_every = kPeriod,
+                                                           .num_fragments = 2,
+                                                           .fragment_update_alpha = 0.5,
+                                                           .codec = codec_});
     if (method::method_of(config.sync).makes_signs) {
       config.train.optimizer = "sgd";
       config.train.lr = 3e-3;
       config.train.grad_clip = 0;
     }
-    const data::Mixture mixture = data::Mixture::open(folder_ / "store");
-    const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(folder_ / "tokenizer.json");
-    const run::ModelTexts texts{.ids = {.ends = {mixture.end_of_text()}}, .files = {}};
-    model::Model model(config.model, rank == 1 ? second_device_ : at::Device(at::kCPU),
-                       model::Purpose::kTraining);
-    model.initialise(1);
+    Materials materials =
+        small_.materials(config, rank == 1 ? second_device_ : at::Device(at::kCPU));
     const SystemClock clock;
     const fs::path folder = folder_ / method / std::to_string(rank);
     fs::create_directories(folder);
     return TrainingRun({.config = config,
                         .folder = folder,
-                        .mixture = mixture,
-                        .tokenizer = tokenizer,
-                        .texts = texts,
-                        .model = model,
+                        .materials = materials,
                         .averager = averager,
                         .rank = rank,
                         .clock = clock,
                         .on_progress =
                             [&](const run::Progress& progress) {
-                              meddle(progress.step, model.parameters());
+                              meddle(progress.step, materials.model.parameters());
                             }})
         .train();
   }
@@ -108,7 +69,8 @@ class TrainingRunTest : public testing::Test {
     return out;
   }
 
-  TestFolder folder_;
+  SmallRun small_;
+  const TestFolder& folder_ = small_.folder();
   std::string codec_ = "default";
   at::Device second_device_ = at::kCPU;  // Of replica 1.
 };

@@ -8,8 +8,8 @@
 #include "atoll/base/hash.h"
 #include "atoll/net/address.h"
 #include "atoll/net/connection.h"
-#include "atoll/net/memory_transport.h"
 #include "atoll/net/token_bucket.h"
+#include "atoll/testing/memory_transport.h"
 #include "atoll/testing/recorder.h"
 
 namespace atl::net {

@@ -5,26 +5,12 @@
 #include <utility>
 
 namespace atl::net {
-namespace {
-
-/// What arrived is confirmed at the latest after so many bytes, or with the first frame after so
-/// long: often enough for the window and the estimate, and not for each frame.
-constexpr size_t kAckBytes = size_t{512} << 10;
-constexpr Duration kAckInterval = std::chrono::milliseconds(50);
-/// Counted for each frame that is in flight or held, beside its bytes.
-constexpr size_t kFrameOverhead = 256;
-
-}  // namespace
-
-size_t Stripe::ack_bytes() const { return std::min(kAckBytes, window_bytes / 8); }
-
 Sent Stripe::send(const SharedFrame& frame) {
-  const size_t bytes = frame.size() + kFrameOverhead;
-  if (in_flight_bytes > 0 && in_flight_bytes + bytes > window_bytes) {
+  if (!flight.has_room_for(frame.size())) {
     refused = true;
     return Sent::kFull;
   }
-  const StripeTrailer trailer{.kind = StripeKind::kData, .number = next_number};
+  const StripeTrailer trailer{.kind = StripeKind::kData, .number = flight.next_number()};
   const Sent sent = send_on_best(frame, trailer);
   if (sent == Sent::kFull) refused = true;
   return sent;
@@ -32,7 +18,7 @@ Sent Stripe::send(const SharedFrame& frame) {
 
 Sent Stripe::send_on_best(SharedFrame frame, const StripeTrailer& trailer) {
   StripeTrailer with_news = trailer;
-  with_news.arrived = num_arrived;
+  with_news.arrived = arrivals.count();
   frame.tail = encode(with_news);
   while (true) {
     Lane* best = nullptr;
@@ -46,19 +32,9 @@ Sent Stripe::send_on_best(SharedFrame frame, const StripeTrailer& trailer) {
     best->full = sent == Sent::kFull;
     if (best->full) continue;
     if (trailer.kind == StripeKind::kData) {
-      const size_t bytes = frame.size() + kFrameOverhead;
-      next_number += 1;
-      in_flight_bytes += bytes;
-      best->in_flight += bytes;
-      const auto size = static_cast<int64_t>(frame.size());
-      in_flight.push_back({.number = trailer.number,
-                           .bytes = bytes,
-                           .lane = best->id,
-                           .mark = estimator.sent(clock.now(), size)});
+      best->in_flight += flight.sent(best->id, frame.size(), clock.now());
     }
-    unconfirmed_bytes = 0;
-    num_confirmed = num_arrived;
-    confirmed_at = clock.now();
+    arrivals.confirmed(clock.now());
     return Sent::kAccepted;
   }
 }
@@ -71,24 +47,10 @@ void Stripe::send_token(ConnectionId lane, StripeKind kind) {
 }
 
 std::string Stripe::take_data(uint64_t number, Bytes frame) {
-  if (number < num_arrived || held.contains(number)) {
-    return fmt::format("the other side sent frame {} twice", number);
-  }
-  unconfirmed_bytes += frame.size() + kFrameOverhead;
-  held_bytes += frame.size() + kFrameOverhead;
-  if (held_bytes > window_bytes + kMaxFrameBytes + kFrameOverhead) {
-    return fmt::format("the other side sent frame {} while {} is missing", number, num_arrived);
-  }
-  held.emplace(number, std::move(frame));
-  while (!held.empty() && held.begin()->first == num_arrived) {
-    Bytes next = std::move(held.begin()->second);
-    held.erase(held.begin());
-    held_bytes -= next.size() + kFrameOverhead;
-    num_arrived += 1;
-    events.emplace_back(Received{id, std::move(next)});
-  }
-  const bool is_due = unconfirmed_bytes > ack_bytes() || clock.now() - confirmed_at > kAckInterval;
-  if (is_due && num_arrived > num_confirmed) say_what_arrived();
+  std::string wrong = arrivals.take(number, std::move(frame));
+  if (!wrong.empty()) return wrong;
+  while (auto next = arrivals.next()) events.emplace_back(Received{id, std::move(*next)});
+  if (arrivals.is_confirmation_due(clock.now())) say_what_arrived();
   return {};
 }
 
@@ -98,16 +60,13 @@ void Stripe::say_what_arrived() {
 }
 
 std::string Stripe::confirm(uint64_t there) {
-  if (there > next_number) {
-    return fmt::format("the other side has {} frames, and was sent {}", there, next_number);
+  if (there > flight.next_number()) {
+    return fmt::format("the other side has {} frames, and was sent {}", there,
+                       flight.next_number());
   }
   bool is_news = false;
-  while (!in_flight.empty() && in_flight.front().number < there) {
-    const InFlight& first = in_flight.front();
-    estimator.arrived(clock.now(), first.mark);
-    in_flight_bytes -= first.bytes;
-    if (Lane* lane = find(first.lane)) lane->in_flight -= first.bytes;
-    in_flight.pop_front();
+  while (const auto landed = flight.land(there, clock.now())) {
+    if (Lane* lane = find(landed->lane)) lane->in_flight -= landed->bytes;
     is_news = true;
   }
   if (is_news) tell_writable();
@@ -116,14 +75,14 @@ std::string Stripe::confirm(uint64_t there) {
 
 void Stripe::on_writable(Lane& lane) {
   lane.full = false;
-  if (unconfirmed_bytes > ack_bytes()) say_what_arrived();
+  if (arrivals.owes_much()) say_what_arrived();
   tell_writable();
 }
 
 void Stripe::tell_writable() {
-  const bool has_room =
-      in_flight_bytes <= window_bytes / 4 * 3 &&
-      std::ranges::any_of(lanes, [](const Lane& lane) { return lane.opened && !lane.full; });
+  const bool has_room = flight.is_low() && std::ranges::any_of(lanes, [](const Lane& lane) {
+                          return lane.opened && !lane.full;
+                        });
   if (!refused || !has_room || closing || over) return;
   refused = false;
   events.emplace_back(Writable{id});
@@ -131,8 +90,8 @@ void Stripe::tell_writable() {
 
 void Stripe::fail(const std::string& reason) {
   over = true;
-  held.clear();
-  in_flight.clear();
+  arrivals.clear();
+  flight.clear();
   events.emplace_back(Lost{id, reason});
   for (const Lane& lane : lanes) inner.close(lane.id);
 }

@@ -1,19 +1,19 @@
 #pragma once
-// One bulk connection over its lanes: numbers what is sent, puts what comes in order, bounds both,
-// and confirms. Private to atoll/net: striped_transport.h says what it is for and makes the lanes.
+// One bulk connection over its lanes: which lane a frame takes, what is said to the other side, and
+// when all is over. The order of frames and their bounds are stripe_order.h's. Private to
+// atoll/net: striped_transport.h says what it is for and makes the lanes.
 //
 // Who calls holds `mutex`. What is to be told the sink is added to `events`.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
-#include "atoll/net/link_estimate.h"
 #include "atoll/net/stripe_frame.h"
+#include "atoll/net/stripe_order.h"
 #include "atoll/net/transport.h"
 
 namespace atl::net {
@@ -26,15 +26,8 @@ struct Stripe {
     bool full = false;
     size_t in_flight = 0;
   };
-  struct InFlight {
-    uint64_t number = 0;
-    size_t bytes = 0;
-    ConnectionId lane = 0;
-    LinkEstimator::Mark mark;
-  };
-
   Stripe(size_t most_bytes, const Clock& time, Transport& lanes_transport)
-      : window_bytes(most_bytes), clock(time), inner(lanes_transport) {}
+      : clock(time), inner(lanes_transport), flight(most_bytes), arrivals(most_bytes) {}
 
   /// A frame of data.
   Sent send(const SharedFrame& frame) ATOLL_REQUIRES(mutex);
@@ -55,7 +48,6 @@ struct Stripe {
     return found == lanes.end() ? nullptr : &*found;
   }
 
-  const size_t window_bytes;
   const Clock& clock;
   Transport& inner;
   ConnectionId id = 0;  // Its first lane's.
@@ -70,26 +62,15 @@ struct Stripe {
   bool lanes_refused ATOLL_GUARDED_BY(mutex) = false;  // One more could not be had.
   std::string first_reason ATOLL_GUARDED_BY(mutex);    // Why its first lane is gone.
 
-  uint64_t next_number ATOLL_GUARDED_BY(mutex) = 0;
-  std::deque<InFlight> in_flight ATOLL_GUARDED_BY(mutex);
-  size_t in_flight_bytes ATOLL_GUARDED_BY(mutex) = 0;
-  bool refused ATOLL_GUARDED_BY(mutex) = false;  // A send was kFull: Writable is owed.
-  LinkEstimator estimator ATOLL_GUARDED_BY(mutex);
-
-  uint64_t num_arrived ATOLL_GUARDED_BY(mutex) = 0;        // Without a gap.
-  std::map<uint64_t, Bytes> held ATOLL_GUARDED_BY(mutex);  // Arrived before their turn.
-  size_t held_bytes ATOLL_GUARDED_BY(mutex) = 0;
-  size_t unconfirmed_bytes ATOLL_GUARDED_BY(mutex) = 0;
-  uint64_t num_confirmed ATOLL_GUARDED_BY(mutex) = 0;
-  Time confirmed_at ATOLL_GUARDED_BY(mutex){};
-
+  StripeFlight flight ATOLL_GUARDED_BY(mutex);
+  StripeArrivals arrivals ATOLL_GUARDED_BY(mutex);
+  bool refused ATOLL_GUARDED_BY(mutex) = false;      // A send was kFull: Writable is owed.
   std::deque<Event> events ATOLL_GUARDED_BY(mutex);  // To be emitted.
   bool emitting ATOLL_GUARDED_BY(mutex) = false;
 
  private:
   Sent send_on_best(SharedFrame frame, const StripeTrailer& trailer) ATOLL_REQUIRES(mutex);
   void say_what_arrived() ATOLL_REQUIRES(mutex);
-  size_t ack_bytes() const ATOLL_REQUIRES(mutex);
 };
 
 }  // namespace atl::net

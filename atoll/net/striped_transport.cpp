@@ -116,7 +116,7 @@ LinkEstimate StripedTransport::estimate(ConnectionId connection) const {
   const StripePtr stripe = find(connection);
   if (stripe == nullptr) return {};
   const MutexLock lock(stripe->mutex);
-  return stripe->estimator.estimate();
+  return stripe->flight.estimate();
 }
 
 StripedTransport::StripePtr StripedTransport::find(ConnectionId lane) const {
@@ -236,7 +236,7 @@ void StripedTransport::on_lost(const StripePtr& stripe, Lost lost) {
   if (!is_first && !was_open && !stripe->closing) {
     stripe->lanes_refused = true;  // It does without.
   } else if (stripe->lanes.empty()) {
-    const bool all_arrived = lost.all_arrived && stripe->held.empty();
+    const bool all_arrived = lost.all_arrived && !stripe->arrivals.has_gap();
     stripe->over = true;
     stripe->events.emplace_back(Lost{stripe->id, stripe->first_reason, all_arrived});
   } else if (!lost.all_arrived && !stripe->closing) {
@@ -288,7 +288,7 @@ void StripedTransport::on_frame(const StripePtr& stripe, Bytes frame) {
 
 void StripedTransport::add_lanes(const StripePtr& stripe) {
   if (stripe->address.empty() || stripe->lanes_refused || stripe->over) return;
-  const int wanted = std::min(options_.num_lanes(stripe->estimator.estimate()), kMaxLanes);
+  const int wanted = std::min(options_.num_lanes(stripe->flight.estimate()), kMaxLanes);
   while (std::cmp_less(stripe->lanes.size(), wanted)) {
     const MutexLock lock(mutex_);  // Before its first event can be looked at.
     const ConnectionId lane = inner_->connect(stripe->address, Plane::kLane);

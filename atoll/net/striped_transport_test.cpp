@@ -7,8 +7,8 @@
 
 #include <thread>
 
-#include "atoll/net/memory_transport.h"
 #include "atoll/net/stripe_frame.h"
+#include "atoll/testing/memory_transport.h"
 #include "atoll/testing/recorder.h"
 
 namespace atl::net {

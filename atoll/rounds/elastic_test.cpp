@@ -104,6 +104,33 @@ TEST(ElasticTest, NothingIsBehindAStop) {
   EXPECT_FALSE(one.next());
 }
 
+TEST(ElasticTest, WhoIsToLeaveBeginsNoMoreOnceEachFragmentHasItsPart) {
+  Member one;
+  const auto take_part = [&](int64_t round, bool included) {
+    one.train();
+    one.begin(round);
+    one.mailbox.committed({.round = round,
+                           .fragment = int32_t(round % 2),
+                           .step = 2 * round + 2,
+                           .included = included},
+                          true);
+    EXPECT_FALSE(one.rounds.may_leave(one.step, /*lands=*/true));
+    ASSERT_TRUE(one.next());
+    one.rounds.taken(one.mailbox.take_commit(round));
+    one.rounds.applied(round % 2, round);
+  };
+  take_part(0, true);
+  one.rounds.leave_soon();
+  take_part(1, true);
+  take_part(2, false);
+  take_part(3, true);
+  EXPECT_FALSE(one.rounds.may_leave(one.step, /*lands=*/true)) << "fragment 0 went on without it";
+  take_part(4, true);
+  EXPECT_TRUE(one.rounds.may_leave(one.step, /*lands=*/true));
+  one.mailbox.called({.round = 5, .fragment = 1, .base = 4});
+  EXPECT_FALSE(one.next());
+}
+
 TEST(ElasticTest, ARoundOfAFragmentThatIsNoneIsRefused) {
   Member one;
   one.train();

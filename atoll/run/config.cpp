@@ -187,13 +187,12 @@ void check_used(const RunConfig& config, const std::vector<std::string>& overrid
     const std::string_view name = assignment.substr(0, assignment.find('='));
     const std::string_view section = name.substr(0, name.find('.'));
     const std::string_view field = name.substr(std::min(name.size(), section.size() + 1));
-    const bool is_elastic = config.swarm.is_elastic();
-    if (is_elastic && name == "sync.fragment_sync_delay") {
+    if (name == "sync.fragment_sync_delay" && config.swarm.is_elastic()) {
       throw UsageError(
           "sync.fragment_sync_delay has no effect with swarm.pace = 'elastic', where nobody waits "
           "for an exchange; leave one of them out");
     }
-    const bool has_rests = is_elastic && field == "exchange_share";
+    const bool has_rests = field == "exchange_share" && config.swarm.is_elastic();
     if (section == "sync" && !has_rests) method::check_used(config.sync, field);
     if (section == "train") method::check_used(config.train, field);
   }

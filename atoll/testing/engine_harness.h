@@ -8,7 +8,7 @@
 
 #include "atoll/codec/codec.h"
 #include "atoll/collective/engine.h"
-#include "atoll/collective/sent_frames.h"
+#include "atoll/testing/sent_frames.h"
 
 namespace atl::collective {
 

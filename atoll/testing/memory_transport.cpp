@@ -1,4 +1,4 @@
-#include "atoll/net/memory_transport.h"
+#include "atoll/testing/memory_transport.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,26 @@
+#pragma once
+// How an island comes to a coordinator: under which name, with what it asks for, over which lines.
+// And what it takes from there: the run's settings, with this machine's own.
+#include <filesystem>
+#include <memory>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/event.h"
+#include "atoll/collective/session.h"
+#include "atoll/island/island.h"
+#include "atoll/run/config.h"
+
+namespace atl::island {
+
+/// An island keeps its name: ranks are by name, and a resumed island must get its own rows again.
+/// Throws UsageError when another one is asked for.
+JoinOptions with_name(JoinOptions options, const std::filesystem::path& run_folder);
+
+/// Throws UsageError when an address is none, InputError when the coordinator is not reached or
+/// refuses.
+std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock,
+                                             const EventSink& events);
+
+run::RunConfig config_of(const collective::Session& session, const JoinOptions& options);
+
+}  // namespace atl::island

@@ -1,0 +1,79 @@
+#include "atoll/island/materials.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/progress.h"
+#include "atoll/model/device.h"
+#include "atoll/run/events.h"
+#include "atoll/weights/hf_folder.h"
+
+namespace atl::island {
+namespace {
+
+/// Parameters and gradients are the least that training needs; without this the system would end
+/// the process with no word why.
+void require_memory(const weights::ModelConfig& model, at::Device device) {
+  if (!device.is_cpu()) return;
+  const double bytes = 2 * sizeof(float) * static_cast<double>(weights::num_parameters(model));
+  const double memory =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (bytes <= memory) return;
+  throw InputError(fmt::format(
+      "the model needs {} for its parameters and their gradients alone, and this machine has {}; "
+      "choose a smaller one (model.hidden_size, model.num_layers, ...)",
+      format_bytes(bytes), format_bytes(memory)));
+}
+
+void begin_with(const run::InitialModel& init, model::Model& model, const EventSink& events) {
+  model::load_weights(model, init.folder());
+  for (const std::string& sentence : model::not_finite(model.parameters())) {
+    if (init.is_strict) {
+      throw InputError(fmt::format("'{}': {}", init.path.string(), sentence));
+    }
+    events(run::WeightsNotFinite{.model = init.path.string(), .what = sentence});
+  }
+}
+
+}  // namespace
+
+Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder,
+                 const run::InitialModel& init, const EventSink& events) {
+  if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
+  data::Mixture mixture = data::Mixture::open(config.data.path);
+  tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(mixture.tokenizer_file());
+  mixture.require_tokenizer(tokenizer);
+  if (init.given()) {
+    const auto folder = init.folder();
+    config.model = weights::load_hf_config(folder).config;
+    if (std::filesystem::exists(folder / "tokenizer.json")) {
+      mixture.require_tokenizer(tokenizer::Tokenizer::load(folder / "tokenizer.json"));
+    }
+  }
+  const int64_t vocab_size = mixture.vocab_size();
+  if (config.model.vocab_size == 0) config.model.vocab_size = vocab_size;
+  if (config.model.vocab_size < vocab_size) {
+    throw InputError(
+        fmt::format("the store '{}' has a vocabulary of {} tokens and the model only {} "
+                    "(model.vocab_size); pack the data with the model's tokenizer",
+                    config.data.path, vocab_size, config.model.vocab_size));
+  }
+  run::check(config);
+  const at::Device device = model::usable_device(config.train.device, "train.device");
+  require_memory(config.model, device);
+  model::Model model(config.model, device, model::Purpose::kTraining);
+  if (init.given()) {
+    begin_with(init, model, events);
+    run::keep_model_texts(init.folder(), run_folder);
+  } else {
+    model.initialise(static_cast<uint64_t>(config.train.seed));
+  }
+  run::ModelTexts texts = run::kept_model_texts(run_folder, mixture.end_of_text());
+  return {std::move(mixture), std::move(tokenizer), std::move(model), std::move(texts)};
+}
+
+}  // namespace atl::island

@@ -1,0 +1,56 @@
+#include "atoll/island/validation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "atoll/train/evaluate.h"
+#include "atoll/train/unit_gradient.h"
+
+namespace atl::island {
+namespace {
+
+constexpr int64_t kBatchRows = 8;
+
+}  // namespace
+
+Validation::Validation(Materials& materials, const method::TrainOptions& options,
+                       const Clock& clock, run::TimeSpent& time,
+                       std::function<void()> before_change)
+    : model_(materials.model),
+      rows_(materials.mixture, data::Split::kValidation, train::batch_options(options)),
+      options_(options),
+      clock_(clock),
+      time_(time),
+      before_change_(std::move(before_change)) {}
+
+void Validation::restore(double start, double island) {
+  start_ = start;
+  island_ = island;
+}
+
+void Validation::measure_start(const at::Tensor& global_P) {
+  if (start_ < 0) start_ = measure(global_P);
+}
+
+void Validation::has_no_start() { start_ = std::numeric_limits<double>::quiet_NaN(); }
+
+void Validation::measure_island() { island_ = measure(model_.parameters().values_P()); }
+
+void Validation::measure_global(const at::Tensor& global_P) { global_ = measure(global_P); }
+
+double Validation::measure(const at::Tensor& parameters_P) {
+  const at::Tensor& live_P = model_.parameters().values_P();
+  const bool is_live = parameters_P.is_same(live_P);
+  const Time begin = clock_.now();
+  const int64_t rows = std::min(options_.eval_rows, rows_.num_rows());
+  if (!is_live) before_change_();
+  const at::Tensor kept_P = is_live ? at::Tensor() : live_P.clone();
+  if (!is_live) live_P.copy_(parameters_P);
+  const double loss = train::mean_loss(model_, rows_, options_.sequence_length, rows, kBatchRows);
+  if (!is_live) live_P.copy_(kept_P);
+  time_.add(run::TimeSpent::On::kValidation, seconds(clock_.now() - begin));
+  return loss;
+}
+
+}  // namespace atl::island
