@@ -52,9 +52,7 @@ class Mailbox final : public Decisions {
     return commit;
   }
   std::optional<DueRound> take_due() override { return std::exchange(due_, std::nullopt); }
-  std::optional<int64_t> take_position() override {
-    return std::exchange(position_, std::nullopt);
-  }
+  std::optional<int64_t> take_position() override { return std::exchange(position_, std::nullopt); }
   std::optional<int64_t> take_unit() {
     if (units_.empty()) return std::nullopt;
     swarm::Units& front = units_.front();

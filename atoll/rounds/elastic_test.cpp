@@ -30,8 +30,8 @@ struct Member {
     mailbox.note_begun(round);
   }
   void commit(int64_t round, int64_t at, bool stop = false) {
-    mailbox.committed(
-        {.round = round, .fragment = int32_t(round % 2), .step = at, .stop = stop}, false);
+    mailbox.committed({.round = round, .fragment = int32_t(round % 2), .step = at, .stop = stop},
+                      false);
   }
   void take(int64_t round) {
     const auto task = next();

@@ -1,6 +1,6 @@
 #pragma once
-// When a member's rounds are due, what it waits for, and what step it is at: for a member, a pace is
-// one of two objects that answer the same questions. In `Lockstep` rounds follow from the step,
+// When a member's rounds are due, what it waits for, and what step it is at: for a member, a pace
+// is one of two objects that answer the same questions. In `Lockstep` rounds follow from the step,
 // which all members count alike. In `Elastic` the run calls them, one at a time, and training goes
 // on until the result is there. Pure; coordinator/pace.h is the coordinator's side.
 #include <cstdint>
@@ -108,7 +108,7 @@ class Pace {
 struct PaceOptions {
   std::string_view name = "lockstep";  // swarm.pace.
   int64_t last_step = 0;               // The run's: a sync is due there, whatever its number.
-  int64_t keep_every = 0;              // Steps, at which all members keep what is published; 0: none.
+  int64_t keep_every = 0;  // Steps, at which all members keep what is published; 0: none.
 };
 
 std::unique_ptr<Pace> make_pace(const PaceOptions& options, const method::SyncOptions& sync);

@@ -4,9 +4,9 @@
 // island with numbers.
 //   before a step   while (auto task = next_missed()) do it;  step = caught_up(step)
 //   after a step    trained(step);  while (auto task = next()) do it
-// To do a Take is to wait for the commit, say taken() and take its result; to do an Absorb is to take
-// the result and say absorbed(); the state of the fragment is then applied(). To do a Begin is to say
-// begun() and to send the values.
+// To do a Take is to wait for the commit, say taken() and take its result; to do an Absorb is to
+// take the result and say absorbed(); the state of the fragment is then applied(). To do a Begin is
+// to say begun() and to send the values.
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -39,7 +39,9 @@ class Standing {
   /// commits do not name states.
   const std::vector<Digest>& held() const { return held_; }
   /// Whether the fragment has this round's result, or a later one's.
-  bool is_applied(int64_t fragment, int64_t round) const { return applied_.at(at(fragment)) >= round; }
+  bool is_applied(int64_t fragment, int64_t round) const {
+    return applied_.at(at(fragment)) >= round;
+  }
   /// Whether this process has begun that round of the fragment, or a later one.
   bool is_begun(int64_t fragment, int64_t round) const { return begun_.at(at(fragment)) >= round; }
   /// Own steps that no round has counted yet.

@@ -34,9 +34,10 @@ void CocktailSgd::launch(const OwnRound& own) {
          .mean_residual = span_of(residual_P_),
          .new_mean_residual = span_of(new_residual_P_),
          .needs_own = true,
-         .prepare = [this, round = own.round](
-                        std::span<const float> mean,
-                        std::span<const float> sent) { return prepare(round, mean, sent); }});
+         .prepare = [this, round = own.round](std::span<const float> mean,
+                                              std::span<const float> sent) {
+           return prepare(round, mean, sent);
+         }});
   is_last_ = lands(own.step);
 }
 

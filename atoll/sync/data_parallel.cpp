@@ -27,10 +27,10 @@ Result<void> DataParallel::do_reduce_gradients(int64_t step) {
   if (leaves_out() && !is_usable) corrected_P_.copy_(residual_P_);
   begin({.round = step - 1, .step = step, .num_steps = 1}, sent_P,
         {.weight = is_usable ? replica_.tokens_per_step : 0,
-                 .needs_own = leaves_out(),
-                 .prepare = [this](std::span<const float> mean, std::span<const float> own) {
-                   return prepare(mean, own);
-                 }});
+         .needs_own = leaves_out(),
+         .prepare = [this](std::span<const float> mean, std::span<const float> own) {
+           return prepare(mean, own);
+         }});
   const auto fate = wait(step - 1);
   if (!fate) return tl::unexpected(fate.error());
   if (*fate != Fate::kLeftOut) std::swap(residual_P_, new_residual_P_);

@@ -34,11 +34,12 @@ void DiLoCo::launch(const OwnRound& own) {
   const int64_t tokens = weight(own, values_PG_, tokens_of(own));
   is_dropped_ =
       dropout_ > 0 && method::is_dropped(dropout_, replica_.seed, own.round, replica_.rank);
-  begin(own, values_PG_,
-        {.weight = is_dropped_ ? 0 : tokens,
-         .prepare = [this, number = own.number](
-                        std::span<const float> mean,
-                        std::span<const float>) { return prepare(number, mean); }});
+  begin(
+      own, values_PG_,
+      {.weight = is_dropped_ ? 0 : tokens,
+       .prepare = [this, number = own.number](std::span<const float> mean, std::span<const float>) {
+         return prepare(number, mean);
+       }});
 }
 
 void DiLoCo::take(int64_t round, Fate fate) {

@@ -65,9 +65,9 @@ void EagerDiLoCo::launch(const OwnRound& own) {
 void EagerDiLoCo::send(const OwnRound& own) {
   begin(own, delta_P_,
         {.weight = weight(own, delta_P_, tokens_of(own)),
-         .prepare = [this, round = own.round](
-                        std::span<const float> mean,
-                        std::span<const float>) { return prepare(round, mean); }});
+         .prepare = [this, round = own.round](std::span<const float> mean, std::span<const float>) {
+           return prepare(round, mean);
+         }});
   is_last_ = own.step == replica_.pace.last_step;
 }
 

@@ -124,8 +124,8 @@ void Strategy::begin(const OwnRound& own, const at::Tensor& values,
     }
     contribution.needs_own = true;
     contribution.prepare = [&sent, &slices = found->second,
-                            prepare = std::move(contribution.prepare)](std::span<const float> mean,
-                                                                       std::span<const float> part) {
+                            prepare = std::move(contribution.prepare)](
+                               std::span<const float> mean, std::span<const float> part) {
       sent.sums = method::measure_layers(slices, part, mean);
       return prepare(mean, part);
     };
@@ -180,14 +180,13 @@ Result<Fate> Strategy::wait(int64_t round) {
   note(*commit);
   if (!commit->included && !method_.takes_newcomers) return without_this_island(round);
   const rounds::Taken taken = rounds_.taken(*commit);
-  RoundRecord record{
-      .step = step_,
-      .fragment = sent.contribution.fragment,
-      .abstained = taken.fate != Fate::kCounted && taken.fate != Fate::kOvertaken,
-      .before = taken.before,
-      .num_values = sent.contribution.num_values(),
-      .codec = std::string(sent.contribution.codec->name()),
-      .prepare_seconds = sent.prepare_seconds};
+  RoundRecord record{.step = step_,
+                     .fragment = sent.contribution.fragment,
+                     .abstained = taken.fate != Fate::kCounted && taken.fate != Fate::kOvertaken,
+                     .before = taken.before,
+                     .num_values = sent.contribution.num_values(),
+                     .codec = std::string(sent.contribution.codec->name()),
+                     .prepare_seconds = sent.prepare_seconds};
   if (measures_layers_) {
     record.layers = method::layer_records(slices_[record.fragment], sent.sums, commit->own_share);
   }

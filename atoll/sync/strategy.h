@@ -231,8 +231,8 @@ class Strategy {
   collective::Topology topology_;
   bool keeps_outer_near_;
   bool measures_layers_;
-  rounds::Rounds rounds_;  // What newcomers read of it changes under state_mutex_.
-  std::map<int64_t, Sent> sent_;                               // By round.
+  rounds::Rounds rounds_;         // What newcomers read of it changes under state_mutex_.
+  std::map<int64_t, Sent> sent_;  // By round.
   std::map<int32_t, std::vector<method::LayerSlice>> slices_;  // By fragment.
   SyncStats stats_;
   int64_t step_ = 0;

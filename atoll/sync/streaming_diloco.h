@@ -7,8 +7,8 @@
 //   g_p     = OuterOpt(g_p, Delta_p)                     after step t + tau
 //   theta_m,p = alpha * theta_m,p + (1 - alpha) * g_p
 //
-// Where training goes on without a due step to take the result at (Fate::kOvertaken), what a replica
-// has learned since the snapshot s stays its own:
+// Where training goes on without a due step to take the result at (Fate::kOvertaken), what a
+// replica has learned since the snapshot s stays its own:
 //   theta_m,p = theta_m,p + (1 - alpha) * (g_p - s_m,p)
 // which with alpha = 0 is DiLoCo's of diloco.h.
 //

@@ -1,7 +1,7 @@
 #pragma once
 // For tests: what must hold for a simulated run as a whole, whatever happens to its processes. The
-// islands and the coordinator's disk report as they go; what every state must be is computed here by
-// the protocol's definition, on its own, and the first thing that is wrong is kept.
+// islands and the coordinator's disk report as they go; what every state must be is computed here
+// by the protocol's definition, on its own, and the first thing that is wrong is kept.
 //
 // An epoch begins with each RunBegan: commits of the one before it are void.
 #include <fmt/format.h>

@@ -91,7 +91,8 @@ class Life final : public EngineListener {
   void welcomed(const std::string&, const std::string&) override {
     process_.soon([this] {
       std::map<int64_t, std::string> checkpoints;
-      for (const auto& [step, checkpoint] : in_.disk) checkpoints[step] = hex(digest_of(checkpoint));
+      for (const auto& [step, checkpoint] : in_.disk)
+        checkpoints[step] = hex(digest_of(checkpoint));
       engine_->ready({.facts = in_.facts,
                       .checkpoints = checkpoints,
                       .silence_timeout = in_.plan.silence_timeout});
@@ -227,7 +228,8 @@ class Life final : public EngineListener {
   std::shared_ptr<const Bytes> state_of(int32_t f, int64_t round) {
     if (std::cmp_greater_equal(f, fragments_.size()) || f < 0) return nullptr;
     const Fragment& fragment = fragments_[static_cast<size_t>(f)];
-    if (!fragment.is_here || rounds_->standing().applied()[static_cast<size_t>(f)] != round) return nullptr;
+    if (!fragment.is_here || rounds_->standing().applied()[static_cast<size_t>(f)] != round)
+      return nullptr;
     const bool is_old = in_.plan.bug == Bug::kServesOldState && !old_theta_.empty();
     const auto bytes = std::as_bytes(std::span(is_old ? old_theta_ : fragment.theta));
     return std::make_shared<const Bytes>(bytes.begin(), bytes.end());
@@ -243,8 +245,8 @@ class Life final : public EngineListener {
     if (ended() || training_ || leaving_ || !all_here()) return;
     if (!finish_step() || !catch_up() || ended()) return;
     const bool is_complete = step_ >= in_.plan.num_rounds;
-    const bool ends = rounds_->standing().stops() ||
-                      (is_to_leave_ && rounds_->may_leave(step_, /*lands=*/true));
+    const bool ends =
+        rounds_->standing().stops() || (is_to_leave_ && rounds_->may_leave(step_, /*lands=*/true));
     if (is_complete || (ends && drain())) {
       leaving_ = true;
       process_.soon([this] { engine_->leave(); }, in_.plan.step_time * (1 + in_.name.back() % 3));
@@ -368,7 +370,7 @@ class Life final : public EngineListener {
     flight.new_residual.assign(fragment.residual.size(), 55.0F);
     const int64_t weight = counts ? own.num_steps : 0;
     in_.invariants.begun(heard_.epoch, round, start->number,
-                     {flight.values, flight.residual, weight, num_trained_});
+                         {flight.values, flight.residual, weight, num_trained_});
     rounds::OwnRound begun = own;
     begun.has_abstained = weight == 0;
     rounds_->begun(begun);
@@ -435,7 +437,7 @@ class Life final : public EngineListener {
     if (commit.left_out) num_left_out += 1;
     if (swaps && in_.plan.has_residual) fragment.residual = flight->second.new_residual;
     in_.invariants.kept_residual(heard_.epoch, commit.round, start->number, commit.included,
-                             fragment.residual);
+                                 fragment.residual);
     flights_.erase(flight);
   }
 

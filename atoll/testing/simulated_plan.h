@@ -41,7 +41,8 @@ struct Plan {
   bool fixed_ports = false;  // An island that begins anew is at the address that it had.
   Bug bug = Bug::kNone;
 
-  /// Fragment after fragment is sent, one each step, and may travel until just before its next turn.
+  /// Fragment after fragment is sent, one each step, and may travel until just before its next
+  /// turn.
   method::SyncOptions sync() const {
     return {.method = "streaming_diloco",
             .sync_every = in_flight,

@@ -22,7 +22,8 @@ struct Training : World {
     start_coordinator();
     add_all();
     for (const auto& machine : machines) machine->keeps_restarting = false;
-    EXPECT_TRUE(run_until([this] { return invariants.num_commits() > 5; }, std::chrono::seconds(60)));
+    EXPECT_TRUE(
+        run_until([this] { return invariants.num_commits() > 5; }, std::chrono::seconds(60)));
   }
   ~Training() { EXPECT_EQ(invariants.broken().value_or(""), "") << log; }
   Life& life(size_t i) { return *machines[i]->life; }

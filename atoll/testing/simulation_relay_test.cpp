@@ -140,7 +140,9 @@ TEST_P(RelayTest, TheWayToTheRelayIsCutOneWay) {
   run.expect_commits(3);
   EXPECT_THAT(run.log, HasSubstr("goes on without island 'island-0'"));
   run.network.heal("island-0", "island-2");
-  const auto all_are_in = [&] { return run.invariants.commits().rbegin()->second.members.size() == 3; };
+  const auto all_are_in = [&] {
+    return run.invariants.commits().rbegin()->second.members.size() == 3;
+  };
   EXPECT_TRUE(run.run_until(all_are_in, seconds(60))) << run.describe();
 }
 

@@ -55,7 +55,8 @@ Outcome run_seed(uint64_t seed, Bug bug = Bug::kNone) {
   plan.bug = bug;
   if (bug == Bug::kSitsStill) plan.elastic_steps = 0;  // There nobody waits for it.
   World world(seed, plan, draw_link(draw));
-  world.invariants.judge_outliers(plan.elastic_steps == 0);  // There who is late may join an attempt.
+  world.invariants.judge_outliers(plan.elastic_steps ==
+                                  0);  // There who is late may join an attempt.
   const bool skewed = draw(2) == 0;
   const auto skew = [&] {
     return skewed

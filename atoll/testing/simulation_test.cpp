@@ -51,7 +51,8 @@ TEST(SimulationTest, AnIslandOnASlowLineOwnsLess) {
   world.add_all();
   const auto round_time = [&] {
     const size_t before = world.invariants.num_commits();
-    EXPECT_TRUE(world.run_until([&] { return world.invariants.num_commits() > before; }, seconds(60)));
+    EXPECT_TRUE(
+        world.run_until([&] { return world.invariants.num_commits() > before; }, seconds(60)));
     const Time begin = world.now();
     EXPECT_TRUE(
         world.run_until([&] { return world.invariants.num_commits() > before + 1; }, seconds(60)));
