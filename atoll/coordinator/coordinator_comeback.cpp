@@ -35,7 +35,7 @@ void Coordinator::seat_again(Connection connection, uint64_t first_lacking) {
   const int32_t number = guests_.at(connection).ready->former.number;
   const Hello hello = guests_.take(connection);
   rounds_.forget(number);  // It begins them again.
-  links_.forget_reports_of(number);
+  links_.forget(number);   // They were another process's.
   record(Admitted{{number, hello.name, hello.address}});
   roster_.connect(number, connection);
   roster_.at(number).come_back_whole(first_lacking, now_);

@@ -13,6 +13,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::Field;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 bool begins_anew(const Coordinator::Actions& actions) {
@@ -100,6 +101,35 @@ TEST_F(ComebackTest, ARoundThatWasOpenIsExchangedAgain) {
   const auto opened = sent<OpenAttempt>(say(5, begin_trained(0)));
   ASSERT_EQ(opened.size(), 2U);
   EXPECT_EQ(opened[0].second.header.attempt, 1);
+}
+
+/// The others' word that they cannot reach the process that is no more, said before they heard of
+/// the next one, comes after it: rounds need both, and wait until the link stands.
+TEST_F(ComebackTest, AnOldReportOfItsLinkLeavesNobodyOut) {
+  commit(0);
+  run.lost(1, "killed", now);
+  come(5, "b", b(0));
+  say(2, LinkState{kRun, 1, false, "the connection was lost"});
+  say(2, begin_trained(1));
+  EXPECT_THAT(sent<OpenAttempt>(say(5, begin_trained(1))), IsEmpty());
+  EXPECT_THAT(run.status(now).alarm, HasSubstr("do not reach each other"));
+  EXPECT_EQ(sent<OpenAttempt>(say(2, LinkState{kRun, 1, true, ""})).size(), 2U);
+  EXPECT_THAT(run.status(now).alarm, IsEmpty());
+}
+
+TEST_F(ComebackTest, ALinkThatBrokeWithAProcessIsTrusted) {
+  for (const bool is_lost_first : {true, false}) {
+    run = Coordinator(waiting(), {}, kStart);
+    run.begin();
+    start_two(run);
+    for (const uint64_t connection : {1, 2}) say(connection, begin_trained(0));
+    if (is_lost_first) run.lost(1, "killed", now);
+    EXPECT_THAT(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "lost"})), IsEmpty())
+        << "rounds need two";
+    if (!is_lost_first) run.lost(1, "killed", now);
+    EXPECT_THAT(sent<OpenAttempt>(come(5, "b", b(-1, 3), 0)), IsEmpty());
+    EXPECT_EQ(sent<OpenAttempt>(say(5, begin_trained(0))).size(), 2U);
+  }
 }
 
 TEST_F(ComebackTest, ACommitThatItLacksFollows) {

@@ -57,11 +57,18 @@ void Coordinator::advance(int64_t number) {
   if (!round.begun().empty() && now_ >= pace_->grace_ends(awaited)) {
     std::erase_if(awaited, [&](int32_t member) { return !round.has_begun(member); });
   }
-  if (awaited.empty() || std::cmp_less(awaited.size(), least_for_round())) return;
-  if (!round.have_begun(awaited)) return;
-  const Pairs no_links = links_.closed_in(number);
-  Ways ways = plan_ways(std::move(awaited), round.begun(), no_links);
-  if (!round.goes_on(live, ways, no_links)) open(number, round, std::move(ways));
+  const auto are_few = [&](const std::vector<int32_t>& members) {
+    return members.empty() || std::cmp_less(members.size(), least_for_round());
+  };
+  if (are_few(awaited) || !round.have_begun(awaited)) return;
+  Pairs no_links = links_.closed_in(number);
+  Ways ways = plan_ways(awaited, round.begun(), no_links);
+  if (are_few(ways.members)) {  // Rather over a link that is not trusted.
+    no_links = links_.broken();
+    ways = plan_ways(std::move(awaited), round.begun(), no_links);
+  }
+  if (round.goes_on(live, ways, no_links)) return;
+  are_few(ways.members) ? round.break_off() : open(number, round, std::move(ways));
 }
 
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
@@ -188,8 +195,9 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const auto pair = std::minmax(number, link.other);
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
-    if (!links_.stands(pair) || !both_live) return;
-    return log(LinkBack{{name(pair.first), name(pair.second)}});
+    if (!links_.stands(pair)) return;
+    if (both_live) log(LinkBack{{name(pair.first), name(pair.second)}});
+    return advance_all();  // Rounds may have waited for it.
   }
   if (!links_.broke(pair)) return;
   for (const auto& [round_number, round] : rounds_.all()) {

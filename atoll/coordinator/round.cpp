@@ -33,6 +33,7 @@ OpenAttempt Round::open(int64_t number, Ways ways) {
   attempt_ += 1;
   ways_ = std::move(ways);
   is_whole_ = true;
+  lacks_ways_ = false;
   prepared_.clear();
   const Begin& first = begun_.at(ways_.members.front());
   OpenAttempt attempt{.header = {.round = number, .attempt = attempt_},
@@ -64,6 +65,11 @@ void Round::prepare(int32_t member, const Prepared& prepared) {
   prepared_.emplace(member, prepared);
 }
 
+void Round::break_off() {
+  is_whole_ = false;
+  lacks_ways_ = true;
+}
+
 void Round::leave_out(int32_t member) {
   begun_.at(member).weight = 0;
   left_out_.insert(member);
@@ -77,6 +83,7 @@ void Round::let_go(int32_t member) {
 
 void Round::forget(int32_t member) {
   begun_.erase(member);
+  lacks_ways_ = false;
   if (std::erase(ways_.members, member) == 0) return;
   prepared_.clear();
   is_whole_ = false;
@@ -141,6 +148,10 @@ Round* OpenRounds::find(int64_t number) {
 Round& OpenRounds::begin(int64_t number) {
   highest_ = std::max(highest_, number);
   return rounds_[number];
+}
+
+bool OpenRounds::any_lacks_ways() const {
+  return std::ranges::any_of(rounds_, [](const auto& entry) { return entry.second.lacks_ways(); });
 }
 
 void OpenRounds::settle(int64_t number, int32_t fragment) {

@@ -5,8 +5,8 @@
 //
 // Invariants: whatever members have begun is about the same values; the members of an attempt have
 // begun; who was left out has weight 0 from then on; attempts only rise. An attempt is *whole*
-// until one of its members lets go of it or is a member no more: what is not whole is never
-// committed.
+// until one of its members lets go of it, is a member no more or lacks a way to the others: what is
+// not whole is never committed.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -50,6 +50,10 @@ class Round {
   std::string objection_to(int32_t member, const Prepared& prepared) const;
   /// Of the open attempt, without objection.
   void prepare(int32_t member, const Prepared& prepared);
+  /// Too few of those who have begun have ways to each other: the open attempt is over, and the
+  /// next one waits for links.
+  void break_off();
+  bool lacks_ways() const { return lacks_ways_; }
   /// It abstains from the attempts that follow; the open one is over.
   void leave_out(int32_t member);
   /// It has come back without what it was exchanging; what it has prepared it still has.
@@ -76,6 +80,7 @@ class Round {
   int32_t attempt_ = -1;
   Ways ways_;
   bool is_whole_ = true;
+  bool lacks_ways_ = false;
   std::map<int32_t, Prepared> prepared_;
   std::set<int32_t> left_out_;
 };
@@ -95,6 +100,7 @@ class OpenRounds {
   Round& begin(int64_t number);
   /// The highest that anybody has begun, decided or not; -1: none.
   int64_t highest() const { return highest_; }
+  bool any_lacks_ways() const;
   /// Was committed. Rounds of its fragment that were left behind will never be.
   void settle(int64_t number, int32_t fragment);
   void let_go(int32_t member);
