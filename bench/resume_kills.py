@@ -63,7 +63,7 @@ def in_folder(work, kept=None):
     is_same = False
     try:
         found = work(folder / "run", runs)
-        is_same = found.get("is_same", True)
+        is_same = found is None or found.get("is_same", True)
         return found
     finally:
         for run in runs:
@@ -89,13 +89,15 @@ def killed(args, seed, expected):
     last = rounds - 4 * METHODS[method].get("sync.num_fragments", 1)
     commit, delay = chance.randrange(1, last), chance.random() * chance.choice([0.01, 0.1, 0.3])
 
-    def work(folder, runs):
+    def work(folder, runs, commit):
         run = start(args, folder, method)
         runs.append(run)
         run.wait_commits(commit, after=0)
         time.sleep(delay)
         for name in victims:
             run.kill(name)
+        if run.commits()[-1]["step"] >= run.settings["train.steps"]:
+            return None  # Too late: the run may be over without them.
         marks = {name: run.mark(name) for name in victims}
         wait_for(lambda: all(f"island '{name}' was lost" in run.log() for name in victims), "the coordinator to miss them")
         for name in victims:
@@ -104,7 +106,8 @@ def killed(args, seed, expected):
         again = [int(number) for name in victims for number in AGAIN.findall(run.log(name)[marks[name]:])]
         return {"seed": seed, "method": method, "victims": "".join(victims), "commit": commit, "delay": round(delay, 4),
                 "steps_again": again, "is_same": end == expected[method], **end}
-    return in_folder(work, args.out.with_name(f"{args.out.stem}-seed-{seed}"))
+    kept = args.out.with_name(f"{args.out.stem}-seed-{seed}")
+    return in_folder(lambda *where: work(*where, commit), kept) or in_folder(lambda *where: work(*where, 1), kept)
 
 
 def code():

@@ -23,7 +23,9 @@ void Coordinator::on(int32_t number, const Begin& begin) {
                    fmt::format("began round {} of fragment {}", round_number, begin.fragment));
   }
   const auto held = book_.held().find(begin.fragment);
-  if (held != book_.held().end() && round_number <= held->second.round) return;  // It hears of it.
+  const Committed* const lost = rounds_.lost(round_number);
+  const bool is_decided = held != book_.held().end() && round_number <= held->second.round;
+  if (is_decided && lost == nullptr) return;  // It hears of it.
   if (!rounds_.has(round_number) && rounds_.all().size() >= OpenRounds::kMost) {
     return violate(number, fmt::format("began round {} with {} open already", round_number,
                                        rounds_.all().size()));
@@ -37,7 +39,8 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", round_number, name(other),
                             name(number), how));
   }
-  const bool is_first = round.begin(number, begin, now_);
+  const bool is_first =
+      round.begin(number, lost != nullptr ? as_in(*lost, number, begin) : begin, now_);
   if (is_first && pace_->note_begin(number, book_, roster_, now_)) say_due();
   roster_.at(number).note_trained(begin.num_trained);
   advance(round_number);
@@ -52,7 +55,10 @@ void Coordinator::advance_all() {
 void Coordinator::advance(int64_t number) {
   Round& round = rounds_.at(number);
   const std::set<int32_t> live = roster_.live();
-  if (round.is_complete(live) && !leave_outliers_out(number, round)) return commit(number);
+  const bool may_end = round.is_complete(live) && rounds_.is_next(number);
+  if (may_end && (rounds_.lost(number) != nullptr || !leave_outliers_out(number, round))) {
+    return commit(number);
+  }
   std::vector<int32_t> awaited = roster_.expected(number);
   if (!round.begun().empty() && now_ >= pace_->grace_ends(awaited)) {
     std::erase_if(awaited, [&](int32_t member) { return !round.has_begun(member); });
@@ -122,6 +128,7 @@ void Coordinator::commit(int64_t number) {
                             name(first_member), hex(digest).substr(0, 12), name(member),
                             hex(other.digest).substr(0, 12)));
   }
+  if (const Committed* const lost = rounds_.lost(number)) return tell_again(round, *lost, digest);
   Committed committed = round.result();
   committed.index = book_.num_commits();
   committed.held.step = pace_->step_after(round, book_);

@@ -134,6 +134,14 @@ Committed Round::result() const {
   return committed;
 }
 
+Begin as_in(const Committed& committed, int32_t member, Begin begin) {
+  const auto found = std::ranges::find(committed.members, member);
+  if (found != committed.members.end()) {
+    begin.weight = committed.weights[static_cast<size_t>(found - committed.members.begin())];
+  }
+  return begin;
+}
+
 std::vector<int64_t> OpenRounds::numbers() const {
   std::vector<int64_t> numbers;
   for (const auto& [number, round] : rounds_) numbers.push_back(number);
@@ -154,7 +162,14 @@ bool OpenRounds::any_lacks_ways() const {
   return std::ranges::any_of(rounds_, [](const auto& entry) { return entry.second.lacks_ways(); });
 }
 
+const Committed* OpenRounds::lost(int64_t round) const {
+  const auto found = std::ranges::find_if(
+      lost_, [&](const Committed& committed) { return committed.held.round == round; });
+  return found == lost_.end() ? nullptr : &*found;
+}
+
 void OpenRounds::settle(int64_t number, int32_t fragment) {
+  if (!lost_.empty() && lost_.front().held.round == number) lost_.erase(lost_.begin());
   std::erase_if(rounds_, [&](const auto& entry) {
     const auto& begun = entry.second.begun();
     return entry.first == number || begun.empty() ||

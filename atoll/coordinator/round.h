@@ -85,6 +85,9 @@ class Round {
   std::set<int32_t> left_out_;
 };
 
+/// What a member began of a round that counted it so: it abstains where it was left out.
+Begin as_in(const Committed& committed, int32_t member, Begin begin);
+
 /// By number; at most kMost.
 class OpenRounds {
  public:
@@ -101,6 +104,13 @@ class OpenRounds {
   /// The highest that anybody has begun, decided or not; -1: none.
   int64_t highest() const { return highest_; }
   bool any_lacks_ways() const;
+  /// Commits, in their order, whose results are lost with all who had them: their members, who have
+  /// all else, make them again before any other round is decided.
+  void make_again(std::vector<Committed> lost) { lost_ = std::move(lost); }
+  /// Null: that round's is not among them.
+  const Committed* lost(int64_t round) const;
+  /// It may be decided now.
+  bool is_next(int64_t round) const { return lost_.empty() || lost_.front().held.round == round; }
   /// Was committed. Rounds of its fragment that were left behind will never be.
   void settle(int64_t number, int32_t fragment);
   void let_go(int32_t member);
@@ -108,6 +118,7 @@ class OpenRounds {
 
  private:
   std::map<int64_t, Round> rounds_;
+  std::vector<Committed> lost_;
   int64_t highest_ = -1;
 };
 
