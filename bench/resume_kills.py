@@ -142,12 +142,13 @@ def main():
     found = json.loads(args.out.read_text()) if args.out.exists() else {"kills": []}
     of_now = code()
     if found.get("code") != of_now:
-        found.update(code=of_now, expected={})
+        found = {"code": of_now, "expected": {}, "kills": found["kills"]}
     revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
     def save():
         partial = args.out.with_name(args.out.name + ".tmp")
-        partial.write_text(json.dumps(found, indent=1))
+        lines = ",\n".join(json.dumps(kill) for kill in found["kills"])
+        partial.write_text(json.dumps({**found, "kills": []})[:-2] + "\n" + lines + "]}\n")
         partial.replace(args.out)
 
     for seed in range(args.first_seed, args.first_seed + args.count):
