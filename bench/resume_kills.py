@@ -4,23 +4,24 @@
 usage: resume_kills.py --store STORE --out FILE [--count 200] [--first-seed 0] [--atoll build/bin/atoll]
 
 Each seed is a run of its own: a method, whom to kill (one island, or both), after which commit and how long after it. Rounds are
-more frequent than checkpoints. It goes on where it stopped (FILE, which another program begins anew), prints a summary, and exits
-with 1 where an end was another.
+more frequent than checkpoints. FILE has each seed's end with its commit: it goes on where it stopped, and makes those again whose
+code has changed. What a run left whose end was another is kept beside FILE. It prints a summary, and exits with 1 if there was one.
 """
 import argparse
 import collections
-import hashlib
 import json
 import pathlib
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "processes"))
+from claims import code_hash  # noqa: E402
 from swarm_run import SwarmRun, wait_for  # noqa: E402
 
 ROUNDS = 12
@@ -55,14 +56,21 @@ def end_of(run):
     return {"digest": digest, "losses": losses}
 
 
-def in_folder(work):
+def in_folder(work, kept=None):
+    """What `work` finds; its folder is moved to `kept` where that is not `is_same`."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-resume-kills-"))
     runs = []
+    is_same = False
     try:
-        return work(folder / "run", runs)
+        found = work(folder / "run", runs)
+        is_same = found is None or found.get("is_same", True)
+        return found
     finally:
         for run in runs:
             run.kill_all()
+        if kept and not is_same:
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.move(folder / "run", kept)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -78,15 +86,18 @@ def killed(args, seed, expected):
     method = sorted(METHODS)[seed % len(METHODS)]
     victims = VICTIMS[chance.randrange(3)]
     rounds = ROUNDS * METHODS[method].get("sync.num_fragments", 1)
-    commit, delay = chance.randrange(1, rounds - 4), chance.random() * chance.choice([0.01, 0.1, 0.3])
+    last = rounds - 4 * METHODS[method].get("sync.num_fragments", 1)
+    commit, delay = chance.randrange(1, last), chance.random() * chance.choice([0.01, 0.1, 0.3])
 
-    def work(folder, runs):
+    def work(folder, runs, commit):
         run = start(args, folder, method)
         runs.append(run)
         run.wait_commits(commit, after=0)
         time.sleep(delay)
         for name in victims:
             run.kill(name)
+        if run.commits()[-1]["step"] >= run.settings["train.steps"]:
+            return None  # Too late: the run may be over without them.
         marks = {name: run.mark(name) for name in victims}
         wait_for(lambda: all(f"island '{name}' was lost" in run.log() for name in victims), "the coordinator to miss them")
         for name in victims:
@@ -95,13 +106,14 @@ def killed(args, seed, expected):
         again = [int(number) for name in victims for number in AGAIN.findall(run.log(name)[marks[name]:])]
         return {"seed": seed, "method": method, "victims": "".join(victims), "commit": commit, "delay": round(delay, 4),
                 "steps_again": again, "is_same": end == expected[method], **end}
-    return in_folder(work)
+    kept = args.out.with_name(f"{args.out.stem}-seed-{seed}")
+    return in_folder(lambda *where: work(*where, commit), kept) or in_folder(lambda *where: work(*where, 1), kept)
 
 
-def fingerprint(atoll):
-    program = pathlib.Path(atoll).with_name("atoll-torch")
-    words = json.dumps([METHODS, RUN, ROUNDS], sort_keys=True).encode()
-    return hashlib.sha256(program.read_bytes() + words).hexdigest()
+def code():
+    """What the ends depend on: the program's sources, but not what tests it, and this file."""
+    return code_hash(("atoll", "bench/resume_kills.py", "tests/processes/swarm_run.py",
+                      *(f":!atoll/**/*_{kind}.cpp" for kind in ("test", "fuzz", "bench")), ":!atoll/testing"))
 
 
 def summary(found):
@@ -127,27 +139,30 @@ def main():
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--atoll", default=str(ROOT / "build" / "bin" / "atoll"))
     args = parser.parse_args()
-    program = fingerprint(args.atoll)
-    found = json.loads(args.out.read_text()) if args.out.exists() else {}
-    if found.get("program") != program:
-        found = {"program": program, "expected": {}, "kills": []}
+    found = json.loads(args.out.read_text()) if args.out.exists() else {"kills": []}
+    of_now = code()
+    if found.get("code") != of_now:
+        found = {"code": of_now, "expected": {}, "kills": found["kills"]}
+    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
     def save():
         partial = args.out.with_name(args.out.name + ".tmp")
-        partial.write_text(json.dumps(found, indent=1))
+        lines = ",\n".join(json.dumps(kill) for kill in found["kills"])
+        partial.write_text(json.dumps({**found, "kills": []})[:-2] + "\n" + lines + "]}\n")
         partial.replace(args.out)
 
     for seed in range(args.first_seed, args.first_seed + args.count):
-        if seed in {kill["seed"] for kill in found["kills"]}:
+        if any(kill["seed"] == seed and kill["code"] == of_now for kill in found["kills"]):
             continue
         method = sorted(METHODS)[seed % len(METHODS)]
         if method not in found["expected"]:
             found["expected"][method] = undisturbed(args, method)
-        kill = killed(args, seed, found["expected"])
-        found["kills"].append(kill)
+        kill = {**killed(args, seed, found["expected"]), "revision": revision, "code": of_now}
+        found["kills"] = sorted([one for one in found["kills"] if one["seed"] != seed] + [kill], key=lambda one: one["seed"])
         save()
         print(f"seed {seed}: {kill['method']}, {kill['victims']} killed after commit {kill['commit']} + {kill['delay']} s, "
               f"{kill['steps_again']} steps again: {'the same' if kill['is_same'] else 'OTHER BITS'}", flush=True)
+    found["kills"] = [kill for kill in found["kills"] if kill["code"] == of_now]
     print(summary(found))
     return 0 if all(kill["is_same"] for kill in found["kills"]) else 1
 

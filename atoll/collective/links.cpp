@@ -64,12 +64,15 @@ Links::Changes Links::view(const std::vector<swarm::Peer>& members, int32_t own,
     if (peer.number == own) continue;
     const auto [entry, is_new] = links_.try_emplace(peer.number);
     Link& link = entry->second;
-    const bool has_moved = !is_new && link.address != peer.address && link.connection == 0;
+    const bool is_elsewhere = !is_new && link.address != peer.address;
+    if (is_elsewhere && link.connection != 0 && !link.opened) {  // Dialled where it was.
+      transport_.close(std::exchange(link.connection, 0));
+    }
+    const bool has_moved = is_elsewhere && link.connection == 0;
     if (has_moved) {  // It came back in another process, which nobody has tried to reach yet.
       link.lost.clear();
-      link.was_reported = false;
       link.redial.succeeded();
-    } else if (link.was_reported) {  // To a coordinator that may not know it.
+    } else if (link.is_lost() && link.was_reported) {  // To a coordinator that may not know it.
       link.was_reported = false;
       link.verdict_due = now;
     }
@@ -149,8 +152,9 @@ bool Links::take_return(int32_t number) {
   const auto found = links_.find(number);
   if (found == links_.end()) return false;
   Link& link = found->second;
-  if (!link.is_lost() || !link.opened || !link.was_reported) return false;
+  if (!link.opened || !link.was_reported) return false;
   link.lost.clear();
+  link.was_reported = false;
   link.redial.succeeded();
   return true;
 }

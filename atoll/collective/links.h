@@ -45,9 +45,9 @@ struct Link {
   bool opened = false;
   Time opened_at{};
   bool full = false;
-  std::string lost;    // Why there is none; empty while it stands or was not there yet.
-  Time verdict_due{};  // When the coordinator hears of it, if it has not dropped the member.
-  bool was_reported = false;
+  std::string lost;           // Why there is none; empty while it stands or was not there yet.
+  Time verdict_due{};         // When the coordinator hears of it, if it has not dropped the member.
+  bool was_reported = false;  // That it was lost, and not yet that it stands again.
   Backoff redial;
   std::deque<Transfer> transfers;  // Of rounds.
   std::deque<Transfer> lent;       // What was fetched.
@@ -105,7 +105,7 @@ class Links {
   bool is_dial_due(int32_t number, Time now) const;
   /// Why the link is lost, when the coordinator is to hear of it: once for each loss.
   std::optional<std::string> take_verdict(int32_t number, Time now);
-  /// It was lost, which the coordinator knows, and stands again: it is to hear of that, once.
+  /// It was lost, which the coordinator was told, and stands again: it is to hear of that, once.
   bool take_return(int32_t number);
   /// When is_dial_due() or take_verdict() may have something to say.
   Time due() const;

@@ -163,7 +163,6 @@ TEST_F(LinksTest, AViewClosesWhatIsOfNoMember) {
   EXPECT_FALSE(links_.opened(kTo2, now_));
 }
 
-/// The coordinator that a loss was told may have died with it.
 TEST_F(LinksTest, WhoCameBackElsewhereIsTriedBeforeItIsReported) {
   links_.drop(0, "reset", now_);
   EXPECT_TRUE(links_.take_verdict(0, now_ += seconds(1)));
@@ -174,6 +173,32 @@ TEST_F(LinksTest, WhoCameBackElsewhereIsTriedBeforeItIsReported) {
   EXPECT_FALSE(links_.take_verdict(0, now_));
 }
 
+/// A coordinator may hear of the loss after it heard of the next process.
+TEST_F(LinksTest, WhoWasReportedAndCameBackElsewhereIsReportedWhenItIsReached) {
+  links_.drop(0, "reset", now_);
+  EXPECT_TRUE(links_.take_verdict(0, now_ += seconds(1)));
+  members_[0].address = "a:2";
+  links_.view(members_, 1, now_);
+  links_.view(members_, 1, now_);
+  EXPECT_FALSE(links_.find(0)->is_lost());
+  EXPECT_TRUE(links_.dial(0, {}));
+  EXPECT_FALSE(links_.take_return(0));
+  EXPECT_TRUE(links_.opened(kTo0 + 1, now_));
+  EXPECT_TRUE(links_.take_return(0));
+  EXPECT_FALSE(links_.take_return(0));
+}
+
+TEST_F(LinksTest, ADialToWhereAMemberWasIsGivenUp) {
+  links_.drop(0, "reset", now_);
+  EXPECT_TRUE(links_.dial(0, {}));
+  members_[0].address = "a:2";
+  EXPECT_EQ(links_.view(members_, 1, now_).to_dial, Numbers{0});
+  EXPECT_EQ(transport_.closed, (std::vector<net::ConnectionId>{kTo0, kTo0 + 1}));
+  EXPECT_FALSE(links_.take_lost(kTo0 + 1));
+  EXPECT_FALSE(links_.take_verdict(0, now_ += seconds(1)));
+}
+
+/// The coordinator that a loss was told may have died with it.
 TEST_F(LinksTest, ANewViewHasLossesReportedAgain) {
   links_.drop(2, "reset", now_);
   EXPECT_TRUE(links_.take_verdict(2, now_ + seconds(1)));

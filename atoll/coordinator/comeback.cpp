@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace atl::swarm {
 namespace {
@@ -53,9 +54,9 @@ int64_t round_on_disk(const Former& former, int32_t fragment) {
   return index < former.rounds.size() ? former.rounds[index] : -1;
 }
 
-std::map<Guests::Connection, uint64_t> able_to_come_back(const Guests& guests, const Book& book,
-                                                         const Roster& roster) {
-  std::map<Guests::Connection, uint64_t> able;
+Comebacks able_to_come_back(const Guests& guests, const Book& book, const Roster& roster) {
+  Comebacks out;
+  auto& able = out.lacking;
   uint64_t first = book.num_commits();
   for (const auto& [connection, guest] : guests.all()) {
     const auto lacking = first_lacking(guest, book, roster);
@@ -74,11 +75,27 @@ std::map<Guests::Connection, uint64_t> able_to_come_back(const Guests& guests, c
     return std::ranges::any_of(roster.seats(), has_it) || std::ranges::any_of(able, has_it_on_disk);
   };
   for (const Committed& committed : book.history()) {
-    if (committed.index < first || is_held(committed)) continue;
-    // Lost with all who had it: the run begins again before it.
+    if (committed.index >= first && !is_held(committed)) out.lost.push_back(committed);
+  }
+  const auto is_here = [&](int32_t member) {
+    const bool is_active =
+        roster.contains(member) && roster.at(member).state() == Seat::State::kActive;
+    return is_active || std::ranges::any_of(able, [&](const auto& entry) {
+             return guests.at(entry.first).ready->former.number == member;
+           });
+  };
+  const bool are_last = out.lost.empty() || book.num_commits() - out.lost.front().index ==
+                                                static_cast<uint64_t>(out.lost.size());
+  const bool can_make_them = std::ranges::all_of(out.lost, [&](const Committed& committed) {
+    return committed.held.fragment != kNoFragment &&
+           std::ranges::all_of(committed.members, is_here);
+  });
+  if (are_last && can_make_them) return out;
+  // Lost with all who had it: the run begins again before it.
+  for (const Committed& committed : std::exchange(out.lost, {})) {
     std::erase_if(able, [&](const auto& entry) { return entry.second <= committed.index; });
   }
-  return able;
+  return out;
 }
 
 }  // namespace atl::swarm

@@ -6,6 +6,7 @@
 // Pure.
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "atoll/coordinator/book.h"
 #include "atoll/coordinator/guests.h"
@@ -13,10 +14,15 @@
 
 namespace atl::swarm {
 
-/// Those guests, and of each the index of the first commit whose result it lacks. Somebody who is
-/// here, or one of them, has the result of every commit that any of them lacks.
-std::map<Guests::Connection, uint64_t> able_to_come_back(const Guests& guests, const Book& book,
-                                                         const Roster& roster);
+struct Comebacks {
+  /// Those guests, and of each the index of the first commit whose result it lacks.
+  std::map<Guests::Connection, uint64_t> lacking;
+  /// The last commits, should nobody have their results: all were killed before those were on disk.
+  /// All their members are here, or among those guests, and make them again. Of every other commit
+  /// that a guest lacks somebody who is here, or one of them, has the result.
+  std::vector<Committed> lost;
+};
+Comebacks able_to_come_back(const Guests& guests, const Book& book, const Roster& roster);
 
 /// The newest round of the fragment that is on that island's disk; -1: none.
 int64_t round_on_disk(const Former& former, int32_t fragment);

@@ -20,6 +20,7 @@
 #include "atoll/base/event.h"
 #include "atoll/base/result.h"
 #include "atoll/coordinator/book.h"
+#include "atoll/coordinator/comeback.h"
 #include "atoll/coordinator/coordinator_options.h"
 #include "atoll/coordinator/gathering.h"
 #include "atoll/coordinator/guests.h"
@@ -117,11 +118,13 @@ class Coordinator {
   void start_run(Time now);
   void seat_guests(Time now);
   /// Who can be the member that it was (comeback.h).
-  std::map<Connection, uint64_t> may_return() const;
+  Comebacks may_return() const;
   /// Seats those. Whether there is one.
   bool take_back_guests();
   void seat_again(Connection connection, uint64_t first_lacking);
   void start_again(Connection connection, const Former& former, uint64_t first_lacking);
+  /// Its members have made a commit again whose result they had lost.
+  void tell_again(const Round& round, Committed committed, const Digest& digest);
   void refuse_guests(int64_t step);
   void begin_first_period_anew();
   int32_t seat(Connection connection, Time now);

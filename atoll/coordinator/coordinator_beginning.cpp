@@ -87,7 +87,7 @@ int32_t Coordinator::seat(Connection connection, Time now) {
 /// Who is ready joins the run that is under way.
 void Coordinator::seat_guests(Time now) {
   const bool rounds_wait = roster_.num_live() < quorum_.least(book_);
-  if (rounds_wait && !may_return().empty()) {
+  if (rounds_wait && !may_return().lacking.empty()) {
     // What those hold who are expected back is not known yet.
     if (roster_.any_in(State::kReturning) || take_back_guests()) return;
   }

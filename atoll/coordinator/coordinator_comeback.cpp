@@ -7,14 +7,15 @@
 
 namespace atl::swarm {
 
-std::map<Coordinator::Connection, uint64_t> Coordinator::may_return() const {
+Comebacks Coordinator::may_return() const {
   if (!options_.keeps_rounds || !pace_->can_be_computed_again()) return {};
   return able_to_come_back(guests_, book_, roster_);
 }
 
 bool Coordinator::take_back_guests() {
-  const auto able = may_return();
+  const auto [able, lost] = may_return();
   if (able.empty()) return false;
+  rounds_.make_again(lost);
   std::map<Connection, Former> formers;
   for (const auto& [connection, lacking] : able) {
     formers[connection] = guests_.at(connection).ready->former;
@@ -35,7 +36,7 @@ void Coordinator::seat_again(Connection connection, uint64_t first_lacking) {
   const int32_t number = guests_.at(connection).ready->former.number;
   const Hello hello = guests_.take(connection);
   rounds_.forget(number);  // It begins them again.
-  links_.forget_reports_of(number);
+  links_.forget(number);   // They were another process's.
   record(Admitted{{number, hello.name, hello.address}});
   roster_.connect(number, connection);
   roster_.at(number).come_back_whole(first_lacking, now_);
@@ -53,8 +54,30 @@ void Coordinator::start_again(Connection connection, const Former& former, uint6
   }
   send(connection, std::move(start));
   for (const Committed& committed : book_.history()) {
+    if (rounds_.lost(committed.held.round) != nullptr) continue;  // Said when they have made it.
     if (committed.index >= first_lacking) send(connection, message_of(committed));
   }
+}
+
+void Coordinator::tell_again(const Round& round, Committed committed, const Digest& digest) {
+  const std::vector<int32_t> members = round.ways().members;
+  if (digest != committed.held.digest || members != committed.members) {
+    // Another processor's sums: the run begins again before it.
+    for (const int32_t member : members) {
+      if (!roster_.contains(member)) continue;
+      remove(member, "a round whose result all had lost came out otherwise: join again");
+    }
+    return;
+  }
+  committed.attempt = round.attempt();
+  links_.carried(round.ways());
+  for (const int32_t member : members) {
+    roster_.at(member).note_commit(committed.index);
+    send_to(roster_.at(member), message_of(committed));
+  }
+  log(RoundMadeAgain{.round = committed.held.round, .step = committed.held.step});
+  rounds_.settle(committed.held.round, committed.held.fragment);
+  advance_all();  // Those behind it have waited.
 }
 
 }  // namespace atl::swarm

@@ -13,6 +13,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::Field;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 bool begins_anew(const Coordinator::Actions& actions) {
@@ -48,6 +49,12 @@ class ComebackTest : public CoordinatorTest {
     for (const uint64_t connection : {1, 2}) say(connection, begin_trained(round));
     say(1, prepared(round));
     say(2, prepared(round));
+    ASSERT_EQ(run.book().last_round(), round);
+  }
+  /// A round of the two who came back.
+  void commit_of(int64_t round) {
+    for (const uint64_t connection : {5, 6}) say(connection, begin_trained(round));
+    for (const uint64_t connection : {5, 6}) say(connection, prepared(round));
     ASSERT_EQ(run.book().last_round(), round);
   }
   /// What follows when an island of that name is ready that was member `number`.
@@ -100,6 +107,35 @@ TEST_F(ComebackTest, ARoundThatWasOpenIsExchangedAgain) {
   const auto opened = sent<OpenAttempt>(say(5, begin_trained(0)));
   ASSERT_EQ(opened.size(), 2U);
   EXPECT_EQ(opened[0].second.header.attempt, 1);
+}
+
+/// The others' word that they cannot reach the process that is no more, said before they heard of
+/// the next one, comes after it: rounds need both, and wait until the link stands.
+TEST_F(ComebackTest, AnOldReportOfItsLinkLeavesNobodyOut) {
+  commit(0);
+  run.lost(1, "killed", now);
+  come(5, "b", b(0));
+  say(2, LinkState{kRun, 1, false, "the connection was lost"});
+  say(2, begin_trained(1));
+  EXPECT_THAT(sent<OpenAttempt>(say(5, begin_trained(1))), IsEmpty());
+  EXPECT_THAT(run.status(now).alarm, HasSubstr("do not reach each other"));
+  EXPECT_EQ(sent<OpenAttempt>(say(2, LinkState{kRun, 1, true, ""})).size(), 2U);
+  EXPECT_THAT(run.status(now).alarm, IsEmpty());
+}
+
+TEST_F(ComebackTest, ALinkThatBrokeWithAProcessIsTrusted) {
+  for (const bool is_lost_first : {true, false}) {
+    run = Coordinator(waiting(), {}, kStart);
+    run.begin();
+    start_two(run);
+    for (const uint64_t connection : {1, 2}) say(connection, begin_trained(0));
+    if (is_lost_first) run.lost(1, "killed", now);
+    EXPECT_THAT(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "lost"})), IsEmpty())
+        << "rounds need two";
+    if (!is_lost_first) run.lost(1, "killed", now);
+    EXPECT_THAT(sent<OpenAttempt>(come(5, "b", b(-1, 3), 0)), IsEmpty());
+    EXPECT_EQ(sent<OpenAttempt>(say(5, begin_trained(0))).size(), 2U);
+  }
 }
 
 TEST_F(ComebackTest, ACommitThatItLacksFollows) {
@@ -182,16 +218,77 @@ TEST_F(ComebackTest, OneHasWhatTheOtherLost) {
   EXPECT_EQ(sent<Commit>(actions)[0].first, 5U);
 }
 
-TEST_F(ComebackTest, WhatAllLostIsVoid) {
+/// Both were killed before the last results were on their disks: they make them again, in their
+/// order, and whatever comes behind them waits.
+TEST_F(ComebackTest, WhatAllLostIsMadeAgain) {
+  for (int64_t round = 0; round < 3; ++round) commit(round);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0, 7));
+  const auto actions = come(6, "a", a(0, 7));
+  EXPECT_FALSE(begins_anew(actions));
+  ASSERT_EQ(sent<Start>(actions).size(), 2U);
+  for (const auto& [connection, message] : sent<Start>(actions)) {
+    EXPECT_TRUE(message.returns);
+    EXPECT_EQ(message.num_commits, 1U);
+  }
+  EXPECT_THAT(sent<Commit>(actions), IsEmpty());
+  for (const int64_t round : {1, 2}) {
+    say(5, begin_trained(round));
+    EXPECT_EQ(sent<OpenAttempt>(say(6, begin_trained(round))).size(), 2U);
+  }
+  for (const uint64_t connection : {5, 6}) {
+    EXPECT_THAT(sent<Commit>(say(connection, prepared(2))), IsEmpty()) << "behind round 1";
+  }
+  say(5, prepared(1));
+  const auto told_again = sent<Commit>(say(6, prepared(1)));
+  ASSERT_EQ(told_again.size(), 4U);
+  EXPECT_EQ(told_again[0].second.index, 1U);
+  EXPECT_EQ(told_again[3].second.index, 2U);
+  EXPECT_EQ(run.book().num_commits(), 3U);
+  commit_of(3);
+  EXPECT_EQ(run.book().num_commits(), 4U);
+}
+
+TEST_F(ComebackTest, WhatComesOutOtherwiseIsVoid) {
+  for (int64_t round = 0; round < 2; ++round) commit(round);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0));
+  come(6, "a", a(0));
+  for (const uint64_t connection : {5, 6}) say(connection, begin_trained(1));
+  say(5, prepared(1, std::byte{1}));
+  const auto actions = say(6, prepared(1, std::byte{1}));
+  EXPECT_EQ(sent<Refused>(actions).size(), 2U);
+  EXPECT_THAT(sent<Commit>(actions), IsEmpty());
+}
+
+TEST_F(ComebackTest, WhatAllLostIsVoidWhereOneOfThemDoesNotComeBack) {
   commit(0);
   commit(1);
   run.lost(1, "killed", now);
   run.lost(2, "killed", now);
   come(5, "b", b(0));
-  const auto actions = come(6, "a", a(0));
+  const auto actions = come(6, "a", {});
   EXPECT_TRUE(begins_anew(actions));
   ASSERT_EQ(sent<Start>(actions).size(), 2U);
   for (const auto& [connection, message] : sent<Start>(actions)) EXPECT_FALSE(message.returns);
+}
+
+/// One of the two is killed again while they make it: the other lacks it too.
+TEST_F(ComebackTest, WhoIsKilledAgainMakesItWithTheOthers) {
+  commit(0);
+  commit(1);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0));
+  come(6, "a", a(0));
+  say(6, begin_trained(1));
+  run.lost(5, "killed", now);
+  EXPECT_TRUE(sent<Start>(come(7, "b", b(0))).at(0).second.returns);
+  EXPECT_EQ(sent<OpenAttempt>(say(7, begin_trained(1))).size(), 2U);
+  say(6, prepared(1));
+  EXPECT_EQ(sent<Commit>(say(7, prepared(1))).size(), 2U);
 }
 
 TEST_F(ComebackTest, ACoordinatorThatComesAfterTakesThemBackToo) {

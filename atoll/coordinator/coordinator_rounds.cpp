@@ -23,7 +23,9 @@ void Coordinator::on(int32_t number, const Begin& begin) {
                    fmt::format("began round {} of fragment {}", round_number, begin.fragment));
   }
   const auto held = book_.held().find(begin.fragment);
-  if (held != book_.held().end() && round_number <= held->second.round) return;  // It hears of it.
+  const Committed* const lost = rounds_.lost(round_number);
+  const bool is_decided = held != book_.held().end() && round_number <= held->second.round;
+  if (is_decided && lost == nullptr) return;  // It hears of it.
   if (!rounds_.has(round_number) && rounds_.all().size() >= OpenRounds::kMost) {
     return violate(number, fmt::format("began round {} with {} open already", round_number,
                                        rounds_.all().size()));
@@ -37,7 +39,8 @@ void Coordinator::on(int32_t number, const Begin& begin) {
     return fail(fmt::format("round {}: islands '{}' and '{}' differ: {}", round_number, name(other),
                             name(number), how));
   }
-  const bool is_first = round.begin(number, begin, now_);
+  const bool is_first =
+      round.begin(number, lost != nullptr ? as_in(*lost, number, begin) : begin, now_);
   if (is_first && pace_->note_begin(number, book_, roster_, now_)) say_due();
   roster_.at(number).note_trained(begin.num_trained);
   advance(round_number);
@@ -52,16 +55,26 @@ void Coordinator::advance_all() {
 void Coordinator::advance(int64_t number) {
   Round& round = rounds_.at(number);
   const std::set<int32_t> live = roster_.live();
-  if (round.is_complete(live) && !leave_outliers_out(number, round)) return commit(number);
+  const bool may_end = round.is_complete(live) && rounds_.is_next(number);
+  if (may_end && (rounds_.lost(number) != nullptr || !leave_outliers_out(number, round))) {
+    return commit(number);
+  }
   std::vector<int32_t> awaited = roster_.expected(number);
   if (!round.begun().empty() && now_ >= pace_->grace_ends(awaited)) {
     std::erase_if(awaited, [&](int32_t member) { return !round.has_begun(member); });
   }
-  if (awaited.empty() || std::cmp_less(awaited.size(), least_for_round())) return;
-  if (!round.have_begun(awaited)) return;
-  const Pairs no_links = links_.closed_in(number);
-  Ways ways = plan_ways(std::move(awaited), round.begun(), no_links);
-  if (!round.goes_on(live, ways, no_links)) open(number, round, std::move(ways));
+  const auto are_few = [&](const std::vector<int32_t>& members) {
+    return members.empty() || std::cmp_less(members.size(), least_for_round());
+  };
+  if (are_few(awaited) || !round.have_begun(awaited)) return;
+  Pairs no_links = links_.closed_in(number);
+  Ways ways = plan_ways(awaited, round.begun(), no_links);
+  if (are_few(ways.members)) {  // Rather over a link that is not trusted.
+    no_links = links_.broken();
+    ways = plan_ways(std::move(awaited), round.begun(), no_links);
+  }
+  if (round.goes_on(live, ways, no_links)) return;
+  are_few(ways.members) ? round.break_off() : open(number, round, std::move(ways));
 }
 
 void Coordinator::open(int64_t number, Round& round, Ways ways) {
@@ -115,6 +128,7 @@ void Coordinator::commit(int64_t number) {
                             name(first_member), hex(digest).substr(0, 12), name(member),
                             hex(other.digest).substr(0, 12)));
   }
+  if (const Committed* const lost = rounds_.lost(number)) return tell_again(round, *lost, digest);
   Committed committed = round.result();
   committed.index = book_.num_commits();
   committed.held.step = pace_->step_after(round, book_);
@@ -188,8 +202,9 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const auto pair = std::minmax(number, link.other);
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
-    if (!links_.stands(pair) || !both_live) return;
-    return log(LinkBack{{name(pair.first), name(pair.second)}});
+    if (!links_.stands(pair)) return;
+    if (both_live) log(LinkBack{{name(pair.first), name(pair.second)}});
+    return advance_all();  // Rounds may have waited for it.
   }
   if (!links_.broke(pair)) return;
   for (const auto& [round_number, round] : rounds_.all()) {

@@ -349,6 +349,25 @@ TEST_F(CoordinatorTest, PairsThatCannotReachEachOtherAreParted) {
   EXPECT_THAT(opened[0].second.members, ElementsAre(1)) << "the least weight is left out";
 }
 
+/// What was on its way when the link broke is sent again in another attempt, although the link is
+/// not trusted in that round.
+TEST_F(CoordinatorTest, WhereAllAreNeededRoundsWaitForALink) {
+  CoordinatorOptions both = options();
+  both.min_replicas = 2;
+  coordinator = Coordinator(both, {}, now);
+  coordinator.begin();
+  start_two();
+  for (const uint64_t connection : {1, 2}) say(connection, begin(0));
+  EXPECT_TRUE(sent<OpenAttempt>(say(1, LinkState{kRun, 0, false, "cut"})).empty());
+  say(1, prepared(0));
+  say(2, prepared(0));
+  EXPECT_EQ(coordinator.book().num_commits(), 0U);
+  const auto opened = sent<OpenAttempt>(say(1, LinkState{kRun, 0, true, ""}));
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_EQ(opened[0].second.header.attempt, 1);
+  EXPECT_THAT(opened[0].second.members, ElementsAre(0, 1));
+}
+
 /// Islands b (connection 1), a (2) and c (3), in round 0 of three members.
 class ThreeIslandsTest : public CoordinatorTest {
  protected:

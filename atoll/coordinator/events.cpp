@@ -121,6 +121,10 @@ std::string AllIslandsLost::sentence() const {
   return "no island is left; waiting for islands to come back";
 }
 
+std::string RoundMadeAgain::sentence() const {
+  return fmt::format("round {} was made again: all islands had lost its result", round);
+}
+
 std::string IslandComputesAgain::sentence() const {
   return format(
       "island '{}' is back with what it had: it computes the steps since its checkpoint again",

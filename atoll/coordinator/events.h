@@ -241,6 +241,15 @@ struct AllIslandsLost {
 };
 
 /// In a new process, as the member that it was: it holds on disk all that it had.
+/// It was committed, and its result lost with all who had it.
+struct RoundMadeAgain {
+  static constexpr const char* kKind = "round_made_again";
+  int64_t round = 0;
+  int64_t step = 0;
+  void visit(auto&& field) const { field("round", round), field("step", step); }
+  std::string sentence() const;
+};
+
 struct IslandComputesAgain {
   static constexpr const char* kKind = "island_computes_again";
   std::string island;

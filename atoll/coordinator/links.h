@@ -39,11 +39,13 @@ class Links {
   void carried(const Ways& ways);
   /// The member says again whom it cannot reach.
   void forget_reports_of(int32_t number);
-  /// The member is none any more.
+  /// The member is none any more, or another process.
   void forget(int32_t number);
 
   /// Pairs that do not send each other anything directly in that round.
   Pairs closed_in(int64_t round) const;
+  /// Pairs that cannot, trusted or not.
+  const Pairs& broken() const { return broken_; }
   /// What these ways mean for pairs that are closed in that round, where it is other than was told
   /// last. Only pairs of `wanting`, of whom one at least takes part.
   std::vector<Detour> news(int64_t round, const Ways& ways, const std::set<int32_t>& wanting);

@@ -43,4 +43,10 @@ std::string Quorum::why_waits(int64_t num_live) const {
                      min_replicas_);
 }
 
+std::string Quorum::why_broken_off() const {
+  return fmt::format(
+      "rounds wait: of at least {} islands (swarm.min_replicas) some do not reach each other",
+      min_replicas_);
+}
+
 }  // namespace atl::swarm

@@ -30,6 +30,8 @@ class Quorum {
   bool waits() const { return waits_; }
   /// Why, with so many.
   std::string why_waits(int64_t num_live) const;
+  /// The same for want of ways between them.
+  std::string why_broken_off() const;
 
  private:
   int64_t min_replicas_;

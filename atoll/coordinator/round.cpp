@@ -33,6 +33,7 @@ OpenAttempt Round::open(int64_t number, Ways ways) {
   attempt_ += 1;
   ways_ = std::move(ways);
   is_whole_ = true;
+  lacks_ways_ = false;
   prepared_.clear();
   const Begin& first = begun_.at(ways_.members.front());
   OpenAttempt attempt{.header = {.round = number, .attempt = attempt_},
@@ -64,6 +65,11 @@ void Round::prepare(int32_t member, const Prepared& prepared) {
   prepared_.emplace(member, prepared);
 }
 
+void Round::break_off() {
+  is_whole_ = false;
+  lacks_ways_ = true;
+}
+
 void Round::leave_out(int32_t member) {
   begun_.at(member).weight = 0;
   left_out_.insert(member);
@@ -77,6 +83,7 @@ void Round::let_go(int32_t member) {
 
 void Round::forget(int32_t member) {
   begun_.erase(member);
+  lacks_ways_ = false;
   if (std::erase(ways_.members, member) == 0) return;
   prepared_.clear();
   is_whole_ = false;
@@ -127,6 +134,14 @@ Committed Round::result() const {
   return committed;
 }
 
+Begin as_in(const Committed& committed, int32_t member, Begin begin) {
+  const auto found = std::ranges::find(committed.members, member);
+  if (found != committed.members.end()) {
+    begin.weight = committed.weights[static_cast<size_t>(found - committed.members.begin())];
+  }
+  return begin;
+}
+
 std::vector<int64_t> OpenRounds::numbers() const {
   std::vector<int64_t> numbers;
   for (const auto& [number, round] : rounds_) numbers.push_back(number);
@@ -143,7 +158,18 @@ Round& OpenRounds::begin(int64_t number) {
   return rounds_[number];
 }
 
+bool OpenRounds::any_lacks_ways() const {
+  return std::ranges::any_of(rounds_, [](const auto& entry) { return entry.second.lacks_ways(); });
+}
+
+const Committed* OpenRounds::lost(int64_t round) const {
+  const auto found = std::ranges::find_if(
+      lost_, [&](const Committed& committed) { return committed.held.round == round; });
+  return found == lost_.end() ? nullptr : &*found;
+}
+
 void OpenRounds::settle(int64_t number, int32_t fragment) {
+  if (!lost_.empty() && lost_.front().held.round == number) lost_.erase(lost_.begin());
   std::erase_if(rounds_, [&](const auto& entry) {
     const auto& begun = entry.second.begun();
     return entry.first == number || begun.empty() ||

@@ -5,8 +5,8 @@
 //
 // Invariants: whatever members have begun is about the same values; the members of an attempt have
 // begun; who was left out has weight 0 from then on; attempts only rise. An attempt is *whole*
-// until one of its members lets go of it or is a member no more: what is not whole is never
-// committed.
+// until one of its members lets go of it, is a member no more or lacks a way to the others: what is
+// not whole is never committed.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -50,6 +50,10 @@ class Round {
   std::string objection_to(int32_t member, const Prepared& prepared) const;
   /// Of the open attempt, without objection.
   void prepare(int32_t member, const Prepared& prepared);
+  /// Too few of those who have begun have ways to each other: the open attempt is over, and the
+  /// next one waits for links.
+  void break_off();
+  bool lacks_ways() const { return lacks_ways_; }
   /// It abstains from the attempts that follow; the open one is over.
   void leave_out(int32_t member);
   /// It has come back without what it was exchanging; what it has prepared it still has.
@@ -76,9 +80,13 @@ class Round {
   int32_t attempt_ = -1;
   Ways ways_;
   bool is_whole_ = true;
+  bool lacks_ways_ = false;
   std::map<int32_t, Prepared> prepared_;
   std::set<int32_t> left_out_;
 };
+
+/// What a member began of a round that counted it so: it abstains where it was left out.
+Begin as_in(const Committed& committed, int32_t member, Begin begin);
 
 /// By number; at most kMost.
 class OpenRounds {
@@ -95,6 +103,14 @@ class OpenRounds {
   Round& begin(int64_t number);
   /// The highest that anybody has begun, decided or not; -1: none.
   int64_t highest() const { return highest_; }
+  bool any_lacks_ways() const;
+  /// Commits, in their order, whose results are lost with all who had them: their members, who have
+  /// all else, make them again before any other round is decided.
+  void make_again(std::vector<Committed> lost) { lost_ = std::move(lost); }
+  /// Null: that round's is not among them.
+  const Committed* lost(int64_t round) const;
+  /// It may be decided now.
+  bool is_next(int64_t round) const { return lost_.empty() || lost_.front().held.round == round; }
   /// Was committed. Rounds of its fragment that were left behind will never be.
   void settle(int64_t number, int32_t fragment);
   void let_go(int32_t member);
@@ -102,6 +118,7 @@ class OpenRounds {
 
  private:
   std::map<int64_t, Round> rounds_;
+  std::vector<Committed> lost_;
   int64_t highest_ = -1;
 };
 

@@ -100,8 +100,8 @@ int32_t Diary::member_at(int64_t step) const {
 }
 
 bool Diary::has_steps(int64_t after, int64_t last) const {
-  const auto begin = steps_.upper_bound(after);
-  return std::distance(begin, steps_.upper_bound(last)) == std::max<int64_t>(0, last - after);
+  if (last <= after) return true;
+  return std::distance(steps_.upper_bound(after), steps_.upper_bound(last)) == last - after;
 }
 
 int64_t Diary::trained_at(int64_t step) const {

@@ -62,6 +62,7 @@ TEST_F(DiaryTest, WhatACheckpointIncludesIsDeletedOnceItIsComplete) {
     }
   }
   EXPECT_TRUE(open().has_steps(0, 6)) << "should the checkpoint not be completed";
+  EXPECT_TRUE(open().has_steps(4, 2)) << "of a round that was on its way at the checkpoint";
   complete();
   EXPECT_EQ(num_files(), 1);
   EXPECT_FALSE(open().step(4));
