@@ -25,7 +25,7 @@ namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using laws::Method;
+using laws::SimulatedMethod;
 using laws::Workload;
 
 constexpr const char* kFooter = R"(
@@ -122,11 +122,11 @@ laws::SimulatedIsland parse_island(const std::string& text) {
 /// The layers' third is the papers' choice: three layers a fragment.
 int default_fragments(int layers) { return std::max(1, layers / 3); }
 
-Workload workload_of(const SimulateArguments& arguments, Method method) {
+Workload workload_of(const SimulateArguments& arguments, SimulatedMethod method) {
   Workload work = arguments.work;
   work.method = method;
-  if (!arguments.has_sync_every && method == Method::kDataParallel) work.sync_every = 1;
-  if (method == Method::kStreamingDiloco) {
+  if (!arguments.has_sync_every && method == SimulatedMethod::kDataParallel) work.sync_every = 1;
+  if (method == SimulatedMethod::kStreamingDiloco) {
     if (!arguments.has_fragments) {
       work.fragments = std::min(default_fragments(work.layers), work.sync_every - 1);
     }
@@ -152,17 +152,18 @@ std::vector<UtilisationRow> all_rows(const SimulateArguments& arguments) {
     return fmt::format("{:g} bits", a.work.bits);
   };
   std::vector<UtilisationRow> rows = {
-      {"data_parallel", workload_of(every_step, Method::kDataParallel)},
-      {"diloco", workload_of(plain, Method::kDiloco)}};
+      {"data_parallel", workload_of(every_step, SimulatedMethod::kDataParallel)},
+      {"diloco", workload_of(plain, SimulatedMethod::kDiloco)}};
   if (arguments.has_sync_every && arguments.work.sync_every < 2) return rows;  // No fragments.
-  rows.push_back({"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)});
-  Workload overlapped = workload_of(arguments, Method::kStreamingDiloco);
+  rows.push_back(
+      {"streaming_diloco, no delay", workload_of(waiting, SimulatedMethod::kStreamingDiloco)});
+  Workload overlapped = workload_of(arguments, SimulatedMethod::kStreamingDiloco);
   if (overlapped.delay == 0) return rows;  // --delay 0: that row stands already.
   const std::string name = fmt::format("streaming_diloco, delay {}", overlapped.delay);
   rows.push_back({name + ", " + bits(arguments), overlapped});
   if (arguments.work.bits > 4) {
     rows.push_back(
-        {name + ", " + bits(four_bits), workload_of(four_bits, Method::kStreamingDiloco)});
+        {name + ", " + bits(four_bits), workload_of(four_bits, SimulatedMethod::kStreamingDiloco)});
   }
   return rows;
 }
@@ -170,7 +171,7 @@ std::vector<UtilisationRow> all_rows(const SimulateArguments& arguments) {
 /// What was asked for: one method, or all.
 std::vector<UtilisationRow> rows_of(const SimulateArguments& arguments) {
   if (arguments.method.empty()) return all_rows(arguments);
-  return {{arguments.method, workload_of(arguments, *laws::method_of(arguments.method))}};
+  return {{arguments.method, workload_of(arguments, *laws::simulated_method(arguments.method))}};
 }
 
 Json wall_clock_json(const laws::TrainingPlan& plan) {

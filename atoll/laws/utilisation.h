@@ -17,7 +17,7 @@
 
 namespace atl::laws {
 
-enum class Method { kDataParallel, kDiloco, kStreamingDiloco };
+enum class SimulatedMethod { kDataParallel, kDiloco, kStreamingDiloco };
 
 /// What one island is, beside the others.
 struct SimulatedIsland {
@@ -42,7 +42,7 @@ struct Workload {
   double params = 0;
   int layers = 0;
   double step_s = 0;  // Of an island of speed 1, all computing.
-  Method method = Method::kDiloco;
+  SimulatedMethod method = SimulatedMethod::kDiloco;
   int sync_every = 100;  // Inner steps; 1 for data-parallel.
   int fragments = 1;     // Streaming: the layers' parts, strided; embeddings carry nothing.
   int delay = 0;         // Steps that a reduction may take beside computing.
@@ -90,7 +90,7 @@ std::optional<int> grid_index(const std::array<double, kGridSize>& grid, double 
 /// say 16. One constant for all rows; nobody has explained it.
 constexpr double kPaperCalibration = 13.35 / 16;
 
-std::string method_name(Method method);
-std::optional<Method> method_of(const std::string& name);
+std::string method_name(SimulatedMethod method);
+std::optional<SimulatedMethod> simulated_method(const std::string& name);
 
 }  // namespace atl::laws

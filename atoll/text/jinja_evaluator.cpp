@@ -359,7 +359,7 @@ Arguments Evaluator::arguments(const Expression& node, Scope& scope) {
 Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   if (const auto* macro = callee.as<const MacroValue*>()) return call_macro(**macro, arguments);
   if (const auto* function = callee.as<Function>()) return call_function(*function, arguments);
-  if (const auto* method = callee.as<std::shared_ptr<const Method>>()) {
+  if (const auto* method = callee.as<std::shared_ptr<const BoundMethod>>()) {
     return call_method(rules_, **method, arguments);
   }
   require_defined(callee);
