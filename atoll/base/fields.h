@@ -15,6 +15,10 @@ namespace atl {
 struct LeftOutWhenNew {};
 /// Behind a field that older programs did not write: JSON may lack it.
 struct MayLack {};
+/// Behind a text: an empty one is null in JSON.
+struct NullWhenEmpty {};
+template <typename Tag, typename... More>
+inline constexpr bool kIsAmong = (std::is_same_v<Tag, More> || ...);
 
 /// Calls field(name, part, more...) for each field; of a constant struct the parts are constant.
 template <typename T, typename Field>

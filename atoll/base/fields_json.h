@@ -35,15 +35,17 @@ Json json_of(const T& value) {
     Json object = Json::object();
     visit_fields(value, [&]<typename Part, typename... More>(const char* name, const Part& part,
                                                              const More&...) {
-      constexpr bool kMayGo = (std::same_as<More, LeftOutWhenNew> || ...);
-      if constexpr (kMayGo) {
-        if constexpr (requires { part.has_value(); }) {
-          if (!part.has_value()) return;
-        } else if (part == Part{}) {
-          return;
-        }
+      constexpr bool kMayGo = kIsAmong<LeftOutWhenNew, More...>;
+      constexpr bool kMayBeNull = kIsAmong<NullWhenEmpty, More...>;
+      bool is_new = false;
+      if constexpr (requires { part.has_value(); }) {
+        is_new = !part.has_value();
+      } else if constexpr (kMayGo || kMayBeNull) {
+        is_new = part == Part{};
       }
-      object[name] = json_of<Json>(part);
+      if (is_new && kMayGo) return;
+      const bool is_null = is_new && kMayBeNull;
+      object[name] = is_null ? Json() : json_of<Json>(part);
     });
     return object;
   }
@@ -93,12 +95,12 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* name = "
   } else {
     require(json.is_object(), "object");
     visit_fields(value, [&]<typename... More>(const char* field, auto& part, const More&...) {
-      constexpr bool kMayLack =
-          ((std::same_as<More, MayLack> || std::same_as<More, LeftOutWhenNew>) || ...);
+      constexpr bool kMayLack = kIsAmong<MayLack, More...> || kIsAmong<LeftOutWhenNew, More...>;
+      const bool keeps_null = lacking == Lacking::kKeepsValue || kIsAmong<NullWhenEmpty, More...>;
       const auto found = json.find(field);
-      if (found != json.end() && !(found->is_null() && lacking == Lacking::kKeepsValue)) {
+      if (found != json.end() && !(found->is_null() && keeps_null)) {
         read_json(*found, part, lacking, field);
-      } else if (!kMayLack && lacking == Lacking::kRefused) {
+      } else if (found == json.end() && !kMayLack && lacking == Lacking::kRefused) {
         throw InputError(fmt::format("'{}' has no '{}'", name, field));
       }
     });

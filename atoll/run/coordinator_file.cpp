@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
+#include "atoll/base/process.h"
 
 namespace atl::run {
 
@@ -18,30 +18,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using nlohmann::json;
 constexpr const char* kFileName = "coordinator.json";
 
-std::string machine_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-std::string text_or_null(const json& value) {
-  return value.is_null() ? "" : value.get<std::string>();
-}
-
-json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
-
 RunningCoordinator read_running(const fs::path& path) {
+  const std::string text = read_file(path);
   try {
-    const json object = json::parse(read_file(path));
-    return {.pid = object.at("pid").get<int64_t>(),
-            .machine = object.at("machine").get<std::string>(),
-            .run = object.at("run").get<std::string>(),
-            .name = text_or_null(object.at("name")),
-            .control = object.at("control").get<std::string>(),
-            .status = text_or_null(object.at("status"))};
-  } catch (const json::exception&) {
+    RunningCoordinator coordinator;
+    read_json(nlohmann::json::parse(text), coordinator, Lacking::kRefused);
+    return coordinator;
+  } catch (const std::exception&) {
     throw InputError(fmt::format("'{}' is damaged, or from another version", path.string()));
   }
 }
@@ -68,10 +53,7 @@ CoordinatorFile::CoordinatorFile(const fs::path& folder, const RunningCoordinato
     throw InputError(
         fmt::format("cannot create the folder '{}': {}", folder.string(), error.message()));
   }
-  const json object = {{"pid", coordinator.pid},         {"machine", coordinator.machine},
-                       {"run", coordinator.run},         {"name", or_null(coordinator.name)},
-                       {"control", coordinator.control}, {"status", or_null(coordinator.status)}};
-  write_file_atomically(path_, object.dump(2) + "\n");
+  write_file_atomically(path_, json_of(coordinator).dump(2) + "\n");
 }
 
 CoordinatorFile::~CoordinatorFile() {

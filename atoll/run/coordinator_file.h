@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "atoll/base/fields.h"
+
 namespace atl::run {
 
 struct RunningCoordinator {
@@ -16,6 +18,12 @@ struct RunningCoordinator {
   std::string name;     // That islands and the status ask for; empty: it is the only one there.
   std::string control;  // HOST:PORT for islands.
   std::string status;   // HOST:PORT of /status and /metrics; empty: off.
+
+  void visit(auto&& field) {
+    field("pid", pid), field("machine", machine), field("run", run);
+    field("name", name, NullWhenEmpty{}), field("control", control);
+    field("status", status, NullWhenEmpty{});
+  }
 };
 
 /// Of this process on this machine.

@@ -130,14 +130,9 @@ class Launch {
   /// What this machine's islands are told beside the run's settings.
   std::vector<std::string> own_settings() const {
     RunConfig config = options_.config;
-    RunConfig defaults;
-    const SettingList given = config.settings();
-    const SettingList usual = defaults.settings();
     std::vector<std::string> words;
-    for (size_t i = 0; i < given.settings().size(); ++i) {
-      const Setting& setting = given.settings()[i];
-      if (!setting.local || setting.text() == usual.settings()[i].text()) continue;
-      words.push_back("--" + setting.assignment());
+    for (const Setting& setting : changed_settings(config)) {
+      if (setting.local) words.push_back("--" + setting.assignment());
     }
     return words;
   }
