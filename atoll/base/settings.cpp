@@ -65,36 +65,9 @@ void SettingList::section(std::string name, std::string help) {
   section_ = std::move(name);
 }
 
-void SettingList::add(std::string key, int64_t& value, std::string help, IntRange range) {
-  settings_.push_back({.section = section_,
-                       .key = std::move(key),
-                       .value = &value,
-                       .help = std::move(help),
-                       .ints = range});
-}
-void SettingList::add(std::string key, double& value, std::string help, RealRange range) {
-  settings_.push_back({.section = section_,
-                       .key = std::move(key),
-                       .value = &value,
-                       .help = std::move(help),
-                       .reals = range});
-}
-void SettingList::add(std::string key, bool& value, std::string help) {
-  settings_.push_back(
-      {.section = section_, .key = std::move(key), .value = &value, .help = std::move(help)});
-}
-void SettingList::add(std::string key, std::string& value, std::string help,
-                      std::vector<std::string> choices) {
-  settings_.push_back({.section = section_,
-                       .key = std::move(key),
-                       .value = &value,
-                       .help = std::move(help),
-                       .choices = std::move(choices)});
-}
-
-void SettingList::add(std::string key, std::vector<std::string>& value, std::string help) {
-  settings_.push_back(
-      {.section = section_, .key = std::move(key), .value = &value, .help = std::move(help)});
+Setting& SettingList::put(std::string key, Setting::Field field, std::string help) {
+  settings_.push_back({section_, std::move(key), field, std::move(help)});
+  return settings_.back();
 }
 
 const Setting& SettingList::find(const std::string& name, const std::string& where) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,9 +15,11 @@ namespace atl {
 
 /// One field of a settings struct: where it lives and what it may be.
 struct Setting {
+  using Field = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
+
   std::string section;
   std::string key;
-  std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*> value;
+  Field value;
   std::string help;
   IntRange ints{};
   RealRange reals{};
@@ -35,12 +38,20 @@ class SettingList {
  public:
   /// Starts a section; the fields added next belong to it.
   void section(std::string name, std::string help);
-  void add(std::string key, int64_t& value, std::string help, IntRange range = {});
-  void add(std::string key, double& value, std::string help, RealRange range = {});
-  void add(std::string key, bool& value, std::string help);
+  void add(std::string key, int64_t& value, std::string help, IntRange range = {}) {
+    put(std::move(key), &value, std::move(help)).ints = range;
+  }
+  void add(std::string key, double& value, std::string help, RealRange range = {}) {
+    put(std::move(key), &value, std::move(help)).reals = range;
+  }
   void add(std::string key, std::string& value, std::string help,
-           std::vector<std::string> choices = {});
-  void add(std::string key, std::vector<std::string>& value, std::string help);
+           std::vector<std::string> choices = {}) {
+    put(std::move(key), &value, std::move(help)).choices = std::move(choices);
+  }
+  /// A truth value or a list of texts.
+  void add(std::string key, auto& value, std::string help) {
+    put(std::move(key), &value, std::move(help));
+  }
   /// Marks the field added last as belonging to one machine.
   void local() { settings_.back().local = true; }
 
@@ -60,6 +71,7 @@ class SettingList {
   const std::vector<Setting>& settings() const { return settings_; }
 
  private:
+  Setting& put(std::string key, Setting::Field field, std::string help);
   const Setting& find(const std::string& name, const std::string& where) const;
 
   std::vector<Setting> settings_;

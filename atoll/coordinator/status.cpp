@@ -41,12 +41,6 @@ std::string to_json(const RunStatus& status) {
                                     json::error_handler_t::replace);
 }
 
-RunStatus run_status_from_json(std::string_view text) {
-  std::vector<RunStatus> runs = runs_from_json(text);
-  if (runs.size() != 1) throw InputError("this is the status of several runs, not of one");
-  return std::move(runs[0]);
-}
-
 std::string runs_to_json(const std::vector<RunStatus>& runs) {
   if (runs.size() == 1) return to_json(runs[0]);
   std::string list;

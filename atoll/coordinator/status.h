@@ -175,13 +175,10 @@ struct RunStatus {
 
 /// One JSON object, on one line.
 std::string to_json(const RunStatus& status);
-/// Reads to_json()'s. Fields that are missing keep their defaults, unknown ones are ignored; throws
-/// InputError when it is no status of a run.
-RunStatus run_status_from_json(std::string_view text);
-
 /// Of all runs of a coordinator: of the only one to_json(), of several {"runs": [...]} of those.
 std::string runs_to_json(const std::vector<RunStatus>& runs);
-/// Reads runs_to_json()'s, as run_status_from_json() does.
+/// Reads runs_to_json()'s. Fields that are missing keep their defaults, unknown ones are ignored;
+/// throws InputError when it is no status of runs.
 std::vector<RunStatus> runs_from_json(std::string_view text);
 
 /// Text exposition format 0.0.4; all names begin with atoll_. Runs that have names are told apart

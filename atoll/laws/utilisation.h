@@ -25,9 +25,9 @@ struct SimulatedIsland {
   double up = 1;         // Its uplink, times the bandwidth.
   double down = 1;       // Its downlink, times the bandwidth.
   double latency_s = 0;  // Of one exchange; an exchange takes the largest of its islands.
-  // Of an uplink that the sender itself holds to its rate (recorded_run.h):
-  double burst_s = 0;      // what it makes good after a pause;
-  double piece_bytes = 0;  // a piece of that size goes at once, and the next one waits for it.
+  // Both are of an uplink that the sender itself holds to its rate (recorded_run.h).
+  double burst_s = 0;      // Seconds of sending that it makes good after a pause.
+  double piece_bytes = 0;  // A piece of that size goes at once; another waits until it is through.
 };
 
 /// Islands that stop, at times drawn from a seed, and come back to the step that the others are at.
@@ -49,7 +49,7 @@ struct Workload {
   double bits = 16;      // Per parameter, on the wire.
   std::vector<SimulatedIsland> islands = {SimulatedIsland{}};
   Failures failures;
-  // Simulated; 0: ten periods and one step, or 40 of data-parallel; with failures until
+  // Steps simulated; 0: ten periods and one step, or 40 of data-parallel; with failures until
   // kFailures of them are expected, or the work is as much as a simulation may be.
   int64_t steps = 0;
 

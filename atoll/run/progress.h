@@ -80,7 +80,7 @@ struct Summary {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   double stall_share = 0;          // Of the training time.
-  double blocked_share = 0;        // The same, waiting for a round's commit or for rows.
+  double blocked_share = 0;        // Of the training time, waiting for a commit or for rows.
   double checkpoint_stall_ms = 0;  // The longest that one checkpoint held training up.
   int64_t num_parameters = 0;
   int64_t abstained_rounds = 0;  // Of this process, as in Progress.
