@@ -103,12 +103,21 @@ def check_page(path):
             problems.append(f"{path}: link to {target}#{anchor}: that page has no such heading")
 
 
+def check_glossary():
+    """One word, one meaning: docs/glossary.md has each once."""
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", (root / "docs/glossary.md").read_text(), re.M)[1:]
+    terms = [term for row in rows for term in row.split(", ")]
+    for term in sorted({term for term in terms if terms.count(term) > 1}):
+        problems.append(f"docs/glossary.md: '{term}' stands there twice")
+
+
 def main():
     layers = read_layers()
     for path in tracked("*.h", "*.cpp"):
         check_source(path, layers)
     for path in tracked("*.md"):
         check_page(path)
+    check_glossary()
     print("\n".join(problems) or "tidy: layers, bans, sizes and links are in order")
     return 1 if problems else 0
 

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -21,6 +22,11 @@ namespace {
 constexpr const char* kSpinCount = "5000";
 
 }  // namespace
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 void prepare_process() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {

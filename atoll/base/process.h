@@ -1,7 +1,11 @@
 #pragma once
 // What both programs do first and last, so that nothing is lost without a word.
+#include <string>
 
 namespace atl {
+
+/// Its host name; empty where it has none.
+std::string machine_name();
 
 /// At the start of main. Standard streams that the caller closed lead to /dev/null: otherwise the
 /// next file opened would become the stream, and progress text would land in it. A write over the

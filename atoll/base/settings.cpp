@@ -2,125 +2,58 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
-#include <cmath>
-#include <sstream>
+#include <functional>
+#include <type_traits>
+#include <utility>
 
-#include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/nearest.h"
 
 namespace atl {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row[b.size()];
+/// What the field has now.
+TomlValue value_of(const Setting& setting) {
+  return std::visit(
+      [](const auto* field) {
+        using T = std::remove_cvref_t<decltype(*field)>;
+        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          TomlList list;
+          for (const std::string& text : *field) list.push_back({.value = text});
+          return TomlValue{.value = std::move(list)};
+        } else {
+          return TomlValue{.value = *field};
+        }
+      },
+      setting.value);
 }
 
-std::string quoted(const std::string& text) {
-  std::ostringstream out;
-  out << toml::value<std::string>(text);
-  return out.str();
-}
-
-/// Writes a TOML value into a field, or throws.
-class Assign {
- public:
-  Assign(Setting& setting, const toml::node& node, const std::string& where)
-      : setting_(setting), node_(node), where_(where) {}
-
-  void operator()(int64_t* target) const {
-    const auto value = node_.value_exact<int64_t>();
-    if (!value) fail("a whole number");
-    if (*value < setting_.ints.min || *value > setting_.ints.max) fail_range();
-    *target = *value;
-  }
-  void operator()(double* target) const {
-    if (!node_.is_number()) fail("a number");
-    const double value = *node_.value<double>();
-    if (!(value >= setting_.reals.min && value <= setting_.reals.max)) fail_range();
-    *target = value;
-  }
-  void operator()(bool* target) const {
-    const auto value = node_.value_exact<bool>();
-    if (!value) fail("true or false");
-    *target = *value;
-  }
-  void operator()(std::string* target) const {
-    const auto value = node_.value_exact<std::string>();
-    if (!value) fail("a text in quotes");
-    const auto& choices = setting_.choices;
-    if (!choices.empty() && std::ranges::find(choices, *value) == choices.end()) {
-      throw UsageError(fmt::format("{}: '{}' must be one of {}, not '{}'", where_, setting_.name(),
-                                   fmt::join(choices, ", "), *value));
-    }
-    *target = *value;
-  }
-
- private:
-  std::string shown() const {
-    std::ostringstream out;
-    node_.visit([&](const auto& node) { out << node; });
-    return out.str();
-  }
-  [[noreturn]] void fail(const char* wanted) const {
+/// Puts the value into the field when it is called; throws where the field may not have it.
+std::function<void()> assign(const Setting& setting, const TomlValue& value,
+                             const std::string& where) {
+  const auto checked = [&](auto* field, auto result) -> std::function<void()> {
+    if (result) return [field, to = *std::move(result)] { *field = to; };
     throw UsageError(
-        fmt::format("{}: '{}' must be {}, not {}", where_, setting_.name(), wanted, shown()));
-  }
-  [[noreturn]] void fail_range() const {
-    const auto bounds = [](auto min, auto max, auto lowest, auto highest) {
-      if (max == highest) return fmt::format("at least {}", min);
-      if (min == lowest) return fmt::format("at most {}", max);
-      return fmt::format("from {} to {}", min, max);
-    };
-    constexpr RealRange kAll;
-    constexpr IntRange kAllInts;
-    const std::string range =
-        std::holds_alternative<int64_t*>(setting_.value)
-            ? bounds(setting_.ints.min, setting_.ints.max, kAllInts.min, kAllInts.max)
-            : bounds(setting_.reals.min, setting_.reals.max, kAll.min, kAll.max);
-    throw UsageError(
-        fmt::format("{}: '{}' must be {}, not {}", where_, setting_.name(), range, shown()));
-  }
-
-  Setting& setting_;
-  const toml::node& node_;
-  const std::string& where_;
-};
-
-toml::table parse(std::string_view text, const std::string& where) {
-  try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(
-        fmt::format("{}: line {}: {}", where, error.source().begin.line, error.description()));
-  }
+        fmt::format("{}: '{}' {}", at_line(where, value.line), setting.name(), result.error()));
+  };
+  struct Read {
+    auto operator()(const bool*) const { return truth_of(value); }
+    auto operator()(const int64_t*) const { return whole_of(value, setting.ints); }
+    auto operator()(const double*) const { return real_of(value, setting.reals); }
+    auto operator()(const std::string*) const { return text_of(value, setting.choices); }
+    auto operator()(const std::vector<std::string>*) const { return texts_of(value); }
+    const Setting& setting;
+    const TomlValue& value;
+  };
+  return std::visit(
+      [&](auto* field) { return checked(field, Read{.setting = setting, .value = value}(field)); },
+      setting.value);
 }
 
 }  // namespace
 
-std::string Setting::text() const {
-  struct Print {
-    std::string operator()(const int64_t* v) const { return fmt::format("{}", *v); }
-    std::string operator()(const double* v) const {
-      if (std::isinf(*v)) return *v > 0 ? "inf" : "-inf";
-      const std::string digits = fmt::format("{}", *v);
-      return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;
-    }
-    std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
-    std::string operator()(const std::string* v) const { return quoted(*v); }
-  };
-  return std::visit(Print{}, value);
-}
+std::string Setting::text() const { return value_of(*this).shown(); }
 
 std::string Setting::assignment() const {
   const auto* const string = std::get_if<std::string*>(&value);
@@ -132,34 +65,12 @@ void SettingList::section(std::string name, std::string help) {
   section_ = std::move(name);
 }
 
-void SettingList::add(std::string key, int64_t& value, std::string help, IntRange range) {
-  settings_.push_back({.section = section_,
-                       .key = std::move(key),
-                       .value = &value,
-                       .help = std::move(help),
-                       .ints = range});
-}
-void SettingList::add(std::string key, double& value, std::string help, RealRange range) {
-  settings_.push_back({.section = section_,
-                       .key = std::move(key),
-                       .value = &value,
-                       .help = std::move(help),
-                       .reals = range});
-}
-void SettingList::add(std::string key, bool& value, std::string help) {
-  settings_.push_back(
-      {.section = section_, .key = std::move(key), .value = &value, .help = std::move(help)});
-}
-void SettingList::add(std::string key, std::string& value, std::string help,
-                      std::vector<std::string> choices) {
-  settings_.push_back({.section = section_,
-                       .key = std::move(key),
-                       .value = &value,
-                       .help = std::move(help),
-                       .choices = std::move(choices)});
+Setting& SettingList::put(std::string key, Setting::Field field, std::string help) {
+  settings_.push_back({section_, std::move(key), field, std::move(help)});
+  return settings_.back();
 }
 
-Setting& SettingList::find(const std::string& name, const std::string& where) {
+const Setting& SettingList::find(const std::string& name, const std::string& where) const {
   const auto found = std::ranges::find(settings_, name, &Setting::name);
   if (found != settings_.end()) return *found;
   std::vector<std::string> names;
@@ -177,46 +88,36 @@ Setting& SettingList::find(const std::string& name, const std::string& where) {
                                             : "; did you mean '" + near + "'?"));
 }
 
-void SettingList::apply_toml(std::string_view text, const std::string& where) {
-  const toml::table document = parse(text, where);
-  // First into copies: a wrong last line must not leave the first ones applied.
-  std::vector<std::pair<Setting*, const toml::node*>> assignments;
-  for (const auto& [section, node] : document) {
-    const toml::table* table = node.as_table();
+void SettingList::apply(const TomlTable& document, const std::string& where) {
+  // All is checked first: a wrong last line must not leave the first ones applied.
+  std::vector<std::function<void()>> assignments;
+  for (const auto& [section, content] : document) {
+    const auto* table = content.get<TomlTable>();
     if (table == nullptr) {
-      throw UsageError(fmt::format("{}: '{}' must be inside a [section]", where, section.str()));
+      throw UsageError(fmt::format("{}: '{}' must be inside a [section]",
+                                   at_line(where, content.line), section));
     }
     for (const auto& [key, value] : *table) {
-      if (value.is_table()) {
+      const std::string name = section + "." + key;
+      const std::string here = at_line(where, value.line);
+      if (value.get<TomlTable>() != nullptr) {
         throw UsageError(
-            fmt::format("{}: '{}.{}' is a table, and sections do not nest; settings "
+            fmt::format("{}: '{}' is a table, and sections do not nest; settings "
                         "are [section] and key = value",
-                        where, section.str(), key.str()));
+                        here, name));
       }
-      assignments.emplace_back(&find(fmt::format("{}.{}", section.str(), key.str()), where),
-                               &value);
+      assignments.push_back(assign(find(name, here), value, where));
     }
   }
-  for (const auto& [setting, node] : assignments) {  // A rehearsal on spare values.
-    int64_t spare_int = 0;
-    double spare_real = 0;
-    bool spare_bool = false;
-    std::string spare_text;
-    Setting rehearsal = *setting;
-    std::visit(
-        [&](auto* target) {
-          using T = std::remove_pointer_t<decltype(target)>;
-          if constexpr (std::is_same_v<T, int64_t>) rehearsal.value = &spare_int;
-          if constexpr (std::is_same_v<T, double>) rehearsal.value = &spare_real;
-          if constexpr (std::is_same_v<T, bool>) rehearsal.value = &spare_bool;
-          if constexpr (std::is_same_v<T, std::string>) rehearsal.value = &spare_text;
-        },
-        setting->value);
-    std::visit(Assign(rehearsal, *node, where), rehearsal.value);
-  }
-  for (const auto& [setting, node] : assignments) {
-    std::visit(Assign(*setting, *node, where), setting->value);
-  }
+  for (const auto& assignment : assignments) assignment();
+}
+
+void SettingList::apply_toml(std::string_view text, const std::string& where) {
+  apply(parse_toml(text, where), where);
+}
+
+void SettingList::check(const std::string& where) const {
+  for (const Setting& setting : settings_) assign(setting, value_of(setting), where);
 }
 
 void SettingList::apply_override(std::string_view assignment) {
@@ -224,18 +125,17 @@ void SettingList::apply_override(std::string_view assignment) {
   if (equals == std::string_view::npos) {
     throw UsageError(fmt::format("'--{}' needs a value: --section.key=value", assignment));
   }
-  const std::string name(assignment.substr(0, equals));
-  const std::string value(assignment.substr(equals + 1));
   const std::string where = "command line";
-  Setting& setting = find(name, where);
-  const bool is_text = std::holds_alternative<std::string*>(setting.value);
-  toml::table table;
-  try {
-    table = toml::parse("value = " + (is_text ? quoted(value) : value));
-  } catch (const toml::parse_error&) {
-    table.insert_or_assign("value", value);  // Not a number or a truth value: Assign says so.
+  const Setting& setting = find(std::string(assignment.substr(0, equals)), where);
+  TomlValue value{.value = std::string(assignment.substr(equals + 1))};
+  if (!std::holds_alternative<std::string*>(setting.value)) {
+    try {
+      value = parse_toml(fmt::format("value = {}", *value.get<std::string>()), where).at("value");
+      value.line = 0;
+    } catch (const UsageError&) {  // Not a number or a truth value: assign() says so.
+    }
   }
-  std::visit(Assign(setting, *table.get("value"), where), setting.value);
+  assign(setting, value, where)();
 }
 
 std::string SettingList::dump(bool with_help) const {
@@ -259,19 +159,6 @@ std::map<std::string, std::string> SettingList::shared() const {
     if (!setting.local) out[setting.name()] = setting.text();
   }
   return out;
-}
-
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_distance = std::max<size_t>(3, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace atl

@@ -61,7 +61,8 @@ TEST(SettingsTest, UnknownKeysNameTheNearest) {
 TEST(SettingsTest, WrongTypesAndRangesAreNamed) {
   EXPECT_THAT(refusal("[train]\nsteps = 'x'"), HasSubstr("'train.steps' must be a whole number"));
   EXPECT_THAT(refusal("[train]\nsteps = 1.5"), HasSubstr("whole number, not 1.5"));
-  EXPECT_THAT(refusal("[train]\nsteps = 0"), HasSubstr("at least 1, not 0"));
+  EXPECT_THAT(refusal("[train]\nsteps = 0"),
+              HasSubstr("run.toml: line 2: 'train.steps' must be at least 1, not 0"));
   EXPECT_THAT(refusal("[train]\nlr = nan"), HasSubstr("from 0 to 1"));
   EXPECT_THAT(refusal("[sync]\ntied = 1"), HasSubstr("true or false"));
   EXPECT_THAT(refusal("[sync]\nmethod = 'x'"), HasSubstr("one of single, diloco"));

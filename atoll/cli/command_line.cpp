@@ -17,8 +17,8 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/nearest.h"
 #include "atoll/base/process.h"
-#include "atoll/base/settings.h"
 
 namespace atl::cli {
 

@@ -101,7 +101,7 @@ std::string name_of(const fs::path& folder) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-std::vector<run::CoordinatedRun::Place> places_of(const CoordinateArguments& arguments) {
+std::vector<run::CoordinatedRun::Request> requests_of(const CoordinateArguments& arguments) {
   const std::vector<std::string>& configs = arguments.configs;
   const std::vector<std::string>& runs = arguments.runs;
   const size_t num_runs = std::max({configs.size(), runs.size(), size_t{1}});
@@ -111,21 +111,21 @@ std::vector<run::CoordinatedRun::Place> places_of(const CoordinateArguments& arg
         "and {} --run",
         configs.size(), runs.size()));
   }
-  std::vector<run::CoordinatedRun::Place> places(num_runs);
+  std::vector<run::CoordinatedRun::Request> requests(num_runs);
   for (size_t i = 0; i < num_runs; ++i) {
-    places[i].is_only = num_runs == 1;
-    places[i].ends_together = arguments.together;
-    if (i < configs.size()) places[i].config = configs[i];
+    requests[i].is_only = num_runs == 1;
+    requests[i].ends_together = arguments.together;
+    if (i < configs.size()) requests[i].config = configs[i];
     if (i >= runs.size() || runs[i].empty()) continue;
-    places[i].folder = runs[i];
+    requests[i].folder = runs[i];
     const std::string name = name_of(runs[i]);
     // One that is alone is found without a name.
-    if (num_runs > 1 || swarm::is_valid_name(name)) places[i].name = name;
+    if (num_runs > 1 || swarm::is_valid_name(name)) requests[i].name = name;
   }
   std::vector<std::string> names;
-  for (const auto& place : places) names.push_back(place.name);
+  for (const auto& request : requests) names.push_back(request.name);
   swarm::require_names(names);
-  return places;
+  return requests;
 }
 
 void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
@@ -136,7 +136,8 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   }
   const SystemClock clock;
   std::deque<run::CoordinatedRun> runs;
-  for (auto& place : places_of(arguments)) runs.emplace_back(std::move(place), overrides, clock);
+  for (auto& request : requests_of(arguments))
+    runs.emplace_back(std::move(request), overrides, clock);
   if (arguments.insecure) {
     fmt::print(stderr,
                "atoll: warning: --insecure: connections are neither encrypted nor "

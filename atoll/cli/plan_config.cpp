@@ -4,8 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <string_view>
+#include <string>
 
 #include "atoll/base/progress.h"
 #include "atoll/method/method.h"
@@ -63,14 +62,9 @@ run::RunConfig config_of(const plan::PlanRequest& request, const PlanChoice& cho
 
 /// The settings whose values are not the defaults'.
 std::string changed_text(run::RunConfig& config) {
-  run::RunConfig defaults;
-  const SettingList own = config.settings();
-  const SettingList usual = defaults.settings();
   std::string text;
-  std::string_view section;
-  for (size_t i = 0; i < own.settings().size(); ++i) {
-    const Setting& setting = own.settings()[i];
-    if (setting.text() == usual.settings()[i].text()) continue;
+  std::string section;
+  for (const Setting& setting : run::changed_settings(config)) {
     if (setting.section != section) {
       section = setting.section;
       text += fmt::format("\n[{}]\n", section);
@@ -101,7 +95,8 @@ std::string planned_config(const plan::PlanRequest& request, const plan::Plan& p
       format_count(best.choice.shape.law_params), one_line(islands), best.loss.loss.value,
       plan::span_text(best.choice.wall_clock_s), 100 * (1 - best.choice.utilisation));
   text += changed_text(config);
-  run::check_config_text(text, "the planned configuration");
+  config.settings().check("the planned configuration");
+  run::check(config);
   return text;
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/laws/recorded_run.h"
@@ -63,11 +63,9 @@ std::vector<std::string> settings_of(const std::string& file,
   config.train.micro_batch_rows = 0;
   std::vector<std::string> words;
   const SettingList list = config.settings();
-  run::RunConfig defaults;
-  const SettingList default_list = defaults.settings();
-  for (size_t i = 0; i < list.settings().size(); ++i) {
-    const Setting& setting = list.settings()[i];
-    const bool is_asked = setting.text() != default_list.settings()[i].text() ||
+  const std::vector<Setting> changed = run::changed_settings(config);
+  for (const Setting& setting : list.settings()) {
+    const bool is_asked = std::ranges::count(changed, setting.name(), &Setting::name) > 0 ||
                           setting.name() == "train.batch_rows" || setting.name() == "train.z_loss";
     const bool is_measured = setting.section == "model" || setting.section == "train";
     if (is_asked && is_measured) words.push_back("--" + setting.assignment());
@@ -118,12 +116,6 @@ swarm::MeasuredLink measure_line(const MeasureOptions& options, const Clock& clo
   throw_if_interrupted();
   if (!link) throw InputError("--coordinator: " + link.error().message);
   return *link;
-}
-
-std::string machine_name() {
-  std::array<char, 256> name{};
-  const bool is_known = ::gethostname(name.data(), name.size() - 1) == 0;
-  return is_known && swarm::is_valid_name(name.data()) ? name.data() : "here";
 }
 
 std::string island_text(const std::string& name, const Machine& machine,
@@ -184,7 +176,8 @@ void measure_island(const MeasureOptions& options) {
     const auto address = net::check_address(options.coordinator, options.insecure);
     if (!address) throw UsageError("--coordinator: " + address.error().message);
   }
-  const std::string name = options.name.empty() ? machine_name() : options.name;
+  const std::string here = swarm::is_valid_name(machine_name()) ? machine_name() : "here";
+  const std::string name = options.name.empty() ? here : options.name;
   if (!swarm::is_valid_name(name)) {
     throw UsageError("--name must be 1 to 64 letters, digits, '-', '_' or '.'");
   }

@@ -16,6 +16,7 @@
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/scaling_from_run.h"
 #include "atoll/cli/scaling_utilisation_table.h"
+#include "atoll/cli/scaling_wall_clock.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/laws/chart.h"
 #include "atoll/laws/utilisation.h"
@@ -25,7 +26,7 @@ namespace atl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using laws::Method;
+using laws::SimulatedMethod;
 using laws::Workload;
 
 constexpr const char* kFooter = R"(
@@ -122,11 +123,11 @@ laws::SimulatedIsland parse_island(const std::string& text) {
 /// The layers' third is the papers' choice: three layers a fragment.
 int default_fragments(int layers) { return std::max(1, layers / 3); }
 
-Workload workload_of(const SimulateArguments& arguments, Method method) {
+Workload workload_of(const SimulateArguments& arguments, SimulatedMethod method) {
   Workload work = arguments.work;
   work.method = method;
-  if (!arguments.has_sync_every && method == Method::kDataParallel) work.sync_every = 1;
-  if (method == Method::kStreamingDiloco) {
+  if (!arguments.has_sync_every && method == SimulatedMethod::kDataParallel) work.sync_every = 1;
+  if (method == SimulatedMethod::kStreamingDiloco) {
     if (!arguments.has_fragments) {
       work.fragments = std::min(default_fragments(work.layers), work.sync_every - 1);
     }
@@ -152,17 +153,18 @@ std::vector<UtilisationRow> all_rows(const SimulateArguments& arguments) {
     return fmt::format("{:g} bits", a.work.bits);
   };
   std::vector<UtilisationRow> rows = {
-      {"data_parallel", workload_of(every_step, Method::kDataParallel)},
-      {"diloco", workload_of(plain, Method::kDiloco)}};
+      {"data_parallel", workload_of(every_step, SimulatedMethod::kDataParallel)},
+      {"diloco", workload_of(plain, SimulatedMethod::kDiloco)}};
   if (arguments.has_sync_every && arguments.work.sync_every < 2) return rows;  // No fragments.
-  rows.push_back({"streaming_diloco, no delay", workload_of(waiting, Method::kStreamingDiloco)});
-  Workload overlapped = workload_of(arguments, Method::kStreamingDiloco);
+  rows.push_back(
+      {"streaming_diloco, no delay", workload_of(waiting, SimulatedMethod::kStreamingDiloco)});
+  Workload overlapped = workload_of(arguments, SimulatedMethod::kStreamingDiloco);
   if (overlapped.delay == 0) return rows;  // --delay 0: that row stands already.
   const std::string name = fmt::format("streaming_diloco, delay {}", overlapped.delay);
   rows.push_back({name + ", " + bits(arguments), overlapped});
   if (arguments.work.bits > 4) {
     rows.push_back(
-        {name + ", " + bits(four_bits), workload_of(four_bits, Method::kStreamingDiloco)});
+        {name + ", " + bits(four_bits), workload_of(four_bits, SimulatedMethod::kStreamingDiloco)});
   }
   return rows;
 }
@@ -170,61 +172,7 @@ std::vector<UtilisationRow> all_rows(const SimulateArguments& arguments) {
 /// What was asked for: one method, or all.
 std::vector<UtilisationRow> rows_of(const SimulateArguments& arguments) {
   if (arguments.method.empty()) return all_rows(arguments);
-  return {{arguments.method, workload_of(arguments, *laws::method_of(arguments.method))}};
-}
-
-Json wall_clock_json(const laws::TrainingPlan& plan) {
-  Json json = {{"replicas", static_cast<int64_t>(plan.replicas)},
-               {"steps", plan.steps()},
-               {"compute_s", plan.compute_s()},
-               {"bits", plan.bits},
-               {"outer_bits", plan.outer_bits},
-               {"networks", Json::array()}};
-  for (const laws::Network& network : laws::kNetworks) {
-    const double communication = laws::communication_s(plan, network);
-    json["networks"].push_back({{"name", network.name},
-                                {"gbps", network.gbps},
-                                {"latency_s", network.latency_s},
-                                {"communication_s", communication},
-                                {"total_s", plan.compute_s() + communication}});
-  }
-  return json;
-}
-
-/// The methods that appendix A tells apart, for as many replicas as were asked for.
-std::vector<laws::TrainingPlan> wall_clock_plans(const SimulateArguments& arguments) {
-  if (arguments.plan.tokens == 0) return {};
-  laws::TrainingPlan plan = arguments.plan;
-  laws::check(plan);
-  if (arguments.method == "data_parallel") {
-    plan.replicas = 0;
-    return {plan};
-  }
-  if (!arguments.method.empty()) return {plan};
-  std::vector<laws::TrainingPlan> plans;
-  for (const double replicas : {0.0, 1.0, arguments.plan.replicas}) {
-    plan.replicas = replicas;
-    if (plans.empty() || plans.back().replicas != replicas) plans.push_back(plan);
-  }
-  return plans;
-}
-
-void print_wall_clock(const std::vector<Json>& plans) {
-  if (plans.empty()) return;
-  fmt::print("\nidealised wall-clock, {:.0f} steps: {} of computing, and of communication\n",
-             plans[0]["steps"].get<double>(), format_duration(plans[0]["compute_s"].get<double>()));
-  for (const Json& plan : plans) {
-    const int64_t replicas = plan["replicas"].get<int64_t>();
-    const std::string name = replicas == 0
-                                 ? "data-parallel"
-                                 : fmt::format("{} replica{}", replicas, replicas == 1 ? "" : "s");
-    fmt::print("  {:<14}", name);
-    for (const Json& network : plan["networks"]) {
-      fmt::print("  {:g} Gbit/s {}", network["gbps"].get<double>(),
-                 format_duration(network["communication_s"].get<double>()));
-    }
-    fmt::print("\n");
-  }
+  return {{arguments.method, workload_of(arguments, *laws::simulated_method(arguments.method))}};
 }
 
 void draw(const SimulateArguments& arguments, const std::vector<UtilisationRow>& rows) {
@@ -299,10 +247,8 @@ void simulate(SimulateArguments& arguments) {
   complete(arguments);
   std::vector<UtilisationRow> rows = rows_of(arguments);
   for (const UtilisationRow& row : rows) laws::check(row.work);
-  std::vector<Json> plans;
-  for (const laws::TrainingPlan& plan : wall_clock_plans(arguments)) {
-    plans.push_back(wall_clock_json(plan));
-  }
+  std::vector<laws::TrainingPlan> plans;
+  if (arguments.plan.tokens > 0) plans = laws::plans_of(arguments.plan, arguments.method);
   simulate_rows(rows, arguments.gbps, !arguments.json);
   if (!arguments.plot.empty()) draw(arguments, rows);
   note_few_failures(rows);
@@ -325,7 +271,7 @@ void simulate(SimulateArguments& arguments) {
   Json json = arguments.method.empty() ? Json{{"methods", methods}} : methods[0];
   json["calibration"] = arguments.calibration;
   json["step_s"] = arguments.work.step_s;
-  if (!plans.empty()) json["wall_clock"] = plans;
+  if (!plans.empty()) json["wall_clock"] = wall_clock_json(plans);
   fmt::print("{}\n", json.dump());
 }
 

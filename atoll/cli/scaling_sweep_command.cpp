@@ -107,13 +107,13 @@ fs::path folder_of(const SweepArguments& arguments) {
 }
 
 /// Where points are trained.
-struct Place {
+struct Workplace {
   std::optional<sweep::SlurmOptions> slurm;  // Nothing: on this machine.
   sweep::LocalBudget budget;                 // Of this machine; in Slurm as far as it is known.
   int64_t point_cores = 0;                   // That one point may keep busy.
 };
 
-Place place_of(const SweepArguments& arguments, const sweep::SweepSpec& spec) {
+Workplace workplace_of(const SweepArguments& arguments, const sweep::SweepSpec& spec) {
   if (spec.slurm && !arguments.local) {
     if (arguments.cores > 0 || !arguments.memory.empty()) {
       throw UsageError(fmt::format(
@@ -122,7 +122,7 @@ Place place_of(const SweepArguments& arguments, const sweep::SweepSpec& spec) {
           arguments.file));
     }
     constexpr int64_t kAnyCores = 100'000;
-    const sweep::SlurmOptions slurm = sweep::parse_slurm_options(*spec.slurm, arguments.file);
+    const sweep::SlurmOptions slurm = sweep::read_slurm_options(*spec.slurm, arguments.file);
     const int64_t cores = std::max<int64_t>(1, slurm.cpus_per_task);
     return {.slurm = slurm,
             .budget = {.cores = std::max<int64_t>(1, slurm.max_running) * cores},
@@ -131,14 +131,14 @@ Place place_of(const SweepArguments& arguments, const sweep::SweepSpec& spec) {
   if (arguments.local && !spec.slurm) {
     throw UsageError(fmt::format("--local: '{}' has no [slurm]", arguments.file));
   }
-  Place place{.budget = sweep::whole_machine()};
+  Workplace place{.budget = sweep::whole_machine()};
   if (arguments.cores > 0) place.budget.cores = arguments.cores;
   if (!arguments.memory.empty()) place.budget.memory_bytes = bytes_of(arguments.memory);
   place.point_cores = place.budget.cores;
   return place;
 }
 
-std::unique_ptr<sweep::PointExecutor> executor_of(const Place& place, const fs::path& folder,
+std::unique_ptr<sweep::PointExecutor> executor_of(const Workplace& place, const fs::path& folder,
                                                   const Clock& clock) {
   const std::string program = sibling_program("atoll");
   const fs::path arrays = folder / "slurm";
@@ -278,7 +278,7 @@ void sweep(const SweepArguments& arguments) {
   const SystemClock clock;
   const fs::path folder = folder_of(arguments);
   sweep::SweepSettings settings(sweep::read_sweep(arguments.file), arguments.file);
-  const Place place = place_of(arguments, settings.spec());
+  const Workplace place = workplace_of(arguments, settings.spec());
   const sweep::SweepOptions options{.folder = folder,
                                     .exported = arguments.exported,
                                     .cores = place.point_cores,

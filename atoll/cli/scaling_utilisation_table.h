@@ -14,12 +14,11 @@ namespace atl::cli {
 struct UtilisationRow {
   std::string name;
   laws::Workload work;
-  // Once it is simulated:
+  // What follows is there once the row is simulated.
   std::array<double, laws::kGridSize> grid{};
-  double at_gbps = 0;  // Utilisation at the bandwidth that was asked for.
-  // The fewest of all bandwidths:
-  int64_t steps = 0;
-  double expected_failures = 0;
+  double at_gbps = 0;            // Utilisation at the bandwidth that was asked for.
+  int64_t steps = 0;             // The fewest of all bandwidths.
+  double expected_failures = 0;  // The fewest of all bandwidths.
 };
 
 /// Fills the rows; `gbps` 0: the grid alone. With a bar on a terminal if it takes long.

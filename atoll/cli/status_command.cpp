@@ -76,7 +76,7 @@ struct Answer {
 };
 
 Target target_in(const fs::path& folder) {
-  const run::CoordinatorPlace place = run::running_coordinator(folder);
+  const run::RunningCoordinator place = run::running_coordinator(folder);
   return {.address = place.status, .name = place.name, .folder = folder, .run = place.run};
 }
 

@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "atoll/base/error.h"
-#include "atoll/base/settings.h"
+#include "atoll/base/nearest.h"
 #include "atoll/codec/codec.h"
 #include "atoll/codec/e3m0.h"
 #include "atoll/codec/integer_codecs.h"
@@ -103,10 +103,10 @@ std::unique_ptr<Codec> make_chunk_topk(std::string_view argument, std::unique_pt
                                fmt::join(codec_names(), ", "), kGrammar));
 }
 
-enum class Place { kMask, kSelection, kForm };
+enum class Stage { kMask, kSelection, kForm };
 
-/// The codec of `rest`, of which masks, or masks and selections, have been read.
-std::unique_ptr<Codec> parse(std::string_view name, std::string_view rest, Place place) {
+/// The codec of `rest`, of which `next` is the first stage that may come.
+std::unique_ptr<Codec> parse(std::string_view name, std::string_view rest, Stage next) {
   for (const Form& form : kForms) {
     if (form.name == rest) return form.make();
   }
@@ -118,11 +118,11 @@ std::unique_ptr<Codec> parse(std::string_view name, std::string_view rest, Place
   const bool is_mask = stage == "rolling" || stage == "random";
   const bool is_selection = stage == "topk" || stage == "chunk_topk";
   if (!is_mask && !is_selection) refuse(name);
-  if (place == Place::kForm || (is_mask && place == Place::kSelection)) {
+  if (next == Stage::kForm || (is_mask && next == Stage::kSelection)) {
     throw UsageError(
         fmt::format("codec '{}': {} is one stage too many; {}", name, stage, kGrammar));
   }
-  auto inner = parse(name, rest.substr(end + 2), is_mask ? Place::kSelection : Place::kForm);
+  auto inner = parse(name, rest.substr(end + 2), is_mask ? Stage::kSelection : Stage::kForm);
   if (stage == "chunk_topk") return make_chunk_topk(argument, std::move(inner));
   const double share = share_of(stage, argument);
   const std::string canonical = fmt::format("{}({})", stage, share);
@@ -136,9 +136,9 @@ std::unique_ptr<Codec> parse(std::string_view name, std::string_view rest, Place
 std::unique_ptr<Codec> make_codec(std::string_view name) {
   if (name.size() > kMaxNameLength) refuse(name);
   for (const Alias& alias : kAliases) {
-    if (alias.name == name) return parse(name, alias.meaning, Place::kMask);
+    if (alias.name == name) return parse(name, alias.meaning, Stage::kMask);
   }
-  return parse(name, name, Place::kMask);
+  return parse(name, name, Stage::kMask);
 }
 
 std::vector<std::string> codec_names() {

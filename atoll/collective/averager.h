@@ -51,8 +51,8 @@ struct Contribution {
   /// the mean is zero.
   int64_t weight = 0;
   int64_t num_trained = 0;        // Units of data (next_unit()) that this replica had trained on.
-  std::span<const float> values;  // The snapshot, in host memory
-  DeviceValues device_values;     // or elsewhere. One of the two is empty.
+  std::span<const float> values;  // The snapshot, where it is in host memory; else empty.
+  DeviceValues device_values;     // The snapshot, where it is elsewhere; else empty.
   /// How values travel; the same, by name, for all members.
   const codec::Codec* codec = nullptr;
   Topology topology = Topology::kScatter;

@@ -19,7 +19,7 @@ struct SharedBytes {
 class BlobArena {
  public:
   /// Not initialised: to be written before it is shared.
-  struct Place {
+  struct Slot {
     std::shared_ptr<const void> memory;
     std::span<std::byte> bytes;
 
@@ -33,7 +33,7 @@ class BlobArena {
       : pool_(&pool), capacity_(num_blobs * rounded(most)) {}
 
   /// Where the arena is full, as many were taken and given up, in memory of its own.
-  Place take(size_t size) {
+  Slot take(size_t size) {
     const size_t room = capacity_ - used_;
     const bool fits = rounded(size) <= room;
     if (fits && memory_ == nullptr) memory_ = pool_->take(capacity_);
@@ -44,9 +44,9 @@ class BlobArena {
   }
   /// A copy.
   SharedBytes keep(std::span<const std::byte> bytes) {
-    const Place place = take(bytes.size());
-    std::ranges::copy(bytes, place.bytes.begin());
-    return place.shared();
+    const Slot slot = take(bytes.size());
+    std::ranges::copy(bytes, slot.bytes.begin());
+    return slot.shared();
   }
 
  private:

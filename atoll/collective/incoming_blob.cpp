@@ -26,16 +26,16 @@ Result<void> IncomingBlob::take(const swarm::Part& part, std::span<const std::by
                                expected.sender, part.offset, part.offset + data.size(),
                                part.segment));
   }
-  const std::span<std::byte> place = place_.bytes;
-  const uint64_t total = place.empty() ? part.total : place.size();
+  const std::span<std::byte> slot = slot_.bytes;
+  const uint64_t total = slot.empty() ? part.total : slot.size();
   if (part.total != total || part.offset > received_ || data.empty() ||
       data.size() > total - received_) {
     return failure(fmt::format(
         "island '{}' sent {} bytes at {} of {} of segment {}, where byte {} of {} is next",
         expected.sender, data.size(), part.offset, part.total, part.segment, received_, total));
   }
-  if (place.empty()) place_ = arena.take(total);
-  std::ranges::copy(data, place_.bytes.subspan(received_).begin());
+  if (slot.empty()) slot_ = arena.take(total);
+  std::ranges::copy(data, slot_.bytes.subspan(received_).begin());
   received_ += data.size();
   done_ = received_ == total;
   return {};

@@ -36,13 +36,13 @@ class IncomingBlob {
 
   size_t received() const { return received_; }
   bool done() const { return done_; }
-  std::span<const std::byte> bytes() const { return place_.bytes; }
-  SharedBytes shared() const { return place_.shared(); }
+  std::span<const std::byte> bytes() const { return slot_.bytes; }
+  SharedBytes shared() const { return slot_.shared(); }
   /// Nobody needs the bytes any more; it stays done.
-  void let_go() { place_ = {}; }
+  void let_go() { slot_ = {}; }
 
  private:
-  BlobArena::Place place_;  // Empty before the first chunk.
+  BlobArena::Slot slot_;  // Empty before the first chunk.
   size_t received_ = 0;
   bool done_ = false;
   Attempt attempt_;

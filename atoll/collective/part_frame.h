@@ -14,8 +14,8 @@ net::SharedFrame part_frame(const swarm::Part& part, std::shared_ptr<const Bytes
                             size_t begin, size_t size);
 
 struct PartView {
-  swarm::Part part;                 // Without data,
-  std::span<const std::byte> data;  // which lies in the frame.
+  swarm::Part part;                 // Without data.
+  std::span<const std::byte> data;  // The part's, which lies in the frame.
 };
 
 /// How long the fields before the data are in parts with this header.

@@ -56,8 +56,8 @@ struct Committed {
   int64_t count = 0;
   int64_t segment_values = 0;
   std::vector<int32_t> members;      // Numbers, rising.
-  std::vector<int64_t> weights;      // By rank, and so is the next:
-  std::vector<int64_t> num_trained;  // units of its leases that the snapshot had seen.
+  std::vector<int64_t> weights;      // By rank.
+  std::vector<int64_t> num_trained;  // By rank: units of its leases that the snapshot had seen.
 
   bool operator==(const Committed&) const = default;
 };

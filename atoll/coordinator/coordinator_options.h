@@ -14,10 +14,10 @@ struct CoordinatorOptions {
   std::string run;                              // Names the run in every message.
   std::string version = program_version();      // Islands must run the same.
   std::string config;                           // Handed to every island.
-  std::map<std::string, std::string> settings;  // The same, by name, to compare with Hello's.
+  std::map<std::string, std::string> settings;  // By name, to compare with Hello's.
   int64_t replicas = 2;                         // Islands that the run begins with.
   int64_t min_replicas = 1;                     // With fewer, rounds wait, unless it stops.
-  bool ends_together = false;                   // Then they wait when it stops, too.
+  bool ends_together = false;                   // Rounds wait when one stops, too.
   int64_t steps = 0;                            // Of the run, after which it is over; 0: not known.
   int64_t num_fragments = 1;                    // Rounds in a period of the method.
   bool takes_newcomers = true;                  // The method: others can be given its state.

@@ -56,8 +56,8 @@ class Elastic final : public Pace {
     int64_t num_trained_at_call = 0;  // When the last round was called.
     double begin_delay_s = -1;        // From a call to its Begin, smoothed; < 0: not known.
     int64_t rows_ahead = 0;           // Units that it trains on in kRowsAhead; 0: not known.
-    Time measured{};                  // When that was,
-    int64_t num_trained_then = 0;     // and how many it had trained on then.
+    Time measured{};                  // When rows_ahead was measured.
+    int64_t num_trained_then = 0;     // Units that it had trained on when that was measured.
   };
 
   /// What the next round is: the same in every term.

@@ -93,8 +93,8 @@ struct RoundCommitted {
 
 struct RoundsWait {
   static constexpr const char* kKind = "rounds_wait";
-  int64_t live = 0;   // Islands,
-  int64_t least = 0;  // fewer than these.
+  int64_t live = 0;   // Islands that are there.
+  int64_t least = 0;  // Islands that a round needs.
   void visit(auto&& field) const { field("live", live), field("least", least); }
   std::string sentence() const;
 };
@@ -225,8 +225,8 @@ struct IslandLost {
   static constexpr const char* kKind = "island_lost";
   std::string island;
   std::string reason;
-  int64_t live = 0;     // Islands that go on,
-  int64_t members = 0;  // of so many.
+  int64_t live = 0;     // Islands that go on.
+  int64_t members = 0;  // Islands that there were.
   void visit(auto&& field) const {
     field("island", island), field("reason", reason), field("live", live);
     field("members", members);

@@ -175,7 +175,7 @@ void RunRouter::go_on_probing(const net::Event& event, Time now) {
 
 Result<size_t> RunRouter::find(const Message& first) const {
   const auto place_of = [&](auto&& is_it) -> std::optional<size_t> {
-    const auto found = std::ranges::find_if(runs_, is_it, &Place::run);
+    const auto found = std::ranges::find_if(runs_, is_it, &Routed::run);
     if (found == runs_.end()) return std::nullopt;
     return static_cast<size_t>(found - runs_.begin());
   };
@@ -205,9 +205,9 @@ Result<size_t> RunRouter::over_or(size_t run) const {
 std::string RunRouter::names() const {
   if (runs_.size() == 1 && runs_[0].run.name.empty()) return "one without a name";
   std::string list;
-  for (const Place& place : runs_) {
-    if (place.state == State::kOver) continue;
-    list += (list.empty() ? "" : ", ") + place.run.name;
+  for (const Routed& routed : runs_) {
+    if (routed.state == State::kOver) continue;
+    list += (list.empty() ? "" : ", ") + routed.run.name;
   }
   return list;
 }
@@ -257,7 +257,7 @@ RunRouter::Actions RunRouter::abandon(size_t run) {
 
 bool RunRouter::is_over() const {
   return std::ranges::none_of(runs_,
-                              [](const Place& place) { return place.state == State::kServed; });
+                              [](const Routed& routed) { return routed.state == State::kServed; });
 }
 
 }  // namespace atl::swarm

@@ -78,7 +78,7 @@ class RunRouter {
 
  private:
   enum class State : uint8_t { kServed, kOver, kAbandoned };
-  struct Place {
+  struct Routed {
     Run run;
     State state = State::kServed;
   };
@@ -102,7 +102,7 @@ class RunRouter {
     Time since{};
   };
   Duration hello_timeout_;
-  std::vector<Place> runs_;
+  std::vector<Routed> runs_;
   std::map<Connection, Stranger> strangers_;  // Connected, have said nothing.
   std::map<Connection, size_t> run_of_;
   Probers probers_;

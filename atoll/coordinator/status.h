@@ -1,10 +1,11 @@
 #pragma once
 // What an operator wants to know of a run, as its coordinator sees it: plain structs, and the forms
-// in which they leave the process. JSON is for programs and `atoll status`, which reads it back;
-// the text of Prometheus is for what stores histories. Unknown values are empty (JSON: null; left
-// out for Prometheus), never 0.
+// in which they leave the process, each from the same lists of fields. JSON is for programs and
+// `atoll status`, which reads it back; the text of Prometheus is for what stores histories. Unknown
+// values are empty (JSON: null; left out for Prometheus), never 0.
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,14 +27,33 @@ enum class IslandState {
   kLeft,  // Done.
 };
 
-std::string_view name_of(RunState state);
-std::string_view name_of(IslandState state);
+/// In the order of the enumerators.
+std::span<const std::string_view> names_of(RunState);
+std::span<const std::string_view> names_of(IslandState);
+template <typename State>
+std::string_view name_of(State state) {
+  return names_of(state)[static_cast<size_t>(state)];
+}
+
+/// Behind a field: the metric that Prometheus has of it, atoll_`name`.
+struct Metric {
+  const char* name;
+  const char* help;
+  const char* type = "gauge";
+};
 
 /// What an island sends to another.
 struct LinkStatus {
   std::string to;                     // The other island's name.
   std::optional<double> bytes_per_s;  // Measured while something was sent.
   std::optional<double> rtt_s;        // Seconds to there and back.
+
+  void visit(auto&& field) {
+    field("to", to);
+    field("bytes_per_s", bytes_per_s,
+          Metric{"link_bytes_per_second", "Measured while one island sent to another."});
+    field("rtt_s", rtt_s, Metric{"link_rtt_seconds", "From one island to another and back."});
+  }
 };
 
 struct IslandStatus {
@@ -51,6 +71,35 @@ struct IslandStatus {
   double heard_s = 0;                 // Seconds since it was heard.
   std::optional<double> stall_share;  // Of its training time, 0 to 1.
   std::vector<LinkStatus> links;
+
+  void visit(auto&& field) {
+    field("name", name);
+    field("number", number);
+    field("address", address);
+    field("state", state,
+          Metric{"island_state", "1 for the state that the island is in, 0 for the others."});
+    field("reason", reason);
+    field("step", step, Metric{"island_step", "Inner step of the island."});
+    field("loss", loss, Metric{"island_loss", "Training loss of the island."});
+    field("tokens_per_s", tokens_per_s,
+          Metric{"island_tokens_per_second", "Tokens per second that the island trains on."});
+    field("tokens", tokens,
+          Metric{"island_committed_tokens_total", "Tokens of the island in committed rounds.",
+                 "counter"});
+    field("last_round", last_round,
+          Metric{"island_last_round", "The last committed round that the island took part in."});
+    field(
+        "left_out", left_out,
+        Metric{"island_left_out_rounds_total",
+               "Rounds that the island's contribution was left out of: an outlier, or not usable.",
+               "counter"});
+    field("heard_s", heard_s,
+          Metric{"island_heard_seconds", "Seconds since the coordinator heard of the island."});
+    field(
+        "stall_share", stall_share,
+        Metric{"island_stall_share", "Share of its training time that the island waits (0 to 1)."});
+    field("links", links);
+  }
 };
 
 /// Somebody came, went, or was turned away; the run began or ended.
@@ -58,6 +107,8 @@ struct MembershipEvent {
   double time_s = 0;  // Seconds since the coordinator's start.
   std::string kind;   // As in coordinator/events.h.
   std::string line;   // The sentence.
+
+  void visit(auto&& field) { field("time_s", time_s), field("kind", kind), field("line", line); }
 };
 
 /// Being heard, taking part and being averaged are three things: an island may send signs of life
@@ -69,11 +120,11 @@ struct RunStatus {
   uint64_t view = 0;  // 0 before the start.
   RunState state = RunState::kGathering;
   std::optional<int64_t> round;      // The last committed one.
-  int64_t step = 0;                  // Of that round; before the first one, where the run began.
+  int64_t step = 0;                  // Of the last round; before the first, where the run began.
   std::optional<int64_t> steps;      // Of the whole run.
   int64_t committed_tokens = 0;      // Since this coordinator's start.
   double uptime_s = 0;               // Since this coordinator's start.
-  std::optional<double> started_at;  // That start, in seconds since 1970.
+  std::optional<double> started_at;  // The coordinator's start, in seconds since 1970.
   double age_s = 0;                  // Of what this says, when it was asked for.
   std::optional<double> rounds_per_minute;
   std::optional<double> seconds_left;
@@ -83,20 +134,51 @@ struct RunStatus {
   /// Tokens that the last commit averaged, as a share of what its members and all live islands
   /// could have brought: who brought none counts with what it brought last, or as the others' mean.
   std::optional<double> averaged_share;
-  std::string alarm;                  // A sentence where those three part; empty when all is well.
-  std::vector<IslandStatus> islands;  // By name.
+  /// A sentence where being heard, taking part and being averaged differ; empty when all is well.
+  std::string alarm;
+  std::vector<IslandStatus> islands;    // By name.
   std::vector<MembershipEvent> events;  // The last ones, oldest first.
+
+  void visit(auto&& field) {
+    field("name", name);
+    field("run", run);
+    field("term", term, Metric{"term", "The coordinator's incarnation."});
+    field("view", view, Metric{"view", "Number of the membership; 0 before the start."});
+    field("state", state);
+    field("round", round, Metric{"round", "The last committed round."});
+    field("step", step, Metric{"step", "Inner step of the last committed round."});
+    field("steps", steps, Metric{"steps", "Inner steps of the whole run."});
+    field("committed_tokens", committed_tokens,
+          Metric{"committed_tokens_total",
+                 "Tokens in committed rounds since the coordinator's start.", "counter"});
+    field("uptime_s", uptime_s, Metric{"uptime_seconds", "Seconds since the coordinator's start."});
+    field("started_at", started_at);
+    field("age_s", age_s,
+          Metric{"age_seconds", "Seconds since the coordinator published all this."});
+    field("rounds_per_minute", rounds_per_minute,
+          Metric{"rounds_per_minute", "Committed rounds per minute, lately."});
+    field("seconds_left", seconds_left,
+          Metric{"seconds_left", "Until the last step, at the pace of the last rounds."});
+    field("wanted", wanted, Metric{"islands_wanted", "Islands that the run begins with."});
+    field("live", live, Metric{"islands_live", "Islands that are heard and have not left."});
+    field("participating", participating,
+          Metric{"islands_participating", "Members of the last commit."});
+    field("averaged_share", averaged_share,
+          Metric{"averaged_weight_share",
+                 "Tokens that the last commit averaged, of those that its members and all live "
+                 "islands could have brought (0 to 1)."});
+    field("alarm", alarm, Metric{"alarm", "1 when live islands take no part in commits."});
+    field("islands", islands);
+    field("events", events);
+  }
 };
 
 /// One JSON object, on one line.
 std::string to_json(const RunStatus& status);
-/// Reads to_json()'s. Fields that are missing keep their defaults, unknown ones are ignored; throws
-/// InputError when it is no status of a run.
-RunStatus run_status_from_json(std::string_view text);
-
 /// Of all runs of a coordinator: of the only one to_json(), of several {"runs": [...]} of those.
 std::string runs_to_json(const std::vector<RunStatus>& runs);
-/// Reads runs_to_json()'s, as run_status_from_json() does.
+/// Reads runs_to_json()'s. Fields that are missing keep their defaults, unknown ones are ignored;
+/// throws InputError when it is no status of runs.
 std::vector<RunStatus> runs_from_json(std::string_view text);
 
 /// Text exposition format 0.0.4; all names begin with atoll_. Runs that have names are told apart

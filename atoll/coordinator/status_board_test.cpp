@@ -18,8 +18,8 @@ TEST(StatusBoardTest, ShowsTheNewestInBothForms) {
   clock.advance(std::chrono::seconds(3));
   const auto status = board.reply("/status");
   EXPECT_EQ(status.type, "application/json");
-  EXPECT_EQ(run_status_from_json(status.body).step, 7);
-  EXPECT_EQ(run_status_from_json(status.body).age_s, 3);
+  EXPECT_EQ(runs_from_json(status.body).at(0).step, 7);
+  EXPECT_EQ(runs_from_json(status.body).at(0).age_s, 3);
   const auto metrics = board.reply("/metrics");
   EXPECT_EQ(metrics.type, "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_THAT(metrics.body, HasSubstr("\natoll_step 7\n"));
@@ -39,8 +39,8 @@ TEST(StatusBoardTest, OfSeveralRunsItShowsAllOrTheOneThatIsNamed) {
   EXPECT_EQ(all[0].step, 0);
   EXPECT_EQ(all[1].name, "b");
   EXPECT_EQ(all[1].step, 7);
-  EXPECT_EQ(run_status_from_json(board.reply("/status/b").body).run, "r2");
-  EXPECT_EQ(run_status_from_json(board.reply("/status/a").body).run, "r1");
+  EXPECT_EQ(runs_from_json(board.reply("/status/b").body).at(0).run, "r2");
+  EXPECT_EQ(runs_from_json(board.reply("/status/a").body).at(0).run, "r1");
   EXPECT_THAT(board.reply("/metrics").body, HasSubstr("\natoll_step{run=\"b\"} 7\n"));
   for (const char* path : {"/status/c", "/status/", "/status/r1", "/metrics/a"}) {
     EXPECT_EQ(board.reply(path).status, 404) << path;
@@ -55,7 +55,7 @@ TEST(StatusBoardTest, ReadersSeeWholeStatusesWhileOthersArePublished) {
   std::thread reader([&] {
     int64_t before = 0;
     while (!done) {
-      const RunStatus status = run_status_from_json(board.reply("/status").body);
+      const RunStatus status = runs_from_json(board.reply("/status").body).at(0);
       EXPECT_EQ(status.live, status.step);
       EXPECT_GE(status.step, before);
       before = status.step;

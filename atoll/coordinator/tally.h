@@ -40,9 +40,9 @@ class Tally {
   struct Member {
     Tokens tokens;
     std::optional<int64_t> last_round;
-    int64_t missed = 0;  // Commits since it last took part,
-    int64_t empty = 0;   // and since it last brought anything.
-    int64_t usual = 0;   // Tokens that it brought then.
+    int64_t missed = 0;  // Commits since it last took part.
+    int64_t empty = 0;   // Commits since it last brought anything.
+    int64_t usual = 0;   // Tokens that it brought when it last brought any.
   };
 
   double share_of(const CountedCommit& commit, const std::set<int32_t>& here) const;

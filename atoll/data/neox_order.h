@@ -71,8 +71,8 @@ std::array<int64_t, 4> neox_split(std::string_view split, int64_t num_documents)
 
 /// Several stores by weight.
 struct NeoxBlend {
-  std::vector<uint8_t> store;  // Of each row of the blend,
-  std::vector<int64_t> row;    // and the row of that store's order.
+  std::vector<uint8_t> store;  // Of each row of the blend.
+  std::vector<int64_t> row;    // Of each row of the blend, in its store's order.
 };
 
 /// How many samples of each store NeoX asks for, half a per cent more than its share.

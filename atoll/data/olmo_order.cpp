@@ -119,20 +119,20 @@ OlmoFiles::OlmoFiles(const std::vector<std::filesystem::path>& files, NumberType
   }
 }
 
-OlmoFiles::Place OlmoFiles::row(int64_t row) const {
+OlmoFiles::Row OlmoFiles::row(int64_t row) const {
   ATOLL_CHECK(row >= 0 && row < num_rows_);
   // The last file that begins at or before the row; files without one share its number.
   const auto behind =
       std::upper_bound(files_.begin(), files_.end(), row,
                        [](int64_t wanted, const File& file) { return wanted < file.first_row; });
   const File& file = *std::prev(behind);
-  Place place{.file = file.name, .begin = (row - file.first_row) * sequence_length_, .ids = {}};
+  Row out{.file = file.name, .begin = (row - file.first_row) * sequence_length_, .ids = {}};
   with_numbers(type_, file.map.bytes(), [&](const auto& tokens) {
     for (int64_t i = 0; i < sequence_length_; ++i) {
-      place.ids.push_back(int64_t{tokens[static_cast<size_t>(place.begin + i)]});
+      out.ids.push_back(int64_t{tokens[static_cast<size_t>(out.begin + i)]});
     }
   });
-  return place;
+  return out;
 }
 
 }  // namespace atl::data

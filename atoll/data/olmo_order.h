@@ -43,13 +43,13 @@ class OlmoFiles {
             int64_t sequence_length);
   int64_t num_rows() const { return num_rows_; }
 
-  struct Place {
+  struct Row {
     std::string file;
     int64_t begin = 0;  // Its first token in that file.
     std::vector<int64_t> ids;
   };
   /// Row `row` of all files, from 0.
-  Place row(int64_t row) const;
+  Row row(int64_t row) const;
 
  private:
   struct File {

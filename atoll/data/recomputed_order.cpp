@@ -171,8 +171,8 @@ RecomputedOrder recompute_olmo(const OrderArguments& arguments) {
     const int64_t index = order->at(static_cast<size_t>(row));
     Json json = {{"index", index}};
     if (files) {
-      const data::OlmoFiles::Place place = files->row(index);
-      json.update({{"file", place.file}, {"begin", place.begin}, {"ids", place.ids}});
+      const data::OlmoFiles::Row found = files->row(index);
+      json.update({{"file", found.file}, {"begin", found.begin}, {"ids", found.ids}});
     }
     return json;
   };

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/hash.h"
 #include "atoll/data/store_files.h"
 #include "atoll/text/json_text.h"
@@ -18,14 +19,6 @@ constexpr int64_t kVersion = 1;
 constexpr int64_t kMaxCount = int64_t{1} << 56;  // So that no product of counts overflows.
 
 const char* type_name(TokenType type) { return type == TokenType::kU16 ? "uint16" : "uint32"; }
-
-Json split_to_json(const SplitInfo& split) {
-  return {{"documents", split.num_documents},
-          {"tokens", split.num_tokens},
-          {"text_bytes", split.text_bytes},
-          {"tokens_sha256", split.tokens_sha256},
-          {"documents_sha256", split.documents_sha256}};
-}
 
 /// Reads typed fields of one JSON object; every complaint names the file and the key.
 class Fields {
@@ -65,22 +58,19 @@ class Fields {
   std::string name_;
 };
 
-SplitInfo split_from_json(const Json& object, const std::string& name) {
+/// A part of it, by its list of fields.
+template <typename Part>
+Part part_from_json(const Json& object, const std::string& name) {
   const Fields fields(object, name);
-  return {.num_documents = fields.count("documents"),
-          .num_tokens = fields.count("tokens"),
-          .text_bytes = fields.count("text_bytes"),
-          .tokens_sha256 = fields.text("tokens_sha256"),
-          .documents_sha256 = fields.text("documents_sha256")};
-}
-
-ShardInfo shard_from_json(const Json& object, const std::string& name) {
-  const Fields fields(object, name);
-  ShardInfo shard{.index = fields.count("index"),
-                  .count = fields.count("count"),
-                  .corpus_sha256 = fields.text("corpus_sha256")};
-  if (shard.index >= shard.count) fields.fail("index", "below \"count\"");
-  return shard;
+  Part part;
+  visit_fields(part, [&]<typename T>(const char* key, T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = fields.text(key);
+    } else {
+      value = fields.count(key);
+    }
+  });
+  return part;
 }
 
 }  // namespace
@@ -105,14 +95,10 @@ std::string format_store_info(const StoreInfo& info) {
                {"end_of_text", info.end_of_text},
                {"validation_share", info.validation_share},
                {"sources", info.sources},
-               {"train", split_to_json(info.train)},
-               {"validation", split_to_json(info.validation)},
+               {"train", json_of<Json>(info.train)},
+               {"validation", json_of<Json>(info.validation)},
                {"digest", info.digest()}};
-  if (info.shard) {
-    json["shard"] = {{"index", info.shard->index},
-                     {"count", info.shard->count},
-                     {"corpus_sha256", info.shard->corpus_sha256}};
-  }
+  if (info.shard) json["shard"] = json_of<Json>(*info.shard);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -138,9 +124,14 @@ StoreInfo parse_store_info(std::string_view text, const std::string& name) {
     if (!source.is_string()) fields.fail("sources", "a list of strings");
     info.sources.push_back(source.get<std::string>());
   }
-  info.train = split_from_json(fields.at("train"), name + " train");
-  info.validation = split_from_json(fields.at("validation"), name + " validation");
-  if (json.contains("shard")) info.shard = shard_from_json(json["shard"], name + " shard");
+  info.train = part_from_json<SplitInfo>(fields.at("train"), name + " train");
+  info.validation = part_from_json<SplitInfo>(fields.at("validation"), name + " validation");
+  if (json.contains("shard")) {
+    info.shard = part_from_json<ShardInfo>(json["shard"], name + " shard");
+    if (info.shard->index >= info.shard->count) {
+      Fields(json["shard"], name + " shard").fail("index", "below \"count\"");
+    }
+  }
   if (info.end_of_text >= info.vocab_size) fields.fail("end_of_text", "below \"vocab_size\"");
   if (fields.text("digest") != info.digest()) {
     throw InputError(fmt::format("'{}' was edited: its digest does not match its contents", name));

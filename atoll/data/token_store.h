@@ -37,6 +37,12 @@ struct SplitInfo {
   int64_t text_bytes = 0;  // UTF-8, end-of-text not included: for bits per byte.
   std::string tokens_sha256;
   std::string documents_sha256;  // Of the uncompressed table.
+
+  void visit(auto&& field) {
+    field("documents", num_documents), field("tokens", num_tokens);
+    field("text_bytes", text_bytes), field("tokens_sha256", tokens_sha256);
+    field("documents_sha256", documents_sha256);
+  }
 };
 
 /// Which part of a larger store this one is (data/corpus.h says how a corpus is cut).
@@ -44,6 +50,10 @@ struct ShardInfo {
   int64_t index = 0;  // From 0.
   int64_t count = 1;
   std::string corpus_sha256;  // Corpus::fingerprint(): equal for all shards of one corpus.
+
+  void visit(auto&& field) {
+    field("index", index), field("count", count), field("corpus_sha256", corpus_sha256);
+  }
 };
 
 /// The contents of store.json.

@@ -124,9 +124,9 @@ void IslandWalk::finish_or_fail(size_t island, bool reduces) {
 
 /// Is a layer reduced after this step's backward pass?
 bool IslandWalk::syncs() const {
-  if (work_.method == Method::kDataParallel) return true;
+  if (work_.method == SimulatedMethod::kDataParallel) return true;
   const int place = step_ % work_.sync_every;
-  if (work_.method == Method::kDiloco) return place == 0;
+  if (work_.method == SimulatedMethod::kDiloco) return place == 0;
   // The first of the slots is the embeddings', which the model leaves out.
   const int spacing = work_.sync_every / (work_.fragments + 1);
   const int slot = place / spacing;
@@ -135,7 +135,7 @@ bool IslandWalk::syncs() const {
 
 /// Is it this one, where the step reduces?
 bool IslandWalk::syncs(int layer) const {
-  if (work_.method != Method::kStreamingDiloco) return true;
+  if (work_.method != SimulatedMethod::kStreamingDiloco) return true;
   const int spacing = work_.sync_every / (work_.fragments + 1);
   return layer % work_.fragments == step_ % work_.sync_every / spacing - 1;
 }

@@ -44,9 +44,9 @@ class Draw {
 Workload drawn_workload(uint64_t seed) {
   Draw draw(seed);
   Workload work{.params = 1e9, .layers = draw.whole(1, 8), .step_s = draw.scale(1e-3, 10)};
-  work.method = static_cast<Method>(draw.whole(0, 2));
-  work.sync_every = work.method == Method::kDataParallel ? 1 : draw.whole(2, 60);
-  if (work.method == Method::kStreamingDiloco) {
+  work.method = static_cast<SimulatedMethod>(draw.whole(0, 2));
+  work.sync_every = work.method == SimulatedMethod::kDataParallel ? 1 : draw.whole(2, 60);
+  if (work.method == SimulatedMethod::kStreamingDiloco) {
     work.fragments = draw.whole(1, std::min(work.layers, work.sync_every - 1));
     work.delay = draw.whole(0, work.sync_every - 1);
   }
@@ -106,7 +106,7 @@ TEST(IslandWalk, ASkipBringsFailuresNearer) {
   const Workload work{.params = 1e9,
                       .layers = 2,
                       .step_s = 1,
-                      .method = Method::kDataParallel,
+                      .method = SimulatedMethod::kDataParallel,
                       .sync_every = 1,
                       .failures = {.mean_hours = 1}};
   IslandWalk walk(work, 1e6);

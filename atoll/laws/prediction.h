@@ -30,7 +30,7 @@ struct Prediction {
   std::vector<std::string> warnings;  // Of the law.
   std::vector<Refusal> missing;       // What could not be predicted, and why.
   double extrapolation = 1;           // Times beyond the fitted sizes, or below; 1: among them.
-  double replicas_extrapolation = 1;  // The same of replicas.
+  double replicas_extrapolation = 1;  // Times beyond the fitted replicas, or below; 1: among them.
   double smallest = 0;                // Fitted sizes.
   double largest = 0;
 

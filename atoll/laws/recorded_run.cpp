@@ -396,8 +396,8 @@ RunTime simulate(const RecordedRun& run, std::span<const SimulatedIsland> island
 
 std::optional<double> gbps_for(const RecordedRun& run, std::span<const SimulatedIsland> islands,
                                double target) {
-  constexpr double kLeast = -9;   // log10 of Gbit/s: one bit per second,
-  constexpr double kMost = 6;     // and beyond any line.
+  constexpr double kLeast = -9;   // log10 of Gbit/s: one bit per second.
+  constexpr double kMost = 6;     // log10 of Gbit/s: beyond any line.
   constexpr double kStep = 4e-4;  // A thousandth.
   const auto reaches = [&](double exponent) {
     return simulate(run, islands, std::pow(10, exponent)).utilisation() >= target;

@@ -95,8 +95,8 @@ void check_island(const SimulatedIsland& island) {
 }
 
 void check_method(const Workload& work) {
-  const bool streaming = work.method == Method::kStreamingDiloco;
-  if (work.method == Method::kDataParallel) {
+  const bool streaming = work.method == SimulatedMethod::kStreamingDiloco;
+  if (work.method == SimulatedMethod::kDataParallel) {
     require(work.sync_every == 1,
             "data_parallel syncs every step: --sync-every does not go with it");
   }
@@ -143,7 +143,8 @@ void check_steps(const Workload& work) {
 
 int64_t Workload::num_steps() const {
   if (steps > 0) return steps;
-  return method == Method::kDataParallel ? kDataParallelSteps : kPeriods * int64_t{sync_every} + 1;
+  return method == SimulatedMethod::kDataParallel ? kDataParallelSteps
+                                                  : kPeriods * int64_t{sync_every} + 1;
 }
 
 void check(const Workload& work) {
@@ -214,20 +215,21 @@ std::optional<int> grid_index(const std::array<double, kGridSize>& grid, double 
   return static_cast<int>(found - grid.begin());
 }
 
-std::string method_name(Method method) {
+std::string method_name(SimulatedMethod method) {
   switch (method) {
-    case Method::kDataParallel:
+    case SimulatedMethod::kDataParallel:
       return "data_parallel";
-    case Method::kDiloco:
+    case SimulatedMethod::kDiloco:
       return "diloco";
-    case Method::kStreamingDiloco:
+    case SimulatedMethod::kStreamingDiloco:
       return "streaming_diloco";
   }
   return {};
 }
 
-std::optional<Method> method_of(const std::string& name) {
-  for (const Method method : {Method::kDataParallel, Method::kDiloco, Method::kStreamingDiloco}) {
+std::optional<SimulatedMethod> simulated_method(const std::string& name) {
+  for (const SimulatedMethod method : {SimulatedMethod::kDataParallel, SimulatedMethod::kDiloco,
+                                       SimulatedMethod::kStreamingDiloco}) {
     if (method_name(method) == name) return method;
   }
   return std::nullopt;

@@ -17,7 +17,7 @@
 
 namespace atl::laws {
 
-enum class Method { kDataParallel, kDiloco, kStreamingDiloco };
+enum class SimulatedMethod { kDataParallel, kDiloco, kStreamingDiloco };
 
 /// What one island is, beside the others.
 struct SimulatedIsland {
@@ -25,9 +25,9 @@ struct SimulatedIsland {
   double up = 1;         // Its uplink, times the bandwidth.
   double down = 1;       // Its downlink, times the bandwidth.
   double latency_s = 0;  // Of one exchange; an exchange takes the largest of its islands.
-  // Of an uplink that the sender itself holds to its rate (recorded_run.h):
-  double burst_s = 0;      // what it makes good after a pause;
-  double piece_bytes = 0;  // a piece of that size goes at once, and the next one waits for it.
+  // Both are of an uplink that the sender itself holds to its rate (recorded_run.h).
+  double burst_s = 0;      // Seconds of sending that it makes good after a pause.
+  double piece_bytes = 0;  // A piece of that size goes at once; another waits until it is through.
 };
 
 /// Islands that stop, at times drawn from a seed, and come back to the step that the others are at.
@@ -42,14 +42,14 @@ struct Workload {
   double params = 0;
   int layers = 0;
   double step_s = 0;  // Of an island of speed 1, all computing.
-  Method method = Method::kDiloco;
+  SimulatedMethod method = SimulatedMethod::kDiloco;
   int sync_every = 100;  // Inner steps; 1 for data-parallel.
   int fragments = 1;     // Streaming: the layers' parts, strided; embeddings carry nothing.
   int delay = 0;         // Steps that a reduction may take beside computing.
   double bits = 16;      // Per parameter, on the wire.
   std::vector<SimulatedIsland> islands = {SimulatedIsland{}};
   Failures failures;
-  // Simulated; 0: ten periods and one step, or 40 of data-parallel; with failures until
+  // Steps simulated; 0: ten periods and one step, or 40 of data-parallel; with failures until
   // kFailures of them are expected, or the work is as much as a simulation may be.
   int64_t steps = 0;
 
@@ -90,7 +90,7 @@ std::optional<int> grid_index(const std::array<double, kGridSize>& grid, double 
 /// say 16. One constant for all rows; nobody has explained it.
 constexpr double kPaperCalibration = 13.35 / 16;
 
-std::string method_name(Method method);
-std::optional<Method> method_of(const std::string& name);
+std::string method_name(SimulatedMethod method);
+std::optional<SimulatedMethod> simulated_method(const std::string& name);
 
 }  // namespace atl::laws

@@ -12,13 +12,13 @@ namespace {
 
 using testing::HasSubstr;
 
-Workload paper_1b(Method method) {
+Workload paper_1b(SimulatedMethod method) {
   return {.params = 1e9,
           .layers = 24,
           .step_s = 0.1,
           .method = method,
-          .sync_every = method == Method::kDataParallel ? 1 : 100,
-          .fragments = method == Method::kStreamingDiloco ? 8 : 1,
+          .sync_every = method == SimulatedMethod::kDataParallel ? 1 : 100,
+          .fragments = method == SimulatedMethod::kStreamingDiloco ? 8 : 1,
           .bits = 16 * kPaperCalibration};
 }
 
@@ -31,14 +31,14 @@ std::array<double, kGridSize> utilisation_on_grid(const Workload& work) {
 
 // Streaming DiLoCo (arXiv 2501.18512), Table 4, the rows of 1B, as indices on the paper's grid.
 TEST(Utilisation, ThePapersRowOf1B) {
-  Workload overlapped = paper_1b(Method::kStreamingDiloco);
+  Workload overlapped = paper_1b(SimulatedMethod::kStreamingDiloco);
   overlapped.delay = 1;
   Workload four_bits = overlapped;
   four_bits.bits = 4 * kPaperCalibration;
   const std::vector<std::pair<Workload, std::vector<int>>> rows = {
-      {paper_1b(Method::kDataParallel), {36, 39, 40, 41, 46}},
-      {paper_1b(Method::kDiloco), {14, 22, 26, 29, 36}},
-      {paper_1b(Method::kStreamingDiloco), {14, 21, 24, 27, 30}},
+      {paper_1b(SimulatedMethod::kDataParallel), {36, 39, 40, 41, 46}},
+      {paper_1b(SimulatedMethod::kDiloco), {14, 22, 26, 29, 36}},
+      {paper_1b(SimulatedMethod::kStreamingDiloco), {14, 21, 24, 27, 30}},
       {overlapped, {14, 20, 22, 24, 25}},
       {four_bits, {7, 12, 15, 16, 18}}};
   const std::vector<double> targets = {0.5, 0.8, 0.9, 0.95, 0.99};
@@ -56,34 +56,35 @@ TEST(Utilisation, ThePapersRowOf1B) {
 }
 
 TEST(Utilisation, ALineWithoutEndKeepsAllComputing) {
-  for (const Method method : {Method::kDataParallel, Method::kDiloco, Method::kStreamingDiloco}) {
+  for (const SimulatedMethod method : {SimulatedMethod::kDataParallel, SimulatedMethod::kDiloco,
+                                       SimulatedMethod::kStreamingDiloco}) {
     EXPECT_NEAR(utilisation(paper_1b(method), 1e9), 1, 1e-6);
   }
 }
 
 TEST(Utilisation, ASlowLineTakesAllTime) {
   // Ten exchanges of 13.35 Gbit take 1000 times as long as ten periods' computing.
-  const double share = utilisation(paper_1b(Method::kDiloco), 1e-3);
+  const double share = utilisation(paper_1b(SimulatedMethod::kDiloco), 1e-3);
   const double wire_s = 10 * 13.35e9 / 1e6;
   const double computing_s = 1001 * 0.1 * 71 / 72;
   EXPECT_NEAR(share, computing_s / (computing_s + wire_s), 1e-5);
 }
 
 TEST(Utilisation, OneFragmentWithoutDelayIsDilocoButForItsSlot) {
-  Workload streaming = paper_1b(Method::kStreamingDiloco);
+  Workload streaming = paper_1b(SimulatedMethod::kStreamingDiloco);
   streaming.fragments = 1;
-  EXPECT_NEAR(utilisation(streaming, 5), utilisation(paper_1b(Method::kDiloco), 5), 1e-9);
+  EXPECT_NEAR(utilisation(streaming, 5), utilisation(paper_1b(SimulatedMethod::kDiloco), 5), 1e-9);
 }
 
 TEST(Utilisation, EqualIslandsAreAsOne) {
-  Workload work = paper_1b(Method::kStreamingDiloco);
+  Workload work = paper_1b(SimulatedMethod::kStreamingDiloco);
   const double one = utilisation(work, 3);
   work.islands.resize(4);
   EXPECT_NEAR(utilisation(work, 3), one, 1e-12);
 }
 
 TEST(Utilisation, TheSlowerDirectionDecides) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   const double tenth = utilisation(work, 0.5);
   work.islands = {{.up = 0.1}, {}};
   EXPECT_NEAR(utilisation(work, 5), tenth, 1e-12);
@@ -92,26 +93,26 @@ TEST(Utilisation, TheSlowerDirectionDecides) {
 }
 
 TEST(Utilisation, LatencyCostsOneEachPeriodUnlessHidden) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands = {{.latency_s = 0.5}};
   const double computing_s = 1001 * 0.1 * 71 / 72;
   // The first layer's reduction ends last; nothing else hides its latency.
   EXPECT_NEAR(utilisation(work, 1e9), computing_s / (computing_s + 10 * 0.5), 1e-5);
-  Workload hidden = paper_1b(Method::kStreamingDiloco);
+  Workload hidden = paper_1b(SimulatedMethod::kStreamingDiloco);
   hidden.delay = 10;
   hidden.islands = work.islands;
   EXPECT_NEAR(utilisation(hidden, 1e9), 1, 1e-6);
 }
 
 TEST(Utilisation, AFastIslandWaitsForASlowOne) {
-  Workload work = paper_1b(Method::kDataParallel);
+  Workload work = paper_1b(SimulatedMethod::kDataParallel);
   work.islands = {{.speed = 1}, {.speed = 2}};
   // Both do the same work; the fast one could have done twice as much.
   EXPECT_NEAR(utilisation(work, 1e9), 2.0 / 3, 1e-6);
 }
 
 TEST(Utilisation, FailuresCostWhatIsLost) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands.resize(4);
   work.steps = 100'000;  // 2.8 hours.
   work.failures = {.mean_hours = 0.5, .recovery_s = 90, .detection_s = 5, .seed = 3};
@@ -124,14 +125,14 @@ TEST(Utilisation, FailuresCostWhatIsLost) {
 }
 
 TEST(Utilisation, AllIslandsAwayIsWaitedOut) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.steps = 20'000;
   work.failures = {.mean_hours = 0.1, .recovery_s = 600, .detection_s = 0, .seed = 1};
   EXPECT_NEAR(utilisation(work, 1e9), 360.0 / 960, 0.15);
 }
 
 TEST(Utilisation, FailuresWithoutStepsAreAsManyAsAMeanNeeds) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands.resize(2);
   work.failures = {.mean_hours = 1};
   const Simulated simulated = simulate(work, 100);
@@ -144,7 +145,7 @@ TEST(Utilisation, FailuresWithoutStepsAreAsManyAsAMeanNeeds) {
 }
 
 TEST(Utilisation, AnotherSeedMovesWhatFailuresCostByThreePercent) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands.resize(2);
   work.failures = {.mean_hours = 1};
   constexpr int kSeeds = 40;
@@ -163,7 +164,7 @@ TEST(Utilisation, AnotherSeedMovesWhatFailuresCostByThreePercent) {
 }
 
 TEST(Utilisation, FailuresThatAreRareCostNoWork) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands.resize(2);
   work.failures = {.mean_hours = 1};
   work.steps = 1'000'000'000'000;
@@ -174,7 +175,7 @@ TEST(Utilisation, FailuresThatAreRareCostNoWork) {
 }
 
 TEST(Utilisation, LongPeriodsWithFailuresEndWithTheWork) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands.resize(2);
   work.sync_every = 200'000;
   work.failures = {.mean_hours = 1};
@@ -187,7 +188,7 @@ TEST(Utilisation, LongPeriodsWithFailuresEndWithTheWork) {
 }
 
 TEST(Utilisation, FailuresThatNeverComeCostNothing) {
-  Workload work = paper_1b(Method::kDiloco);
+  Workload work = paper_1b(SimulatedMethod::kDiloco);
   work.islands.resize(3);
   work.steps = 100'001;
   const double without = utilisation(work, 10);
@@ -210,7 +211,7 @@ TEST(Utilisation, TheGridIsThePapers) {
 
 TEST(Utilisation, RefusesWhatDoesNotFitTogether) {
   const auto refusal = [](auto change) {
-    Workload work = paper_1b(Method::kStreamingDiloco);
+    Workload work = paper_1b(SimulatedMethod::kStreamingDiloco);
     change(work);
     return message_of<UsageError>([&] { check(work); });
   };
@@ -229,8 +230,9 @@ TEST(Utilisation, RefusesWhatDoesNotFitTogether) {
                 w.steps = 109;
               }),
               HasSubstr("give 110 or more"));
-  EXPECT_THAT(refusal([](Workload& w) { w.method = Method::kDiloco; }), HasSubstr("--fragments"));
-  EXPECT_THAT(refusal([](Workload& w) { w.method = Method::kDataParallel; }),
+  EXPECT_THAT(refusal([](Workload& w) { w.method = SimulatedMethod::kDiloco; }),
+              HasSubstr("--fragments"));
+  EXPECT_THAT(refusal([](Workload& w) { w.method = SimulatedMethod::kDataParallel; }),
               HasSubstr("--sync-every"));
 }
 

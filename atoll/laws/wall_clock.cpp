@@ -1,7 +1,5 @@
 #include "atoll/laws/wall_clock.h"
 
-#include <cmath>
-
 #include "atoll/base/error.h"
 
 namespace atl::laws {
@@ -26,17 +24,25 @@ double communication_s(const TrainingPlan& plan, const Network& between) {
 }
 
 void check(const TrainingPlan& plan) {
-  const auto require = [](bool condition, const char* message) {
-    if (!condition) throw UsageError(message);
-  };
-  const auto is_positive = [](double value) { return std::isfinite(value) && value > 0; };
-  require(is_positive(plan.params), "--params must be more than 0");
-  require(is_positive(plan.tokens), "--tokens must be more than 0");
-  require(is_positive(plan.batch_tokens) && plan.batch_tokens <= plan.tokens,
-          "--batch-tokens must be more than 0 and at most --tokens");
-  require(is_positive(plan.flops_per_second), "--chip-tflops must be more than 0");
-  require(std::isfinite(plan.chips) && plan.chips >= 1 && plan.chips >= plan.replicas,
-          "--chips must be 1 or more, and one or more for each replica");
+  if (plan.batch_tokens > plan.tokens) {
+    throw UsageError("--batch-tokens must be more than 0 and at most --tokens");
+  }
+  if (plan.chips < plan.replicas) {
+    throw UsageError("--chips must be 1 or more, and one or more for each replica");
+  }
+}
+
+std::vector<TrainingPlan> plans_of(const TrainingPlan& plan, const std::string& method) {
+  check(plan);
+  TrainingPlan one = plan;
+  if (method == "data_parallel") one.replicas = 0;
+  if (!method.empty()) return {one};
+  std::vector<TrainingPlan> plans;
+  for (const double replicas : {0.0, 1.0, plan.replicas}) {
+    one.replicas = replicas;
+    if (plans.empty() || plans.back().replicas != replicas) plans.push_back(one);
+  }
+  return plans;
 }
 
 }  // namespace atl::laws

@@ -3,6 +3,7 @@
 // after the other, all-reduces at full bandwidth. Pure.
 #include <array>
 #include <string>
+#include <vector>
 
 namespace atl::laws {
 
@@ -37,7 +38,11 @@ struct TrainingPlan {
 /// gradients alone.
 double communication_s(const TrainingPlan& plan, const Network& between);
 
-/// Throws UsageError naming what is out of range.
+/// Throws UsageError naming what does not go together.
 void check(const TrainingPlan& plan);
+
+/// The methods that appendix A tells apart, for so many replicas: data-parallel, one replica, and
+/// that many; or the one method that is named. Checked.
+std::vector<TrainingPlan> plans_of(const TrainingPlan& plan, const std::string& method);
 
 }  // namespace atl::laws

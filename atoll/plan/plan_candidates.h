@@ -55,11 +55,11 @@ struct PlanChoice {
   PlannedSettings settings;
   std::vector<LoadedIsland> loads;    // By place in setup.islands.
   std::vector<double> values;         // Sent on their own: values_sent().
-  std::vector<PlannedMemory> memory;  // The same.
-  std::vector<double> sent_bytes;     // The same; as many are received.
+  std::vector<PlannedMemory> memory;  // By place in setup.islands.
+  std::vector<double> sent_bytes;     // By place in setup.islands; as many are received.
   double short_bytes = 0;             // Of a device's memory with one row at a time; 0: it fits.
-  size_t short_island = 0;            // Whose device; a place in setup.islands.
-  double least_s = 0;                 // It cannot take less: least_time().
+  size_t short_island = 0;            // Where short_bytes lack; a place in setup.islands.
+  double least_s = 0;                 // The training cannot take less: least_time().
   double computing_s = 0;
   // From time().
   double wall_clock_s = 0;

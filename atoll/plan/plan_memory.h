@@ -16,8 +16,8 @@ struct PlannedMemory {
   double exchange = 0;     // The mean, and encoded contributions.
   double checkpoint = 0;   // The writer's copies.
   double activations = 0;  // Of a micro batch.
-  double device = 0;       // What of these lies on the device,
-  double host = 0;         // and in the host's memory; of a CPU all lies on the device.
+  double device = 0;       // What of all these lies on the device; of a CPU all does.
+  double host = 0;         // What of all these lies in the host's memory.
 };
 
 /// Everything but the activations.

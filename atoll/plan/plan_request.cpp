@@ -3,17 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
-#include <cmath>
-#include <initializer_list>
 #include <limits>
-#include <span>
-#include <sstream>
 
 #include "atoll/base/error.h"
-#include "atoll/base/quantity.h"
-#include "atoll/base/settings.h"
+#include "atoll/base/toml.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::plan {
@@ -25,101 +19,36 @@ constexpr int64_t kMostDevices = 1'000'000;
 constexpr double kLeastRate = 1e3;  // Bits per second.
 constexpr double kLeastTime = 1e-3;
 
-std::string shown(const toml::node& node) {
-  std::ostringstream out;
-  node.visit([&](const auto& value) { out << value; });
-  return swarm::printable(out.str().substr(0, 60));
-}
-
 struct Mistakes {
   std::vector<std::string> lines;
   void add(std::string line) { lines.push_back(std::move(line)); }
 };
 
 /// One table of the file. What is wrong goes to the mistakes, and the value stays absent.
-class Section {
+class Section : public TomlSection {
  public:
-  Section(const toml::table& table, std::string name, std::vector<std::string> keys,
+  Section(const TomlTable& table, const std::string& name, const std::vector<std::string>& keys,
           Mistakes& mistakes)
-      : table_(table), name_(std::move(name)), mistakes_(mistakes) {
-    for (const auto& [key, value] : table) {
-      const std::string word(key.str());
-      if (std::ranges::count(keys, word) > 0) continue;
-      const std::string near = nearest(word, keys);
-      mistakes_.add(fmt::format("{}: unknown key '{}'; {}", name_,
-                                swarm::printable(word.substr(0, 60)),
-                                near.empty() ? fmt::format("there are {}", fmt::join(keys, ", "))
-                                             : fmt::format("did you mean '{}'?", near)));
-    }
-  }
+      : TomlSection(table, keys,
+                    [name, &mistakes](int64_t line, const auto& key, const auto& what) {
+                      const std::string about = key.empty() ? "" : fmt::format("'{}' ", key);
+                      mistakes.add(swarm::printable(
+                          fmt::format("line {}: {}: {}{}", line, name, about, what)));
+                    }),
+        name_(name),
+        mistakes_(mistakes) {}
 
-  bool has(const char* key) const { return table_.contains(key); }
-  void fail(const std::string& what) { mistakes_.add(fmt::format("{}: {}", name_, what)); }
-
-  std::optional<std::string> text(const char* key) {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return std::nullopt;
-    auto value = node->value_exact<std::string>();
-    if (!value) fail(fmt::format("'{}' must be a text in quotes, not {}", key, shown(*node)));
-    return value;
-  }
-
-  std::optional<double> number(const char* key, double min, double max) {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return std::nullopt;
-    const auto value = node->is_number() ? node->value<double>() : std::nullopt;
-    if (value && *value >= min && *value <= max) return value;
-    fail(fmt::format("'{}' must be a number from {:g} to {:g}, not {}", key, min, max,
-                     shown(*node)));
-    return std::nullopt;
-  }
-
-  std::optional<int64_t> whole(const char* key, int64_t min, int64_t max) {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return std::nullopt;
-    const auto value = node->value_exact<int64_t>();
-    if (value && *value >= min && *value <= max) return value;
-    fail(fmt::format("'{}' must be a whole number from {} to {}, not {}", key, min, max,
-                     shown(*node)));
-    return std::nullopt;
-  }
-
-  /// A text with its unit, as in `example`; `least` is `min` for people.
-  std::optional<double> quantity(const char* key, std::span<const Unit> units, const char* example,
-                                 double max, double min = 0, const char* least = "") {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return std::nullopt;
-    if (const auto word = node->value_exact<std::string>()) {
-      const auto value = parse_quantity(*word, units);
-      if (value && *value >= min && *value <= max) return value;
-    }
-    std::vector<std::string_view> names;
-    for (const Unit& unit : units) names.push_back(unit.name);
-    fail(fmt::format("'{}' must be a number {} with its unit ({}), as in \"{}\", not {}", key,
-                     min > 0 ? fmt::format("from {}", least) : "over 0", fmt::join(names, ", "),
-                     example, shown(*node)));
-    return std::nullopt;
-  }
-
-  std::optional<std::string> choice(const char* key, std::initializer_list<const char*> choices) {
-    auto value = text(key);
-    if (!value || std::ranges::find(choices, *value) != choices.end()) return value;
-    fail(fmt::format("'{}' must be one of {}, not '{}'", key, fmt::join(choices, ", "),
-                     swarm::printable(value->substr(0, 60))));
-    return std::nullopt;
-  }
-
-  void require(const char* key, const char* why) {
+  void fail(const std::string& what) const { mistakes_.add(fmt::format("{}: {}", name_, what)); }
+  void require(const char* key, const char* why) const {
     if (!has(key)) fail(fmt::format("'{}' is missing: {}", key, why));
   }
 
  private:
-  const toml::table& table_;
   std::string name_;
   Mistakes& mistakes_;
 };
 
-void read_speed(Section& section, PlannedIsland& island) {
+void read_speed(const Section& section, PlannedIsland& island) {
   const bool is_measured = section.has("tokens_per_s") || section.has("params");
   if (section.has("tflops") && is_measured) {
     section.fail("'tflops' and 'tokens_per_s' say the same; give one of them");
@@ -133,17 +62,19 @@ void read_speed(Section& section, PlannedIsland& island) {
     section.require("tokens_per_s", "'params' says of which model");
     section.require("params", "'tokens_per_s' is of a model of so many parameters");
   }
-  const auto tflops = section.number("tflops", 1e-9, 1e9);
-  const auto tokens_per_s = section.number("tokens_per_s", 1e-9, kMost);
-  const auto params = section.number("params", 1, kMost);
+  const auto tflops = section.real("tflops", {.min = 1e-9, .max = 1e9});
+  const auto tokens_per_s = section.real("tokens_per_s", {.min = 1e-9, .max = kMost});
+  const auto params = section.real("params", {.min = 1, .max = kMost});
   if (tflops) island.flops_per_s = *tflops * 1e12;
   if (tokens_per_s && params) island.flops_per_s = 6 * *params * *tokens_per_s;
 }
 
-PlannedIsland read_island(const toml::table& table, size_t number, bool is_alone,
+PlannedIsland read_island(const TomlTable& table, size_t number, bool is_alone,
                           Mistakes& mistakes) {
   PlannedIsland island{.name = fmt::format("island-{}", number)};
-  if (const auto name = table["name"].value_exact<std::string>()) island.name = *name;
+  if (const auto name = table.find("name"); name != table.end()) {
+    island.name = text_of(name->second, {}).value_or(island.name);
+  }
   Section section(table, fmt::format("island '{}'", swarm::printable(island.name.substr(0, 60))),
                   {"name", "devices", "device", "tflops", "tokens_per_s", "params", "memory", "up",
                    "down", "latency"},
@@ -151,39 +82,40 @@ PlannedIsland read_island(const toml::table& table, size_t number, bool is_alone
   if (section.text("name") && !swarm::is_valid_name(island.name)) {
     section.fail("'name' must be 1 to 64 of letters, digits, '-', '_' and '.'");
   }
-  island.devices = section.whole("devices", 1, kMostDevices).value_or(1);
-  island.is_cpu = section.choice("device", {"cuda", "cpu"}).value_or("cuda") == "cpu";
+  island.devices = section.whole("devices", {.min = 1, .max = kMostDevices}).value_or(1);
+  island.is_cpu = section.text("device", {"cuda", "cpu"}).value_or("cuda") == "cpu";
   read_speed(section, island);
   section.require("memory", "of one device, as in \"80GB\"");
-  island.memory_bytes = section.quantity("memory", kByteUnits, "80GB", kMost).value_or(1);
+  island.memory_bytes = section.quantity("memory", {kByteUnits, "80GB", kMost}).value_or(1);
   const char* const why = "several islands need links; `atoll plan --measure` measures one";
   if (!is_alone) {
     for (const char* key : {"up", "down", "latency"}) section.require(key, why);
   }
   const auto rate = [&](const char* key) {
     constexpr double kNoLink = std::numeric_limits<double>::infinity();
-    return section.quantity(key, kRateUnits, "200mbit", kMost, kLeastRate, "1kbit")
+    return section.quantity(key, {kRateUnits, "200mbit", kMost, kLeastRate, "1kbit"})
         .value_or(kNoLink);
   };
   island.up_bits_per_s = rate("up");
   island.down_bits_per_s = rate("down");
-  island.latency_s = section.quantity("latency", kTimeUnits, "50ms", 3600).value_or(0);
+  island.latency_s = section.quantity("latency", {kTimeUnits, "50ms", 3600}).value_or(0);
   return island;
 }
 
-PlanGoal read_goal(const toml::table& table, Mistakes& mistakes) {
+PlanGoal read_goal(const TomlTable& table, Mistakes& mistakes) {
   Section section(
       table, "[goal]",
       {"time", "tokens", "loss", "params", "tokens_per_param", "sequence_length", "vocab_size"},
       mistakes);
   PlanGoal goal;
-  goal.time_s = section.quantity("time", kTimeUnits, "14d", 1e12, kLeastTime, "1ms");
-  goal.tokens = section.number("tokens", 1, kMost);
-  goal.loss = section.number("loss", 1e-6, 1e3);
-  goal.params = section.number("params", 1, kMost);
-  goal.tokens_per_param = section.number("tokens_per_param", 1e-3, 1e6);
-  goal.sequence_length = section.whole("sequence_length", 2, 1 << 24).value_or(2048);
-  goal.vocab_size = section.whole("vocab_size", 257, 1'000'000).value_or(32'000);
+  goal.time_s = section.quantity("time", {kTimeUnits, "14d", 1e12, kLeastTime, "1ms"});
+  goal.tokens = section.real("tokens", {.min = 1, .max = kMost});
+  goal.loss = section.real("loss", {.min = 1e-6, .max = 1e3});
+  goal.params = section.real("params", {.min = 1, .max = kMost});
+  goal.tokens_per_param = section.real("tokens_per_param", {.min = 1e-3, .max = 1e6});
+  goal.sequence_length =
+      section.whole("sequence_length", {.min = 2, .max = 1 << 24}).value_or(2048);
+  goal.vocab_size = section.whole("vocab_size", {.min = 257, .max = 1'000'000}).value_or(32'000);
   if (!section.has("time") && !section.has("tokens") && !section.has("loss") &&
       !section.has("params")) {
     section.fail("there must be one of 'time', 'tokens', 'loss', 'params', or several");
@@ -196,14 +128,14 @@ PlanGoal read_goal(const toml::table& table, Mistakes& mistakes) {
   return goal;
 }
 
-PlanLaws read_laws(const toml::table& table, Mistakes& mistakes) {
+PlanLaws read_laws(const TomlTable& table, Mistakes& mistakes) {
   Section section(table, "[laws]", {"fit", "count", "batch_unit"}, mistakes);
   PlanLaws laws;
   laws.fit = section.text("fit").value_or("");
   if (section.has("fit") && laws.fit.empty()) section.fail("'fit' must name a file");
-  const bool counts = section.choice("count", {"column", "papers"}).value_or("column") == "papers";
+  const bool counts = section.text("count", {"column", "papers"}).value_or("column") == "papers";
   laws.read.count = counts ? laws::Count::kPapers : laws::Count::kColumn;
-  laws.read.batch_unit_tokens = section.number("batch_unit", 1, 1e9).value_or(1);
+  laws.read.batch_unit_tokens = section.real("batch_unit", {.min = 1, .max = 1e9}).value_or(1);
   for (const char* key : {"count", "batch_unit"}) {
     if (section.has(key) && !section.has("fit")) {
       section.fail(fmt::format("'{}' is about a 'fit', and there is none", key));
@@ -212,19 +144,18 @@ PlanLaws read_laws(const toml::table& table, Mistakes& mistakes) {
   return laws;
 }
 
-const toml::table& table_of(const toml::table& document, const char* name, Mistakes& mistakes) {
-  static const toml::table kNone;
-  const toml::node* node = document.get(name);
-  if (node == nullptr) return kNone;
-  if (const toml::table* table = node->as_table()) return *table;
-  mistakes.add(fmt::format("'{}' must be a section, [{}]", name, name));
+const TomlTable& table_of(const Section& document, const char* name, Mistakes& mistakes) {
+  static const TomlTable kNone;
+  const TomlValue* value = document.find(name);
+  if (value == nullptr) return kNone;
+  if (const auto* table = value->get<TomlTable>()) return *table;
+  mistakes.add(fmt::format("line {}: '{}' must be a section, [{}]", value->line, name, name));
   return kNone;
 }
 
-std::vector<PlannedIsland> read_islands(const toml::table& document, Mistakes& mistakes) {
-  const toml::node* node = document.get("island");
-  const toml::array* array = node == nullptr ? nullptr : node->as_array();
-  if (array == nullptr || array->empty() || !array->is_array_of_tables()) {
+std::vector<PlannedIsland> read_islands(const Section& document, Mistakes& mistakes) {
+  const TomlList* array = tables_of(document.find("island"));
+  if (array == nullptr) {
     mistakes.add("there must be an [[island]], with two brackets, for each island");
     return {};
   }
@@ -234,8 +165,9 @@ std::vector<PlannedIsland> read_islands(const toml::table& document, Mistakes& m
     return {};
   }
   std::vector<PlannedIsland> islands;
-  for (const toml::node& entry : *array) {
-    islands.push_back(read_island(*entry.as_table(), islands.size(), array->size() == 1, mistakes));
+  for (const TomlValue& entry : *array) {
+    islands.push_back(
+        read_island(*entry.get<TomlTable>(), islands.size(), array->size() == 1, mistakes));
     const auto twins = std::ranges::count(islands, islands.back().name, &PlannedIsland::name);
     if (twins > 1) {
       mistakes.add(fmt::format("two islands are called '{}'",
@@ -258,15 +190,9 @@ PlanRequest parse_plan(std::string_view text, const std::string& where) {
     throw UsageError(fmt::format("{}: larger than {} MiB; a plan has a few lines for each island",
                                  where, kMaxPlanBytes >> 20));
   }
-  toml::table document;
-  try {
-    document = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(
-        fmt::format("{}: line {}: {}", where, error.source().begin.line, error.description()));
-  }
+  const TomlTable tables = parse_toml(text, where);
   Mistakes mistakes;
-  Section(document, "the file", {"island", "goal", "laws"}, mistakes);
+  const Section document(tables, "the file", {"island", "goal", "laws"}, mistakes);
   PlanRequest request;
   request.islands = read_islands(document, mistakes);
   request.goal = read_goal(table_of(document, "goal", mistakes), mistakes);

@@ -72,6 +72,16 @@ SettingList RunConfig::settings() {
   return list;
 }
 
+std::vector<Setting> changed_settings(RunConfig& config) {
+  RunConfig defaults;
+  const SettingList usual = defaults.settings();
+  std::vector<Setting> changed = config.settings().settings();
+  std::erase_if(changed, [&, i = size_t{0}](const Setting& setting) mutable {
+    return setting.text() == usual.settings()[i++].text();
+  });
+  return changed;
+}
+
 void apply(RunConfig& config, const std::function<void(SettingList&)>& assign) {
   SettingList list = config.settings();
   assign(list);
@@ -200,12 +210,6 @@ void check_used(const RunConfig& config, const std::vector<std::string>& overrid
 
 bool takes_newcomers(const RunConfig& config) {
   return method::method_of(config.sync).takes_newcomers && config.sync.codec != "auto";
-}
-
-void check_config_text(std::string_view text, const std::string& where) {
-  RunConfig config;
-  config.settings().apply_toml(text, where);
-  check(config);
 }
 
 }  // namespace atl::run

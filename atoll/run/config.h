@@ -51,6 +51,9 @@ struct RunConfig {
   SettingList settings();
 };
 
+/// The settings whose values are not the defaults'; they point into `config`.
+std::vector<Setting> changed_settings(RunConfig& config);
+
 /// The file (if any), then the overrides ("section.key=value"). A model.preset among them is
 /// replaced by its sizes, and by what else they say of the model. Throws UsageError.
 void apply(RunConfig& config, const std::filesystem::path& file,
@@ -79,9 +82,5 @@ void check_used(const RunConfig& config, const std::vector<std::string>& overrid
 /// Whether islands can join when the run is under way. Then they also keep the rounds on disk that
 /// are committed after a checkpoint (round_log.h): both take the outer steps of others' rounds.
 bool takes_newcomers(const RunConfig& config);
-
-/// Throws UsageError unless `text` is a valid configuration: for a coordinator, before islands
-/// join.
-void check_config_text(std::string_view text, const std::string& where);
 
 }  // namespace atl::run

@@ -94,9 +94,9 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
   return options;
 }
 
-run::RunConfig config_of(const CoordinatedRun::Place& place,
+run::RunConfig config_of(const CoordinatedRun::Request& request,
                          const std::vector<std::string>& overrides) {
-  run::RunConfig config = run::load_config(place.config, overrides);
+  run::RunConfig config = run::load_config(request.config, overrides);
   run::choose_method(config, /*alone=*/false);
   run::check(config);
   run::check_used(config, overrides);
@@ -127,32 +127,32 @@ std::string ProgressLog::next(const std::vector<swarm::IslandStatus>& islands) {
   return line;
 }
 
-CoordinatedRun::CoordinatedRun(Place place, const std::vector<std::string>& overrides,
+CoordinatedRun::CoordinatedRun(Request request, const std::vector<std::string>& overrides,
                                const Clock& clock)
-    : place_(std::move(place)), progress_(clock) {
+    : request_(std::move(request)), progress_(clock) {
   try {
-    run::RunConfig config = config_of(place_, overrides);
+    run::RunConfig config = config_of(request_, overrides);
     const auto shared = config.settings().shared();
-    if (!place_.folder.empty()) {
-      std::filesystem::create_directories(place_.folder);
-      journal_.emplace(place_.folder / "coordinator.journal");
+    if (!request_.folder.empty()) {
+      std::filesystem::create_directories(request_.folder);
+      journal_.emplace(request_.folder / "coordinator.journal");
       book_ = journal_->book();
     }
-    events_.emplace(place_.folder, [this](const std::string& sentence) { tell(sentence); });
+    events_.emplace(request_.folder, [this](const std::string& sentence) { tell(sentence); });
     if (book_.has_begun()) {
       came_back_at_ = book_.last_step();
-      run::require_same(place_.folder, shared_settings(book_.config()), shared);
+      run::require_same(request_.folder, shared_settings(book_.config()), shared);
     }
     options_ = options_of(config, book_.has_begun() ? book_.run() : random_name(), shared,
-                          place_.ends_together);
+                          request_.ends_together);
   } catch (const UsageError& error) {
-    if (place_.is_only) throw;
-    throw UsageError(fmt::format("run '{}': {}", place_.name, error.what()));
+    if (request_.is_only) throw;
+    throw UsageError(fmt::format("run '{}': {}", request_.name, error.what()));
   }
 }
 
 void CoordinatedRun::tell(const std::string& sentence) const {
-  print_log(place_.is_only ? sentence : fmt::format("[{}] {}", place_.name, sentence));
+  print_log(request_.is_only ? sentence : fmt::format("[{}] {}", request_.name, sentence));
 }
 
 swarm::RunStatus CoordinatedRun::first_status() const {
@@ -160,7 +160,7 @@ swarm::RunStatus CoordinatedRun::first_status() const {
 }
 
 swarm::ServedRun CoordinatedRun::served(std::function<void(swarm::RunStatus)> publish) {
-  return {.name = place_.name,
+  return {.name = request_.name,
           .options = options_,
           .book = std::exchange(book_, {}),
           .callbacks = {.persist =
@@ -183,14 +183,15 @@ swarm::ServedRun CoordinatedRun::served(std::function<void(swarm::RunStatus)> pu
 }
 
 void CoordinatedRun::leave_file(const std::string& control, const std::string& status) {
-  if (place_.folder.empty()) return;
-  file_.emplace(place_.folder, run::place_here(options_.run, shown_name(), control, status));
+  if (request_.folder.empty()) return;
+  file_.emplace(request_.folder,
+                run::this_coordinator(options_.run, shown_name(), control, status));
 }
 
 void CoordinatedRun::announce(const std::string& control) {
   events_->add(swarm::CoordinatorStarted{
       .run = options_.run,
-      .join = address_for_islands(control) + (place_.is_only ? "" : "/" + place_.name),
+      .join = address_for_islands(control) + (request_.is_only ? "" : "/" + request_.name),
       .islands = options_.replicas,
       .step = came_back_at_,
       .steps = options_.steps});

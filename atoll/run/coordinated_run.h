@@ -35,7 +35,7 @@ class ProgressLog {
 
 class CoordinatedRun {
  public:
-  struct Place {
+  struct Request {
     std::string name;              // That islands may ask for; empty: none.
     std::filesystem::path config;  // Empty: the defaults.
     std::filesystem::path folder;  // Empty: no journal.
@@ -45,7 +45,7 @@ class CoordinatedRun {
 
   /// Opens the journal. Throws UsageError when the settings cannot be used, or are not the
   /// journal's; InputError when another process has the folder.
-  CoordinatedRun(Place place, const std::vector<std::string>& overrides, const Clock& clock);
+  CoordinatedRun(Request request, const std::vector<std::string>& overrides, const Clock& clock);
   CoordinatedRun(const CoordinatedRun&) = delete;
   CoordinatedRun& operator=(const CoordinatedRun&) = delete;
 
@@ -59,11 +59,11 @@ class CoordinatedRun {
 
  private:
   /// The name, where it has to be told from others.
-  std::string shown_name() const { return place_.is_only ? "" : place_.name; }
+  std::string shown_name() const { return request_.is_only ? "" : request_.name; }
   /// A sentence of this run, on stderr.
   void tell(const std::string& sentence) const;
 
-  Place place_;
+  Request request_;
   ProgressLog progress_;
   std::optional<swarm::Journal> journal_;
   std::optional<EventLog> events_;  // While the folder is this run's.

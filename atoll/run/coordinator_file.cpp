@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
+#include "atoll/base/process.h"
 
 namespace atl::run {
 
@@ -18,30 +18,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using nlohmann::json;
 constexpr const char* kFileName = "coordinator.json";
 
-std::string machine_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-std::string text_or_null(const json& value) {
-  return value.is_null() ? "" : value.get<std::string>();
-}
-
-json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
-
-CoordinatorPlace read_place(const fs::path& path) {
+RunningCoordinator read_running(const fs::path& path) {
+  const std::string text = read_file(path);
   try {
-    const json object = json::parse(read_file(path));
-    return {.pid = object.at("pid").get<int64_t>(),
-            .machine = object.at("machine").get<std::string>(),
-            .run = object.at("run").get<std::string>(),
-            .name = text_or_null(object.at("name")),
-            .control = object.at("control").get<std::string>(),
-            .status = text_or_null(object.at("status"))};
-  } catch (const json::exception&) {
+    RunningCoordinator coordinator;
+    read_json(nlohmann::json::parse(text), coordinator, Lacking::kRefused);
+    return coordinator;
+  } catch (const std::exception&) {
     throw InputError(fmt::format("'{}' is damaged, or from another version", path.string()));
   }
 }
@@ -50,8 +35,8 @@ bool runs(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno
 
 }  // namespace
 
-CoordinatorPlace place_here(std::string run, std::string name, std::string control,
-                            std::string status) {
+RunningCoordinator this_coordinator(std::string run, std::string name, std::string control,
+                                    std::string status) {
   return {.pid = ::getpid(),
           .machine = machine_name(),
           .run = std::move(run),
@@ -60,29 +45,26 @@ CoordinatorPlace place_here(std::string run, std::string name, std::string contr
           .status = std::move(status)};
 }
 
-CoordinatorFile::CoordinatorFile(const fs::path& folder, const CoordinatorPlace& place)
-    : path_(folder / kFileName), pid_(place.pid) {
+CoordinatorFile::CoordinatorFile(const fs::path& folder, const RunningCoordinator& coordinator)
+    : path_(folder / kFileName), pid_(coordinator.pid) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
     throw InputError(
         fmt::format("cannot create the folder '{}': {}", folder.string(), error.message()));
   }
-  const json object = {{"pid", place.pid},         {"machine", place.machine},
-                       {"run", place.run},         {"name", or_null(place.name)},
-                       {"control", place.control}, {"status", or_null(place.status)}};
-  write_file_atomically(path_, object.dump(2) + "\n");
+  write_file_atomically(path_, json_of(coordinator).dump(2) + "\n");
 }
 
 CoordinatorFile::~CoordinatorFile() {
   try {
-    if (read_place(path_).pid == pid_) fs::remove(path_);
+    if (read_running(path_).pid == pid_) fs::remove(path_);
   } catch (const std::exception&) {  // Gone already, or no longer ours.
     return;
   }
 }
 
-CoordinatorPlace running_coordinator(const fs::path& folder) {
+RunningCoordinator running_coordinator(const fs::path& folder) {
   if (!fs::is_directory(folder)) {
     throw InputError(fmt::format("there is no folder '{}'", folder.string()));
   }
@@ -92,21 +74,21 @@ CoordinatorPlace running_coordinator(const fs::path& folder) {
                     "have no coordinator; one started by hand needs --run {})",
                     folder.string(), kFileName, folder.string()));
   }
-  const CoordinatorPlace place = read_place(folder / kFileName);
-  if (place.machine != machine_name()) {
+  const RunningCoordinator coordinator = read_running(folder / kFileName);
+  if (coordinator.machine != machine_name()) {
     throw InputError(fmt::format("the coordinator of '{}' runs on the machine '{}': ask there",
-                                 folder.string(), place.machine));
+                                 folder.string(), coordinator.machine));
   }
-  if (!runs(place.pid)) {
+  if (!runs(coordinator.pid)) {
     throw InputError(
         fmt::format("no coordinator runs in '{}' any more: its process {} has ended and left {}",
-                    folder.string(), place.pid, kFileName));
+                    folder.string(), coordinator.pid, kFileName));
   }
-  if (place.status.empty()) {
+  if (coordinator.status.empty()) {
     throw InputError(
         fmt::format("the coordinator of '{}' was started with --http off", folder.string()));
   }
-  return place;
+  return coordinator;
 }
 
 std::vector<fs::path> running_in(const fs::path& parent) {

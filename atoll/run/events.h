@@ -33,7 +33,7 @@ struct CodecChosen {
   static constexpr const char* kKind = "codec_chosen";
   std::string codec;
   int64_t delay = 0;   // Inner steps.
-  std::string choice;  // And what it rests on, in words.
+  std::string choice;  // What the choice rests on, in words.
   void visit(auto&& field) const {
     field("codec", codec), field("delay", delay), field("choice", choice);
   }
@@ -102,8 +102,8 @@ struct MoreCheckpointsKept {
 
 struct CheckpointVoid {
   static constexpr const char* kKind = "checkpoint_void";
-  int64_t step = 0;       // Of the run,
-  int64_t void_step = 0;  // and of the checkpoint.
+  int64_t step = 0;       // Of the run.
+  int64_t void_step = 0;  // Of the checkpoint.
   void visit(auto&& field) const { field("step", step), field("void_step", void_step); }
   std::string sentence() const;
 };
@@ -192,7 +192,7 @@ struct IslandProcessKilled {
   static constexpr const char* kKind = "island_process_killed";
   std::string island;
   int64_t signal = 0;
-  int64_t step = 0;  // Its last one.
+  int64_t step = 0;  // The island's last one.
   bool others_go_on = false;
   int64_t pause_s = 0;  // Before it is started again.
   void visit(auto&& field) const {

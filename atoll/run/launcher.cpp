@@ -14,6 +14,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/event_log.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/events.h"
@@ -129,14 +130,9 @@ class Launch {
   /// What this machine's islands are told beside the run's settings.
   std::vector<std::string> own_settings() const {
     RunConfig config = options_.config;
-    RunConfig defaults;
-    const SettingList given = config.settings();
-    const SettingList usual = defaults.settings();
     std::vector<std::string> words;
-    for (size_t i = 0; i < given.settings().size(); ++i) {
-      const Setting& setting = given.settings()[i];
-      if (!setting.local || setting.text() == usual.settings()[i].text()) continue;
-      words.push_back("--" + setting.assignment());
+    for (const Setting& setting : changed_settings(config)) {
+      if (setting.local) words.push_back("--" + setting.assignment());
     }
     return words;
   }
@@ -164,13 +160,16 @@ class Launch {
       const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (message.is_discarded()) continue;
       if (message.contains("progress")) {
-        const Progress progress = progress_from_json(message["progress"].dump());
+        Progress progress;
+        read_json(message["progress"], progress, Lacking::kRefused);
         if (const auto away = island.history.heard(progress, clock_.now())) {
           events_.add(IslandProcessBack{.island = island.name, .away_s = seconds(*away)});
         }
         view_.update(i, progress_line(progress));
       } else if (message.contains("summary")) {
-        island.summary = island.history.whole(summary_from_json(message["summary"].dump()));
+        Summary summary;
+        read_json(message["summary"], summary, Lacking::kRefused);
+        island.summary = island.history.whole(std::move(summary));
       }
     }
   }
@@ -372,11 +371,11 @@ std::vector<Summary> launch(const LaunchOptions& options, const Clock& clock) {
 }
 
 std::string progress_message(const Progress& progress) {
-  return json{{"progress", json::parse(to_json(progress))}}.dump();
+  return json{{"progress", json_of(progress)}}.dump();
 }
 
 std::string summary_message(const Summary& summary) {
-  return json{{"summary", json::parse(to_json(summary))}}.dump();
+  return json{{"summary", json_of(summary)}}.dump();
 }
 
 }  // namespace atl::run

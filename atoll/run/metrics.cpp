@@ -7,6 +7,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/run/events.h"
 
@@ -50,7 +51,7 @@ Metrics::Metrics(const std::filesystem::path& folder, int64_t resumed_step, cons
       scalars_(folder) {}
 
 void Metrics::add(const Progress& progress) {
-  auto record = nlohmann::json::parse(to_json(progress));
+  auto record = json_of(progress);
   record.erase("seconds_left");
   record["time"] = wall_time();
   steps_.add(record.dump());

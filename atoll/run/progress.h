@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "atoll/base/fields.h"
+
 namespace atl::run {
 
 /// In the message of an island that gives up for what only other settings change: to go on from the
@@ -20,6 +22,10 @@ struct SecondsSpent {
   double validation = 0;
   double checkpoints = 0;  // That training waited for them.
 
+  void visit(auto&& field) {
+    field("computing", computing), field("handling", handling), field("waiting", waiting);
+    field("validation", validation), field("checkpoints", checkpoints);
+  }
   bool operator==(const SecondsSpent&) const = default;
   SecondsSpent& operator+=(const SecondsSpent& other);
   /// Without validation and checkpoints.
@@ -42,13 +48,22 @@ struct Progress {
   int64_t abstained_rounds = 0;  // This island's part of them had weight 0.
   int64_t bytes_sent = 0;        // By this process, all that its transport carried.
   int64_t bytes_received = 0;
-  // Which rows: the member's number in the run, how many units of data (swarm/leases.h) it has
-  // trained on as that member, and the last of them.
-  int64_t member = 0;
-  int64_t trained = 0;
-  int64_t unit = 0;
-  int64_t began_at = 0;  // The step at which this process began, and its
-  SecondsSpent seconds;  // time since then.
+  int64_t member = 0;    // This island's number in the run.
+  int64_t trained = 0;   // Units of data (swarm/leases.h) that it has trained on as that member.
+  int64_t unit = 0;      // The last unit that it trained on.
+  int64_t began_at = 0;  // The step at which this process began.
+  SecondsSpent seconds;  // Of this process.
+
+  void visit(auto&& field) {
+    field("step", step), field("steps", steps), field("tokens", tokens), field("loss", loss);
+    field("val_loss", val_loss, LeftOutWhenNew{});
+    field("lr", lr), field("grad_norm", grad_norm), field("tokens_per_s", tokens_per_s);
+    field("seconds_left", seconds_left), field("stall_share", stall_share);
+    field("abstained_rounds", abstained_rounds, LeftOutWhenNew{});
+    field("bytes_sent", bytes_sent), field("bytes_received", bytes_received);
+    field("member", member), field("trained", trained), field("unit", unit);
+    field("began_at", began_at), field("seconds", seconds);
+  }
 };
 
 /// How it went. Fields as in `atoll train --json`.
@@ -65,7 +80,7 @@ struct Summary {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   double stall_share = 0;          // Of the training time.
-  double blocked_share = 0;        // The same, waiting for a round's commit or for rows.
+  double blocked_share = 0;        // Of the training time, waiting for a commit or for rows.
   double checkpoint_stall_ms = 0;  // The longest that one checkpoint held training up.
   int64_t num_parameters = 0;
   int64_t abstained_rounds = 0;  // Of this process, as in Progress.
@@ -76,11 +91,26 @@ struct Summary {
   bool stopped = false;             // Ended early on request; resume by the same command.
   SecondsSpent seconds;             // Of this process.
   double away_seconds = 0;          // Killed and not back yet: of this no other figure knows.
+
+  void visit(auto&& field) {
+    field("run", run), field("steps", steps), field("tokens", tokens);
+    field("train_loss", train_loss), field("val_loss_start", val_loss_start);
+    field("val_loss_island", val_loss_island), field("val_loss", val_loss);
+    field("tokens_per_s", tokens_per_s), field("digest", digest);
+    field("bytes_sent", bytes_sent), field("bytes_received", bytes_received);
+    field("stall_share", stall_share), field("blocked_share", blocked_share);
+    field("checkpoint_stall_ms", checkpoint_stall_ms), field("num_parameters", num_parameters);
+    field("abstained_rounds", abstained_rounds), field("method", method), field("codec", codec);
+    field("fragment_sync_delay", fragment_sync_delay), field("steps_now", steps_now);
+    field("stopped", stopped);
+    // Points that an older version finished have none of these.
+    field("seconds", seconds, MayLack{}), field("away_seconds", away_seconds, MayLack{});
+  }
 };
 
 std::string to_json(const Progress& progress);
 std::string to_json(const Summary& summary);
-Progress progress_from_json(std::string_view text);
+/// Throws InputError where it is JSON and no summary.
 Summary summary_from_json(std::string_view text);
 
 /// "step 120/400  loss 4.213  val 4.500  5.1k tok/s  wait 12 %  left 02:10".

@@ -11,6 +11,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/progress.h"
@@ -36,6 +37,12 @@ TEST(LinkRateTest, RefusesWhatIsNoRate) {
                            "1e999mbit", "20mbits", "fast"}) {
     EXPECT_THROW(parse_link_rate(text), UsageError) << text;
   }
+}
+
+Progress progress_from_json(const std::string& text) {
+  Progress progress;
+  read_json(nlohmann::json::parse(text), progress, Lacking::kRefused);
+  return progress;
 }
 
 TEST(ProgressTest, JsonKeepsEverything) {

@@ -62,7 +62,7 @@ class RoundLog {
   size_t most_bytes_;
   std::function<void(const std::string&)> on_notice_;
   std::vector<std::filesystem::path> added_;  // Since the last checkpoint began.
-  size_t num_bytes_ = 0;                      // Of these.
+  size_t num_bytes_ = 0;                      // Of `added_`.
   bool has_failed_ = false;
   std::string error_;          // Of the job.
   collective::Worker worker_;  // Last: its job uses the others.

@@ -8,8 +8,8 @@ namespace atl::sim {
 
 template <typename Moment, typename Span>
 struct Line {
-  Moment control_free{};  // When the last control frame has left,
-  Moment bulk_free{};     // and when everything has.
+  Moment control_free{};  // When the last control frame has left.
+  Moment bulk_free{};     // When everything has left.
 
   /// Sends bulk that is there at `ready`; the moment at which its last bit leaves.
   Moment send_bulk(Moment ready, Span sending) {

@@ -30,8 +30,8 @@ int64_t num_units(std::span<const Units> list);
 /// What one member has: units in the order in which it trains on them.
 struct Leases {
   int64_t num_granted = 0;   // Ever, to this member.
-  int64_t num_consumed = 0;  // Of them, the first ones.
-  std::vector<Units> rest;   // The others.
+  int64_t num_consumed = 0;  // The first of those granted.
+  std::vector<Units> rest;   // Granted and not consumed.
 
   bool operator==(const Leases&) const = default;
 };

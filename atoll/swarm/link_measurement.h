@@ -61,7 +61,7 @@ class LinkMeasurement {
   MeasuredLink result_;
   int trips_left_ = 0;
   std::deque<Sent> on_the_way_;
-  size_t window_ = 0;  // Bytes that may be on their way,
+  size_t window_ = 0;  // Bytes that may be on their way.
   size_t bytes_on_the_way_ = 0;
   size_t bytes_sent_ = 0;  // In this phase.
   Time phase_begin_{};

@@ -153,8 +153,8 @@ struct Begin {
   int32_t fragment = 0;
   int64_t step = 0;
   int64_t weight = 0;          // Tokens since the fragment's last round; 0: this island abstains.
-  int64_t count = 0;           // Values in the fragment,
-  int64_t segment_values = 0;  // exchanged and summed in segments of so many.
+  int64_t count = 0;           // Values in the fragment.
+  int64_t segment_values = 0;  // Values of a segment, as which they are exchanged and summed.
   int64_t num_trained = 0;     // Units of its leases that the member had trained on, ever.
   int64_t rate = 0;            // Bytes per second that its connections to other members have lately
                                // carried, on average; 0: not known, or of no matter.
@@ -308,8 +308,8 @@ enum class PartKind : uint8_t { kContribution, kMean, kState, kResult };
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
-  int32_t sender = 0;    // Number: who made it,
-  int32_t receiver = 0;  // and for whom.
+  int32_t sender = 0;    // Number of the member that made it.
+  int32_t receiver = 0;  // Number of the member that it is for.
   int32_t segment = 0;   // Within the fragment; of what was fetched the fragment.
   uint64_t offset = 0;   // Bytes, within the encoded segment; of a state within all of it.
   uint64_t total = 0;    // Bytes of the encoded segment; the same in all its chunks.

@@ -6,23 +6,21 @@
 
 #include <algorithm>
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
 #include "atoll/run/child_process.h"
-#include "atoll/run/json_number.h"
 #include "atoll/run/run_folder.h"
 
 namespace atl::sweep {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr size_t kLogLines = 8;
 constexpr size_t kMaxLogBytes = 4000;
@@ -58,25 +56,14 @@ std::string end_of_log(const fs::path& log) {
 
 }  // namespace
 
-std::string to_json(const PointResult& result) {
-  json out = {{"status", result.status},
-              {"seconds", result.seconds},
-              {"peak_bytes", result.peak_bytes},
-              {"log", result.log}};
-  if (result.summary) out["summary"] = json::parse(to_json(*result.summary));
-  return out.dump();
-}
+std::string to_json(const PointResult& result) { return json_of(result).dump(); }
 
 PointResult point_result_from_json(std::string_view text, const std::string& name) {
   try {
-    const json in = json::parse(text);
-    PointResult out{.status = in.at("status"),
-                    .seconds = run::number(in.at("seconds")),
-                    .peak_bytes = run::number(in.at("peak_bytes")),
-                    .log = in.at("log")};
-    if (in.contains("summary")) out.summary = run::summary_from_json(in["summary"].dump());
+    PointResult out;
+    read_json(nlohmann::json::parse(text), out, Lacking::kRefused);
     return out;
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {
     throw InputError(fmt::format("'{}' is no result of a point: {}", name, error.what()));
   }
 }

@@ -18,6 +18,11 @@ struct PointResult {
   double peak_bytes = 0;  // Of all its processes: the largest one's, times the islands.
   std::optional<run::Summary> summary;  // Where the status is 0.
   std::string log;                      // The last lines of what it said; where it failed.
+
+  void visit(auto&& field) {
+    field("status", status), field("seconds", seconds), field("peak_bytes", peak_bytes);
+    field("summary", summary, LeftOutWhenNew{}), field("log", log);
+  }
 };
 
 std::string to_json(const PointResult& result);

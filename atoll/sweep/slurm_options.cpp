@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
-#include <algorithm>
-#include <sstream>
+#include <string_view>
 
 #include "atoll/base/error.h"
 
@@ -69,38 +67,18 @@ void SlurmOptions::visit(SettingList& list) {
            {.min = 0, .max = 1'000'000});
   list.add("poll_seconds", poll_seconds, "between two questions to Slurm",
            {.min = 0.1, .max = 3600});
+  list.add("extra", extra, "words for sbatch, each one option: --account=x");
 }
 
-SlurmOptions parse_slurm_options(std::string_view text, const std::string& where) {
+SlurmOptions read_slurm_options(const TomlTable& document, const std::string& where) {
   SlurmOptions options;
   SettingList list;
   options.visit(list);
-  toml::table document;
-  try {
-    document = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(fmt::format("{}: not TOML: {}", where, error.description()));
+  list.apply(document, where);
+  if (options.extra.size() > kMaxExtra) {
+    throw UsageError(
+        fmt::format("{}: 'slurm.extra' must be a list of at most {} texts", where, kMaxExtra));
   }
-  // Settings know no lists: `extra` is read here, all else by them.
-  if (toml::table* slurm = document["slurm"].as_table(); slurm != nullptr) {
-    if (const toml::node* extra = slurm->get("extra"); extra != nullptr) {
-      const toml::array* words = extra->as_array();
-      if (words == nullptr || !std::ranges::all_of(*words, &toml::node::is_string) ||
-          words->size() > kMaxExtra) {
-        throw UsageError(
-            fmt::format("{}: slurm.extra must be a list of at most {} texts, like "
-                        "[\"--account=x\"]",
-                        where, kMaxExtra));
-      }
-      for (const toml::node& word : *words) {
-        options.extra.push_back(*word.value<std::string>());
-      }
-      slurm->erase("extra");
-    }
-  }
-  std::ostringstream rest;
-  rest << document;
-  list.apply_toml(rest.str(), where);
   std::vector<std::string> words = options.extra;
   words.insert(words.end(), {options.partition, options.time, options.mem});
   for (const std::string& word : words) {

@@ -2,7 +2,6 @@
 // What a sweep asks of Slurm: [slurm] of SWEEP.toml. LibTorch-free.
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "atoll/base/settings.h"
@@ -24,9 +23,9 @@ struct SlurmOptions {
 
 constexpr size_t kMaxExtra = 100;
 
-/// Reads a TOML document whose only table is [slurm]. `where` (a file) is for messages. Throws
+/// Of a TOML document whose only table is [slurm]. `where` (a file) is for messages. Throws
 /// UsageError: unknown keys (naming the nearest), wrong types, values out of range, words in
 /// `extra` that are no options, or options that the sweep gives itself.
-SlurmOptions parse_slurm_options(std::string_view text, const std::string& where);
+SlurmOptions read_slurm_options(const TomlTable& document, const std::string& where);
 
 }  // namespace atl::sweep

@@ -16,7 +16,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-SlurmOptions options_of(const std::string& text) { return parse_slurm_options(text, "S.toml"); }
+SlurmOptions options_of(const std::string& text) {
+  return read_slurm_options(parse_toml(text, "S.toml"), "S.toml");
+}
 
 std::string refusal_of(const std::string& text) {
   return message_of<UsageError>([&] { options_of(text); });

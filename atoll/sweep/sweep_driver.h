@@ -29,7 +29,7 @@ struct SweepOptions {
 /// What is still to come, if nothing else turns out than what is known.
 struct Outlook {
   size_t num_points = 0;
-  size_t num_too_large = 0;  // Of them, for the memory there is.
+  size_t num_too_large = 0;  // Points that need more memory than there is.
   double tokens = 0;
   double core_seconds = 0;
   bool is_timed = false;     // By points that have finished; else the time is a guess.

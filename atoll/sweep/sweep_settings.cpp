@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -40,15 +39,12 @@ constexpr std::array kWithoutEffect = {
     "swarm.silence_timeout",  "swarm.round_timeout", "sync.layer_metrics",
 };
 
-/// The names of the settings that a TOML text of sections gives.
-std::vector<std::string> names_in(const std::string& text) {
+/// The names of the settings that a document gives.
+std::vector<std::string> names_in(const TomlTable& document) {
   std::vector<std::string> names;
-  const toml::table document = toml::parse(text);  // It was printed from one that was read.
-  for (const auto& [section, node] : document) {
-    if (const toml::table* table = node.as_table()) {
-      for (const auto& [key, value] : *table) {
-        names.push_back(fmt::format("{}.{}", section.str(), key.str()));
-      }
+  for (const auto& [section, content] : document) {
+    if (const auto* table = content.get<TomlTable>()) {
+      for (const auto& [key, value] : *table) names.push_back(section + "." + key);
     }
   }
   return names;
@@ -83,7 +79,7 @@ std::string point_name(const std::string& grid, const SweepPoint& point) {
 SweepSettings::SweepSettings(SweepSpec spec, std::string where)
     : spec_(std::move(spec)), where_(std::move(where)), given_(names_in(spec_.settings)) {
   run::apply(common_,
-             [&](SettingList& list) { list.apply_toml(spec_.settings, where_ + ": [settings]"); });
+             [&](SettingList& list) { list.apply(spec_.settings, where_ + ": [settings]"); });
   for (const OwnedSetting& owned : kOwned) {
     if (std::ranges::find(given_, owned.name) == given_.end()) continue;
     throw UsageError(fmt::format("{}: [settings]: {} is set by the sweep for each point: give {}",
@@ -96,8 +92,8 @@ run::RunConfig SweepSettings::load(const std::string& size) const {
   const auto found = std::ranges::find(spec_.sizes, size, &Size::name);
   run::RunConfig config;
   run::apply(config, [&](SettingList& list) {
-    list.apply_toml(spec_.settings, where_ + ": [settings]");
-    list.apply_toml(found->settings, fmt::format("{}: [sizes.{}]", where_, size));
+    list.apply(spec_.settings, where_ + ": [settings]");
+    list.apply(found->settings, fmt::format("{}: [sizes.{}]", where_, size));
   });
   if (config.model.vocab_size == 0) {
     config.model.vocab_size = store_.vocab_size > 0 ? store_.vocab_size : config.data.vocab_size;
@@ -256,10 +252,8 @@ std::string SweepSettings::obstacle(const SweepPoint& point) const {
   }
   return complaint_of([&] {
     run::RunConfig one = config(point);
-    // Ranges are checked where a text is read, so it is read again.
-    run::RunConfig again;
-    again.settings().apply_toml(one.settings().dump(/*with_help=*/false), "the point's settings");
-    run::check(again);
+    one.settings().check("the point's settings");
+    run::check(one);
   });
 }
 

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
-#include "atoll/base/settings.h"
+#include "atoll/base/toml.h"
 #include "atoll/method/method.h"
 
 namespace atl::sweep {
@@ -21,119 +19,62 @@ namespace {
 constexpr size_t kMaxValues = 1000;  // Of one list.
 constexpr size_t kMaxGrids = 100;
 
-std::string text_of(const toml::node& node) {
-  // The shortest digits that read the same; toml++ prints 17.
-  if (const auto* real = node.as_floating_point()) return fmt::format("{}", real->get());
-  std::ostringstream out;
-  node.visit([&](const auto& value) { out << value; });
-  return out.str();
-}
-
-/// One table of the file, which may have these keys and no others.
-class Section {
+/// One table of the file.
+class Section : public TomlSection {
  public:
-  Section(const toml::table& table, std::string where, const std::vector<std::string>& keys)
-      : table_(table), where_(std::move(where)) {
-    for (const auto& [key, node] : table_) {
-      if (std::ranges::find(keys, key.str()) != keys.end()) continue;
-      const std::string near = nearest(key.str(), keys);
-      fail(fmt::format("unknown key '{}'; {}", key.str(),
-                       near.empty() ? fmt::format("it may have {}", fmt::join(keys, ", "))
-                                    : fmt::format("did you mean '{}'?", near)));
-    }
-  }
+  Section(const TomlTable& table, const std::string& where, const std::vector<std::string>& keys)
+      : TomlSection(table, keys,
+                    [where](int64_t line, const std::string& key, const std::string& what) {
+                      throw UsageError(fmt::format("{}: {}{}{}", at_line(where, line), key,
+                                                   key.empty() ? "" : " ", what));
+                    }),
+        where_(where) {}
 
   [[noreturn]] void fail(const std::string& what) const { throw UsageError(where_ + ": " + what); }
 
-  bool has(const char* key) const { return table_.contains(key); }
-  const toml::node* find(const char* key) const { return table_.get(key); }
-
-  double real(const char* key, double usual, RealRange range) const {
-    const toml::node* node = find(key);
-    return node == nullptr ? usual : real_of(key, *node, range);
-  }
-  int64_t whole(const char* key, int64_t usual, IntRange range) const {
-    const toml::node* node = find(key);
-    return node == nullptr ? usual : whole_of(key, *node, range);
-  }
-  std::string word(const char* key, const std::string& usual,
-                   const std::vector<std::string>& choices) const {
-    const toml::node* node = find(key);
-    return node == nullptr ? usual : word_of(key, *node, choices);
-  }
-
   /// Values that differ, in the order of the file; a single one may stand without brackets.
-  std::vector<double> reals(const char* key, const toml::node& node, RealRange range) const {
-    return list_of<double>(key, node,
-                           [&](const toml::node& one) { return real_of(key, one, range); });
+  std::vector<double> reals(const char* key, const TomlValue& value, RealRange range) const {
+    return list_of<double>(key, value, [&](const TomlValue& one) { return real_of(one, range); });
   }
-  std::vector<int64_t> wholes(const char* key, const toml::node& node, IntRange range) const {
-    return list_of<int64_t>(key, node,
-                            [&](const toml::node& one) { return whole_of(key, one, range); });
+  std::vector<int64_t> wholes(const char* key, const TomlValue& value, IntRange range) const {
+    return list_of<int64_t>(key, value, [&](const TomlValue& one) { return whole_of(one, range); });
   }
-  std::vector<std::string> words(const char* key, const toml::node& node,
+  std::vector<std::string> words(const char* key, const TomlValue& value,
                                  const std::vector<std::string>& choices) const {
-    return list_of<std::string>(key, node,
-                                [&](const toml::node& one) { return word_of(key, one, choices); });
+    return list_of<std::string>(key, value,
+                                [&](const TomlValue& one) { return text_of(one, choices); });
   }
 
  private:
-  double real_of(const char* key, const toml::node& node, RealRange range) const {
-    if (!node.is_number()) fail(fmt::format("{} must be a number, not {}", key, text_of(node)));
-    const double value = *node.value<double>();
-    if (!(value >= range.min && value <= range.max)) {
-      fail(fmt::format("{} must be from {:g} to {:g}, not {}", key, range.min, range.max,
-                       text_of(node)));
-    }
-    return value;
-  }
-  int64_t whole_of(const char* key, const toml::node& node, IntRange range) const {
-    const auto value = node.value_exact<int64_t>();
-    if (!value) fail(fmt::format("{} must be a whole number, not {}", key, text_of(node)));
-    if (*value < range.min || *value > range.max) {
-      fail(fmt::format("{} must be from {} to {}, not {}", key, range.min, range.max, *value));
-    }
-    return *value;
-  }
-  std::string word_of(const char* key, const toml::node& node,
-                      const std::vector<std::string>& choices) const {
-    const auto value = node.value_exact<std::string>();
-    if (!value) fail(fmt::format("{} must be a text in quotes, not {}", key, text_of(node)));
-    if (std::ranges::find(choices, *value) == choices.end()) {
-      fail(fmt::format("{} must be one of {}, not '{}'", key, fmt::join(choices, ", "), *value));
-    }
-    return *value;
-  }
   template <typename T>
-  std::vector<T> list_of(const char* key, const toml::node& node, const auto& read) const {
-    const toml::array* array = node.as_array();
-    if (array == nullptr) return {read(node)};
-    if (array->empty()) fail(fmt::format("{} has no value", key));
-    if (array->size() > kMaxValues) fail(fmt::format("{} has over {} values", key, kMaxValues));
+  std::vector<T> list_of(const char* key, const TomlValue& value, const auto& read) const {
+    const std::string where = at_line(where_, value.line);
+    const auto read_one = [&](const TomlValue& one) {
+      auto result = read(one);
+      if (!result) throw UsageError(fmt::format("{}: {} {}", where, key, result.error()));
+      return *std::move(result);
+    };
+    const auto* list = value.get<TomlList>();
+    if (list == nullptr) return {read_one(value)};
+    if (list->empty()) fail(fmt::format("{} has no value", key));
+    if (list->size() > kMaxValues) fail(fmt::format("{} has over {} values", key, kMaxValues));
     std::vector<T> values;
-    for (const toml::node& one : *array) {
-      values.push_back(read(one));
+    for (const TomlValue& one : *list) {
+      values.push_back(read_one(one));
       if (std::ranges::count(values, values.back()) > 1) {
-        fail(fmt::format("{} has the value {} twice", key, text_of(one)));
+        fail(fmt::format("{} has the value {} twice", key, one.shown()));
       }
     }
     return values;
   }
 
-  const toml::table& table_;
   std::string where_;
 };
 
-const toml::table& table_of(const toml::node& node, const std::string& where) {
-  const toml::table* table = node.as_table();
+const TomlTable& table_of(const TomlValue& value, const std::string& where) {
+  const auto* table = value.get<TomlTable>();
   if (table == nullptr) throw UsageError(where + " must be a table");
   return *table;
-}
-
-std::string toml_text(const toml::table& table) {
-  std::ostringstream out;
-  out << table << "\n";
-  return out.str();
 }
 
 constexpr RealRange kRates{.min = 1e-12, .max = 1e3};
@@ -141,19 +82,18 @@ constexpr RealRange kTokens{.min = 1, .max = 1e15};
 
 class Reader {
  public:
-  Reader(const toml::table& document, const std::string& where)
+  Reader(const TomlTable& document, const std::string& where)
       : document_(document), where_(where) {}
 
   SweepSpec read() {
     const Section top(document_, where_, {"sweep", "settings", "sizes", "grid", "slurm"});
     read_sweep_section(top);
-    if (const toml::node* node = top.find("settings")) {
-      spec_.settings = toml_text(table_of(*node, where_ + ": settings"));
+    if (const TomlValue* node = top.find("settings")) {
+      spec_.settings = table_of(*node, where_ + ": settings");
     }
-    if (const toml::node* node = top.find("slurm")) {
-      toml::table section;
-      section.insert("slurm", table_of(*node, where_ + ": slurm"));
-      spec_.slurm = toml_text(section);
+    if (const TomlValue* node = top.find("slurm")) {
+      table_of(*node, where_ + ": slurm");
+      spec_.slurm = {{"slurm", *node}};
     }
     read_sizes(top);
     read_grids(top);
@@ -172,61 +112,59 @@ class Reader {
 
  private:
   void read_sweep_section(const Section& top) {
-    const toml::table none;
-    const toml::node* node = top.find("sweep");
-    const toml::table& table = node == nullptr ? none : table_of(*node, where_ + ": sweep");
-    for (const auto& [key, value] : table) given_.emplace(key.str());
+    const TomlTable none;
+    const TomlValue* node = top.find("sweep");
+    const TomlTable& table = node == nullptr ? none : table_of(*node, where_ + ": sweep");
+    for (const auto& [key, value] : table) given_.insert(key);
     const Section sweep(table, where_ + ": [sweep]",
                         {"tokens_per_param", "count", "extensions", "search", "halving_rate",
                          "halving_rungs", "seeds", "threads"});
-    spec_.tokens_per_param = sweep.real("tokens_per_param", 20, {.min = 1e-3, .max = 1e6});
-    spec_.papers_count = sweep.word("count", "all", {"all", "papers"}) == "papers";
-    spec_.extensions = sweep.whole("extensions", 4, {.min = 0, .max = 100});
-    search_ = search_of(sweep.word("search", "grid", kSearches));
-    spec_.halving_rate = sweep.whole("halving_rate", 2, {.min = 2, .max = 100});
-    spec_.halving_rungs = sweep.whole("halving_rungs", 3, {.min = 2, .max = 10});
-    if (const toml::node* seeds = sweep.find("seeds"))
+    spec_.tokens_per_param = sweep.real("tokens_per_param", {.min = 1e-3, .max = 1e6}).value_or(20);
+    spec_.papers_count = sweep.text("count", {"all", "papers"}) == "papers";
+    spec_.extensions = sweep.whole("extensions", {.min = 0, .max = 100}).value_or(4);
+    search_ = search_of(sweep.text("search", kSearches).value_or("grid"));
+    spec_.halving_rate = sweep.whole("halving_rate", {.min = 2, .max = 100}).value_or(2);
+    spec_.halving_rungs = sweep.whole("halving_rungs", {.min = 2, .max = 10}).value_or(3);
+    if (const TomlValue* seeds = sweep.find("seeds"))
       seeds_ = sweep.wholes("seeds", *seeds, kSeeds);
-    spec_.threads = sweep.whole("threads", 1, {.min = 1, .max = 4096});
+    spec_.threads = sweep.whole("threads", {.min = 1, .max = 4096}).value_or(1);
   }
 
   void read_sizes(const Section& top) {
-    const toml::node* node = top.find("sizes");
+    const TomlValue* node = top.find("sizes");
     if (node == nullptr) {
       top.fail(
           "no [sizes.NAME]; each names the model settings of one size, as in hidden_size = 64");
     }
-    for (const auto& [key, value] : table_of(*node, where_ + ": sizes")) {
-      const std::string name(key.str());
+    for (const auto& [name, value] : table_of(*node, where_ + ": sizes")) {
       const std::string where = fmt::format("{}: [sizes.{}]", where_, name);
       require_name(name, where);
-      toml::table section;
-      section.insert("model", table_of(value, where));
-      spec_.sizes.push_back({name, toml_text(section)});
+      table_of(value, where);
+      spec_.sizes.push_back({name, {{"model", value}}});
     }
     if (spec_.sizes.empty()) top.fail("[sizes] is empty");
   }
 
   void read_grids(const Section& top) {
-    const toml::node* node = top.find("grid");
-    const toml::array* grids = node == nullptr ? nullptr : node->as_array();
-    if (grids == nullptr || grids->empty() || !grids->is_array_of_tables()) {
+    const TomlList* grids = tables_of(top.find("grid"));
+    if (grids == nullptr) {
       top.fail(
           "no [[grid]]; each names what is swept: sizes, replicas, lr, outer_lr, batch_tokens");
     }
     if (grids->size() > kMaxGrids) top.fail(fmt::format("over {} grids", kMaxGrids));
-    for (const toml::node& one : *grids) {
-      read_grid(*one.as_table(), fmt::format("{}: [[grid]] {}", where_, spec_.grids.size() + 1));
+    for (const TomlValue& one : *grids) {
+      read_grid(*one.get<TomlTable>(),
+                fmt::format("{}: [[grid]] {}", where_, spec_.grids.size() + 1));
     }
   }
 
-  void read_grid(const toml::table& table, std::string where) {
+  void read_grid(const TomlTable& table, std::string where) {
     Grid grid;
-    const toml::node* name = table.get("name");
-    if (name == nullptr || !name->is_string()) {
+    const auto name = table.find("name");
+    if (name == table.end() || name->second.get<std::string>() == nullptr) {
       throw UsageError(where + ": it needs a name, as in name = \"lr\"");
     }
-    grid.name = *name->value<std::string>();
+    grid.name = *name->second.get<std::string>();
     require_name(grid.name, where);
     where = fmt::format("{}: grid '{}'", where_, grid.name);
     const Section section(table, where,
@@ -237,23 +175,23 @@ class Reader {
     }
     std::vector<std::string> size_names;
     for (const Size& size : spec_.sizes) size_names.push_back(size.name);
-    const toml::node* sizes = section.find("sizes");
+    const TomlValue* sizes = section.find("sizes");
     grid.sizes = sizes == nullptr ? size_names : section.words("sizes", *sizes, size_names);
-    const toml::node* replicas = section.find("replicas");
+    const TomlValue* replicas = section.find("replicas");
     if (replicas == nullptr) section.fail("it needs replicas, as in replicas = [0, 1, 2]");
     grid.replicas = section.wholes("replicas", *replicas, {.min = 0, .max = 1024});
     read_methods(section, grid);
-    const toml::node* factors = section.find("tokens_factor");
+    const TomlValue* factors = section.find("tokens_factor");
     grid.tokens_factors = {1};
     if (factors != nullptr) {
       grid.tokens_factors = section.reals("tokens_factor", *factors, {.min = 1e-3, .max = 1e6});
     }
     read_axes(section, grid);
     grid.search = search_;
-    if (section.has("search")) grid.search = search_of(section.word("search", "", kSearches));
+    if (const auto search = section.text("search", kSearches)) grid.search = search_of(*search);
     read_start(section, grid);
     grid.seeds = seeds_;
-    if (const toml::node* seeds = section.find("seeds")) {
+    if (const TomlValue* seeds = section.find("seeds")) {
       grid.seeds = section.wholes("seeds", *seeds, kSeeds);
     }
     double num_points = 1;
@@ -281,7 +219,7 @@ class Reader {
                              [](const AxisValues& axis) { return axis.values.size() > 1; })) {
       section.fail("start has no effect: lr, outer_lr and batch_tokens have one value each");
     }
-    grid.starts_at_size_before = section.word("start", "", {"middle", "size_before"}) != "middle";
+    grid.starts_at_size_before = section.text("start", {"middle", "size_before"}) != "middle";
     if (grid.starts_at_size_before && (!section.has("sizes") || grid.sizes.size() < 2)) {
       section.fail(
           "start = \"size_before\" needs the order of the sizes; list two or more of them, "
@@ -297,7 +235,7 @@ class Reader {
     const bool has_replicas =
         std::ranges::any_of(grid.replicas, [](int64_t replicas) { return replicas > 0; });
     grid.methods = {"diloco"};
-    if (const toml::node* node = section.find("method")) {
+    if (const TomlValue* node = section.find("method")) {
       if (!has_replicas)
         section.fail("method has no effect with replicas = 0, which is data-parallel");
       grid.methods = section.words("method", *node, choices);
@@ -316,7 +254,7 @@ class Reader {
         section.fail(fmt::format("it needs {}, which its replicas' method uses", field));
       }
     }
-    if (const toml::node* node = section.find("sync_every")) {
+    if (const TomlValue* node = section.find("sync_every")) {
       grid.sync_every = section.wholes("sync_every", *node, {.min = 1, .max = 1'000'000'000});
     }
   }
@@ -324,12 +262,12 @@ class Reader {
   void read_axes(const Section& section, Grid& grid) const {
     for (size_t axis = 0; axis < kNumAxes; ++axis) {
       const char* name = kAxisNames[axis];
-      const toml::node* node = section.find(name);
+      const TomlValue* node = section.find(name);
       if (node == nullptr) {
         if (axis == kOuterLr) continue;  // read_methods() has seen that no method uses it.
         section.fail(fmt::format("it needs {}: values, or \"best\" for an earlier grid's", name));
       }
-      if (const auto word = node->value_exact<std::string>()) {
+      if (const auto* word = node->get<std::string>()) {
         if (*word != "best") {
           section.fail(fmt::format("{} must be numbers or \"best\", not '{}'", name, *word));
         }
@@ -368,7 +306,7 @@ class Reader {
   static constexpr IntRange kSeeds{.min = 0, .max = 1'000'000'000};
   static inline const std::vector<std::string> kSearches = {"grid", "descent", "halving"};
 
-  const toml::table& document_;
+  const TomlTable& document_;
   const std::string& where_;
   SweepSpec spec_;
   Search search_ = Search::kGrid;
@@ -387,13 +325,7 @@ SweepSpec parse_sweep(std::string_view text, const std::string& where) {
   if (text.size() > kMaxSweepBytes) {
     throw UsageError(fmt::format("{}: larger than {} MiB", where, kMaxSweepBytes >> 20));
   }
-  toml::table document;
-  try {
-    document = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw UsageError(
-        fmt::format("{}: line {}: {}", where, error.source().begin.line, error.description()));
-  }
+  const TomlTable document = parse_toml(text, where);
   return Reader(document, where).read();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/base/toml.h"
 #include "atoll/laws/table.h"
 
 namespace atl::sweep {
@@ -48,7 +49,7 @@ struct Grid {
 
 struct Size {
   std::string name;
-  std::string settings;  // [model], as TOML.
+  TomlTable settings;  // A document with [model] alone.
 };
 
 struct SweepSpec {
@@ -58,10 +59,10 @@ struct SweepSpec {
   int64_t halving_rungs = 3;
   int64_t halving_rate = 2;  // A rung's tokens are so many times the one before; its places a part.
   int64_t threads = 1;       // Of an island.
-  std::string settings;      // Of all points, as TOML.
-  std::optional<std::string> slurm;  // [slurm], as TOML; nothing: this machine alone.
-  std::vector<Size> sizes;           // In alphabetic order.
-  std::vector<Grid> grids;           // In the order of the file.
+  TomlTable settings;        // Of all points, a document.
+  std::optional<TomlTable> slurm;  // A document with [slurm] alone; nothing: this machine.
+  std::vector<Size> sizes;         // In alphabetic order.
+  std::vector<Grid> grids;         // In the order of the file.
 };
 
 constexpr size_t kMaxSweepBytes = size_t{1} << 20;

@@ -6,57 +6,12 @@
 #include <string_view>
 
 #include "atoll/base/error.h"
+#include "atoll/tasks/task_metrics.h"
 
 namespace atl::tasks {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct KnownMetric {
-  std::string_view name;
-  std::vector<OutputType> outputs;
-  Aggregation aggregation;
-  bool higher_is_better;
-};
-
-const std::vector<KnownMetric>& known_metrics() {
-  using enum OutputType;
-  static const std::vector<KnownMetric> kMetrics{
-      {"acc", {kMultipleChoice, kLogLikelihood}, Aggregation::kMean, true},
-      {"acc_norm", {kMultipleChoice}, Aggregation::kMean, true},
-      {"acc_bytes", {kMultipleChoice}, Aggregation::kMean, true},
-      {"acc_mutual_info", {kMultipleChoice}, Aggregation::kMean, true},
-      {"exact_match", {kMultipleChoice}, Aggregation::kMean, true},
-      {"brier_score", {kMultipleChoice}, Aggregation::kBrierScore, false},
-      {"f1", {kMultipleChoice}, Aggregation::kF1, true},
-      {"mcc", {kMultipleChoice}, Aggregation::kMatthews, true},
-      {"perplexity", {kLogLikelihood}, Aggregation::kPerplexity, false},
-      {"word_perplexity", {kRolling}, Aggregation::kWeightedPerplexity, false},
-      {"byte_perplexity", {kRolling}, Aggregation::kWeightedPerplexity, false},
-      {"bits_per_byte", {kRolling}, Aggregation::kBitsPerByte, false},
-  };
-  return kMetrics;
-}
-
-std::string_view name_of(Aggregation aggregation) {
-  switch (aggregation) {
-    case Aggregation::kMean:
-      return "mean";
-    case Aggregation::kPerplexity:
-      return "perplexity";
-    case Aggregation::kWeightedPerplexity:
-      return "weighted_perplexity";
-    case Aggregation::kBitsPerByte:
-      return "bits_per_byte";
-    case Aggregation::kBrierScore:
-      return "brier_score";
-    case Aggregation::kF1:
-      return "f1";
-    case Aggregation::kMatthews:
-      break;
-  }
-  return "matthews_corrcoef";
-}
 
 struct Refused {
   std::string_view key;
@@ -142,7 +97,7 @@ class TaskReader {
     task.num_fewshot = count("num_fewshot");
     read_wordings(task);
     read_splits(task);
-    task.metrics = read_metrics(task.output);
+    task.metrics = metrics(task.output);
     check_combination(task);
     task.config = printed(task);
     return task;
@@ -345,54 +300,12 @@ class TaskReader {
     }
   }
 
-  std::vector<Metric> read_metrics(OutputType output) const {
-    std::vector<Metric> metrics;
-    if (!settings_.contains("metric_list")) {
-      for (const KnownMetric& known : known_metrics()) {
-        const bool is_default = output == OutputType::kMultipleChoice
-                                    ? known.name == "acc" || known.name == "acc_norm"
-                                    : std::ranges::count(known.outputs, output) > 0;
-        if (is_default) {
-          metrics.push_back({std::string(known.name), known.aggregation, known.higher_is_better});
-        }
-      }
-      return metrics;
+  std::vector<Metric> metrics(OutputType output) const {
+    try {
+      return read_metrics(settings_.value("metric_list", Json()), output);
+    } catch (const InputError& error) {
+      fail(error.what());
     }
-    if (!settings_["metric_list"].is_array()) fail("\"metric_list\" is not a list");
-    for (const Json& entry : settings_["metric_list"])
-      metrics.push_back(read_metric(entry, output));
-    if (metrics.empty()) fail("\"metric_list\" is empty");
-    return metrics;
-  }
-
-  Metric read_metric(const Json& entry, OutputType output) const {
-    const std::string name = entry.is_object() ? text(entry, "metric").value_or("") : "";
-    if (name.empty()) fail("\"metric_list\" has an entry without \"metric\"");
-    const auto known = std::ranges::find(known_metrics(), name, &KnownMetric::name);
-    if (known == known_metrics().end() || std::ranges::count(known->outputs, output) == 0) {
-      std::string there;
-      for (const KnownMetric& metric : known_metrics()) {
-        if (std::ranges::count(metric.outputs, output) > 0) there += " " + std::string(metric.name);
-      }
-      fail(fmt::format("metric \"{}\" is not supported for {}; there are:{}", name, name_of(output),
-                       there));
-    }
-    Metric metric{name, known->aggregation, known->higher_is_better};
-    for (const auto& [key, value] : entry.items()) {
-      if (key == "metric" || (key == "hf_evaluate" && value == false)) continue;
-      if (key == "higher_is_better") {
-        if (!value.is_boolean()) fail(fmt::format("{}: higher_is_better is not a boolean", name));
-        metric.higher_is_better = value.get<bool>();
-      } else if (key == "aggregation") {
-        if (value != name_of(known->aggregation)) {
-          fail(fmt::format("metric {}: aggregation {} is not supported; it is {}", name,
-                           value.dump(), name_of(known->aggregation)));
-        }
-      } else {
-        fail(fmt::format("metric {}: \"{}\" is not supported", name, key));
-      }
-    }
-    return metric;
   }
 
   void check_combination(const Task& task) const {

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <ctime>
 #include <stdexcept>
 
-#include "atoll/base/clock.h"
+#include "atoll/text/jinja_functions.h"
 #include "atoll/text/jinja_operators.h"
 
 namespace atl::text::jinja {
@@ -34,16 +33,6 @@ bool holds(const Rules& rules, const std::string& operation, const Value& a, con
   if (operation == ">") return less(rules, b, a);
   if (operation == "<=") return less(rules, a, b) || equal(rules, a, b);
   return less(rules, b, a) || equal(rules, a, b);
-}
-
-/// datetime.now().strftime(format).
-std::string time_text(const std::string& format) {
-  const auto now = static_cast<std::time_t>(wall_time());
-  std::tm local{};
-  localtime_r(&now, &local);
-  std::string text(format.size() * 32 + 64, '\0');
-  text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
-  return text;
 }
 
 }  // namespace
@@ -358,64 +347,15 @@ Arguments Evaluator::arguments(const Expression& node, Scope& scope) {
 
 Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   if (const auto* macro = callee.as<const MacroValue*>()) return call_macro(**macro, arguments);
-  if (const auto* function = callee.as<Function>()) return call_function(*function, arguments);
-  if (const auto* method = callee.as<std::shared_ptr<const Method>>()) {
+  if (const auto* function = callee.as<Function>()) {
+    return *function == Function::kNamespace ? make_namespace(arguments)
+                                             : call_function(rules_, *function, arguments);
+  }
+  if (const auto* method = callee.as<std::shared_ptr<const BoundMethod>>()) {
     return call_method(rules_, **method, arguments);
   }
   require_defined(callee);
   fail(fmt::format("a {} cannot be called", type_name(callee)));
-}
-
-Value Evaluator::call_function(Function function, const Arguments& arguments) {
-  switch (function) {
-    case Function::kRange:
-      return make_range(arguments);
-    case Function::kNamespace:
-      return make_namespace(arguments);
-    case Function::kDict: {
-      std::vector<std::pair<Value, Value>> entries;
-      const Arguments positional = arguments.only_positional();
-      const Bound bound("dict", positional, {""});
-      if (const Value* from = bound.get(0)) {
-        if (!from->mapping()) fail("dict of something else than a dictionary is not supported");
-        entries = from->mapping()->entries;
-      }
-      for (const auto& [name, value] : arguments.named) {
-        entries.emplace_back(make_text(name), value);
-      }
-      return make_mapping(std::move(entries), meter_);
-    }
-    case Function::kRaiseException: {
-      const Bound bound("raise_exception", arguments, {"message"});
-      fail(to_text(rules_, bound.need(0)));
-    }
-    case Function::kStrftimeNow: {
-      const Bound bound("strftime_now", arguments, {"format"});
-      const std::string& format = plain_text(bound.need(0), "strftime_now");
-      if (format.size() > 1000) fail("strftime_now: the format is too long");
-      return make_text(time_text(format));
-    }
-  }
-  return Value();
-}
-
-Value Evaluator::make_range(const Arguments& arguments) {
-  const Bound bound("range", arguments, {"", "", ""});
-  bound.need(0);
-  const bool has_begin = bound.get(1) != nullptr;
-  const int64_t begin = has_begin ? bound.integer(0, 0) : 0;
-  const int64_t end = bound.integer(has_begin ? 1 : 0, 0);
-  const int64_t step = bound.integer(2, 1);
-  if (step == 0) fail("range: the step must not be 0");
-  std::vector<Value> items;
-  for (int64_t at = begin; step > 0 ? at < end : at > end;) {
-    if (std::ssize(items) == Meter::kMaxRange) {
-      fail(fmt::format("range: more than {} numbers", Meter::kMaxRange));
-    }
-    items.emplace_back(at);
-    if (__builtin_add_overflow(at, step, &at)) break;
-  }
-  return make_sequence(Sequence::kRange, std::move(items), meter_);
 }
 
 void Evaluator::set_attribute(Namespace& space, const std::string& name, const Value& value) const {

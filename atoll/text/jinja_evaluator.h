@@ -51,10 +51,8 @@ class Evaluator {
   Value look_up(const std::string& name, const Scope& scope) const;
 
   Value call(const Value& callee, const Arguments& arguments);
-  Value call_function(Function function, const Arguments& arguments);
   Value call_macro(const MacroValue& macro, const Arguments& arguments);
   void bind(const MacroValue& macro, const Arguments& arguments, Scope& scope);
-  Value make_range(const Arguments& arguments);
   void set_attribute(Namespace& space, const std::string& name, const Value& value) const;
   Value make_namespace(const Arguments& arguments);
 

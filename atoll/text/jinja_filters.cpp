@@ -124,7 +124,7 @@ Value filter_replace(const Rules& rules, const Value& value, const Arguments& ar
   const Arguments same{.positional = {make_text(to_text(rules, bound.need(0))),
                                       make_text(to_text(rules, bound.need(1))), Value(count)},
                        .named = {}};
-  return call_method(rules, Method{make_text(text), "replace"}, same);
+  return call_method(rules, BoundMethod{make_text(text), "replace"}, same);
 }
 
 Value filter_default(const Rules& rules, const Value& value, const Arguments& arguments) {

@@ -84,7 +84,7 @@ Value filter_items(const Rules& rules, const Value& value, const Arguments& argu
   Bound("items", arguments, {});
   if (value.is<Undefined>()) return make_iterator(rules, {});
   if (!value.mapping()) fail(fmt::format("items of a {}", type_name(value)));
-  const Value pairs = call_method(rules, Method{value, "items"}, {});
+  const Value pairs = call_method(rules, BoundMethod{value, "items"}, {});
   return make_iterator(rules, pairs.sequence()->items);
 }
 

@@ -389,13 +389,13 @@ bool has_method(const Value& value, const std::string& name) {
   }
   if (is_number(value)) return check({}, kNumberAttributes);
   if (value.is<const MacroValue*>() || value.is<Function>() ||
-      value.is<std::shared_ptr<const Method>>()) {
+      value.is<std::shared_ptr<const BoundMethod>>()) {
     refuse(value, name);
   }
   return false;
 }
 
-Value call_method(const Rules& rules, const Method& method, const Arguments& arguments) {
+Value call_method(const Rules& rules, const BoundMethod& method, const Arguments& arguments) {
   const Value& receiver = method.receiver;
   if (receiver.is<Text>()) {
     const std::string& text = plain_text(receiver, method.name.c_str());
@@ -439,7 +439,7 @@ Value loop_attribute(const Value& value, const Loop& loop, const std::string& na
                                : make_undefined("there is no next item");
   }
   if (name == "cycle" || name == "changed") {
-    return Value(std::make_shared<const Method>(Method{value, name}));
+    return Value(std::make_shared<const BoundMethod>(BoundMethod{value, name}));
   }
   return make_undefined(fmt::format("loop has no attribute '{}'", name));
 }

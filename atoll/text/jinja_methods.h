@@ -42,7 +42,7 @@ class Bound {
 
 /// Whether value.name is a method; fails for one of Python's that this version does not have.
 bool has_method(const Value& value, const std::string& name);
-Value call_method(const Rules& rules, const Method& method, const Arguments& arguments);
+Value call_method(const Rules& rules, const BoundMethod& method, const Arguments& arguments);
 Value loop_attribute(const Value& value, const Loop& loop, const std::string& name);
 
 }  // namespace atl::text::jinja

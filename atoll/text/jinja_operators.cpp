@@ -215,7 +215,7 @@ Value attribute(const Value& value, const std::string& name) {
   } else if (const auto* loop = value.as<Loop*>()) {
     return loop_attribute(value, **loop, name);
   } else if (has_method(value, name)) {
-    return Value(std::make_shared<const Method>(Method{value, name}));
+    return Value(std::make_shared<const BoundMethod>(BoundMethod{value, name}));
   } else if (const Mapping* mapping = value.mapping()) {
     if (const Value* found = mapping->find("s" + name)) return *found;
   }

@@ -73,7 +73,8 @@ bool is_small(const Rules& rules, const Value& value) { return is_lower(to_text(
 bool is_large(const Rules& rules, const Value& value) { return is_upper(to_text(rules, value)); }
 bool is_callable(const Rules&, const Value& value) {
   return value.is<Function>() || value.is<const MacroValue*>() ||
-         value.is<std::shared_ptr<const Method>>() || value.is<Loop*>() || value.is<Undefined>();
+         value.is<std::shared_ptr<const BoundMethod>>() || value.is<Loop*>() ||
+         value.is<Undefined>();
 }
 bool is_escaped(const Rules&, const Value& value) {
   const auto* text = value.as<Text>();

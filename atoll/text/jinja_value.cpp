@@ -15,7 +15,7 @@ namespace {
 int nesting_of(const Value& value) {
   if (const Sequence* sequence = value.sequence()) return sequence->nesting;
   if (const Mapping* mapping = value.mapping()) return mapping->nesting;
-  if (const auto* method = value.as<std::shared_ptr<const Method>>()) {
+  if (const auto* method = value.as<std::shared_ptr<const BoundMethod>>()) {
     return nesting_of((*method)->receiver) + 1;
   }
   return 0;

@@ -62,15 +62,15 @@ struct Mapping;
 struct Namespace;  // The evaluation's.
 struct Loop;       // The evaluation's.
 struct MacroValue;
-struct Method;
+struct BoundMethod;
 enum class Function : uint8_t { kRange, kDict, kNamespace, kRaiseException, kStrftimeNow };
 
 class Value {
  public:
   using Data =
       std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const Sequence>,
-                   std::shared_ptr<const Mapping>, std::shared_ptr<const Method>, Namespace*, Loop*,
-                   const MacroValue*, Function>;
+                   std::shared_ptr<const Mapping>, std::shared_ptr<const BoundMethod>, Namespace*,
+                   Loop*, const MacroValue*, Function>;
 
   Value() : data_(None{}) {}
   Value(Data data) : data_(std::move(data)) {}  // NOLINT(google-explicit-constructor)
@@ -138,7 +138,7 @@ struct Loop {
   bool has_changed = false;
 };
 
-struct Method {
+struct BoundMethod {
   Value receiver;
   std::string name;
 };

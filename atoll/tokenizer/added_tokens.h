@@ -19,8 +19,8 @@ struct AddedToken {
   bool special = false;
   bool normalized = false;
   bool single_word = false;  // Only where no word character touches it.
-  bool lstrip = false;       // Takes the white space before it,
-  bool rstrip = false;       // and behind it.
+  bool lstrip = false;       // Takes the white space before it.
+  bool rstrip = false;       // Takes the white space behind it.
 };
 
 /// In a text whose spaces stand for U+2581, a space is no white space.
