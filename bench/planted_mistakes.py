@@ -131,10 +131,11 @@ def main():
                     raise SystemExit(f"{test} fails with no mistake in it: {failed}")
             for mistake in todo:
                 found_by = plant(mistake, folder)
-                kept[key_of(mistake)] = {"file": mistake["file"], "test": mistake["test"], "from": mistake["from"], "found_by": found_by}
+                kept[key_of(mistake)] = {**{name: mistake[name] for name in ("file", "test", "from")}, "found_by": found_by}
                 FOUND.write_text(json.dumps(kept, indent=1) + "\n")
                 print(f"{'found' if found_by else 'NOT FOUND':<10} {mistake['file']}: {', '.join(found_by[:3]) or mistake['planted']}",
                       flush=True)
+    FOUND.write_text(json.dumps(kept, indent=1) + "\n")
     found = [one for one in kept.values() if one["found_by"]]
     print(f"{len(found)} of {len(every)} planted mistakes are found; {sum(one['from'] != 'new' for one in found)} of them were mended "
           "in this history")
