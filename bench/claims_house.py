@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import planted_mistakes
+import resume_kills
 from claims import ATOLL, LONG, ROOT, Claims, last_json, run
 
 sys.path.append(str(ROOT / "scripts"))
@@ -120,7 +121,7 @@ def kill(count):
 
 claims.measured("10 kills in lock-step runs: ends with other bits", lambda: kill(10), lambda n: n == 0, "0", "{}")
 claims.stored("kills", f"{NUM_KILLS} kills in lock-step runs: ends with other bits", lambda: kill(NUM_KILLS), lambda n: n == 0,
-              "0", "{}", "LONG=kills make claims-house", ("atoll", "bench/resume_kills.py"))
+              "0", "{}", "LONG=kills make claims-house", resume_kills.CODE)
 
 
 # --- mistakes ---
