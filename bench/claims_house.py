@@ -2,8 +2,8 @@
 """make claims-house: how large, how layered and how quick to check this code is, and that kills change no bits.
 
 What counts lines, arrows and members takes seconds; the evaluation beside busy processes some minutes. Kept, because
-they take long: 200 kills (LONG=kills), the demo (LONG=demo), object-seconds of the tests (LONG=objects, from an empty build), ctest's seconds
-(LONG=ctest).
+they take long: 200 kills (LONG=kills), planted mistakes (LONG=mistakes), the demo (LONG=demo), object-seconds of the tests
+(LONG=objects, from an empty build).
 """
 import collections
 import json
@@ -14,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-from claims import ATOLL, ROOT, Claims, last_json, run
+import planted_mistakes
+import resume_kills
+from claims import ATOLL, LONG, ROOT, Claims, last_json, run
 
 sys.path.append(str(ROOT / "scripts"))
 sys.path.append(str(ROOT / "tests"))
@@ -129,7 +131,25 @@ def kill(count):
 
 claims.measured("10 kills in lock-step runs: ends with other bits", lambda: kill(10), lambda n: n == 0, "0", "{}")
 claims.stored("kills", f"{NUM_KILLS} kills in lock-step runs: ends with other bits", lambda: kill(NUM_KILLS), lambda n: n == 0,
-              "0", "{}", "LONG=kills make claims-house", ("atoll", "bench/resume_kills.py"))
+              "0", "{}", "LONG=kills make claims-house", resume_kills.CODE)
+
+
+# --- mistakes ---
+def found_mistakes():
+    """By the tests named with them, of those that stand in the table now."""
+    kept = json.loads(planted_mistakes.FOUND.read_text()).values()
+    return sum(bool(one["found_by"]) for one in kept)
+
+
+def are_current():
+    return {planted_mistakes.key_of(one) for one in MISTAKES} == set(json.loads(planted_mistakes.FOUND.read_text()))
+
+
+MISTAKES = planted_mistakes.mistakes()
+if {"1", "mistakes"} & set(LONG):
+    subprocess.run([sys.executable, "bench/planted_mistakes.py"], cwd=ROOT, check=False, stdout=sys.stderr)
+claims.kept(f"planted mistakes found, of {len(MISTAKES)} (LONG=mistakes)", found_mistakes, lambda n: n >= max(40, len(MISTAKES)),
+            f"{len(MISTAKES)} (>= 40)", are_current, "{}")
 
 
 # --- the demo ---

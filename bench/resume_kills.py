@@ -34,6 +34,9 @@ METHODS = {
                               "sync.fragment_sync_delay": 11, "sync.codec": "int4", "train.checkpoint_every": 0},
     "sparse_loco": {"sync.method": "sparse_loco", "sync.sync_every": 20, "train.checkpoint_every": 90},
 }
+# What the ends depend on: the program's sources, but not what tests it, and this file.
+CODE = ("atoll", "bench/resume_kills.py", "tests/processes/swarm_run.py", ":!atoll/testing",
+        *(f":!atoll/**/*_{kind}.cpp" for kind in ("test", "fuzz", "bench")))
 VICTIMS = (["a"], ["b"], ["a", "b"])
 AGAIN = re.compile(r"computing (\d+) steps after checkpoint")
 
@@ -110,12 +113,6 @@ def killed(args, seed, expected):
     return in_folder(lambda *where: work(*where, commit), kept) or in_folder(lambda *where: work(*where, 1), kept)
 
 
-def code():
-    """What the ends depend on: the program's sources, but not what tests it, and this file."""
-    return code_hash(("atoll", "bench/resume_kills.py", "tests/processes/swarm_run.py",
-                      *(f":!atoll/**/*_{kind}.cpp" for kind in ("test", "fuzz", "bench")), ":!atoll/testing"))
-
-
 def summary(found):
     kills = found["kills"]
     by_victims = collections.Counter("both" if len(kill["victims"]) == 2 else "one" for kill in kills)
@@ -140,7 +137,7 @@ def main():
     parser.add_argument("--atoll", default=str(ROOT / "build" / "bin" / "atoll"))
     args = parser.parse_args()
     found = json.loads(args.out.read_text()) if args.out.exists() else {"kills": []}
-    of_now = code()
+    of_now = code_hash(CODE)
     if found.get("code") != of_now:
         found = {"code": of_now, "expected": {}, "kills": found["kills"]}
     revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()

@@ -100,6 +100,16 @@ TEST_F(FetcherTest, WhatHasNoResultIsNotAskedFor) {
   }
 }
 
+TEST_F(FetcherTest, ANewcomerAsksForNoResultBeforeItsStateIsHere) {
+  swarm::Start start;
+  start.joins = true;
+  start.held = {{.fragment = 0, .round = 4, .step = 5}};
+  fetcher_.start(start);
+  fetcher_.miss(commit(5), now_);
+  ASSERT_TRUE(ask());
+  EXPECT_TRUE(asked_.empty());
+}
+
 TEST_F(FetcherTest, KnowsWhatIsCommittedAndWhatIsBehind) {
   EXPECT_FALSE(fetcher_.is_committed(0, 3));
   fetcher_.committed({.fragment = 0, .round = 3});

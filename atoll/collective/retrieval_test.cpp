@@ -42,6 +42,16 @@ std::string complaint(Retrieval& retrieval, int32_t number, const Part& part) {
   return taken ? "" : taken.error().message;
 }
 
+TEST(RetrievalTest, APieceThatBrokeOffBeginsAnewElsewhere) {
+  auto retrieval = Retrieval::of_state(2, 7, kSize);
+  const Fetch first = retrieval.request_to(1, Time{}).value();
+  ASSERT_TRUE(receive(retrieval, 1, chunk(first, first.begin, 1000, kSize)));
+  retrieval.lost(1);
+  const Fetch again = retrieval.request_to(2, Time{}).value();
+  EXPECT_EQ(again.begin, first.begin);
+  answer(retrieval, 2, again);
+}
+
 TEST(RetrievalTest, AStateComesInPiecesFromSeveral) {
   auto retrieval = Retrieval::of_state(2, 7, kSize);
   const Fetch a1 = retrieval.request_to(1, Time{}).value();

@@ -148,6 +148,8 @@ TEST(BookTest, RowsOfCommitsThatAreVoidAreFreeAndNoOthers) {
   };
   EXPECT_EQ(begun_again(60), LeaseBook(47)) << "both stand";
   EXPECT_EQ(begun_again(50), LeaseBook(44)) << "the second is void";
+  EXPECT_EQ(begun_again(22), LeaseBook(44))
+      << "a checkpoint of that step has learned from 40 to 43";
   EXPECT_EQ(begun_again(70), LeaseBook(140)) << "more than this book knows of";
   EXPECT_EQ(begun_again(10), LeaseBook(20)) << "before its beginning";
 }

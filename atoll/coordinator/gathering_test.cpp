@@ -146,6 +146,9 @@ TEST_F(GatheringTest, WhoHoldsNothingDoesNotTakeOthersBackToTheBeginning) {
   be_ready(2, "b", {{0, "p"}, {20, "q"}});
   be_ready(3, "c", {{0, "p"}});
   EXPECT_THAT(gathering.find_beginning(book, guests, 1)->islands, ElementsAre(Key("b")));
+  CoordinatorOptions fixed = options();
+  fixed.takes_newcomers = false;
+  EXPECT_EQ(Gathering(fixed).find_beginning(book, guests, 1)->step, 20);
 }
 
 TEST(GuestsTest, FactsAreThoseOfTheFirstWhoIsReady) {

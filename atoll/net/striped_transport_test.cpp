@@ -226,6 +226,10 @@ TEST_F(StrangerTest, AFrameThatComesTwiceEndsIt) {
   EXPECT_THAT(reason_after({{.number = 0}, {.number = 0}}), HasSubstr("sent frame 0 twice"));
 }
 
+TEST_F(StrangerTest, AFrameThatComesTwiceBeforeItsTurnEndsIt) {
+  EXPECT_THAT(reason_after({{.number = 5}, {.number = 5}}), HasSubstr("sent frame 5 twice"));
+}
+
 TEST_F(StrangerTest, AConfirmationOfWhatWasNotSentEndsIt) {
   EXPECT_THAT(reason_after({{.kind = StripeKind::kAck, .arrived = 1}}), HasSubstr("was sent 0"));
 }

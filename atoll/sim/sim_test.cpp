@@ -222,6 +222,18 @@ TEST(SimTransportTest, ShortCutDelaysLongCutLoses) {
   EXPECT_EQ(pair.b.log.size(), 3U);
 }
 
+TEST(SimTransportTest, WhatWaitedBehindACutArrivesBeforeWhatWasSentLater) {
+  Pair pair;
+  pair.network.cut_one_way("a", "b");
+  pair.send("one");
+  pair.run_for(milliseconds(14));
+  pair.send("two");  // Would arrive while the first is on its way again.
+  pair.run_for(milliseconds(1));
+  pair.network.heal("a", "b");
+  pair.run_for(seconds(1));
+  EXPECT_THAT(pair.b.log, ElementsAre("45 got one", "45 got two"));
+}
+
 TEST(SimTransportTest, BrokenConnectionIsLostOnceOnBothSides) {
   Pair pair;
   pair.send("lost on the way");

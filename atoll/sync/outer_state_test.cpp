@@ -35,6 +35,7 @@ TEST(OuterStateTest, AStepOnADeviceMakesTheSameBits) {
       EXPECT_NE(next_host.digest(), host.digest());
       host.copy_(next_host);
       device.copy_(next_device);
+      ASSERT_EQ(host.digest(), next_host.digest()) << "all of it is copied";
     }
   }
 }

@@ -21,8 +21,9 @@ TEST(NfcTest, ComposesAndLeavesTheRest) {
 
 TEST(NfcTest, OrdersMarksByTheirClass) {
   EXPECT_EQ(nfc("q\u0307\u0323"), "q\u0323\u0307");
-  EXPECT_EQ(nfc("a\u0327\u0301"), "\u00e1\u0327");  // A lower class is not in the way,
-  EXPECT_EQ(nfc("a\u0300\u0301"), "\u00e0\u0301");  // an equal one is.
+  EXPECT_EQ(nfc("a\u0327\u0301"), "\u00e1\u0327");   // A lower class is not in the way,
+  EXPECT_EQ(nfc("a\u0300\u0301"), "\u00e0\u0301");   // an equal one is,
+  EXPECT_EQ(nfc("a\u0346\u0301"), "a\u0346\u0301");  // though it composes with nothing itself.
 }
 
 TEST(NfcTest, MakesHangulSyllables) {
