@@ -337,7 +337,7 @@ class SweepTest(unittest.TestCase):
                             ("over the", {"replicas": "[2]", "more": "outer_lr = 0.6\nsync_every = 1000000"}),
                             ("must be from 1e-12 to 1000, not -0.005\n", {"lr": "[-0.005]"}),
                             ("a multiple of 48", {"replicas": "[3]", "more": "outer_lr = 0.6\nsync_every = 5"}),
-                            ("[settings]: unknown setting 'train.lrr'", {"more": "[settings.train]\nlrr = 1"})):
+                            ("unknown setting 'train.lrr'", {"more": "[settings.train]\nlrr = 1"})):
             with self.subTest(what):
                 path = self.sweep_file(**words)
                 if "[settings.train]\n" in words.get("more", ""):
