@@ -5,10 +5,11 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 
 namespace atl {
 
@@ -29,9 +30,7 @@ Sha256& Sha256::update(std::span<const std::byte> bytes) {
   return *this;
 }
 
-Sha256& Sha256::update(std::string_view text) {
-  return update(std::as_bytes(std::span(text.data(), text.size())));
-}
+Sha256& Sha256::update(std::string_view text) { return update(as_byte_span(text)); }
 
 Digest Sha256::finish() {
   Digest digest;
@@ -64,10 +63,9 @@ Digest digest_from_hex(std::string_view text) {
   };
   if (text.size() != 2 * digest.size()) throw bad();
   for (size_t i = 0; i < digest.size(); ++i) {
-    unsigned value = 0;
-    const char* begin = text.data() + 2 * i;
-    if (std::from_chars(begin, begin + 2, value, 16).ptr != begin + 2) throw bad();
-    digest[i] = static_cast<std::byte>(value);
+    const auto value = number_in<uint8_t>(text.substr(2 * i, 2), 16);
+    if (!value) throw bad();
+    digest[i] = static_cast<std::byte>(*value);
   }
   return digest;
 }

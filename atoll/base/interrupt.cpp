@@ -24,44 +24,33 @@ extern "C" void on_terminate(int signal) {
   if (departures.fetch_add(1) >= 1) ::_exit(128 + signal);
 }
 
-}  // namespace
-
-void leave_on_terminate() {
+void on_signal(int signal, void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = on_terminate;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(signal, &action, nullptr);
 }
+
+}  // namespace
+
+void leave_on_terminate() { on_signal(SIGTERM, on_terminate); }
 
 bool has_to_leave() { return departures.load() > 0; }
 
 void watch_interrupts() {
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  on_signal(SIGINT, on_interrupt);
+  on_signal(SIGTERM, on_interrupt);
   struct sigaction hangup = {};
   ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);  // Not under nohup.
+  if (hangup.sa_handler != SIG_IGN) on_signal(SIGHUP, on_interrupt);  // Not under nohup.
 }
 
 InterruptsWatched::InterruptsWatched() {
   for (std::atomic<int>& count : interrupts) count = 0;
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
+  on_signal(SIGINT, on_interrupt);
 }
-InterruptsWatched::~InterruptsWatched() {
-  struct sigaction action = {};
-  action.sa_handler = SIG_DFL;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
-}
+InterruptsWatched::~InterruptsWatched() { on_signal(SIGINT, SIG_DFL); }
 
 int num_interrupts() {
   int most = 0;

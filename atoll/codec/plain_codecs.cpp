@@ -12,31 +12,15 @@ namespace {
 // The loops look at all values without branches, so that they vectorise; where the answer is that
 // something is wrong, another one finds the first place.
 
-class Fp32Codec final : public Codec {
- public:
-  std::string_view name() const override { return "fp32"; }
-  double bits_per_value() const override { return 32; }
-  ErrorBound error_bound() const override { return {}; }
-  float largest() const override { return std::numeric_limits<float>::max(); }
+bool encode_fp32(const float* values, size_t count, std::byte* body) {
+  if (count > 0) std::memcpy(body, values, count * sizeof(float));
+  return first_not_finite({values, count}) == ~size_t{0};
+}
 
- protected:
-  uint8_t kind() const override { return 1; }
-  size_t max_body_bytes(size_t count) const override { return 4 * count; }
-  Encoded encode_body(std::span<const float> values, uint32_t /*sequence*/,
-                      std::span<std::byte> body) const override {
-    const size_t bad = first_not_finite(values);
-    if (bad == kAllFinite && !body.empty()) {
-      std::memcpy(body.data(), values.data(), body.size());
-    }
-    return {body.size(), bad};
-  }
-  size_t decode_body(std::span<const std::byte> body, uint32_t /*sequence*/,
-                     std::span<float> values) const override {
-    require_size(body, max_body_bytes(values.size()), values.size());
-    if (!body.empty()) std::memcpy(values.data(), body.data(), body.size());
-    return first_not_finite(values);
-  }
-};
+bool decode_fp32(const std::byte* body, size_t count, float* values) {
+  if (count > 0) std::memcpy(values, body, count * sizeof(float));
+  return first_not_finite({values, count}) == ~size_t{0};
+}
 
 ATOLL_INLINE bool fits_bf16(float value) {
   // The sum of a NaN may carry out of the exponent: look at the value as well.
@@ -103,27 +87,28 @@ ATOLL_CLONES bool decode_fp16(const std::byte* body, size_t count, float* values
   return any_bad == 0;
 }
 
-/// bf16 and fp16: two bytes a value. Loops return whether all values are finite in the new form.
-struct HalfFormat {
+/// Loops return whether all values are finite in the new form.
+struct PlainFormat {
   std::string_view name;
   uint8_t kind;
+  size_t value_bytes;
   Codec::ErrorBound error_bound;
   bool (*encode)(const float* values, size_t count, std::byte* body);
   bool (*decode)(const std::byte* body, size_t count, float* values);
   float largest;  // That rounds to a finite number.
 };
 
-class HalfCodec final : public Codec {
+class PlainCodec final : public Codec {
  public:
-  explicit HalfCodec(const HalfFormat& format) : format_(format) {}
+  explicit PlainCodec(const PlainFormat& format) : format_(format) {}
   std::string_view name() const override { return format_.name; }
-  double bits_per_value() const override { return 16; }
+  double bits_per_value() const override { return 8.0 * static_cast<double>(format_.value_bytes); }
   ErrorBound error_bound() const override { return format_.error_bound; }
   float largest() const override { return format_.largest; }
 
  protected:
   uint8_t kind() const override { return format_.kind; }
-  size_t max_body_bytes(size_t count) const override { return 2 * count; }
+  size_t max_body_bytes(size_t count) const override { return format_.value_bytes * count; }
   Encoded encode_body(std::span<const float> values, uint32_t /*sequence*/,
                       std::span<std::byte> body) const override {
     if (format_.encode(values.data(), values.size(), body.data())) return {body.size(), kAllFinite};
@@ -137,21 +122,32 @@ class HalfCodec final : public Codec {
   }
 
  private:
-  const HalfFormat& format_;  // Static.
+  const PlainFormat& format_;  // Static.
 };
 
-constexpr HalfFormat kBf16 = {
+constexpr PlainFormat kFp32 = {
+    .name = "fp32",
+    .kind = 1,
+    .value_bytes = 4,
+    .error_bound = {},
+    .encode = encode_fp32,
+    .decode = decode_fp32,
+    .largest = std::numeric_limits<float>::max(),
+};
+constexpr PlainFormat kBf16 = {
     .name = "bf16",
     .kind = 2,
+    .value_bytes = 2,
     .error_bound = {.relative = 0x1p-8, .absolute = 0x1p-134},
     .encode = encode_bf16,
     .decode = decode_bf16,
     .largest = std::bit_cast<float>(0x7f7f'7fffU),
 };
 
-constexpr HalfFormat kFp16 = {
+constexpr PlainFormat kFp16 = {
     .name = "fp16",
     .kind = 3,
+    .value_bytes = 2,
     .error_bound = {.relative = 0x1p-11, .absolute = 0x1p-25},
     .encode = encode_fp16,
     .decode = decode_fp16,
@@ -160,8 +156,8 @@ constexpr HalfFormat kFp16 = {
 
 }  // namespace
 
-std::unique_ptr<Codec> make_fp32_codec() { return std::make_unique<Fp32Codec>(); }
-std::unique_ptr<Codec> make_bf16_codec() { return std::make_unique<HalfCodec>(kBf16); }
-std::unique_ptr<Codec> make_fp16_codec() { return std::make_unique<HalfCodec>(kFp16); }
+std::unique_ptr<Codec> make_fp32_codec() { return std::make_unique<PlainCodec>(kFp32); }
+std::unique_ptr<Codec> make_bf16_codec() { return std::make_unique<PlainCodec>(kBf16); }
+std::unique_ptr<Codec> make_fp16_codec() { return std::make_unique<PlainCodec>(kFp16); }
 
 }  // namespace atl::codec

@@ -10,12 +10,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "atoll/base/error.h"
 #include "atoll/base/nearest.h"
+#include "atoll/base/number.h"
 #include "atoll/codec/codec.h"
 #include "atoll/codec/e3m0.h"
 #include "atoll/codec/integer_codecs.h"
@@ -48,23 +48,13 @@ constexpr Alias kAliases[] = {
 };
 
 constexpr std::string_view kGrammar =
-    "before one of these (but cocktail and sparse_loco) may stand rolling(P)+ or random(P)+, "
-    "and then topk(F)+ or chunk_topk(K/C)+, as in rolling(0.1)+topk(0.2)+sign3";
+    "before one of these (but cocktail and sparse_loco) may stand rolling(P)+ or random(P)+, and "
+    "then topk(F)+ or chunk_topk(K/C)+, as in rolling(0.1)+topk(0.2)+sign3";
 constexpr size_t kMaxNameLength = 100;
 constexpr size_t kMaxChunk = size_t{1} << 18;
 
-/// The whole of `text` as a number.
-template <typename T>
-std::optional<T> number_of(std::string_view text) {
-  T value{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
 double share_of(std::string_view stage, std::string_view argument) {
-  const auto share = number_of<double>(argument);
+  const auto share = number_in<double>(argument);
   if (share && *share >= kMinShare && *share <= 1) return *share;
   throw UsageError(fmt::format("codec {}({}): the share must be a number from {} to 1", stage,
                                argument, kMinShare));
@@ -82,16 +72,16 @@ size_t stride_of(std::string_view argument) {
 std::unique_ptr<Codec> make_chunk_topk(std::string_view argument, std::unique_ptr<Codec> inner) {
   const size_t slash = argument.find('/');
   if (slash != std::string_view::npos) {
-    const auto kept = number_of<size_t>(argument.substr(0, slash));
-    const auto chunk = number_of<size_t>(argument.substr(slash + 1));
+    const auto kept = number_in<size_t>(argument.substr(0, slash));
+    const auto chunk = number_in<size_t>(argument.substr(slash + 1));
     if (kept && chunk && *kept >= 1 && *kept <= *chunk && *chunk <= kMaxChunk) {
       return make_chunk_topk_codec(fmt::format("chunk_topk({}/{})", *kept, *chunk), *kept, *chunk,
                                    std::move(inner));
     }
   }
   throw UsageError(
-      fmt::format("codec chunk_topk({}): write how many are kept of how many, "
-                  "1 <= K <= C <= {}, as chunk_topk(64/4096)",
+      fmt::format("codec chunk_topk({}): write how many are kept of how many, 1 <= K <= C <= {}, "
+                  "as chunk_topk(64/4096)",
                   argument, kMaxChunk));
 }
 

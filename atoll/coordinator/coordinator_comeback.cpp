@@ -71,10 +71,10 @@ void Coordinator::tell_again(const Round& round, Committed committed, const Dige
   }
   committed.attempt = round.attempt();
   links_.carried(round.ways());
-  for (const int32_t member : members) {
+  for (const auto& [member, prepared] : round.prepared()) {
     roster_.at(member).note_commit(committed.index);
-    send_to(roster_.at(member), message_of(committed));
   }
+  for (const int32_t member : members) send_to(roster_.at(member), message_of(committed));
   log(RoundMadeAgain{.round = committed.held.round, .step = committed.held.step});
   rounds_.settle(committed.held.round, committed.held.fragment);
   advance_all();  // Those behind it have waited.

@@ -240,7 +240,6 @@ struct AllIslandsLost {
   std::string sentence() const;
 };
 
-/// In a new process, as the member that it was: it holds on disk all that it had.
 /// It was committed, and its result lost with all who had it.
 struct RoundMadeAgain {
   static constexpr const char* kKind = "round_made_again";
@@ -250,6 +249,7 @@ struct RoundMadeAgain {
   std::string sentence() const;
 };
 
+/// In a new process, as the member that it was: it holds on disk all that it had.
 struct IslandComputesAgain {
   static constexpr const char* kKind = "island_computes_again";
   std::string island;

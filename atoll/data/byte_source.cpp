@@ -12,7 +12,6 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/descriptor.h"
-#include "atoll/data/damaged_file.h"
 
 namespace atl::data {
 namespace {

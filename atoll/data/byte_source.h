@@ -10,9 +10,18 @@
 #include <string>
 #include <string_view>
 
+#include "atoll/base/error.h"
+
 namespace atl::data {
 
 enum class Compression { kNone, kGzip, kZstd };
+
+/// What a file holds is not what it should be, whatever reads it: truncated, damaged, or not
+/// compressed as its name says. A file that cannot be read at all is a plain InputError.
+class DamagedFile : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 /// What the end of a file's name says: ".gz", ".zst" or neither.
 Compression compression_of(std::string_view name);

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
+#include "atoll/base/number.h"
 #include "atoll/text/utf8.h"
 
 namespace atl::data {
@@ -61,11 +61,8 @@ bool is_skipped_folder(const std::string& name) {
 /// "python3.11" -> 11, others -> -1.
 int minor_version(const std::string& name) {
   constexpr std::string_view kPrefix = "python3.";
-  int minor = -1;
   if (!name.starts_with(kPrefix)) return -1;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, minor);
-  return error == std::errc() && stop == end ? minor : -1;
+  return number_in<int>(std::string_view(name).substr(kPrefix.size())).value_or(-1);
 }
 
 /// The lib folders beside the bin folders of PATH, then the usual ones.
@@ -102,8 +99,8 @@ fs::path find_default_corpus() {
   }
   if (best_minor < 0) {
     throw InputError(
-        "no default corpus: this machine has no Python with its standard library's "
-        "sources; install python3 or name your own data");
+        "no default corpus: this machine has no Python with its standard library's sources; "
+        "install python3 or name your own data");
   }
   return best;
 }

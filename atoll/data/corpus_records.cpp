@@ -9,7 +9,6 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/data/corpus.h"
-#include "atoll/data/damaged_file.h"
 #include "atoll/text/json_text.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/tokenizer.h"
@@ -112,8 +111,7 @@ class Corpus::RecordReader {
       text_ += line_;
       if (std::cmp_greater(text_.size(), options_.max_document_bytes)) {
         throw InputError(
-            fmt::format("'{}' line {}: the document that begins here is longer than "
-                        "{} bytes",
+            fmt::format("'{}' line {}: the document that begins here is longer than {} bytes",
                         file_.path.string(), first_line_, options_.max_document_bytes));
       }
       const bool is_cut = file_.kind == Kind::kText && !*is_marked_;

@@ -4,12 +4,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 
 namespace atl::data {
 namespace {
@@ -55,13 +55,8 @@ std::string take_field(std::string_view& rest, bool& end_of_row) {
 }
 
 int64_t to_number(const std::string& field, const std::string& where) {
-  int64_t value = 0;
-  const char* end = field.data() + field.size();
-  const auto [stop, error] = std::from_chars(field.data(), end, value);
-  if (error != std::errc() || stop != end) {
-    throw InputError(fmt::format("{}: '{}' is not a number", where, field.substr(0, 40)));
-  }
-  return value;
+  if (const auto value = number_in<int64_t>(field)) return *value;
+  throw InputError(fmt::format("{}: '{}' is not a number", where, field.substr(0, 40)));
 }
 
 /// Whether a quoted field goes on behind the end of `row`.

@@ -13,10 +13,8 @@ fs::path replaceable(const fs::path& target) {
   const bool is_link = fs::is_symlink(fs::symlink_status(target, error));
   if (type == fs::file_type::regular) return is_link ? fs::canonical(target) : target;
   if (type == fs::file_type::not_found && !is_link) return target;
-  throw UsageError(
-      fmt::format("'{}' is not a regular file, so it is not replaced; choose another "
-                  "name",
-                  target.string()));
+  throw UsageError(fmt::format(
+      "'{}' is not a regular file, so it is not replaced; choose another name", target.string()));
 }
 
 fs::path temporary_name(const fs::path& target) {

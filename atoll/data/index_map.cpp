@@ -44,9 +44,8 @@ void check_even(const std::vector<int64_t>& values, bool from_zero, const std::s
   const uint64_t range = static_cast<uint64_t>(*most) - static_cast<uint64_t>(first);
   if (*least < first || range >= values.size()) {
     throw InputError(
-        fmt::format("'{}' is damaged: it has {} numbers from {} to {}, so some never "
-                    "come",
-                    name, values.size(), *least, *most));
+        fmt::format("'{}' is damaged: it has {} numbers from {} to {}, so some never come", name,
+                    values.size(), *least, *most));
   }
   std::vector<uint32_t> counts(range + 1);
   for (const int64_t value : values) ++counts[static_cast<size_t>(value - first)];
@@ -116,11 +115,10 @@ void compare_index_map(const IndexMap& map, const fs::path& file) {
     }
     data = data.subspan(header.data_offset);
   } else if (data.size() != map.bytes().size()) {
-    throw InputError(
-        fmt::format("'{}' has {} bytes without a header, the recomputed order {} ({} "
-                    "numbers of {})",
-                    file.string(), data.size(), map.bytes().size(), expected.shape(),
-                    number_name(expected.type)));
+    throw InputError(fmt::format(
+        "'{}' has {} bytes without a header, the recomputed order {} ({} numbers of {})",
+        file.string(), data.size(), map.bytes().size(), expected.shape(),
+        number_name(expected.type)));
   }
   if (std::equal(data.begin(), data.end(), map.bytes().begin(), map.bytes().end())) return;
   with_numbers(expected.type, data, [&](const auto& numbers) {
@@ -132,8 +130,7 @@ void compare_index_map(const IndexMap& map, const fs::path& file) {
     }
     throw InputError(
         fmt::format("'{}' is not the recomputed order: {} of {} numbers differ, the first at {}: "
-                    "it has {}, the "
-                    "order {}",
+                    "it has {}, the order {}",
                     file.string(), num_different, map.size(), entry(first, map.is_pairs),
                     int64_t{numbers[first]}, map.at(first)));
   });

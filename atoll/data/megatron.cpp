@@ -38,10 +38,8 @@ NumberType type_of(uint8_t code, const std::string& name) {
   for (const TypeCode& known : kTypeCodes) {
     if (known.code == code) return known.type;
   }
-  throw InputError(
-      fmt::format("'{}' has tokens of the type {}; read are the whole numbers 1 to 5 "
-                  "and 8",
-                  name, code));
+  throw InputError(fmt::format(
+      "'{}' has tokens of the type {}; read are the whole numbers 1 to 5 and 8", name, code));
 }
 
 uint8_t code_of(NumberType type) {
@@ -63,24 +61,21 @@ void check_places(MegatronIndex& index, size_t bin_bytes, const std::string& nam
     if (pointer < 0 || pointer > end || size > (end - pointer) / item_bytes) {
       throw InputError(
           fmt::format("'{}': sequence {} has {} tokens from byte {} on, past the end of the .bin "
-                      "with {} bytes: "
-                      "the files do not belong together or the .bin is truncated",
+                      "with {} bytes: the files do not belong together or the .bin is truncated",
                       name, i, size, pointer, end));
     }
     if (pointer != place) {
       throw InputError(
-          fmt::format("'{}': sequence {} begins at byte {}, not where the one before "
-                      "it ends, {}",
+          fmt::format("'{}': sequence {} begins at byte {}, not where the one before it ends, {}",
                       name, i, pointer, place));
     }
     place += size * item_bytes;
     index.num_tokens += size;
   }
   if (place != end) {
-    throw InputError(
-        fmt::format("'{}' describes {} bytes of tokens, but the .bin has {}: the files "
-                    "do not belong together",
-                    name, place, end));
+    throw InputError(fmt::format(
+        "'{}' describes {} bytes of tokens, but the .bin has {}: the files do not belong together",
+        name, place, end));
   }
 }
 
@@ -90,10 +85,9 @@ void check_document_starts(const MegatronIndex& index, const std::string& name) 
     const int64_t start = index.document_starts[i];
     const bool in_order = i == 0 ? start == 0 : start >= last && start <= index.num_sequences();
     if (!in_order) {
-      throw InputError(
-          fmt::format("'{}': doc_idx[{}] is {}; it must begin with 0 and ascend to at most the {} "
-                      "sequences",
-                      name, i, start, index.num_sequences()));
+      throw InputError(fmt::format(
+          "'{}': doc_idx[{}] is {}; it must begin with 0 and ascend to at most the {} sequences",
+          name, i, start, index.num_sequences()));
     }
     last = start;
   }
@@ -179,8 +173,7 @@ void MegatronStore::require_ids_below(int64_t vocab_size) const {
       if (id >= 0 && id < vocab_size) continue;
       throw InputError(
           fmt::format("'{}' token {} is {}, but the vocabulary has {}: it was made with another "
-                      "tokenizer or is "
-                      "damaged",
+                      "tokenizer or is damaged",
                       bin_path().string(), i, id, vocab_size));
     }
   });

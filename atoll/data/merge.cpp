@@ -54,10 +54,8 @@ void put_in_order(std::vector<TokenStore>& shards) {
       refuse(shards[at - 1], shards[at], fmt::format("are both shard {} of {}", i - 1, count));
     }
     if (at >= shards.size() || index(shards[at]) != i) {
-      throw InputError(
-          fmt::format("shard {0} of {1} is missing: pack it with --shard {0}/{1}, and "
-                      "name all {1}",
-                      i, count));
+      throw InputError(fmt::format(
+          "shard {0} of {1} is missing: pack it with --shard {0}/{1}, and name all {1}", i, count));
     }
   }
   if (std::cmp_greater(shards.size(), count)) {

@@ -120,8 +120,7 @@ IndexMap cut_samples(const PackedNumbers<int32_t>& sizes, const IndexMap& doc_id
   }
   if (static_cast<int64_t>(documents.size()) > kMaxInt32) {
     throw InputError(
-        fmt::format("NeoX numbers the {} entries of doc_idx in 32 bits here, which "
-                    "are too few",
+        fmt::format("NeoX numbers the {} entries of doc_idx in 32 bits here, which are too few",
                     documents.size()));
   }
   return cut_samples<int32_t>(sizes, documents, plan.num_samples, sequence_length);

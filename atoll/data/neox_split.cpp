@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 #include "atoll/data/neox_order.h"
 
 namespace atl::data {
@@ -14,16 +14,12 @@ namespace {
 double part_size(std::string_view text, std::string_view split) {
   const size_t begin = text.find_first_not_of(' ');
   const size_t end = text.find_last_not_of(' ');
-  double value = 0;
   if (begin != std::string_view::npos) {
-    const char* stop = text.data() + end + 1;
-    const auto [rest, error] = std::from_chars(text.data() + begin, stop, value);
-    if (error == std::errc() && rest == stop && value >= 0 && std::isfinite(value)) return value;
+    const auto value = number_in<double>(text.substr(begin, end + 1 - begin));
+    if (value && *value >= 0 && std::isfinite(*value)) return *value;
   }
-  throw UsageError(
-      fmt::format("the split '{}' must be numbers with ',' or '/' between them, such "
-                  "as 969,30,1",
-                  split));
+  throw UsageError(fmt::format(
+      "the split '{}' must be numbers with ',' or '/' between them, such as 969,30,1", split));
 }
 
 }  // namespace
@@ -51,8 +47,8 @@ std::array<int64_t, 4> neox_split(std::string_view split, int64_t num_documents)
   for (size_t i = 1; i < bounds.size(); ++i) bounds[i] -= excess;
   if (!std::is_sorted(bounds.begin(), bounds.end())) {
     throw UsageError(
-        fmt::format("the split '{}' of {} documents rounds to a part before document "
-                    "0, which NeoX refuses, too",
+        fmt::format("the split '{}' of {} documents rounds to a part before document 0, which NeoX "
+                    "refuses, too",
                     split, num_documents));
   }
   return bounds;

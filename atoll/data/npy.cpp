@@ -187,8 +187,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
   header.data_offset = bytes.size() - reader.remaining();
   if (reader.remaining() != header.data_bytes()) {
     throw fail(fmt::format(
-        "has {} bytes of data, but its header promises {} ({} numbers of {}): "
-        "it was {}",
+        "has {} bytes of data, but its header promises {} ({} numbers of {}): it was {}",
         reader.remaining(), header.data_bytes(), header.shape(), number_name(header.type),
         reader.remaining() < header.data_bytes() ? "truncated" : "written to"));
   }

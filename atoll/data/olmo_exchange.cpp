@@ -30,8 +30,7 @@ OlmoFile::OlmoFile(fs::path path, TokenType type)
     const bool is_wide = header.type == NumberType::kU32;
     if ((!is_wide && header.type != NumberType::kU16) || header.is_matrix) {
       throw InputError(
-          fmt::format("'{}' has {} numbers of {}; tokens are uint16 or uint32, in one "
-                      "dimension",
+          fmt::format("'{}' has {} numbers of {}; tokens are uint16 or uint32, in one dimension",
                       name, header.shape(), number_name(header.type)));
     }
     type_ = is_wide ? TokenType::kU32 : TokenType::kU16;
@@ -39,8 +38,8 @@ OlmoFile::OlmoFile(fs::path path, TokenType type)
   }
   if (tokens().size() % token_bytes(type_) != 0) {
     throw InputError(
-        fmt::format("'{}' has {} bytes, which are no whole number of {} tokens: it was "
-                    "truncated, or is of another --dtype",
+        fmt::format("'{}' has {} bytes, which are no whole number of {} tokens: it was truncated, "
+                    "or is of another --dtype",
                     name, tokens().size(), number_name(number_type(type_))));
   }
   if (!fs::exists(table_of(path_))) {
@@ -58,10 +57,10 @@ void OlmoFile::require_ids_below(int64_t vocab_size) const {
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (i % (size_t{1} << 24) == 0) throw_if_interrupted();
       if (static_cast<int64_t>(numbers[i]) < vocab_size) continue;
-      throw InputError(fmt::format(
-          "'{}' token {} is {}, but the vocabulary has {}: it was made with another tokenizer, or "
-          "is of another --dtype than {}",
-          path_.string(), i, numbers[i], vocab_size, number_name(number_type(type_))));
+      throw InputError(
+          fmt::format("'{}' token {} is {}, but the vocabulary has {}: it was made with another "
+                      "tokenizer, or is of another --dtype than {}",
+                      path_.string(), i, numbers[i], vocab_size, number_name(number_type(type_))));
     }
   });
 }
@@ -101,10 +100,10 @@ StoreInfo import_olmo(const std::vector<OlmoFile>& files, const tokenizer::Token
       ids.resize(static_cast<size_t>(row.end - row.begin));
       file.read(row.begin, ids);
       if (ids.back() != tokenizer.end_of_text()) {
-        throw InputError(fmt::format(
-            "'{}': document {} does not end with end-of-text ({}): it was made with another "
-            "tokenizer",
-            file.path().string(), number, tokenizer.end_of_text()));
+        throw InputError(
+            fmt::format("'{}': document {} does not end with end-of-text ({}): it was made with "
+                        "another tokenizer",
+                        file.path().string(), number, tokenizer.end_of_text()));
       }
       const std::string text =
           tokenizer.decode(std::span<const tokenizer::TokenId>(ids).first(ids.size() - 1));

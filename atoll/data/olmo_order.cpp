@@ -106,10 +106,9 @@ OlmoFiles::OlmoFiles(const std::vector<std::filesystem::path>& files, NumberType
           fmt::format("'{}' has numpy's header; OLMo's token files are raw numbers", file.name));
     }
     if (num_bytes % number_bytes(type) != 0) {
-      throw InputError(
-          fmt::format("'{}' has {} bytes, which are not whole tokens of {}: it is "
-                      "truncated or of another type",
-                      file.name, num_bytes, number_name(type)));
+      throw InputError(fmt::format(
+          "'{}' has {} bytes, which are not whole tokens of {}: it is truncated or of another type",
+          file.name, num_bytes, number_name(type)));
     }
     num_rows_ += static_cast<int64_t>(num_bytes / number_bytes(type)) / sequence_length;
     files_.push_back(std::move(file));

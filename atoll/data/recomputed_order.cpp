@@ -73,10 +73,9 @@ void require_neox_arguments(const OrderArguments& arguments) {
   }
   const size_t least = has_counts ? 0 : most;
   if (arguments.inputs.size() < least || arguments.inputs.size() > most) {
-    throw UsageError(
-        fmt::format("{} Megatron store(s) must be named here, not {}; several need "
-                    "--weights, one for each",
-                    most, arguments.inputs.size()));
+    throw UsageError(fmt::format(
+        "{} Megatron store(s) must be named here, not {}; several need --weights, one for each",
+        most, arguments.inputs.size()));
   }
   if (arguments.samples == 0 || arguments.sequence_length == 0) {
     throw UsageError("--kind neox needs --samples and --sequence-length");

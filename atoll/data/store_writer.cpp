@@ -80,8 +80,7 @@ fs::path checked_target(fs::path target, bool overwrite) {
     const fs::path real = fs::canonical(target, error);
     if (error) {
       throw UsageError(
-          fmt::format("'{}' is a link that leads nowhere: {}; remove it or choose "
-                      "another name",
+          fmt::format("'{}' is a link that leads nowhere: {}; remove it or choose another name",
                       target.string(), error.message()));
     }
     target = real;

@@ -83,8 +83,7 @@ TokenStore TokenStore::open(const std::filesystem::path& folder) {
   }
   if (!std::filesystem::exists(description)) {
     throw InputError(
-        fmt::format("'{}' is not a token store: it has no {}; make one with "
-                    "'atoll data pack'",
+        fmt::format("'{}' is not a token store: it has no {}; make one with 'atoll data pack'",
                     folder.string(), kStoreFileName));
   }
   StoreInfo info = parse_store_info(read_file(description), description.string());
@@ -113,11 +112,11 @@ TokenStore TokenStore::open(const std::filesystem::path& folder) {
 
 void TokenStore::require_tokenizer(const tokenizer::Tokenizer& tokenizer) const {
   if (tokenizer.sha256() == info_.tokenizer_sha256) return;
-  throw InputError(fmt::format(
-      "the token store '{}' was packed with another tokenizer (sha256 {}..., not {}...): pack the "
-      "data again or use the store's own '{}'",
-      folder_.string(), info_.tokenizer_sha256.substr(0, 12), tokenizer.sha256().substr(0, 12),
-      tokenizer_file().string()));
+  throw InputError(
+      fmt::format("the token store '{}' was packed with another tokenizer (sha256 {}..., not "
+                  "{}...): pack the data again or use the store's own '{}'",
+                  folder_.string(), info_.tokenizer_sha256.substr(0, 12),
+                  tokenizer.sha256().substr(0, 12), tokenizer_file().string()));
 }
 
 std::span<const std::byte> TokenStore::bytes(Split split) const {

@@ -3,9 +3,8 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 
 namespace atl::net {
 
@@ -40,12 +39,9 @@ Result<Address> parse_address(std::string_view text) {
   if (host.find_first_of(" \t\r\n/@") != std::string_view::npos) {
     return bad("a character that no host has");
   }
-  Address address{.host = std::string(host)};
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
-  if (error != std::errc() || end != port.data() + port.size()) {
-    return bad("the port is no number from 0 to 65535");
-  }
-  return address;
+  const auto number = number_in<uint16_t>(port);
+  if (!number) return bad("the port is no number from 0 to 65535");
+  return Address{.host = std::string(host), .port = *number};
 }
 
 void require_address(std::string_view option, std::string_view text) {

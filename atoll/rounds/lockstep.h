@@ -42,9 +42,7 @@ class Lockstep final : public Pace {
                          collective::Decisions& decisions) override;
   int64_t left_to_others(int64_t before, int64_t step) const override { return step - before; }
 
-  bool may_leave(const Standing& standing, bool syncs) const override {
-    return syncs || standing.has_counted();
-  }
+  bool may_leave(const Standing& /*standing*/, bool syncs) const override { return syncs; }
 
   int64_t steps_since(int64_t fragment, int64_t step) const override;
   std::vector<OwnRound> on_their_way(int64_t step) const override;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -45,7 +45,7 @@ class Pace {
  public:
   virtual ~Pace() = default;
 
-  /// The run stands at `step`; nothing is on its way. Elastic: `last_round` if that is the run's
+  /// The run stands at `step`. Elastic: `last_round` if that is the run's
   /// last and one of the states here has it; -1: not known.
   virtual void start(int64_t step, int64_t last_round) = 0;
   /// Where the run is once this member has taken another step, `step` before it.
@@ -106,7 +106,7 @@ class Pace {
 };
 
 struct PaceOptions {
-  std::string_view name = "lockstep";  // swarm.pace.
+  std::string name = "lockstep";  // swarm.pace.
   int64_t last_step = 0;               // The run's: a sync is due there, whatever its number.
   int64_t keep_every = 0;  // Steps, at which all members keep what is published; 0: none.
 };

@@ -29,14 +29,16 @@ bool Rounds::has_missed() {
 }
 
 std::optional<Task> Rounds::next_missed() {
+  rests_ = is_catching_up_ && pace_->rests();
   if (rests_ || pace_->is_over(standing_) || !has_missed()) return std::nullopt;
+  is_catching_up_ = true;
   if (const auto own = pace_->settled_before(*missed_, standing_)) return Take{*own};
   return Absorb{*std::exchange(missed_, std::nullopt)};
 }
 
 CaughtUp Rounds::caught_up(int64_t step) {
-  CaughtUp out{.step = pace_->step_behind(step, newest_step_),
-               .rests = std::exchange(rests_, false)};
+  CaughtUp out{.step = pace_->step_behind(step, newest_step_), .rests = rests_};
+  is_catching_up_ = false;
   out.step = pace_->step_caught_up(out.step, standing_, decisions_);
   out.left_to_others = pace_->left_to_others(step, out.step);
   return out;
@@ -87,7 +89,6 @@ void Rounds::passed(const collective::Commit& commit) {
 Digest Rounds::note(const collective::Commit& commit) {
   if (commit.stop) standing_.note_stop();
   pace_->committed(commit.step, standing_.steps_in_none());
-  rests_ = pace_->rests();
   if (standing_.held().empty()) return {};
   const Digest before = state_name(standing_.held());
   standing_.hold(commit.fragment, commit.digest);

@@ -103,6 +103,7 @@ class Rounds {
   int64_t step_ = 0;
   std::optional<collective::Commit> missed_;  // To be absorbed next.
   int64_t newest_step_ = 0;                   // Of the commits absorbed.
+  bool is_catching_up_ = false;  // Something that was missed is taken since the last step.
   bool rests_ = false;
   bool abstains_ = false;
   std::vector<int64_t> abstains_again_;  // Rounds.

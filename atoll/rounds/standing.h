@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/base/check.h"
 #include "atoll/base/hash.h"
 #include "atoll/collective/averager.h"
 
@@ -65,7 +66,13 @@ class Standing {
     open_[own.round] = own;
   }
   /// Takes the round off those on their way.
-  OwnRound decided(int64_t round) { return open_.extract(round).mapped(); }
+  OwnRound decided(int64_t round) {
+    const auto open = open_.find(round);
+    ATOLL_CHECK(open != open_.end(), "of a round that was begun");
+    const OwnRound own = open->second;
+    open_.erase(open);
+    return own;
+  }
   void applied(int64_t fragment, int64_t round) { applied_.at(at(fragment)) = round; }
   void hold(int64_t fragment, const Digest& digest) {
     if (!held_.empty()) held_.at(at(fragment)) = digest;

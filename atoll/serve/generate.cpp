@@ -29,8 +29,7 @@ int64_t checked_room(const Row& row, int64_t context) {
   if (length == 0) throw InputError("the prompt has no tokens");
   if (length < context) return context - length;
   throw InputError(
-      fmt::format("the prompt has {} tokens and the model's context {}: shorten it "
-                  "to at most {}",
+      fmt::format("the prompt has {} tokens and the model's context {}: shorten it to at most {}",
                   length, context, context - 1));
 }
 

@@ -33,7 +33,6 @@ class CocktailSgd final : public Strategy {
   bool lands(int64_t step) const override { return step == replica_.pace.last_step; }
   void launch(const OwnRound& own) override;
   void take(int64_t round, Fate fate) override;
-  /// `codec`: nullptr for the options' own.
   Digest prepare(int64_t round, std::span<const float> mean_P, std::span<const float> own_P);
 
   std::unique_ptr<codec::Codec> exact_;  // For the last round.

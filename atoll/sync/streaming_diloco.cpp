@@ -69,11 +69,11 @@ at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
 }
 
 void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
-  // A deque: it stays where it is.
-  Flight& flight = flights_.emplace_back(Flight{.fragment = own.fragment,
-                                                .round = own.round,
-                                                .number = own.number,
-                                                .delta_F = std::move(delta_F)});
+  Flight& flight = flights_[own.round];  // A map's: it stays where it is.
+  flight = {.fragment = own.fragment,
+            .round = own.round,
+            .number = own.number,
+            .delta_F = std::move(delta_F)};
   const int64_t tokens = weight(own, flight.delta_F, tokens_of(own));
   begin(own, flight.delta_F,
         {.weight = tokens,
@@ -97,14 +97,13 @@ Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   return next_F.digest();
 }
 
-/// Of the oldest flight, as all rounds.
-void StreamingDiLoCo::take(int64_t /*round*/, Fate fate) {
+void StreamingDiLoCo::take(int64_t round, Fate fate) {
   Use use = Use::kTake;                         // What cannot be used is not mixed in either.
   if (fate == Fate::kLate) use = Use::kFollow;  // What was not counted is not lost.
   if (fate == Fate::kOvertaken) use = Use::kGoOn;
   if (fate == Fate::kCounted && alpha_ != 0) use = Use::kMix;
-  adopt(flights_.front(), use);
-  flights_.pop_front();
+  adopt(flights_.at(round), use);
+  flights_.erase(round);
 }
 
 void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
@@ -169,7 +168,7 @@ std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   std::vector<std::pair<std::string, at::Tensor>> tensors = now_.buffers();
   if (keeps_flights_) {
     in_flight_P_ = host_buffer(now_.theta_P);
-    for (const Flight& flight : flights_) {
+    for (const auto& [round, flight] : flights_) {
       scatter(fragments_[static_cast<size_t>(flight.fragment)], flight.delta_F, in_flight_P_);
     }
     tensors.emplace_back("outer.in_flight", in_flight_P_);

@@ -15,7 +15,7 @@
 // Deviations: after the last step everything in flight is applied and every fragment sent once
 // more, so that no replica's work is lost. Low-bit codecs are summed from every member's own
 // encoding (collective::Topology::kGather), so nothing is quantised twice.
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -71,7 +71,7 @@ class StreamingDiLoCo final : public Strategy {
   OuterState now_;              // Fragment by fragment, what its last committed round left.
   at::Tensor origin_P_;         // now_.theta_P, where outer gradients are made.
   at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.
-  std::deque<Flight> flights_;  // Oldest first; a fragment is in it at most once.
+  std::map<int64_t, Flight> flights_;  // By round; a fragment is in it at most once.
 };
 
 }  // namespace atl::sync

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 #include "atoll/text/utf8.h"
 
 namespace atl::tasks {
@@ -31,8 +31,7 @@ class LiteralReader {
     int64_t ignored = 0;
     const std::string shown = text::repair_utf8(text_.substr(0, 200), ignored);
     throw InputError(
-        fmt::format("{}: not a Python list, string or number that is read here ({} at "
-                    "byte {}): {}",
+        fmt::format("{}: not a Python list, string or number that is read here ({} at byte {}): {}",
                     where_, what, place_, shown));
   }
 
@@ -134,15 +133,11 @@ class LiteralReader {
 
   uint32_t read_code(size_t num_digits, int base) {
     const std::string_view digits = text_.substr(place_, num_digits);
-    uint32_t code = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), code, base);
-    if (error != std::errc() || digits.size() < num_digits || end != digits.data() + num_digits) {
-      fail("a bad escape");
-    }
-    if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) fail("no such character");
+    const auto code = number_in<uint32_t>(digits, base);
+    if (!code || digits.size() < num_digits) fail("a bad escape");
+    if (*code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000)) fail("no such character");
     place_ += num_digits;
-    return code;
+    return *code;
   }
 
   Json read_number() {
@@ -155,18 +150,15 @@ class LiteralReader {
       ++place_;
     }
     const std::string_view digits = text_.substr(begin, place_ - begin);
-    const char* const end = digits.data() + digits.size();
     if (digits.find_first_of(".eE") == std::string_view::npos) {
-      int64_t whole = 0;
       const bool is_zero = digits.find_first_not_of('0') == std::string_view::npos;
-      const auto [stop, error] = std::from_chars(digits.data(), end, whole);
-      if (error != std::errc() || stop != end || (digits[0] == '0' && !is_zero)) fail("a number");
-      return is_negative ? -whole : whole;
+      const auto whole = number_in<int64_t>(digits);
+      if (!whole || (digits[0] == '0' && !is_zero)) fail("a number");
+      return is_negative ? -*whole : *whole;
     }
-    double broken = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), end, broken);
-    if (error != std::errc() || stop != end) fail("a number");
-    return is_negative ? -broken : broken;
+    const auto broken = number_in<double>(digits);
+    if (!broken) fail("a number");
+    return is_negative ? -*broken : *broken;
   }
 
   std::string_view text_;

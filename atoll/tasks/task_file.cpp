@@ -6,7 +6,6 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,6 +16,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/base/number.h"
 #include "atoll/text/json_text.h"
 #include "atoll/text/utf8.h"
 
@@ -59,14 +59,8 @@ std::optional<int64_t> whole_number(std::string_view word) {
   }
   if (base == 2 || base == 16) word.remove_prefix(2);
   if (word.empty() || (base == 10 && word.starts_with('_'))) return std::nullopt;
-  const std::string digits = without_underscores(word);
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
-    return std::nullopt;
-  }
-  return is_negative ? -value : value;
+  const auto value = number_in<int64_t>(without_underscores(word), base);
+  return value && is_negative ? -*value : value;
 }
 
 /// YAML 1.1 asks for a point, and for a sign in the exponent: 1e5 is a string there.
@@ -101,10 +95,8 @@ std::optional<double> broken_number(std::string_view word) {
   if (digits.starts_with('.')) digits.insert(0, "0");
   const size_t plus = digits.find('+');
   if (plus != std::string::npos) digits.erase(plus, 1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return sign * value;
+  const auto value = number_in<double>(digits);
+  return value ? std::optional(sign * *value) : std::nullopt;
 }
 
 /// 2001-12-14 and 190:20:30, of which YAML 1.1 makes a date and a number to the base 60.
@@ -185,10 +177,9 @@ class YamlReader : public YAML::EventHandler {
 
   void check_tag(const YAML::Mark& mark, const std::string& tag, const std::string& value) const {
     if (tag == "!function") {
-      fail(mark,
-           fmt::format("!function {}: functions in Python are not supported; write a template "
-                       "(Jinja) instead",
-                       value));
+      fail(mark, fmt::format("!function {}: functions in Python are not supported; write a "
+                             "template (Jinja) instead",
+                             value));
     }
     static constexpr std::string_view kText = "tag:yaml.org,2002:str";
     if (!is_one_of(tag, {"", "?", "!", kText})) {

@@ -259,7 +259,7 @@ class Life final : public EngineListener {
   }
   /// True once all that is to be done after the step is done.
   bool finish_step() {
-    while (true) {
+    while (has_trained_) {
       const auto task = rounds_->next();
       if (!task) {
         give_up(task.error().message);
@@ -270,6 +270,7 @@ class Life final : public EngineListener {
     }
     if (rounds_->pace().is_kept(step_, has_synced_)) keep_checkpoint();
     has_synced_ = false;
+    has_trained_ = false;
     return true;
   }
   /// True once all that was missed is absorbed.
@@ -314,6 +315,7 @@ class Life final : public EngineListener {
     step_ = rounds_->step_after(step_);
     engine_->report({.step = step_, .num_trained = num_trained_});
     rounds_->trained(step_);
+    has_trained_ = true;
     go_on();
   }
   std::optional<int64_t> take_unit() {
@@ -455,7 +457,8 @@ class Life final : public EngineListener {
   int64_t num_trained_ = 0;
   int64_t last_round_ = -1;  // Of the run, if a fetched state has it.
   Heard heard_;
-  bool has_synced_ = false;  // With the last step.
+  bool has_trained_ = false;  // What is to be done after the step is not done yet.
+  bool has_synced_ = false;   // With the last step.
   bool is_to_leave_ = false;
   bool leaving_ = false;
   bool training_ = false;

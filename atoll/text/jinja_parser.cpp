@@ -22,10 +22,7 @@ class Parser {
 
  private:
   bool sees_end(std::initializer_list<std::string_view> ends) const {
-    for (const std::string_view end : ends) {
-      if (reader_.sees_name(end)) return true;
-    }
-    return false;
+    return std::ranges::any_of(ends, [&](auto end) { return reader_.sees_name(end); });
   }
 
   /// Up to a tag of `ends`, whose name is then the current token.

@@ -1,36 +1,20 @@
 // Spaces, and the mark U+2581 that SentencePiece-style vocabularies write for them.
 #include "atoll/text/nfc.h"
+#include "atoll/text/python_text.h"
 #include "atoll/tokenizer/tokenizer_tables.h"
 
 namespace atl::tokenizer {
 namespace {
 
-void append_replaced(std::string& out, std::string_view text, std::string_view from,
-                     std::string_view to) {
-  for (;;) {
-    const size_t at = text.find(from);
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return;
-    out += to;
-    text.remove_prefix(at + from.size());
-  }
-}
-
 /// Spaces for marks, behind `prefix`; `text` itself when that changes nothing.
 std::string_view rewrite(std::string_view prefix, std::string_view text, std::string& scratch) {
   if (prefix.empty() && text.find(kMark) == std::string_view::npos) return text;
   scratch = prefix;
-  append_replaced(scratch, text, kMark, " ");
+  scratch += text::replace_text(text, kMark, " ", -1);
   return scratch;
 }
 
 }  // namespace
-
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  append_replaced(result, text, from, to);
-  return result;
-}
 
 std::string_view TextNormalizer::apply(std::string_view text, std::string& nfc_scratch,
                                        std::string& mark_scratch) const {

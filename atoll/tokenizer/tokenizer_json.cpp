@@ -1,10 +1,11 @@
 // Reads tokenizer.json: the vocabulary, the merges and the added tokens, in between the components
 // around them (tokenizer_components.cpp). What changes ids and is not supported is refused by name.
 #include <algorithm>
-#include <charconv>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/hash.h"
+#include "atoll/base/number.h"
+#include "atoll/text/python_text.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/byte_alphabet.h"
 #include "atoll/tokenizer/tokenizer_file.h"
@@ -15,11 +16,7 @@ namespace {
 /// "<0x0A>" -> 10.
 std::optional<uint8_t> read_byte_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return {};
-  uint8_t byte = 0;
-  const char* const digits_end = token.data() + 5;
-  const auto [stop, error] = std::from_chars(token.data() + 3, digits_end, byte, 16);
-  if (error != std::errc() || stop != digits_end) return {};
-  return byte;
+  return number_in<uint8_t>(token.substr(3, 2), 16);
 }
 
 class ModelReader {
@@ -110,9 +107,9 @@ class ModelReader {
       bytes = static_cast<char>(*byte);
       return;
     }
-    bytes = replaced(spelling, kMark, " ");
+    bytes = text::replace_text(spelling, kMark, " ", -1);
     if (decoder_.strips_first_mark && bytes.size() != spelling.size()) {
-      tables_.first_bytes[id] = replaced(spelling, kMark, "");
+      tables_.first_bytes[id] = text::replace_text(spelling, kMark, "", -1);
     }
   }
 
@@ -255,8 +252,8 @@ class ModelReader {
     if (token.id == dealt && (!is_new || !is_known(token.id))) return;
     if (is_known(token.id)) refuse_id(token);
     file_.fail(
-        fmt::format("added_tokens: \"{}\" has id {}, but Hugging Face's library would give "
-                    "it {}: list added tokens in the order of their ids, without gaps",
+        fmt::format("added_tokens: \"{}\" has id {}, but Hugging Face's library would give it {}: "
+                    "list added tokens in the order of their ids, without gaps",
                     token.content, token.id, dealt));
   }
 
@@ -270,7 +267,8 @@ class ModelReader {
         token.content = tables_.normalizer.apply(token.content, nfc_scratch, mark_scratch);
       }
       const bool has_marks = token.normalized && tables_.normalizer.marks;
-      const std::string spelling = has_marks ? replaced(token.content, " ", kMark) : token.content;
+      const std::string spelling =
+          has_marks ? text::replace_text(token.content, " ", kMark, -1) : token.content;
       set_spelling(token.id, spelling);
       if (is_byte_level()) tables_.bytes[static_cast<size_t>(token.id)] = spelling;
       (token.normalized ? normalized : raw).push_back(std::move(token));

@@ -70,7 +70,5 @@ struct TokenizerTables {
 };
 
 inline constexpr std::string_view kMark = "\u2581";
-/// `text` with `to` in every place of `from`, which is not empty.
-std::string replaced(std::string_view text, std::string_view from, std::string_view to);
 
 }  // namespace atl::tokenizer

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
+#include "atoll/base/number.h"
 #include "atoll/weights/manifest.h"
 
 namespace atl::weights {
@@ -179,10 +179,8 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& folde
   for (const auto& entry : fs::directory_iterator(folder, missing)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kPrefix)) continue;
-    int64_t step = 0;
-    const char* end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + std::strlen(kPrefix), end, step);
-    if (parsed.ec == std::errc() && parsed.ptr == end) found.emplace_back(step, entry.path());
+    const auto step = number_in<int64_t>(std::string_view(name).substr(std::strlen(kPrefix)));
+    if (step) found.emplace_back(*step, entry.path());
   }
   std::ranges::sort(found);
   return found;

@@ -100,8 +100,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
   // Falling back to an older model without a word would answer for another one.
   if (newest && !fs::exists(*newest / "config.json")) {
     throw InputError(
-        fmt::format("checkpoint '{}' has no config.json: it is damaged; remove this "
-                    "folder to go on from the one before, or name a checkpoint",
+        fmt::format("checkpoint '{}' has no config.json: it is damaged; remove this folder to go "
+                    "on from the one before, or name a checkpoint",
                     newest->string()));
   }
   return newest;
@@ -183,8 +183,8 @@ void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::spa
       if (found == wanted.end()) {
         if (is_buffer(family, tensor.name)) continue;
         throw InputError(
-            fmt::format("'{}': tensor '{}' is not part of the model that config.json "
-                        "describes, or appears twice",
+            fmt::format("'{}': tensor '{}' is not part of the model that config.json describes, or "
+                        "appears twice",
                         path.string(), tensor.name));
       }
       const ParameterSpec& spec = found->second;
@@ -241,10 +241,9 @@ fs::path resolve_model(const fs::path& path) {
     }
   }
   if (newest) return *newest;
-  throw InputError(
-      fmt::format("'{}' holds neither a model (config.json) nor a complete checkpoint "
-                  "(checkpoints/step-*)",
-                  path.string()));
+  throw InputError(fmt::format(
+      "'{}' holds neither a model (config.json) nor a complete checkpoint (checkpoints/step-*)",
+      path.string()));
 }
 
 }  // namespace atl::weights

@@ -148,12 +148,17 @@ void HfReader::require(const char* key, const Json& expected) const {
   fail(fmt::format("'{}' is {}, and only {} is supported", key, value->dump(), expected.dump()));
 }
 
-void HfKeys::integer(const char* key, int64_t& value) {
+template <typename T, typename Read>
+void HfKeys::field(const char* key, T& value, const Read& read) {
   if (writes()) {
     (*out_)[key] = value;
   } else {
-    value = reader_->integer(key);
+    value = read();
   }
+}
+
+void HfKeys::integer(const char* key, int64_t& value) {
+  field(key, value, [&] { return reader_->integer(key); });
 }
 
 void HfKeys::integer(const char* key, int64_t& value, int64_t usual) {
@@ -161,38 +166,18 @@ void HfKeys::integer(const char* key, int64_t& value, int64_t usual) {
 }
 
 void HfKeys::integer(const char* key, int64_t& value, int64_t usual, int64_t none) {
-  if (writes()) {
-    (*out_)[key] = value;
-  } else {
-    value = reader_->integer_or_null(key, usual).value_or(none);
-  }
+  field(key, value, [&] { return reader_->integer_or_null(key, usual).value_or(none); });
 }
 
 void HfKeys::real(const char* key, double& value, double usual) {
-  if (writes()) {
-    (*out_)[key] = value;
-  } else {
-    value = reader_->real(key, usual);
-  }
+  field(key, value, [&] { return reader_->real(key, usual); });
 }
 
 void HfKeys::flag(const char* key, bool& value, bool usual) {
-  if (writes()) {
-    (*out_)[key] = value;
-  } else {
-    value = reader_->flag(key, usual);
-  }
+  field(key, value, [&] { return reader_->flag(key, usual); });
 }
 
-void HfKeys::only(const char* key, const char* value) {
-  if (writes()) {
-    (*out_)[key] = value;
-  } else {
-    reader_->require(key, value);
-  }
-}
-
-void HfKeys::only(const char* key, bool value) {
+void HfKeys::only(const char* key, const Json& value) {
   if (writes()) {
     (*out_)[key] = value;
   } else {
@@ -224,10 +209,9 @@ void HfKeys::activation(const char* key, std::string& value, const char* usual,
   } else if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
     value = "gelu_tanh";
   } else {
-    reader_->fail(
-        fmt::format("'{}' is \"{}\", and only gelu, gelu_new, gelu_fast and gelu_pytorch_tanh are "
-                    "supported",
-                    key, name));
+    reader_->fail(fmt::format(
+        "'{}' is \"{}\", and only gelu, gelu_new, gelu_fast and gelu_pytorch_tanh are supported",
+        key, name));
   }
 }
 

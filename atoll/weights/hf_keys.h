@@ -49,8 +49,7 @@ class HfKeys {
   void real(const char* key, double& value, double usual);
   void flag(const char* key, bool& value, bool usual);
   /// Nothing else is supported.
-  void only(const char* key, const char* value);
-  void only(const char* key, bool value);
+  void only(const char* key, const nlohmann::json& value);
   /// A share of dropout, which must be 0.
   void no_dropout(const char* key);
   /// One that is passed over: only training has it, and ours does not. Written as 0.
@@ -69,6 +68,9 @@ class HfKeys {
   void rotary(ModelConfig& config, const Rotary& names);
 
  private:
+  template <typename T, typename Read>
+  void field(const char* key, T& value, const Read& read);
+
   const HfReader* reader_ = nullptr;
   nlohmann::ordered_json* out_ = nullptr;
 };

@@ -61,9 +61,10 @@ void Manifest::check_tensors(const std::string& file_name, const SafetensorsFile
                                         kManifestFile));
     }
     if (hex(sha256(tensor->bytes)) != hash.get_ref<const std::string&>()) {
-      throw broken(folder_, fmt::format("tensor '{}' of {} is not what was saved (its SHA-256 "
-                                        "differs from {})",
-                                        name, file_name, kManifestFile));
+      throw broken(
+          folder_,
+          fmt::format("tensor '{}' of {} is not what was saved (its SHA-256 differs from {})", name,
+                      file_name, kManifestFile));
     }
   }
   if (file.tensors().size() != expected.size()) {

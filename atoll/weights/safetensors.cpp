@@ -293,9 +293,8 @@ void copy_as_f32(const TensorView& tensor, std::span<float> target, const std::s
   }
   if (tensor.type != DType::kBF16 && tensor.type != DType::kF16) {
     throw InputError(
-        fmt::format("'{}': tensor '{}': type {} cannot be a parameter; F32, BF16 and "
-                    "F16 can",
-                    file, tensor.name, name_of(tensor.type)));
+        fmt::format("'{}': tensor '{}': type {} cannot be a parameter; F32, BF16 and F16 can", file,
+                    tensor.name, name_of(tensor.type)));
   }
   for (size_t i = 0; i < target.size(); ++i) {
     uint16_t half = 0;
