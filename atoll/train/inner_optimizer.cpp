@@ -78,23 +78,19 @@ class AdamW final : public InnerOptimizer {
         decayed_(options, target, mean_P_, square_P_, target.decayed),
         plain_(options, target, mean_P_, square_P_, without(everything(target), target.decayed)) {}
 
-  void step(double lr, double weight_decay) override {
-    ++num_updates_;
-    decayed_.update(num_updates_, lr, weight_decay);
-    plain_.update(num_updates_, lr, 0.0);
+  void update(double lr, double weight_decay) override {
+    decayed_.update(num_updates(), lr, weight_decay);
+    plain_.update(num_updates(), lr, 0.0);
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override {
     return {{"adamw.exp_avg", mean_P_}, {"adamw.exp_avg_sq", square_P_}};
   }
-  int64_t num_updates() const override { return num_updates_; }
-  void set_num_updates(int64_t num_updates) override { num_updates_ = num_updates; }
 
  private:
   at::Tensor mean_P_;
   at::Tensor square_P_;
   AdamWSpans decayed_;
   AdamWSpans plain_;
-  int64_t num_updates_ = 0;
 };
 
 Spans spans_of(const std::vector<MatrixPlace>& matrices) {
@@ -128,8 +124,7 @@ class Muon final : public InnerOptimizer {
     }
   }
 
-  void step(double lr, double weight_decay) override {
-    ++num_updates_;
+  void update(double lr, double weight_decay) override {
     for (Matrix& matrix : matrices_) {
       matrix.mean_OI.lerp_(matrix.gradient_OI, 1 - momentum_);
       const at::Tensor direction_OI =
@@ -137,14 +132,12 @@ class Muon final : public InnerOptimizer {
       matrix.value_OI.mul_(1 - lr * weight_decay);
       matrix.value_OI.sub_(direction_OI, lr * lr_ratio_ * matrix.scale);
     }
-    decayed_.update(num_updates_, lr, weight_decay);
-    plain_.update(num_updates_, lr, 0.0);
+    decayed_.update(num_updates(), lr, weight_decay);
+    plain_.update(num_updates(), lr, 0.0);
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override {
     return {{"muon.exp_avg", mean_P_}, {"muon.exp_avg_sq", square_P_}};
   }
-  int64_t num_updates() const override { return num_updates_; }
-  void set_num_updates(int64_t num_updates) override { num_updates_ = num_updates; }
 
  private:
   struct Matrix {
@@ -160,7 +153,6 @@ class Muon final : public InnerOptimizer {
   AdamWSpans decayed_;
   AdamWSpans plain_;
   std::vector<Matrix> matrices_;
-  int64_t num_updates_ = 0;
 };
 
 /// theta -= lr * (gradient + decay * theta): no momentum, for identities and comparisons.
@@ -169,21 +161,17 @@ class Sgd final : public InnerOptimizer {
   explicit Sgd(const OptimizerTarget& target)
       : target_(target), decayed_(views(target.values_P, target.decayed)) {}
 
-  void step(double lr, double weight_decay) override {
-    ++num_updates_;
+  void update(double lr, double weight_decay) override {
     if (weight_decay != 0) {
       for (at::Tensor& values : decayed_) values.mul_(1 - lr * weight_decay);
     }
     target_.values_P.sub_(target_.gradients_P, lr);
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override { return {}; }
-  int64_t num_updates() const override { return num_updates_; }
-  void set_num_updates(int64_t num_updates) override { num_updates_ = num_updates; }
 
  private:
   OptimizerTarget target_;
   std::vector<at::Tensor> decayed_;
-  int64_t num_updates_ = 0;
 };
 
 }  // namespace

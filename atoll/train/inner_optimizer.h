@@ -39,13 +39,22 @@ class InnerOptimizer {
  public:
   virtual ~InnerOptimizer() = default;
   /// One update from gradients_P with this step's learning rate and decoupled decay coefficient.
-  virtual void step(double lr, double weight_decay) = 0;
+  void step(double lr, double weight_decay) {
+    ++num_updates_;
+    update(lr, weight_decay);
+  }
   /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD. Muon: running means
   /// of the gradient everywhere, of its square (zero for the hidden matrices).
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
   /// Updates made so far: AdamW's bias correction depends on it.
-  virtual int64_t num_updates() const = 0;
-  virtual void set_num_updates(int64_t num_updates) = 0;
+  int64_t num_updates() const { return num_updates_; }
+  void set_num_updates(int64_t num_updates) { num_updates_ = num_updates; }
+
+ private:
+  /// Number num_updates().
+  virtual void update(double lr, double weight_decay) = 0;
+
+  int64_t num_updates_ = 0;
 };
 
 std::unique_ptr<InnerOptimizer> make_inner_optimizer(const method::TrainOptions& options,

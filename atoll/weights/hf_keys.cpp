@@ -177,13 +177,16 @@ void HfKeys::flag(const char* key, bool& value, bool usual) {
   field(key, value, [&] { return reader_->flag(key, usual); });
 }
 
-void HfKeys::only(const char* key, const Json& value) {
+template <typename T>
+void HfKeys::only(const char* key, T value) {
   if (writes()) {
     (*out_)[key] = value;
   } else {
     reader_->require(key, value);
   }
 }
+template void HfKeys::only(const char* key, bool value);
+template void HfKeys::only(const char* key, const char* value);
 
 void HfKeys::no_dropout(const char* key) {
   if (writes()) {

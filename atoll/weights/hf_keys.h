@@ -49,7 +49,8 @@ class HfKeys {
   void real(const char* key, double& value, double usual);
   void flag(const char* key, bool& value, bool usual);
   /// Nothing else is supported.
-  void only(const char* key, const nlohmann::json& value);
+  template <typename T>  // bool or const char*.
+  void only(const char* key, T value);
   /// A share of dropout, which must be 0.
   void no_dropout(const char* key);
   /// One that is passed over: only training has it, and ours does not. Written as 0.
