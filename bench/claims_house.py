@@ -109,6 +109,14 @@ claims.measured("members of the largest class", largest_class, lambda n: n <= 20
 claims.measured("times that `is_elastic` is asked outside the objects for pace", asks_for_pace, lambda n: n <= 10, "<= 10", "{}")
 claims.measured("lines of production", lambda: sum(map(lines, production())), lambda n: n <= 66_000, "<= 66,000", "{:,}")
 
+# --- the bits of small runs ---
+def other_ends():
+    done = subprocess.run([sys.executable, "bench/digests.py"], cwd=ROOT, check=False, capture_output=True, text=True)
+    return len(last_json(done.stdout)["others"])
+
+
+claims.measured("small runs that end with other bits than this machine's table", other_ends, lambda n: n == 0, "0", "{}")
+
 # --- beside busy processes ---
 claims.measured("evaluation on two threads beside two busy processes, times as long",
                 lambda: last_json(run([sys.executable, "bench/busy_evaluation.py", ATOLL]))["ratio"],
