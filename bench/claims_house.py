@@ -2,8 +2,8 @@
 """make claims-house: how large, how layered and how quick to check this code is, and that kills change no bits.
 
 What counts lines, arrows and members takes seconds; the evaluation beside busy processes some minutes. Kept, because
-they take long: 200 kills (LONG=kills), planted mistakes (LONG=mistakes), the demo (LONG=demo), object-seconds of the tests
-(LONG=objects, from an empty build).
+they take long: 200 kills (LONG=kills), the process tests on a busy machine (LONG=loaded), planted mistakes (LONG=mistakes), the
+demo (LONG=demo), object-seconds of the tests (LONG=objects, from an empty build).
 """
 import collections
 import json
@@ -158,6 +158,18 @@ if {"1", "mistakes"} & set(LONG):
     subprocess.run([sys.executable, "bench/planted_mistakes.py"], cwd=ROOT, check=False, stdout=sys.stderr)
 claims.kept(f"planted mistakes found, of {len(MISTAKES)} (LONG=mistakes)", found_mistakes, lambda n: n >= max(40, len(MISTAKES)),
             f"{len(MISTAKES)} (>= 40)", are_current, "{}")
+
+
+# --- the process tests on a busy machine ---
+def failures_under_load():
+    kept = ROOT / "bench" / "results" / "house-loaded-runs.jsonl"
+    done = subprocess.run([sys.executable, "bench/loaded_tests.py", "--out", str(kept)], cwd=ROOT, check=False,
+                          stdout=subprocess.PIPE, text=True)
+    return last_json(done.stdout)["failures"]
+
+
+claims.stored("loaded", "10 times the process tests, all cores busy: failures", failures_under_load, lambda n: n == 0, "0", "{}",
+              "LONG=loaded make claims-house", ("atoll", "tests", "bench/loaded_tests.py"))
 
 
 # --- the demo ---

@@ -1,7 +1,7 @@
 #pragma once
 // Ordered, checked frames between machines. Three transports exist: gRPC (net/grpc_transport.h),
-// the simulator's (sim/sim_transport.h: one thread, virtual time) and one within a process
-// (testing/memory_transport.h: real threads, no network; for ThreadSanitizer). Protocol code sees only
+// the simulator's (sim/sim_transport.h: one thread, virtual time) and one within a process, for
+// ThreadSanitizer (testing/memory_transport.h: real threads, no network). Protocol code sees only
 // this interface, so it runs the same under all. Connections are two-way; each side may send at
 // once.
 #include <array>
