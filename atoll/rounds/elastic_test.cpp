@@ -76,6 +76,19 @@ TEST(ElasticTest, WhatWasMissedComesBeforeARoundIsBegun) {
   EXPECT_EQ(std::get<Begin>(*task).own.number, 1);
 }
 
+/// A newcomer's fragments are of different rounds.
+TEST(ElasticTest, WhatAnotherFragmentMissedComesBeforeARoundIsBegunToo) {
+  Member one;
+  one.rounds.applied(0, 2);  // Fetched.
+  one.rounds.joined(8, -1);
+  one.train();
+  one.commit(1, 6);
+  one.mailbox.called({.round = 3, .fragment = 1, .base = 2});
+  EXPECT_FALSE(one.next()) << "its values would rest on a state without round 1";
+  one.absorb(1);
+  EXPECT_TRUE(one.next());
+}
+
 TEST(ElasticTest, ThereIsARestWhereWhatIsPublishedIsToBeKept) {
   Member one;
   one.train();

@@ -107,8 +107,8 @@ class Pace {
 
 struct PaceOptions {
   std::string name = "lockstep";  // swarm.pace.
-  int64_t last_step = 0;               // The run's: a sync is due there, whatever its number.
-  int64_t keep_every = 0;  // Steps, at which all members keep what is published; 0: none.
+  int64_t last_step = 0;          // The run's: a sync is due there, whatever its number.
+  int64_t keep_every = 0;         // Steps, at which all members keep what is published; 0: none.
 };
 
 std::unique_ptr<Pace> make_pace(const PaceOptions& options, const method::SyncOptions& sync);

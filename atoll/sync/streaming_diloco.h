@@ -68,9 +68,9 @@ class StreamingDiLoCo final : public Strategy {
   float alpha_;
   method::OuterOptimizer outer_;
   std::vector<method::Fragment> fragments_;
-  OuterState now_;              // Fragment by fragment, what its last committed round left.
-  at::Tensor origin_P_;         // now_.theta_P, where outer gradients are made.
-  at::Tensor in_flight_P_;      // Host. For checkpoints: the outer gradients on their way.
+  OuterState now_;                     // Fragment by fragment, what its last committed round left.
+  at::Tensor origin_P_;                // now_.theta_P, where outer gradients are made.
+  at::Tensor in_flight_P_;             // Host. For checkpoints: the outer gradients on their way.
   std::map<int64_t, Flight> flights_;  // By round; a fragment is in it at most once.
 };
 
