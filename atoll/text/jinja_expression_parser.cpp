@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "atoll/text/jinja_parser.h"
 
@@ -17,12 +16,6 @@ std::unique_ptr<Expression> make(Expression::Kind kind, int line, std::string na
   node->kind = kind;
   node->line = line;
   node->name = std::move(name);
-  return node;
-}
-
-std::unique_ptr<Expression> constant(int line, Value value) {
-  auto node = make(Expression::kConstant, line);
-  node->value = std::move(value);
   return node;
 }
 
@@ -43,6 +36,19 @@ class Deeper {
  private:
   int& depth_;
 };
+
+bool is_constant(const std::string& name, Value& value) {
+  if (name == "true" || name == "True") {
+    value = Value(true);
+  } else if (name == "false" || name == "False") {
+    value = Value(false);
+  } else if (name == "none" || name == "None") {
+    value = Value();
+  } else {
+    return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -203,12 +209,17 @@ ExpressionPtr ExpressionParser::primary() {
   const Token& token = reader_.now();
   if (token.kind == Token::kName) return name_or_constant();
   if (token.kind == Token::kString) {
-    const int line = token.line;
+    auto node = make(Expression::kConstant, token.line);
     std::string text;
     while (reader_.now().kind == Token::kString) text += reader_.take().text;
-    return constant(line, make_text(std::move(text)));
+    node->value = make_text(std::move(text));
+    return node;
   }
-  if (token.kind == Token::kNumber) return constant(token.line, reader_.take().number);
+  if (token.kind == Token::kNumber) {
+    auto node = make(Expression::kConstant, token.line);
+    node->value = reader_.take().number;
+    return node;
+  }
   if (reader_.sees("(")) return parenthesised();
   if (reader_.sees("[")) return list();
   if (reader_.sees("{")) return dict();
@@ -217,11 +228,11 @@ ExpressionPtr ExpressionParser::primary() {
 
 ExpressionPtr ExpressionParser::name_or_constant() {
   const Token token = reader_.take();
-  static const std::unordered_map<std::string_view, Value> constants = {
-      {"true", Value(true)},   {"True", Value(true)}, {"false", Value(false)},
-      {"False", Value(false)}, {"none", Value()},     {"None", Value()}};
-  if (const auto found = constants.find(token.text); found != constants.end()) {
-    return constant(token.line, found->second);
+  Value constant;
+  if (is_constant(token.text, constant)) {
+    auto node = make(Expression::kConstant, token.line);
+    node->value = constant;
+    return node;
   }
   for (const std::string_view name : {"varargs", "kwargs", "caller"}) {
     if (macro_depth > 0 && token.text == name) {
@@ -266,28 +277,25 @@ ExpressionPtr ExpressionParser::parenthesised() {
   return node;
 }
 
-template <typename Item>
-void ExpressionParser::listed(std::string_view end, const Item& item) {
-  for (bool is_first = true; !reader_.skip(end); is_first = false) {
-    if (!is_first) reader_.expect(",");
-    if (reader_.skip(end)) return;
-    item();
-  }
-}
-
 ExpressionPtr ExpressionParser::list() {
   auto node = make(Expression::kList, reader_.take().line);
-  listed("]", [&] { add(*node, expression()); });
+  while (!reader_.skip("]")) {
+    if (!node->parts.empty()) reader_.expect(",");
+    if (reader_.skip("]")) break;
+    add(*node, expression());
+  }
   return node;
 }
 
 ExpressionPtr ExpressionParser::dict() {
   auto node = make(Expression::kDict, reader_.take().line);
-  listed("}", [&] {
+  while (!reader_.skip("}")) {
+    if (!node->parts.empty()) reader_.expect(",");
+    if (reader_.skip("}")) break;
     add(*node, expression());
     reader_.expect(":");
     add(*node, expression());
-  });
+  }
   return node;
 }
 
@@ -309,8 +317,10 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr node) {
     const Token token = reader_.take();
     if (token.kind == Token::kNumber && token.number.is<int64_t>()) {
       auto item = make(Expression::kItem, open.line);
+      auto place = make(Expression::kConstant, open.line);
+      place->value = token.number;
       add(*item, std::move(node));
-      add(*item, constant(open.line, token.number));
+      add(*item, std::move(place));
       return item;
     }
     if (token.kind != Token::kName) throw SourceFailure(token.line, "expected a name behind '.'");
@@ -344,7 +354,11 @@ ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {
 
 void ExpressionParser::arguments(Expression& node) {
   reader_.expect("(");
-  listed(")", [&] {
+  bool is_first = true;
+  while (!reader_.skip(")")) {
+    if (!is_first) reader_.expect(",");
+    is_first = false;
+    if (reader_.skip(")")) break;
     if (reader_.sees("*") || reader_.sees("**")) {
       reader_.fail_here(fmt::format("{}arguments are not supported", reader_.now().text));
     }
@@ -361,7 +375,7 @@ void ExpressionParser::arguments(Expression& node) {
       if (!node.named.empty()) reader_.fail_here("an argument without name follows a named one");
       add(node, expression());
     }
-  });
+  }
 }
 
 ExpressionPtr ExpressionParser::filter(ExpressionPtr on) {

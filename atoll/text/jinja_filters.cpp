@@ -26,21 +26,21 @@ std::string as_text(const Rules& rules, const Value& value, const char* filter) 
 Value filter_tojson(const Rules& rules, const Value& value, const Arguments& arguments) {
   JsonStyle style;
   const auto set_indent = [&](const Value* indent) {
-    if (!indent) return;
+    if (!indent || indent->is<None>()) return;
     style.has_indent = true;
     style.item_separator = ",";
     if (indent->text()) {
       style.indent = *indent->text();
       return;
     }
-    const auto width = integer_of(*indent);
-    if (!width) fail("tojson: indent is a number or a text");
-    if (*width > 1000) fail("tojson: the indent is too wide");
-    style.indent.assign(static_cast<size_t>(std::max<int64_t>(*width, 0)), ' ');
+    int64_t width = 0;
+    if (!get_integer(*indent, width)) fail("tojson: indent is a number or a text");
+    if (width > 1000) fail("tojson: the indent is too wide");
+    style.indent.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   };
   if (!rules.options.transformers) {
     const Bound bound("tojson", arguments, {"indent"});
-    set_indent(bound.given(0));
+    set_indent(bound.get(0));
     style.ascii = true;
     style.sorted = true;
     std::string json = to_json(rules, value, style);
@@ -53,8 +53,8 @@ Value filter_tojson(const Rules& rules, const Value& value, const Arguments& arg
   const Bound bound("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
   style.ascii = bound.flag(rules, 0, false);
   style.sorted = bound.flag(rules, 3, false);
-  set_indent(bound.given(1));
-  if (const Value* separators = bound.given(2)) {
+  set_indent(bound.get(1));
+  if (const Value* separators = bound.get(2); separators && !separators->is<None>()) {
     const Sequence* pair = separators->sequence();
     if (!pair || pair->items.size() != 2) fail("tojson: separators are two texts");
     style.item_separator = plain_text(pair->items[0], "tojson");
@@ -189,10 +189,10 @@ Value filter_int(const Rules& rules, const Value& value, const Arguments& argume
   if (bound.integer(1, 10) != 10) fail("int: only base 10 is supported");
   const Value otherwise = bound.get(0) ? *bound.get(0) : Value(int64_t{0});
   require_defined_if_strict(rules, value);
-  if (const auto integer = integer_of(value)) return Value(*integer);
+  int64_t integer = 0;
+  if (get_integer(value, integer)) return Value(integer);
   double number = 0;
   if (const std::string* text = value.text()) {
-    int64_t integer = 0;
     if (parse_integer(*text, integer)) return Value(integer);
     if (!parse_float(*text, number)) return otherwise;
   } else if (const auto* given = value.as<double>()) {
@@ -220,9 +220,8 @@ Value filter_float(const Rules& rules, const Value& value, const Arguments& argu
 Value filter_abs(const Rules&, const Value& value, const Arguments& arguments) {
   Bound("abs", arguments, {});
   if (const auto* number = value.as<double>()) return Value(std::abs(*number));
-  if (const auto integer = integer_of(value)) {
-    return *integer < 0 ? negative(value) : Value(*integer);
-  }
+  int64_t integer = 0;
+  if (get_integer(value, integer)) return integer < 0 ? negative(value) : Value(integer);
   require_defined(value);
   fail(fmt::format("abs of a {}", type_name(value)));
 }
@@ -241,7 +240,8 @@ Value filter_round(const Rules& rules, const Value& value, const Arguments& argu
   if (precision < 0 || precision > 100) fail("round: a precision outside 0 to 100");
   const double number = to_double(value);
   if (method == "common") {
-    if (const auto integer = integer_of(value)) return Value(*integer);
+    int64_t integer = 0;
+    if (get_integer(value, integer)) return Value(integer);
     if (!std::isfinite(number)) return value;
     // Decimal digits, correctly rounded, as Python does it.
     const std::string digits = fmt::format("{:.{}f}", number, precision);

@@ -13,12 +13,13 @@ namespace {
 constexpr size_t kMaxWidth = 1000;
 
 struct Field {
-  std::string flags;
+  bool left = false;
+  bool zero = false;
+  bool plus = false;
+  bool space = false;
   size_t width = 0;
   int precision = -1;
   char type = 's';
-
-  bool has(char flag) const { return flags.find(flag) != kNowhere; }
 };
 
 size_t read_number(const std::string& format, size_t& at) {
@@ -32,9 +33,20 @@ size_t read_number(const std::string& format, size_t& at) {
 
 Field read_field(const std::string& format, size_t& at) {
   Field field;
-  const size_t flags_end = std::min(format.find_first_not_of("-0+ ", at), format.size());
-  field.flags = format.substr(at, flags_end - at);
-  at = flags_end;
+  for (; at < format.size(); ++at) {
+    const char flag = format[at];
+    if (flag == '-') {
+      field.left = true;
+    } else if (flag == '0') {
+      field.zero = true;
+    } else if (flag == '+') {
+      field.plus = true;
+    } else if (flag == ' ') {
+      field.space = true;
+    } else {
+      break;
+    }
+  }
   field.width = read_number(format, at);
   if (at < format.size() && format[at] == '.') {
     ++at;
@@ -56,15 +68,15 @@ std::string digits_of(const Field& field, const Value& value) {
     return fmt::format("{:.{}f}", number, field.precision < 0 ? 6 : field.precision);
   }
   if (field.precision >= 0) fail("%: a precision of a whole number is not supported");
-  auto integer = integer_of(value);
-  if (!integer) {
+  int64_t integer = 0;
+  if (!get_integer(value, integer)) {
     const double number = to_double(value);
     if (field.type == 'x' || !(std::abs(number) < 9e18)) {
       fail(fmt::format("%{} needs a whole number", field.type));
     }
     integer = static_cast<int64_t>(number);
   }
-  return field.type == 'x' ? fmt::format("{:x}", *integer) : std::to_string(*integer);
+  return field.type == 'x' ? fmt::format("{:x}", integer) : std::to_string(integer);
 }
 
 std::string number_text(const Field& field, const Value& value) {
@@ -73,11 +85,11 @@ std::string number_text(const Field& field, const Value& value) {
   if (digits[0] == '-') {
     sign = "-";
     digits.erase(0, 1);
-  } else if (field.has('+') || field.has(' ')) {
-    sign = field.has('+') ? "+" : " ";
+  } else if (field.plus || field.space) {
+    sign = field.plus ? "+" : " ";
   }
   const size_t size = sign.size() + digits.size();
-  if (field.has('0') && !field.has('-') && size < field.width) {
+  if (field.zero && !field.left && size < field.width) {
     digits.insert(0, field.width - size, '0');
   }
   return sign + digits;
@@ -122,7 +134,7 @@ std::string format_percent(const Rules& rules, const std::string& format, const 
     const std::string text = field_text(rules, field, value_at(used++));
     const size_t size = count_characters(text);
     const std::string padding(size < field.width ? field.width - size : 0, ' ');
-    result += field.has('-') ? text + padding : padding + text;
+    result += field.left ? text + padding : padding + text;
     rules.meter.text(result.size());
   }
   const bool may_stay = values.mapping() || (sequence && sequence->kind == Sequence::kList);

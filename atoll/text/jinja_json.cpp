@@ -132,7 +132,34 @@ class JsonWriter {
     fail(fmt::format("tojson: a {} cannot be a key", type_name(key)));
   }
 
-  void add_string(std::string_view text) { put(nlohmann::json(text).dump(-1, ' ', style_.ascii)); }
+  void add_string(std::string_view text) {
+    put("\"");
+    std::string quoted;
+    for (size_t at = 0; at < text.size();) {
+      const CodePoint character = decode_utf8(text.substr(at));
+      add_character(character.value, text.substr(at, character.num_bytes), quoted);
+      at += character.num_bytes;
+    }
+    put(quoted);
+    put("\"");
+  }
+
+  void add_character(uint32_t code, std::string_view bytes, std::string& quoted) const {
+    constexpr std::string_view kShort = "\"\\\n\r\t\b\f";
+    constexpr std::string_view kLetters = "\"\\nrtbf";
+    const size_t place = code < 128 ? kShort.find(static_cast<char>(code)) : std::string_view::npos;
+    if (place != std::string_view::npos) {
+      quoted += '\\';
+      quoted += kLetters[place];
+    } else if (code >= 0x10000 && style_.ascii) {
+      quoted += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((code - 0x10000) >> 10),
+                            0xdc00 + ((code - 0x10000) & 0x3ff));
+    } else if (code < 0x20 || (code > 0x7e && style_.ascii)) {
+      quoted += fmt::format("\\u{:04x}", code);
+    } else {
+      quoted += bytes;
+    }
+  }
 
   const Rules& rules_;
   const JsonStyle& style_;

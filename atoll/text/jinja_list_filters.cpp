@@ -24,7 +24,7 @@ Value small(const Value& value) {
 
 /// What `sort`, `unique`, `min` and `max` compare.
 Value key_for(const Rules& rules, const Value& item, const Value* path, bool case_sensitive) {
-  const Value key = path ? by_path(rules, item, *path) : item;
+  const Value key = path && !path->is<None>() ? by_path(rules, item, *path) : item;
   if (case_sensitive) return key;
   if (const std::string* text = key.text()) rules.meter.text(text->size());
   return small(key);
@@ -62,10 +62,17 @@ Value filter_last(const Rules& rules, const Value& value, const Arguments& argum
 Value filter_join(const Rules& rules, const Value& value, const Arguments& arguments) {
   const Bound bound("join", arguments, {"d", "attribute"});
   const std::string separator = bound.get(0) ? to_text(rules, *bound.get(0)) : "";
-  const Value* path = bound.given(1);
-  return join(rules, separator, value, [&](const Value& item) {
-    return to_text(rules, path ? by_path(rules, item, *path) : item);
-  });
+  std::string result;
+  bool is_first = true;
+  for (const Value& item : iterate(rules, value)) {
+    if (!is_first) result += separator;
+    is_first = false;
+    const bool has_path = bound.get(1) && !bound.get(1)->is<None>();
+    result += to_text(rules, has_path ? by_path(rules, item, *bound.get(1)) : item);
+    if (result.size() > Meter::kMaxText) break;
+  }
+  rules.meter.text(result.size());
+  return make_text(std::move(result));
 }
 
 Value filter_list(const Rules& rules, const Value& value, const Arguments& arguments) {
@@ -102,7 +109,7 @@ Value filter_sort(const Rules& rules, const Value& value, const Arguments& argum
   const Bound bound("sort", arguments, {"reverse", "case_sensitive", "attribute"});
   const bool case_sensitive = bound.flag(rules, 1, false);
   std::vector<std::string> paths;  // "a,b": by a, then by b.
-  const Value* path = bound.given(2);
+  const Value* path = bound.get(2);
   if (path && path->text()) {
     for (const std::string_view part : split(*path->text(), ",", -1)) paths.emplace_back(part);
   }
@@ -124,7 +131,7 @@ Value filter_unique(const Rules& rules, const Value& value, const Arguments& arg
   std::set<std::string> seen;
   std::vector<Value> items;
   for (const Value& item : iterate(rules, value)) {
-    const Value key = key_for(rules, item, bound.given(1), bound.flag(rules, 0, false));
+    const Value key = key_for(rules, item, bound.get(1), bound.flag(rules, 0, false));
     const std::string name = key_of(key);
     if (name.empty()) fail(fmt::format("unique: a {} cannot be compared", type_name(key)));
     if (seen.insert(name).second) items.push_back(item);
@@ -132,29 +139,36 @@ Value filter_unique(const Rules& rules, const Value& value, const Arguments& arg
   return make_iterator(rules, std::move(items));
 }
 
-template <bool kIsMax>
-Value filter_extreme(const Rules& rules, const Value& value, const Arguments& arguments) {
-  const Bound bound(kIsMax ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+Value extreme(const Rules& rules, const Value& value, const Arguments& arguments, bool is_max) {
+  const Bound bound(is_max ? "max" : "min", arguments, {"case_sensitive", "attribute"});
   const bool case_sensitive = bound.flag(rules, 0, false);
   const std::vector<Value> items = iterate(rules, value);
   if (items.empty()) return make_undefined("min or max of an empty list");
   size_t best = 0;
-  Value best_key = key_for(rules, items[0], bound.given(1), case_sensitive);
+  Value best_key = key_for(rules, items[0], bound.get(1), case_sensitive);
   for (size_t i = 1; i < items.size(); ++i) {
-    const Value key = key_for(rules, items[i], bound.given(1), case_sensitive);
-    if (kIsMax ? !less(rules, best_key, key) : !less(rules, key, best_key)) continue;
+    const Value key = key_for(rules, items[i], bound.get(1), case_sensitive);
+    if (is_max ? !less(rules, best_key, key) : !less(rules, key, best_key)) continue;
     best = i;
     best_key = key;
   }
   return items[best];
 }
+Value filter_min(const Rules& rules, const Value& value, const Arguments& arguments) {
+  return extreme(rules, value, arguments, false);
+}
+Value filter_max(const Rules& rules, const Value& value, const Arguments& arguments) {
+  return extreme(rules, value, arguments, true);
+}
+
 Value filter_sum(const Rules& rules, const Value& value, const Arguments& arguments) {
   const Bound bound("sum", arguments, {"attribute", "start"});
-  const Value* path = bound.given(0);
+  const Value* path = bound.get(0);
   Value sum = bound.get(1) ? *bound.get(1) : Value(int64_t{0});
   if (sum.text()) fail("sum: texts cannot be summed");
   for (const Value& item : iterate(rules, value)) {
-    sum = arithmetic(rules, "+", sum, path ? by_path(rules, item, *path) : item);
+    sum =
+        arithmetic(rules, "+", sum, path && !path->is<None>() ? by_path(rules, item, *path) : item);
   }
   return sum;
 }
@@ -188,8 +202,8 @@ Value filter_batch(const Rules& rules, const Value& value, const Arguments& argu
     if (std::ssize(row) == size) flush();
     row.push_back(item);
   }
-  const Value* fill = bound.given(1);
-  while (!row.empty() && fill && std::ssize(row) < size) {
+  const Value* fill = bound.get(1);
+  while (!row.empty() && fill && !fill->is<None>() && std::ssize(row) < size) {
     row.push_back(*fill);
     rules.meter.items(1);
   }
@@ -211,7 +225,7 @@ Value filter_map(const Rules& rules, const Value& value, const Arguments& argume
   if (arguments.positional.empty()) {
     const Bound bound("map", arguments, {"attribute", "default"});
     if (!bound.get(0)) fail("map needs a filter's name or attribute=");
-    const Value* otherwise = bound.given(1);
+    const Value* otherwise = bound.get(1) && !bound.get(1)->is<None>() ? bound.get(1) : nullptr;
     for (const Value& item : iterate(rules, value)) {
       const Value found = by_path(rules, item, *bound.get(0));
       items.push_back(found.is<Undefined>() && otherwise ? *otherwise : found);
@@ -229,11 +243,10 @@ Value filter_map(const Rules& rules, const Value& value, const Arguments& argume
   return make_iterator(rules, std::move(items));
 }
 
-/// `select` and `reject`, and the same by an attribute.
-template <bool kByAttribute, bool kWanted>
-Value filter_chosen(const Rules& rules, const Value& value, const Arguments& arguments) {
+Value chosen(const Rules& rules, const Value& value, const Arguments& arguments, bool by_attribute,
+             bool wanted) {
   if (!truth(rules, value)) return make_iterator(rules, {});
-  const size_t first = kByAttribute ? 1 : 0;
+  const size_t first = by_attribute ? 1 : 0;
   if (arguments.positional.size() < first) fail("selectattr and rejectattr need an attribute");
   Test test = nullptr;
   Arguments rest;
@@ -248,11 +261,24 @@ Value filter_chosen(const Rules& rules, const Value& value, const Arguments& arg
   std::vector<Value> items;
   for (const Value& item : iterate(rules, value)) {
     rules.meter.step();
-    const Value seen = kByAttribute ? by_path(rules, item, arguments.positional[0]) : item;
-    if ((test ? test(rules, seen, rest) : truth(rules, seen)) == kWanted) items.push_back(item);
+    const Value seen = by_attribute ? by_path(rules, item, arguments.positional[0]) : item;
+    if ((test ? test(rules, seen, rest) : truth(rules, seen)) == wanted) items.push_back(item);
   }
   return make_iterator(rules, std::move(items));
 }
+Value filter_select(const Rules& rules, const Value& value, const Arguments& arguments) {
+  return chosen(rules, value, arguments, false, true);
+}
+Value filter_reject(const Rules& rules, const Value& value, const Arguments& arguments) {
+  return chosen(rules, value, arguments, false, false);
+}
+Value filter_selectattr(const Rules& rules, const Value& value, const Arguments& arguments) {
+  return chosen(rules, value, arguments, true, true);
+}
+Value filter_rejectattr(const Rules& rules, const Value& value, const Arguments& arguments) {
+  return chosen(rules, value, arguments, true, false);
+}
+
 }  // namespace
 
 Value by_path(const Rules& rules, const Value& value, const Value& path) {
@@ -278,16 +304,16 @@ Filter find_list_filter(std::string_view name) {
       {"dictsort", filter_dictsort},
       {"sort", filter_sort},
       {"unique", filter_unique},
-      {"min", filter_extreme<false>},
-      {"max", filter_extreme<true>},
+      {"min", filter_min},
+      {"max", filter_max},
       {"sum", filter_sum},
       {"reverse", filter_reverse},
       {"batch", filter_batch},
       {"map", filter_map},
-      {"select", filter_chosen<false, true>},
-      {"reject", filter_chosen<false, false>},
-      {"selectattr", filter_chosen<true, true>},
-      {"rejectattr", filter_chosen<true, false>}};
+      {"select", filter_select},
+      {"reject", filter_reject},
+      {"selectattr", filter_selectattr},
+      {"rejectattr", filter_rejectattr}};
   const auto found = filters.find(name);
   return found == filters.end() ? nullptr : found->second;
 }

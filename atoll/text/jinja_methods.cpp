@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "atoll/text/jinja_operators.h"
 #include "atoll/text/python_text.h"
@@ -67,6 +66,19 @@ bool has_end(const Value& affix, const auto& fits) {
   });
 }
 
+std::string joined(const Rules& rules, const std::string& separator, const Value& parts) {
+  std::string result;
+  bool is_first = true;
+  for (const Value& part : iterate(rules, parts)) {
+    if (!is_first) result += separator;
+    is_first = false;
+    result += plain_text(part, "join");
+    if (result.size() > Meter::kMaxText) break;
+  }
+  rules.meter.text(result.size());
+  return result;
+}
+
 std::string replaced(const Rules& rules, const std::string& text, const std::string& from,
                      const std::string& to, int64_t max_count) {
   const size_t count = count_text(text, from);
@@ -123,8 +135,6 @@ bool is_digit(uint32_t code) {
   }
   return false;
 }
-
-bool is_letter(uint32_t code) { return char_class(char_class_table(), code) == CharClass::kLetter; }
 
 std::string padded(const Rules& rules, const std::string& text, const std::string& name,
                    const Arguments& arguments) {
@@ -201,29 +211,39 @@ std::string without_affix(const std::string& text, const std::string& name,
   return text.ends_with(affix) ? text.substr(0, text.size() - affix.size()) : text;
 }
 
-using Simple = Value (*)(const std::string& text);
-
-/// Methods of a text without arguments; null where `name` is none of them.
-Simple find_simple(const std::string& name) {
-  static const std::unordered_map<std::string_view, Simple> methods = {
-      {"upper", [](const std::string& text) { return make_text(to_upper(text)); }},
-      {"lower", [](const std::string& text) { return make_text(to_lower(text)); }},
-      {"title", [](const std::string& text) { return make_text(to_title(text)); }},
-      {"capitalize", [](const std::string& text) { return make_text(capitalize(text)); }},
-      {"isdigit", [](const std::string& text) { return Value(all_are(text, is_digit)); }},
-      {"isalpha", [](const std::string& text) { return Value(all_are(text, is_letter)); }},
-      {"isspace", [](const std::string& text) { return Value(all_are(text, is_python_space)); }},
-      {"isupper", [](const std::string& text) { return Value(is_upper(text)); }},
-      {"islower", [](const std::string& text) { return Value(is_lower(text)); }}};
-  const auto found = methods.find(name);
-  return found == methods.end() ? nullptr : found->second;
+/// Methods of a text without arguments; false where `name` is none of them.
+bool call_simple(const std::string& text, const std::string& name, Value& result) {
+  const auto* classes = char_class_table();
+  if (name == "upper") {
+    result = make_text(to_upper(text));
+  } else if (name == "lower") {
+    result = make_text(to_lower(text));
+  } else if (name == "title") {
+    result = make_text(to_title(text));
+  } else if (name == "capitalize") {
+    result = make_text(capitalize(text));
+  } else if (name == "isdigit") {
+    result = Value(all_are(text, is_digit));
+  } else if (name == "isalpha") {
+    result = Value(all_are(
+        text, [&](uint32_t code) { return char_class(classes, code) == CharClass::kLetter; }));
+  } else if (name == "isspace") {
+    result = Value(all_are(text, is_python_space));
+  } else if (name == "isupper") {
+    result = Value(is_upper(text));
+  } else if (name == "islower") {
+    result = Value(is_lower(text));
+  } else {
+    return false;
+  }
+  return true;
 }
 
 Value call_text(const Rules& rules, const std::string& text, const std::string& name,
                 const Arguments& arguments) {
   rules.meter.text(text.size());
-  if (const auto simple = find_simple(name)) {
-    Value result = simple(text);
+  Value result;
+  if (call_simple(text, name, result)) {
     Bound(name, arguments, {});
     return result;
   }
@@ -247,8 +267,7 @@ Value call_text(const Rules& rules, const std::string& text, const std::string& 
   }
   if (name == "join") {
     const Bound bound(name, arguments, {""});
-    return join(rules, text, bound.need(0),
-                [](const Value& part) { return plain_text(part, "join"); });
+    return make_text(joined(rules, text, bound.need(0)));
   }
   if (name == "format") return make_text(format_braces(rules, text, arguments));
   if (name.starts_with("remove")) return make_text(without_affix(text, name, arguments));
@@ -265,7 +284,12 @@ Value call_mapping(const Rules& rules, const Value& receiver, const std::string&
   if (name == "get") {
     const Bound bound(name, arguments, {"", ""});
     const Value& wanted = bound.need(0);
-    if (const Value* found = find_key(rules, mapping, wanted)) return *found;
+    require_defined_if_strict(rules, wanted);
+    const std::string key = key_of(wanted);
+    if (key.empty() && !wanted.is<Undefined>()) {
+      fail(fmt::format("a {} cannot be a dictionary's key", type_name(wanted)));
+    }
+    if (const Value* found = mapping.find(key)) return *found;
     return bound.get(1) ? *bound.get(1) : Value();
   }
   Bound(name, arguments, {});
@@ -319,10 +343,6 @@ Bound::Bound(std::string callee, const Arguments& arguments,
   }
 }
 
-const Value* Bound::given(size_t place) const {
-  return values_[place] && values_[place]->is<None>() ? nullptr : values_[place];
-}
-
 const Value& Bound::need(size_t place) const {
   if (!values_[place]) fail(fmt::format("{} lacks an argument", callee_));
   return *values_[place];
@@ -334,14 +354,17 @@ bool Bound::flag(const Rules& rules, size_t place, bool otherwise) const {
 
 int64_t Bound::integer(size_t place, int64_t otherwise) const {
   if (!values_[place]) return otherwise;
-  if (const auto integer = integer_of(*values_[place])) return *integer;
-  require_defined(*values_[place]);
-  fail(fmt::format("{} needs a whole number, not a {}", callee_, type_name(*values_[place])));
+  int64_t integer = 0;
+  if (!get_integer(*values_[place], integer)) {
+    require_defined(*values_[place]);
+    fail(fmt::format("{} needs a whole number, not a {}", callee_, type_name(*values_[place])));
+  }
+  return integer;
 }
 
 std::optional<std::string> Bound::text(size_t place) const {
-  if (!given(place)) return {};
-  return plain_text(*given(place), callee_.c_str());
+  if (!values_[place] || values_[place]->is<None>()) return {};
+  return plain_text(*values_[place], callee_.c_str());
 }
 
 bool has_method(const Value& value, const std::string& name) {

@@ -29,8 +29,6 @@ class Bound {
 
   /// Null where it is not given.
   const Value* get(size_t place) const { return values_[place]; }
-  /// The same where it is none.
-  const Value* given(size_t place) const;
   const Value& need(size_t place) const;
   bool flag(const Rules& rules, size_t place, bool otherwise) const;
   int64_t integer(size_t place, int64_t otherwise) const;

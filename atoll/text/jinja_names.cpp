@@ -94,6 +94,7 @@ void visit_branches(const Statement& statement, Names& names) {
 void visit(const Statement& statement, Names& names) {
   switch (statement.kind) {
     case Statement::kPrint:
+      return visit(statement.expression.get(), names);
     case Statement::kFor:  // The body is a scope of its own; so are those below.
       return visit(statement.expression.get(), names);
     case Statement::kSet:
@@ -133,7 +134,11 @@ void mark(Statement& statement, const Names& around) {
       visit(parameter.otherwise.get(), names);
     }
     visit(statement.blocks[i], names);
-    (i == 0 ? statement.unset : statement.unset_in_else) = names.unset();
+    if (i == 0) {
+      statement.unset = names.unset();
+    } else {
+      statement.unset_in_else = names.unset();
+    }
     mark(statement.blocks[i], names);
   }
 }

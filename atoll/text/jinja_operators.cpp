@@ -130,9 +130,12 @@ int64_t clamp_place(int64_t place, int64_t size, int64_t low, int64_t high) {
 }
 
 int64_t slice_part(const Value& value) {
-  if (const auto integer = integer_of(value)) return *integer;
-  require_defined(value);
-  fail(fmt::format("a slice is cut by whole numbers, not by a {}", type_name(value)));
+  int64_t integer = 0;
+  if (!get_integer(value, integer)) {
+    require_defined(value);
+    fail(fmt::format("a slice is cut by whole numbers, not by a {}", type_name(value)));
+  }
+  return integer;
 }
 
 }  // namespace
@@ -150,9 +153,9 @@ const std::string& plain_text(const Value& value, const char* what) {
 }
 
 Value arithmetic(const Rules& rules, const std::string& operation, const Value& a, const Value& b) {
-  const auto left = integer_of(a);
-  const auto right = integer_of(b);
-  if (left && right) return of_integers(operation, *left, *right);
+  int64_t left = 0;
+  int64_t right = 0;
+  if (get_integer(a, left) && get_integer(b, right)) return of_integers(operation, left, right);
   if (is_number(a) && is_number(b)) return of_floats(operation, to_double(a), to_double(b));
   if (operation == "%" && a.text()) {
     return make_text(format_percent(rules, plain_text(a, "%"), b));
@@ -166,13 +169,14 @@ Value arithmetic(const Rules& rules, const std::string& operation, const Value& 
     items.insert(items.end(), b.sequence()->items.begin(), b.sequence()->items.end());
     return make_sequence(a.sequence()->kind, std::move(items), rules.meter);
   }
-  if (operation == "*" && is_repeatable(a) && right) return repeat(rules, a, *right);
-  if (operation == "*" && is_repeatable(b) && left) return repeat(rules, b, *left);
+  if (operation == "*" && is_repeatable(a) && get_integer(b, right)) return repeat(rules, a, right);
+  if (operation == "*" && is_repeatable(b) && get_integer(a, left)) return repeat(rules, b, left);
   refuse(operation, a, b);
 }
 
 Value negative(const Value& value) {
-  if (const auto integer = integer_of(value)) return of_integers("-", 0, *integer);
+  int64_t integer = 0;
+  if (get_integer(value, integer)) return of_integers("-", 0, integer);
   if (const auto* number = value.as<double>()) return Value(-*number);
   require_defined(value);
   fail(fmt::format("a {} has no negative", type_name(value)));
@@ -181,20 +185,6 @@ Value negative(const Value& value) {
 Value concatenate(const Rules& rules, std::span<const Value> parts) {
   std::string result;
   for (const Value& part : parts) result += to_text(rules, part);
-  rules.meter.text(result.size());
-  return make_text(std::move(result));
-}
-
-Value join(const Rules& rules, const std::string& separator, const Value& value,
-           const std::function<std::string(const Value& item)>& text_of) {
-  std::string result;
-  bool is_first = true;
-  for (const Value& item : iterate(rules, value)) {
-    if (!is_first) result += separator;
-    is_first = false;
-    result += text_of(item);
-    if (result.size() > Meter::kMaxText) break;
-  }
   rules.meter.text(result.size());
   return make_text(std::move(result));
 }
@@ -245,11 +235,12 @@ Value item(const Rules& rules, const Value& value, const Value& place) {
                                                                           ? repr(rules, place)
                                                                           : "of its type"));
   }
+  int64_t index = 0;
   const Sequence* sequence = value.sequence();
   const bool has_places = value.text() || (sequence && sequence->kind <= Sequence::kRange);
-  if (const auto given = integer_of(place); has_places && given) {
+  if (has_places && get_integer(place, index)) {
     const int64_t size = length_of(rules, value);
-    const int64_t index = *given < 0 ? *given + size : *given;
+    if (index < 0) index += size;
     if (index < 0 || index >= size) {
       return make_undefined(fmt::format("there is no item {} of {}", index, size));
     }

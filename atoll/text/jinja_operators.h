@@ -1,8 +1,6 @@
 #pragma once
 // What expressions do to values: arithmetic, places, attributes. Internal.
-#include <functional>
 #include <span>
-#include <string>
 
 #include "atoll/text/jinja_value.h"
 
@@ -20,9 +18,6 @@ Value slice(const Rules& rules, const Value& value, const Value* begin, const Va
             const Value* step);
 /// The parts' text one after the other.
 Value concatenate(const Rules& rules, std::span<const Value> parts);
-/// What text_of() makes of the items of `value`, with `separator` between them.
-Value join(const Rules& rules, const std::string& separator, const Value& value,
-           const std::function<std::string(const Value& item)>& text_of);
 /// & < > ' " as HTML has them.
 std::string escape(std::string_view text);
 /// Python's "..." % values.

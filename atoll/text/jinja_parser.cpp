@@ -22,7 +22,10 @@ class Parser {
 
  private:
   bool sees_end(std::initializer_list<std::string_view> ends) const {
-    return std::ranges::any_of(ends, [&](auto end) { return reader_.sees_name(end); });
+    for (const std::string_view end : ends) {
+      if (reader_.sees_name(end)) return true;
+    }
+    return false;
   }
 
   /// Up to a tag of `ends`, whose name is then the current token.

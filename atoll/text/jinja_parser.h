@@ -61,9 +61,6 @@ class ExpressionParser {
   ExpressionPtr unary(bool with_filters);
   ExpressionPtr primary();
   ExpressionPtr parenthesised();
-  /// Calls item() at each of the items with commas between them, up to `end`, which goes too.
-  template <typename Item>
-  void listed(std::string_view end, const Item& item);
   ExpressionPtr list();
   ExpressionPtr dict();
   ExpressionPtr postfix(ExpressionPtr node);

@@ -50,13 +50,15 @@ bool with(const Rules& rules, const Value& value, const Arguments& arguments) {
 }
 
 bool is_a_number(const Rules&, const Value& value) { return is_number(value); }
-template <typename T>
-bool is_of_type(const Rules&, const Value& value) {
-  return value.is<T>();
-}
 bool is_defined(const Rules&, const Value& value) { return !value.is<Undefined>(); }
+bool is_undefined(const Rules&, const Value& value) { return value.is<Undefined>(); }
+bool is_none(const Rules&, const Value& value) { return value.is<None>(); }
+bool is_boolean(const Rules&, const Value& value) { return value.is<bool>(); }
 bool is_true(const Rules&, const Value& value) { return value.is<bool>() && *value.as<bool>(); }
 bool is_false(const Rules&, const Value& value) { return value.is<bool>() && !*value.as<bool>(); }
+bool is_integer(const Rules&, const Value& value) { return value.is<int64_t>(); }
+bool is_float(const Rules&, const Value& value) { return value.is<double>(); }
+bool is_string(const Rules&, const Value& value) { return value.is<Text>(); }
 bool is_mapping(const Rules&, const Value& value) { return value.mapping() != nullptr; }
 bool is_sequence(const Rules& rules, const Value& value) {
   return is_length_known(value) || (value.is<Undefined>() && !rules.options.strict_undefined);
@@ -95,15 +97,15 @@ bool is_same(const Rules&, const Value& a, const Value& b) { return same(a, b); 
 Test find_test(std::string_view name) {
   static const std::unordered_map<std::string_view, Test> tests = {
       {"defined", alone<is_defined>},
-      {"undefined", alone<is_of_type<Undefined>>},
-      {"none", alone<is_of_type<None>>},
-      {"boolean", alone<is_of_type<bool>>},
+      {"undefined", alone<is_undefined>},
+      {"none", alone<is_none>},
+      {"boolean", alone<is_boolean>},
       {"true", alone<is_true>},
       {"false", alone<is_false>},
-      {"integer", alone<is_of_type<int64_t>>},
-      {"float", alone<is_of_type<double>>},
+      {"integer", alone<is_integer>},
+      {"float", alone<is_float>},
       {"number", alone<is_a_number>},
-      {"string", alone<is_of_type<Text>>},
+      {"string", alone<is_string>},
       {"mapping", alone<is_mapping>},
       {"sequence", alone<is_sequence>},
       {"iterable", alone<is_iterable>},

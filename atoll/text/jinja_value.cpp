@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "atoll/text/python_text.h"
 #include "atoll/text/utf8.h"
@@ -38,13 +37,6 @@ const std::vector<Value>& read(const Sequence& sequence) {
     sequence.is_used = true;
   }
   return sequence.items;
-}
-
-/// Exact: 64 bits of mantissa hold every int64.
-long double to_wide(const Value& number) {
-  static_assert(std::numeric_limits<long double>::digits >= 64);
-  if (const auto integer = integer_of(number)) return static_cast<long double>(*integer);
-  return static_cast<long double>(*number.as<double>());
 }
 
 bool has_order_of_items(const Sequence& sequence) {
@@ -124,10 +116,16 @@ const char* type_name(const Value& value) {
   return value.is<const MacroValue*>() ? "macro" : "function";
 }
 
-std::optional<int64_t> integer_of(const Value& value) {
-  if (const auto* flag = value.as<bool>()) return *flag ? 1 : 0;
-  if (const auto* number = value.as<int64_t>()) return *number;
-  return {};
+bool get_integer(const Value& value, int64_t& integer) {
+  if (const auto* flag = value.as<bool>()) {
+    integer = *flag ? 1 : 0;
+    return true;
+  }
+  if (const auto* number = value.as<int64_t>()) {
+    integer = *number;
+    return true;
+  }
+  return false;
 }
 
 bool is_number(const Value& value) {
@@ -135,13 +133,15 @@ bool is_number(const Value& value) {
 }
 
 double to_double(const Value& number) {
-  if (const auto integer = integer_of(number)) return static_cast<double>(*integer);
+  int64_t integer = 0;
+  if (get_integer(number, integer)) return static_cast<double>(integer);
   return *number.as<double>();
 }
 
 std::string key_of(const Value& value) {
   if (const std::string* text = value.text()) return "s" + *text;
-  if (const auto integer = integer_of(value)) return fmt::format("n{}", *integer);
+  int64_t integer = 0;
+  if (get_integer(value, integer)) return fmt::format("n{}", integer);
   if (const auto* number = value.as<double>()) {
     const bool is_whole = std::abs(*number) < 9e18 && *number == std::floor(*number);
     return is_whole ? fmt::format("n{}", static_cast<int64_t>(*number))
@@ -160,14 +160,16 @@ std::string key_of(const Value& value) {
   return key;
 }
 
+void fail_undefined(const Undefined& undefined) { fail(*undefined.what); }
+
 void require_defined(const Value& value) {
-  if (const auto* undefined = value.as<Undefined>()) fail(*undefined->what);
+  if (const auto* undefined = value.as<Undefined>()) fail_undefined(*undefined);
 }
 
 void require_defined_if_strict(const Rules& rules, const Value& value) {
   const auto* undefined = value.as<Undefined>();
   if (undefined && rules.options.strict_undefined && !undefined->may_be_used) {
-    fail(*undefined->what);
+    fail_undefined(*undefined);
   }
 }
 
@@ -240,7 +242,18 @@ bool equal(const Rules& rules, const Value& a, const Value& b) {
   rules.meter.step();
   require_defined_if_strict(rules, a);
   require_defined_if_strict(rules, b);
-  if (is_number(a) && is_number(b)) return to_wide(a) == to_wide(b);
+  if (is_number(a) && is_number(b)) {
+    int64_t left = 0;
+    int64_t right = 0;
+    const bool whole = get_integer(a, left) && get_integer(b, right);
+    // 64 bits of mantissa hold every int64.
+    const auto wide = [](const Value& value) {
+      int64_t integer = 0;
+      return get_integer(value, integer) ? static_cast<long double>(integer)
+                                         : static_cast<long double>(*value.as<double>());
+    };
+    return whole ? left == right : wide(a) == wide(b);
+  }
   if (a.text() && b.text()) {
     rules.meter.text(std::min(a.text()->size(), b.text()->size()));
     return *a.text() == *b.text();
@@ -277,7 +290,17 @@ bool less(const Rules& rules, const Value& a, const Value& b) {
   rules.meter.step();
   require_defined(a);
   require_defined(b);
-  if (is_number(a) && is_number(b)) return to_wide(a) < to_wide(b);
+  if (is_number(a) && is_number(b)) {
+    int64_t left = 0;
+    int64_t right = 0;
+    if (get_integer(a, left) && get_integer(b, right)) return left < right;
+    const auto wide = [](const Value& value) {
+      int64_t integer = 0;
+      return get_integer(value, integer) ? static_cast<long double>(integer)
+                                         : static_cast<long double>(*value.as<double>());
+    };
+    return wide(a) < wide(b);
+  }
   if (a.text() && b.text()) {  // UTF-8's bytes have the order of the code points.
     rules.meter.text(std::min(a.text()->size(), b.text()->size()));
     return *a.text() < *b.text();
@@ -295,15 +318,6 @@ bool less(const Rules& rules, const Value& a, const Value& b) {
   fail(fmt::format("a {} and a {} have no order", type_name(a), type_name(b)));
 }
 
-const Value* find_key(const Rules& rules, const Mapping& mapping, const Value& wanted) {
-  require_defined_if_strict(rules, wanted);
-  const std::string key = key_of(wanted);
-  if (key.empty() && !wanted.is<Undefined>()) {
-    fail(fmt::format("a {} cannot be a dictionary's key", type_name(wanted)));
-  }
-  return mapping.find(key);
-}
-
 bool contains(const Rules& rules, const Value& container, const Value& item) {
   if (const std::string* text = container.text()) {
     if (!item.text()) {
@@ -313,7 +327,12 @@ bool contains(const Rules& rules, const Value& container, const Value& item) {
     return find_text(*text, *item.text()) != std::string::npos;
   }
   if (const Mapping* mapping = container.mapping()) {
-    return find_key(rules, *mapping, item) != nullptr;
+    const std::string key = key_of(item);
+    if (key.empty() && !item.is<Undefined>()) {
+      fail(fmt::format("a {} cannot be a dictionary's key", type_name(item)));
+    }
+    require_defined_if_strict(rules, item);
+    return mapping->find(key) != nullptr;
   }
   if (container.is<Undefined>()) {
     require_defined_if_strict(rules, container);

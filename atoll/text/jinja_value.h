@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -153,8 +152,8 @@ Value from_json(const nlohmann::ordered_json& json, Meter& meter, int depth = 0)
 
 /// "str", "list": for messages, as Python calls it.
 const char* type_name(const Value& value);
-/// A bool counts as a whole number, as in Python.
-std::optional<int64_t> integer_of(const Value& value);
+/// A bool counts as a whole number, as in Python. False where it is none.
+bool get_integer(const Value& value, int64_t& integer);
 bool is_number(const Value& value);
 double to_double(const Value& number);
 
@@ -174,14 +173,13 @@ std::string repr(const Rules& rules, const Value& value);
 bool equal(const Rules& rules, const Value& a, const Value& b);
 /// a < b; throws Failure where Python has no order for them.
 bool less(const Rules& rules, const Value& a, const Value& b);
-/// mapping.get(wanted), or null; throws Failure where `wanted` cannot be a key.
-const Value* find_key(const Rules& rules, const Mapping& mapping, const Value& wanted);
 bool contains(const Rules& rules, const Value& container, const Value& item);
 /// The items in order: characters, keys, elements.
 std::vector<Value> iterate(const Rules& rules, const Value& value);
 /// len(value).
 int64_t length_of(const Rules& rules, const Value& value);
 /// Complains of an undefined value.
+[[noreturn]] void fail_undefined(const Undefined& undefined);
 void require_defined(const Value& value);
 /// The same where the options want undefined values to be errors.
 void require_defined_if_strict(const Rules& rules, const Value& value);

@@ -24,7 +24,6 @@ struct SpecialCase {
   uint32_t first;
   uint32_t forms[3][3];  // Zeros behind the last character.
 };
-constexpr uint32_t kCapitalSigma = 0x3a3;
 enum Form { kUpper, kLower, kTitle };
 
 constexpr Range kCased[] = {
@@ -62,7 +61,7 @@ void append_case(std::string& text, uint32_t code, Form form) {
     }
     return;
   }
-  if (form == kLower && code == kCapitalSigma) {
+  if (form == kLower && code == 0x3a3) {
     throw InputError(
         "the small form of the Greek letter sigma depends on its word, which is not supported");
   }
@@ -90,17 +89,22 @@ bool has_only(std::string_view text, Form wanted) {
   bool found = false;
   for (const uint32_t code : characters(text)) {
     if (!is_in(kCased, code)) continue;
+    std::string form;
     std::string itself;
     append_utf8(itself, code);
-    const auto is_in_form = [&](Form form) {
-      std::string changed;
-      append_case(changed, code, form);
-      return changed == itself;
-    };
     // A character is in upper case when lower case changes it, and in lower case otherwise (also
     // those that have no other form); in title case it is neither.
-    const bool is_small = code != kCapitalSigma && is_in_form(kLower);
-    if (wanted == kUpper ? is_small || !is_in_form(kUpper) : !is_small) return false;
+    std::string upper;
+    std::string lower;
+    append_case(upper, code, kUpper);
+    if (code == 0x3a3) {
+      lower = "\u03c3";
+    } else {
+      append_case(lower, code, kLower);
+    }
+    const bool is_upper_case = lower != itself && upper == itself;
+    const bool is_lower_case = lower == itself;
+    if (!(wanted == kUpper ? is_upper_case : is_lower_case)) return false;
     found = true;
   }
   return found;
