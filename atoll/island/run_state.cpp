@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
-#include "atoll/run/json_number.h"
 #include "atoll/weights/hf_config.h"
 
 namespace atl::island {
@@ -54,6 +54,11 @@ void restore(const weights::SafetensorsFile& file, const model::Parameters& para
 /// A host view of a flat tensor; from a device it is a copy that `keep` holds until it is written.
 at::Tensor on_host(const at::Tensor& flat_P) {
   return flat_P.device().is_cpu() ? flat_P : flat_P.cpu();
+}
+
+/// JSON has no NaN: it is written as null.
+double number(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
 std::vector<std::string> to_hex(const std::vector<Digest>& digests) {
@@ -186,9 +191,9 @@ RunState run_state_from_json(std::string_view text, const std::string& where) {
     }
     return {.step = in.at("step"),
             .num_updates = in.at("num_updates"),
-            .train_loss = run::number(in.at("train_loss")),
-            .val_loss_start = run::number(in.at("val_loss_start")),
-            .val_loss_island = run::number(in.at("val_loss_island")),
+            .train_loss = number(in.at("train_loss")),
+            .val_loss_start = number(in.at("val_loss_start")),
+            .val_loss_island = number(in.at("val_loss_island")),
             .digest = in.at("digest"),
             .held = from_hex(in.value("held", std::vector<std::string>{})),
             .applied = in.value("applied", std::vector<int64_t>{}),

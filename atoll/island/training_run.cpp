@@ -156,7 +156,7 @@ Result<run::Summary> TrainingRun::train() {
       checkpoints_.finish();  // The one under way is still good: let it reach the disk.
       return tl::unexpected(done.error());
     }
-    const bool ends = stop_.ends_run(strategy_->stats().stop_requested) ||
+    const bool ends = stop_.ends_run(strategy_->stop_requested()) ||
                       (stop_.leaves() && strategy_->may_leave(step_));
     stopped = ends && step_ < steps;
     evaluate_and_report(before);
@@ -199,7 +199,7 @@ Result<void> TrainingRun::train_step() {
   if (auto caught_up = catch_up(); !caught_up) return caught_up;
   const bool has_caught_up = has_synced_;
   if (step_ >= last) validation_.measure_island();
-  if (step_ >= last || strategy_->stats().stop_requested) return {};
+  if (step_ >= last || strategy_->stop_requested()) return {};
   if (auto updated = update(); !updated) return updated;
   step_ = strategy_->step_after(step_);
   double pause = 0;

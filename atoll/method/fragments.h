@@ -51,7 +51,6 @@ class FragmentSchedule {
   int64_t number(int64_t fragment, int64_t step) const;
   /// The number of the round in which `fragment` is sent after `step`.
   int64_t round(int64_t fragment, int64_t step) const;
-  int64_t last_step() const { return last_step_; }
 
  private:
   int64_t num_sent(int64_t fragment, int64_t step) const;

@@ -76,7 +76,7 @@ bool Rounds::is_missing(const collective::Commit& commit) const {
 }
 
 Digest Rounds::absorbed(const collective::Commit& commit) {
-  passed(commit);
+  newest_step_ = commit.step;
   return note(commit);
 }
 

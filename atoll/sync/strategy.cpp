@@ -158,7 +158,6 @@ Result<void> Strategy::drain() {
 void Strategy::note(const collective::Commit& commit) {
   stats_.rounds += 1;
   stats_.digest = hex(commit.digest);
-  stats_.stop_requested = stats_.stop_requested || commit.stop;
 }
 
 Result<collective::Commit> Strategy::commit_of(int64_t round) {
@@ -235,17 +234,23 @@ Result<void> Strategy::perform(const rounds::Absorb& missed) {
     return {};
   }
   if (!method_.takes_newcomers) return without_this_island(commit.round);
-  std::vector<float> mean(commit.record->count);
-  if (auto made = decode_mean(*commit.record, *codec_, mean); !made) return made;
-  const int64_t number = pace().number(commit.fragment, commit.round, commit.step);
-  if (absorb(commit, number, mean) != commit.digest) return another_state(commit.round);
+  if (auto taken = take_in(commit, *commit.record); !taken) return taken;
   records_.push_back({.step = step_,
                       .commit = commit,
                       .fragment = commit.fragment,
                       .abstained = true,
                       .before = rounds_.absorbed(commit),
-                      .num_values = mean.size(),
+                      .num_values = commit.record->count,
                       .codec = std::string(codec_->name())});
+  return {};
+}
+
+Result<void> Strategy::take_in(const collective::Commit& commit,
+                               const collective::CommittedRound& record) {
+  std::vector<float> mean(record.count);
+  if (auto made = decode_mean(record, *codec_, mean); !made) return made;
+  const int64_t number = pace().number(commit.fragment, commit.round, commit.step);
+  if (absorb(commit, number, mean) != commit.digest) return another_state(commit.round);
   return {};
 }
 
@@ -329,12 +334,9 @@ Result<void> Strategy::replay(const collective::CommittedRound& round, const Dig
   if (!rounds_.follows(round.fragment, before)) {
     return failure(fmt::format("round {} does not follow what is here", round.round));
   }
-  std::vector<float> mean(round.count);
-  if (auto made = decode_mean(round, *codec_, mean); !made) return made;
   const collective::Commit commit{
       .round = round.round, .fragment = round.fragment, .step = round.step, .digest = round.digest};
-  const int64_t number = pace().number(commit.fragment, commit.round, commit.step);
-  if (absorb(commit, number, mean) != round.digest) return another_state(round.round);
+  if (auto taken = take_in(commit, round); !taken) return taken;
   rounds_.replayed(round.fragment, round.digest);
   return {};
 }

@@ -52,10 +52,9 @@ struct Replica {
 
 struct SyncStats {
   int64_t rounds = 0;
-  double stall_seconds = 0;     // The training thread did nothing for training.
-  double blocked_seconds = 0;   // It waited for the others' part of a round.
-  std::string digest;           // Of the last committed round, hexadecimal.
-  bool stop_requested = false;  // Someone asked the whole run to end here (Ctrl-C).
+  double stall_seconds = 0;    // The training thread did nothing for training.
+  double blocked_seconds = 0;  // It waited for the others' part of a round.
+  std::string digest;          // Of the last committed round, hexadecimal.
 };
 
 /// A round as this replica saw it.
@@ -131,6 +130,8 @@ class Strategy {
   void leave_soon() { rounds_.leave_soon(); }
   bool may_leave(int64_t step) const { return rounds_.may_leave(step, lands(step)); }
   const SyncStats& stats() const { return stats_; }
+  /// Someone asked the whole run to end here (Ctrl-C), and all agreed.
+  bool stop_requested() const { return rounds_.standing().stops(); }
   /// The rounds committed since the last call.
   std::vector<RoundRecord> take_rounds() { return std::exchange(records_, {}); }
   /// This step's update went wrong here (an infinite gradient): the next round that follows an
@@ -219,6 +220,8 @@ class Strategy {
   tl::unexpected<Failure> without_this_island(int64_t round) const;
   static tl::unexpected<Failure> another_state(int64_t round);
   Result<void> take_result(Sent& sent, const collective::Commit& commit);
+  /// Takes the outer step of a round that this replica has not begun.
+  Result<void> take_in(const collective::Commit& commit, const collective::CommittedRound& record);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
   bool is_on_device(const at::Tensor& values) const;

@@ -17,25 +17,13 @@
 #include "atoll/testing/simulated_disk.h"
 #include "atoll/testing/simulated_hearing.h"
 #include "atoll/testing/simulated_plan.h"
+#include "atoll/testing/simulated_state.h"
 
 namespace atl::collective {
 
 class Life final : public EngineListener {
  public:
-  struct Setup {
-    sim::SimNetwork& network;
-    uint64_t seed;
-    std::string name;
-    const Plan& plan;
-    const codec::Codec& codec;
-    Invariants& invariants;
-    Disk& disk;
-    Skew skew;
-    std::map<std::string, std::string> settings;
-    std::map<std::string, std::string> facts;
-  };
-
-  explicit Life(Setup setup)
+  explicit Life(LifeSetup setup)
       : in_(std::move(setup)),
         process_(in_.network.queue()),
         transport_(in_.network.make_transport(in_.name, [this](net::Event event) {
@@ -133,18 +121,6 @@ class Life final : public EngineListener {
   }
 
  private:
-  struct Flight {  // A round that was begun.
-    Theta values;
-    Theta residual;
-    Theta new_residual;
-    Theta next;  // What prepare() made.
-  };
-  struct Fragment {
-    Theta theta;
-    Theta residual;
-    bool is_here = false;
-  };
-
   Time now() const { return in_.skew.at(in_.network.queue().now()); }
   void tick() {
     engine_->tick(now());
@@ -443,7 +419,7 @@ class Life final : public EngineListener {
     flights_.erase(flight);
   }
 
-  Setup in_;
+  LifeSetup in_;
   ProcessQueue process_;
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<Engine> engine_;

@@ -151,9 +151,9 @@ class World {
     machine.wanted = true;
     if (machine.life != nullptr) machine.past.push_back(std::move(machine.life));
     const Plan& own = machine.plan ? *machine.plan : plan;
-    machine.life = std::make_unique<Life>(Life::Setup{network, seed_, machine.name, own, *codec,
-                                                      invariants, machine.disk, machine.skew,
-                                                      machine.settings, machine.facts});
+    machine.life = std::make_unique<Life>(LifeSetup{network, seed_, machine.name, own, *codec,
+                                                    invariants, machine.disk, machine.skew,
+                                                    machine.settings, machine.facts});
   }
   void kill(Machine& machine) {
     note("-- " + machine.name + " is killed");
