@@ -3,7 +3,8 @@
 
 What counts lines, arrows and members takes seconds; the evaluation beside busy processes some minutes. Kept, because
 they take long: 200 kills (LONG=kills), the process tests on a busy machine (LONG=loaded), planted mistakes (LONG=mistakes), the
-demo (LONG=demo), object-seconds of the tests (LONG=objects, from an empty build).
+demo (LONG=demo), object-seconds of the tests (LONG=objects, from an empty build), `make check` (LONG=check), and speeds beside
+those of the commit before (LONG=speeds, which builds it).
 """
 import collections
 import json
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import old_commit
 import planted_mistakes
 import resume_kills
 from claims import ATOLL, LONG, ROOT, Claims, last_json, run
@@ -190,11 +192,10 @@ claims.stored("demo", "the demo, one island killed: waiting, %", waiting_in_demo
 def object_seconds():
     """Of the tests alone, compiled from nothing, by one compiler at a time."""
     with tempfile.TemporaryDirectory(prefix="atoll-claims-") as folder:
-        torch = next(line.split("=", 1)[1] for line in (ROOT / "build" / "CMakeCache.txt").read_text().splitlines()
-                     if line.startswith("ATOLL_TORCH_DIR:"))
         run(["cmake", "--log-level=ERROR", "-S", ".", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-             "-DATOLL_BUILD_TESTS=ON", f"-DATOLL_TORCH_DIR={torch}", "-DCMAKE_CXX_COMPILER_LAUNCHER="])
-        run(["cmake", "--build", folder, "-j1"])
+             "-DATOLL_BUILD_TESTS=ON", f"-DATOLL_TORCH_DIR={old_commit.torch_dir()}", "-DCMAKE_CXX_COMPILER_LAUNCHER="])
+        targets = [line.split(":")[0] for line in run(["ninja", "-C", folder, "-t", "targets", "all"]).splitlines()]
+        run(["ninja", "-C", folder, "-j1", *(name for name in targets if name.endswith(".o") and compile_time.is_test(name))])
         seconds = compile_time.objects(pathlib.Path(folder))
         return sum(value for name, value in seconds.items() if compile_time.is_test(name))
 
@@ -212,5 +213,16 @@ def serial_seconds():
 
 claims.stored("objects", "seconds to compile the tests' objects", object_seconds, lambda s: s <= 1000, "<= 1000", "{:.0f}",
               "LONG=objects make claims-house", ("atoll", "cmake", "CMakeLists.txt"))
+claims.stored("check", "`make check` after a change of one .cpp, or one header of base, s",
+              lambda: max(last_json(run([sys.executable, "bench/check_times.py"])).values()), lambda s: s <= 180, "<= 180", "{:.0f}",
+              "LONG=check make claims-house", ("atoll", "cmake", "CMakeLists.txt", "scripts"))
 claims.measured("seconds of tests that run alone", serial_seconds, lambda s: s <= 150, "<= 150", "{:.0f}")
+
+# --- speeds ---
+COMMIT_BEFORE = "0186c63"  # The last one before the rooms.
+KEPT = os.environ.get("BEFORE_TREE")  # A folder where its build is kept from one time to the next.
+claims.stored("speeds", f"training, exchange and codecs: the lowest of the speeds over that of {COMMIT_BEFORE}",
+              lambda: last_json(run([sys.executable, "bench/speed_before.py", COMMIT_BEFORE,
+                                      *(["--tree", KEPT] if KEPT else [])]))["lowest"], lambda r: r >= 0.95,
+              ">= 0.95", "{:.3f}", "LONG=speeds make claims-house")
 sys.exit(claims.end())

@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import old_commit
+from old_commit import ROOT, run
+
 TABLE = ROOT / "bench" / "results" / "digests.json"
 TINY = {
     "model.hidden_size": 32, "model.intermediate_size": 64, "model.num_layers": 3, "model.num_heads": 2, "model.num_kv_heads": 1,
@@ -72,13 +74,6 @@ def make_text(path):
     path.write_text("\n".join(" ".join(words[i:i + 300]) for i in range(0, len(words), 300)))
 
 
-def run(words):
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, words))} failed: {done.stderr[-2000:]}")
-    return done.stdout
-
-
 def ends(atoll):
     """configuration -> digest of the global parameters, and the last training loss of the live ones."""
     with tempfile.TemporaryDirectory(prefix="atoll-digests-") as scratch:
@@ -99,19 +94,9 @@ def ends(atoll):
 
 
 def of_commit(commit):
-    """The same of a program that is built from an older commit, with this one's LibTorch."""
-    cache = (ROOT / "build" / "CMakeCache.txt").read_text()
-    torch = re.search(r"^ATOLL_TORCH_DIR:\w+=(.*)$", cache, re.M).group(1)
-    with tempfile.TemporaryDirectory(prefix="atoll-digests-") as scratch:
-        tree = pathlib.Path(scratch) / "tree"
-        run(["git", "-C", ROOT, "worktree", "add", "--detach", tree, commit])
-        try:
-            run(["cmake", "--log-level=ERROR", "-S", tree, "-B", tree / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                 f"-DATOLL_TORCH_DIR={torch}", "-DATOLL_BUILD_TESTS=OFF"])
-            run(["cmake", "--build", tree / "build", "--target", "atoll", "atoll-torch"])
-            return ends(str(tree / "build" / "bin" / "atoll"))
-        finally:
-            run(["git", "-C", ROOT, "worktree", "remove", "--force", tree])
+    """The same of a program that is built from an older commit."""
+    with old_commit.built(commit, ["atoll", "atoll-torch"]) as programs:
+        return ends(str(programs / "atoll"))
 
 
 def main():
