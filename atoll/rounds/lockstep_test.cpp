@@ -22,8 +22,8 @@ method::SyncOptions streaming(int64_t delay) {
 /// A member whose rounds are committed when the test says so.
 struct Member {
   explicit Member(const method::SyncOptions& options, int64_t last_step = 12)
-      : rounds({method::num_fragments(options), true}, make_pace({.last_step = last_step}, options),
-               mailbox) {}
+      : rounds({method::num_fragments(options), true}, {.last_step = last_step}, options, mailbox) {
+  }
 
   /// Takes a step, and does what is to be done up to the first Take that is not decided.
   void train() {

@@ -78,6 +78,10 @@ class Standing {
     if (!held_.empty()) held_.at(at(fragment)) = digest;
   }
   void set_steps_since(int64_t fragment, int64_t steps) { steps_since_.at(at(fragment)) = steps; }
+  /// What was learned is in what all hold, or lost.
+  void forget_steps() { std::ranges::fill(steps_since_, 0); }
+  /// The rounds in the states are another run's.
+  void forget_rounds() { std::ranges::fill(applied_, -1); }
   void note_stop() { stops_ = true; }
   void leave_soon() { leaves_ = true; }
   /// A round of the fragment was committed with this member's part.

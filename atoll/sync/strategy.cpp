@@ -24,8 +24,8 @@ Strategy::Strategy(const method::SyncOptions& options, Replica replica,
       topology_(method::topology_of(options, *codec_, averager.num_members())),
       keeps_outer_near_(options.keeps_outer_near()),
       measures_layers_(options.layer_metrics),
-      rounds_({method::num_fragments(options), method_.takes_newcomers},
-              rounds::make_pace(replica_.pace, options), averager) {}
+      rounds_({method::num_fragments(options), method_.takes_newcomers}, replica_.pace, options,
+              averager) {}
 
 Result<void> Strategy::reduce_gradients(int64_t step) {
   return timed(step, &Strategy::do_reduce_gradients);

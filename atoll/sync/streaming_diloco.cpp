@@ -45,7 +45,7 @@ void scatter(const method::Fragment& fragment, const at::Tensor& from_F, const a
 StreamingDiLoCo::StreamingDiLoCo(const method::SyncOptions& options, Replica replica,
                                  collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      keeps_flights_(pace().sends_again()),
+      keeps_flights_(method::delay(options) > 0),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
       outer_(method::make_outer_optimizer(options)),
       fragments_(
