@@ -36,7 +36,7 @@ Taken Rounds::taken(const collective::Commit& commit) {
                     : own.has_abstained ? Fate::kAbstained
                     : commit.left_out   ? Fate::kLeftOut
                                         : Fate::kCounted;
-  return {.fate = pace_->taken(commit, fate), .before = note(commit)};
+  return {.own = own, .fate = pace_->taken(commit, fate), .before = note(commit)};
 }
 
 bool Rounds::is_missing(const collective::Commit& commit) const {

@@ -20,6 +20,7 @@ namespace atl::rounds {
 
 /// What a commit was to this member.
 struct Taken {
+  OwnRound own;
   Fate fate = Fate::kLate;
   Digest before{};  // The state_name() before it.
 };
