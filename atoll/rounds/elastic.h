@@ -20,10 +20,6 @@ class Elastic final : public Pace {
     return has_synced && clock_.crossed(keep_every_);
   }
   bool syncs_after(int64_t /*step*/, bool /*lands*/) const override { return true; }
-  /// A round that it has begun it must still take: others may count on it to hold that.
-  bool may_leave(int64_t /*step*/, bool /*lands*/) const override {
-    return standing_.has_counted() && standing_.open().empty();
-  }
   /// What others take meanwhile is the run's too.
   bool fits(int64_t /*num_own*/, int64_t /*step*/) const override { return true; }
   int64_t number(int64_t /*fragment*/, int64_t round, int64_t /*step*/) const override {

@@ -33,7 +33,7 @@ Result<std::optional<Task>> Lockstep::next(int64_t step) {
 }
 
 std::optional<OwnRound> Lockstep::to_begin(int64_t step) const {
-  if (!schedule_) return std::nullopt;
+  if (!schedule_ || (standing_.has_counted() && !is_last(step))) return std::nullopt;
   const auto due = schedule_->due(step);
   for (int64_t fragment = 0; fragment < num_fragments_; ++fragment) {
     if (fragment != due && !is_last(step)) continue;

@@ -20,7 +20,6 @@ class Lockstep final : public Pace {
     return keep_every_ > 0 && step % keep_every_ == 0;
   }
   bool syncs_after(int64_t step, bool lands) const override;
-  bool may_leave(int64_t step, bool lands) const override { return syncs_after(step, lands); }
   bool fits(int64_t num_own, int64_t step) const override { return num_own <= step; }
   int64_t number(int64_t fragment, int64_t round, int64_t step) const override;
 
@@ -37,8 +36,9 @@ class Lockstep final : public Pace {
 
  private:
   bool is_last(int64_t step) const { return step == last_step_; }
+  /// Who leaves takes what is on its way at once, as after the last step.
   bool is_due(const OwnRound& own, int64_t step) const {
-    return is_last(step) || own.step + delay_ <= step;
+    return is_last(step) || standing_.has_counted() || own.step + delay_ <= step;
   }
   int64_t next_due(int64_t step) const;
   /// What is sent of the fragment after `step`, at which it is due.

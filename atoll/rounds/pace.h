@@ -68,8 +68,6 @@ class Pace {
   /// Whether all members are equal after `step`, but for what is a member's own. `lands`: taking a
   /// round makes the live parameters the published ones.
   virtual bool syncs_after(int64_t step, bool lands) const = 0;
-  /// Whether a member that is to leave may do so after `step`.
-  virtual bool may_leave(int64_t step, bool lands) const = 0;
   /// Whether a member can have taken so many steps of its own when the run is at `step`.
   virtual bool fits(int64_t num_own, int64_t step) const = 0;
   /// How many times its fragment will have been sent with the round that is of `step`.

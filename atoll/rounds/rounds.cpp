@@ -69,6 +69,17 @@ std::vector<int64_t> Rounds::abstained() const {
   return rounds;
 }
 
+/// Members that can be given no state can only be level together.
+void Rounds::leave_soon() {
+  if (!standing_.held().empty()) standing_.leave_soon();
+}
+
+/// A round that it has begun it must still take: others may count on it to hold that.
+bool Rounds::may_leave(int64_t step, bool lands) const {
+  if (standing_.held().empty()) return pace_->syncs_after(step, lands);
+  return standing_.has_counted() && standing_.open().empty();
+}
+
 void Rounds::restore(std::vector<Digest> held, std::vector<int64_t> applied) {
   // A checkpoint that does not say it is of before the first commit, or of another program.
   if (held.size() != standing_.held().size()) held = standing_.held();

@@ -67,8 +67,8 @@ class Rounds {
   void drained(int64_t round) { standing_.decided(round); }
 
   /// It is to leave soon; it may once what it has learned is with the others.
-  void leave_soon() { standing_.leave_soon(); }
-  bool may_leave(int64_t step, bool lands) const { return pace_->may_leave(step, lands); }
+  void leave_soon();
+  bool may_leave(int64_t step, bool lands) const;
 
   /// Resuming: what a checkpoint says.
   void restore(std::vector<Digest> held, std::vector<int64_t> applied);
