@@ -31,6 +31,8 @@ class Rounds {
   /// `decisions` outlives it.
   Rounds(Standing standing, const PaceOptions& options, const method::SyncOptions& sync,
          collective::Decisions& decisions);
+  Rounds(const Rounds&) = delete;  // The pace refers to the standing in here.
+  Rounds& operator=(const Rounds&) = delete;
 
   const Standing& standing() const { return standing_; }
   const Pace& pace() const { return *pace_; }
