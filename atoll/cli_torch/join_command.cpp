@@ -32,8 +32,9 @@ struct JoinArguments {
 constexpr const char* kFooter = R"(
 The run's settings come from the coordinator; settings given here must be the same, except those of
 this machine: --data, --train.threads, --train.device, --sync.outer_device and others. A run that is
-under way takes new islands, and takes back those that were lost. SIGTERM: this island leaves after
-its next sync, the others go on; Ctrl-C: all islands checkpoint after the next sync and end.
+under way takes new islands, and takes back those that were lost. SIGTERM: this island leaves once
+what it had learned is with the others, who go on; Ctrl-C: all checkpoint after the next sync and
+end.
 
 Examples:
   atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine

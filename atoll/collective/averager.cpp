@@ -43,7 +43,10 @@ Result<Commit> Alone::wait(int64_t round) {
   while (!exchange.complete()) {
     if (auto worked = exchange.work(); !worked) return tl::unexpected(worked.error());
   }
-  Commit commit{.round = round, .members = {"alone"}};
+  Commit commit{.round = round,
+                .fragment = contribution.fragment,
+                .step = contribution.step,
+                .members = {"alone"}};
   commit.digest = contribution.prepare(exchange.mean(), exchange.own());
   if (contribution.weight == 0) commit.abstainers = commit.members;
   commit.own_share = contribution.weight == 0 ? 0 : 1;

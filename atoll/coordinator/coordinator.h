@@ -123,6 +123,8 @@ class Coordinator {
   bool take_back_guests();
   void seat_again(Connection connection, uint64_t first_lacking);
   void start_again(Connection connection, const Former& former, uint64_t first_lacking);
+  /// Somebody came back who has the result of a commit that its members were making again.
+  void tell_found(const Committed& committed);
   /// Its members have made a commit again whose result they had lost.
   void tell_again(const Round& round, Committed committed, const Digest& digest);
   void refuse_guests(int64_t step);

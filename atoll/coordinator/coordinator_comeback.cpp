@@ -15,7 +15,9 @@ Comebacks Coordinator::may_return() const {
 bool Coordinator::take_back_guests() {
   const auto [able, lost] = may_return();
   if (able.empty()) return false;
-  rounds_.make_again(lost);
+  for (const Committed& before : rounds_.make_again(lost)) {
+    if (rounds_.lost(before.held.round) == nullptr) tell_found(before);
+  }
   std::map<Connection, Former> formers;
   for (const auto& [connection, lacking] : able) {
     formers[connection] = guests_.at(connection).ready->former;
@@ -57,6 +59,14 @@ void Coordinator::start_again(Connection connection, const Former& former, uint6
     if (rounds_.lost(committed.held.round) != nullptr) continue;  // Said when they have made it.
     if (committed.index >= first_lacking) send(connection, message_of(committed));
   }
+}
+
+void Coordinator::tell_found(const Committed& committed) {
+  for (const int32_t number : roster_.in(State::kActive)) {
+    const Seat& seat = roster_.at(number);
+    if (!seat.has(committed.index)) send_to(seat, message_of(committed));
+  }
+  rounds_.settle(committed.held.round, committed.held.fragment);
 }
 
 void Coordinator::tell_again(const Round& round, Committed committed, const Digest& digest) {

@@ -291,6 +291,31 @@ TEST_F(ComebackTest, WhoIsKilledAgainMakesItWithTheOthers) {
   EXPECT_EQ(sent<Commit>(say(7, prepared(1))).size(), 2U);
 }
 
+/// Meanwhile somebody comes who has its result on disk: then it is told, and not decided again.
+TEST_F(ComebackTest, WhatIsFoundWhileItIsMadeAgainIsTold) {
+  const Former c{.number = 2, .term = 1, .num_leased = 3, .rounds = {1}};
+  commit(0);
+  ASSERT_EQ(sent<Start>(come(3, "c", {})).size(), 1U);
+  run.lost(3, "killed", now);
+  commit(1);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0));
+  come(6, "a", a(0));
+  now += std::chrono::seconds(11);
+  ASSERT_EQ(sent<Start>(run.tick(now)).size(), 2U) << "c is waited for no longer";
+  for (const uint64_t connection : {5, 6}) say(connection, begin_trained(1));
+  run.lost(5, "killed", now);
+  const auto actions = come(7, "c", c);
+  ASSERT_EQ(sent<Start>(actions).size(), 1U);
+  EXPECT_TRUE(sent<Start>(actions)[0].second.returns);
+  ASSERT_EQ(sent<Commit>(actions).size(), 1U);
+  EXPECT_EQ(sent<Commit>(actions)[0].first, 6U);
+  EXPECT_EQ(sent<Commit>(actions)[0].second.index, 1U);
+  say(6, prepared(1));
+  EXPECT_EQ(run.book().num_commits(), 2U);
+}
+
 TEST_F(ComebackTest, ACoordinatorThatComesAfterTakesThemBackToo) {
   Coordinator first(waiting(), {}, now);
   keep(first.begin());

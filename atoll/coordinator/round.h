@@ -105,8 +105,11 @@ class OpenRounds {
   int64_t highest() const { return highest_; }
   bool any_lacks_ways() const;
   /// Commits, in their order, whose results are lost with all who had them: their members, who have
-  /// all else, make them again before any other round is decided.
-  void make_again(std::vector<Committed> lost) { lost_ = std::move(lost); }
+  /// all else, make them again before any other round is decided. Returns those that were being
+  /// made.
+  std::vector<Committed> make_again(std::vector<Committed> lost) {
+    return std::exchange(lost_, std::move(lost));
+  }
   /// Null: that round's is not among them.
   const Committed* lost(int64_t round) const;
   /// It may be decided now.

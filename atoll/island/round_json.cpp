@@ -13,7 +13,7 @@ std::string to_json(const sync::RoundRecord& record) {
   json out = {{"step", record.step},
               {"sent", commit.step},
               {"round", commit.round},
-              {"fragment", record.fragment},
+              {"fragment", commit.fragment},
               {"members", commit.members},
               {"abstainers", commit.abstainers},
               {"digest", hex(commit.digest)},

@@ -12,10 +12,8 @@ namespace {
 /// Of two fragments, in a run of 100 steps that keeps what is published every 10.
 struct Member {
   Member()
-      : rounds({2, true},
-               make_pace({.name = "elastic", .last_step = 100, .keep_every = 10},
-                         {.method = "streaming_diloco", .sync_every = 4, .num_fragments = 2}),
-               mailbox) {}
+      : rounds({2, true}, {.name = "elastic", .last_step = 100, .keep_every = 10},
+               {.method = "streaming_diloco", .sync_every = 4, .num_fragments = 2}, mailbox) {}
 
   void train() {
     step = rounds.step_after(step);

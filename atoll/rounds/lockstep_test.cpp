@@ -22,8 +22,8 @@ method::SyncOptions streaming(int64_t delay) {
 /// A member whose rounds are committed when the test says so.
 struct Member {
   explicit Member(const method::SyncOptions& options, int64_t last_step = 12)
-      : rounds({method::num_fragments(options), true}, make_pace({.last_step = last_step}, options),
-               mailbox) {}
+      : rounds({method::num_fragments(options), method::method_of(options).takes_newcomers},
+               {.last_step = last_step}, options, mailbox) {}
 
   /// Takes a step, and does what is to be done up to the first Take that is not decided.
   void train() {
@@ -146,6 +146,47 @@ TEST(LockstepTest, TheOwnRoundThatIsTakenFirstNeedNotBeTheOldest) {
   for (const int round : {1, 0, 3, 2}) one.commit(round, /*included=*/false);
   one.catch_up();
   EXPECT_THAT(one.done(), ElementsAre("take 1", "absorb 3", "take 0", "absorb 2"));
+}
+
+/// What it has begun by then it still takes, at once: others may count on it to hold that.
+TEST(LockstepTest, WhoIsToLeaveBeginsNoMoreOnceEachFragmentHasItsPart) {
+  Member one(streaming(/*delay=*/3), /*last_step=*/40);
+  const auto may_leave = [&] { return one.rounds.may_leave(one.step, /*lands=*/true); };
+  for (int i = 0; i < 5; ++i) one.train();
+  EXPECT_THAT(one.done(), ElementsAre("begin 0"));
+  one.rounds.leave_soon();
+  one.commit(0);
+  for (int i = 0; i < 3; ++i) one.train();
+  EXPECT_THAT(one.done(), ElementsAre("begin 1", "take 0", "begin 2"));
+  one.commit(1);
+  one.commit(2);
+  for (int i = 0; i < 2; ++i) one.train();
+  EXPECT_THAT(one.done(), ElementsAre("take 1", "begin 3"));
+  EXPECT_FALSE(may_leave()) << "of fragment 0 only what it had begun before is taken";
+  one.train();
+  EXPECT_THAT(one.done(), ElementsAre("take 2"));
+  EXPECT_FALSE(may_leave()) << "round 3 is on its way";
+  one.commit(3);
+  one.go_on();
+  EXPECT_THAT(one.done(), ElementsAre("take 3"));
+  EXPECT_TRUE(may_leave());
+  one.train();
+  EXPECT_THAT(one.done(), ElementsAre()) << "the others send fragment 0";
+}
+
+TEST(LockstepTest, WhoseStateNobodyElseCanTakeOnLeavesWhereAllAreEqual) {
+  Member one({.method = "delayed_diloco", .sync_every = 4});
+  one.rounds.leave_soon();
+  for (int round = 0; round < 3; ++round) {
+    one.mailbox.committed({.round = round}, false);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_FALSE(one.rounds.may_leave(one.step, /*lands=*/true)) << one.step;
+      one.train();
+    }
+  }
+  EXPECT_THAT(one.done(),
+              ElementsAre("begin 0", "take 0", "begin 1", "take 1", "begin 2", "take 2"));
+  EXPECT_TRUE(one.rounds.may_leave(one.step, /*lands=*/true));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,14 +41,23 @@ struct Absorb {
 };
 using Task = std::variant<Take, Begin, Absorb>;
 
+/// Where a member goes on once it has caught up with the others.
+struct CaughtUp {
+  int64_t step = 0;
+  int64_t left_to_others = 0;  // Steps up to there that are none of this member's.
+  bool rests = false;          // First what is published is to be kept; then there may be more.
+};
+
 /// Not thread-safe. Steps are the run's.
 class Pace {
  public:
+  /// Both outlive it.
+  Pace(Standing& standing, collective::Decisions& decisions)
+      : standing_(standing), decisions_(decisions) {}
   virtual ~Pace() = default;
+  Pace(const Pace&) = delete;
+  Pace& operator=(const Pace&) = delete;
 
-  /// The run stands at `step`. Elastic: `last_round` if that is the run's
-  /// last and one of the states here has it; -1: not known.
-  virtual void start(int64_t step, int64_t last_round) = 0;
   /// Where the run is once this member has taken another step, `step` before it.
   virtual int64_t step_after(int64_t step) = 0;
   /// The step that the published parameters are of, `step` being the run's now.
@@ -60,49 +70,40 @@ class Pace {
   virtual bool syncs_after(int64_t step, bool lands) const = 0;
   /// Whether a member can have taken so many steps of its own when the run is at `step`.
   virtual bool fits(int64_t num_own, int64_t step) const = 0;
+  /// How many times its fragment will have been sent with the round that is of `step`.
+  virtual int64_t number(int64_t fragment, int64_t round, int64_t step) const = 0;
 
   /// What is to be done after `step`, next; nothing: go on training. Fails when the run asks for
   /// what cannot be.
-  virtual Result<std::optional<Task>> next(const Standing& standing, int64_t step,
-                                           collective::Decisions& decisions) = 0;
-  /// How many times its fragment will have been sent with the round that is of `step`.
-  virtual int64_t number(int64_t fragment, int64_t round, int64_t step) const = 0;
-  /// A part that had a weight was counted.
-  virtual Fate counted() const = 0;
-  /// A commit up to `step` was taken; `steps_in_none` own ones are in no commit yet.
-  virtual void committed(int64_t step, int64_t steps_in_none) = 0;
-  /// Whether what is unlearned with a round is all that was learned since the last one.
-  virtual bool unlearns_all() const = 0;
+  virtual Result<std::optional<Task>> next(int64_t step) = 0;
+  /// The same before a step, of what was committed without this member.
+  virtual std::optional<Task> next_missed() = 0;
+  /// next_missed() has nothing more, being at `step` before its first.
+  virtual CaughtUp caught_up(int64_t step) = 0;
+  /// A commit is taken, and `fate` is what it says of this member's part. Returns what became of
+  /// it.
+  virtual Fate taken(const collective::Commit& commit, Fate fate) = 0;
 
-  /// Whether what was missed is to be absorbed before a round is begun: else its values may rest on
-  /// states of different rounds. Where rounds wait for all, a missed one may be the very one.
-  virtual bool absorbs_first() const = 0;
-  /// The own round that has to be taken before a missed one is absorbed.
-  virtual std::optional<int64_t> settled_before(const collective::Commit& missed,
-                                                const Standing& standing) const = 0;
-  /// Whether nothing more is to be absorbed, ever;
-  virtual bool is_over(const Standing& standing) const = 0;
-  /// or not before what is published now is kept.
-  virtual bool rests() const = 0;
-  /// Absorbed a commit of step `committed`, being at `step` before: where this member is then.
-  virtual int64_t step_behind(int64_t step, int64_t committed) const = 0;
-  /// There is nothing more to absorb: where this member goes on.
-  virtual int64_t step_caught_up(int64_t step, const Standing& standing,
-                                 collective::Decisions& decisions) = 0;
-  /// How many of the steps from `before` to `step` others took in this member's place.
-  virtual int64_t left_to_others(int64_t before, int64_t step) const = 0;
+  /// Resuming: everything is as it was after `step`, but for what was learned and not counted yet,
+  /// which is noted here. Returns what was on its way, the oldest first, to be sent again.
+  virtual std::vector<OwnRound> resumed(int64_t step) = 0;
+  /// A newcomer: the run stands at `step`. `last_round` if that is the run's last and one of the
+  /// states here has it; -1: not known.
+  virtual void joined(int64_t /*step*/, int64_t /*last_round*/) {}
 
-  /// Whether a member that is to leave may do so now. `syncs`: syncs_after() the present step.
-  virtual bool may_leave(const Standing& standing, bool syncs) const = 0;
+ protected:
+  /// The oldest round that was committed without this member; null: there is none.
+  const collective::Commit* missed() {
+    if (!missed_) missed_ = decisions_.take_missed();
+    return missed_ ? &*missed_ : nullptr;
+  }
+  Absorb take_missed() { return {*std::exchange(missed_, std::nullopt)}; }
 
-  /// Resuming: own steps that no round has counted at `step`, and the rounds on their way then,
-  /// which are to be sent again, the oldest first.
-  virtual int64_t steps_since(int64_t fragment, int64_t step) const = 0;
-  virtual std::vector<OwnRound> on_their_way(int64_t step) const = 0;
-  /// Whether there can be any.
-  virtual bool sends_again() const = 0;
-  /// Whether a run that goes on from a checkpoint counts its rounds from 0 again.
-  virtual bool numbers_anew() const = 0;
+  Standing& standing_;
+  collective::Decisions& decisions_;
+
+ private:
+  std::optional<collective::Commit> missed_;
 };
 
 struct PaceOptions {
@@ -111,6 +112,7 @@ struct PaceOptions {
   int64_t keep_every = 0;         // Steps, at which all members keep what is published; 0: none.
 };
 
-std::unique_ptr<Pace> make_pace(const PaceOptions& options, const method::SyncOptions& sync);
+std::unique_ptr<Pace> make_pace(const PaceOptions& options, const method::SyncOptions& sync,
+                                Standing& standing, collective::Decisions& decisions);
 
 }  // namespace atl::rounds

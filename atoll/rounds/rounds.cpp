@@ -8,40 +8,13 @@
 
 namespace atl::rounds {
 
-Rounds::Rounds(Standing standing, std::unique_ptr<Pace> pace, collective::Decisions& decisions)
-    : standing_(std::move(standing)), pace_(std::move(pace)), decisions_(decisions) {}
+Rounds::Rounds(Standing standing, const PaceOptions& options, const method::SyncOptions& sync,
+               collective::Decisions& decisions)
+    : standing_(std::move(standing)), pace_(make_pace(options, sync, standing_, decisions)) {}
 
 void Rounds::trained(int64_t step) {
   standing_.trained();
   step_ = step;
-}
-
-Result<std::optional<Task>> Rounds::next() {
-  auto task = pace_->next(standing_, step_, decisions_);
-  const bool begins = task && *task && std::holds_alternative<Begin>(**task);
-  if (begins && pace_->absorbs_first() && has_missed()) return std::nullopt;
-  return task;
-}
-
-bool Rounds::has_missed() {
-  if (!missed_) missed_ = decisions_.take_missed();
-  return missed_.has_value();
-}
-
-std::optional<Task> Rounds::next_missed() {
-  rests_ = is_catching_up_ && pace_->rests();
-  if (rests_ || pace_->is_over(standing_) || !has_missed()) return std::nullopt;
-  is_catching_up_ = true;
-  if (const auto own = pace_->settled_before(*missed_, standing_)) return Take{*own};
-  return Absorb{*std::exchange(missed_, std::nullopt)};
-}
-
-CaughtUp Rounds::caught_up(int64_t step) {
-  CaughtUp out{.step = pace_->step_behind(step, newest_step_), .rests = rests_};
-  is_catching_up_ = false;
-  out.step = pace_->step_caught_up(out.step, standing_, decisions_);
-  out.left_to_others = pace_->left_to_others(step, out.step);
-  return out;
 }
 
 bool Rounds::counts(int64_t round) {
@@ -58,16 +31,12 @@ void Rounds::begun(OwnRound own) {
 
 Taken Rounds::taken(const collective::Commit& commit) {
   const OwnRound own = standing_.decided(commit.round);
-  const int64_t fragment = own.fragment;
   if (commit.included) standing_.included(own);
-  Taken out{.fate = !commit.included    ? Fate::kLate
+  const Fate fate = !commit.included    ? Fate::kLate
                     : own.has_abstained ? Fate::kAbstained
                     : commit.left_out   ? Fate::kLeftOut
-                                        : pace_->counted(),
-            .before = note(commit)};
-  const bool unlearns = out.fate == Fate::kAbstained || out.fate == Fate::kLeftOut;
-  if (unlearns && pace_->unlearns_all()) standing_.set_steps_since(fragment, 0);
-  return out;
+                                        : Fate::kCounted;
+  return {.own = own, .fate = pace_->taken(commit, fate), .before = note(commit)};
 }
 
 bool Rounds::is_missing(const collective::Commit& commit) const {
@@ -76,19 +45,16 @@ bool Rounds::is_missing(const collective::Commit& commit) const {
 }
 
 Digest Rounds::absorbed(const collective::Commit& commit) {
-  newest_step_ = commit.step;
+  pace_->taken(commit, Fate::kLate);
   return note(commit);
 }
 
 void Rounds::passed(const collective::Commit& commit) {
-  newest_step_ = commit.step;
   if (commit.stop) standing_.note_stop();
 }
 
-/// A row counts with the first commit of any fragment that has it.
 Digest Rounds::note(const collective::Commit& commit) {
-  if (commit.stop) standing_.note_stop();
-  pace_->committed(commit.step, standing_.steps_in_none());
+  passed(commit);
   if (standing_.held().empty()) return {};
   const Digest before = state_name(standing_.held());
   standing_.hold(commit.fragment, commit.digest);
@@ -103,26 +69,28 @@ std::vector<int64_t> Rounds::abstained() const {
   return rounds;
 }
 
+/// Members that can be given no state can only be level together.
+void Rounds::leave_soon() {
+  if (!standing_.held().empty()) standing_.leave_soon();
+}
+
+/// A round that it has begun it must still take: others may count on it to hold that.
+bool Rounds::may_leave(int64_t step, bool lands) const {
+  if (standing_.held().empty()) return pace_->syncs_after(step, lands);
+  return standing_.has_counted() && standing_.open().empty();
+}
+
 void Rounds::restore(std::vector<Digest> held, std::vector<int64_t> applied) {
   // A checkpoint that does not say it is of before the first commit, or of another program.
   if (held.size() != standing_.held().size()) held = standing_.held();
-  if (applied.size() != standing_.applied().size() || pace_->numbers_anew()) {
-    applied = standing_.applied();
-  }
+  if (applied.size() != standing_.applied().size()) applied = standing_.applied();
   standing_.restore(std::move(held), std::move(applied));
 }
 
 std::vector<OwnRound> Rounds::resumed(int64_t step) {
   step_ = step;
-  pace_->start(step, -1);
-  for (int64_t fragment = 0; fragment < standing_.num_fragments(); ++fragment) {
-    standing_.set_steps_since(fragment, pace_->steps_since(fragment, step));
-  }
-  const std::vector<OwnRound> rounds = pace_->on_their_way(step);
-  for (const OwnRound& own : rounds) {
-    standing_.set_steps_since(own.fragment, standing_.steps_since(own.fragment) + own.num_steps);
-  }
-  return rounds;
+  standing_.forget_steps();
+  return pace_->resumed(step);
 }
 
 bool Rounds::follows(int64_t fragment, const Digest& before) const {
@@ -130,23 +98,22 @@ bool Rounds::follows(int64_t fragment, const Digest& before) const {
 }
 
 void Rounds::resumed_at_commit(int64_t step) {
-  if (pace_->numbers_anew()) {
-    standing_.restore(standing_.held(), std::vector(standing_.applied().size(), int64_t{-1}));
-  }
-  joined(step, -1);
+  resumed(step);
+  standing_.forget_steps();
 }
 
 void Rounds::joined(int64_t step, int64_t last_round) {
   step_ = step;
-  pace_->start(step, last_round);
-  for (int64_t fragment = 0; fragment < standing_.num_fragments(); ++fragment) {
-    standing_.set_steps_since(fragment, 0);
-  }
+  standing_.forget_steps();
+  pace_->joined(step, last_round);
 }
 
-std::unique_ptr<Pace> make_pace(const PaceOptions& options, const method::SyncOptions& sync) {
-  if (options.name == "elastic") return std::make_unique<Elastic>(options, sync);
-  return std::make_unique<Lockstep>(options, sync);
+std::unique_ptr<Pace> make_pace(const PaceOptions& options, const method::SyncOptions& sync,
+                                Standing& standing, collective::Decisions& decisions) {
+  if (options.name == "elastic") {
+    return std::make_unique<Elastic>(options, sync, standing, decisions);
+  }
+  return std::make_unique<Lockstep>(options, sync, standing, decisions);
 }
 
 Digest state_name(std::span<const Digest> held) {

@@ -20,22 +20,19 @@ namespace atl::rounds {
 
 /// What a commit was to this member.
 struct Taken {
+  OwnRound own;
   Fate fate = Fate::kLate;
   Digest before{};  // The state_name() before it.
-};
-
-/// Where a member goes on once it has caught up with the others.
-struct CaughtUp {
-  int64_t step = 0;
-  int64_t left_to_others = 0;  // Steps up to there that are none of this member's.
-  bool rests = false;          // There is more; but first what is published is to be kept.
 };
 
 /// Not thread-safe.
 class Rounds {
  public:
   /// `decisions` outlives it.
-  Rounds(Standing standing, std::unique_ptr<Pace> pace, collective::Decisions& decisions);
+  Rounds(Standing standing, const PaceOptions& options, const method::SyncOptions& sync,
+         collective::Decisions& decisions);
+  Rounds(const Rounds&) = delete;  // The pace refers to the standing in here.
+  Rounds& operator=(const Rounds&) = delete;
 
   const Standing& standing() const { return standing_; }
   const Pace& pace() const { return *pace_; }
@@ -43,10 +40,9 @@ class Rounds {
   int64_t step_after(int64_t step) { return pace_->step_after(step); }
   /// This member has taken the step to `step`; what is to be done is that after it.
   void trained(int64_t step);
-  Result<std::optional<Task>> next();
-  std::optional<Task> next_missed();
-  /// next_missed() has nothing more, being at `step` before its first.
-  CaughtUp caught_up(int64_t step);
+  Result<std::optional<Task>> next() { return pace_->next(step_); }
+  std::optional<Task> next_missed() { return pace_->next_missed(); }
+  CaughtUp caught_up(int64_t step) { return pace_->caught_up(step); }
 
   /// Whether this member's part of a round that it is about to begin is to count: it has not
   /// abstained since the last one, nor when it first sent it.
@@ -73,10 +69,8 @@ class Rounds {
   void drained(int64_t round) { standing_.decided(round); }
 
   /// It is to leave soon; it may once what it has learned is with the others.
-  void leave_soon() { standing_.leave_soon(); }
-  bool may_leave(int64_t step, bool lands) const {
-    return pace_->may_leave(standing_, pace_->syncs_after(step, lands));
-  }
+  void leave_soon();
+  bool may_leave(int64_t step, bool lands) const;
 
   /// Resuming: what a checkpoint says.
   void restore(std::vector<Digest> held, std::vector<int64_t> applied);
@@ -90,21 +84,15 @@ class Rounds {
   void resumed_at_commit(int64_t step);
   /// A newcomer: the fragment's state is that of the round, and of this digest.
   void imported(int64_t fragment, const Digest& digest) { standing_.hold(fragment, digest); }
-  /// A newcomer, last: the run stands at `step`. `last_round` as in Pace::start().
+  /// A newcomer, last: the run stands at `step`. `last_round` as in Pace::joined().
   void joined(int64_t step, int64_t last_round);
 
  private:
-  bool has_missed();
   Digest note(const collective::Commit& commit);
 
   Standing standing_;
   std::unique_ptr<Pace> pace_;
-  collective::Decisions& decisions_;
   int64_t step_ = 0;
-  std::optional<collective::Commit> missed_;  // To be absorbed next.
-  int64_t newest_step_ = 0;                   // Of the commits absorbed.
-  bool is_catching_up_ = false;  // Something that was missed is taken since the last step.
-  bool rests_ = false;
   bool abstains_ = false;
   std::vector<int64_t> abstains_again_;  // Rounds.
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -54,7 +55,8 @@ class Standing {
   /// The run ends for all with a commit that was taken.
   bool stops() const { return stops_; }
 
-  /// What this member has learned is in a round of each fragment, since it is to leave.
+  /// What this member had learned when it was to leave is in a round of each fragment: it begins no
+  /// more.
   bool has_counted() const { return std::ssize(counted_) == num_fragments(); }
 
   void trained() {
@@ -78,12 +80,19 @@ class Standing {
     if (!held_.empty()) held_.at(at(fragment)) = digest;
   }
   void set_steps_since(int64_t fragment, int64_t steps) { steps_since_.at(at(fragment)) = steps; }
+  /// What was learned is in what all hold, or lost.
+  void forget_steps() { std::ranges::fill(steps_since_, 0); }
+  /// The rounds in the states are another run's.
+  void forget_rounds() { std::ranges::fill(applied_, -1); }
   void note_stop() { stops_ = true; }
-  void leave_soon() { leaves_ = true; }
+  void leave_soon() {
+    if (!newest_before_leaving_) newest_before_leaving_ = *std::ranges::max_element(begun_);
+  }
   /// A round of the fragment was committed with this member's part.
   void included(const OwnRound& own) {
     steps_since_.at(at(own.fragment)) -= own.num_steps;
-    if (leaves_) counted_.insert(own.fragment);
+    if (newest_before_leaving_ && own.round > *newest_before_leaving_)
+      counted_.insert(own.fragment);
   }
   void restore(std::vector<Digest> held, std::vector<int64_t> applied) {
     held_ = std::move(held);
@@ -99,8 +108,8 @@ class Standing {
   std::vector<Digest> held_;
   std::map<int64_t, OwnRound> open_;
   bool stops_ = false;
-  bool leaves_ = false;
-  std::set<int64_t> counted_;  // Fragments, since then.
+  std::optional<int64_t> newest_before_leaving_;  // Round that was begun.
+  std::set<int64_t> counted_;                     // Fragments, since then.
 };
 
 }  // namespace atl::rounds

@@ -38,7 +38,6 @@ void CocktailSgd::launch(const OwnRound& own) {
                                               std::span<const float> sent) {
            return prepare(round, mean, sent);
          }});
-  is_last_ = lands(own.step);
 }
 
 Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
@@ -54,7 +53,7 @@ Digest CocktailSgd::prepare(int64_t round, std::span<const float> mean_P,
                                              : quick_digest(bytes_of(new_reference_P_));
 }
 
-void CocktailSgd::take(int64_t /*round*/, Fate fate) {
+void CocktailSgd::take(const OwnRound& own, Fate fate) {
   std::swap(reference_P_, new_reference_P_);
   std::swap(residual_P_, new_residual_P_);
   if (fate == Fate::kLeftOut) {  // Begin again where all agree.
@@ -62,7 +61,8 @@ void CocktailSgd::take(int64_t /*round*/, Fate fate) {
   } else {
     replica_.values_P.add_(shift_P_.to(replica_.values_P.device()));
   }
-  if (is_last_) replica_.values_P.copy_(reference_P_);  // Equal but for rounding: now to the bit.
+  // Equal but for rounding: now to the bit.
+  if (lands(own.step)) replica_.values_P.copy_(reference_P_);
 }
 
 at::Tensor CocktailSgd::global_parameters() const { return reference_P_; }

@@ -32,7 +32,7 @@ class CocktailSgd final : public Strategy {
  private:
   bool lands(int64_t step) const override { return step == replica_.pace.last_step; }
   void launch(const OwnRound& own) override;
-  void take(int64_t round, Fate fate) override;
+  void take(const OwnRound& own, Fate fate) override;
   Digest prepare(int64_t round, std::span<const float> mean_P, std::span<const float> own_P);
 
   std::unique_ptr<codec::Codec> exact_;  // For the last round.
@@ -41,8 +41,7 @@ class CocktailSgd final : public Strategy {
   at::Tensor difference_P_;              // Host. x - g while a round is in flight.
   at::Tensor new_reference_P_;
   at::Tensor new_residual_P_;
-  bool is_last_ = false;  // The round on its way is the run's last.
-  at::Tensor shift_P_;    // Host. Q - P: what the live parameters move by.
+  at::Tensor shift_P_;  // Host. Q - P: what the live parameters move by.
 };
 
 }  // namespace atl::sync

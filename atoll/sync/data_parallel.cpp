@@ -31,9 +31,9 @@ Result<void> DataParallel::do_reduce_gradients(int64_t step) {
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);
          }});
-  const auto fate = wait(step - 1);
-  if (!fate) return tl::unexpected(fate.error());
-  if (*fate != Fate::kLeftOut) std::swap(residual_P_, new_residual_P_);
+  const auto taken = wait(step - 1);
+  if (!taken) return tl::unexpected(taken.error());
+  if (taken->fate != Fate::kLeftOut) std::swap(residual_P_, new_residual_P_);
   replica_.gradients_P.copy_(mean_P_);
   return {};
 }

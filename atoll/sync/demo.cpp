@@ -38,10 +38,11 @@ Result<void> DeMo::do_reduce_gradients(int64_t step) {
          .prepare = [this](std::span<const float> mean, std::span<const float> own) {
            return prepare(mean, own);
          }});
-  const auto fate = wait(step - 1);
-  if (!fate) return tl::unexpected(fate.error());
+  const auto taken = wait(step - 1);
+  if (!taken) return tl::unexpected(taken.error());
   momentum_P_.sub_(sent_P_);
-  if (*fate == Fate::kLeftOut) momentum_P_.zero_();  // Nor one that the others would not have.
+  // Nor one that the others would not have.
+  if (taken->fate == Fate::kLeftOut) momentum_P_.zero_();
   replica_.gradients_P.copy_(direction_P_);
   return {};
 }

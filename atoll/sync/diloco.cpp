@@ -32,22 +32,24 @@ DiLoCo::DiLoCo(const method::SyncOptions& options, Replica replica, collective::
 void DiLoCo::launch(const OwnRound& own) {
   write_outer_gradient();
   const int64_t tokens = weight(own, values_PG_, tokens_of(own));
-  is_dropped_ =
-      dropout_ > 0 && method::is_dropped(dropout_, replica_.seed, own.round, replica_.rank);
   begin(
       own, values_PG_,
-      {.weight = is_dropped_ ? 0 : tokens,
+      {.weight = is_dropped(own.round) ? 0 : tokens,
        .prepare = [this, number = own.number](std::span<const float> mean, std::span<const float>) {
          return prepare(number, mean);
        }});
 }
 
-void DiLoCo::take(int64_t round, Fate fate) {
-  adopt(round);
+bool DiLoCo::is_dropped(int64_t round) const {
+  return dropout_ > 0 && method::is_dropped(dropout_, replica_.seed, round, replica_.rank);
+}
+
+void DiLoCo::take(const OwnRound& own, Fate fate) {
+  adopt(own.round);
   const bool keeps = fate == Fate::kLate || fate == Fate::kOvertaken;
   if (keeps) {
     follow(0, replica_.values_P.numel(), now_.theta_P, next_.theta_P);
-  } else if (!is_dropped_) {
+  } else if (!is_dropped(own.round)) {
     replica_.values_P.copy_(origin_P_);
   }
   if (fate == Fate::kOvertaken) replica_.values_P.add_(values_PG_);

@@ -37,7 +37,9 @@ class DiLoCo final : public Strategy {
                 std::span<const float> mean_PG) override;
   void do_join() override;
   void launch(const OwnRound& own) override;
-  void take(int64_t round, Fate fate) override;
+  void take(const OwnRound& own, Fate fate) override;
+  /// This replica, of that round.
+  bool is_dropped(int64_t round) const;
   /// The round's result is the state from here on.
   void adopt(int64_t round);
   /// To be called whenever now_ changes.
@@ -57,7 +59,6 @@ class DiLoCo final : public Strategy {
   at::Tensor origin_P_;      // now_.theta_P, where outer gradients are made.
   at::Tensor values_PG_;     // There too. What this replica sends; G = 0 without radial_.
   at::Tensor mean_delta_P_;  // Host. With radial_ only.
-  bool is_dropped_ = false;  // This replica, of the round on its way.
 };
 
 }  // namespace atl::sync

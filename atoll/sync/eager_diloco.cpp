@@ -68,7 +68,6 @@ void EagerDiLoCo::send(const OwnRound& own) {
          .prepare = [this, round = own.round](std::span<const float> mean, std::span<const float>) {
            return prepare(round, mean);
          }});
-  is_last_ = own.step == replica_.pace.last_step;
 }
 
 /// theta_m = OuterOpt(theta_m, D~_m), with the mean that has come. The live parameters follow.
@@ -91,10 +90,10 @@ Digest EagerDiLoCo::prepare(int64_t round, std::span<const float> mean_P) {
   return next_.digest();
 }
 
-void EagerDiLoCo::take(int64_t round, Fate /*fate*/) {
+void EagerDiLoCo::take(const OwnRound& own, Fate /*fate*/) {
   std::swap(now_, next_);
   std::swap(mean_P_, new_mean_P_);
-  if (is_last_) finish(round);
+  if (own.step == replica_.pace.last_step) finish(own.round);
 }
 
 /// The last means have been used by a share only, or not at all: their rest is one more outer step.

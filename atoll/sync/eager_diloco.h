@@ -28,7 +28,7 @@ class EagerDiLoCo final : public Strategy {
 
  private:
   void launch(const OwnRound& own) override;
-  void take(int64_t round, Fate fate) override;
+  void take(const OwnRound& own, Fate fate) override;
   void do_resume(const std::vector<OwnRound>& on_their_way) override;
   bool uses_fresh() const { return fresh_share_ > 0; }
   /// To be called whenever own_ changes.
@@ -56,7 +56,6 @@ class EagerDiLoCo final : public Strategy {
   at::Tensor mean_P_;  // Mean D^(k-1), the newest that has come.
   at::Tensor new_mean_P_;
   at::Tensor mean_direction_P_;
-  bool is_last_ = false;  // The round on its way is the run's last.
 };
 
 }  // namespace atl::sync

@@ -31,7 +31,6 @@ void SparseLoCo::launch(const OwnRound& own) {
   const int64_t tokens = weight(own, corrected_P_, tokens_of(own));
   // What cannot be used is not kept for later either.
   if (tokens == 0) std::ranges::copy(residual, corrected.begin());
-  has_delta_ = tokens > 0;
   begin(own, corrected_P_,
         {.weight = tokens,
          .needs_own = true,
@@ -40,8 +39,8 @@ void SparseLoCo::launch(const OwnRound& own) {
          }});
 }
 
-void SparseLoCo::take(int64_t round, Fate fate) {
-  adopt(round);
+void SparseLoCo::take(const OwnRound& own, Fate fate) {
+  adopt(own.round);
   const bool is_overtaken = fate == Fate::kOvertaken;
   if (fate == Fate::kLate || is_overtaken) {
     follow(0, replica_.values_P.numel(), global_P_, new_global_P_);
@@ -49,7 +48,7 @@ void SparseLoCo::take(int64_t round, Fate fate) {
     replica_.values_P.copy_(global_P_);
   }
   // From its own snapshot: this replica's outer gradient is in the mean.
-  if (is_overtaken && has_delta_) {
+  if (is_overtaken && own.num_steps > 0) {
     const at::Tensor delta_P = corrected_P_.sub_(residual_P_, decay_);
     replica_.values_P.add_(delta_P.to(replica_.values_P.device()));
   }

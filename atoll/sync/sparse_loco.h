@@ -27,17 +27,16 @@ class SparseLoCo final : public Strategy {
                 std::span<const float> mean_P) override;
   void do_join() override;
   void launch(const OwnRound& own) override;
-  void take(int64_t round, Fate fate) override;
+  void take(const OwnRound& own, Fate fate) override;
   Digest step_global(std::span<const float> mean_P);
   void adopt(int64_t round);
   Digest prepare(std::span<const float> mean_P, std::span<const float> own_P);
 
   float lr_;
   float decay_;
-  at::Tensor global_P_;     // Host. theta
-  at::Tensor residual_P_;   // Host. e
-  at::Tensor corrected_P_;  // Host. beta * e + D while a round is in flight; e if it has no D.
-  bool has_delta_ = false;
+  at::Tensor global_P_;      // Host. theta
+  at::Tensor residual_P_;    // Host. e
+  at::Tensor corrected_P_;   // Host. beta * e + D while a round is in flight; e if it has no D.
   at::Tensor new_global_P_;  // Host. The round's results before its commit.
   at::Tensor new_residual_P_;
 };

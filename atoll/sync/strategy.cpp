@@ -24,8 +24,8 @@ Strategy::Strategy(const method::SyncOptions& options, Replica replica,
       topology_(method::topology_of(options, *codec_, averager.num_members())),
       keeps_outer_near_(options.keeps_outer_near()),
       measures_layers_(options.layer_metrics),
-      rounds_({method::num_fragments(options), method_.takes_newcomers},
-              rounds::make_pace(replica_.pace, options), averager) {}
+      rounds_({method::num_fragments(options), method_.takes_newcomers}, replica_.pace, options,
+              averager) {}
 
 Result<void> Strategy::reduce_gradients(int64_t step) {
   return timed(step, &Strategy::do_reduce_gradients);
@@ -55,9 +55,9 @@ Result<void> Strategy::perform(const rounds::Begin& begin) {
 }
 
 Result<void> Strategy::perform(const rounds::Take& own) {
-  const auto fate = wait(own.round);
-  if (!fate) return tl::unexpected(fate.error());
-  take(own.round, *fate);
+  const auto taken = wait(own.round);
+  if (!taken) return tl::unexpected(taken.error());
+  take(taken->own, taken->fate);
   return {};
 }
 
@@ -167,7 +167,7 @@ Result<collective::Commit> Strategy::commit_of(int64_t round) {
   return commit;
 }
 
-Result<Fate> Strategy::wait(int64_t round) {
+Result<rounds::Taken> Strategy::wait(int64_t round) {
   auto commit = commit_of(round);
   if (!commit) return tl::unexpected(commit.error());
   if (commit->missed) {
@@ -180,18 +180,17 @@ Result<Fate> Strategy::wait(int64_t round) {
   if (!commit->included && !method_.takes_newcomers) return without_this_island(round);
   const rounds::Taken taken = rounds_.taken(*commit);
   RoundRecord record{.step = step_,
-                     .fragment = sent.contribution.fragment,
                      .abstained = taken.fate != Fate::kCounted && taken.fate != Fate::kOvertaken,
                      .before = taken.before,
                      .num_values = sent.contribution.num_values(),
                      .codec = std::string(sent.contribution.codec->name()),
                      .prepare_seconds = sent.prepare_seconds};
   if (measures_layers_) {
-    record.layers = method::layer_records(slices_[record.fragment], sent.sums, commit->own_share);
+    record.layers = method::layer_records(slices_[commit->fragment], sent.sums, commit->own_share);
   }
   record.commit = *std::move(commit);
   records_.push_back(std::move(record));
-  return taken.fate;
+  return taken;
 }
 
 tl::unexpected<Failure> Strategy::without_this_island(int64_t round) const {
@@ -237,7 +236,6 @@ Result<void> Strategy::perform(const rounds::Absorb& missed) {
   if (auto taken = take_in(commit, *commit.record); !taken) return taken;
   records_.push_back({.step = step_,
                       .commit = commit,
-                      .fragment = commit.fragment,
                       .abstained = true,
                       .before = rounds_.absorbed(commit),
                       .num_values = commit.record->count,

@@ -61,7 +61,6 @@ struct SyncStats {
 struct RoundRecord {
   int64_t step = 0;  // After which, or (data-parallel) within which, its result was used.
   collective::Commit commit;
-  int32_t fragment = 0;
   bool abstained = false;      // This replica counted with weight 0.
   Digest before{};             // The rounds::state_name() before it.
   double stall_seconds = 0;    // Training stood still for it, before and after its journey.
@@ -150,7 +149,7 @@ class Strategy {
   /// Begins a round that is due.
   virtual void launch(const OwnRound& /*own*/) {}
   /// Takes the result of a round that was begun; prepare() has run.
-  virtual void take(int64_t /*round*/, Fate /*fate*/) {}
+  virtual void take(const OwnRound& /*own*/, Fate /*fate*/) {}
   /// Everything was restored; these were on their way.
   virtual void do_resume(const std::vector<OwnRound>& on_their_way) {
     for (const OwnRound& own : on_their_way) launch(own);
@@ -199,7 +198,7 @@ class Strategy {
   void begin(const OwnRound& own, const at::Tensor& values, collective::Contribution contribution,
              std::span<const method::Range> ranges = {});
   /// Waits for the round's commit and books it; prepare() has run when it returns.
-  Result<Fate> wait(int64_t round);
+  Result<rounds::Taken> wait(int64_t round);
 
   Replica replica_;
 

@@ -45,7 +45,7 @@ void scatter(const method::Fragment& fragment, const at::Tensor& from_F, const a
 StreamingDiLoCo::StreamingDiLoCo(const method::SyncOptions& options, Replica replica,
                                  collective::Averager& averager, const Clock& clock)
     : Strategy(options, std::move(replica), averager, clock),
-      keeps_flights_(pace().sends_again()),
+      keeps_flights_(method::delay(options) > 0),
       alpha_(static_cast<float>(options.fragment_update_alpha)),
       outer_(method::make_outer_optimizer(options)),
       fragments_(
@@ -70,10 +70,7 @@ at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
 
 void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
   Flight& flight = flights_[own.round];  // A map's: it stays where it is.
-  flight = {.fragment = own.fragment,
-            .round = own.round,
-            .number = own.number,
-            .delta_F = std::move(delta_F)};
+  flight = {.own = own, .delta_F = std::move(delta_F)};
   const int64_t tokens = weight(own, flight.delta_F, tokens_of(own));
   begin(own, flight.delta_F,
         {.weight = tokens,
@@ -85,29 +82,29 @@ void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
 /// writes.
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
-  const method::Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  const method::Fragment& part = fragments_[static_cast<size_t>(flight.own.fragment)];
   OuterState& next_F = flight.next_F.emplace(outer_, part.size, outer_device());
   for_each_range(part, [&](const method::Range& range, int64_t packed) {
     const int64_t size = range.end - range.begin;
     OuterState next = next_F.slice(packed, packed + size);
     now_.slice(range.begin, range.end)
-        .step(outer_, flight.number,
+        .step(outer_, flight.own.number,
               mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)), next);
   });
   return next_F.digest();
 }
 
-void StreamingDiLoCo::take(int64_t round, Fate fate) {
+void StreamingDiLoCo::take(const OwnRound& own, Fate fate) {
   Use use = Use::kTake;                         // What cannot be used is not mixed in either.
   if (fate == Fate::kLate) use = Use::kFollow;  // What was not counted is not lost.
   if (fate == Fate::kOvertaken) use = Use::kGoOn;
   if (fate == Fate::kCounted && alpha_ != 0) use = Use::kMix;
-  adopt(flights_.at(round), use);
-  flights_.erase(round);
+  adopt(flights_.at(own.round), use);
+  flights_.erase(own.round);
 }
 
 void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
-  const method::Fragment& part = fragments_[static_cast<size_t>(flight.fragment)];
+  const method::Fragment& part = fragments_[static_cast<size_t>(flight.own.fragment)];
   if (use == Use::kFollow || use == Use::kGoOn) {
     const float share = use == Use::kFollow ? 1 : 1 - alpha_;
     for_each_range(part, [&](const method::Range& range, int64_t packed) {
@@ -119,7 +116,7 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
       live.add_(flight.delta_F.slice(0, packed, end), share);
     });
   }
-  publish(flight.fragment, flight.round, [&] {
+  publish(flight.own.fragment, flight.own.round, [&] {
     for_each_range(part, [&](const method::Range& range, int64_t packed) {
       now_.slice(range.begin, range.end)
           .copy_(flight.next_F->slice(packed, packed + range.end - range.begin));
@@ -139,7 +136,7 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
 
 Digest StreamingDiLoCo::absorb(const collective::Commit& commit, int64_t number,
                                std::span<const float> mean_F) {
-  Flight flight{.fragment = commit.fragment, .round = commit.round, .number = number};
+  Flight flight{.own = {.round = commit.round, .fragment = commit.fragment, .number = number}};
   const Digest digest = prepare(flight, mean_F);
   adopt(flight, Use::kFollow);
   return digest;
@@ -169,7 +166,7 @@ std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   if (keeps_flights_) {
     in_flight_P_ = host_buffer(now_.theta_P);
     for (const auto& [round, flight] : flights_) {
-      scatter(fragments_[static_cast<size_t>(flight.fragment)], flight.delta_F, in_flight_P_);
+      scatter(fragments_[static_cast<size_t>(flight.own.fragment)], flight.delta_F, in_flight_P_);
     }
     tensors.emplace_back("outer.in_flight", in_flight_P_);
   }

@@ -44,12 +44,10 @@ class StreamingDiLoCo final : public Strategy {
                 std::span<const float> mean_F) override;
   void do_join() override;
   void launch(const OwnRound& own) override;
-  void take(int64_t round, Fate fate) override;
+  void take(const OwnRound& own, Fate fate) override;
   /// A fragment F on its way. Its tensors live here until the round is over.
   struct Flight {
-    int64_t fragment = 0;
-    int64_t round = 0;
-    int64_t number = 0;  // Of the fragment's outer steps, from 1.
+    OwnRound own;
     at::Tensor delta_F;
     std::optional<OuterState> next_F;  // The round's result before its commit: from prepare().
   };

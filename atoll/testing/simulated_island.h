@@ -149,8 +149,8 @@ class Life final : public EngineListener {
   void begin_training() {
     if (ended()) return;
     const Plan& plan = in_.plan;
-    rounds_.emplace(rounds::Standing(plan.in_flight, /*names_states=*/true),
-                    rounds::make_pace(plan.pace(), plan.sync()), mailbox_);
+    rounds_.emplace(rounds::Standing(plan.in_flight, /*names_states=*/true), plan.pace(),
+                    plan.sync(), mailbox_);
     if (is_to_leave_) rounds_->leave_soon();
     fragments_.resize(static_cast<size_t>(plan.in_flight));
     for (Fragment& fragment : fragments_) {

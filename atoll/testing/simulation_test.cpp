@@ -92,6 +92,20 @@ TEST(SimulationTest, AKilledIslandThatIsStartedAgainTakesPart) {
   EXPECT_TRUE(world.life(1).start->joins);
 }
 
+/// Fragments are never level before the run's last step.
+TEST(SimulationTest, AnIslandThatIsAskedToLeaveDoesSoOnceWhatItLearnedIsCounted) {
+  Plan plan = endless();
+  plan.in_flight = 3;
+  Training world(plan);
+  const size_t before = world.life(1).contributed.size();
+  world.life(1).leave();
+  ASSERT_TRUE(world.run_until([&] { return world.life(1).ended(); }, seconds(5)));
+  EXPECT_TRUE(world.life(1).done) << world.life(1).failure;
+  EXPECT_GE(world.life(1).contributed.size(), before + 3);
+  EXPECT_LE(world.life(1).contributed.size(), before + 9);
+  EXPECT_GT(world.commits_in(seconds(5)), 10U);
+}
+
 TEST(SimulationTest, AllIslandsButOneDieAndComeBack) {
   Training world;
   world.kill(*world.machines[0]);

@@ -138,13 +138,16 @@ class IslandsTest(Swarm):
                 self.stop_for(seconds, name=f"run-{seconds}")
 
     def test_one_leaves_and_the_others_go_on(self):
-        run = self.begin("abc")
-        run.signal("b", signal.SIGTERM)
-        self.assertEqual(run.finish("b")[0], 0)
-        del run.processes["b"]
-        run.wait_event("island_left", island="b")
-        run.wait_commits(3)
-        run.end()
+        streaming = {"sync__method": "streaming_diloco", "sync__num_fragments": 2, "sync__fragment_sync_delay": 7}
+        for name, settings in ("whole", {}), ("by-fragments", streaming):
+            with self.subTest(name):
+                run = self.begin("abc", name=name, **settings)
+                run.signal("b", signal.SIGTERM)
+                self.assertEqual(run.finish("b")[0], 0)
+                del run.processes["b"]
+                run.wait_event("island_left", island="b")
+                run.wait_commits(3)
+                run.end()
 
     def test_all_but_one_die_and_come_back(self):
         run = self.begin("abc")
