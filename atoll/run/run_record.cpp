@@ -34,7 +34,12 @@ std::vector<Line> parse_lines(std::string_view text, const std::string& file, co
   std::vector<Line> lines;
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     const std::string where = fmt::format("'{}', line {}", file, lines.size() + 1);
-    lines.push_back(struct_in<Line>(text.substr(0, end), where));
+    try {
+      lines.push_back(struct_in<Line>(text.substr(0, end), where));
+    } catch (const InputError& error) {
+      throw InputError(
+          fmt::format("{}; is it a run of another program, or of an older atoll?", error.what()));
+    }
     const char* const wrong = check(lines.back());
     if (wrong != nullptr) throw InputError(fmt::format("{}: {}", where, wrong));
     text.remove_prefix(end + 1);
