@@ -17,6 +17,10 @@ struct LeftOutWhenNew {};
 struct MayLack {};
 /// Behind a text: an empty one is null in JSON.
 struct NullWhenEmpty {};
+/// Behind what is made of numbers: JSON with one below 0 or above this is refused.
+struct UpTo {
+  double most;
+};
 template <typename Tag, typename... More>
 inline constexpr bool kIsAmong = (std::is_same_v<Tag, More> || ...);
 

@@ -1,11 +1,13 @@
 #pragma once
 // Structs as JSON and back, by their lists of fields (base/fields.h): numbers, truth values, texts,
-// enumerators by their names, other such structs, and lists and optional ones of all these. JSON
-// has no NaN and no infinity: they are written as null. For sources, not for headers: JSON takes 2
-// s.
+// enumerators by their names, digests in hexadecimal, other such structs, and lists, maps and
+// optional ones of all these. JSON has no NaN and no infinity: they are written as null. For
+// sources, not for headers: JSON takes 2 s.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/fields.h"
+#include "atoll/base/hash.h"
 
 namespace atl {
 
@@ -25,8 +28,12 @@ Json json_of(const T& value) {
     return names_of(value)[static_cast<size_t>(value)];
   } else if constexpr (std::is_arithmetic_v<T> || std::same_as<T, std::string>) {
     return value;
+  } else if constexpr (std::same_as<T, Digest>) {
+    return hex(value);
   } else if constexpr (requires { value.has_value(); }) {
     return value ? json_of<Json>(*value) : Json();
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    return value;
   } else if constexpr (requires { value.begin(); }) {
     Json list = Json::array();
     for (const auto& item : value) list.push_back(json_of<Json>(item));
@@ -57,22 +64,35 @@ enum class Lacking {
   kKeepsValue,  // As they were: what other versions of a program wrote is read.
 };
 
-/// Sets `value`, which `name` names in messages; fields that it does not know are ignored. Throws
-/// InputError, after which `value` is unspecified.
+/// Sets `value`, which `field` names in messages and whose numbers are at most `most` (UpTo);
+/// fields that it does not know are ignored. Throws InputError, after which `value` is unspecified.
 template <typename T>
-void read_json(const auto& json, T& value, Lacking lacking, const char* name = "it") {
-  const auto require = [&](bool is_so, const char* what) {
-    if (!is_so) throw InputError(fmt::format("'{}' is no {}", name, what));
+void read_json(const auto& json, T& value, Lacking lacking, const char* field = nullptr,
+               double most = INFINITY) {
+  const auto fail = [&](const std::string& what) {
+    throw InputError((field == nullptr ? "it" : fmt::format("'{}'", field)) + " " + what);
   };
+  const auto require = [&](bool is_so, const char* what) {
+    if (!is_so) fail(fmt::format("is no {}", what));
+  };
+  if constexpr (std::is_arithmetic_v<T>) {
+    const double number = json.is_number() ? json.template get<double>() : NAN;
+    if (most < INFINITY && !(number >= 0 && number <= most)) {
+      fail(fmt::format("must be a number from 0 to {:g}, not {}", most, json.dump().substr(0, 40)));
+    }
+  }
   if constexpr (std::is_enum_v<T>) {
     const auto names = names_of(value);
     const auto found =
         json.is_string() ? std::ranges::find(names, json.template get<std::string>()) : names.end();
-    require(found != names.end(), "known state");
+    if (found == names.end()) fail(fmt::format("must be one of {}", fmt::join(names, ", ")));
     value = static_cast<T>(found - names.begin());
   } else if constexpr (std::same_as<T, std::string>) {
     require(json.is_string(), "text");
     value = json.template get<std::string>();
+  } else if constexpr (std::same_as<T, Digest>) {
+    require(json.is_string(), "text");
+    value = digest_from_hex(json.template get<std::string>());
   } else if constexpr (std::same_as<T, bool>) {
     require(json.is_boolean(), "truth value");
     value = json.template get<bool>();
@@ -87,24 +107,52 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* name = "
     require(json.is_number() || json.is_null(), "number");
     value = json.is_null() ? std::numeric_limits<T>::quiet_NaN() : json.template get<T>();
   } else if constexpr (requires { value.has_value(); }) {
-    read_json(json, value.emplace(), lacking, name);
+    read_json(json, value.emplace(), lacking, field, most);
   } else if constexpr (requires { value.emplace_back(); }) {
     require(json.is_array(), "list");
     value.clear();
-    for (const auto& item : json) read_json(item, value.emplace_back(), lacking, name);
+    for (const auto& item : json) read_json(item, value.emplace_back(), lacking, field, most);
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    require(json.is_object(), "JSON object");
+    value.clear();
+    for (const auto& item : json.items()) {
+      read_json(item.value(), value[item.key()], lacking, item.key().c_str(), most);
+    }
   } else {
-    require(json.is_object(), "object");
-    visit_fields(value, [&]<typename... More>(const char* field, auto& part, const More&...) {
+    require(json.is_object(), "JSON object");
+    visit_fields(value, [&]<typename... More>(const char* name, auto& part, const More&... more) {
       constexpr bool kMayLack = kIsAmong<MayLack, More...> || kIsAmong<LeftOutWhenNew, More...>;
       const bool keeps_null = lacking == Lacking::kKeepsValue || kIsAmong<NullWhenEmpty, More...>;
-      const auto found = json.find(field);
+      const auto found = json.find(name);
       if (found != json.end() && !(found->is_null() && keeps_null)) {
-        read_json(*found, part, lacking, field);
+        double bound = most;
+        [[maybe_unused]] const auto look = [&](const auto& tag) {
+          if constexpr (requires { tag.most; }) bound = tag.most;
+        };
+        (look(more), ...);
+        read_json(*found, part, lacking, name, bound);
       } else if (found == json.end() && !kMayLack && lacking == Lacking::kRefused) {
-        throw InputError(fmt::format("'{}' has no '{}'", name, field));
+        fail(fmt::format("has no '{}'", name));
       }
     });
   }
+}
+
+/// The struct that `json` is; `where` (a file, a line) begins messages. Throws InputError.
+template <typename T>
+T struct_of(const auto& json, const std::string& where, Lacking lacking = Lacking::kRefused) {
+  try {
+    T value;
+    read_json(json, value, lacking);
+    return value;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", where, error.what()));
+  }
+}
+/// Of text that may be no JSON.
+template <typename T>
+T struct_in(std::string_view text, const std::string& where) {
+  return struct_of<T>(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false), where);
 }
 
 }  // namespace atl

@@ -142,6 +142,12 @@ void require_output_file(const std::string& path, const std::string& option) {
   require_writable(path);
 }
 
+void warn_insecure() {
+  fmt::print(stderr,
+             "atoll: warning: --insecure: connections are neither encrypted nor authenticated; "
+             "anyone on the network can read and alter the run\n");
+}
+
 void warn_replaced(int64_t num_replaced) {
   if (num_replaced == 0) return;
   fmt::print(stderr, "atoll: {} byte sequences are not UTF-8 and were read as U+FFFD\n",

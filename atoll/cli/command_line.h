@@ -32,6 +32,9 @@ std::string read_text(const std::string& file);
 /// it is empty, InputError when it could not be written. `option` appears in messages.
 void require_output_file(const std::string& path, const std::string& option);
 
+/// What --insecure means, on stderr.
+void warn_insecure();
+
 /// Tells on stderr how many byte sequences were read as U+FFFD, if any.
 void warn_replaced(int64_t num_replaced);
 

@@ -138,11 +138,7 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   std::deque<run::CoordinatedRun> runs;
   for (auto& request : requests_of(arguments))
     runs.emplace_back(std::move(request), overrides, clock);
-  if (arguments.insecure) {
-    fmt::print(stderr,
-               "atoll: warning: --insecure: connections are neither encrypted nor "
-               "authenticated; anyone on the network can read and alter the run\n");
-  }
+  if (arguments.insecure) warn_insecure();
   watch_interrupts();
   std::vector<swarm::RunStatus> statuses;
   for (const run::CoordinatedRun& run : runs) statuses.push_back(run.first_status());

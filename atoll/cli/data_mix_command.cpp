@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/data/blend.h"
@@ -28,11 +28,9 @@ struct Arguments {
 /// "web=0.7"; a name may hold '=' itself.
 std::pair<std::filesystem::path, double> parse_weight(const std::string& text) {
   const size_t sign = text.rfind('=');
-  double weight = 0;
   if (sign != std::string::npos && sign > 0) {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data() + sign + 1, end, weight);
-    if (error == std::errc() && stop == end) return {text.substr(0, sign), weight};
+    const auto weight = number_in<double>(std::string_view(text).substr(sign + 1));
+    if (weight) return {text.substr(0, sign), *weight};
   }
   throw UsageError(fmt::format("'{}' is no STORE=WEIGHT, such as web=0.7", text));
 }

@@ -4,12 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/data_verify_command.h"
 #include "atoll/cli/store_report.h"
@@ -42,17 +42,13 @@ struct Rows {
 Rows rows_from(const std::string& text) {
   Rows rows;
   const size_t colon = text.find(':');
-  const auto number = [&](std::string_view digits, int64_t& value) {
-    const char* end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, value);
-    return error == std::errc() && stop == end && value >= 0 && value <= int64_t{1} << 48;
-  };
-  bool good = number(std::string_view(text).substr(0, colon), rows.begin);
+  rows.begin = number_in<int64_t>(std::string_view(text).substr(0, colon)).value_or(-1);
   rows.end = rows.begin + 1;
   if (colon != std::string::npos) {
-    good = good && number(std::string_view(text).substr(colon + 1), rows.end);
+    rows.end = number_in<int64_t>(std::string_view(text).substr(colon + 1)).value_or(-1);
   }
-  if (!good || rows.end <= rows.begin || rows.end - rows.begin > kMostShown) {
+  if (rows.begin < 0 || rows.end > int64_t{1} << 48 || rows.end <= rows.begin ||
+      rows.end - rows.begin > kMostShown) {
     throw UsageError(fmt::format("--show takes a row or FIRST:END, at most {} rows, not '{}'",
                                  kMostShown, text));
   }

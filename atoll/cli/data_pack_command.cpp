@@ -4,13 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/number.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
@@ -37,13 +37,10 @@ struct PackArguments {
 /// "3/8" is the fourth of eight.
 data::Shard parse_shard(const std::string& text) {
   data::Shard shard;
-  const char* end = text.data() + text.size();
-  const auto [slash, error] = std::from_chars(text.data(), end, shard.index);
-  const bool has_count = error == std::errc() && slash != end && *slash == '/';
-  const auto [stop, count_error] = std::from_chars(has_count ? slash + 1 : end, end, shard.count);
-  const bool is_shard = has_count && count_error == std::errc() && stop == end &&
-                        shard.index >= 0 && shard.index < shard.count && shard.count <= kMaxShards;
-  if (is_shard) return shard;
+  const size_t slash = std::min(text.find('/'), text.size() - 1);
+  shard.index = number_in<int64_t>(std::string_view(text).substr(0, slash)).value_or(-1);
+  shard.count = number_in<int64_t>(std::string_view(text).substr(slash + 1)).value_or(-1);
+  if (shard.index >= 0 && shard.index < shard.count && shard.count <= kMaxShards) return shard;
   throw UsageError(fmt::format("--shard: '{}' is no I/N, such as 0/8 to 7/8 (I from 0, N up to {})",
                                text, kMaxShards));
 }

@@ -30,8 +30,7 @@ Json laws_json(const laws::PowerLaws& laws, const laws::LawIntervals& intervals)
   Json independent = Json::array();
   for (const auto& [replicas, law] : laws.independent) {
     Json json = {{"replicas", whole(replicas)}};
-    const auto found = intervals.independent.find(replicas);
-    json.update(law_json(law, found == intervals.independent.end() ? Intervals{} : found->second));
+    json.update(law_json(law, intervals.of(replicas)));
     independent.push_back(std::move(json));
   }
   return {{"independent", std::move(independent)},

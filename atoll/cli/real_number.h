@@ -4,18 +4,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <string>
+
+#include "atoll/base/number.h"
 
 namespace atl::cli {
 
 /// A check for add_option(): a finite number in [min, max]. The message names the range.
 inline CLI::Validator real_number(double min, double max) {
   const auto check = [min, max](std::string& text) -> std::string {
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && stop == end && value >= min && value <= max) return "";
+    const auto value = number_in<double>(text);
+    if (value && *value >= min && *value <= max) return "";
     return fmt::format("must be a number from {:g} to {:g}, not '{}'", min, max, text);
   };
   return {check, ""};

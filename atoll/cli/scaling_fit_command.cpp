@@ -21,6 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using laws::FitReport;
 using laws::Intervals;
+using laws::with_interval;
 
 constexpr const char* kFooter = R"(
 FILE is a CSV table, a line for each trained model. Columns params, replicas (0: data-parallel)
@@ -51,11 +52,6 @@ struct FitArguments {
 
 constexpr int kMinRedraws = 20;  // Of fewer an interval's ends would be chance.
 
-std::string with_interval(double value, const Intervals& intervals, size_t i) {
-  if (i >= intervals.size()) return fmt::format("{:.5g}", value);
-  return fmt::format("{:.5g} [{:.4g}, {:.4g}]", value, intervals[i].first, intervals[i].second);
-}
-
 std::string residual_text(const laws::LeaveOneOut& residuals, double replicas) {
   if (replicas == 0) {
     const auto& one = residuals.data_parallel;
@@ -69,10 +65,7 @@ void print_laws(const FitReport& report) {
   constexpr const char* kRow = "{:<14} {:<27} {:<30} {:<28} {}\n";
   fmt::print(kRow, "loss", "A", "alpha", "beta", "residual");
   for (const auto& [replicas, law] : report.loss.independent) {
-    const auto found = report.loss_intervals.independent.find(replicas);
-    const Intervals none;
-    const Intervals& intervals =
-        found == report.loss_intervals.independent.end() ? none : found->second;
+    const Intervals intervals = report.loss_intervals.of(replicas);
     fmt::print(kRow, laws::replicas_name(replicas), with_interval(law.A(), intervals, 0),
                with_interval(law.alpha(), intervals, 1), "",
                residual_text(report.leave_one_out, replicas));

@@ -19,7 +19,7 @@
 #include "atoll/method/method.h"
 #include "atoll/net/pacer.h"
 #include "atoll/run/link_rate.h"
-#include "atoll/run/run_record.h"
+#include "atoll/run/recorded_lines.h"
 
 namespace atl::cli {
 namespace {
@@ -27,62 +27,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 using laws::RunTime;
 using laws::SimulatedIsland;
-using run::RoundLine;
+using run::Lines;
 using run::RunRecord;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// What the run is simulated on.
-struct Lines {
-  std::vector<SimulatedIsland> islands;
-  double gbps = 0;           // Of a line of 1.
-  double payload_share = 1;  // Of that what the program itself may send.
-  std::string source;        // "given", "link_rate" or "recorded".
-
-  double payload_gbps() const { return gbps * payload_share; }
-};
-
-/// Gbit/s that an island sent at least, by its quickest round; what the way and the coordinator
-/// took is in it.
-double recorded_gbps(const std::vector<RoundLine>& rounds) {
-  double most = 0;
-  for (const RoundLine& line : rounds) {
-    const double sending_ms = line.exchange_ms - line.prepare_ms;
-    if (sending_ms > 0) most = std::max(most, 8e-6 * line.bytes_sent / sending_ms);
-  }
-  return most;
-}
-
-/// The records of an island, or those that stand for it.
-const run::IslandRecord& source_of(const RunRecord& record, const std::string& name) {
-  const auto found = std::ranges::find(record.islands, name, &run::IslandRecord::name);
-  return found == record.islands.end() ? record.islands.front() : *found;
-}
-
-Lines recorded_lines(const RunRecord& record) {
-  Lines lines{.source = "recorded"};
-  std::vector<double> rates;
-  for (const laws::RecordedIsland& island : record.run.islands) {
-    const run::IslandRecord& source = source_of(record, island.name);
-    rates.push_back(recorded_gbps(source.rounds));
-    if (rates.back() > 0) continue;
-    throw UsageError(fmt::format(
-        "'{}' does not tell what its line carries; say it: --gbps, or --link-rate as it was",
-        source.where));
-  }
-  lines.gbps = *std::ranges::max_element(rates);
-  for (const double rate : rates) {
-    lines.islands.push_back({.up = rate / lines.gbps, .down = kInfinity});
-  }
-  return lines;
-}
 
 Lines lines_of(const FromRun& arguments, const RunRecord& record) {
   if (arguments.link_rate.empty() && arguments.gbps == 0) {
     if (!arguments.islands.empty()) {
       throw UsageError("--island needs a line with --from: --gbps, or --link-rate as it was");
     }
-    return recorded_lines(record);
+    return run::recorded_lines(record);
   }
   const auto& members = record.run.islands;
   Lines lines{.islands = arguments.islands,
@@ -110,43 +65,6 @@ Lines lines_of(const FromRun& arguments, const RunRecord& record) {
     island.piece_bytes = static_cast<double>(collective::chunk_size(lines.gbps * 1e9 / 8));
   }
   return lines;
-}
-
-/// What the islands whose records are here sent, and how, in rounds of two members or more that had
-/// the codec of the first such (CocktailSGD's last one is exact). Means of an island in a round.
-struct Traffic {
-  double sent = 0;  // Bytes.
-  double received = 0;
-  double values = 0;
-  double encoded = 0;  // Values whose encoding left, each copy counted: members come and go.
-  int64_t num_rounds = 0;
-  std::string codec;
-
-  double copies() const { return values > 0 ? encoded / values : 0; }
-  double bits_per_value() const { return encoded > 0 ? 8 * sent / encoded : 0; }
-};
-
-Traffic traffic_of(const RunRecord& record) {
-  Traffic out{.num_rounds = std::ssize(record.run.rounds), .codec = {}};
-  double num_lines = 0;
-  for (const run::IslandRecord& island : record.islands) {
-    for (const RoundLine& line : island.rounds) {
-      if (line.members.size() < 2) continue;
-      if (out.codec.empty()) out.codec = line.codec;
-      if (line.codec != out.codec) continue;
-      const auto num_members = static_cast<double>(line.members.size());
-      const double copies = run::gathers(island, line, record.config.sync)
-                                ? num_members - 1
-                                : 2 * (num_members - 1) / num_members;
-      out.sent += line.bytes_sent;
-      out.received += line.bytes_received;
-      out.values += static_cast<double>(line.values);
-      out.encoded += copies * static_cast<double>(line.values);
-      num_lines += 1;
-    }
-  }
-  for (double* sum : {&out.sent, &out.received, &out.values, &out.encoded}) *sum /= num_lines;
-  return out;
 }
 
 double points(double predicted, double measured) { return 100 * (predicted - measured); }
@@ -244,7 +162,7 @@ Json report(const FromRun& arguments, const RunRecord& record, const Lines& line
   const method::SyncOptions& sync = record.config.sync;
   const RunTime measured = laws::measured(record.run);
   const RunTime predicted = laws::simulate(record.run, lines.islands, lines.payload_gbps());
-  const Traffic traffic = traffic_of(record);
+  const run::Traffic traffic = run::traffic_of(record);
   Json json = {{"run", arguments.run},
                {"method", sync.method},
                {"parameters", weights::num_parameters(record.config.model)},

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "atoll/base/clock.h"
@@ -10,6 +9,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
+#include "atoll/base/quantity.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/sweep_output.h"
@@ -87,17 +87,9 @@ struct SweepArguments {
   bool json = false;
 };
 
-/// "8GB", "512 MB": powers of 1000, as the program prints them.
 double bytes_of(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const std::string unit(stop, end);
-  constexpr std::array<std::pair<const char*, double>, 3> kUnits = {
-      {{"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
-  for (const auto& [name, scale] : kUnits) {
-    if (error == std::errc() && unit == name && value > 0 && value <= 1e6) return value * scale;
-  }
+  const auto bytes = parse_quantity(text, kByteUnits);
+  if (bytes && *bytes <= 1e18) return *bytes;
   throw UsageError(fmt::format("--memory must be a size, as in 8GB or 500MB, not '{}'", text));
 }
 

@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <string>
+
+#include "atoll/base/number.h"
 
 namespace atl::cli {
 
@@ -15,11 +16,9 @@ namespace atl::cli {
 template <typename T>
 CLI::Validator whole_number(T min, T max = std::numeric_limits<T>::max()) {
   const auto check = [min, max](std::string& text) -> std::string {
-    T value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && stop == end && value >= min && value <= max) {
-      text = fmt::format("{}", value);  // CLI11 would read 010 as octal.
+    const auto value = number_in<T>(text);
+    if (value && *value >= min && *value <= max) {
+      text = fmt::format("{}", *value);  // CLI11 would read 010 as octal.
       return "";
     }
     return fmt::format("must be a whole number from {} to {}, not '{}'", min, max, text);

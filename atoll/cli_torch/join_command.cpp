@@ -50,11 +50,7 @@ void join(JoinArguments& arguments) {
   if (!arguments.link_rate.empty()) {
     arguments.options.link_rate_bits_per_s = run::parse_link_rate(arguments.link_rate);
   }
-  if (arguments.options.insecure) {
-    fmt::print(stderr,
-               "atoll: warning: --insecure: connections are neither encrypted nor "
-               "authenticated; anyone on the network can read and alter the run\n");
-  }
+  if (arguments.options.insecure) warn_insecure();
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
   arguments.options.folder = arguments.folder;
   const SystemClock clock;

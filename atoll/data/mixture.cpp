@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/data/blend.h"
 #include "atoll/data/store_files.h"
-#include "atoll/text/json_text.h"
 
 namespace atl::data {
 namespace {
@@ -51,53 +50,27 @@ void require_mixable(const std::vector<TokenStore>& stores) {
 }  // namespace
 
 std::string format_mixture(const std::vector<MixedStore>& stores) {
-  Json list = Json::array();
-  for (const MixedStore& store : stores) {
-    list.push_back({{"path", store.path.generic_string()},
-                    {"weight", store.weight},
-                    {"digest", store.digest}});
-  }
   const Json json = {{"format", kFormat},
                      {"version", kVersion},
-                     {"stores", std::move(list)},
+                     {"stores", json_of<Json>(stores)},
                      {"digest", digest_of(stores)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::vector<MixedStore> parse_mixture(std::string_view text, const std::string& name) {
-  const Json json = text::parse_json<Json>(text, "'" + name + "'");
-  const auto fail = [&](const std::string& what) {
-    throw InputError(fmt::format("'{}': {}", name, what));
+  const Json json = parse_format(text, kFormat, name);
+  const auto require = [&](bool is_so, const char* what) {
+    if (!is_so) throw InputError(fmt::format("'{}': {}", name, what));
   };
-  const auto text_of = [&](const Json& object, const char* key) {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_string()) {
-      fail(fmt::format("\"{}\" must be a string", key));
-    }
-    return found->get<std::string>();
-  };
-  if (!json.is_object()) fail("not a JSON object");
-  if (text_of(json, "format") != kFormat) fail(fmt::format("\"format\" must be {}", kFormat));
-  if (json.value("version", Json()) != kVersion) {
-    fail(fmt::format("this program reads \"version\" {}", kVersion));
-  }
   const Json list = json.value("stores", Json());
-  if (!list.is_array() || list.size() < 2) fail("\"stores\" must be a list of two or more");
-  std::vector<MixedStore> stores;
-  for (const Json& entry : list) {
-    if (!entry.is_object()) fail("\"stores\" must be a list of stores");
-    const Json weight = entry.value("weight", Json());
-    if (!weight.is_number() || !(weight.get<double>() > 0) ||
-        !std::isfinite(weight.get<double>())) {
-      fail("\"weight\" must be a positive number");
-    }
-    stores.push_back({.path = text_of(entry, "path"),
-                      .weight = weight.get<double>(),
-                      .digest = text_of(entry, "digest")});
+  require(list.is_array() && list.size() >= 2, "\"stores\" must be a list of two or more");
+  auto stores = struct_of<std::vector<MixedStore>>(list, fmt::format("'{}', stores", name));
+  for (const MixedStore& store : stores) {
+    require(store.weight > 0 && std::isfinite(store.weight),
+            "\"weight\" must be a positive number");
   }
-  if (text_of(json, "digest") != digest_of(stores)) {
-    fail("it was edited: its digest does not match its contents; make it with 'atoll data mix'");
-  }
+  require(json.value("digest", Json()) == digest_of(stores),
+          "it was edited: its digest does not match its contents; make it with 'atoll data mix'");
   return stores;
 }
 
@@ -149,9 +122,10 @@ Mixture mix_stores(const std::vector<std::pair<fs::path, double>>& named, const 
   for (const auto& [path, weight] : named) {
     stores.push_back(TokenStore::open(path));
     weights.push_back(weight);
-    mixed.push_back({.path = fs::relative(fs::absolute(path), fs::absolute(target)),
-                     .weight = weight,
-                     .digest = stores.back().info().digest()});
+    mixed.push_back(
+        {.path = fs::relative(fs::absolute(path), fs::absolute(target)).generic_string(),
+         .weight = weight,
+         .digest = stores.back().info().digest()});
     if (stores.back().num_tokens(Split::kTrain) == 0) {
       throw InputError(fmt::format("'{}' has nothing to train on", path.string()));
     }

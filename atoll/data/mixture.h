@@ -17,9 +17,13 @@ namespace atl::data {
 
 /// One line of mixture.json.
 struct MixedStore {
-  std::filesystem::path path;  // Relative to the mixture's folder, or absolute.
+  std::string path;  // Relative to the mixture's folder, or absolute.
   double weight = 0;
   std::string digest;  // Of the store.
+
+  void visit(auto&& field) {
+    field("path", path), field("weight", weight), field("digest", digest);
+  }
 };
 
 std::string format_mixture(const std::vector<MixedStore>& stores);

@@ -11,8 +11,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "atoll/base/fields.h"
 #include "atoll/base/file.h"
 #include "atoll/tokenizer/tokenizer.h"
 
@@ -25,6 +27,10 @@ inline constexpr Split kSplits[] = {Split::kTrain, Split::kValidation};
 std::string split_name(Split split);  // "train", "validation"
 
 enum class TokenType { kU16, kU32 };
+std::span<const std::string_view> names_of(TokenType);  // "uint16", "uint32"
+
+/// Of tokens, documents and bytes: no product of counts overflows.
+inline constexpr double kMaxCount = int64_t{1} << 56;
 
 /// Whether a document trains or validates: the first eight bytes of the SHA-256 of its text, as a
 /// little-endian share of 2^64, are compared with `validation_share`.
@@ -52,7 +58,8 @@ struct ShardInfo {
   std::string corpus_sha256;  // Corpus::fingerprint(): equal for all shards of one corpus.
 
   void visit(auto&& field) {
-    field("index", index), field("count", count), field("corpus_sha256", corpus_sha256);
+    field("index", index, UpTo{kMaxCount}), field("count", count, UpTo{kMaxCount});
+    field("corpus_sha256", corpus_sha256);
   }
 };
 
@@ -68,6 +75,12 @@ struct StoreInfo {
   SplitInfo validation;
   std::optional<ShardInfo> shard;  // Of a store that is to be merged with others.
 
+  void visit(auto&& field) {  // Without the shard, which the file has behind its digest.
+    field("vocab_size", vocab_size, UpTo{kMaxCount}), field("dtype", type);
+    field("tokenizer_sha256", tokenizer_sha256), field("end_of_text", end_of_text);
+    field("validation_share", validation_share, UpTo{1}), field("sources", sources);
+    field("train", train, UpTo{kMaxCount}), field("validation", validation, UpTo{kMaxCount});
+  }
   const SplitInfo& split(Split which) const { return which == Split::kTrain ? train : validation; }
   /// SHA-256 in hexadecimal of everything that decides a batch: islands that agree on it read the
   /// same tokens.

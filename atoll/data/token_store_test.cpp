@@ -319,7 +319,7 @@ TEST_F(StoreTest, EditedDescriptionsAndForeignTokenizersAreRefused) {
   description.insert(at + 14, "1");
   EXPECT_THAT(message_of([&] { parse_store_info(description, "s"); }), HasSubstr("was edited"));
   EXPECT_THAT(message_of([&] { parse_store_info("{\"format\": 3}", "s"); }),
-              HasSubstr("\"format\" must be a string"));
+              HasSubstr("\"format\" must be \"atoll token store\""));
 }
 
 TEST_F(StoreTest, BatchesAreOlmosWholeBatchesOfEachPass) {

@@ -1,7 +1,6 @@
 #include "atoll/island/round_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "atoll/base/fields_json.h"
 #include "atoll/base/hash.h"
 
 namespace atl::island {
@@ -24,14 +23,7 @@ std::string to_json(const sync::RoundRecord& record) {
               {"codec", record.codec},
               {"bytes_sent", commit.bytes_sent},
               {"bytes_received", commit.bytes_received}};
-  if (record.layers.empty()) return out.dump();
-  out["layers"] = json::array();
-  for (const method::LayerRecord& layer : record.layers) {
-    out["layers"].push_back({{"layer", layer.layer},
-                             {"norm", layer.norm},
-                             {"mean_norm", layer.mean_norm},
-                             {"cosine", layer.cosine ? json(*layer.cosine) : json(nullptr)}});
-  }
+  if (!record.layers.empty()) out["layers"] = json_of<json>(record.layers);
   return out.dump();
 }
 

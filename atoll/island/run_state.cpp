@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <limits>
-#include <nlohmann/json.hpp>
-
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/weights/hf_config.h"
@@ -54,43 +52,6 @@ void restore(const weights::SafetensorsFile& file, const model::Parameters& para
 /// A host view of a flat tensor; from a device it is a copy that `keep` holds until it is written.
 at::Tensor on_host(const at::Tensor& flat_P) {
   return flat_P.device().is_cpu() ? flat_P : flat_P.cpu();
-}
-
-/// JSON has no NaN: it is written as null.
-double number(const json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-std::vector<std::string> to_hex(const std::vector<Digest>& digests) {
-  std::vector<std::string> texts;
-  for (const Digest& digest : digests) texts.push_back(hex(digest));
-  return texts;
-}
-
-std::vector<Digest> from_hex(const std::vector<std::string>& texts) {
-  std::vector<Digest> digests;
-  for (const std::string& text : texts) digests.push_back(digest_from_hex(text));
-  return digests;
-}
-
-std::string to_json(const RunState& state) {
-  return json{{"format", kFormat},
-              {"step", state.step},
-              {"num_updates", state.num_updates},
-              {"train_loss", state.train_loss},
-              {"val_loss_start", state.val_loss_start},
-              {"val_loss_island", state.val_loss_island},
-              {"digest", state.digest},
-              {"held", to_hex(state.held)},
-              {"applied", state.applied},
-              {"store", state.store},
-              {"codec", state.codec},
-              {"fragment_sync_delay", state.fragment_sync_delay},
-              {"at_commit", state.at_commit},
-              {"joined", state.joined},
-              {"abstains", state.abstains},
-              {"abstained_rounds", state.abstained_rounds}}
-      .dump(1);
 }
 
 /// Every error of a checkpoint says how to go on.
@@ -183,30 +144,12 @@ void restore_tensors(const weights::Checkpoint& checkpoint, const model::Paramet
 }  // namespace
 
 RunState run_state_from_json(std::string_view text, const std::string& where) {
-  try {
-    const json in = json::parse(text);
-    if (in.at("format") != kFormat) {
-      fail(where,
-           fmt::format("state.json has format {} and not {}", in.at("format").dump(), kFormat));
-    }
-    return {.step = in.at("step"),
-            .num_updates = in.at("num_updates"),
-            .train_loss = number(in.at("train_loss")),
-            .val_loss_start = number(in.at("val_loss_start")),
-            .val_loss_island = number(in.at("val_loss_island")),
-            .digest = in.at("digest"),
-            .held = from_hex(in.value("held", std::vector<std::string>{})),
-            .applied = in.value("applied", std::vector<int64_t>{}),
-            .store = in.at("store"),
-            .codec = in.at("codec"),
-            .fragment_sync_delay = in.at("fragment_sync_delay"),
-            .at_commit = in.value("at_commit", false),
-            .joined = in.value("joined", false),
-            .abstains = in.at("abstains"),
-            .abstained_rounds = in.value("abstained_rounds", std::vector<int64_t>{})};
-  } catch (const json::exception&) {
-    fail(where, "state.json is damaged: it is no JSON, or a field is missing or of a wrong type");
+  const json in = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (in.is_object() && in.value("format", json()) != kFormat) {
+    fail(where, fmt::format("state.json has format {} and not {}",
+                            in.value("format", json()).dump(), kFormat));
   }
+  return struct_of<RunState>(in, fmt::format("checkpoint '{}': state.json is damaged", where));
 }
 
 RunState read_run_state(const std::filesystem::path& folder) {
@@ -273,7 +216,9 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
     for (const auto& tensor : copied.model) hash.update(tensor.bytes);
     RunState with_digest = state;
     with_digest.digest = hex(hash.finish());
-    copied.files["state.json"] = to_json(with_digest);
+    json file = json_of(with_digest);
+    file["format"] = kFormat;
+    copied.files["state.json"] = file.dump(1);
   };
   json order = {{"store", mixture.digest()},
                 {"order", "numpy Generator(PCG64(seed + pass + 1)).shuffle"},

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/base/fields.h"
 #include "atoll/base/hash.h"
 #include "atoll/island/materials.h"
 #include "atoll/run/config.h"
@@ -40,6 +41,16 @@ struct RunState {
   bool joined = false;    // This island came in the middle of the run.
   bool abstains = false;  // From the next round: a step since the last one was not finite.
   std::vector<int64_t> abstained_rounds;  // On their way, with weight 0.
+
+  void visit(auto&& field) {
+    field("step", step), field("num_updates", num_updates), field("train_loss", train_loss);
+    field("val_loss_start", val_loss_start), field("val_loss_island", val_loss_island);
+    field("digest", digest), field("held", held, MayLack{}), field("applied", applied, MayLack{});
+    field("store", store), field("codec", codec);
+    field("fragment_sync_delay", fragment_sync_delay), field("at_commit", at_commit, MayLack{});
+    field("joined", joined, MayLack{}), field("abstains", abstains);
+    field("abstained_rounds", abstained_rounds, MayLack{});
+  }
 };
 
 /// Throws InputError naming `where`.

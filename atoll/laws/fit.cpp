@@ -163,6 +163,16 @@ void require_law(const PowerLaws& laws) {
   throw InputError(text);
 }
 
+Intervals LawIntervals::of(double replicas) const {
+  const auto found = independent.find(replicas);
+  return found == independent.end() ? Intervals{} : found->second;
+}
+
+std::string with_interval(double value, const Intervals& intervals, size_t i) {
+  if (i >= intervals.size()) return fmt::format("{:.5g}", value);
+  return fmt::format("{:.5g} [{:.4g}, {:.4g}]", value, intervals[i].first, intervals[i].second);
+}
+
 FitReport fit_runs(const std::vector<Run>& runs, const FitOptions& options) {
   FitReport report;
   report.points = loss_points(runs);

@@ -23,7 +23,13 @@ using Intervals = std::vector<std::pair<double, double>>;
 struct LawIntervals {
   std::map<double, Intervals> independent;  // A, alpha.
   Intervals joint;                          // A, alpha, beta.
+
+  /// Of the law of so many replicas; empty: there are none.
+  Intervals of(double replicas) const;
 };
+
+/// "1.5 [1.4, 1.6]"; without an interval the value alone.
+std::string with_interval(double value, const Intervals& intervals, size_t i);
 
 /// A parametric form fitted without the largest size.
 struct HeldOutForm {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/base/number.h"
 
 namespace atl::laws {
 namespace {
@@ -178,10 +178,8 @@ class Parser {
   }
 
   double number(const std::string& name, const std::string& field) const {
-    double value = 0;
-    const char* end = field.data() + field.size();
-    const auto [stop, error] = std::from_chars(field.data(), end, value);
-    if (error != std::errc() || stop != end || !std::isfinite(value)) {
+    const double value = number_in<double>(field).value_or(NAN);
+    if (!std::isfinite(value)) {
       fail(fmt::format("{} must be a finite number, not '{}'", name, shown(field)));
     }
     const bool may_be_zero = name == "replicas" || name == "seed";

@@ -38,6 +38,11 @@ struct LayerRecord {
   ///   mean = s * own + (1 - s) * others,   s this replica's share of the weights.
   /// With two replicas: between the two. None when either is zero, or there are no others.
   std::optional<double> cosine;
+
+  void visit(auto&& field) {
+    field("layer", layer), field("norm", norm), field("mean_norm", mean_norm);
+    field("cosine", cosine);
+  }
 };
 std::vector<LayerRecord> layer_records(std::span<const LayerSlice> slices,
                                        std::span<const LayerSums> sums, double own_share);

@@ -57,14 +57,60 @@ std::shared_ptr<grpc::Channel> make_channel(const Address& address,
   return grpc::CreateCustomChannel(address.text(), channel_credentials(), arguments);
 }
 
-class OutboundConnection final : public Connection,
-                                 grpc::ClientBidiReactor<ByteBuffer, ByteBuffer> {
+/// What both ends of a call do alike; `Reactor` is gRPC's of that side.
+template <typename Reactor>
+class StreamConnection : public Connection, public Reactor {
+ protected:
+  StreamConnection(Plane plane, std::string remote, std::shared_ptr<ConnectionContext> context,
+                   std::shared_ptr<ConnectionTable> table)
+      : Connection(table->next_id(), plane, std::move(remote), std::move(context)),
+        table_(std::move(table)) {}
+
+  void keep_alive() { self_ = shared_from_this(); }
+  void read_next() { this->StartRead(&incoming_); }
+
+  void take_piece() {
+    auto piece = to_piece(incoming_);
+    incoming_.Clear();
+    if (piece) {
+      on_piece(std::move(*piece));
+    } else {
+      end(fmt::format("{} sent what is no segment", remote()));
+    }
+    if (!is_over()) read_next();
+  }
+
+  void OnWriteDone(bool is_written) override {
+    outgoing_.Clear();  // Lets go of the frame.
+    on_written(is_written);
+  }
+
+  void retire() {
+    const auto table = table_;  // This object may be gone before retire() returns.
+    table->retire(std::move(self_));
+  }
+
+  void note_end() { table_->note_end(); }
+
+ private:
+  void write(const OutPiece& piece) override {
+    outgoing_ = to_segment(piece);
+    this->StartWrite(&outgoing_);
+  }
+
+  std::shared_ptr<ConnectionTable> table_;
+  ByteBuffer outgoing_;
+  ByteBuffer incoming_;
+  std::shared_ptr<Connection> self_;
+};
+
+class OutboundConnection final
+    : public StreamConnection<grpc::ClientBidiReactor<ByteBuffer, ByteBuffer>> {
  public:
   OutboundConnection(Plane plane, const Address& address, const TransportOptions& options,
                      std::shared_ptr<ConnectionContext> context,
                      std::shared_ptr<ConnectionTable> table)
-      : Connection(table->next_id(), plane, address.text(), std::move(context)),
-        table_(std::move(table)),
+      : StreamConnection(plane, address.text(), std::move(context), std::move(table)),
         channel_(make_channel(address, options)),
         stub_(channel_) {
     call_.AddMetadata(kProtocolKey, kProtocolVersion);
@@ -72,7 +118,7 @@ class OutboundConnection final : public Connection,
   }
 
   void start() {
-    self_ = shared_from_this();
+    keep_alive();
     stub_.PrepareBidiStreamingCall(&call_, kMethod, {}, this);
     AddHold();  // Writes come from outside of reactions, until stop().
     StartCall();
@@ -89,47 +135,25 @@ class OutboundConnection final : public Connection,
         end(fmt::format("cannot connect to {}: {}", remote(), version_mismatch(version)));
       }
     }
-    StartRead(&incoming_);
+    read_next();
   }
 
   void OnReadDone(bool is_read) override {
     if (is_read) {
       take_piece();
-      if (!is_over()) StartRead(&incoming_);
     } else if (stop()) {
       RemoveHold();
     }
   }
 
-  void OnWriteDone(bool is_written) override {
-    outgoing_.Clear();  // Lets go of the frame.
-    on_written(is_written);
-  }
-
   void OnDone(const grpc::Status& status) override {
     emit_lost(reason_unless_closing(describe(status)));
-    const auto table = table_;  // This object may be gone before retire() returns.
-    table->retire(std::move(self_));
-  }
-
-  void take_piece() {
-    auto piece = to_piece(incoming_);
-    incoming_.Clear();
-    if (piece) {
-      on_piece(std::move(*piece));
-    } else {
-      end(fmt::format("{} sent what is no segment", remote()));
-    }
-  }
-
-  void write(const OutPiece& piece) override {
-    outgoing_ = to_segment(piece);
-    StartWrite(&outgoing_);
+    retire();
   }
 
   void end_call() override {
     call_.TryCancel();
-    table_->note_end();
+    note_end();
     RemoveHold();  // From here on this object may go.
   }
 
@@ -145,44 +169,38 @@ class OutboundConnection final : public Connection,
     return fmt::format("cannot connect to {}: {}", remote(), reason);
   }
 
-  std::shared_ptr<ConnectionTable> table_;
   std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
   grpc::ClientContext call_;
-  ByteBuffer outgoing_;
-  ByteBuffer incoming_;
   std::atomic<bool> was_open_ = false;
-  std::shared_ptr<Connection> self_;
 };
 
-class InboundConnection final : public Connection,
-                                public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer> {
+class InboundConnection final
+    : public StreamConnection<grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>> {
  public:
   InboundConnection(Plane plane, grpc::CallbackServerContext& call,
                     std::shared_ptr<ConnectionContext> context,
                     std::shared_ptr<ConnectionTable> table,
                     std::shared_ptr<std::atomic<int>> num_inbound)
-      : Connection(table->next_id(), plane, readable_peer(call.peer()), std::move(context)),
+      : StreamConnection(plane, readable_peer(call.peer()), std::move(context), std::move(table)),
         call_(call),
-        table_(std::move(table)),
         num_inbound_(std::move(num_inbound)) {
     ++*num_inbound_;
   }
   ~InboundConnection() override { --*num_inbound_; }
 
   void start() {
-    self_ = shared_from_this();
+    keep_alive();
     call_.AddInitialMetadata(kProtocolKey, kProtocolVersion);
     StartSendInitialMetadata();
     on_opened(/*inbound=*/true);
-    StartRead(&incoming_);
+    read_next();
   }
 
  private:
   void OnReadDone(bool is_read) override {
     if (is_read) {
       take_piece();
-      if (!is_over()) StartRead(&incoming_);
     } else {
       end(reason_unless_closing(
           fmt::format("connection from {} lost: it ended or the network failed", remote())));
@@ -190,35 +208,16 @@ class InboundConnection final : public Connection,
   }
 
   void OnWriteDone(bool is_written) override {
-    outgoing_.Clear();  // Lets go of the frame.
-    on_written(is_written);
+    StreamConnection::OnWriteDone(is_written);
     if (is_over()) end_call();
   }
 
-  void OnDone() override {
-    const auto table = table_;  // This object may be gone before retire() returns.
-    table->retire(std::move(self_));
-  }
-
-  void take_piece() {
-    auto piece = to_piece(incoming_);
-    incoming_.Clear();
-    if (piece) {
-      on_piece(std::move(*piece));
-    } else {
-      end(fmt::format("{} sent what is no segment", remote()));
-    }
-  }
-
-  void write(const OutPiece& piece) override {
-    outgoing_ = to_segment(piece);
-    StartWrite(&outgoing_);
-  }
+  void OnDone() override { retire(); }
 
   void end_call() override {
     // A peer that no longer reads must not hold up the write, and so the end. Without the lock
     // another thread could finish here, and gRPC take away `call_`, before the cancel.
-    table_->note_end();
+    note_end();
     const MutexLock lock(finish_mutex_);
     if (is_finished_) return;
     if (is_writing()) {
@@ -230,13 +229,9 @@ class InboundConnection final : public Connection,
   }
 
   grpc::CallbackServerContext& call_;
-  std::shared_ptr<ConnectionTable> table_;
   std::shared_ptr<std::atomic<int>> num_inbound_;
-  ByteBuffer outgoing_;
-  ByteBuffer incoming_;
   Mutex finish_mutex_;
   bool is_finished_ ATOLL_GUARDED_BY(finish_mutex_) = false;
-  std::shared_ptr<Connection> self_;
 };
 
 /// Answers a stranger with a reason.

@@ -21,14 +21,8 @@ namespace {
 constexpr const char* kFileName = "coordinator.json";
 
 RunningCoordinator read_running(const fs::path& path) {
-  const std::string text = read_file(path);
-  try {
-    RunningCoordinator coordinator;
-    read_json(nlohmann::json::parse(text), coordinator, Lacking::kRefused);
-    return coordinator;
-  } catch (const std::exception&) {
-    throw InputError(fmt::format("'{}' is damaged, or from another version", path.string()));
-  }
+  return struct_in<RunningCoordinator>(
+      read_file(path), fmt::format("'{}' is damaged, or from another version", path.string()));
 }
 
 bool runs(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH; }

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 
-#include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 
 namespace atl::run {
@@ -21,22 +20,13 @@ using json = nlohmann::ordered_json;
 constexpr std::string_view kSuffix = ".diary";
 
 std::string line_of(const Diary::Membership& membership) {
-  return json{{"run", membership.run},
-              {"term", membership.term},
-              {"member", membership.member},
-              {"step", membership.step},
-              {"trained", membership.trained}}
-             .dump() +
-         "\n";
+  return json_of<json>(membership).dump() + "\n";
 }
 
 std::string line_of(int64_t step, const Diary::Step& done) {
-  return json{{"step", step},
-              {"unit", done.unit},
-              {"trained", done.trained},
-              {"member", done.member}}
-             .dump() +
-         "\n";
+  json line = {{"step", step}};
+  line.update(json_of<json>(done));
+  return line.dump() + "\n";
 }
 
 std::string line_of(int64_t round, uint64_t sum) {
@@ -74,15 +64,14 @@ void Diary::read(const fs::path& file) {
     if (!line.is_object()) continue;  // Being written when the power went.
     try {
       if (line.contains("run")) {
-        membership_ = {line.at("run"), line.at("term"), line.at("member"), line.at("step"),
-                       line.at("trained")};
+        membership_ = struct_of<Membership>(line, file.string());
         steps_.erase(steps_.upper_bound(membership_->step), steps_.end());
       } else if (line.contains("round")) {
         sent_[line.at("round")] = line.at("sent");
       } else {
-        steps_[line.at("step")] = {line.at("unit"), line.at("trained"), line.at("member")};
+        steps_[line.at("step")] = struct_of<Step>(line, file.string());
       }
-    } catch (const json::exception&) {
+    } catch (const std::exception&) {
       continue;
     }
   }

@@ -27,11 +27,20 @@ class Diary {
     int32_t member = -1;
     int64_t step = 0;     // From which on.
     int64_t trained = 0;  // Units as that member, until then.
+
+    void visit(auto&& field) {
+      field("run", run), field("term", term), field("member", member), field("step", step);
+      field("trained", trained);
+    }
   };
   struct Step {
     int64_t unit = 0;
     int64_t trained = 0;  // Units as that member, this one included.
     int32_t member = -1;
+
+    void visit(auto&& field) {
+      field("unit", unit), field("trained", trained), field("member", member);
+    }
   };
 
   /// Reads what is in `folder`, up to the first line that is none, and adds to it.

@@ -160,16 +160,13 @@ class Launch {
       const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (message.is_discarded()) continue;
       if (message.contains("progress")) {
-        Progress progress;
-        read_json(message["progress"], progress, Lacking::kRefused);
+        const auto progress = struct_of<Progress>(message["progress"], island.name);
         if (const auto away = island.history.heard(progress, clock_.now())) {
           events_.add(IslandProcessBack{.island = island.name, .away_s = seconds(*away)});
         }
         view_.update(i, progress_line(progress));
       } else if (message.contains("summary")) {
-        Summary summary;
-        read_json(message["summary"], summary, Lacking::kRefused);
-        island.summary = island.history.whole(std::move(summary));
+        island.summary = island.history.whole(struct_of<Summary>(message["summary"], island.name));
       }
     }
   }

@@ -110,7 +110,7 @@ struct Summary {
 
 std::string to_json(const Progress& progress);
 std::string to_json(const Summary& summary);
-/// Throws InputError where it is JSON and no summary.
+/// Throws InputError.
 Summary summary_from_json(std::string_view text);
 
 /// "step 120/400  loss 4.213  val 4.500  5.1k tok/s  wait 12 %  left 02:10".

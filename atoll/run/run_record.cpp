@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
 #include "atoll/codec/codec.h"
@@ -21,90 +20,31 @@
 namespace atl::run {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 namespace {
 
 constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 30;
-constexpr int64_t kMaxWhole = int64_t{1} << 53;
-constexpr double kMaxSeconds = 1e12;
-constexpr double kMaxBytes = 1e18;
-constexpr double kMaxMilliseconds = 1e15;
 constexpr size_t kMaxMembers = 1024;
 /// Ways between members, of all rounds: a simulation looks at each. Of longer runs the end is read.
 constexpr size_t kMaxWays = size_t{1} << 18;
 
-/// A line of a file, as an object.
-class Record {
- public:
-  Record(std::string_view line, const std::string& file, size_t number)
-      : where_(fmt::format("'{}', line {}", file, number)),
-        object_(json::parse(line, nullptr, /*allow_exceptions=*/false)) {
-    if (!object_.is_object()) throw InputError(where_ + " is no JSON object");
-  }
-
-  int64_t whole(const char* field) const { return static_cast<int64_t>(real(field, kMaxWhole)); }
-
-  double real(const char* field, double most) const {
-    return real_of(at(object_, field), field, most);
-  }
-
-  double seconds(const char* field) const {
-    const json& spent = at(object_, "seconds");
-    if (!spent.is_object()) throw InputError(where_ + ": seconds is no object");
-    return real_of(at(spent, field), field, kMaxSeconds);
-  }
-
-  std::string text(const char* field) const {
-    const json& value = at(object_, field);
-    if (!value.is_string()) throw InputError(fmt::format("{}: {} is no text", where_, field));
-    return value.get<std::string>();
-  }
-
-  std::vector<std::string> names(const char* field) const {
-    const json& values = at(object_, field);
-    const auto is_name = [](const json& value) {
-      return value.is_string() && swarm::is_valid_name(value.get_ref<const std::string&>());
-    };
-    if (!values.is_array() || values.size() > kMaxMembers ||
-        !std::ranges::all_of(values, is_name)) {
-      throw InputError(fmt::format("{}: {} is no list of at most {} islands' names", where_, field,
-                                   kMaxMembers));
-    }
-    return values.get<std::vector<std::string>>();
-  }
-
-  void require(bool is_so, const char* what) const {
-    if (!is_so) throw InputError(fmt::format("{}: {}", where_, what));
-  }
-
- private:
-  const json& at(const json& object, const char* field) const {
-    const auto found = object.find(field);
-    if (found != object.end()) return *found;
-    throw InputError(fmt::format(
-        "{} has no {}; a run of another program, or of an atoll before this one", where_, field));
-  }
-
-  double real_of(const json& value, const char* field, double most) const {
-    const double number = value.is_number() ? value.get<double>() : NAN;
-    if (number >= 0 && number <= most) return number;
-    throw InputError(fmt::format("{}: {} must be a number from 0 to {:g}, not {}", where_, field,
-                                 most, value.dump().substr(0, 40)));
-  }
-
-  std::string where_;
-  json object_;
-};
-
-/// Calls take(record) for each whole line.
-template <typename Take>
-void for_each_line(std::string_view text, const std::string& file, Take take) {
-  size_t number = 0;
+/// Reads each whole line; `check` then says what is wrong with it, if anything is.
+template <typename Line>
+std::vector<Line> parse_lines(std::string_view text, const std::string& file, const auto& check) {
+  std::vector<Line> lines;
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    take(Record(text.substr(0, end), file, ++number));
+    const std::string where = fmt::format("'{}', line {}", file, lines.size() + 1);
+    try {
+      lines.push_back(struct_in<Line>(text.substr(0, end), where));
+    } catch (const InputError& error) {
+      throw InputError(
+          fmt::format("{}; is it a run of another program, or of an older atoll?", error.what()));
+    }
+    const char* const wrong = check(lines.back());
+    if (wrong != nullptr) throw InputError(fmt::format("{}: {}", where, wrong));
     text.remove_prefix(end + 1);
   }
+  return lines;
 }
 
 std::string read_records(const fs::path& file) {
@@ -302,39 +242,18 @@ bool gathers(const IslandRecord& island, const RoundLine& line,
 }
 
 std::vector<StepLine> parse_steps(std::string_view text, const std::string& file) {
-  std::vector<StepLine> lines;
-  for_each_line(text, file, [&](const Record& record) {
-    lines.push_back({.step = record.whole("step"),
-                     .began_at = record.whole("began_at"),
-                     .seconds = {.computing = record.seconds("computing"),
-                                 .handling = record.seconds("handling"),
-                                 .waiting = record.seconds("waiting"),
-                                 .validation = record.seconds("validation"),
-                                 .checkpoints = record.seconds("checkpoints")}});
-  });
-  return lines;
+  return parse_lines<StepLine>(text, file, [](const StepLine&) { return nullptr; });
 }
 
 std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& file) {
-  std::vector<RoundLine> lines;
-  for_each_line(text, file, [&](const Record& record) {
-    lines.push_back({.step = record.whole("step"),
-                     .sent = record.whole("sent"),
-                     .round = record.whole("round"),
-                     .fragment = record.whole("fragment"),
-                     .values = record.whole("values"),
-                     .codec = record.text("codec"),
-                     .members = record.names("members"),
-                     .bytes_sent = record.real("bytes_sent", kMaxBytes),
-                     .bytes_received = record.real("bytes_received", kMaxBytes),
-                     .exchange_ms = record.real("exchange_ms", kMaxMilliseconds),
-                     .prepare_ms = record.real("prepare_ms", kMaxMilliseconds)});
-    const RoundLine& line = lines.back();
-    record.require(line.sent <= line.step, "sent comes after step");
-    record.require(line.values > 0, "values must be above 0");
-    record.require(!line.members.empty(), "members is empty");
+  return parse_lines<RoundLine>(text, file, [](const RoundLine& line) -> const char* {
+    if (line.sent > line.step) return "sent comes after step";
+    if (line.values == 0) return "values must be above 0";
+    if (line.members.empty()) return "members is empty";
+    const bool are_names = std::ranges::all_of(line.members, swarm::is_valid_name);
+    if (!are_names) return "members is no list of islands' names";
+    return line.members.size() > kMaxMembers ? "members are too many" : nullptr;
   });
-  return lines;
 }
 
 laws::RecordedRun recorded_run(const std::vector<IslandRecord>& islands,

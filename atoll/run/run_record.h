@@ -7,17 +7,25 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/base/fields.h"
 #include "atoll/laws/recorded_run.h"
 #include "atoll/run/config.h"
 #include "atoll/run/progress.h"
 
 namespace atl::run {
 
+inline constexpr double kMaxWhole = int64_t{1} << 53;
+
 /// What simulations ask of a line of metrics.jsonl.
 struct StepLine {
   int64_t step = 0;
   int64_t began_at = 0;
   SecondsSpent seconds;
+
+  void visit(auto&& field) {
+    field("step", step, UpTo{kMaxWhole}), field("began_at", began_at, UpTo{kMaxWhole});
+    field("seconds", seconds, UpTo{1e12});
+  }
 };
 
 /// And of one of rounds.jsonl.
@@ -33,6 +41,15 @@ struct RoundLine {
   double bytes_received = 0;
   double exchange_ms = 0;
   double prepare_ms = 0;
+
+  void visit(auto&& field) {
+    field("step", step, UpTo{kMaxWhole}), field("sent", sent, UpTo{kMaxWhole});
+    field("round", round, UpTo{kMaxWhole}), field("fragment", fragment, UpTo{kMaxWhole});
+    field("values", values, UpTo{kMaxWhole}), field("codec", codec), field("members", members);
+    field("bytes_sent", bytes_sent, UpTo{1e18}),
+        field("bytes_received", bytes_received, UpTo{1e18});
+    field("exchange_ms", exchange_ms, UpTo{1e15}), field("prepare_ms", prepare_ms, UpTo{1e15});
+  }
 };
 
 /// Read lines of those files. What follows the last line end is being written, or was when the run

@@ -183,24 +183,24 @@ TEST_F(RunRecordTest, RefusesForeignAndDamagedLines) {
     write("island-0", text);
     return refusal();
   };
-  EXPECT_THAT(of_steps("{}\n"), AllOf(HasSubstr("metrics.jsonl', line 1"), HasSubstr("no step")));
-  EXPECT_THAT(of_steps(step_line(10, 5, 1) + "[1]\n"), HasSubstr("line 2 is no JSON object"));
+  EXPECT_THAT(of_steps("{}\n"), AllOf(HasSubstr("metrics.jsonl', line 1"), HasSubstr("no 'step'")));
+  EXPECT_THAT(of_steps(step_line(10, 5, 1) + "[1]\n"), HasSubstr("line 2: it is no JSON object"));
   EXPECT_THAT(of_steps(step_line(10, 5, 1).substr(0, 30) + "\n"), HasSubstr("is no JSON object"));
   EXPECT_THAT(of_steps(R"({"step":1,"loss":2,"lr":3})"
                        "\n"),
-              HasSubstr("has no began_at"));
+              HasSubstr("has no 'began_at'"));
   EXPECT_THAT(of_steps(R"({"step":1,"began_at":0,"seconds":7})"
                        "\n"),
-              HasSubstr("seconds is no object"));
+              HasSubstr("'seconds' is no JSON object"));
   EXPECT_THAT(of_steps(R"({"step":1e300,"began_at":0})"
                        "\n"),
-              HasSubstr("step must be a number from 0"));
+              HasSubstr("'step' must be a number from 0"));
   EXPECT_THAT(of_steps(R"({"step":-1,"began_at":0})"
                        "\n"),
               HasSubstr("not -1"));
   EXPECT_THAT(of_steps(R"({"step":1,"began_at":0,"seconds":{"computing":null}})"
                        "\n"),
-              HasSubstr("computing must be a number from 0 to 1e+12, not null"));
+              HasSubstr("'computing' must be a number from 0 to 1e+12, not null"));
   EXPECT_THAT(of_steps(R"({"step":1,"began_at":0,"seconds":{"computing":NaN}})"
                        "\n"),
               HasSubstr("no JSON object"));
@@ -211,12 +211,15 @@ TEST_F(RunRecordTest, RefusesForeignAndDamagedLines) {
   write("island-0", step_line(10, 5, 1),
         R"({"step":1,"sent":1,"round":0,"fragment":0,"values":1,"codec":7})"
         "\n");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("rounds.jsonl', line 1"), HasSubstr("codec is no text")));
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("rounds.jsonl', line 1"), HasSubstr("'codec' is no text")));
   std::string line = round_line(10, 10, 0);
   line.replace(line.find("e3m0"), 4, "mp3 ");
   write("island-0", step_line(10, 5, 1), line);
   EXPECT_THAT(refusal(), AllOf(HasSubstr("island-0/rounds.jsonl, round 0"), HasSubstr("mp3")));
-  for (const char* members : {R"("a",1)", R"("a b","c")", R"("a","")"}) {
+  write("island-0", step_line(10, 5, 1), round_line(10, 10, 0, R"("a",1)"));
+  EXPECT_THAT(refusal(), HasSubstr("'members' is no text"));
+  for (const char* members : {R"("a b","c")", R"("a","")"}) {
     write("island-0", step_line(10, 5, 1), round_line(10, 10, 0, members));
     EXPECT_THAT(refusal(), HasSubstr("members is no list")) << members;
   }

@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <concepts>
-#include <deque>
 #include <map>
 #include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
@@ -44,35 +42,22 @@ class FieldWriter {
   void put(const T& value) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       out_.put(value);
+    } else if constexpr (requires { value.begin(); }) {
+      out_.put(static_cast<uint32_t>(value.size()));
+      for (const auto& item : value) put(item);
     } else {
       visit(*this, value);
     }
+  }
+  template <typename K, typename V>
+  void put(const std::pair<K, V>& entry) {
+    (*this)(entry.first, entry.second);
   }
   void put(const std::string& text) { out_.put_string(text); }
   void put(const Digest& digest) { out_.put_bytes(digest); }
   void put(const Bytes& bytes) {
     out_.put(static_cast<uint32_t>(bytes.size()));
     out_.put_bytes(bytes);
-  }
-  template <typename T>
-  void put(const std::vector<T>& list) {
-    out_.put(static_cast<uint32_t>(list.size()));
-    for (const T& item : list) put(item);
-  }
-  template <typename T>
-  void put(const std::deque<T>& list) {
-    out_.put(static_cast<uint32_t>(list.size()));
-    for (const T& item : list) put(item);
-  }
-  template <typename T>
-  void put(const std::set<T>& set) {
-    out_.put(static_cast<uint32_t>(set.size()));
-    for (const T& item : set) put(item);
-  }
-  template <typename K, typename V>
-  void put(const std::map<K, V>& map) {
-    out_.put(static_cast<uint32_t>(map.size()));
-    for (const auto& [key, value] : map) (*this)(key, value);
   }
 
   ByteWriter& out_;
@@ -91,6 +76,9 @@ class FieldReader {
   void get(T& value) {
     if constexpr (std::is_arithmetic_v<T>) {
       value = in_.get<T>();
+    } else if constexpr (requires { value.emplace_back(); }) {
+      const uint32_t size = get_size();
+      for (uint32_t i = 0; i < size; ++i) get(value.emplace_back());
     } else {
       visit(*this, value);
     }
@@ -102,16 +90,6 @@ class FieldReader {
   void get(Bytes& bytes) {
     const auto source = in_.get_bytes(in_.get<uint32_t>());
     bytes.assign(source.begin(), source.end());
-  }
-  template <typename T>
-  void get(std::vector<T>& list) {
-    const uint32_t size = get_size();
-    for (uint32_t i = 0; i < size; ++i) get(list.emplace_back());
-  }
-  template <typename T>
-  void get(std::deque<T>& list) {
-    const uint32_t size = get_size();
-    for (uint32_t i = 0; i < size; ++i) get(list.emplace_back());
   }
   template <typename T>
   void get(std::set<T>& set) {

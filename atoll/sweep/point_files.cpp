@@ -59,13 +59,7 @@ std::string end_of_log(const fs::path& log) {
 std::string to_json(const PointResult& result) { return json_of(result).dump(); }
 
 PointResult point_result_from_json(std::string_view text, const std::string& name) {
-  try {
-    PointResult out;
-    read_json(nlohmann::json::parse(text), out, Lacking::kRefused);
-    return out;
-  } catch (const std::exception& error) {
-    throw InputError(fmt::format("'{}' is no result of a point: {}", name, error.what()));
-  }
+  return struct_in<PointResult>(text, fmt::format("'{}' is no result of a point", name));
 }
 
 fs::path point_settings_file(const fs::path& folder) { return folder / "settings.toml"; }

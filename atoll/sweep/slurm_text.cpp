@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "atoll/base/error.h"
+#include "atoll/base/number.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/sweep/point_executor.h"
 
@@ -103,11 +103,7 @@ std::string shown(const SlurmTask& task) {
 }  // namespace
 
 std::optional<int64_t> parse_whole(std::string_view text) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const bool is_whole = error == std::errc{} && stop == end && text[0] != '-';
-  return is_whole ? std::optional(value) : std::nullopt;
+  return text.starts_with('-') ? std::nullopt : number_in<int64_t>(text);
 }
 
 std::string array_script(const std::filesystem::path& folder,

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <concepts>
 #include <set>
-
-#include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/sweep/sweep_settings.h"
 
@@ -21,23 +21,16 @@ using nlohmann::json;
 
 constexpr int kApplicationId = 0x41746c53;  // "AtlS", in the file's header.
 constexpr int kVersion = 1;
-constexpr std::array kStatusNames = {"running", "done", "failed"};
+constexpr std::array<std::string_view, 3> kStatusNames = {"running", "done", "failed"};
+/// In the order of PointRow's fields.
+constexpr const char* kColumns =
+    "key, status, loss, seconds, peak_bytes, digest, message, identity";
 
 sqlite3* database(void* handle) { return static_cast<sqlite3*>(handle); }
 
-std::string identity_text(const std::map<std::string, std::string>& identity) {
-  return json(identity).dump();
-}
-
-PointStatus status_of(const std::string& name) {
-  const auto found = std::ranges::find(kStatusNames, name);
-  if (found == kStatusNames.end()) {
-    throw InputError(fmt::format("status must be done or failed, not '{}'", name.substr(0, 40)));
-  }
-  return static_cast<PointStatus>(found - kStatusNames.begin());
-}
-
 }  // namespace
+
+std::span<const std::string_view> names_of(PointStatus) { return kStatusNames; }
 
 /// One prepared statement; columns and parameters are counted from 0 and 1, as SQLite does.
 class SweepDatabase::Statement {
@@ -69,20 +62,33 @@ class SweepDatabase::Statement {
   double real(int column) const { return ::sqlite3_column_double(statement_, column); }
   int64_t whole(int column) const { return ::sqlite3_column_int64(statement_, column); }
 
+  void bind(const PointRow& row) {
+    int place = 0;
+    visit_fields(row, [&]<typename T>(const char*, const T& value, const auto&...) {
+      if constexpr (std::same_as<T, PointStatus>) {
+        bind(++place, std::string(names_of(value)[static_cast<size_t>(value)]));
+      } else if constexpr (std::is_class_v<T> && !std::same_as<T, std::string>) {
+        bind(++place, json(value).dump());
+      } else {
+        bind(++place, value);
+      }
+    });
+  }
   PointRow row() const {
-    PointRow row{.key = text(0),
-                 .status = status_of(text(2)),
-                 .loss = real(3),
-                 .seconds = real(4),
-                 .peak_bytes = real(5),
-                 .digest = text(6),
-                 .message = text(7)};
-    const json identity = json::parse(text(1), nullptr, /*allow_exceptions=*/false);
-    const bool has_texts =
-        identity.is_object() &&
-        std::ranges::all_of(identity, [](const json& one) { return one.is_string(); });
-    if (!has_texts) owner_.fail("holds a point without settings");
-    row.identity = identity.get<std::map<std::string, std::string>>();
+    PointRow row;
+    int column = 0;
+    visit_fields(row, [&]<typename T>(const char* name, T& value, const auto&...) {
+      if constexpr (std::same_as<T, double>) {
+        value = real(column);
+      } else {
+        constexpr bool kIsMap = std::is_class_v<T> && !std::same_as<T, std::string>;
+        const json in = kIsMap ? json::parse(text(column), nullptr, /*allow_exceptions=*/false)
+                               : json(text(column));
+        value = struct_of<T>(
+            in, fmt::format("the sweep's database '{}', {} of a point", owner_.file_, name));
+      }
+      ++column;
+    });
     return row;
   }
 
@@ -166,9 +172,6 @@ void SweepDatabase::run(const char* sql) const {
   }
 }
 
-constexpr const char* kColumns =
-    "key, identity, status, loss, seconds, peak_bytes, digest, message";
-
 std::optional<PointRow> SweepDatabase::find(const std::string& key) const {
   const std::string sql = fmt::format("SELECT {} FROM points WHERE key = ?", kColumns);
   Statement statement(*this, sql.c_str());
@@ -186,15 +189,10 @@ std::vector<PointRow> SweepDatabase::rows() const {
 }
 
 void SweepDatabase::put(const PointRow& row) {
-  Statement statement(*this, "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-  statement.bind(1, row.key);
-  statement.bind(2, identity_text(row.identity));
-  statement.bind(3, std::string(kStatusNames.at(static_cast<size_t>(row.status))));
-  statement.bind(4, row.loss);
-  statement.bind(5, row.seconds);
-  statement.bind(6, row.peak_bytes);
-  statement.bind(7, row.digest);
-  statement.bind(8, row.message);
+  const std::string sql =
+      fmt::format("INSERT OR REPLACE INTO points ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", kColumns);
+  Statement statement(*this, sql.c_str());
+  statement.bind(row);
   statement.step();
 }
 
@@ -226,14 +224,8 @@ std::string points_text(const std::vector<PointRow>& rows) {
   std::map<std::string, std::string> lines;
   for (const PointRow& row : rows) {
     if (row.status == PointStatus::kRunning) continue;
-    nlohmann::ordered_json line = {{"key", row.key},
-                                   {"status", kStatusNames.at(static_cast<size_t>(row.status))}};
-    if (row.status == PointStatus::kDone) line["loss"] = row.loss;
-    line["seconds"] = row.seconds;
-    line["peak_bytes"] = row.peak_bytes;
-    if (!row.digest.empty()) line["digest"] = row.digest;
-    if (!row.message.empty()) line["message"] = row.message;
-    line["settings"] = row.identity;
+    auto line = json_of<nlohmann::ordered_json>(row);
+    if (row.status != PointStatus::kDone) line.erase("loss");
     lines[row.key] = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   }
   std::string text;
@@ -245,19 +237,12 @@ namespace {
 
 PointRow parse_point(std::string_view line) {
   const json in = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!in.is_object()) throw InputError("not a JSON object");
-  PointRow row{.key = in.at("key"),
-               .identity = in.at("settings").get<std::map<std::string, std::string>>(),
-               .status = status_of(in.at("status")),
-               .seconds = in.at("seconds"),
-               .peak_bytes = in.at("peak_bytes"),
-               .digest = in.value("digest", ""),
-               .message = in.value("message", "")};
-  if (row.status == PointStatus::kRunning) throw InputError("status must be done or failed");
-  if (row.status == PointStatus::kDone) row.loss = in.at("loss");
-  for (const double value : {row.loss, row.seconds, row.peak_bytes}) {
-    if (!std::isfinite(value) || value < 0) throw InputError("a number is negative");
-  }
+  const json status = in.is_object() ? in.value("status", json()) : json("failed");
+  if (status != "done" && status != "failed") throw InputError("status must be done or failed");
+  if (status == "done" && !in.contains("loss")) throw InputError("it has no 'loss'");
+  PointRow row;
+  read_json(in, row, Lacking::kRefused);
+  if (row.status == PointStatus::kFailed) row.loss = 0;
   if (key_of(row.identity) != row.key) {
     throw InputError("its key is not that of its settings; was it edited?");
   }
@@ -283,8 +268,6 @@ std::vector<PointRow> parse_points(std::string_view text, const std::string& whe
     };
     try {
       rows.push_back(parse_point(line));
-    } catch (const json::exception& error) {
-      refuse(error.what());
     } catch (const InputError& error) {
       refuse(error.what());
     }

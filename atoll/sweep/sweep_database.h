@@ -5,29 +5,40 @@
 // owner thread.
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "atoll/base/error.h"
+#include "atoll/base/fields.h"
 
 namespace atl::sweep {
 
 enum class PointStatus { kRunning, kDone, kFailed };
+std::span<const std::string_view> names_of(PointStatus);
 
 struct PointRow {
-  std::string key;                              // 64 hexadecimal digits.
-  std::map<std::string, std::string> identity;  // What the key is of (sweep_settings.h).
+  std::string key;  // 64 hexadecimal digits.
   PointStatus status = PointStatus::kRunning;
-  double loss = 0;        // Nats per token, of one that is done.
-  double seconds = 0;     // That training took; 0: not known.
-  double peak_bytes = 0;  // Of all its processes; 0: not known.
-  std::string digest;     // SHA-256 of the parameters.
-  std::string message;    // Of one that failed: the last lines that it said.
+  double loss = 0;                              // Nats per token, of one that is done.
+  double seconds = 0;                           // That training took; 0: not known.
+  double peak_bytes = 0;                        // Of all its processes; 0: not known.
+  std::string digest;                           // SHA-256 of the parameters.
+  std::string message;                          // Of one that failed: the last lines that it said.
+  std::map<std::string, std::string> identity;  // What the key is of (sweep_settings.h).
 
+  void visit(auto&& field) {
+    field("key", key), field("status", status), field("loss", loss, MayLack{}, UpTo{kMost});
+    field("seconds", seconds, UpTo{kMost}), field("peak_bytes", peak_bytes, UpTo{kMost});
+    field("digest", digest, LeftOutWhenNew{}), field("message", message, LeftOutWhenNew{});
+    field("settings", identity);
+  }
+  static constexpr double kMost = std::numeric_limits<double>::max();
   bool operator==(const PointRow&) const = default;
 };
 

@@ -10,10 +10,7 @@
 namespace atl::sweep {
 namespace {
 
-std::string with_interval(double value, const laws::Intervals& intervals, size_t i) {
-  if (i >= intervals.size()) return fmt::format("{:.5g}", value);
-  return fmt::format("{:.5g} [{:.4g}, {:.4g}]", value, intervals[i].first, intervals[i].second);
-}
+using laws::with_interval;
 
 std::string off_text(const std::optional<double>& predicted, double trained) {
   if (!predicted) return "| - | - ";
@@ -55,9 +52,7 @@ std::string laws_text(const Family& family) {
       "| law | A | alpha | beta |\n|---|---|---|---|\n",
       family.name);
   for (const auto& [replicas, law] : fit.loss.independent) {
-    const auto found = fit.loss_intervals.independent.find(replicas);
-    const laws::Intervals intervals =
-        found == fit.loss_intervals.independent.end() ? laws::Intervals{} : found->second;
+    const laws::Intervals intervals = fit.loss_intervals.of(replicas);
     text +=
         fmt::format("| {} | {} | {} | |\n", laws::replicas_name(replicas),
                     with_interval(law.A(), intervals, 0), with_interval(law.alpha(), intervals, 1));
@@ -188,10 +183,7 @@ std::string failed_seeds_text(const BestPlace& best) {
 }
 
 std::string point_text(const SweepPoint& point) {
-  std::string text = cell_name(point.cell);
-  for (size_t axis = 0; axis < kNumAxes; ++axis) {
-    if (point.at[axis] > 0) text += fmt::format(", {} {:g}", kAxisNames[axis], point.at[axis]);
-  }
+  std::string text = place_name(point);
   if (point.tokens_share != 1) text += fmt::format(", {:g} of the tokens", point.tokens_share);
   return text + fmt::format(", seed {}", point.seed);
 }

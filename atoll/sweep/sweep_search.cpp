@@ -311,6 +311,14 @@ std::string cell_name(const Cell& cell) {
   return name;
 }
 
+std::string place_name(const SweepPoint& point) {
+  std::string name = cell_name(point.cell);
+  for (size_t axis = 0; axis < kNumAxes; ++axis) {
+    if (point.at[axis] > 0) name += fmt::format(", {} {:g}", kAxisNames[axis], point.at[axis]);
+  }
+  return name;
+}
+
 double rung_share(int64_t rung, int64_t rungs, int64_t rate) {
   return std::pow(static_cast<double>(rate), static_cast<double>(rung + 1 - rungs));
 }

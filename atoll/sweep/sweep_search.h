@@ -42,6 +42,9 @@ struct SweepPoint {
   auto operator<=>(const SweepPoint&) const = default;
 };
 
+/// Its cell's name, and the settings that are swept.
+std::string place_name(const SweepPoint& point);
+
 /// Of a point that is over.
 struct Outcome {
   std::optional<double> loss;  // Nats per token; nothing: it failed.

@@ -64,16 +64,6 @@ bool has_use(const run::RunConfig& config, const std::string& name) {
   return complaint_of([&] { run::check_used(config, {name}); }).empty();
 }
 
-std::string point_name(const std::string& grid, const SweepPoint& point) {
-  std::string name = fmt::format("grid '{}', {}", grid, cell_name(point.cell));
-  for (size_t axis = 0; axis < kNumAxes; ++axis) {
-    if (point.at[axis] > 0) {
-      name += fmt::format(", {} {:g}", kAxisNames[axis], point.at[axis]);
-    }
-  }
-  return name;
-}
-
 }  // namespace
 
 SweepSettings::SweepSettings(SweepSpec spec, std::string where)
@@ -177,15 +167,17 @@ void SweepSettings::check_all() const {
       }
       is_first = false;
       if (const std::string why = obstacle(point); !why.empty()) {
-        throw UsageError(fmt::format("{}: {}: {}", where_, point_name(grid.name, named), why));
+        throw UsageError(
+            fmt::format("{}: grid '{}', {}: {}", where_, grid.name, place_name(named), why));
       }
       point.tokens_share = 1;
       const int64_t steps = config(point).train.steps;
       if (knows_sizes && point.cell.sync_every > steps) {
         throw UsageError(fmt::format(
-            "{}: {}: sync_every = {} is over the {} steps of its run, so the islands would agree "
+            "{}: grid '{}', {}: sync_every = {} is over the {} steps of its run, so the islands "
+            "would agree "
             "once, after the last; give a smaller one, more tokens or a smaller batch_tokens",
-            where_, point_name(grid.name, named), point.cell.sync_every, steps));
+            where_, grid.name, place_name(named), point.cell.sync_every, steps));
       }
     }
   }

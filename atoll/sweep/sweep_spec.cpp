@@ -316,11 +316,6 @@ class Reader {
 
 }  // namespace
 
-std::string search_name(Search search) {
-  constexpr const char* kNames[] = {"grid", "descent", "halving"};
-  return kNames[static_cast<size_t>(search)];
-}
-
 SweepSpec parse_sweep(std::string_view text, const std::string& where) {
   if (text.size() > kMaxSweepBytes) {
     throw UsageError(fmt::format("{}: larger than {} MiB", where, kMaxSweepBytes >> 20));

@@ -20,7 +20,6 @@ enum class Search {
   kDescent,  // One: the middle, or where the size before it ended.
   kHalving,  // All with few tokens, the best share with more, and so on.
 };
-std::string search_name(Search search);
 
 /// The settings that are swept.
 enum Axis : size_t { kLr, kOuterLr, kBatchTokens };

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 // --- database ---
 
 PointRow row_of(double lr, PointStatus status = PointStatus::kDone) {
-  PointRow row{.identity = {{"train.lr", fmt::format("{}", lr)}}, .status = status};
+  PointRow row{.status = status, .identity = {{"train.lr", fmt::format("{}", lr)}}};
   row.key = key_of(row.identity);
   row.seconds = 1.5;
   row.peak_bytes = 1e6;
@@ -137,7 +137,8 @@ TEST(SweepDatabase, SettingsThatAreNoTextsAreNamed) {
       SQLITE_OK);
   ::sqlite3_close(raw);
   const SweepDatabase database(folder / "points.db");
-  EXPECT_THAT(message_of([&] { database.rows(); }), HasSubstr("without settings"));
+  EXPECT_THAT(message_of([&] { database.rows(); }),
+              HasSubstr("points.db', settings of a point: 'a' is no text"));
 }
 
 TEST(SweepDatabase, RefusesTextThatIsNoResult) {
@@ -145,7 +146,7 @@ TEST(SweepDatabase, RefusesTextThatIsNoResult) {
     return message_of([&] { parse_points(text, "p.jsonl"); });
   };
   const std::string line = points_text({row_of(1)});
-  EXPECT_THAT(refusal_of("x\n"), HasSubstr("p.jsonl, line 1: not a JSON object"));
+  EXPECT_THAT(refusal_of("x\n"), HasSubstr("p.jsonl, line 1: it is no JSON object"));
   EXPECT_THAT(refusal_of("{}\n"), HasSubstr("line 1"));
   EXPECT_THAT(refusal_of(line + "\n" + line),
               AllOf(HasSubstr("line 3"), HasSubstr("the same point")));

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
+#include "atoll/base/number.h"
 #include "atoll/text/python_text.h"
 #include "atoll/text/utf8.h"
 
@@ -257,11 +257,9 @@ class Lexer {
 
   Value parse_number(const std::string& text, bool is_float) const {
     if (is_float) return Value(std::strtod(text.c_str(), nullptr));
-    int64_t value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) {
-      fail_here(fmt::format("the number {} has more than 64 bits", text));
-    }
-    return Value(value);
+    const auto value = number_in<int64_t>(text);
+    if (!value) fail_here(fmt::format("the number {} has more than 64 bits", text));
+    return Value(*value);
   }
 
   void read_string(char quote_mark) {
@@ -320,14 +318,11 @@ class Lexer {
   }
 
   size_t append_hex(std::string& text, std::string_view from, size_t size) const {
-    uint32_t code = 0;
-    const std::string_view hex = from.substr(0, size);
-    const auto [stop, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-    const bool whole = error == std::errc() && stop == hex.data() + size && hex.size() == size;
-    if (!whole || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
+    const auto code = number_in<uint32_t>(from.substr(0, size), 16);
+    if (from.size() < size || !code || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000)) {
       fail_here("an escape in a text is not a character of Unicode");
     }
-    append_utf8(text, code);
+    append_utf8(text, *code);
     return size;
   }
 

@@ -47,6 +47,13 @@ bool has_order_of_items(const Sequence& sequence) {
   fail(fmt::format("a {} cannot be written as text (is |list missing?)", type_name(value)));
 }
 
+/// Of a number: 64 bits of mantissa hold every int64.
+long double wide(const Value& value) {
+  int64_t integer = 0;
+  return get_integer(value, integer) ? static_cast<long double>(integer)
+                                     : static_cast<long double>(*value.as<double>());
+}
+
 }  // namespace
 
 void fail(const std::string& what) { throw Failure(what); }
@@ -246,12 +253,6 @@ bool equal(const Rules& rules, const Value& a, const Value& b) {
     int64_t left = 0;
     int64_t right = 0;
     const bool whole = get_integer(a, left) && get_integer(b, right);
-    // 64 bits of mantissa hold every int64.
-    const auto wide = [](const Value& value) {
-      int64_t integer = 0;
-      return get_integer(value, integer) ? static_cast<long double>(integer)
-                                         : static_cast<long double>(*value.as<double>());
-    };
     return whole ? left == right : wide(a) == wide(b);
   }
   if (a.text() && b.text()) {
@@ -294,11 +295,6 @@ bool less(const Rules& rules, const Value& a, const Value& b) {
     int64_t left = 0;
     int64_t right = 0;
     if (get_integer(a, left) && get_integer(b, right)) return left < right;
-    const auto wide = [](const Value& value) {
-      int64_t integer = 0;
-      return get_integer(value, integer) ? static_cast<long double>(integer)
-                                         : static_cast<long double>(*value.as<double>());
-    };
     return wide(a) < wide(b);
   }
   if (a.text() && b.text()) {  // UTF-8's bytes have the order of the code points.

@@ -1,6 +1,6 @@
 #include "atoll/text/json_text.h"
 
-#include <charconv>
+#include "atoll/base/number.h"
 
 namespace atl::text {
 namespace {
@@ -10,10 +10,7 @@ constexpr size_t kEscapeBytes = 6;  // \uXXXX
 /// What a \uXXXX at `at` stands for; 0 where there is none.
 uint32_t escape_at(std::string_view json, size_t at) {
   if (json.substr(at, 2) != "\\u" || json.size() - at < kEscapeBytes) return 0;
-  uint32_t value = 0;
-  const char* end = json.data() + at + kEscapeBytes;
-  const auto [stop, error] = std::from_chars(json.data() + at + 2, end, value, 16);
-  return error == std::errc() && stop == end ? value : 0;
+  return number_in<uint32_t>(json.substr(at + 2, kEscapeBytes - 2), 16).value_or(0);
 }
 
 bool is_high(uint32_t unit) { return unit >= 0xD800 && unit < 0xDC00; }

@@ -25,11 +25,6 @@ constexpr const char* kPrefix = "step-";
 constexpr const char* kTemporary = ".tmp";
 constexpr const char* kDoomed = ".old.tmp";
 
-void write_text(const fs::path& path, const std::string& text) {
-  const std::span<const std::byte> piece = as_byte_span(text);
-  write_file_synced(path, {&piece, 1});
-}
-
 json tensor_hashes(const std::vector<TensorView>& tensors) {
   json hashes = json::object();
   for (const auto& tensor : tensors) hashes[tensor.name] = hex(sha256(tensor.bytes));

@@ -26,11 +26,6 @@ namespace fs = std::filesystem;
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-void write_text(const fs::path& path, std::string_view text) {
-  const std::span<const std::byte> piece = as_byte_span(text);
-  write_file_synced(path, {&piece, 1});
-}
-
 /// The files that hold the weights, by name.
 std::vector<fs::path> weight_files(const fs::path& folder) {
   if (fs::exists(folder / kWeights)) return {folder / kWeights};

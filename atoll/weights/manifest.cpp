@@ -86,4 +86,9 @@ void Manifest::check_files() const {
   for (const auto& [name, hash] : json_.at("files").items()) check_file(name);
 }
 
+void write_text(const std::filesystem::path& path, std::string_view text) {
+  const std::span<const std::byte> piece = as_byte_span(text);
+  write_file_synced(path, {&piece, 1});
+}
+
 }  // namespace atl::weights

@@ -31,4 +31,7 @@ class Manifest {
   nlohmann::json json_;
 };
 
+/// A file beside the tensors, synced, of a folder that nobody reads yet.
+void write_text(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace atl::weights

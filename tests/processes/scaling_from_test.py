@@ -169,9 +169,9 @@ class FromRunTest(unittest.TestCase):
     def test_damaged_records_are_refused_by_file_and_line(self):
         copy = pathlib.Path(self.folder.name) / "copy"
         metrics = (self.run_folder / "island-1" / "metrics.jsonl").read_text()
-        for text, part in ((metrics.replace('"computing":', '"computing":-', 1), "line 1: computing must be a number"),
-                           (metrics[:100] + "\n" + metrics, "line 1 is no JSON object"),
-                           ('{"loss":1}\n', "line 1 has no step"), (metrics[:100], "no whole line yet")):
+        for text, part in ((metrics.replace('"computing":', '"computing":-', 1), "line 1: 'computing' must be a number"),
+                           (metrics[:100] + "\n" + metrics, "line 1: it is no JSON object"),
+                           ('{"loss":1}\n', "line 1: it has no 'step'"), (metrics[:100], "no whole line yet")):
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(self.run_folder, copy)
             (copy / "island-1" / "metrics.jsonl").write_text(text)
