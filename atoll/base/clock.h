@@ -26,7 +26,6 @@ class SystemClock final : public Clock {
 class ManualClock final : public Clock {
  public:
   Time now() const override { return now_; }
-  void advance_to(Time time) { now_ = time; }
   void advance(Duration step) { now_ += step; }
 
  private:

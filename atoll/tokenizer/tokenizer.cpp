@@ -82,13 +82,6 @@ std::optional<TokenId> Tokenizer::id_of(std::string_view special_token) const {
   return {};
 }
 
-bool Tokenizer::is_special(TokenId id) const {
-  for (const AddedToken& token : tables_->added) {
-    if (token.id == id) return token.special;
-  }
-  return false;
-}
-
 TokenId Tokenizer::end_of_text() const {
   for (const std::string_view name : {kEndOfText, std::string_view("<|end_of_text|>"),
                                       std::string_view("</s>"), std::string_view("<eos>")}) {

@@ -65,7 +65,6 @@ class Tokenizer {
   /// One more than the largest id: the rows a model's embedding needs.
   int64_t vocab_size() const;
   std::optional<TokenId> id_of(std::string_view special_token) const;
-  bool is_special(TokenId id) const;
   /// The id of <|endoftext|>, or of the file's only end-of-sequence-like special token ("</s>",
   /// "<|end_of_text|>", "<eos>"). Throws InputError when there is none.
   TokenId end_of_text() const;
