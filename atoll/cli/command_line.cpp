@@ -19,6 +19,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/nearest.h"
 #include "atoll/base/process.h"
+#include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::cli {
 
@@ -152,6 +153,19 @@ void warn_replaced(int64_t num_replaced) {
   if (num_replaced == 0) return;
   fmt::print(stderr, "atoll: {} byte sequences are not UTF-8 and were read as U+FFFD\n",
              num_replaced);
+}
+
+void warn_without_token(int64_t num_without_token) {
+  if (num_without_token == 0) return;
+  fmt::print(stderr,
+             "atoll: {} characters (or bytes of them) have no token in this vocabulary and were "
+             "left out\n",
+             num_without_token);
+}
+
+void warn_lost(const tokenizer::Encoder& encoder) {
+  warn_replaced(encoder.num_replaced());
+  warn_without_token(encoder.num_without_token());
 }
 
 }  // namespace atl::cli

@@ -8,6 +8,9 @@
 namespace CLI {
 class App;
 }
+namespace atl::tokenizer {
+class Encoder;
+}
 
 namespace atl::cli {
 
@@ -37,5 +40,8 @@ void warn_insecure();
 
 /// Tells on stderr how many byte sequences were read as U+FFFD, if any.
 void warn_replaced(int64_t num_replaced);
+void warn_without_token(int64_t num_without_token);
+/// Both, of all that it encoded.
+void warn_lost(const tokenizer::Encoder& encoder);
 
 }  // namespace atl::cli

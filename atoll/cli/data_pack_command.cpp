@@ -56,6 +56,7 @@ nlohmann::ordered_json pack_json(const data::PackReport& report, const Speed& sp
       static_cast<double>(report.info.train.num_tokens + report.info.validation.num_tokens);
   nlohmann::ordered_json json = store_json(report.info);
   json["replaced"] = report.num_replaced;
+  json["without_token"] = report.num_without_token;
   json["left_out"] = report.left_out.files.size();
   json["threads"] = report.num_threads;
   json["seconds"] = speed.seconds;
@@ -87,6 +88,7 @@ void pack(const PackArguments& arguments) {
   const Speed speed{.seconds = std::max(seconds(clock.now() - start), 1e-9),
                     .core_seconds = std::max(process_cpu_seconds() - cores_before, 1e-9)};
   warn_replaced(report.num_replaced);
+  warn_without_token(report.num_without_token);
   fmt::print(stderr, "{}", data::describe(report.left_out));
   const data::StoreInfo& info = report.info;
   if (info.train.num_documents + info.validation.num_documents == 0) {

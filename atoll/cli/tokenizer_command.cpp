@@ -118,6 +118,7 @@ void encode_lines(const EncodeArguments& arguments, const tokenizer::Tokenizer& 
         fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
       });
   warn_replaced(num_replaced);
+  warn_lost(encoder);
 }
 
 void encode(const EncodeArguments& arguments) {
@@ -128,7 +129,7 @@ void encode(const EncodeArguments& arguments) {
   tokenizer::Encoder encoder(tokenizer);
   encoder.encode(text, tokenizer::SpecialText::kToken, ids);
   if (arguments.special) ids = tokenizer.with_special_tokens(std::move(ids));
-  warn_replaced(encoder.num_replaced());
+  warn_lost(encoder);
   if (arguments.json) {
     fmt::print("{{\"ids\":[{}]}}\n", fmt::join(ids, ","));
   } else {

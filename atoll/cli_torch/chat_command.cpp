@@ -17,6 +17,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/process.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/sampling_arguments.h"
 #include "atoll/serve/generate.h"
@@ -86,6 +87,7 @@ class Conversation {
   /// forgotten, and said why.
   void say(const std::string& message) {
     add("user", message);
+    warn_of_loss(message);
     try {
       answer();
     } catch (const InputError& error) {
@@ -99,6 +101,13 @@ class Conversation {
  private:
   void add(const char* role, const std::string& content) {
     chat_.messages.push_back({{"role", role}, {"content", content}});
+  }
+
+  void warn_of_loss(const std::string& message) const {
+    tokenizer::Encoder encoder(loaded_.tokenizer);
+    std::vector<tokenizer::TokenId> ids;
+    encoder.encode(message, tokenizer::SpecialText::kToken, ids);
+    warn_lost(encoder);
   }
 
   /// The conversation's ids; the cache keeps what it has of them.

@@ -95,7 +95,7 @@ Measured measure_text(const EvalArguments& arguments, const LoadedModel& loaded)
   std::vector<tokenizer::TokenId> narrow;
   tokenizer::Encoder encoder(loaded.tokenizer);
   encoder.encode(text, tokenizer::SpecialText::kToken, narrow);
-  warn_replaced(encoder.num_replaced());
+  warn_lost(encoder);
   narrow = loaded.tokenizer.with_special_tokens(std::move(narrow));
   const std::vector<int64_t> ids(narrow.begin(), narrow.end());
   if (ids.size() < 2) {

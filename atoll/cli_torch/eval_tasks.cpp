@@ -12,6 +12,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli/version.h"
 #include "atoll/serve/likelihood.h"
 #include "atoll/tasks/prompts.h"
@@ -177,6 +178,7 @@ void evaluate_tasks(const TaskArguments& arguments, const ModelArguments& model_
   const int64_t max_length = max_length_of(arguments, loaded.model.config());
   tasks::RequestEncoder encoder(loaded.tokenizer, prefix_token(loaded), max_length);
   EncodedRequests encoded(asked, encoder);
+  warn_lost(encoder.encoder());
 
   const SystemClock clock;
   ProgressBar bar("eval", static_cast<double>(encoded.requests().size()), clock);

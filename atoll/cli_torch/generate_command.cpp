@@ -71,7 +71,7 @@ std::vector<int64_t> prompt_ids(const LoadedModel& loaded, const std::string& pr
   std::vector<tokenizer::TokenId> ids;
   tokenizer::Encoder encoder(loaded.tokenizer);
   encoder.encode(prompt, tokenizer::SpecialText::kToken, ids);
-  warn_replaced(encoder.num_replaced());
+  warn_lost(encoder);
   ids = loaded.tokenizer.with_special_tokens(std::move(ids));
   std::vector<int64_t> wide(ids.begin(), ids.end());
   if (wide.empty()) {  // What begins a document is the end of the one before.

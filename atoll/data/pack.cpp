@@ -41,6 +41,7 @@ struct EncodedBatch {
   std::vector<size_t> ends;  // Of each document in `ids`.
   std::vector<tokenizer::TokenId> ids;
   int64_t num_replaced = 0;
+  int64_t num_without_token = 0;
   LeftOut left_out;
   int64_t bytes_done = 0;
 };
@@ -74,6 +75,7 @@ void make_batches(const Corpus& corpus, const Shard& shard, const Work::Push& pu
 EncodedBatch encode(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
                     double validation_share, tokenizer::Encoder& encoder, const Batch& batch) {
   EncodedBatch encoded{.bytes_done = batch.bytes_done};
+  const int64_t before = encoder.num_without_token();
   size_t begin = 0;
   for (size_t i = 0; i < batch.records.size(); ++i) {
     CorpusRecord record = batch.records[i];
@@ -95,6 +97,7 @@ EncodedBatch encode(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
                                  .source = std::move(document->source),
                                  .location = document->location});
   }
+  encoded.num_without_token = encoder.num_without_token() - before;
   return encoded;
 }
 
@@ -132,6 +135,7 @@ PackReport pack(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
       begin = batch->ends[i];
     }
     report.num_replaced += batch->num_replaced;
+    report.num_without_token += batch->num_without_token;
     for (const LeftOut::File& file : batch->left_out.files) report.left_out.add(file);
     done.bytes_done = batch->bytes_done;
     done.num_tokens += std::ssize(batch->ids);

@@ -27,7 +27,8 @@ struct PackOptions {
 
 struct PackReport {
   StoreInfo info;
-  int64_t num_replaced = 0;  // Bad byte sequences that were read as U+FFFD.
+  int64_t num_replaced = 0;       // Bad byte sequences that were read as U+FFFD.
+  int64_t num_without_token = 0;  // See tokenizer::Encoder.
   LeftOut left_out;
   int64_t num_threads = 0;
 };

@@ -32,6 +32,9 @@ class RequestEncoder {
   /// first window behind one token of context at least, in the last one behind as many as fit.
   std::vector<TokenRequest> encode_rolling(std::string_view text);
 
+  /// What it encoded with.
+  const tokenizer::Encoder& encoder() const { return encoder_; }
+
  private:
   /// With the tokens that the tokenizer puts around a text, unless it begins with the prefix.
   std::vector<int64_t> ids_of(std::string_view text);

@@ -30,11 +30,14 @@ Words words_of(const TokenizerTables& tables) {
   return Gpt2Words();
 }
 
-/// A word of one byte is one symbol, which nothing can merge with.
+constexpr TokenId kNone = -1;
+
+/// A word of one byte is one symbol, which nothing can merge with, or none.
 std::array<TokenId, 128> one_byte_ids(const BaseSymbols& symbols) {
   std::array<TokenId, 128> ids{};
   for (size_t byte = 0; byte < ids.size(); ++byte) {
     const char word = static_cast<char>(byte);
+    ids[byte] = kNone;
     symbols.read({&word, 1}, &ids[byte]);
   }
   return ids;
@@ -53,6 +56,7 @@ struct Encoder::State {
   std::string mark_scratch;
   std::string metaspace_scratch;
   int64_t num_replaced = 0;
+  int64_t num_without_token = 0;
 
   /// Writes the ids of one word, by merging.
   size_t merge_word(std::string_view word, TokenId* ids) {
@@ -63,7 +67,9 @@ struct Encoder::State {
         return 1;
       }
     }
-    return scratch.merge(tables.merges, ids, tables.symbols.read(word, ids));
+    const BaseSymbols::Read read = tables.symbols.read(word, ids);
+    num_without_token += static_cast<int64_t>(read.num_without_token);
+    return scratch.merge(tables.merges, ids, read.num_ids);
   }
 
   size_t encode_long_word(std::string_view word, TokenId* ids) {
@@ -73,8 +79,9 @@ struct Encoder::State {
       std::copy(held.begin(), held.end(), ids);
       return held.size();
     }
+    const int64_t before = num_without_token;
     const size_t count = merge_word(word, ids);
-    cache.insert_long(word, {ids, count});
+    if (num_without_token == before) cache.insert_long(word, {ids, count});
     return count;
   }
 
@@ -88,7 +95,10 @@ struct Encoder::State {
       const char* const after = cutter.next(at, end);
       const auto size = static_cast<size_t>(after - at);
       if (size == 1) {
-        *out++ = one_byte[static_cast<uint8_t>(*at)];
+        *out = one_byte[static_cast<uint8_t>(*at)];
+        const bool has_id = *out != kNone;
+        out += has_id;
+        num_without_token += !has_id;
       } else if (size > ShortWord::kMaxBytes) [[unlikely]] {
         out += encode_long_word({at, size}, out);
       } else {
@@ -97,8 +107,10 @@ struct Encoder::State {
           std::memcpy(out, entry->ids.data(), sizeof(entry->ids));  // All slots: no loop.
           out += entry->num_ids;
         } else {
+          const int64_t before = num_without_token;
           const size_t count = merge_word({at, size}, out);
-          cache.insert(word, {out, count});
+          // What leaves something out is counted each time.
+          if (num_without_token == before) cache.insert(word, {out, count});
           out += count;
         }
       }
@@ -153,6 +165,7 @@ Encoder::Encoder(const Tokenizer& tokenizer)
 Encoder::~Encoder() = default;
 
 int64_t Encoder::num_replaced() const { return state_->num_replaced; }
+int64_t Encoder::num_without_token() const { return state_->num_without_token; }
 
 void Encoder::encode(std::string_view text, SpecialText special, std::vector<TokenId>& ids) {
   std::string repaired;

@@ -59,7 +59,8 @@ class Tokenizer {
   std::string_view token_bytes(TokenId id) const;
 
   /// Whether ids give back the text that they were made from, to the byte; not where it was
-  /// normalised first, or added tokens take white space.
+  /// normalised first, added tokens take white space, or the vocabulary lacks a byte that texts
+  /// have.
   bool keeps_text() const;
 
   /// One more than the largest id: the rows a model's embedding needs.
@@ -89,6 +90,9 @@ class Encoder {
   void encode(std::string_view text, SpecialText special, std::vector<TokenId>& ids);
   /// How many bad byte sequences were read as U+FFFD so far.
   int64_t num_replaced() const;
+  /// How many characters, or bytes of them, have no ids, since the vocabulary lacks them and has no
+  /// token for unknown ones.
+  int64_t num_without_token() const;
 
  private:
   struct State;

@@ -114,16 +114,13 @@ class ModelReader {
   }
 
   void read_bytes() {
+    bool lacks_one = false;
     for (unsigned byte = 0; byte < 256; ++byte) {
       std::string spelling;
       text::append_utf8(spelling, byte_to_char(static_cast<uint8_t>(byte)));
-      if (!vocabulary_->contains(spelling)) {
-        file_.fail(
-            fmt::format("model.vocab lacks byte {} (\"{}\"): text with it could not be encoded",
-                        byte, spelling));
-      }
-      tables_.symbols.set_byte(static_cast<uint8_t>(byte), (*vocabulary_)[spelling].get<TokenId>());
+      lacks_one |= !set_byte(static_cast<uint8_t>(byte), spelling);
     }
+    if (lacks_one) read_unknown();
   }
 
   void read_characters() {
@@ -138,20 +135,22 @@ class ModelReader {
     if (tables_.symbols.is_bytes()) file_.fail("model.vocab has no token of one character");
     if (file_.flag(model_, "byte_fallback", false)) {
       for (unsigned byte = 0; byte < 256; ++byte) {
-        const auto found = vocabulary_->find(fmt::format("<0x{:02X}>", byte));
-        if (found == vocabulary_->end()) {
-          file_.fail(
-              fmt::format("model.vocab lacks <0x{:02X}>, which byte_fallback asks for", byte));
-        }
-        tables_.symbols.set_byte(static_cast<uint8_t>(byte), found->get<TokenId>());
+        set_byte(static_cast<uint8_t>(byte), fmt::format("<0x{:02X}>", byte));
       }
-      return;
     }
-    if (!model_.contains("unk_token") || model_["unk_token"].is_null()) {
-      file_.fail(
-          "model has neither byte_fallback nor unk_token: characters without a token would be "
-          "lost");
-    }
+    read_unknown();
+  }
+
+  /// Real vocabularies lack bytes that no text has, and some of control characters.
+  bool set_byte(uint8_t byte, const std::string& spelling) {
+    const auto found = vocabulary_->find(spelling);
+    if (found == vocabulary_->end()) return false;
+    tables_.symbols.set_byte(byte, found->get<TokenId>());
+    return true;
+  }
+
+  void read_unknown() {
+    if (!model_.contains("unk_token") || model_["unk_token"].is_null()) return;
     const std::string unknown = file_.text(model_, "model", "unk_token");
     tables_.symbols.set_unknown(id_of(unknown, "model.unk_token"),
                                 file_.flag(model_, "fuse_unk", false));

@@ -55,6 +55,20 @@ def edited(tokenizer, **model):
     return Tokenizer.from_str(json.dumps(file))
 
 
+def without(tokenizer, lost, **model):
+    """The same without tokens that contain a text of `lost`: real vocabularies lack bytes and characters."""
+    file = json.loads(tokenizer.to_str())
+    has_lost = lambda token: any(text in token for text in lost)
+    kept = [token for token, _ in sorted(file["model"]["vocab"].items(), key=lambda item: item[1]) if not has_lost(token)]
+    file["model"]["vocab"] = {token: id for id, token in enumerate(kept)}
+    file["model"]["merges"] = [merge for merge in file["model"]["merges"] if not any(map(has_lost, merge))]
+    file["model"].update(model)
+    for token in file["added_tokens"]:
+        token["id"] = file["model"]["vocab"][token["content"]]
+    file["post_processor"] = None
+    return Tokenizer.from_str(json.dumps(file))
+
+
 # --- byte-level families ---
 
 
@@ -116,6 +130,22 @@ def qwen(texts, vocab_size):
     tokenizer.add_tokens([AddedToken(word, normalized=False) for word in ("<tool_call>", "</tool_call>", "<think>")])
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     return tokenizer
+
+
+# Spellings of bytes that UTF-8 never has, of control characters, and of one that begins many characters.
+LOST = ["\u00c0", "\u00c1", "\u00f5", "\u00ff", "\u0100", "\u0101", "\u0108", "\u010e", "\u00c3", "~"]
+
+
+def lacking(texts, vocab_size):
+    return without(gpt2(texts, vocab_size), LOST)
+
+
+def lacking_unknown(texts, vocab_size):
+    return without(qwen(texts, vocab_size), LOST, unk_token="!")
+
+
+def lacking_fused(texts, vocab_size):
+    return without(gpt2(texts, vocab_size), LOST, unk_token="!", fuse_unk=True)
 
 
 def flags(texts, vocab_size):
@@ -212,12 +242,28 @@ def unknown_apart(texts, vocab_size):
     return tokenizer
 
 
+def fallback_lacking(texts, vocab_size):
+    """Bytes that are missing: a character with one is unknown as a whole."""
+    return without(llama2(texts, vocab_size), ["<0xC3>", "<0x81>", "<0x9F>", "e"])
+
+
+def fallback_lacking_apart(texts, vocab_size):
+    return without(llama2(texts, vocab_size), ["<0xC3>", "<0x81>", "<0x9F>", "e"], fuse_unk=False)
+
+
+def fallback_without_unknown(texts, vocab_size):
+    return without(mistral(texts, vocab_size), ["<0xC3>", "<0x81>", "<0x9F>", "e"], unk_token=None)
+
+
 # Published files are of these;
 FAMILIES = {"gpt2": gpt2, "neox": neox, "llama3": llama3, "olmo2": olmo2, "qwen": qwen, "llama2": llama2, "mistral": mistral}
 # these have what rarely comes.
 VARIANTS = {"gpt2_split": gpt2_split, "tiktoken": tiktoken, "flags": flags, "llama2_normalized": llama2_normalized,
             "llama2_across_spaces": llama2_across_spaces, "metaspace_words": metaspace_words,
-            "metaspace_never": metaspace_never, "unknown_fused": unknown_fused, "unknown_apart": unknown_apart}
+            "metaspace_never": metaspace_never, "unknown_fused": unknown_fused, "unknown_apart": unknown_apart,
+            "lacking": lacking, "lacking_unknown": lacking_unknown, "lacking_fused": lacking_fused,
+            "fallback_lacking": fallback_lacking, "fallback_lacking_apart": fallback_lacking_apart,
+            "fallback_without_unknown": fallback_without_unknown}
 
 
 def make(family, texts, vocab_size):
