@@ -63,8 +63,9 @@ def without(tokenizer, lost, **model):
     file["model"]["vocab"] = {token: id for id, token in enumerate(kept)}
     file["model"]["merges"] = [merge for merge in file["model"]["merges"] if not any(map(has_lost, merge))]
     file["model"].update(model)
+    behind = itertools.count(len(kept))
     for token in file["added_tokens"]:
-        token["id"] = file["model"]["vocab"][token["content"]]
+        token["id"] = kept.index(token["content"]) if token["content"] in kept else next(behind)
     file["post_processor"] = None
     return Tokenizer.from_str(json.dumps(file))
 
