@@ -15,13 +15,6 @@
 #include "atoll/base/error.h"
 
 namespace atl {
-namespace {
-
-// Some 0.1 ms: longer than between two operations of a training step, and much shorter than what
-// the system gives a process at a time. Its own default is 300,000.
-constexpr const char* kSpinCount = "5000";
-
-}  // namespace
 
 std::string machine_name() {
   std::array<char, 256> name{};
@@ -39,13 +32,6 @@ void prepare_process() {
 void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-}
-
-bool limit_spinning() {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) {
-    return false;
-  }
-  return ::setenv("GOMP_SPINCOUNT", kSpinCount, /*overwrite=*/0) == 0;
 }
 
 void flush_standard_output() {

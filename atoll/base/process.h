@@ -17,13 +17,6 @@ void prepare_process();
 /// cleared again (2.5 % of a training step, a fifth of an exchange).
 void keep_freed_memory();
 
-/// Sets for how long OpenMP's threads may wait for each other on a busy core before they sleep, for
-/// what this process starts or becomes (GNU's OpenMP reads it when it is loaded). By its own
-/// default they do so for milliseconds: beside other work, that is the time in which the thread
-/// they wait for could have run. Says whether it had to be set: a count or a policy that is there
-/// already, the user's or the parent's, stays. Before there are threads.
-bool limit_spinning();
-
 /// Writes out what stdout still holds. Throws InputError when that, or anything printed before,
 /// failed: a full disk, a closed pipe.
 void flush_standard_output();

@@ -35,7 +35,6 @@ constexpr std::array kTorchCommands = {
 
 int main(int argc, char** argv) {
   atl::prepare_process();
-  atl::limit_spinning();
   CLI::App app("Atoll trains, studies and serves language models on machines that are far apart.",
                "atoll");
   app.set_version_flag("--version", atl::cli::build_text());

@@ -70,8 +70,7 @@ after Ctrl\-C.
 .TP
 \fBGOMP_SPINCOUNT\fR, \fBOMP_WAIT_POLICY\fR
 How long threads that wait for each other keep their cores (GNU's OpenMP). Where neither is set,
-\fBatoll\fR sets the first to a small number, so that it does not slow itself down beside other
-work.
+\fBatoll\fR lets them sleep while other processes want the cores.
 )";
 
 }  // namespace

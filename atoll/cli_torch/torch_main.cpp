@@ -19,6 +19,7 @@
 #include "atoll/cli_torch/generate_command.h"
 #include "atoll/cli_torch/join_command.h"
 #include "atoll/island/island.h"
+#include "atoll/model/spinning.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
 
@@ -52,24 +53,15 @@ void train_here(const atl::cli::TrainRequest& request) {
   }
 }
 
-/// `atoll` has set it; who starts this program directly pays for loading LibTorch twice.
-void start_again_if_spinning(char** argv) {
-  if (!atl::limit_spinning()) return;
-  try {
-    atl::cli::become_torch_program(argv);
-  } catch (const std::exception&) {  // Then it is only slower beside other work.
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   atl::prepare_process();
-  start_again_if_spinning(argv);
   // Denormal numbers cost the processor a hundred times a normal one's time and mean nothing here;
   // threads started later inherit this.
   at::globalContext().setFlushDenormal(true);
   atl::keep_freed_memory();
+  const atl::model::Spinning spinning;
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
   app.set_version_flag("--version", atl::cli::build_text());
   app.require_subcommand(1);

@@ -4,7 +4,6 @@
 usage: command_line_test.py ATOLL [unittest arguments]
 """
 import json
-import os
 import pathlib
 import re
 import resource
@@ -108,25 +107,6 @@ class CommandLineTest(unittest.TestCase):
         _, err = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(process.returncode, 130, err)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["corpus.jsonl"])
-
-    # --- threads that wait for each other ---
-
-    def test_threads_do_not_spin_for_long(self):
-        def spins(program, **settings):
-            """How often OpenMP's library says that it spins, once the program is what it stays."""
-            environment = {name: value for name, value in os.environ.items()
-                           if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-            said = subprocess.run([program, "eval", "--help"], capture_output=True, text=True, timeout=DEADLINE_S,
-                                  env=environment | {"OMP_DISPLAY_ENV": "verbose"} | settings)
-            self.assertEqual(said.returncode, 0, said.stderr)
-            self.assertIn("atoll eval", said.stdout)
-            return int(re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said.stderr)[-1])
-
-        for program in (ATOLL, f"{ATOLL}-torch"):
-            with self.subTest(program):
-                self.assertLess(spins(program), 30_000)
-                self.assertEqual(spins(program, GOMP_SPINCOUNT="123456"), 123456)
-                self.assertGreater(spins(program, OMP_WAIT_POLICY="active"), 10**6)
 
     # --- words and numbers ---
 
