@@ -33,7 +33,9 @@ Json json_of(const T& value) {
   } else if constexpr (requires { value.has_value(); }) {
     return value ? json_of<Json>(*value) : Json();
   } else if constexpr (requires { typename T::mapped_type; }) {
-    return value;
+    Json object = Json::object();
+    for (const auto& [key, item] : value) object[key] = json_of<Json>(item);
+    return object;
   } else if constexpr (requires { value.begin(); }) {
     Json list = Json::array();
     for (const auto& item : value) list.push_back(json_of<Json>(item));
@@ -76,9 +78,13 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* field = 
     if (!is_so) fail(fmt::format("is no {}", what));
   };
   if constexpr (std::is_arithmetic_v<T>) {
-    const double number = json.is_number() ? json.template get<double>() : NAN;
+    const double number =
+        most < INFINITY && json.is_number() ? json.template get<double>() : INFINITY;
     if (most < INFINITY && !(number >= 0 && number <= most)) {
-      fail(fmt::format("must be a number from 0 to {:g}, not {}", most, json.dump().substr(0, 40)));
+      const bool has_end = most < std::numeric_limits<double>::max();
+      fail(fmt::format("must be a number {}, not {}",
+                       has_end ? fmt::format("from 0 to {:g}", most) : "of 0 or more",
+                       json.dump().substr(0, 40)));
     }
   }
   if constexpr (std::is_enum_v<T>) {
@@ -92,7 +98,11 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* field = 
     value = json.template get<std::string>();
   } else if constexpr (std::same_as<T, Digest>) {
     require(json.is_string(), "text");
-    value = digest_from_hex(json.template get<std::string>());
+    try {
+      value = digest_from_hex(json.template get<std::string>());
+    } catch (const InputError& error) {
+      fail(fmt::format("is wrong: {}", error.what()));
+    }
   } else if constexpr (std::same_as<T, bool>) {
     require(json.is_boolean(), "truth value");
     value = json.template get<bool>();

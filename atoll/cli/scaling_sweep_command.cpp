@@ -89,7 +89,7 @@ struct SweepArguments {
 
 double bytes_of(const std::string& text) {
   const auto bytes = parse_quantity(text, kByteUnits);
-  if (bytes && *bytes <= 1e18) return *bytes;
+  if (bytes && *bytes >= 1e6 && *bytes <= 1e18) return *bytes;  // Less is a slip of the unit.
   throw UsageError(fmt::format("--memory must be a size, as in 8GB or 500MB, not '{}'", text));
 }
 

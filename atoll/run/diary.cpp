@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "atoll/base/error.h"
 #include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 
@@ -71,7 +72,9 @@ void Diary::read(const fs::path& file) {
       } else {
         steps_[line.at("step")] = struct_of<Step>(line, file.string());
       }
-    } catch (const std::exception&) {
+    } catch (const json::exception&) {
+      continue;
+    } catch (const InputError&) {
       continue;
     }
   }

@@ -252,7 +252,7 @@ std::vector<RoundLine> parse_rounds(std::string_view text, const std::string& fi
     if (line.members.empty()) return "members is empty";
     const bool are_names = std::ranges::all_of(line.members, swarm::is_valid_name);
     if (!are_names) return "members is no list of islands' names";
-    return line.members.size() > kMaxMembers ? "members are too many" : nullptr;
+    return line.members.size() > kMaxMembers ? "members are more than 1024" : nullptr;
   });
 }
 

@@ -237,8 +237,12 @@ namespace {
 
 PointRow parse_point(std::string_view line) {
   const json in = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const json status = in.is_object() ? in.value("status", json()) : json("failed");
-  if (status != "done" && status != "failed") throw InputError("status must be done or failed");
+  if (!in.is_object()) throw InputError("it is no JSON object");
+  const json status = in.value("status", json());
+  if (status != "done" && status != "failed") {
+    throw InputError(
+        fmt::format("status must be done or failed, not {}", status.dump().substr(0, 40)));
+  }
   if (status == "done" && !in.contains("loss")) throw InputError("it has no 'loss'");
   PointRow row;
   read_json(in, row, Lacking::kRefused);

@@ -133,12 +133,14 @@ class ModelReader {
       tables_.symbols.set_character(code, value.get<TokenId>());
     }
     if (tables_.symbols.is_bytes()) file_.fail("model.vocab has no token of one character");
+    bool lacks_one = true;
     if (file_.flag(model_, "byte_fallback", false)) {
+      lacks_one = false;
       for (unsigned byte = 0; byte < 256; ++byte) {
-        set_byte(static_cast<uint8_t>(byte), fmt::format("<0x{:02X}>", byte));
+        lacks_one |= !set_byte(static_cast<uint8_t>(byte), fmt::format("<0x{:02X}>", byte));
       }
     }
-    read_unknown();
+    if (lacks_one) read_unknown();
   }
 
   /// Real vocabularies lack bytes that no text has, and some of control characters.
