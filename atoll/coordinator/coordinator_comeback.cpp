@@ -62,8 +62,7 @@ void Coordinator::start_again(Connection connection, const Former& former, uint6
 }
 
 void Coordinator::tell_found(const Committed& committed) {
-  for (const int32_t number : roster_.in(State::kActive)) {
-    const Seat& seat = roster_.at(number);
+  for (const auto& [number, seat] : roster_.seats()) {
     if (!seat.has(committed.index)) send_to(seat, message_of(committed));
   }
   rounds_.settle(committed.held.round, committed.held.fragment);

@@ -316,6 +316,30 @@ TEST_F(ComebackTest, WhatIsFoundWhileItIsMadeAgainIsTold) {
   EXPECT_EQ(run.book().num_commits(), 2U);
 }
 
+/// One of those who make it was not heard for a while: it waits for the round that it has begun.
+TEST_F(ComebackTest, WhatIsFoundIsToldToWhoIsBehindToo) {
+  const Former c{.number = 2, .term = 1, .num_leased = 3, .rounds = {1}};
+  commit(0);
+  ASSERT_EQ(sent<Start>(come(3, "c", {})).size(), 1U);
+  run.lost(3, "killed", now);
+  commit(1);
+  run.lost(1, "killed", now);
+  run.lost(2, "killed", now);
+  come(5, "b", b(0));
+  come(6, "a", a(0));
+  now += std::chrono::seconds(11);
+  ASSERT_EQ(sent<Start>(run.tick(now)).size(), 2U);
+  for (const uint64_t connection : {5, 6}) say(connection, begin_trained(1));
+  now += std::chrono::minutes(2);
+  run.tick(now);
+  say(6, Heartbeat{.header = kRun});
+  run.lost(5, "killed", now);
+  const auto actions = come(7, "c", c);
+  ASSERT_EQ(sent<Start>(actions).size(), 1U);
+  ASSERT_EQ(sent<Commit>(actions).size(), 1U);
+  EXPECT_EQ(sent<Commit>(actions)[0].first, 6U);
+}
+
 TEST_F(ComebackTest, ACoordinatorThatComesAfterTakesThemBackToo) {
   Coordinator first(waiting(), {}, now);
   keep(first.begin());

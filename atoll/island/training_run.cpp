@@ -156,9 +156,12 @@ Result<run::Summary> TrainingRun::train() {
       checkpoints_.finish();  // The one under way is still good: let it reach the disk.
       return tl::unexpected(done.error());
     }
-    const bool ends = stop_.ends_run(strategy_->stop_requested()) ||
-                      (stop_.leaves() && strategy_->may_leave(step_));
-    stopped = ends && step_ < steps;
+    const bool all_end = stop_.ends_run(strategy_->stop_requested());
+    const bool leaves = !all_end && stop_.leaves() && strategy_->may_leave(step_);
+    stopped = (all_end || leaves) && step_ < steps;
+    // It has taken its rounds before they were due, and begun none since: what the schedule says to
+    // be on its way here is not. What it has learned since the last round is in none, and lost.
+    if (leaves && stopped) is_at_commit_ = !strategy_->syncs_after(step_);
     evaluate_and_report(before);
     if (step_ == steps || stopped || keeps_now()) checkpoint();
   }

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <optional>
-#include <stop_token>
 
 namespace atl::model {
 namespace {
@@ -52,60 +50,43 @@ bool SpinPolicy::next(double delay) {
   return false;
 }
 
-struct SleepingTeam::State {
-  std::mutex mutex;
-  std::condition_variable ends;
-  bool has_ended = false;
-};
-
 SleepingTeam::SleepingTeam()
-    : state_(std::make_unique<State>()), leader_([state = state_.get()] {
+    : leader_([this] {
 // One more than the cores that this process may use, beside the thread that leads it.
 #pragma omp parallel num_threads(omp_get_num_procs() + 1)
-        {
-          std::unique_lock lock(state->mutex);
-          state->ends.wait(lock, [&] { return state->has_ended; });
-        }
+        ends_.wait(false);
       }) {
 }
 
 SleepingTeam::~SleepingTeam() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->has_ended = true;
-  }
-  state_->ends.notify_all();
+  ends_.test_and_set();
+  ends_.notify_all();
   leader_.join();  // With it the threads of its team end, and are not counted any more.
 }
 
-struct Spinning::State {
-  std::mutex mutex;
-  std::condition_variable_any stops;
-
-  void watch(const std::stop_token& stop) {
-    SpinPolicy policy;
-    std::optional<SleepingTeam> team;
-    auto before = waited_for_cores();
-    std::unique_lock lock(mutex);
-    while (before && !stops.wait_for(lock, stop, kPeriod, [] { return false; })) {
-      if (stop.stop_requested()) break;
-      const auto now = waited_for_cores();
-      if (!now) break;
-      const std::chrono::nanoseconds waited(*now - *before);
-      const bool spins = policy.next(std::chrono::duration<double>(waited) / kPeriod);
-      if (spins) team.reset();
-      if (!spins && !team) team.emplace();
-      before = now;
-    }
+void Spinning::watch() {
+  SpinPolicy policy;
+  std::optional<SleepingTeam> team;
+  auto before = waited_for_cores();
+  while (before && !ends_.try_acquire_for(kPeriod)) {
+    const auto now = waited_for_cores();
+    if (!now) break;
+    const std::chrono::nanoseconds waited(*now - *before);
+    const bool spins = policy.next(std::chrono::duration<double>(waited) / kPeriod);
+    if (spins) team.reset();
+    if (!spins && !team) team.emplace();
+    before = now;
   }
-};
-
-Spinning::Spinning() : state_(std::make_unique<State>()) {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  watcher_ =
-      std::jthread([state = state_.get()](const std::stop_token& stop) { state->watch(stop); });
 }
 
-Spinning::~Spinning() = default;
+Spinning::Spinning() {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  watcher_ = std::thread([this] { watch(); });
+}
+
+Spinning::~Spinning() {
+  ends_.release();
+  if (watcher_.joinable()) watcher_.join();
+}
 
 }  // namespace atl::model

@@ -6,8 +6,8 @@
 // there waiting threads are better put to sleep. How long they spin is fixed when a process begins.
 // But while OpenMP has more threads than cores, it spins hardly at all: a team that only sleeps is
 // the switch.
-#include <cstdint>
-#include <memory>
+#include <atomic>
+#include <semaphore>
 #include <thread>
 
 namespace atl::model {
@@ -42,9 +42,10 @@ class Spinning {
   Spinning& operator=(const Spinning&) = delete;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
-  std::jthread watcher_;
+  void watch();
+
+  std::binary_semaphore ends_{0};
+  std::thread watcher_;
 };
 
 /// While it lives, OpenMP counts more threads than cores.
@@ -56,8 +57,7 @@ class SleepingTeam {
   SleepingTeam& operator=(const SleepingTeam&) = delete;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::atomic_flag ends_;
   std::thread leader_;
 };
 

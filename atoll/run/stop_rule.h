@@ -12,7 +12,7 @@ struct StopWishes {
   std::function<bool()> interrupted;
   /// Asks all islands to stop together; empty: this replica is alone and stops after the step.
   std::function<void()> request_stop;
-  /// True once this island alone is to leave the run, after its next sync.
+  /// True once this island alone is to leave the run.
   std::function<bool()> leaves;
 };
 

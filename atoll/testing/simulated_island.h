@@ -151,7 +151,6 @@ class Life final : public EngineListener {
     const Plan& plan = in_.plan;
     rounds_.emplace(rounds::Standing(plan.in_flight, /*names_states=*/true), plan.pace(),
                     plan.sync(), mailbox_);
-    if (is_to_leave_) rounds_->leave_soon();
     fragments_.resize(static_cast<size_t>(plan.in_flight));
     for (Fragment& fragment : fragments_) {
       if (plan.has_residual) fragment.residual.assign(plan.count, 0.0F);
@@ -166,6 +165,7 @@ class Life final : public EngineListener {
     }
     rounds_->restore({}, checkpoint.applied);
     for (const rounds::OwnRound& own : rounds_->resumed(step_)) begin(own);
+    if (is_to_leave_) rounds_->leave_soon();  // What is sent again was begun before the wish.
     go_on();
   }
 
@@ -180,6 +180,7 @@ class Life final : public EngineListener {
     }
     step_ = std::min(step_, in_.plan.num_rounds - 1);
     rounds_->joined(step_, last_round_);
+    if (is_to_leave_) rounds_->leave_soon();
     go_on();
   }
   void take_state(int32_t f, const Result<FetchedState>& state) {
