@@ -66,6 +66,37 @@ enum class Lacking {
   kKeepsValue,  // As they were: what other versions of a program wrote is read.
 };
 
+/// `fail` is told what is wrong, and does not return. `most` as in read_json().
+template <typename T>
+void read_number(const auto& json, T& value, double most, const auto& fail) {
+  const auto require = [&](bool is_so, const char* what) {
+    if (!is_so) fail(fmt::format("is no {}", what));
+  };
+  if (most < INFINITY) {
+    const double number = json.is_number() ? json.template get<double>() : -1;
+    if (!(number >= 0 && number <= most)) {
+      const bool has_end = most < std::numeric_limits<double>::max();
+      fail(fmt::format("must be a number {}, not {}",
+                       has_end ? fmt::format("from 0 to {:g}", most) : "of 0 or more",
+                       json.dump().substr(0, 40)));
+    }
+  }
+  if constexpr (std::same_as<T, bool>) {
+    require(json.is_boolean(), "truth value");
+    value = json.template get<bool>();
+  } else if constexpr (std::is_integral_v<T>) {
+    require(json.is_number_integer(), "whole number");
+    const bool is_in_range = json.is_number_unsigned()
+                                 ? std::in_range<T>(json.template get<uint64_t>())
+                                 : std::in_range<T>(json.template get<int64_t>());
+    require(is_in_range, "number that fits");
+    value = json.template get<T>();
+  } else {
+    require(json.is_number() || json.is_null(), "number");
+    value = json.is_null() ? std::numeric_limits<T>::quiet_NaN() : json.template get<T>();
+  }
+}
+
 /// Sets `value`, which `field` names in messages and whose numbers are at most `most` (UpTo);
 /// fields that it does not know are ignored. Throws InputError, after which `value` is unspecified.
 template <typename T>
@@ -77,16 +108,6 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* field = 
   const auto require = [&](bool is_so, const char* what) {
     if (!is_so) fail(fmt::format("is no {}", what));
   };
-  if constexpr (std::is_arithmetic_v<T>) {
-    const double number =
-        most < INFINITY && json.is_number() ? json.template get<double>() : INFINITY;
-    if (most < INFINITY && !(number >= 0 && number <= most)) {
-      const bool has_end = most < std::numeric_limits<double>::max();
-      fail(fmt::format("must be a number {}, not {}",
-                       has_end ? fmt::format("from 0 to {:g}", most) : "of 0 or more",
-                       json.dump().substr(0, 40)));
-    }
-  }
   if constexpr (std::is_enum_v<T>) {
     const auto names = names_of(value);
     const auto found =
@@ -103,19 +124,8 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* field = 
     } catch (const InputError& error) {
       fail(fmt::format("is wrong: {}", error.what()));
     }
-  } else if constexpr (std::same_as<T, bool>) {
-    require(json.is_boolean(), "truth value");
-    value = json.template get<bool>();
-  } else if constexpr (std::is_integral_v<T>) {
-    require(json.is_number_integer(), "whole number");
-    const bool is_in_range = json.is_number_unsigned()
-                                 ? std::in_range<T>(json.template get<uint64_t>())
-                                 : std::in_range<T>(json.template get<int64_t>());
-    require(is_in_range, "number that fits");
-    value = json.template get<T>();
-  } else if constexpr (std::is_floating_point_v<T>) {
-    require(json.is_number() || json.is_null(), "number");
-    value = json.is_null() ? std::numeric_limits<T>::quiet_NaN() : json.template get<T>();
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    read_number(json, value, most, fail);
   } else if constexpr (requires { value.has_value(); }) {
     read_json(json, value.emplace(), lacking, field, most);
   } else if constexpr (requires { value.emplace_back(); }) {

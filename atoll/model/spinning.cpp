@@ -1,7 +1,5 @@
 #include "atoll/model/spinning.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -52,8 +50,8 @@ bool SpinPolicy::next(double delay) {
 
 SleepingTeam::SleepingTeam()
     : leader_([this] {
-// One more than the cores that this process may use, beside the thread that leads it.
-#pragma omp parallel num_threads(omp_get_num_procs() + 1)
+// Beside the thread that leads it as many as there are cores.
+#pragma omp parallel num_threads(std::thread::hardware_concurrency() + 1)
         ends_.wait(false);
       }) {
 }
