@@ -4,6 +4,7 @@
 usage: command_line_test.py ATOLL [unittest arguments]
 """
 import json
+import os
 import pathlib
 import re
 import resource
