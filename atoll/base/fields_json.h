@@ -66,33 +66,42 @@ enum class Lacking {
   kKeepsValue,  // As they were: what other versions of a program wrote is read.
 };
 
-/// `fail` is told what is wrong, and does not return. `most` as in read_json().
-template <typename T>
-void read_number(const auto& json, T& value, double most, const auto& fail) {
-  const auto require = [&](bool is_so, const char* what) {
+/// What messages name; null: what is read as a whole.
+struct FieldName {
+  const char* name;
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError((name == nullptr ? "it" : fmt::format("'{}'", name)) + " " + what);
+  }
+  void require(bool is_so, const char* what) const {
     if (!is_so) fail(fmt::format("is no {}", what));
-  };
+  }
+};
+
+/// `most` as in read_json().
+template <typename T>
+void read_number(const auto& json, T& value, double most, FieldName it) {
   if (most < INFINITY) {
     const double number = json.is_number() ? json.template get<double>() : -1;
     if (!(number >= 0 && number <= most)) {
       const bool has_end = most < std::numeric_limits<double>::max();
-      fail(fmt::format("must be a number {}, not {}",
-                       has_end ? fmt::format("from 0 to {:g}", most) : "of 0 or more",
-                       json.dump().substr(0, 40)));
+      it.fail(fmt::format("must be a number {}, not {}",
+                          has_end ? fmt::format("from 0 to {:g}", most) : "of 0 or more",
+                          json.dump().substr(0, 40)));
     }
   }
   if constexpr (std::same_as<T, bool>) {
-    require(json.is_boolean(), "truth value");
+    it.require(json.is_boolean(), "truth value");
     value = json.template get<bool>();
   } else if constexpr (std::is_integral_v<T>) {
-    require(json.is_number_integer(), "whole number");
+    it.require(json.is_number_integer(), "whole number");
     const bool is_in_range = json.is_number_unsigned()
                                  ? std::in_range<T>(json.template get<uint64_t>())
                                  : std::in_range<T>(json.template get<int64_t>());
-    require(is_in_range, "number that fits");
+    it.require(is_in_range, "number that fits");
     value = json.template get<T>();
   } else {
-    require(json.is_number() || json.is_null(), "number");
+    it.require(json.is_number() || json.is_null(), "number");
     value = json.is_null() ? std::numeric_limits<T>::quiet_NaN() : json.template get<T>();
   }
 }
@@ -102,44 +111,39 @@ void read_number(const auto& json, T& value, double most, const auto& fail) {
 template <typename T>
 void read_json(const auto& json, T& value, Lacking lacking, const char* field = nullptr,
                double most = INFINITY) {
-  const auto fail = [&](const std::string& what) {
-    throw InputError((field == nullptr ? "it" : fmt::format("'{}'", field)) + " " + what);
-  };
-  const auto require = [&](bool is_so, const char* what) {
-    if (!is_so) fail(fmt::format("is no {}", what));
-  };
+  const FieldName it{field};
   if constexpr (std::is_enum_v<T>) {
     const auto names = names_of(value);
     const auto found =
         json.is_string() ? std::ranges::find(names, json.template get<std::string>()) : names.end();
-    if (found == names.end()) fail(fmt::format("must be one of {}", fmt::join(names, ", ")));
+    if (found == names.end()) it.fail(fmt::format("must be one of {}", fmt::join(names, ", ")));
     value = static_cast<T>(found - names.begin());
   } else if constexpr (std::same_as<T, std::string>) {
-    require(json.is_string(), "text");
+    it.require(json.is_string(), "text");
     value = json.template get<std::string>();
   } else if constexpr (std::same_as<T, Digest>) {
-    require(json.is_string(), "text");
+    it.require(json.is_string(), "text");
     try {
       value = digest_from_hex(json.template get<std::string>());
     } catch (const InputError& error) {
-      fail(fmt::format("is wrong: {}", error.what()));
+      it.fail(fmt::format("is wrong: {}", error.what()));
     }
   } else if constexpr (std::is_arithmetic_v<T>) {
-    read_number(json, value, most, fail);
+    read_number(json, value, most, it);
   } else if constexpr (requires { value.has_value(); }) {
     read_json(json, value.emplace(), lacking, field, most);
   } else if constexpr (requires { value.emplace_back(); }) {
-    require(json.is_array(), "list");
+    it.require(json.is_array(), "list");
     value.clear();
     for (const auto& item : json) read_json(item, value.emplace_back(), lacking, field, most);
   } else if constexpr (requires { typename T::mapped_type; }) {
-    require(json.is_object(), "JSON object");
+    it.require(json.is_object(), "JSON object");
     value.clear();
     for (const auto& item : json.items()) {
       read_json(item.value(), value[item.key()], lacking, item.key().c_str(), most);
     }
   } else {
-    require(json.is_object(), "JSON object");
+    it.require(json.is_object(), "JSON object");
     visit_fields(value, [&]<typename... More>(const char* name, auto& part, const More&... more) {
       constexpr bool kMayLack = kIsAmong<MayLack, More...> || kIsAmong<LeftOutWhenNew, More...>;
       const bool keeps_null = lacking == Lacking::kKeepsValue || kIsAmong<NullWhenEmpty, More...>;
@@ -152,7 +156,7 @@ void read_json(const auto& json, T& value, Lacking lacking, const char* field = 
         (look(more), ...);
         read_json(*found, part, lacking, name, bound);
       } else if (found == json.end() && !kMayLack && lacking == Lacking::kRefused) {
-        fail(fmt::format("has no '{}'", name));
+        it.fail(fmt::format("has no '{}'", name));
       }
     });
   }

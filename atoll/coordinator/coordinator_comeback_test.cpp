@@ -70,6 +70,22 @@ class ComebackTest : public CoordinatorTest {
     message.former = std::move(former);
     return say(connection, message);
   }
+  /// Who has the result of round 1 on disk, and was not here when it was committed.
+  static Former c() { return {.number = 2, .term = 1, .num_leased = 3, .rounds = {1}}; }
+  /// A and b came back without the result of round 1 and begin it again; c is away.
+  void both_make_again() {
+    commit(0);
+    ASSERT_EQ(sent<Start>(come(3, "c", {})).size(), 1U);
+    run.lost(3, "killed", now);
+    commit(1);
+    run.lost(1, "killed", now);
+    run.lost(2, "killed", now);
+    come(5, "b", b(0));
+    come(6, "a", a(0));
+    now += std::chrono::seconds(11);
+    ASSERT_EQ(sent<Start>(run.tick(now)).size(), 2U) << "c is waited for no longer";
+    for (const uint64_t connection : {5, 6}) say(connection, begin_trained(1));
+  }
   static Former b(int64_t newest_round, int64_t num_leased = 5) {
     return {.number = 1, .term = 1, .num_leased = num_leased, .rounds = {newest_round}};
   }
@@ -294,20 +310,9 @@ TEST_F(ComebackTest, WhoIsKilledAgainMakesItWithTheOthers) {
 
 /// Meanwhile somebody comes who has its result on disk: then it is told, and not decided again.
 TEST_F(ComebackTest, WhatIsFoundWhileItIsMadeAgainIsTold) {
-  const Former c{.number = 2, .term = 1, .num_leased = 3, .rounds = {1}};
-  commit(0);
-  ASSERT_EQ(sent<Start>(come(3, "c", {})).size(), 1U);
-  run.lost(3, "killed", now);
-  commit(1);
-  run.lost(1, "killed", now);
-  run.lost(2, "killed", now);
-  come(5, "b", b(0));
-  come(6, "a", a(0));
-  now += std::chrono::seconds(11);
-  ASSERT_EQ(sent<Start>(run.tick(now)).size(), 2U) << "c is waited for no longer";
-  for (const uint64_t connection : {5, 6}) say(connection, begin_trained(1));
+  both_make_again();
   run.lost(5, "killed", now);
-  const auto actions = come(7, "c", c);
+  const auto actions = come(7, "c", c());
   ASSERT_EQ(sent<Start>(actions).size(), 1U);
   EXPECT_TRUE(sent<Start>(actions)[0].second.returns);
   ASSERT_EQ(sent<Commit>(actions).size(), 1U);
@@ -319,18 +324,7 @@ TEST_F(ComebackTest, WhatIsFoundWhileItIsMadeAgainIsTold) {
 
 /// One of those who make it was not heard for a while: it waits for the round that it has begun.
 TEST_F(ComebackTest, WhatIsFoundIsToldToWhoIsBehindToo) {
-  const Former c{.number = 2, .term = 1, .num_leased = 3, .rounds = {1}};
-  commit(0);
-  ASSERT_EQ(sent<Start>(come(3, "c", {})).size(), 1U);
-  run.lost(3, "killed", now);
-  commit(1);
-  run.lost(1, "killed", now);
-  run.lost(2, "killed", now);
-  come(5, "b", b(0));
-  come(6, "a", a(0));
-  now += std::chrono::seconds(11);
-  ASSERT_EQ(sent<Start>(run.tick(now)).size(), 2U);
-  for (const uint64_t connection : {5, 6}) say(connection, begin_trained(1));
+  both_make_again();
   for (int i = 0; i < 300; ++i) {
     now += std::chrono::milliseconds(200);
     say(5, Heartbeat{.header = kRun});
@@ -338,7 +332,7 @@ TEST_F(ComebackTest, WhatIsFoundIsToldToWhoIsBehindToo) {
   }
   say(6, Heartbeat{.header = kRun});
   ASSERT_EQ(run.status(now).islands.at(0).state, IslandState::kFetching) << "behind";
-  const auto actions = come(7, "c", c);
+  const auto actions = come(7, "c", c());
   ASSERT_EQ(sent<Start>(actions).size(), 1U);
   std::set<uint64_t> told;
   for (const auto& [connection, commit] : sent<Commit>(actions)) told.insert(connection);

@@ -41,6 +41,9 @@ class Spinning {
   Spinning(const Spinning&) = delete;
   Spinning& operator=(const Spinning&) = delete;
 
+  /// Whether it does anything.
+  bool decides() const { return watcher_.joinable(); }
+
  private:
   void watch();
 

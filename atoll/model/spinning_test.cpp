@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <ctime>
 #include <optional>
 
@@ -69,7 +70,25 @@ TEST(SleepingTeamTest, LetsThreadsThatWaitSleep) {
   team.reset();
 }
 
-TEST(SpinningTest, EndsAtOnce) { Spinning{}; }
+class SpinningTest : public testing::Test {
+ protected:
+  SpinningTest() {
+    ::unsetenv("GOMP_SPINCOUNT");
+    ::unsetenv("OMP_WAIT_POLICY");
+  }
+};
+
+TEST_F(SpinningTest, DecidesAndEndsAtOnce) { EXPECT_TRUE(Spinning().decides()); }
+
+TEST_F(SpinningTest, WhatTheUserSetStays) {
+  ::setenv("GOMP_SPINCOUNT", "7", 1);
+  EXPECT_FALSE(Spinning().decides());
+}
+
+TEST_F(SpinningTest, APolicyOfTheUserDecides) {
+  ::setenv("OMP_WAIT_POLICY", "active", 1);
+  EXPECT_FALSE(Spinning().decides());
+}
 
 }  // namespace
 }  // namespace atl::model
