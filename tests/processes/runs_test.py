@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+from kept_port import KeptPort
 from swarm_run import TINY, SwarmRun, wait_for
 from swarm_test import limit_files
 
@@ -45,6 +46,7 @@ class OneOfSeveral(SwarmRun):
 class Coordinator:
     def __init__(self, folder, runs):
         self.folder, self.address, self.log_file = folder, None, folder / "coordinator.log"
+        self.port = KeptPort()
         self.runs = {name: OneOfSeveral(self, name, settings) for name, settings in runs.items()}
 
     def add(self, name, settings):
@@ -55,7 +57,7 @@ class Coordinator:
         out = self.folder / "coordinator.out"
         pairs = [word for run in self.runs.values() for word in ("--config", run.config, "--run", run.coordinated)]
         with open(self.log_file, "ab") as log, open(out, "wb") as stdout:
-            self.process = subprocess.Popen([ATOLL, "coordinate", "--listen", self.address or "127.0.0.1:0", *pairs, *words],
+            self.process = subprocess.Popen([ATOLL, "coordinate", "--listen", self.port.address, *pairs, *words],
                                             stdout=stdout, stderr=log, **options)
         wait_for(lambda: out.read_text().endswith("\n") or self.process.poll() is not None, "the coordinator's address")
         self.address = out.read_text().strip() or self.address
@@ -83,6 +85,7 @@ class RunsTest(unittest.TestCase):
     def coordinator(self, words=(), **runs):
         shared = Coordinator(self.folder, runs)
         self.addCleanup(lambda: [run.kill_all() for run in shared.runs.values()])
+        self.addCleanup(shared.port.give_back)
         shared.start(*words)
         return shared, *shared.runs.values()
 

@@ -14,6 +14,7 @@ import subprocess
 import time
 
 from event_file import EventFile
+from kept_port import KeptPort
 from swarm_journal import Journal
 
 DEADLINE_S = float(os.environ.get("DEADLINE", 120))  # Generous: machines are slow and shared. Nothing waits for it when all is well.
@@ -44,7 +45,7 @@ class SwarmRun:
         self.coordinated = self.folder / "coordinator"  # What the coordinator has of this run.
         self.folder.mkdir(parents=True)  # A run's own: what another left there would be read as its.
         self.processes = {}  # The newest of each name; "coordinator" is one.
-        self.address = None
+        self.port = self.address = None  # The coordinator's.
         self._events = {}  # By name.
 
     # --- processes ---
@@ -64,9 +65,11 @@ class SwarmRun:
         return self.net.address(self.hosts[name]) if self.net else "127.0.0.1"
 
     def coordinate(self, *words, **options):
-        """The first time on a port of the system's choice, then on the same one."""
+        """On a port of the system's choice, the next time on the same one."""
         insecure = ["--insecure"] if self.net else []
-        listen = self.address or f"{self.host('coordinator')}:0"
+        if not self.net and not self.port:
+            self.port = KeptPort()
+        listen = self.port.address if self.port else self.address or f"{self.host('coordinator')}:0"
         config = [f"--{name}={value}" for name, value in self.settings.items()]
         process = self._start("coordinator", ["coordinate", "--listen", listen, "--run", self.coordinated,
                                               *insecure, *config, *words], **options)
@@ -98,6 +101,8 @@ class SwarmRun:
             if process.poll() is None:
                 process.kill()
             process.wait()
+        if self.port:
+            self.port.give_back()
 
     def finish(self, name):
         """Exit status and summary, if there is one."""
