@@ -14,6 +14,9 @@ Comeback::Comeback(const std::filesystem::path& run_folder, EventSink events)
 
 swarm::Former Comeback::former(const Holding& newest, const std::string& run) const {
   const auto& membership = diary_.membership();
+  // The coordinator may not have heard that it left; as that member it would be waited for in the
+  // rounds that it skipped.
+  if (newest.left) return {};
   if (!membership || membership->run != run || newest.applied.empty()) return {};
   return {.number = membership->member,
           .term = membership->term,

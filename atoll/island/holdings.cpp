@@ -78,7 +78,8 @@ std::map<int64_t, Holding> holdings_in(const fs::path& run_folder, int64_t last_
     holdings[step] = {.checkpoint = folder,
                       .checkpoint_step = step,
                       .digest = digest_of(newest.held, newest.digest),
-                      .applied = newest.applied};
+                      .applied = newest.applied,
+                      .left = newest.left};
   }
   if (!holdings.empty()) {
     auto later = replayed(holdings.rbegin()->second, newest, last_step, num_at_end,

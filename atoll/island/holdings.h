@@ -19,6 +19,7 @@ struct Holding {
   /// Hexadecimal; equal where two islands' published states are, however they came by them.
   std::string digest;
   std::vector<int64_t> applied;  // By fragment: the newest round in it; empty: not known.
+  bool left = false;             // RunState::left of the checkpoint.
 };
 
 /// By step, of a run that ends with `num_at_end` rounds of `last_step`. Of the states that rounds

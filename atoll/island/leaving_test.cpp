@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/island/comeback.h"
+#include "atoll/island/holdings.h"
 #include "atoll/island/training_run.h"
+#include "atoll/run/round_log.h"
 #include "atoll/testing_torch/small_run.h"
 
 namespace atl::island {
@@ -46,22 +49,34 @@ TEST(LeavingTest, WhatWasTakenEarlyIsNotSentAgainAfterAResume) {
   Materials materials = small.materials(config);
   const SystemClock clock;
   Noting others;
+  Comeback comeback(folder);
+  comeback.diary().begin({.run = "that", .term = 3, .member = 1});
+  run::RoundLog log(rounds_in(folder), /*most_bytes=*/1 << 20, [](const std::string&) {});
+  const auto former = [&] {
+    const auto holdings = holdings_in(folder, /*last_step=*/14, /*num_at_end=*/2);
+    return Comeback(folder).former(holdings.rbegin()->second, "that").number;
+  };
   bool leaves = false;
+  int64_t leaves_after = 5;
   const auto parts = [&]() -> TrainingParts {
     return {.config = config,
             .folder = folder,
             .materials = materials,
             .averager = others,
             .clock = clock,
+            .round_log = &log,
+            .diary = &comeback.diary(),
             .wishes = {.leaves = [&] { return leaves; }},
-            .on_step = [&](const auto& report) { leaves = leaves || report.step == 5; }};
+            .on_step = [&](const auto& report) { leaves = leaves || report.step == leaves_after; }};
   };
   const auto left = TrainingRun(parts()).train();
   ASSERT_TRUE(left);
   EXPECT_EQ(left->steps, 11) << "both fragments are sent behind step 5, and rounds 2 and 3 taken";
   EXPECT_THAT(others.begun, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(former(), -1) << "should it be killed before anybody hears of it";
 
   others.begun.clear();
+  leaves_after = -1;
   leaves = false;
   TrainingRun again(parts());
   again.resume(folder / "checkpoints" / "step-00000011");
@@ -69,6 +84,7 @@ TEST(LeavingTest, WhatWasTakenEarlyIsNotSentAgainAfterAResume) {
   EXPECT_THAT(others.begun, IsEmpty());
   ASSERT_TRUE(again.train());
   EXPECT_THAT(others.begun, ElementsAre(4, 5, 6)) << "after step 12, and both after the last";
+  EXPECT_EQ(former(), 1);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct RunState {
   /// As the commit of `step` left it, and no step since: nothing is on its way.
   bool at_commit = false;
   bool joined = false;    // This island came in the middle of the run.
+  bool left = false;      // It has left with this checkpoint, and skips rounds behind it.
   bool abstains = false;  // From the next round: a step since the last one was not finite.
   std::vector<int64_t> abstained_rounds;  // On their way, with weight 0.
 
@@ -48,8 +49,8 @@ struct RunState {
     field("digest", digest), field("held", held, MayLack{}), field("applied", applied, MayLack{});
     field("store", store), field("codec", codec);
     field("fragment_sync_delay", fragment_sync_delay), field("at_commit", at_commit, MayLack{});
-    field("joined", joined, MayLack{}), field("abstains", abstains);
-    field("abstained_rounds", abstained_rounds, MayLack{});
+    field("joined", joined, MayLack{}), field("left", left, LeftOutWhenNew{});
+    field("abstains", abstains), field("abstained_rounds", abstained_rounds, MayLack{});
   }
 };
 

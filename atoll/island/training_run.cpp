@@ -161,7 +161,10 @@ Result<run::Summary> TrainingRun::train() {
     stopped = (all_end || leaves) && step_ < steps;
     // It has taken its rounds before they were due, and begun none since: what the schedule says to
     // be on its way here is not. What it has learned since the last round is in none, and lost.
-    if (leaves && stopped) is_at_commit_ = !strategy_->syncs_after(step_);
+    if (leaves && stopped) {
+      stop_.leave();
+      is_at_commit_ = !strategy_->syncs_after(step_);
+    }
     evaluate_and_report(before);
     if (step_ == steps || stopped || keeps_now()) checkpoint();
   }
@@ -306,6 +309,7 @@ weights::CheckpointContents TrainingRun::contents(int64_t step) {
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
                        .at_commit = is_at_commit_,
                        .joined = has_joined_,
+                       .left = stop_.has_left(),
                        .abstains = strategy_->abstains(),
                        .abstained_rounds = strategy_->abstained_rounds()};
   return checkpoint_contents(state, parts_.config, parts_.materials, *optimizer_, *strategy_);

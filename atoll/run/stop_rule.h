@@ -29,10 +29,14 @@ class StopRule {
   /// `is_agreed`: all islands end here.
   bool ends_run(bool is_agreed) const { return wishes_.request_stop ? is_agreed : has_asked_; }
   bool leaves() const { return wishes_.leaves && wishes_.leaves(); }
+  void leave() { has_left_ = true; }
+  /// This island alone trains no more.
+  bool has_left() const { return has_left_; }
 
  private:
   StopWishes wishes_;
   bool has_asked_ = false;
+  bool has_left_ = false;
 };
 
 }  // namespace atl::run
