@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <ranges>
+#include <system_error>
 #include <utility>
 
 #include "atoll/base/descriptor.h"
@@ -118,6 +121,22 @@ void require_writable(const std::filesystem::path& path) {
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
   if (directory.get() < 0 || ::fsync(directory.get()) != 0) fail_at("sync", folder);
+}
+
+void remove_files(std::span<const std::filesystem::path> files) {
+  for (const std::filesystem::path& file : files) {
+    std::error_code ignored;  // A file too many does no harm.
+    std::filesystem::remove(file, ignored);
+  }
+}
+
+std::vector<std::filesystem::path> folders_of_path() {
+  const char* path = std::getenv("PATH");
+  std::vector<std::filesystem::path> folders;
+  for (const auto folder : std::views::split(std::string_view(path == nullptr ? "" : path), ':')) {
+    folders.emplace_back(folder.begin(), folder.end());
+  }
+  return folders;
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace atl {
 
@@ -25,6 +26,12 @@ void write_file_synced(const std::filesystem::path& path,
 
 /// Makes the names inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);
+
+/// Removes those that it can.
+void remove_files(std::span<const std::filesystem::path> files);
+
+/// The folders that PATH names, in its order.
+std::vector<std::filesystem::path> folders_of_path();
 
 /// A read-only memory map of a whole file. Movable; unmapped when destroyed.
 class MappedFile {

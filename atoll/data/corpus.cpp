@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/number.h"
 #include "atoll/text/utf8.h"
@@ -68,13 +68,8 @@ int minor_version(const std::string& name) {
 /// The lib folders beside the bin folders of PATH, then the usual ones.
 std::vector<fs::path> library_folders() {
   std::vector<fs::path> folders;
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const size_t colon = std::min(rest.find(':'), rest.size());
-    const fs::path bin(rest.substr(0, colon));
+  for (const fs::path& bin : folders_of_path()) {
     if (bin.is_absolute()) folders.push_back(bin.parent_path() / "lib");
-    rest.remove_prefix(std::min(colon + 1, rest.size()));
   }
   for (const char* usual : {"/usr/lib", "/usr/local/lib"}) folders.emplace_back(usual);
   return folders;

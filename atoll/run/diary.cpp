@@ -8,7 +8,6 @@
 #include <sstream>
 #include <utility>
 
-#include "atoll/base/error.h"
 #include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 
@@ -32,13 +31,6 @@ std::string line_of(int64_t step, const Diary::Step& done) {
 
 std::string line_of(int64_t round, uint64_t sum) {
   return json{{"round", round}, {"sent", sum}}.dump() + "\n";
-}
-
-void remove_all(const std::vector<fs::path>& files) {
-  for (const fs::path& file : files) {
-    std::error_code ignored;  // A file too many does no harm.
-    fs::remove(file, ignored);
-  }
 }
 
 }  // namespace
@@ -72,9 +64,7 @@ void Diary::read(const fs::path& file) {
       } else {
         steps_[line.at("step")] = struct_of<Step>(line, file.string());
       }
-    } catch (const json::exception&) {
-      continue;
-    } catch (const InputError&) {
+    } catch (const std::exception&) {  // Not what this program writes.
       continue;
     }
   }
@@ -116,7 +106,7 @@ void Diary::begin(const Membership& membership) {
   steps_.erase(steps_.upper_bound(membership.step), steps_.end());
   const auto before = files();
   open_next(lines_behind(-1) + line_of(membership));
-  remove_all(before);
+  remove_files(before);
 }
 
 void Diary::open_next(const std::string& lines) {
@@ -156,7 +146,7 @@ std::function<void()> Diary::checkpoint_begins(int64_t step, int64_t trained) {
   now.trained = trained;
   // An earlier process may have been further: others may count on what it did there.
   open_next(line_of(now) + lines_behind(step));
-  return [before = std::move(before)] { remove_all(before); };
+  return [before = std::move(before)] { remove_files(before); };
 }
 
 std::string Diary::lines_behind(int64_t step) const {

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -103,13 +102,6 @@ std::pair<int32_t, int64_t> fragment_and_round(const fs::path& file) {
   return num_read == 3 ? std::pair(fragment, round) : std::pair(int32_t{-1}, int64_t{-1});
 }
 
-void remove_all(std::span<const fs::path> files) {
-  for (const fs::path& file : files) {
-    std::error_code ignored;  // A file too many does no harm.
-    fs::remove(file, ignored);
-  }
-}
-
 }  // namespace
 
 std::vector<LoggedRound> list_rounds(const fs::path& folder) {
@@ -192,7 +184,7 @@ std::function<void()> RoundLog::checkpoint_begins() {
   for (const auto& [fragment, round_and_file] : newest) kept.push_back(round_and_file.second);
   std::erase_if(added_,
                 [&](const fs::path& file) { return std::ranges::find(kept, file) != kept.end(); });
-  return [included = std::exchange(added_, kept)] { remove_all(included); };
+  return [included = std::exchange(added_, kept)] { remove_files(included); };
 }
 
 void RoundLog::keep_only(const std::vector<LoggedRound>& rounds) {
@@ -200,7 +192,7 @@ void RoundLog::keep_only(const std::vector<LoggedRound>& rounds) {
   std::erase_if(added_, [&](const fs::path& file) {
     return std::ranges::find(rounds, file, &LoggedRound::file) != rounds.end();
   });
-  remove_all(added_);
+  remove_files(added_);
   find_earlier();
 }
 

@@ -5,12 +5,12 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/sweep/slurm_text.h"
@@ -25,16 +25,12 @@ constexpr size_t kShownLines = 5;  // Of stderr, in a message.
 
 /// The program's path; empty when PATH does not lead to it.
 std::filesystem::path find_program(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    const auto file = std::filesystem::path(rest.substr(0, end)) / name;
+  for (const std::filesystem::path& folder : folders_of_path()) {
+    const auto file = folder / name;
     std::error_code ignored;
     if (std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0) {
       return file;
     }
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return {};
 }
