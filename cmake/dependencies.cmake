@@ -6,6 +6,13 @@ find_package(ZLIB REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(oniguruma REQUIRED IMPORTED_TARGET oniguruma)
+# Oniguruma exports POSIX' regcomp() and regexec() with other meanings. All others must find those of
+# the C library, which is found first where it is named first, by its path: compilers put -lc last.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libc.so.6
+  OUTPUT_VARIABLE c_library OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+add_library(atoll_oniguruma INTERFACE)
+target_link_libraries(atoll_oniguruma INTERFACE ${c_library} PkgConfig::oniguruma)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(nlopt REQUIRED IMPORTED_TARGET nlopt)

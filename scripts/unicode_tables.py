@@ -29,10 +29,32 @@ AFTER_UNICODE_9 = [
     (0x1E08F, 0x1E08F), (0x1E130, 0x1E136), (0x1E2AE, 0x1E2AE), (0x1E2EC, 0x1E2EF), (0x1E4EC, 0x1E4EF),
     (0x1E5EE, 0x1E5EF),
 ]
+# Nor are these compatible with others there.
+COMPATIBLE_AFTER_9 = [(0x32FF, 0x32FF), (0xA7F2, 0xA7F4), (0xAB69, 0xAB69), (0x10781, 0x107BA), (0x1CCD6, 0x1CCF9),
+                      (0x1E030, 0x1E06D), (0x1F16C, 0x1F16C), (0x1FBF0, 0x1FBF9)]
+# Punctuation in `tokenizers` is that of Unicode 8; two characters were it then.
+PUNCTUATION_AFTER_8 = [
+    (0x61D, 0x61D), (0x9FD, 0x9FD), (0xA76, 0xA76), (0xC77, 0xC77), (0xC84, 0xC84), (0x1B4E, 0x1B4F), (0x1B7D, 0x1B7F),
+    (0x2E43, 0x2E5D), (0x10D6E, 0x10D6E), (0x10EAD, 0x10EAD), (0x10F55, 0x10F89), (0x113D4, 0x113D8), (0x1144B, 0x1145D),
+    (0x11660, 0x1166C), (0x116B9, 0x116B9), (0x1183B, 0x1183B), (0x11944, 0x11946), (0x119E2, 0x119E2), (0x11A3F, 0x11A46),
+    (0x11A9A, 0x11AA2), (0x11B00, 0x11B09), (0x11BE1, 0x11BE1), (0x11C41, 0x11C71), (0x11EF7, 0x11EF8), (0x11F43, 0x11F4F),
+    (0x11FFF, 0x11FFF), (0x12FF1, 0x12FF2), (0x16D6D, 0x16D6F), (0x16E97, 0x16E9A), (0x16FE2, 0x16FE2), (0x1E5FF, 0x1E5FF),
+    (0x1E95E, 0x1E95F),
+]
+PUNCTUATION_UNTIL_8 = (0x166D, 0x111C9)
+
+
+def is_among(ranges, code):
+    return any(first <= code <= last for first, last in ranges)
 
 
 def is_after_9(code):
-    return any(first <= code <= last for first, last in AFTER_UNICODE_9)
+    return is_among(AFTER_UNICODE_9, code)
+
+
+def is_punctuation(code):  # Of ASCII all that is no letter, digit or space.
+    is_now = category(chr(code))[0] == "P" and not is_among(PUNCTUATION_AFTER_8, code)
+    return is_now or code in PUNCTUATION_UNTIL_8 or code < 128 and category(chr(code))[0] == "S"
 
 
 def is_space(code):  # White_Space: the separators and six controls.
@@ -50,6 +72,7 @@ CLASSES = {
     "numbers": lambda code: category(chr(code))[0] == "N",
     "spaces": is_space,
     "words": is_word,
+    "punctuation": is_punctuation,
 }
 
 
@@ -88,6 +111,14 @@ def decompositions():
         yield f"{{{code:#x},{first:#x},{second:#x},{'true' if composes else 'false'}}},"
 
 
+def compatible():
+    """Code, how many characters it is compatible with in a row, those."""
+    for code in range(0x110000):
+        parts = decomposition(chr(code)).split()
+        if parts and parts[0].startswith("<") and not is_among(COMPATIBLE_AFTER_9, code):
+            yield f"{code:#x},{len(parts) - 1},{''.join(f'{int(part, 16):#x},' for part in parts[1:])}"
+
+
 def python_ranges(has):
     yield from (f"{{{first:#x},{last:#x}}}," for first, last, _ in ranges(lambda code: code < 0x110000 and has(chr(code))))
 
@@ -116,10 +147,20 @@ def special_cases():
             yield "{%#x,{%s}}," % (code, ",".join("{" + ",".join(f"{ord(c):#x}" for c in form) + "}" for form in forms))
 
 
+def since_14():
+    """First, last and general category of characters that had another in Unicode 14, small as regular expressions' names are."""
+    def changed(code):
+        now = category(chr(code)) if code < 0x110000 else 0
+        return now.lower() if now and now != unicodedata.category(chr(code)) else 0
+
+    for first, last, name in ranges(changed):
+        yield f"{{{first:#x},{last:#x},\"{name}\"}},"
+
+
 TABLES = {**{name: lambda name=name: class_ranges(name) for name in CLASSES},
-          "combining": combining_classes, "decompositions": decompositions}
+          "combining": combining_classes, "decompositions": decompositions, "compatible": compatible}
 if unicodedata.unidata_version == "14.0.0":
-    TABLES |= {"cases": simple_cases, "special_cases": special_cases,
+    TABLES |= {"since_14": since_14, "cases": simple_cases, "special_cases": special_cases,
                "cased": lambda: python_ranges(lambda c: c.isupper() or c.islower() or c.istitle()),
                "escaped": lambda: python_ranges(lambda c: not c.isprintable())}
 PYTHONS = ("cases", "special_cases", "cased", "escaped")

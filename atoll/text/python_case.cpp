@@ -70,6 +70,17 @@ void append_case(std::string& text, uint32_t code, Form form) {
   append_utf8(text, static_cast<uint32_t>(static_cast<int32_t>(code) + shift));
 }
 
+/// Cased since Python's Unicode 14, and what is added for the small form.
+struct NewCase {
+  uint32_t first, last;
+  int32_t shift;
+};
+constexpr NewCase kNewCases[] = {{0x1c89, 0x1c89, 1},      {0xa7cb, 0xa7cb, 0x264 - 0xa7cb},
+                                 {0xa7cc, 0xa7cc, 1},      {0xa7ce, 0xa7ce, 1},
+                                 {0xa7d2, 0xa7d2, 1},      {0xa7d4, 0xa7d4, 1},
+                                 {0xa7da, 0xa7da, 1},      {0xa7dc, 0xa7dc, 0x19b - 0xa7dc},
+                                 {0x10d50, 0x10d65, 0x20}, {0x16ea0, 0x16eb8, 0x1b}};
+
 /// form_of(is it the first, is the character before it a cased one).
 template <typename FormOf>
 std::string with_case(std::string_view text, const FormOf& form_of) {
@@ -117,6 +128,21 @@ std::string to_upper(std::string_view text) {
 }
 std::string to_lower(std::string_view text) {
   return with_case(text, [](bool, bool) { return kLower; });
+}
+std::string to_lower_each(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (const uint32_t code : characters(text)) {
+    const NewCase* added = find(kNewCases, code);
+    if (code == 0x3a3) {
+      append_utf8(result, 0x3c3);
+    } else if (added && code <= added->last) {
+      append_utf8(result, static_cast<uint32_t>(static_cast<int32_t>(code) + added->shift));
+    } else {
+      append_case(result, code, kLower);
+    }
+  }
+  return result;
 }
 std::string capitalize(std::string_view text) {
   return with_case(text, [](bool is_first, bool) { return is_first ? kTitle : kLower; });

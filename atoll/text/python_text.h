@@ -42,6 +42,9 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
 std::string to_upper(std::string_view text);
 /// Greek capital sigma is refused with InputError: its small form depends on the word around it.
 std::string to_lower(std::string_view text);
+/// Each character's small form, whatever stands around it, by Unicode 17: so are texts made small
+/// in Rust, and Python lower() where both know the character.
+std::string to_lower_each(std::string_view text);
 /// str.capitalize(): the first character in title case, the rest small.
 std::string capitalize(std::string_view text);
 /// str.title(): the first letter of each run of letters.

@@ -24,6 +24,17 @@ constexpr Range kSpaces[] = {
 constexpr Range kWords[] = {
 #include "atoll/text/unicode_words.inc"
 };
+constexpr Range kPunctuation[] = {
+#include "atoll/text/unicode_punctuation.inc"
+};
+
+template <size_t kSize>
+bool is_in(const Range (&table)[kSize], uint32_t code_point) {
+  const Range* found =
+      std::upper_bound(std::begin(table), std::end(table), code_point,
+                       [](uint32_t code, const Range& range) { return code < range.first; });
+  return found != std::begin(table) && code_point <= found[-1].last;
+}
 
 std::vector<CharClass> make_table() {
   std::vector<CharClass> table(kClassLimit, CharClass::kOther);
@@ -45,11 +56,7 @@ const CharClass* char_class_table() {
   return table.data();
 }
 
-bool is_word_char(uint32_t code_point) {
-  const Range* found =
-      std::upper_bound(std::begin(kWords), std::end(kWords), code_point,
-                       [](uint32_t code, const Range& range) { return code < range.first; });
-  return found != std::begin(kWords) && code_point <= found[-1].last;
-}
+bool is_word_char(uint32_t code_point) { return is_in(kWords, code_point); }
+bool is_punctuation(uint32_t code_point) { return is_in(kPunctuation, code_point); }
 
 }  // namespace atl::text

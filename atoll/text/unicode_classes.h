@@ -18,5 +18,7 @@ inline CharClass char_class(const CharClass* table, uint32_t code_point) {
 
 /// \w of regular expressions: alphabetic, a mark, a digit, a connector. For rare use: it searches.
 bool is_word_char(uint32_t code_point);
+/// Punctuation as `tokenizers` has it: that of Unicode 8, and the symbols of ASCII. It searches.
+bool is_punctuation(uint32_t code_point);
 
 }  // namespace atl::text

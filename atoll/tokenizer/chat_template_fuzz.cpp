@@ -11,12 +11,19 @@
 
 namespace {
 
-std::filesystem::path make_folder() {
-  const auto folder =
+/// Goes with the process.
+struct Folder {
+  std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("atoll-chat-fuzz-" + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
-  return folder;
-}
+
+  Folder() { std::filesystem::create_directory(path); }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+};
 
 void try_chat(const std::filesystem::path& folder, const std::string& config,
               const std::string& chat) {
@@ -33,7 +40,7 @@ void try_chat(const std::filesystem::path& folder, const std::string& config,
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::filesystem::path folder = make_folder();
+  static const Folder folder;
   const std::string good_config =
       R"({"bos_token": {"content": "<s>"}, "chat_template": "{{ bos_token }}{{ messages }}"})";
   const std::string good_chat =
@@ -45,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t at = data[i + 1] % (edited.size() + 1);
     edited.replace(at, data[i + 2] % 8, reinterpret_cast<const char*>(data + i), data[i + 3] % 5);
   }
-  try_chat(folder, edited_config, good_chat);
-  try_chat(folder, good_config, edited_chat);
+  try_chat(folder.path, edited_config, good_chat);
+  try_chat(folder.path, good_config, edited_chat);
   return 0;
 }

@@ -2,6 +2,7 @@
 // which are merged or, nearly always, found in the cache.
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <variant>
 
 #include "atoll/text/utf8.h"
@@ -14,7 +15,10 @@
 namespace atl::tokenizer {
 namespace {
 
-using Words = std::variant<Gpt2Words, Cl100kWords, JoinedWords>;
+/// The words are what the pre-tokenizer cuts.
+struct StepWords {};
+
+using Words = std::variant<StepWords, Gpt2Words, Cl100kWords, JoinedWords>;
 
 Words words_of(const TokenizerTables& tables) {
   switch (tables.words) {
@@ -25,41 +29,48 @@ Words words_of(const TokenizerTables& tables) {
     case WordRule::kJoined:
       return JoinedWords(tables.joins);
     case WordRule::kGpt2:
+      return Gpt2Words();
+    case WordRule::kSteps:
       break;
   }
-  return Gpt2Words();
+  return StepWords();
 }
 
 constexpr TokenId kNone = -1;
-
-/// A word of one byte is one symbol, which nothing can merge with, or none.
-std::array<TokenId, 128> one_byte_ids(const BaseSymbols& symbols) {
-  std::array<TokenId, 128> ids{};
-  for (size_t byte = 0; byte < ids.size(); ++byte) {
-    const char word = static_cast<char>(byte);
-    ids[byte] = kNone;
-    symbols.read({&word, 1}, &ids[byte]);
-  }
-  return ids;
-}
 
 }  // namespace
 
 struct Encoder::State {
   const TokenizerTables& tables;
-  std::array<TokenId, 128> one_byte;  // The ids of words of one byte.
+  std::array<TokenId, 128> one_byte{};  // The ids of words of one byte.
   Words words;
   WordCache cache;
   BpeScratch scratch;
   std::vector<TokenId> word_ids;
-  std::string nfc_scratch;
+  Pieces pieces;
+  std::vector<Piece> spare_pieces;
+  Normalizer::Scratch scratches;
   std::string mark_scratch;
   std::string metaspace_scratch;
   int64_t num_replaced = 0;
   int64_t num_without_token = 0;
 
+  explicit State(const TokenizerTables& all) : tables(all), words(words_of(all)) {
+    for (size_t byte = 0; byte < one_byte.size(); ++byte) {
+      const char word = static_cast<char>(byte);
+      one_byte[byte] = kNone;
+      merge_word({&word, 1}, &one_byte[byte]);
+    }
+    num_without_token = 0;
+  }
+
   /// Writes the ids of one word, by merging.
   size_t merge_word(std::string_view word, TokenId* ids) {
+    if (tables.model != nullptr) {
+      const WordModel::Read read = tables.model->read(word, ids);
+      num_without_token += static_cast<int64_t>(read.num_without_token);
+      return read.num_ids;
+    }
     if (!tables.whole_words.empty()) {
       const auto found = tables.whole_words.find(std::string(word));
       if (found != tables.whole_words.end()) {
@@ -85,6 +96,30 @@ struct Encoder::State {
     return count;
   }
 
+  /// Writes the ids of the word from `at` to `after`, and returns their end: one for each byte at
+  /// most, but kMaxIds are written to. At `end` ends what may be read.
+  TokenId* encode_word(const char* at, const char* after, const char* end, TokenId* out) {
+    const auto size = static_cast<size_t>(after - at);
+    if (size == 1) {
+      *out = one_byte[static_cast<uint8_t>(*at)];
+      const bool has_id = *out != kNone;
+      num_without_token += !has_id;
+      return out + has_id;
+    }
+    if (size > ShortWord::kMaxBytes) [[unlikely]]
+      return out + encode_long_word({at, size}, out);
+    const ShortWord word = ShortWord::read(at, size, end);
+    if (const WordCache::Entry* entry = cache.find(word)) [[likely]] {
+      std::memcpy(out, entry->ids.data(), sizeof(entry->ids));  // All slots: no loop.
+      return out + entry->num_ids;
+    }
+    const int64_t before = num_without_token;
+    const size_t count = merge_word({at, size}, out);
+    // What leaves something out is counted each time.
+    if (num_without_token == before) cache.insert(word, {out, count});
+    return out + count;
+  }
+
   /// `ids` has room for one id per byte and kMaxIds more. Returns how many were written.
   template <typename Cutter>
   size_t encode_words(const Cutter& cutter, std::string_view text, TokenId* ids) {
@@ -93,27 +128,7 @@ struct Encoder::State {
     TokenId* out = ids;
     while (at < end) {
       const char* const after = cutter.next(at, end);
-      const auto size = static_cast<size_t>(after - at);
-      if (size == 1) {
-        *out = one_byte[static_cast<uint8_t>(*at)];
-        const bool has_id = *out != kNone;
-        out += has_id;
-        num_without_token += !has_id;
-      } else if (size > ShortWord::kMaxBytes) [[unlikely]] {
-        out += encode_long_word({at, size}, out);
-      } else {
-        const ShortWord word = ShortWord::read(at, size, end);
-        if (const WordCache::Entry* entry = cache.find(word)) [[likely]] {
-          std::memcpy(out, entry->ids.data(), sizeof(entry->ids));  // All slots: no loop.
-          out += entry->num_ids;
-        } else {
-          const int64_t before = num_without_token;
-          const size_t count = merge_word({at, size}, out);
-          // What leaves something out is counted each time.
-          if (num_without_token == before) cache.insert(word, {out, count});
-          out += count;
-        }
-      }
+      out = encode_word(at, after, end, out);
       at = after;
     }
     return static_cast<size_t>(out - ids);
@@ -132,15 +147,30 @@ struct Encoder::State {
     }
   }
 
+  void append_pieces(std::string_view text, bool is_first, std::vector<TokenId>& ids) {
+    tables.pre_tokenizer.cut(text, is_first, pieces, spare_pieces);
+    for (const Piece& piece : pieces.all) {
+      word_ids.resize(piece.text.size() + WordCache::kMaxIds);
+      const char* const end = piece.text.data() + piece.text.size();
+      TokenId* const behind = encode_word(piece.text.data(), end, end, word_ids.data());
+      ids.insert(ids.end(), word_ids.data(), behind);
+    }
+  }
+
   void append_plain(std::string_view text, bool is_first, std::vector<TokenId>& ids) {
+    if (std::holds_alternative<StepWords>(words)) return append_pieces(text, is_first, ids);
     if (tables.metaspace.is_used) text = tables.metaspace.apply(text, is_first, metaspace_scratch);
-    std::visit([&](const auto& cutter) { append_words(cutter, text, ids); }, words);
+    const auto append = [&]<typename Cutter>(const Cutter& cutter) {
+      if constexpr (!std::is_same_v<Cutter, StepWords>) append_words(cutter, text, ids);
+    };
+    std::visit(append, words);
   }
 
   void append(std::string_view text, SpecialText special, std::vector<TokenId>& ids) {
     const auto on_token = [&](TokenId id) { ids.push_back(id); };
     const auto on_part = [&](std::string_view part, size_t begin) {
-      const std::string_view normal = tables.normalizer.apply(part, nfc_scratch, mark_scratch);
+      const std::string_view normal =
+          tables.marks.apply(tables.normalizer.apply(part, scratches), mark_scratch);
       tables.normalized.split(
           normal, special,
           [&](std::string_view plain, size_t plain_begin) {
@@ -152,16 +182,7 @@ struct Encoder::State {
   }
 };
 
-Encoder::Encoder(const Tokenizer& tokenizer)
-    : state_(new State{.tables = *tokenizer.tables_,
-                       .one_byte = one_byte_ids(tokenizer.tables_->symbols),
-                       .words = words_of(*tokenizer.tables_),
-                       .cache = {},
-                       .scratch = {},
-                       .word_ids = {},
-                       .nfc_scratch = {},
-                       .mark_scratch = {},
-                       .metaspace_scratch = {}}) {}
+Encoder::Encoder(const Tokenizer& tokenizer) : state_(new State(*tokenizer.tables_)) {}
 Encoder::~Encoder() = default;
 
 int64_t Encoder::num_replaced() const { return state_->num_replaced; }

@@ -1,5 +1,4 @@
 // Spaces, and the mark U+2581 that SentencePiece-style vocabularies write for them.
-#include "atoll/text/nfc.h"
 #include "atoll/text/python_text.h"
 #include "atoll/tokenizer/tokenizer_tables.h"
 
@@ -16,18 +15,16 @@ std::string_view rewrite(std::string_view prefix, std::string_view text, std::st
 
 }  // namespace
 
-std::string_view TextNormalizer::apply(std::string_view text, std::string& nfc_scratch,
-                                       std::string& mark_scratch) const {
-  if (nfc) text = text::to_nfc(text, nfc_scratch);
-  if (!marks) return text;
-  return rewrite(prepends && !text.empty() ? " " : "", text, mark_scratch);
+std::string_view Marks::apply(std::string_view text, std::string& scratch) const {
+  if (!are_used) return text;
+  return rewrite(prepends && !text.empty() ? " " : "", text, scratch);
 }
 
 std::string_view Metaspace::apply(std::string_view text, bool is_first,
                                   std::string& scratch) const {
   const bool begins_with_mark = text.starts_with(' ') || text.starts_with(kMark);
-  const bool prepended = !begins_with_mark &&
-                         (prepend == Prepend::kAlways || (prepend == Prepend::kFirst && is_first));
+  const bool prepended = !begins_with_mark && (prefix == PrefixScheme::kAlways ||
+                                               (prefix == PrefixScheme::kFirst && is_first));
   return rewrite(prepended ? " " : "", text, scratch);
 }
 

@@ -70,8 +70,8 @@ std::string Tokenizer::decode_part(std::span<const int64_t> ids) const {
 bool Tokenizer::keeps_text() const {
   const bool strips = std::ranges::any_of(
       tables_->added, [](const AddedToken& token) { return token.lstrip || token.rstrip; });
-  return tables_->words != WordRule::kJoined && !tables_->normalizer.nfc && !strips &&
-         tables_->symbols.has_all_bytes();
+  return tables_->is_byte_level && tables_->normalizer.is_empty() &&
+         tables_->pre_tokenizer.keeps_text() && !strips && tables_->symbols.has_all_bytes();
 }
 
 int64_t Tokenizer::vocab_size() const { return std::ssize(tables_->bytes); }

@@ -1,175 +1,54 @@
-// The parts of tokenizer.json around the model. What changes ids and is not known is refused by
-// name; a regular expression is known by its text.
-#include <algorithm>
+// How ids become text, and the tokens around a text: decoder and post-processor of tokenizer.json.
+// What changes ids or text and is not known is refused by name.
 #include <array>
+#include <utility>
 
+#include "atoll/base/number.h"
+#include "atoll/text/python_text.h"
+#include "atoll/tokenizer/byte_alphabet.h"
 #include "atoll/tokenizer/tokenizer_file.h"
 
 namespace atl::tokenizer {
 namespace {
 
-struct KnownPattern {
-  WordRule words;
-  std::string_view pattern;
-};
-
-constexpr std::array kKnownPatterns = {
-    KnownPattern{WordRule::kGpt2,
-                 R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
-    KnownPattern{WordRule::kCl100k,
-                 R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
-                 R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    // The same with possessive quantifiers, as tiktoken writes it.
-    KnownPattern{WordRule::kCl100k, R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3})"
-                                    R"(| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"},
-    KnownPattern{WordRule::kQwen, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
-                                  R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-};
-
-bool is_mark_replacement(const TokenizerFile& file, const Json& replace, std::string_view from,
-                         std::string_view to) {
-  const Json& pattern = file.field(replace, "Replace", "pattern");
-  return pattern.is_object() && pattern.size() == 1 && pattern.contains("String") &&
-         pattern["String"] == from && file.text(replace, "Replace", "content") == to;
+/// "<0x0A>" -> 10.
+std::optional<uint8_t> read_byte_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return {};
+  return number_in<uint8_t>(token.substr(3, 2), 16);
 }
 
-void read_normalizer(const TokenizerFile& file, TextNormalizer& normalizer) {
-  for (const Json& step : file.steps(file.part("normalizer"), "normalizers")) {
-    const std::string type = TokenizerFile::type_of(step);
-    if (type == "NFC") {
-      normalizer.nfc = true;
-    } else if (type == "Prepend" && step.value("prepend", Json()) == kMark &&
-               !normalizer.prepends) {
-      normalizer.prepends = true;
-    } else if (type == "Replace" && is_mark_replacement(file, step, " ", kMark)) {
-      normalizer.marks = true;
-    } else {
-      file.unsupported("normalizer " + (type == "Prepend" || type == "Replace"
-                                            ? TokenizerFile::brief(step)
-                                            : type));
-    }
-  }
-  if (normalizer.prepends && !normalizer.marks) {
-    file.unsupported("normalizer Prepend without Replace of spaces");
-  }
+/// WordPiece: as the library writes English.
+std::string cleaned_up(std::string text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kJoins = {
+      {{" .", "."},
+       {" ?", "?"},
+       {" !", "!"},
+       {" ,", ","},
+       {" ' ", "'"},
+       {" n't", "n't"},
+       {" 'm", "'m"},
+       {" do not", " don't"},
+       {" 's", "'s"},
+       {" 've", "'ve"},
+       {" 're", "'re"}}};
+  for (const auto& [apart, joined] : kJoins) text = text::replace_text(text, apart, joined, -1);
+  return text;
 }
 
-WordRule read_split(const TokenizerFile& file, const Json& split) {
-  const std::string behavior = file.text(split, "Split", "behavior");
-  const bool invert = file.flag(split, "invert", false);
-  // Words are what the pattern matches, or what lies between matches that vanish; all of a text is
-  // matched, so the two are one.
-  const bool keeps_matches =
-      (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
-  if (!keeps_matches) {
-    file.unsupported(
-        fmt::format("pre_tokenizer Split with behavior {}, invert {}", behavior, invert));
+TokenId known_id(const TokenizerFile& file, const Json& value, const TokenizerTables& tables) {
+  const TokenId id = file.token_id(value, "post_processor");
+  if (!tables.knows(id)) {
+    file.fail(fmt::format("post_processor: id {} is not in the vocabulary", id));
   }
-  const Json& pattern = file.field(split, "Split", "pattern");
-  if (pattern.is_object() && pattern.contains("Regex")) {
-    const auto found = std::ranges::find_if(kKnownPatterns, [&](const KnownPattern& known) {
-      return pattern["Regex"] == known.pattern;
-    });
-    if (found != kKnownPatterns.end()) return found->words;
-  }
-  file.unsupported("pre_tokenizer Split by the pattern " + TokenizerFile::brief(pattern));
+  return id;
 }
 
-/// ByteLevel alone cuts as GPT-2; behind a Split it only spells bytes.
-void read_byte_level(const TokenizerFile& file, const std::vector<Json>& steps,
-                     TokenizerTables& tables) {
-  const Json& byte_level = steps.back();
-  const bool uses_regex = file.flag(byte_level, "use_regex", true);
-  if (file.flag(byte_level, "add_prefix_space", true)) {
-    file.unsupported("pre_tokenizer.add_prefix_space = true");
-  }
-  if (steps.size() == 1) {
-    if (!uses_regex) file.unsupported("pre_tokenizer.use_regex = false without a Split");
-    tables.words = WordRule::kGpt2;
-    return;
-  }
-  const std::string first = TokenizerFile::type_of(steps.front());
-  if (steps.size() > 2 || first != "Split") file.unsupported("pre_tokenizer " + first);
-  if (uses_regex) file.unsupported("pre_tokenizer ByteLevel with use_regex behind a Split");
-  tables.words = read_split(file, steps.front());
-}
-
-void read_metaspace(const TokenizerFile& file, const Json& metaspace, TokenizerTables& tables) {
-  if (file.text(metaspace, "Metaspace", "replacement") != kMark) {
-    file.unsupported("pre_tokenizer Metaspace with replacement " +
-                     TokenizerFile::brief(metaspace["replacement"]));
-  }
-  const std::string scheme = metaspace.contains("prepend_scheme")
-                                 ? file.text(metaspace, "Metaspace", "prepend_scheme")
-                                 : "always";
-  if (scheme != "always" && scheme != "first" && scheme != "never") {
-    file.fail("Metaspace: prepend_scheme is not always, first or never");
-  }
-  if (!file.flag(metaspace, "add_prefix_space", true) && scheme != "never") {
-    file.fail("Metaspace: add_prefix_space = false contradicts prepend_scheme " + scheme);
-  }
-  tables.metaspace.is_used = true;
-  tables.metaspace.prepend = scheme == "always"  ? Metaspace::Prepend::kAlways
-                             : scheme == "first" ? Metaspace::Prepend::kFirst
-                                                 : Metaspace::Prepend::kNever;
-  tables.metaspace.splits = file.flag(metaspace, "split", true);
-}
-
-void read_pre_tokenizer(const TokenizerFile& file, TokenizerTables& tables) {
-  const std::vector<Json> steps = file.steps(file.part("pre_tokenizer"), "pretokenizers");
-  const std::string last = steps.empty() ? "" : TokenizerFile::type_of(steps.back());
-  if (last == "ByteLevel") {
-    if (tables.normalizer.marks) file.unsupported("normalizer Replace before ByteLevel");
-    read_byte_level(file, steps, tables);
-    return;
-  }
-  tables.words = WordRule::kJoined;
-  if (last == "Metaspace" && steps.size() == 1) {
-    read_metaspace(file, steps.front(), tables);
-    return;
-  }
-  if (!steps.empty()) {
-    file.unsupported("pre_tokenizer " + TokenizerFile::type_of(steps.front()));
-  }
-  if (!tables.normalizer.marks) file.unsupported("pre_tokenizer null without a normalizer Replace");
-}
-
-DecoderRule read_decoder(const TokenizerFile& file, TokenizerTables& tables) {
-  const std::vector<Json> steps = file.steps(file.part("decoder"), "decoders");
-  std::vector<std::string> types;
-  for (const Json& step : steps) types.push_back(TokenizerFile::type_of(step));
-  const auto refuse = [&] {
-    file.unsupported(
-        fmt::format("decoder {}", types.empty() ? "null" : TokenizerFile::brief(types)));
-  };
-  DecoderRule rule;
-  if (tables.words != WordRule::kJoined) {
-    if (types != std::vector<std::string>{"ByteLevel"}) refuse();
-    return rule;
-  }
-  if (types == std::vector<std::string>{"Metaspace"}) {
-    if (file.text(steps[0], "decoder", "replacement") != kMark) refuse();
-    rule.strips_first_mark = steps[0].value("prepend_scheme", Json("always")) != "never";
-    return rule;
-  }
-  size_t at = 0;
-  const auto take = [&](const char* type) {
-    if (at == types.size() || types[at] != type) return false;
-    ++at;
-    return true;
-  };
-  if (!take("Replace") || !is_mark_replacement(file, steps[0], kMark, " ")) refuse();
-  rule.byte_fallback = take("ByteFallback");
-  if (!take("Fuse")) refuse();
-  if (take("Strip")) {
-    const Json& strip = steps[at - 1];
-    if (file.text(strip, "Strip", "content") != " " || file.count(strip, "Strip", "stop") != 0) {
-      refuse();
-    }
-    tables.num_stripped = file.count(strip, "Strip", "start");
-  }
-  if (at != types.size()) refuse();
-  return rule;
+/// Of ["</s>", 2].
+TokenId named_id(const TokenizerFile& file, const Json& processor, const char* key,
+                 const TokenizerTables& tables) {
+  const Json& pair = file.list(processor, "post_processor", key);
+  if (pair.size() != 2) file.fail(fmt::format("post_processor: \"{}\" is no token and id", key));
+  return known_id(file, pair[1], tables);
 }
 
 /// The ids of one piece of a template.
@@ -183,12 +62,7 @@ std::vector<TokenId> template_ids(const TokenizerFile& file, const Json& process
   const Json& special = file.field(specials, "post_processor.special_tokens", name.c_str());
   std::vector<TokenId> ids;
   for (const Json& value : file.list(special, "post_processor", "ids")) {
-    const TokenId id = file.token_id(value, "post_processor");
-    const auto at = static_cast<size_t>(id);
-    if (at >= tables.bytes.size() || !tables.is_known[at]) {
-      file.fail(fmt::format("post_processor: id {} is not in the vocabulary", id));
-    }
-    ids.push_back(id);
+    ids.push_back(known_id(file, value, tables));
   }
   return ids;
 }
@@ -212,7 +86,79 @@ void read_template(const TokenizerFile& file, const Json& processor, TokenizerTa
 
 }  // namespace
 
-DecoderRule read_components(const TokenizerFile& file, TokenizerTables& tables) {
+void TokenizerTables::spell(TokenId id, const std::string& spelling, const DecoderRule& decoder) {
+  const auto at = static_cast<size_t>(id);
+  if (at >= bytes.size()) {
+    bytes.resize(at + 1);
+    is_known.resize(at + 1);
+  }
+  is_known[at] = true;
+  first_bytes.erase(id);
+  if (is_byte_level) {
+    bytes[at] = read_spelling(spelling).value_or(spelling);
+  } else if (decoder.parts_words) {
+    const bool continues = decoder.continues && spelling.starts_with(*decoder.continues);
+    const auto cleaned = [&](std::string text) {
+      return decoder.cleans_up ? cleaned_up(std::move(text)) : std::move(text);
+    };
+    bytes[at] = cleaned(continues ? spelling.substr(decoder.continues->size()) : " " + spelling);
+    first_bytes[id] = cleaned(spelling);
+  } else if (const auto byte = read_byte_token(spelling); byte && decoder.byte_fallback) {
+    bytes[at] = static_cast<char>(*byte);
+  } else {
+    bytes[at] = text::replace_text(spelling, kMark, " ", -1);
+    if (decoder.strips_first_mark && bytes[at].size() != spelling.size()) {
+      first_bytes[id] = text::replace_text(spelling, kMark, "", -1);
+    }
+  }
+}
+
+DecoderRule read_decoder(const TokenizerFile& file, TokenizerTables& tables) {
+  const std::vector<Json> steps = file.steps(file.part("decoder"), "decoders");
+  std::vector<std::string> types;
+  for (const Json& step : steps) types.push_back(TokenizerFile::type_of(step));
+  const auto refuse = [&] {
+    file.unsupported(
+        fmt::format("decoder {}", types.empty() ? "null" : TokenizerFile::brief(types)));
+  };
+  DecoderRule rule;
+  if (tables.is_byte_level) {
+    if (types != std::vector<std::string>{"ByteLevel"}) refuse();
+    return rule;
+  }
+  if (types == std::vector<std::string>{"Metaspace"}) {
+    if (file.text(steps[0], "decoder", "replacement") != kMark) refuse();
+    rule.strips_first_mark = steps[0].value("prepend_scheme", Json("always")) != "never";
+    return rule;
+  }
+  rule.parts_words = types.empty() || types == std::vector<std::string>{"WordPiece"};
+  if (types.empty()) return rule;
+  if (rule.parts_words) {
+    rule.continues = file.text(steps[0], "decoder", "prefix");
+    rule.cleans_up = file.flag(steps[0], "cleanup", true);
+    return rule;
+  }
+  size_t at = 0;
+  const auto take = [&](const char* type) {
+    if (at == types.size() || types[at] != type) return false;
+    ++at;
+    return true;
+  };
+  if (!take("Replace") || !file.replaces(steps[0], kMark, " ")) refuse();
+  rule.byte_fallback = take("ByteFallback");
+  if (!take("Fuse")) refuse();
+  if (take("Strip")) {
+    const Json& strip = steps[at - 1];
+    if (file.text(strip, "Strip", "content") != " " || file.count(strip, "Strip", "stop") != 0) {
+      refuse();
+    }
+    tables.num_stripped = file.count(strip, "Strip", "start");
+  }
+  if (at != types.size()) refuse();
+  return rule;
+}
+
+void check_keys(const TokenizerFile& file) {
   for (const auto& [key, value] : file.json().items()) {
     const bool known = key == "version" || key == "truncation" || key == "padding" ||
                        key == "added_tokens" || key == "normalizer" || key == "pre_tokenizer" ||
@@ -228,9 +174,6 @@ DecoderRule read_components(const TokenizerFile& file, TokenizerTables& tables) 
       file.unsupported(fmt::format("{} {}", key, TokenizerFile::type_of(file.part(key))));
     }
   }
-  read_normalizer(file, tables.normalizer);
-  read_pre_tokenizer(file, tables);
-  return read_decoder(file, tables);
 }
 
 void read_post_processor(const TokenizerFile& file, TokenizerTables& tables) {
@@ -238,6 +181,9 @@ void read_post_processor(const TokenizerFile& file, TokenizerTables& tables) {
     const std::string type = TokenizerFile::type_of(step);
     if (type == "TemplateProcessing") {
       read_template(file, step, tables);
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      tables.prefix.insert(tables.prefix.begin(), named_id(file, step, "cls", tables));
+      tables.suffix.push_back(named_id(file, step, "sep", tables));
     } else if (type != "ByteLevel") {  // That one only moves offsets.
       file.unsupported("post_processor " + type);
     }

@@ -106,17 +106,11 @@ TEST(LlamaTokenizerTest, NamesWhatItLacks) {
   json["model"]["vocab"].erase("<0x41>");
   EXPECT_THAT(error_of(json), HasSubstr("\"missing\" is not in the vocabulary"));
   json = small_llama();
-  json["normalizer"]["normalizers"].erase(1);
-  EXPECT_THAT(error_of(json), HasSubstr("Prepend without Replace"));
-  json = small_llama();
-  json["normalizer"] = nullptr;
-  EXPECT_THAT(error_of(json), HasSubstr("pre_tokenizer null without a normalizer Replace"));
-  json = small_llama();
   json["decoder"]["decoders"][3]["stop"] = 1;
   EXPECT_THAT(error_of(json), HasSubstr("decoder [\"Replace\""));
   json = small_llama();
   json["model"]["ignore_merges"] = true;
-  EXPECT_THAT(error_of(json), HasSubstr("ignore_merges without ByteLevel"));
+  EXPECT_THAT(error_of(json), HasSubstr("ignore_merges of a text that nothing cuts"));
 }
 
 /// A trained byte-level file ("ab" is id 257) whose parts a test replaces.
@@ -148,10 +142,15 @@ TEST(SplitTest, KnowsPatternsByTheirText) {
   EXPECT_EQ(error_of(json), "");
   json["pre_tokenizer"] = split_by(qwen, "Removed", true);
   EXPECT_EQ(error_of(json), "");
-  json["pre_tokenizer"] = split_by(qwen, "Removed", false);
-  EXPECT_THAT(error_of(json), HasSubstr("Split with behavior Removed, invert false"));
+  EXPECT_TRUE(tokenizer_of(json).keeps_text());
+  // Others run in Oniguruma.
   json["pre_tokenizer"] = split_by(qwen + "|x", "Isolated", false);
-  EXPECT_THAT(error_of(json), HasSubstr("Split by the pattern {\"Regex\""));
+  EXPECT_EQ(error_of(json), "");
+  json["pre_tokenizer"] = split_by("b", "Removed", false);
+  EXPECT_THAT(ids_of(json, "abab"), ids_of(json, "aa"));
+  EXPECT_FALSE(tokenizer_of(json).keeps_text());
+  json["pre_tokenizer"] = split_by("b", "Doubled", false);
+  EXPECT_THAT(error_of(json), HasSubstr("Split with behavior Doubled"));
 }
 
 TEST(IgnoreMergesTest, TakesAWholeWordAsItIs) {
@@ -187,8 +186,12 @@ TEST(PostProcessorTest, SequencesNest) {
             R"([{"SpecialToken": {"id": "a"}}, {"Sequence": {}}, {"SpecialToken": {"id": "b"}}])"),
         around(R"([{"SpecialToken": {"id": "b"}}, {"Sequence": {}}])")}}};
   EXPECT_THAT(tokenizer_of(json).with_special_tokens({257}), ElementsAre(6, 5, 257, 6));
-  json["post_processor"]["processors"][0]["type"] = "RobertaProcessing";
-  EXPECT_THAT(error_of(json), HasSubstr("post_processor RobertaProcessing"));
+  json["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", {"a", 5}}, {"sep", {"b", 6}}};
+  EXPECT_THAT(tokenizer_of(json).with_special_tokens({257}), ElementsAre(5, 257, 6));
+  json["post_processor"]["sep"][1] = 999;
+  EXPECT_THAT(error_of(json), HasSubstr("post_processor: id 999 is not in the vocabulary"));
+  json["post_processor"]["type"] = "Doubling";
+  EXPECT_THAT(error_of(json), HasSubstr("post_processor Doubling"));
 }
 
 }  // namespace

@@ -23,14 +23,18 @@ class TokenizerFile {
     if (!json_.is_object() || !json_.contains("model")) fail("not a tokenizer.json: no \"model\"");
   }
 
+  /// Old files leave the type out; those of BPE are told by their merges.
+  std::string model_type() const {
+    const Json& model = json_["model"];
+    if (!model.is_object()) fail("\"model\" is not an object");
+    return model.contains("type") || !model.contains("merges") ? type_of(model) : "BPE";
+  }
+
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(fmt::format("'{}': {}", name_, what));
   }
   [[noreturn]] void unsupported(const std::string& what) const {
-    fail(
-        fmt::format("{} is not supported: this version reads BPE of the families of GPT-2, NeoX, "
-                    "Llama 2 and 3, Mistral, Qwen and OLMo (docs/formats_text.md lists the parts)",
-                    what));
+    fail(fmt::format("{} is not supported (docs/formats_text.md lists the parts that are)", what));
   }
 
   const Json& json() const { return json_; }
@@ -72,12 +76,35 @@ class TokenizerFile {
     return value.get<TokenId>();
   }
 
-  /// `component`, or, where it is a Sequence, what it consists of.
+  /// `component`, or, where it is a Sequence, what it and those in it consist of.
   std::vector<Json> steps(const Json& component, const char* list_key) const {
     if (component.is_null()) return {};
     if (type_of(component) != "Sequence") return {component};
-    const Json& parts = list(component, "a Sequence", list_key);
-    return {parts.begin(), parts.end()};
+    std::vector<Json> all;
+    for (const Json& part : list(component, "a Sequence", list_key)) {
+      const std::vector<Json> inner = steps(part, list_key);
+      all.insert(all.end(), inner.begin(), inner.end());
+    }
+    return all;
+  }
+
+  /// Whether `replace` is a Replace of that text by the other.
+  bool replaces(const Json& replace, std::string_view from, std::string_view to) const {
+    const Json& pattern = field(replace, "Replace", "pattern");
+    return pattern.is_object() && pattern.size() == 1 && pattern.contains("String") &&
+           pattern["String"] == from && text(replace, "Replace", "content") == to;
+  }
+  /// What "pattern" in `object` matches.
+  Matcher matcher(const Json& object, const char* where) const {
+    const Json& pattern = field(object, where, "pattern");
+    if (pattern.is_object() && pattern.contains("String")) {
+      return match_string(text(pattern, where, "String"));
+    }
+    try {
+      return match_regex(text(pattern, where, "Regex"));
+    } catch (const InputError& error) {
+      fail(fmt::format("{}: {}", where, error.what()));
+    }
   }
 
   static std::string brief(const Json& value) {
@@ -96,14 +123,15 @@ class TokenizerFile {
   Json json_;
 };
 
-/// How the file's decoder turns tokens into text.
-struct DecoderRule {
-  bool byte_fallback = false;      // "<0x0A>" is that byte.
-  bool strips_first_mark = false;  // Metaspace: the first token's marks vanish.
-};
-
-/// Fills what stands before and behind the model: normalizer, words, Metaspace, num_stripped.
-DecoderRule read_components(const TokenizerFile& file, TokenizerTables& tables);
+/// Refuses what is in no known part of the file.
+void check_keys(const TokenizerFile& file);
+/// What stands before the model: normalizer and pre-tokenizer.
+void read_words(const TokenizerFile& file, TokenizerTables& tables);
+/// What stands behind it; read_words() came before.
+DecoderRule read_decoder(const TokenizerFile& file, TokenizerTables& tables);
+/// Gives the vocabulary without added tokens.
+Vocabulary read_model(const TokenizerFile& file, const DecoderRule& decoder,
+                      TokenizerTables& tables);
 /// The tokens around a text; the vocabulary is known then.
 void read_post_processor(const TokenizerFile& file, TokenizerTables& tables);
 

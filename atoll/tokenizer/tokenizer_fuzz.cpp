@@ -1,12 +1,12 @@
 // Any bytes encode without trouble and decode to the same bytes, repaired where they were not
-// UTF-8; scanning and the heap merge alike; pieces and caches do not show. Form C is stable.
+// UTF-8; scanning and the heap merge alike; pieces and caches do not show. Normal forms are stable.
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/check.h"
 #include "atoll/testing/sample_tokenizer.h"
-#include "atoll/text/nfc.h"
+#include "atoll/text/normal_form.h"
 #include "atoll/text/python_text.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/tokenizer.h"
@@ -61,22 +61,40 @@ std::vector<TokenId> encode(const Tokenizer& tokenizer, Encoder& encoder, std::s
   return ids;
 }
 
+/// Its words are cut step by step, by patterns.
+Tokenizer make_stepwise_tokenizer() {
+  auto json = nlohmann::json::parse(make_tokenizer().json());
+  json["pre_tokenizer"] = nlohmann::json::parse(R"json({"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "behavior": "MergedWithNext", "invert": false,
+     "pattern": {"Regex": "\\p{N}{1,3}|(?i:[A-E])*|[\\p{M}\\s]+(?!\\S)"}},
+    {"type": "Digits", "individual_digits": true},
+    {"type": "Punctuation", "behavior": "Contiguous"},
+    {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}]})json");
+  return Tokenizer::from_json(json.dump(), "fuzz");
+}
+
 void check(std::string_view text) {
   static const Tokenizer plain = make_tokenizer();
   static const Tokenizer normalizing = make_normalizing_tokenizer();
   static const Tokenizer llama = make_llama_tokenizer();
+  static const Tokenizer stepwise = make_stepwise_tokenizer();
   static Encoder plain_encoder(plain);
+  static Encoder stepwise_encoder(stepwise);
   static Encoder normalizing_encoder(normalizing);
   static Encoder llama_encoder(llama);
   int64_t num_replaced = 0;
   const std::string repaired = text::repair_utf8(text, num_replaced);
   ATOLL_CHECK(text::valid_utf8_prefix(repaired) == repaired.size());
   ATOLL_CHECK((num_replaced == 0) == (repaired == text) || num_replaced > 0);
-  std::string scratch;
-  const std::string normal(text::to_nfc(repaired, scratch));
-  ATOLL_CHECK(text::to_nfc(normal, scratch) == normal);
+  for (const auto form : {text::NormalForm::kNfc, text::NormalForm::kNfd, text::NormalForm::kNfkc,
+                          text::NormalForm::kNfkd}) {
+    std::string scratch;
+    const std::string normal(text::normalize(form, repaired, scratch));
+    ATOLL_CHECK(text::normalize(form, normal, scratch) == normal);
+  }
   for (const SpecialText special : {SpecialText::kToken, SpecialText::kPlain}) {
     ATOLL_CHECK(plain.decode(encode(plain, plain_encoder, text, special)) == repaired);
+    ATOLL_CHECK(stepwise.decode(encode(stepwise, stepwise_encoder, text, special)) == repaired);
     encode(normalizing, normalizing_encoder, text, special);  // What strips take is lost.
     const auto ids = encode(llama, llama_encoder, text, special);
     if (special == SpecialText::kToken) continue;  // Each token would part two texts.

@@ -199,12 +199,17 @@ std::string error_after(const std::string& from, const std::string& to) {
 
 TEST(TokenizerTest, RefusesByNameWhatItCannotDo) {
   EXPECT_EQ(error_after("\"1.0\"", "\"1.0\""), "");
-  EXPECT_THAT(error_after("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}"),
-              HasSubstr("normalizer NFKC is not supported"));
+  EXPECT_THAT(error_after("\"normalizer\": null", "\"normalizer\": {\"type\": \"Nmt\"}"),
+              HasSubstr("normalizer Nmt is not supported"));
+  EXPECT_THAT(error_after("\"type\": \"ByteLevel\"", "\"type\": \"UnicodeScripts\""),
+              HasSubstr("pre_tokenizer UnicodeScripts is not supported"));
   EXPECT_THAT(error_after("\"type\": \"ByteLevel\"", "\"type\": \"Whitespace\""),
-              HasSubstr("pre_tokenizer Whitespace is not supported"));
-  EXPECT_THAT(error_after("\"add_prefix_space\": false", "\"add_prefix_space\": true"),
-              HasSubstr("add_prefix_space"));
+              HasSubstr("decoder [\"ByteLevel\"] is not supported"))
+      << "its words are no bytes";
+  const std::string split =
+      R"("type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(b"}, "was": "ByteLevel")";
+  EXPECT_THAT(error_after("\"type\": \"ByteLevel\"", split),
+              HasSubstr("'edited.json': Split: the pattern a(b is no regular expression"));
   EXPECT_THAT(error_after("\"BPE\"", "\"Unigram\""), HasSubstr("model Unigram"));
   EXPECT_THAT(error_after("\"dropout\": null", "\"dropout\": 0.1"),
               HasSubstr("model.dropout = 0.1"));

@@ -133,6 +133,37 @@ def qwen(texts, vocab_size):
     return tokenizer
 
 
+DIGITS_APART = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+SHORT = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + SHORT +
+         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + SHORT +
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+
+def smollm(texts, vocab_size):
+    return byte_level(texts, vocab_size, DIGITS_APART)
+
+
+def gpt4o(texts, vocab_size):
+    return byte_level(texts, vocab_size, split(O200K, "removed", True))
+
+
+def deepseek(texts, vocab_size):
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in DEEPSEEK]
+    return byte_level(texts, vocab_size, pre_tokenizers.Sequence(
+        [*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+
+
+def claude(texts, vocab_size):
+    tokenizer = byte_level(texts, vocab_size, pre_tokenizers.ByteLevel(add_prefix_space=False))
+    tokenizer.normalizer = normalizers.NFKC()
+    return tokenizer
+
+
 # Spellings of bytes that UTF-8 never has, of control characters, and of one that begins many characters.
 LOST = ["\u00c0", "\u00c1", "\u00f5", "\u00ff", "\u0100", "\u0101", "\u0108", "\u010e", "\u00c3", "~"]
 
@@ -210,6 +241,14 @@ def llama2_across_spaces(texts, vocab_size):
     return tokenizer
 
 
+def gemma(texts, vocab_size):
+    tokenizer = sentence_piece(texts, vocab_size, extra=special("<start_of_turn>", "<end_of_turn>"))
+    tokenizer.normalizer = normalizers.Replace(" ", MARK)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
+
+
 def mistral(texts, vocab_size):
     tokenizer = sentence_piece(texts, vocab_size, extra=special("[INST]", "[/INST]", "[TOOL_CALLS]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
@@ -257,7 +296,8 @@ def fallback_without_unknown(texts, vocab_size):
 
 
 # Published files are of these;
-FAMILIES = {"gpt2": gpt2, "neox": neox, "llama3": llama3, "olmo2": olmo2, "qwen": qwen, "llama2": llama2, "mistral": mistral}
+FAMILIES = {"gpt2": gpt2, "neox": neox, "llama3": llama3, "olmo2": olmo2, "qwen": qwen, "llama2": llama2, "mistral": mistral,
+            "smollm": smollm, "gpt4o": gpt4o, "deepseek": deepseek, "claude": claude, "gemma": gemma}
 # these have what rarely comes.
 VARIANTS = {"gpt2_split": gpt2_split, "tiktoken": tiktoken, "flags": flags, "llama2_normalized": llama2_normalized,
             "llama2_across_spaces": llama2_across_spaces, "metaspace_words": metaspace_words,
@@ -265,6 +305,90 @@ VARIANTS = {"gpt2_split": gpt2_split, "tiktoken": tiktoken, "flags": flags, "lla
             "lacking": lacking, "lacking_unknown": lacking_unknown, "lacking_fused": lacking_fused,
             "fallback_lacking": fallback_lacking, "fallback_lacking_apart": fallback_lacking_apart,
             "fallback_without_unknown": fallback_without_unknown}
+
+
+# --- any normalizer, any pre-tokenizer ---
+
+
+PATTERNS = [r"\d+|[aeiou]*", r"\w+|[^\w\s]+", r"(?i)[A-F\p{Lt}]+|\p{Lu}", r"[^\P{L}e]+", r"(?<=[a-z])\p{N}|\p{^Letter}\p{M}+",
+            r"\p{Han}+|[[:punct:]]", " ", "e", "", MARK]
+
+
+def random_normalizer(source):
+    form = source.choice([normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD])
+    steps = [form(), normalizers.Lowercase(), normalizers.Strip(*source.choices([True, False], k=2)),
+             normalizers.Prepend(source.choice([MARK, "x", " "])), normalizers.Replace(" ", MARK),
+             normalizers.Replace(Regex(source.choice([r"\s+", r"\p{Nd}", "e?"])), source.choice([" ", "", "ab"]))]
+    return normalizers.Sequence(source.sample(steps, source.randrange(0, 4)))
+
+
+def random_words(source, is_byte_level, is_normalized):
+    """A pre-tokenizer of one to three steps, and ByteLevel for vocabularies of bytes.
+
+    What is `first` the library tells by places in the text as it came: a mark that was part of its first character is, too.
+    """
+    schemes = ["always", "never"] if is_normalized else ["always", "first", "never"]
+    behaviors = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+
+    def step():
+        pattern = source.choice(PATTERNS)
+        behavior = source.choice(behaviors)
+        return source.choice([
+            lambda: pre_tokenizers.Split(pattern if len(pattern) < 2 else Regex(pattern), behavior, source.random() < 0.5),
+            lambda: pre_tokenizers.Digits(source.random() < 0.5), lambda: pre_tokenizers.Punctuation(behavior),
+            pre_tokenizers.Whitespace, pre_tokenizers.WhitespaceSplit, pre_tokenizers.BertPreTokenizer,
+            lambda: pre_tokenizers.CharDelimiterSplit("e"),
+            lambda: pre_tokenizers.Metaspace(source.choice([MARK, "_"]), source.choice(schemes),
+                                             source.random() < 0.7),
+            lambda: split(source.choice([GPT2, CL100K, QWEN, TIKTOKEN]), behavior, source.random() < 0.5)[0]])()
+
+    steps = [step() for _ in range(source.randrange(1, 4))]
+    if is_byte_level:
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=source.random() < 0.3, use_regex=source.random() < 0.5))
+    return pre_tokenizers.Sequence(steps)
+
+
+def word_models(texts, vocab_size):
+    """Unigram, with bytes and without, WordPiece, WordLevel."""
+    def trained(model, trainer, decoder, words=None):
+        tokenizer = Tokenizer(model)
+        tokenizer.pre_tokenizer = words or pre_tokenizers.Whitespace()
+        tokenizer.decoder = decoder
+        tokenizer.train_from_iterator(texts, trainer)
+        return tokenizer
+
+    plain = {"vocab_size": vocab_size, "show_progress": False}
+    unigram = trained(models.Unigram(), trainers.UnigramTrainer(unk_token="<unk>", special_tokens=["<unk>"], **plain),
+                      decoders.Metaspace(), pre_tokenizers.Metaspace())
+    with_bytes = json.loads(unigram.to_str())
+    with_bytes["model"]["byte_fallback"] = True
+    known = {token for token, _ in with_bytes["model"]["vocab"]}
+    spelled = [f"<0x{byte:02X}>" for byte in range(256)]
+    with_bytes["model"]["vocab"] += [[token, -20.0] for token in spelled if token not in known]
+    with_bytes["decoder"] = json.loads(llama2(texts[:20], vocab_size).to_str())["decoder"]
+    special_tokens = ["[UNK]"]
+    return [unigram, Tokenizer.from_str(json.dumps(with_bytes)),
+            trained(models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(special_tokens=special_tokens, **plain),
+                    decoders.WordPiece(cleanup=True)),
+            trained(models.WordLevel(unk_token="[UNK]"), trainers.WordLevelTrainer(special_tokens=special_tokens, **plain), None)]
+
+
+def pipelines(seed, count, texts, vocab_size):
+    """Tokenizers with random steps before each kind of vocabulary."""
+    source = random.Random(seed)
+    some = [text[:20_000] for text in texts[:40]] + texts[-500:]  # Unigram's trainer takes long.
+    vocabularies = [gpt2(texts, vocab_size), llama2(texts, vocab_size), unknown_fused(texts, vocab_size),
+                    *word_models(some, vocab_size)]
+    for number in range(count):
+        kind = number % len(vocabularies)
+        tokenizer = Tokenizer.from_str(vocabularies[kind].to_str())
+        tokenizer.normalizer = random_normalizer(source)
+        # As it was trained, now and then.
+        if kind < 3 or source.random() < 0.7:
+            tokenizer.pre_tokenizer = random_words(source, kind == 0, json.loads(tokenizer.to_str())["normalizer"]["normalizers"])
+        if source.random() < 0.5:
+            tokenizer.add_tokens([AddedToken(" Ab", normalized=True), AddedToken("\u4e16", normalized=True, single_word=True)])
+        yield tokenizer
 
 
 def make(family, texts, vocab_size):

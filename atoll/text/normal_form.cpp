@@ -1,8 +1,11 @@
-#include "atoll/text/nfc.h"
+#include "atoll/text/normal_form.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +31,11 @@ constexpr Decomposition kDecompositions[] = {
 #include "atoll/text/unicode_decompositions.inc"
 };
 
+/// Code, how many it is compatible with in a row, those.
+constexpr uint32_t kCompatible[] = {
+#include "atoll/text/unicode_compatible.inc"
+};
+
 // Hangul syllables are made by arithmetic (Unicode 16, section 3.12).
 constexpr uint32_t kSyllables = 0xAC00;
 constexpr uint32_t kLeading = 0x1100;
@@ -44,13 +52,19 @@ bool is_in(uint32_t code, uint32_t first, uint32_t count) {
 
 uint64_t pair_key(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
 
+/// For one form.
 struct Tables {
+  bool composes;
   std::vector<uint8_t> classes;   // By code point.
   std::vector<uint8_t> unstable;  // May change, or change what stands before it.
   std::unordered_map<uint32_t, Decomposition> decompositions;
+  std::unordered_map<uint32_t, std::span<const uint32_t>> compatible;
   std::unordered_map<uint64_t, uint32_t> compositions;
 
-  Tables() : classes(kClassLimit), unstable(kClassLimit) {
+  explicit Tables(NormalForm form)
+      : composes(form == NormalForm::kNfc || form == NormalForm::kNfkc),
+        classes(kClassLimit),
+        unstable(kClassLimit) {
     for (const Combining& range : kCombining) {
       for (uint32_t code = range.first; code <= range.last; ++code) {
         classes[code] = range.combining_class;
@@ -59,17 +73,39 @@ struct Tables {
     }
     for (const Decomposition& one : kDecompositions) {
       decompositions.emplace(one.code, one);
-      if (one.composes) {
+      if (one.composes && composes) {
         compositions.emplace(pair_key(one.first, one.second), one.code);
         unstable[one.second] = 1;
       } else {
         unstable[one.code] = 1;
       }
     }
-    std::fill_n(unstable.begin() + kVowels, kNumVowels, uint8_t{1});
-    std::fill_n(unstable.begin() + kTrailing + 1, kNumTrailing - 1, uint8_t{1});
+    if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) {
+      for (std::span<const uint32_t> rest(kCompatible); !rest.empty();) {
+        const size_t count = rest[1];
+        compatible.emplace(rest[0], rest.subspan(2, count));
+        unstable[rest[0]] = 1;
+        rest = rest.subspan(2 + count);
+      }
+      for (const Decomposition& one : kDecompositions) {
+        if (has_compatible(one.code)) unstable[one.code] = 1;
+      }
+    }
+    if (composes) {
+      std::fill_n(unstable.begin() + kVowels, kNumVowels, uint8_t{1});
+      std::fill_n(unstable.begin() + kTrailing + 1, kNumTrailing - 1, uint8_t{1});
+    } else {
+      std::fill_n(unstable.begin() + kSyllables, kNumSyllables, uint8_t{1});
+    }
   }
 
+  /// Of what it falls apart into, a part is compatible with something else.
+  bool has_compatible(uint32_t code) const {
+    if (compatible.contains(code)) return true;
+    const auto found = decompositions.find(code);
+    return found != decompositions.end() &&
+           (has_compatible(found->second.first) || has_compatible(found->second.second));
+  }
   bool is_unstable(uint32_t code) const { return code < kClassLimit && unstable[code] != 0; }
   uint8_t class_of(uint32_t code) const { return code < kClassLimit ? classes[code] : uint8_t{0}; }
 
@@ -79,6 +115,10 @@ struct Tables {
       out.push_back(kLeading + index / (kNumVowels * kNumTrailing));
       out.push_back(kVowels + index / kNumTrailing % kNumVowels);
       if (index % kNumTrailing != 0) out.push_back(kTrailing + index % kNumTrailing);
+      return;
+    }
+    if (const auto same = compatible.find(code); same != compatible.end()) {
+      for (const uint32_t each : same->second) decompose(each, out);
       return;
     }
     const auto found = decompositions.find(code);
@@ -104,9 +144,12 @@ struct Tables {
   }
 };
 
-const Tables& tables() {
-  static const Tables made;
-  return made;
+const Tables& tables(NormalForm form) {
+  static const Tables nfc(NormalForm::kNfc);
+  if (form == NormalForm::kNfc) return nfc;
+  static const std::array<Tables, 3> others = {Tables(NormalForm::kNfd), Tables(NormalForm::kNfkc),
+                                               Tables(NormalForm::kNfkd)};
+  return others[static_cast<size_t>(form) - 1];
 }
 
 /// Marks in the order of their classes; the order within a class stays.
@@ -149,16 +192,15 @@ void compose(const Tables& t, std::vector<uint32_t>& codes) {
   codes.resize(out);
 }
 
-/// The first byte at or behind `from` that may begin an unstable character: those below U+0300 are
-/// none, and their bytes are below 0xCC.
-size_t find_suspect(std::string_view text, size_t from) {
+/// The first byte at or behind `from` that may begin an unstable character, `lowest` or more.
+size_t find_suspect(std::string_view text, size_t from, uint8_t lowest) {
   for (; from < text.size(); ++from) {
     uint64_t word = 0;  // Most text is ASCII: eight bytes at a time.
     for (; from + sizeof(word) < text.size(); from += sizeof(word)) {
       std::memcpy(&word, text.data() + from, sizeof(word));
       if ((word & 0x8080808080808080U) != 0) break;
     }
-    if (static_cast<uint8_t>(text[from]) >= 0xCC) break;
+    if (static_cast<uint8_t>(text[from]) >= lowest) break;
   }
   return from;
 }
@@ -171,7 +213,7 @@ void normalize_segment(const Tables& t, std::string_view segment, std::string& o
     segment.remove_prefix(next.num_bytes);
   }
   reorder(t, codes);
-  compose(t, codes);
+  if (t.composes) compose(t, codes);
   for (const uint32_t code : codes) append_utf8(out, code);
 }
 
@@ -179,12 +221,14 @@ void normalize_segment(const Tables& t, std::string_view segment, std::string& o
 
 // A text falls into segments, a stable character and the unstable ones behind it, which change
 // apart from each other.
-std::string_view to_nfc(std::string_view text, std::string& scratch) {
-  const Tables& t = tables();
+std::string_view normalize(NormalForm form, std::string_view text, std::string& scratch) {
+  const Tables& t = tables(form);
+  // To form C all below U+0300 are stable, to the others those of ASCII.
+  const uint8_t lowest = form == NormalForm::kNfc ? 0xCC : 0xC2;
   bool changed = false;
   size_t done = 0;  // Of `text`, in `scratch`.
   size_t at = 0;
-  while ((at = find_suspect(text, at)) < text.size()) {
+  while ((at = find_suspect(text, at, lowest)) < text.size()) {
     const CodePoint first = decode_utf8(text.substr(at));
     if (!t.is_unstable(first.value)) {
       at += first.num_bytes;

@@ -1,0 +1,241 @@
+// The model of tokenizer.json: the vocabulary and what makes its tokens of a word. What changes ids
+// and is not supported is refused by name.
+#include <algorithm>
+
+#include "atoll/base/number.h"
+#include "atoll/text/utf8.h"
+#include "atoll/tokenizer/byte_alphabet.h"
+#include "atoll/tokenizer/tokenizer_file.h"
+
+namespace atl::tokenizer {
+namespace {
+
+class BpeReader {
+ public:
+  BpeReader(const TokenizerFile& file, const Vocabulary& vocabulary, TokenizerTables& tables)
+      : file_(file), vocabulary_(vocabulary), tables_(tables), model_(file.json()["model"]) {}
+
+  void read() {
+    check_options();
+    if (is_byte_level()) {
+      read_bytes();
+    } else {
+      read_characters();
+    }
+    if (file_.flag(model_, "ignore_merges", false)) read_whole_words();
+    read_merges();
+  }
+
+ private:
+  bool is_byte_level() const { return tables_.is_byte_level; }
+  /// Spaces in here stand for marks.
+  bool has_marks() const { return tables_.words == WordRule::kJoined; }
+
+  void check_options() const {
+    for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!model_.contains(key)) continue;
+      const Json& value = model_[key];
+      const bool off =
+          value.is_null() || value == Json("") || (value.is_number() && value == Json(0));
+      if (!off) {
+        file_.unsupported(fmt::format("model.{} = {}", key, TokenizerFile::brief(value)));
+      }
+    }
+    if (has_marks() && file_.flag(model_, "ignore_merges", false)) {
+      file_.unsupported("model.ignore_merges of a text that nothing cuts");
+    }
+  }
+
+  void read_bytes() {
+    bool lacks_one = false;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      std::string spelling;
+      text::append_utf8(spelling, byte_to_char(static_cast<uint8_t>(byte)));
+      lacks_one |= !set_byte(static_cast<uint8_t>(byte), spelling);
+    }
+    if (lacks_one) read_unknown();
+  }
+
+  void read_characters() {
+    for (const auto& [spelling, id] : vocabulary_) {
+      // Where a text's spaces are marks, a token that is a space never comes up.
+      if (spelling.empty() || (has_marks() && spelling == " ")) continue;
+      const text::CodePoint first = text::decode_utf8(spelling);
+      if (first.num_bytes != spelling.size()) continue;
+      const uint32_t code = has_marks() && spelling == kMark ? uint32_t{' '} : first.value;
+      tables_.symbols.set_character(code, id);
+    }
+    if (tables_.symbols.is_bytes()) file_.fail("model.vocab has no token of one character");
+    bool lacks_one = true;
+    if (file_.flag(model_, "byte_fallback", false)) {
+      lacks_one = false;
+      for (unsigned byte = 0; byte < 256; ++byte) {
+        lacks_one |= !set_byte(static_cast<uint8_t>(byte), fmt::format("<0x{:02X}>", byte));
+      }
+    }
+    if (lacks_one) read_unknown();
+  }
+
+  /// Real vocabularies lack bytes that no text has, and some of control characters.
+  bool set_byte(uint8_t byte, const std::string& spelling) {
+    const auto found = vocabulary_.find(spelling);
+    if (found == vocabulary_.end()) return false;
+    tables_.symbols.set_byte(byte, found->second);
+    return true;
+  }
+
+  void read_unknown() {
+    if (!model_.contains("unk_token") || model_["unk_token"].is_null()) return;
+    const std::string unknown = file_.text(model_, "model", "unk_token");
+    tables_.symbols.set_unknown(id_of(unknown, "model.unk_token"),
+                                file_.flag(model_, "fuse_unk", false));
+  }
+
+  void read_whole_words() {
+    for (const auto& [spelling, id] : vocabulary_) {
+      const auto bytes = is_byte_level() ? read_spelling(spelling) : std::optional(spelling);
+      if (bytes) tables_.whole_words[*bytes] = id;
+    }
+  }
+
+  TokenId id_of(const std::string& token, const std::string& where) const {
+    const auto found = vocabulary_.find(token);
+    if (found == vocabulary_.end()) {
+      file_.fail(fmt::format("{}: \"{}\" is not in the vocabulary", where, token));
+    }
+    return found->second;
+  }
+
+  void read_merges() {
+    const Json& merges = file_.list(model_, "model", "merges");
+    tables_.merges = MergeTable(merges.size());
+    if (has_marks()) cut_between_characters();
+    for (size_t rank = 0; rank < merges.size(); ++rank) {
+      const std::string where = fmt::format("model.merges entry {}", rank);
+      const auto [left, right] = split_merge(merges[rank], where);
+      tables_.merges.insert(id_of(left, where), id_of(right, where),
+                            {static_cast<uint32_t>(rank), id_of(left + right, where)});
+      if (has_marks()) join(left, right);
+    }
+    if (!tables_.metaspace.is_used || !tables_.metaspace.splits) return;
+    for (int left = 0; left < 256; ++left) tables_.joins.cut(static_cast<uint8_t>(left), ' ');
+  }
+
+  /// Between characters of ASCII that have tokens, until a merge joins them. Any other neighbour
+  /// may be bytes, or unknown ones that fuse.
+  void cut_between_characters() {
+    for (uint8_t left = 0; left < 128; ++left) {
+      for (uint8_t right = 0; right < 128; ++right) {
+        if (tables_.symbols.has_character(left) && tables_.symbols.has_character(right)) {
+          tables_.joins.cut(left, right);
+        }
+      }
+    }
+  }
+  void join(const std::string& left, const std::string& right) {
+    if (left.empty() || right.empty()) return;
+    const char last = left.ends_with(kMark) ? ' ' : left.back();
+    const char first = right.starts_with(kMark) ? ' ' : right.front();
+    tables_.joins.join(static_cast<uint8_t>(last), static_cast<uint8_t>(first));
+  }
+
+  /// "left right" in older files, ["left", "right"] in newer ones.
+  std::pair<std::string, std::string> split_merge(const Json& merge,
+                                                  const std::string& where) const {
+    if (merge.is_string()) {
+      const auto both = merge.get<std::string>();
+      const size_t space = both.find(' ');
+      if (space != std::string::npos && both.find(' ', space + 1) == std::string::npos) {
+        return {both.substr(0, space), both.substr(space + 1)};
+      }
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+               merge[1].is_string()) {
+      return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+    }
+    file_.fail(where + " is not a pair of tokens");
+  }
+
+  const TokenizerFile& file_;
+  const Vocabulary& vocabulary_;
+  TokenizerTables& tables_;
+  const Json& model_;
+};
+
+Vocabulary read_vocabulary(const TokenizerFile& file, const DecoderRule& decoder,
+                           TokenizerTables& tables) {
+  const Json& entries = file.field(file.json()["model"], "model", "vocab");
+  if (!entries.is_object()) file.fail("\"model.vocab\" is not an object");
+  Vocabulary vocabulary;
+  vocabulary.reserve(entries.size());
+  for (const auto& [spelling, value] : entries.items()) {
+    const TokenId id = file.token_id(value, "model.vocab");
+    if (tables.knows(id)) file.fail(fmt::format("model.vocab: id {} is given twice", id));
+    tables.spell(id, spelling, decoder);
+    vocabulary.emplace(spelling, id);
+  }
+  return vocabulary;
+}
+
+Vocabulary read_unigram(const TokenizerFile& file, const DecoderRule& decoder,
+                        TokenizerTables& tables) {
+  const Json& model = file.json()["model"];
+  const Json& entries = file.list(model, "model", "vocab");
+  if (entries.empty()) file.fail("\"model.vocab\" is empty");
+  Vocabulary vocabulary;
+  std::vector<ScoredToken> tokens;
+  for (const Json& entry : entries) {
+    const bool is_pair =
+        entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
+    if (!is_pair) {
+      file.fail(fmt::format("model.vocab entry {} is no token and score", tokens.size()));
+    }
+    const TokenId id = file.token_id(Json(tokens.size()), "model.vocab");
+    tokens.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
+    tables.spell(id, tokens.back().text, decoder);
+    if (!vocabulary.emplace(tokens.back().text, id).second) {
+      file.fail(fmt::format("model.vocab: \"{}\" is given twice", tokens.back().text));
+    }
+  }
+  std::optional<TokenId> unknown;
+  if (model.contains("unk_id") && !model["unk_id"].is_null()) {
+    unknown = file.token_id(model["unk_id"], "model.unk_id");
+    if (!tables.knows(*unknown)) file.fail("model.unk_id is not in the vocabulary");
+  }
+  tables.model = make_unigram(std::move(tokens), unknown, file.flag(model, "byte_fallback", false));
+  return vocabulary;
+}
+
+TokenId unknown_in(const TokenizerFile& file, const Vocabulary& vocabulary) {
+  const std::string unknown = file.text(file.json()["model"], "model", "unk_token");
+  const auto found = vocabulary.find(unknown);
+  if (found == vocabulary.end()) {
+    file.fail(fmt::format("model.unk_token: \"{}\" is not in the vocabulary", unknown));
+  }
+  return found->second;
+}
+
+}  // namespace
+
+Vocabulary read_model(const TokenizerFile& file, const DecoderRule& decoder,
+                      TokenizerTables& tables) {
+  const Json& model = file.json()["model"];
+  const std::string type = file.model_type();
+  const bool is_known =
+      type == "BPE" || type == "Unigram" || type == "WordPiece" || type == "WordLevel";
+  if (!is_known) file.unsupported("model " + type);
+  if (type != "BPE" && tables.is_byte_level) file.unsupported("model " + type + " of bytes");
+  if (type == "Unigram") return read_unigram(file, decoder, tables);
+  Vocabulary vocabulary = read_vocabulary(file, decoder, tables);
+  if (type == "BPE") {
+    BpeReader(file, vocabulary, tables).read();
+  } else if (type == "WordLevel") {
+    tables.model = make_word_level(vocabulary, unknown_in(file, vocabulary));
+  } else {
+    tables.model = make_word_piece(
+        vocabulary, file.text(model, "model", "continuing_subword_prefix"),
+        file.count(model, "model", "max_input_chars_per_word"), unknown_in(file, vocabulary));
+  }
+  return vocabulary;
+}
+
+}  // namespace atl::tokenizer

