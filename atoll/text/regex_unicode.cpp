@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "atoll/base/error.h"
 #include "atoll/text/regex.h"
 
 namespace atl::text {
@@ -49,6 +51,7 @@ constexpr std::array kLongNames = {LongName{"letter", "l"},
                                    LongName{"othernumber", "no"},
                                    LongName{"punctuation", "p"},
                                    LongName{"punct", "p"},
+                                   LongName{"hani", "han"},
                                    LongName{"other", "c"},
                                    LongName{"unassigned", "cn"},
                                    LongName{"dashpunctuation", "pd"},
@@ -84,7 +87,7 @@ std::string range_text(const Since14& range) {
 
 bool has(std::string_view name, std::string_view category) {
   if (name == "word") return is_word(category);
-  if (name == "graph" || name == "print") return true;
+  if (name == "graph" || name == "print" || name == "assigned") return true;
   return category.starts_with(name);
 }
 
@@ -112,10 +115,10 @@ std::string lost_by(std::string_view name) {
 struct PosixName {
   std::string_view name, plain, more;
 };
-constexpr std::array kPosixNames = {
-    PosixName{"[:digit:]", "nd", ""}, PosixName{"[:word:]", "word", ""},
-    PosixName{"[:graph:]", "graph", ""}, PosixName{"[:print:]", "print", ""},
-    PosixName{"[:punct:]", "p", R"(\p{S})"}};
+constexpr std::array kPosixNames = {PosixName{"digit:]", "nd", ""}, PosixName{"word:]", "word", ""},
+                                    PosixName{"graph:]", "graph", ""},
+                                    PosixName{"print:]", "print", ""},
+                                    PosixName{"punct:]", "p", R"(\p{S})"}};
 
 class Rewriter {
  public:
@@ -159,24 +162,40 @@ class Rewriter {
     if (rest_.starts_with(']')) take(1);
   }
 
+  /// [:name:] or [:^name:], in brackets.
   void posix(size_t size) {
-    const auto* const known =
-        std::ranges::find(kPosixNames, rest_.substr(0, size), &PosixName::name);
-    take(size);
-    if (known == kPosixNames.end()) return;
-    out_ += known->more;
-    out_ += added_to(known->plain);
-    if (!known->more.empty()) out_ += added_to("s");
+    const std::string_view written = rest_.substr(0, size);
+    const bool is_negated = written.starts_with("[:^");
+    const std::string_view name = written.substr(is_negated ? 3 : 2);
+    const auto* const known = std::ranges::find(kPosixNames, name, &PosixName::name);
+    if (known == kPosixNames.end()) return take(size);
+    out_ += fmt::format("[{}[:{}{}", is_negated ? "^" : "", name, known->more);
+    out_ += added(std::string(known->plain));
+    if (!known->more.empty()) out_ += added("s");
+    out_ += "]";
+    rest_.remove_prefix(size);
+  }
+
+  /// added_to(), made once.
+  const std::string& added(const std::string& name) {
+    const auto [place, is_new] = added_.try_emplace(name);
+    if (is_new) place->second = added_to(name);
+    return place->second;
   }
 
   /// (?i:...) heeds no case inside, (?i) none to the end of the group that it stands in.
   void begin_group() {
     if (rest_.starts_with("(?#")) return take(rest_.find(')'));
     ignores_case_.push_back(ignores_case_.back());
-    const size_t end = rest_.find_first_not_of("imxWDSPy-", 2);
-    const bool has_options = rest_.starts_with("(?") && end != std::string_view::npos && end > 2;
-    if (!has_options || (rest_[end] != ':' && rest_[end] != ')')) return take(1);
+    const size_t end = rest_.find_first_of(":)", 2);
+    const bool has_options = rest_.starts_with("(?") && end != kNowhere && end > 2 &&
+                             rest_.substr(2, end - 2).find_first_not_of(kOptions) == kNowhere;
+    if (!has_options) return take(1);
     const std::string_view options = rest_.substr(2, end - 2);
+    if (options.find_first_not_of("im-") != kNowhere) {
+      throw InputError(fmt::format(
+          "the options (?{}) of a pattern are not supported: only i and m are", options));
+    }
     const size_t off = options.find('-');
     if (const size_t at = options.find('i'); at != std::string_view::npos) {
       ignores_case_.back() = at < off;
@@ -207,20 +226,24 @@ class Rewriter {
   /// A class that is `written` so, with what it lacks. Alone it is not widened where case is
   /// ignored, as brackets are.
   void put(std::string_view name, std::string_view written, bool is_negated) {
-    std::string added = added_to(name);
-    if (name == "word" && depth_ == 0) added += kLatinNumbers;
+    std::string gained = added(std::string(name));
+    if (name == "word" && depth_ == 0) gained += kLatinNumbers;
     const std::string lost = lost_by(name);
-    if (added.empty() && lost.empty()) return take(written.size());
-    const std::string more = is_negated ? lost : added;
-    const std::string less = is_negated ? added : lost;
+    if (gained.empty() && lost.empty()) return take(written.size());
+    const std::string& more = is_negated ? lost : gained;
+    const std::string& less = is_negated ? gained : lost;
     std::string whole = fmt::format("[{}{}]", written, more);
     if (!less.empty()) whole = fmt::format("[{}&&[^{}]]", whole, less);
     out_ += depth_ == 0 && ignores_case_.back() ? fmt::format("(?-i:{})", whole) : whole;
     rest_.remove_prefix(written.size());
   }
 
+  static constexpr std::string_view kOptions = "imxWDSPCIL-aunsdy{}g";  // All that there are.
+  static constexpr size_t kNowhere = std::string_view::npos;
+
   std::string_view rest_;
   std::string out_;
+  std::map<std::string, std::string> added_;
   int depth_ = 0;                             // Of brackets.
   std::vector<bool> ignores_case_ = {false};  // By depth of groups.
 };

@@ -16,6 +16,12 @@ inline CharClass char_class(const CharClass* table, uint32_t code_point) {
   return code_point < kClassLimit ? table[code_point] : CharClass::kOther;
 }
 
+inline bool is_space(uint32_t code_point) {
+  return char_class(char_class_table(), code_point) == CharClass::kSpace;
+}
+inline bool is_number(uint32_t code_point) {
+  return char_class(char_class_table(), code_point) == CharClass::kNumber;
+}
 /// \w of regular expressions: alphabetic, a mark, a digit, a connector. For rare use: it searches.
 bool is_word_char(uint32_t code_point);
 /// Punctuation as `tokenizers` has it: that of Unicode 8, and the symbols of ASCII. It searches.

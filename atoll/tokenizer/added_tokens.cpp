@@ -81,7 +81,7 @@ const AddedToken* AddedTokenMatcher::match_at(std::string_view text, size_t at) 
 
 bool AddedTokenMatcher::is_space(uint32_t code_point) const {
   if (code_point == ' ' && space_ == SpaceMeaning::kMark) return false;
-  return text::char_class(text::char_class_table(), code_point) == text::CharClass::kSpace;
+  return text::is_space(code_point);
 }
 
 /// Whether the token counts where it was found, and how far it reaches. What `done` covers is given

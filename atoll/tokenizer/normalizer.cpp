@@ -1,8 +1,11 @@
 #include "atoll/tokenizer/normalizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "atoll/base/error.h"
 #include "atoll/text/python_text.h"
 #include "atoll/text/unicode_classes.h"
 #include "atoll/text/utf8.h"
@@ -10,37 +13,16 @@
 namespace atl::tokenizer {
 namespace {
 
-bool is_space(uint32_t code) {
-  return text::char_class(text::char_class_table(), code) == text::CharClass::kSpace;
+/// Honest steps make a text a few times as long.
+void check_growth(size_t size, size_t from) {
+  constexpr size_t kMost = size_t{1} << 24;
+  constexpr size_t kMostTimes = 64;
+  if (size <= kMost + kMostTimes * from) return;
+  throw InputError(fmt::format(
+      "the tokenizer's normalizer makes more than {} bytes of a text of {}", size - 1, from));
 }
 
 }  // namespace
-
-Matcher match_regex(std::string pattern) {
-  const auto regex = std::make_shared<const text::Regex>(std::move(pattern));
-  return
-      [regex](std::string_view text, const auto& on_match) { regex->each_match(text, on_match); };
-}
-
-Matcher match_string(std::string part) {
-  if (part.empty()) return match_regex("");
-  return [part = std::move(part)](std::string_view text, const auto& on_match) {
-    for (size_t at = text.find(part); at != std::string_view::npos;
-         at = text.find(part, at + part.size())) {
-      on_match(at, at + part.size());
-    }
-  };
-}
-
-Matcher match_characters(std::function<bool(uint32_t)> is_one) {
-  return [is_one = std::move(is_one)](std::string_view text, const auto& on_match) {
-    for (size_t at = 0; at < text.size();) {
-      const text::CodePoint next = text::decode_utf8(text.substr(at));
-      if (is_one(next.value)) on_match(at, at + next.num_bytes);
-      at += next.num_bytes;
-    }
-  };
-}
 
 NormalizerStep to_form(text::NormalForm form) {
   return [form](std::string_view text, std::string& scratch) {
@@ -64,6 +46,7 @@ NormalizerStep replace(Matcher what, std::string with) {
       if (!std::exchange(is_changed, true)) scratch.clear();
       scratch += text.substr(done, begin - done);
       scratch += with;
+      check_growth(scratch.size(), text.size());
       done = end;
     });
     if (!is_changed) return text;
@@ -87,7 +70,7 @@ NormalizerStep strip(bool left, bool right) {
     size_t end = 0;
     for (size_t at = 0; at < text.size();) {
       const text::CodePoint next = text::decode_utf8(text.substr(at));
-      if (!is_space(next.value)) {
+      if (!text::is_space(next.value)) {
         begin = std::min(begin, at);
         end = at + next.num_bytes;
       }
@@ -100,10 +83,12 @@ NormalizerStep strip(bool left, bool right) {
 }
 
 std::string_view Normalizer::apply(std::string_view text, Scratch& scratch) const {
+  const size_t size = text.size();
   for (const NormalizerStep& step : steps_) {
     const char* const first = scratch[0].data();
     const bool is_in_first = text.data() >= first && text.data() <= first + scratch[0].size();
     text = step(text, scratch[is_in_first ? 1 : 0]);
+    check_growth(text.size(), size);
   }
   return text;
 }

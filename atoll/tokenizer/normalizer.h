@@ -3,25 +3,14 @@
 // as it came. Immutable, shared by threads.
 #include <array>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "atoll/text/normal_form.h"
-#include "atoll/text/regex.h"
+#include "atoll/tokenizer/matcher.h"
 
 namespace atl::tokenizer {
-
-/// Where matches of `text` are, as text::Regex::each_match() tells them.
-using Matcher = std::function<void(std::string_view text,
-                                   const std::function<void(size_t begin, size_t end)>& on_match)>;
-
-Matcher match_regex(std::string pattern);
-/// An empty one matches before each character and at the end.
-Matcher match_string(std::string part);
-/// Each character of which `is_one` says so.
-Matcher match_characters(std::function<bool(uint32_t)> is_one);
 
 /// `text` itself, or a copy in `scratch`.
 using NormalizerStep = std::function<std::string_view(std::string_view text, std::string& scratch)>;
@@ -41,7 +30,8 @@ class Normalizer {
   void add(NormalizerStep step) { steps_.push_back(std::move(step)); }
   /// Gives texts back as they came.
   bool is_empty() const { return steps_.empty(); }
-  /// `text` itself, or a copy in one of the scratches.
+  /// `text` itself, or a copy in one of the scratches. Throws InputError where it grows without
+  /// reason.
   std::string_view apply(std::string_view text, Scratch& scratch) const;
 
  private:

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "atoll/tokenizer/normalizer.h"
+#include "atoll/tokenizer/matcher.h"
 
 namespace atl::tokenizer {
 

@@ -161,6 +161,12 @@ class BpeReader {
   const Json& model_;
 };
 
+/// At each place of a text its beginning is compared with tokens.
+void check_length(const TokenizerFile& file, const std::string& token) {
+  constexpr size_t kMost = 4096;
+  if (token.size() > kMost) file.fail(fmt::format("model.vocab: a token is longer than {}", kMost));
+}
+
 Vocabulary read_vocabulary(const TokenizerFile& file, const DecoderRule& decoder,
                            TokenizerTables& tables) {
   const Json& entries = file.field(file.json()["model"], "model", "vocab");
@@ -170,6 +176,7 @@ Vocabulary read_vocabulary(const TokenizerFile& file, const DecoderRule& decoder
   for (const auto& [spelling, value] : entries.items()) {
     const TokenId id = file.token_id(value, "model.vocab");
     if (tables.knows(id)) file.fail(fmt::format("model.vocab: id {} is given twice", id));
+    if (file.model_type() != "BPE") check_length(file, spelling);
     tables.spell(id, spelling, decoder);
     vocabulary.emplace(spelling, id);
   }
@@ -181,6 +188,7 @@ Vocabulary read_unigram(const TokenizerFile& file, const DecoderRule& decoder,
   const Json& model = file.json()["model"];
   const Json& entries = file.list(model, "model", "vocab");
   if (entries.empty()) file.fail("\"model.vocab\" is empty");
+  if (entries.size() > TokenizerFile::kMaxIds) file.fail("\"model.vocab\" has too many tokens");
   Vocabulary vocabulary;
   std::vector<ScoredToken> tokens;
   for (const Json& entry : entries) {
@@ -189,8 +197,9 @@ Vocabulary read_unigram(const TokenizerFile& file, const DecoderRule& decoder,
     if (!is_pair) {
       file.fail(fmt::format("model.vocab entry {} is no token and score", tokens.size()));
     }
-    const TokenId id = file.token_id(Json(tokens.size()), "model.vocab");
+    const auto id = static_cast<TokenId>(tokens.size());
     tokens.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
+    check_length(file, tokens.back().text);
     tables.spell(id, tokens.back().text, decoder);
     if (!vocabulary.emplace(tokens.back().text, id).second) {
       file.fail(fmt::format("model.vocab: \"{}\" is given twice", tokens.back().text));
@@ -201,7 +210,7 @@ Vocabulary read_unigram(const TokenizerFile& file, const DecoderRule& decoder,
     unknown = file.token_id(model["unk_id"], "model.unk_id");
     if (!tables.knows(*unknown)) file.fail("model.unk_id is not in the vocabulary");
   }
-  tables.model = make_unigram(std::move(tokens), unknown, file.flag(model, "byte_fallback", false));
+  tables.model = make_unigram(tokens, unknown, file.flag(model, "byte_fallback", false));
   return vocabulary;
 }
 

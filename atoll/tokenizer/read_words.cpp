@@ -41,18 +41,6 @@ WordRule known_words(const Json& split) {
   return found == kKnownPatterns.end() ? WordRule::kSteps : found->words;
 }
 
-template <typename Words>
-Matcher match_words(Words words) {
-  return [words](std::string_view text, const auto& on_match) {
-    const char* const end = text.data() + text.size();
-    for (const char* at = text.data(); at < end;) {
-      const char* const after = words.next(at, end);
-      on_match(static_cast<size_t>(at - text.data()), static_cast<size_t>(after - text.data()));
-      at = after;
-    }
-  };
-}
-
 Matcher matcher_of(const TokenizerFile& file, const Json& split) {
   switch (known_words(split)) {
     case WordRule::kGpt2:
@@ -133,39 +121,17 @@ MetaspaceRule metaspace_of(const TokenizerFile& file, const Json& step) {
   if (!file.flag(step, "add_prefix_space", true) && scheme != "never") {
     file.fail("Metaspace: add_prefix_space = false contradicts prepend_scheme " + scheme);
   }
-  return {.mark = file.text(step, "Metaspace", "replacement"),
+  return {.mark = file.character(step, "Metaspace", "replacement"),
           .prefix = scheme == "always"  ? PrefixScheme::kAlways
                     : scheme == "first" ? PrefixScheme::kFirst
                                         : PrefixScheme::kNever,
           .splits = file.flag(step, "split", true)};
 }
 
-bool is_space(uint32_t code) {
-  return text::char_class(text::char_class_table(), code) == text::CharClass::kSpace;
-}
+/// The library's numbers are of Unicode 17 here.
 bool is_number(uint32_t code) {
-  return text::char_class(text::char_class_table(), code) == text::CharClass::kNumber;
-}
-
-/// \w+|[^\w\s]+ as the library's other engine reads it, to which a joiner is a word's.
-Matcher match_runs() {
-  const auto kind_of = [](uint32_t code) {
-    return is_space(code) ? 0 : text::is_word_char(code) ? 1 : 2;
-  };
-  return [kind_of](std::string_view text, const auto& on_match) {
-    size_t begin = 0;  // Of the run.
-    int kind = 0;
-    for (size_t at = 0; at < text.size();) {
-      const text::CodePoint next = text::decode_utf8(text.substr(at));
-      if (const int now = kind_of(next.value); now != kind) {
-        if (kind != 0) on_match(begin, at);
-        begin = at;
-        kind = now;
-      }
-      at += next.num_bytes;
-    }
-    if (kind != 0) on_match(begin, text.size());
-  };
+  return text::is_number(code) || (code >= 0x11de0 && code <= 0x11de9) ||
+         (code >= 0x16ff4 && code <= 0x16ff6);
 }
 
 void add_split(const TokenizerFile& file, const Json& step, PreTokenizer& words) {
@@ -203,12 +169,14 @@ void add_step(const TokenizerFile& file, const Json& step, PreTokenizer& words) 
   } else if (type == "Whitespace") {
     words.add(split_by(match_runs(), kRemoved, /*invert=*/true), false);
   } else if (type == "WhitespaceSplit") {
-    words.add(split_by(match_characters(is_space), kRemoved), false);
+    words.add(split_by(match_characters(text::is_space), kRemoved), false);
   } else if (type == "BertPreTokenizer") {
-    words.add(split_by(match_characters(is_space), kRemoved), false);
+    words.add(split_by(match_characters(text::is_space), kRemoved), false);
     words.add(split_by(match_characters(text::is_punctuation), kIsolated), true);
   } else if (type == "CharDelimiterSplit") {
-    words.add(split_by(match_string(file.text(step, type.c_str(), "delimiter")), kRemoved), false);
+    words.add(
+        split_by(match_string(file.character(step, "CharDelimiterSplit", "delimiter")), kRemoved),
+        false);
   } else {
     file.unsupported("pre_tokenizer " + type);
   }
@@ -233,12 +201,28 @@ WordRule words_by_hand(const TokenizerFile& file, const std::vector<Json>& steps
   return keeps_matches ? known_words(split) : WordRule::kSteps;
 }
 
-/// A text of which nothing is cut: there is no pre-tokenizer, or it splits by a space where spaces
-/// have become marks.
-bool cuts_nothing(const std::vector<Json>& steps, const Marks& marks) {
+/// Where spaces have become marks: there is no pre-tokenizer, or it splits by a space.
+bool cuts_nothing(const TokenizerFile& file, const std::vector<Json>& steps) {
   if (steps.empty()) return true;
-  return marks.are_used && steps.size() == 1 && TokenizerFile::type_of(steps[0]) == "Split" &&
+  return steps.size() == 1 && TokenizerFile::type_of(steps[0]) == "Split" &&
+         !file.flag(steps[0], "invert", false) &&
          steps[0].value("pattern", Json()) == Json{{"String", " "}};
+}
+
+/// What is first the library tells by places in the text as it came, which some steps move.
+void check_first(const TokenizerFile& file, const std::vector<Json>& normalizer,
+                 const std::vector<Json>& steps) {
+  const bool asks = std::ranges::any_of(steps, [&](const Json& step) {
+    return TokenizerFile::type_of(step) == "Metaspace" &&
+           metaspace_of(file, step).prefix == PrefixScheme::kFirst;
+  });
+  for (const Json& step : normalizer) {
+    const std::string type = TokenizerFile::type_of(step);
+    const bool takes_away = type == "Strip" || type == "Replace";
+    if (asks && (takes_away || (steps.size() > 1 && type != "NFC"))) {
+      file.unsupported("Metaspace with prepend_scheme first behind the normalizer " + type);
+    }
+  }
 }
 
 }  // namespace
@@ -252,9 +236,14 @@ void read_words(const TokenizerFile& file, TokenizerTables& tables) {
   if (tables.is_byte_level) tables.words = words_by_hand(file, steps);
 
   std::vector<Json> before_marks = normalizer;
-  const Marks marks = take_marks(file, before_marks);
+  Marks marks = take_marks(file, before_marks);
+  if (!marks.are_used) {
+    marks = {};
+    before_marks = normalizer;
+  }
+  check_first(file, before_marks, steps);
   const bool may_join = file.model_type() == "BPE";
-  if (may_join && (is_metaspace || (marks.are_used && cuts_nothing(steps, marks)))) {
+  if (may_join && (is_metaspace || (marks.are_used && cuts_nothing(file, steps)))) {
     tables.words = WordRule::kJoined;
     tables.marks = marks;
     normalizer = before_marks;

@@ -113,6 +113,25 @@ TEST(LlamaTokenizerTest, NamesWhatItLacks) {
   EXPECT_THAT(error_of(json), HasSubstr("ignore_merges of a text that nothing cuts"));
 }
 
+TEST(LlamaTokenizerTest, AMarkBeforeMetaspaceIsOneMore) {
+  Json json = small_llama();
+  json["normalizer"] = {{"type", "Prepend"}, {"prepend", kMark}};
+  json["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", kMark}, {"prepend_scheme", "never"}};
+  const auto with_mark = ids_of(json, "a");
+  json["normalizer"] = nullptr;
+  EXPECT_EQ(with_mark, ids_of(json, std::string(kMark) + "a"));
+  json["pre_tokenizer"]["prepend_scheme"] = "first";
+  EXPECT_EQ(error_of(json), "");
+  json["normalizer"] = {{"type", "Strip"}};
+  EXPECT_THAT(error_of(json), HasSubstr("prepend_scheme first behind the normalizer Strip"));
+  json["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1 << 20, 'a')}};
+  json["pre_tokenizer"]["prepend_scheme"] = "never";
+  EXPECT_THAT(message_of([&] { ids_of(json, std::string(100, 'a')); }),
+              HasSubstr("the tokenizer's normalizer makes more than"));
+}
+
 /// A trained byte-level file ("ab" is id 257) whose parts a test replaces.
 Json byte_level() {
   WordCounts words;
@@ -149,6 +168,11 @@ TEST(SplitTest, KnowsPatternsByTheirText) {
   json["pre_tokenizer"] = split_by("b", "Removed", false);
   EXPECT_THAT(ids_of(json, "abab"), ids_of(json, "aa"));
   EXPECT_FALSE(tokenizer_of(json).keeps_text());
+  json["pre_tokenizer"] = nullptr;
+  for (int i = 0; i < 1000; ++i) {
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {json["pre_tokenizer"]}}};
+  }
+  EXPECT_THAT(error_of(json), HasSubstr("8 Sequences in each other"));
   json["pre_tokenizer"] = split_by("b", "Doubled", false);
   EXPECT_THAT(error_of(json), HasSubstr("Split with behavior Doubled"));
 }

@@ -10,6 +10,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/text/json_text.h"
+#include "atoll/text/utf8.h"
 #include "atoll/tokenizer/tokenizer_tables.h"
 
 namespace atl::tokenizer {
@@ -18,6 +19,8 @@ using Json = nlohmann::json;
 
 class TokenizerFile {
  public:
+  static constexpr size_t kMaxIds = size_t{1} << 22;  // 4 M: several times today's largest.
+
   TokenizerFile(std::string_view text, std::string name) : name_(std::move(name)) {
     json_ = text::parse_json(text, "'" + name_ + "'");
     if (!json_.is_object() || !json_.contains("model")) fail("not a tokenizer.json: no \"model\"");
@@ -78,14 +81,17 @@ class TokenizerFile {
 
   /// `component`, or, where it is a Sequence, what it and those in it consist of.
   std::vector<Json> steps(const Json& component, const char* list_key) const {
-    if (component.is_null()) return {};
-    if (type_of(component) != "Sequence") return {component};
     std::vector<Json> all;
-    for (const Json& part : list(component, "a Sequence", list_key)) {
-      const std::vector<Json> inner = steps(part, list_key);
-      all.insert(all.end(), inner.begin(), inner.end());
-    }
+    if (!component.is_null()) add_steps(component, list_key, 0, all);
     return all;
+  }
+  /// One character.
+  std::string character(const Json& object, const char* where, const char* key) const {
+    std::string value = text(object, where, key);
+    if (value.empty() || text::decode_utf8(value).num_bytes != value.size()) {
+      fail(fmt::format("\"{}\" in {} is not one character", key, where));
+    }
+    return value;
   }
 
   /// Whether `replace` is a Replace of that text by the other.
@@ -117,7 +123,18 @@ class TokenizerFile {
   }
 
  private:
-  static constexpr size_t kMaxIds = size_t{1} << 22;  // 4 M: several times today's largest.
+  void add_steps(const Json& component, const char* list_key, int depth,
+                 std::vector<Json>& all) const {
+    constexpr int kMostDeep = 8;
+    constexpr size_t kMostSteps = 100;
+    if (depth > kMostDeep || all.size() > kMostSteps) {
+      fail(fmt::format("more than {} steps or {} Sequences in each other", kMostSteps, kMostDeep));
+    }
+    if (type_of(component) != "Sequence") return all.push_back(component);
+    for (const Json& part : list(component, "a Sequence", list_key)) {
+      add_steps(part, list_key, depth + 1, all);
+    }
+  }
 
   std::string name_;
   Json json_;

@@ -18,13 +18,10 @@ constexpr TokenId kNone = -1;
 /// The tokens that a text begins with: a byte after the other.
 class Trie {
  public:
-  explicit Trie(const std::vector<ScoredToken>& tokens) {
-    nodes_.emplace_back();
-    for (size_t id = 0; id < tokens.size(); ++id) {
-      uint32_t at = 0;
-      for (const char byte : tokens[id].text) at = child(at, static_cast<uint8_t>(byte));
-      nodes_[at] = static_cast<TokenId>(id);  // Of the same token twice the later one, as in a map.
-    }
+  void add(std::string_view text, TokenId id) {
+    uint32_t at = 0;
+    for (const char byte : text) at = child(at, static_cast<uint8_t>(byte));
+    nodes_[at] = id;
   }
 
   /// Calls on_token(id, size) for each, the shortest first.
@@ -54,16 +51,18 @@ class Trie {
     return place->second;
   }
 
-  std::vector<TokenId> nodes_ = {};  // The token that ends there.
+  std::vector<TokenId> nodes_ = {kNone};  // The token that ends there.
   std::unordered_map<uint64_t, uint32_t> children_;
 };
 
 class Unigram final : public WordModel {
  public:
-  Unigram(std::vector<ScoredToken> tokens, std::optional<TokenId> unknown, bool byte_fallback)
-      : trie_(tokens), unknown_(unknown.value_or(kNone)) {
+  Unigram(const std::vector<ScoredToken>& tokens, std::optional<TokenId> unknown,
+          bool byte_fallback)
+      : unknown_(unknown.value_or(kNone)) {
     double least = std::numeric_limits<double>::infinity();
     for (const ScoredToken& token : tokens) {
+      trie_.add(token.text, static_cast<TokenId>(scores_.size()));
       scores_.push_back(token.score);
       least = std::min(least, token.score);
     }
@@ -156,79 +155,68 @@ class Unigram final : public WordModel {
 
 class WordPiece final : public WordModel {
  public:
-  WordPiece(Vocabulary vocabulary, std::string prefix, size_t most, TokenId unknown)
-      : vocabulary_(std::move(vocabulary)),
-        prefix_(std::move(prefix)),
-        most_(most),
-        unknown_(unknown) {
-    for (const auto& [token, id] : vocabulary_) longest_ = std::max(longest_, token.size());
+  WordPiece(const Vocabulary& vocabulary, std::string_view prefix, size_t most, TokenId unknown)
+      : most_(most), unknown_(unknown) {
+    for (const auto& [token, id] : vocabulary) {
+      first_.add(token, id);
+      if (token.starts_with(prefix)) others_.add(token.substr(prefix.size()), id);
+    }
   }
 
   Read read(std::string_view word, TokenId* ids) const override {
     Read out;
     bool is_known = text::count_characters(word) <= most_;
-    std::string token;
     for (size_t begin = 0; is_known && begin < word.size();) {
-      const std::string_view prefix = begin > 0 ? prefix_ : std::string_view();
-      size_t size = std::min(word.size() - begin, longest_);
-      is_known = false;
-      for (; size > 0 && !is_known; size -= !is_known) {
-        const bool cuts_character = begin + size < word.size() &&
-                                    (static_cast<uint8_t>(word[begin + size]) & 0xC0U) == 0x80;
-        if (cuts_character) continue;
-        token = prefix;
-        token += word.substr(begin, size);
-        const auto found = vocabulary_.find(token);
-        is_known = found != vocabulary_.end();
-        if (is_known) ids[out.num_ids++] = found->second;
-      }
-      begin += size;
+      size_t longest = 0;
+      (begin == 0 ? first_ : others_).each_prefix(word.substr(begin), [&](TokenId id, size_t size) {
+        longest = size;
+        ids[out.num_ids] = id;
+      });
+      is_known = longest > 0;
+      out.num_ids += is_known;
+      begin += longest;
     }
-    if (!is_known) {
-      out.num_ids = 1;
-      ids[0] = unknown_;
-    }
-    return out;
+    if (is_known) return out;
+    *ids = unknown_;
+    return {.num_ids = 1};
   }
 
  private:
-  Vocabulary vocabulary_;
-  std::string prefix_;
-  size_t most_;
+  Trie first_;   // What words begin with,
+  Trie others_;  // and what they go on with.
+  size_t most_;  // Characters.
   TokenId unknown_;
-  size_t longest_ = 0;  // Bytes.
 };
 
 class WordLevel final : public WordModel {
  public:
-  WordLevel(Vocabulary vocabulary, std::optional<TokenId> unknown)
+  WordLevel(Vocabulary vocabulary, TokenId unknown)
       : vocabulary_(std::move(vocabulary)), unknown_(unknown) {}
 
   Read read(std::string_view word, TokenId* ids) const override {
     const auto found = vocabulary_.find(std::string(word));
-    if (found == vocabulary_.end() && !unknown_) return {.num_without_token = 1};
-    *ids = found == vocabulary_.end() ? *unknown_ : found->second;
+    *ids = found == vocabulary_.end() ? unknown_ : found->second;
     return {.num_ids = 1};
   }
 
  private:
   Vocabulary vocabulary_;
-  std::optional<TokenId> unknown_;
+  TokenId unknown_;
 };
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_unigram(std::vector<ScoredToken> tokens,
+std::unique_ptr<WordModel> make_unigram(const std::vector<ScoredToken>& tokens,
                                         std::optional<TokenId> unknown, bool byte_fallback) {
-  return std::make_unique<Unigram>(std::move(tokens), unknown, byte_fallback);
+  return std::make_unique<Unigram>(tokens, unknown, byte_fallback);
 }
 
-std::unique_ptr<WordModel> make_word_piece(Vocabulary vocabulary, std::string prefix, size_t most,
-                                           TokenId unknown) {
-  return std::make_unique<WordPiece>(std::move(vocabulary), std::move(prefix), most, unknown);
+std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, std::string_view prefix,
+                                           size_t most, TokenId unknown) {
+  return std::make_unique<WordPiece>(vocabulary, prefix, most, unknown);
 }
 
-std::unique_ptr<WordModel> make_word_level(Vocabulary vocabulary, std::optional<TokenId> unknown) {
+std::unique_ptr<WordModel> make_word_level(Vocabulary vocabulary, TokenId unknown) {
   return std::make_unique<WordLevel>(std::move(vocabulary), unknown);
 }
 

@@ -33,15 +33,15 @@ struct ScoredToken {
 
 /// The tokens whose scores have the largest sum. The id of a token is its place in `tokens`.
 /// `byte_fallback`: what has no token is its bytes, if each of them has one ("<0x0A>").
-std::unique_ptr<WordModel> make_unigram(std::vector<ScoredToken> tokens,
+std::unique_ptr<WordModel> make_unigram(const std::vector<ScoredToken>& tokens,
                                         std::optional<TokenId> unknown, bool byte_fallback);
 
 /// Again and again the longest token that the rest begins with; behind the first, tokens begin with
 /// `prefix`. A word without such tokens, or of more characters than `most`, is unknown.
-std::unique_ptr<WordModel> make_word_piece(Vocabulary vocabulary, std::string prefix, size_t most,
-                                           TokenId unknown);
+std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, std::string_view prefix,
+                                           size_t most, TokenId unknown);
 
-/// A word is a token, or unknown, or nothing.
-std::unique_ptr<WordModel> make_word_level(Vocabulary vocabulary, std::optional<TokenId> unknown);
+/// A word is a token, or unknown.
+std::unique_ptr<WordModel> make_word_level(Vocabulary vocabulary, TokenId unknown);
 
 }  // namespace atl::tokenizer

@@ -10,7 +10,6 @@ namespace atl::tokenizer {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 std::vector<TokenId> ids_of(const WordModel& model, const std::string& word) {
   std::vector<TokenId> ids(word.size());
@@ -53,7 +52,6 @@ TEST(WordPieceTest, TakesTheLongestAgainAndAgain) {
 TEST(WordLevelTest, AWordIsATokenOrNone) {
   EXPECT_THAT(ids_of(*make_word_level({{"ab", 7}, {"?", 1}}, 1), "ab"), ElementsAre(7));
   EXPECT_THAT(ids_of(*make_word_level({{"ab", 7}, {"?", 1}}, 1), "abc"), ElementsAre(1));
-  EXPECT_THAT(ids_of(*make_word_level({{"ab", 7}}, std::nullopt), "abc"), IsEmpty());
 }
 
 }  // namespace

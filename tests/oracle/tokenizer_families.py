@@ -263,6 +263,12 @@ def metaspace_words(texts, vocab_size):
     return tokenizer
 
 
+def metaspace_behind_mark(texts, vocab_size):
+    tokenizer = metaspace_words(texts, vocab_size)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Prepend(MARK)])
+    return tokenizer
+
+
 def metaspace_never(texts, vocab_size):
     tokenizer = sentence_piece(texts, vocab_size)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
@@ -301,7 +307,7 @@ FAMILIES = {"gpt2": gpt2, "neox": neox, "llama3": llama3, "olmo2": olmo2, "qwen"
 # these have what rarely comes.
 VARIANTS = {"gpt2_split": gpt2_split, "tiktoken": tiktoken, "flags": flags, "llama2_normalized": llama2_normalized,
             "llama2_across_spaces": llama2_across_spaces, "metaspace_words": metaspace_words,
-            "metaspace_never": metaspace_never, "unknown_fused": unknown_fused, "unknown_apart": unknown_apart,
+            "metaspace_never": metaspace_never, "metaspace_behind_mark": metaspace_behind_mark, "unknown_fused": unknown_fused, "unknown_apart": unknown_apart,
             "lacking": lacking, "lacking_unknown": lacking_unknown, "lacking_fused": lacking_fused,
             "fallback_lacking": fallback_lacking, "fallback_lacking_apart": fallback_lacking_apart,
             "fallback_without_unknown": fallback_without_unknown}
