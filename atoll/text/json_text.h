@@ -22,6 +22,8 @@ Json parse_json(std::string_view text, const std::string& where) {
     why = why.substr(why.find("parse error"));
     why = why.substr(0, why.find("; last read"));
     throw InputError(fmt::format("{}: not valid JSON: {}", where, why));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw InputError(fmt::format("{}: a number is too large", where));
   }
 }
 

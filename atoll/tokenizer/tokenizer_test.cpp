@@ -225,6 +225,7 @@ TEST(TokenizerTest, NamesWhatIsBroken) {
   EXPECT_THAT(error_after("\"!\": 1,", "\"!\": 99999999999,"), HasSubstr("is not a token id"));
   EXPECT_THAT(error_after("\"ab\": 257", "\"abc\": 257"), HasSubstr("\"ab\" is not in the vocab"));
   EXPECT_THAT(error_after("\"version\"", "\"\\ud800\""), HasSubstr("surrogate"));
+  EXPECT_THAT(error_after("\"!\": 1,", "\"!\": 1e999,"), HasSubstr("a number is too large"));
   const std::string list = "\"added_tokens\": [";
   EXPECT_THAT(error_after(list, list + R"({"id": 5, "content": "<x>"},)"),
               HasSubstr("\"<x>\" has id 5, which is the id of another token"));
