@@ -1,29 +1,14 @@
 // tokenizer_config.json and conversations from strangers: they render, or are refused.
-#include <unistd.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 
 #include "atoll/base/error.h"
+#include "atoll/testing/temporary_folder.h"
 #include "atoll/text/json_text.h"
 #include "atoll/tokenizer/chat_template.h"
 
 namespace {
-
-/// Goes with the process.
-struct Folder {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("atoll-chat-fuzz-" + std::to_string(getpid()));
-
-  Folder() { std::filesystem::create_directory(path); }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
 
 void try_chat(const std::filesystem::path& folder, const std::string& config,
               const std::string& chat) {
@@ -40,7 +25,7 @@ void try_chat(const std::filesystem::path& folder, const std::string& config,
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
+  static const atl::TestFolder folder;
   const std::string good_config =
       R"({"bos_token": {"content": "<s>"}, "chat_template": "{{ bos_token }}{{ messages }}"})";
   const std::string good_chat =
@@ -52,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t at = data[i + 1] % (edited.size() + 1);
     edited.replace(at, data[i + 2] % 8, reinterpret_cast<const char*>(data + i), data[i + 3] % 5);
   }
-  try_chat(folder.path, edited_config, good_chat);
-  try_chat(folder.path, good_config, edited_chat);
+  try_chat(folder, edited_config, good_chat);
+  try_chat(folder, good_config, edited_chat);
   return 0;
 }

@@ -171,12 +171,13 @@ Vocabulary read_vocabulary(const TokenizerFile& file, const DecoderRule& decoder
                            TokenizerTables& tables) {
   const Json& entries = file.field(file.json()["model"], "model", "vocab");
   if (!entries.is_object()) file.fail("\"model.vocab\" is not an object");
+  const bool is_bpe = file.model_type() == "BPE";
   Vocabulary vocabulary;
   vocabulary.reserve(entries.size());
   for (const auto& [spelling, value] : entries.items()) {
     const TokenId id = file.token_id(value, "model.vocab");
     if (tables.knows(id)) file.fail(fmt::format("model.vocab: id {} is given twice", id));
-    if (file.model_type() != "BPE") check_length(file, spelling);
+    if (!is_bpe) check_length(file, spelling);
     tables.spell(id, spelling, decoder);
     vocabulary.emplace(spelling, id);
   }

@@ -33,7 +33,7 @@ std::vector<TokenId> Tokenizer::with_special_tokens(std::vector<TokenId> ids) co
 }
 
 bool Tokenizer::is_known(int64_t id) const {
-  return id >= 0 && id < vocab_size() && tables_->is_known[static_cast<size_t>(id)];
+  return std::in_range<TokenId>(id) && tables_->knows(static_cast<TokenId>(id));
 }
 
 std::string_view Tokenizer::bytes_or_none(int64_t id) const {
