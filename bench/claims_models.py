@@ -10,8 +10,9 @@ import tokenizer_speed
 from claims import ATOLL, ROOT, Claims
 
 sys.path.append(str(ROOT / "tests" / "oracle"))
+import other_formats_oracle as other_formats  # noqa: E402
 import tokenizer_families as families  # noqa: E402
-from tokenizers import Tokenizer  # noqa: E402
+from tokenizers import Tokenizer, models  # noqa: E402
 
 claims = Claims("models")
 scratch = tempfile.TemporaryDirectory(prefix="atoll-claims-")
@@ -61,5 +62,19 @@ for name, path_of in real.tokenizers().items():
     fastest = 8 if name in BY_HAND else 1
     claims.measured(f"{name}: encoding, times as fast as tokenizers", lambda: speed(path_of()), lambda r: r >= fastest,
                     f">= {fastest}", "{:.1f}")
+
+
+
+def num_different_of(path):
+    """From SentencePiece or tiktoken."""
+    texts = mixed_texts(Tokenizer(models.BPE()))
+    return sum(len(other_formats.file_differences(ATOLL, path, some)) for some in (texts, code_points()))
+
+
+for name, path_of in real.other_formats().items():
+    claims.measured(f"{name}: of 1 MB and all code points alone, texts that differ", lambda: num_different_of(path_of()),
+                    lambda n: n == 0, "0", "{}")
+    claims.measured(f"{name}: encoding, times as fast as tokenizers",
+                    lambda: speed(other_formats.as_tokenizer_json(ATOLL, path_of(), folder)), lambda r: r >= 1, ">= 1", "{:.1f}")
 
 sys.exit(claims.end())

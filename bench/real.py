@@ -17,6 +17,11 @@ NPM_VERSION = "3.7.2"
 OLMO = {"GPT-NeoX (OLMo 1)": "allenai_gpt-neox-olmo-dolma-v1_5.json", "GPT-NeoX (PII tokens)": "allenai_eleuther-ai-gpt-neox-20b-pii-special.json",
         "Dolma 2": "allenai_dolma2.json"}
 
+MISTRAL = {"Mistral 1": "tokenizer.model.v1", "Mistral 2": "mistral_instruct_tokenizer_240216.model.v2",
+           "Mistral 3": "mistral_instruct_tokenizer_240323.model.v3", "Mistral 7": "mistral_instruct_tokenizer_241114.model.v7",
+           "Mistral 7, images": "mistral_instruct_tokenizer_241114.model.v7m1", "Tekken": "tekken_240718.json",
+           "Tekken, images": "tekken_240911.json"}
+
 
 def _run(command, package):
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -57,6 +62,12 @@ def wheel(package, version, members):
         _part(folder).rename(folder)
         file.unlink()
     return folder
+
+
+def other_formats():
+    """Name -> a function that gives the path of a tokenizer that is no tokenizer.json."""
+    mistral = lambda file: wheel("mistral-common", "1.13.1", ("mistral_common/data/",)) / "mistral_common" / "data" / file
+    return {name: lambda file=file: mistral(file) for name, file in MISTRAL.items()}
 
 
 def tokenizers():

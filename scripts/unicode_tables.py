@@ -4,6 +4,7 @@
 unicode_tables.py          rewrites the files
 unicode_tables.py --check  exits 1 unless the files are what this script would write
 
+What normalizers of `tokenizers` take away (accents, nonspacing, unseen) is asked of the library: its Unicode is old, by table.
 Those of letter case and of what Python's repr() writes as it is come from Python's own strings (templates, whose
 reference they are, run in Python): of 3.11, Unicode 14. Another Python leaves them as they are.
 """
@@ -12,6 +13,7 @@ import sys
 import unicodedata
 
 import unicodedata2
+from tokenizers import normalizers
 from unicodedata2 import category, combining, decomposition, normalize
 
 CLASS_LIMIT = 0x32400  # kClassLimit in unicode_classes.h.
@@ -67,13 +69,28 @@ def is_word(code):  # \w: Alphabetic (with the circled letters), marks, digits, 
     return category(chr(code)) in ("Nd", "Nl", "Pc") or category(chr(code))[0] in "LM" or circled or code in (0x200C, 0x200D)
 
 
+def taken_by(normalizer):
+    """Whether the library's normalizer takes the character away."""
+    # Half of a surrogate pair is no text.
+    return lambda code: not 0xD800 <= code < 0xE000 and normalizer.normalize_str("x" + chr(code)) == "x"
+
+
+def bert(**steps):
+    off = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+    return normalizers.BertNormalizer(**off | steps)
+
+
 CLASSES = {
     "letters": lambda code: category(chr(code))[0] == "L",
     "numbers": lambda code: category(chr(code))[0] == "N",
     "spaces": is_space,
     "words": is_word,
     "punctuation": is_punctuation,
+    "accents": taken_by(normalizers.StripAccents()),
+    "nonspacing": taken_by(bert(strip_accents=True)),
+    "unseen": taken_by(bert(clean_text=True)),
 }
+TABULATED = ("letters", "numbers", "spaces")  # By code point; the others are searched.
 
 
 def ranges(value_of):
@@ -90,8 +107,7 @@ def ranges(value_of):
 
 def class_ranges(name):
     for first, last, _ in ranges(CLASSES[name]):
-        # Of the last variation selectors no table by code point is made: binary search finds them.
-        assert last < CLASS_LIMIT or name == "words", f"raise CLASS_LIMIT: {last:#x}"
+        assert last < CLASS_LIMIT or name not in TABULATED, f"raise CLASS_LIMIT: {last:#x}"
         yield f"{{{first:#x},{last:#x}}},"
 
 

@@ -28,6 +28,10 @@ std::string sibling_program(const std::string& name);
 /// at any other word.
 std::vector<std::string> overrides_from(const std::vector<std::string>& rest);
 
+/// What --tokenizer takes.
+inline constexpr const char* kTokenizerHelp =
+    "tokenizer.json, tokenizer.model, tekken.json or a tiktoken file, or a folder with one of them";
+
 /// The whole of a file, or of standard input where `file` is empty or "-".
 std::string read_text(const std::string& file);
 

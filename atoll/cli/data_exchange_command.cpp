@@ -11,6 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/command_line.h"
 #include "atoll/cli/store_report.h"
 #include "atoll/data/megatron_exchange.h"
 #include "atoll/data/olmo_exchange.h"
@@ -132,7 +133,7 @@ void add_data_import(CLI::App& data) {
       ->check(CLI::IsMember({"uint16", "uint32"}));
   command
       ->add_option("--tokenizer", arguments->tokenizer,
-                   "The tokenizer.json that the tokens were made with")
+                   std::string("What the tokens were made with: ") + kTokenizerHelp)
       ->required();
   command->add_option("--out", arguments->target.folder, "The folder to make")->required();
   command

@@ -143,7 +143,7 @@ void add_data_pack(CLI::App& data) {
   CLI::App* command = data.add_subcommand("pack", "Turn text into a token store");
   const auto arguments = std::make_shared<PackArguments>();
   add_corpus_options(*command, arguments->corpus);
-  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
+  command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_option("--out", arguments->out, "The folder to make")->required();
   command
       ->add_option("--validation-share", arguments->pack.validation_share,

@@ -215,11 +215,9 @@ tokenizer::ChatTemplate chat_template(const ChatArguments& arguments) {
 }
 
 void chat(const ChatArguments& arguments) {
-  std::filesystem::path file = arguments.tokenizer;
-  if (std::filesystem::is_directory(file)) file /= "tokenizer.json";
   std::optional<tokenizer::Tokenizer> tokenizer;
   if (arguments.ids || arguments.json || arguments.jsonl) {
-    tokenizer.emplace(tokenizer::Tokenizer::load(file));
+    tokenizer.emplace(tokenizer::Tokenizer::load(arguments.tokenizer));
   }
   const tokenizer::ChatTemplate found = chat_template(arguments);
   const auto render = [&](std::string_view text, const std::string& where, bool as_json) {
@@ -265,7 +263,7 @@ void add_train(CLI::App& tokenizer) {
 void add_encode(CLI::App& tokenizer) {
   CLI::App* command = tokenizer.add_subcommand("encode", "Text to token ids");
   const auto arguments = std::make_shared<EncodeArguments>();
-  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
+  command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_option("--text", arguments->text_file,
                       "The text file; - (the default) is standard input");
   command->add_flag("--special", arguments->special,
@@ -282,7 +280,7 @@ void add_encode(CLI::App& tokenizer) {
 void add_decode(CLI::App& tokenizer) {
   CLI::App* command = tokenizer.add_subcommand("decode", "Token ids to text");
   const auto arguments = std::make_shared<DecodeArguments>();
-  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json")->required();
+  command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command
       ->add_option("--ids", arguments->ids,
                    "Ids with commas between them; - reads them from standard input")

@@ -149,8 +149,7 @@ void train(const TrainArguments& arguments, char** argv,
   const run::RunFolder folder(arguments.run);
   request.folder = folder.path();
   const SystemClock clock;
-  const auto tokenizer =
-      request.init.given() ? request.init.folder() / "tokenizer.json" : std::filesystem::path();
+  const auto tokenizer = request.init.given() ? request.init.folder() : std::filesystem::path();
   request.config.data.path =
       run::prepare_store(request.config, request.folder, tokenizer, clock).string();
   folder.save(request.config);

@@ -17,7 +17,7 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
                   "a Hugging Face model folder, or a run directory (its newest checkpoint)")
       ->required();
   command.add_option("--tokenizer", arguments.tokenizer,
-                     "tokenizer.json (default: the one in the model folder)");
+                     "tokenizer.json, or another file or folder (default: the model's)");
   command.add_option("--device", arguments.device, "cpu, cuda, cuda:1, ... (default: cpu)");
   command.add_option("--threads", arguments.threads, "CPU threads (default: all cores)")
       ->check(whole_number<int64_t>(1, 4096));
@@ -38,14 +38,13 @@ LoadedModel load_model(const ModelArguments& arguments) {
   if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
   const at::Device device = model::usable_device(arguments.device, "--device");
   const std::filesystem::path folder = weights::resolve_model(arguments.model);
-  const std::filesystem::path tokenizer_file = arguments.tokenizer.empty()
-                                                   ? folder / "tokenizer.json"
-                                                   : std::filesystem::path(arguments.tokenizer);
+  const std::filesystem::path tokenizer =
+      arguments.tokenizer.empty() ? folder : std::filesystem::path(arguments.tokenizer);
   LoadedModel loaded{
       .folder = folder,
       .ids = weights::load_hf_config(folder).ids,
       .model = model::load_model(folder, device, model::Purpose::kInference),
-      .tokenizer = tokenizer::Tokenizer::load(tokenizer_file),
+      .tokenizer = tokenizer::Tokenizer::load(tokenizer),
   };
   report_not_finite(loaded.model, folder, arguments.strict);
   const int64_t vocab_size = loaded.model.config().vocab_size;
@@ -53,7 +52,7 @@ LoadedModel load_model(const ModelArguments& arguments) {
     throw InputError(fmt::format(
         "'{}' has {} tokens and the model in '{}' only {}: it is not this "
         "model's tokenizer",
-        tokenizer_file.string(), loaded.tokenizer.vocab_size(), folder.string(), vocab_size));
+        tokenizer.string(), loaded.tokenizer.vocab_size(), folder.string(), vocab_size));
   }
   return loaded;
 }

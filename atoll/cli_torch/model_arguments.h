@@ -18,7 +18,7 @@ namespace atl::cli {
 
 struct ModelArguments {
   std::string model;      // A Hugging Face folder or a run directory.
-  std::string tokenizer;  // Empty: the model folder's tokenizer.json.
+  std::string tokenizer;  // Empty: the model folder's.
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores.
   bool strict = false;  // Weights that are not finite are refused.

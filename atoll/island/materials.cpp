@@ -50,8 +50,8 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   if (init.given()) {
     const auto folder = init.folder();
     config.model = weights::load_hf_config(folder).config;
-    if (std::filesystem::exists(folder / "tokenizer.json")) {
-      mixture.require_tokenizer(tokenizer::Tokenizer::load(folder / "tokenizer.json"));
+    if (const auto file = tokenizer::find_tokenizer(folder)) {
+      mixture.require_tokenizer(tokenizer::Tokenizer::load(*file));
     }
   }
   const int64_t vocab_size = mixture.vocab_size();

@@ -97,8 +97,7 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
-    const auto tokenizer =
-        options_.init.given() ? options_.init.folder() / "tokenizer.json" : std::filesystem::path();
+    const auto tokenizer = options_.init.given() ? options_.init.folder() : std::filesystem::path();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(gather(config_, folder_.path(), options_.init, events_));
     run::require_same(folder_.path(), config_);

@@ -1,9 +1,11 @@
 #pragma once
-// A small SentencePiece-style tokenizer.json for tests and fuzz targets.
+// Small SentencePiece-style tokenizers for tests and fuzz targets.
 #include <fmt/format.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace atl::data {
@@ -33,6 +35,34 @@ inline std::string sample_llama_json(const std::vector<std::string>& tokens,
   for (const std::string& token : tokens) vocabulary[token] = vocabulary.size();
   json["model"]["merges"] = merges;
   return json.dump();
+}
+
+/// A field of a protobuf message, all of them short.
+inline std::string short_field(int number, std::string_view bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} +
+         std::string(bytes);
+}
+inline std::string short_field(int number, int value) {
+  std::string out;
+  for (unsigned rest = static_cast<unsigned>(number) << 3; true; rest >>= 7) {
+    out += static_cast<char>((rest & 127) | (rest > 127 ? 128 : 0));
+    if (rest <= 127) break;
+  }
+  return out + static_cast<char>(value);
+}
+/// SentencePiece's `type` numbers: 1 is a plain piece, 2 <unk>, 3 a control, 4 user defined.
+inline std::string sample_piece(std::string_view text, float score, int type = 1) {
+  std::string bytes(sizeof(score), '\0');
+  std::memcpy(bytes.data(), &score, sizeof(score));
+  return short_field(1, short_field(1, text) + "\x15" + bytes + short_field(3, type));
+}
+/// A model of these pieces: 1 is Unigram, 2 BPE. `rules`: more fields of its normalizer.
+inline std::string sample_sentence_piece(int model_type, const std::vector<std::string>& pieces,
+                                         const std::string& rules = "") {
+  std::string all;
+  for (const std::string& piece : pieces) all += piece;
+  return all + short_field(2, short_field(3, model_type)) +
+         short_field(3, short_field(4, 0) + rules);
 }
 
 }  // namespace atl::data

@@ -27,6 +27,15 @@ constexpr Range kWords[] = {
 constexpr Range kPunctuation[] = {
 #include "atoll/text/unicode_punctuation.inc"
 };
+constexpr Range kAccents[] = {
+#include "atoll/text/unicode_accents.inc"
+};
+constexpr Range kNonspacing[] = {
+#include "atoll/text/unicode_nonspacing.inc"
+};
+constexpr Range kUnseen[] = {
+#include "atoll/text/unicode_unseen.inc"
+};
 
 template <size_t kSize>
 bool is_in(const Range (&table)[kSize], uint32_t code_point) {
@@ -58,5 +67,8 @@ const CharClass* char_class_table() {
 
 bool is_word_char(uint32_t code_point) { return is_in(kWords, code_point); }
 bool is_punctuation(uint32_t code_point) { return is_in(kPunctuation, code_point); }
+bool is_accent(uint32_t code_point) { return is_in(kAccents, code_point); }
+bool is_nonspacing(uint32_t code_point) { return is_in(kNonspacing, code_point); }
+bool is_unseen(uint32_t code_point) { return is_in(kUnseen, code_point); }
 
 }  // namespace atl::text

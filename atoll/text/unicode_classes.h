@@ -26,5 +26,10 @@ inline bool is_number(uint32_t code_point) {
 bool is_word_char(uint32_t code_point);
 /// Punctuation as `tokenizers` has it: that of Unicode 8, and the symbols of ASCII. It searches.
 bool is_punctuation(uint32_t code_point);
+/// What its normalizers take away: marks (of Unicode 9), marks that take no space (of 8), and what
+/// is not seen (controls, private use, U+FFFD). They search.
+bool is_accent(uint32_t code_point);
+bool is_nonspacing(uint32_t code_point);
+bool is_unseen(uint32_t code_point);
 
 }  // namespace atl::text

@@ -20,7 +20,8 @@ class MergeTable {
   };
   static constexpr uint32_t kNone = 0xffffffff;
 
-  explicit MergeTable(size_t num_merges = 0);
+  MergeTable() : MergeTable(0) {}
+  explicit MergeTable(size_t num_merges);
   /// A pair that comes twice keeps its later rank, as in `tokenizers`.
   void insert(TokenId left, TokenId right, Merge merge);
   Merge find(TokenId left, TokenId right) const {

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/text/python_text.h"
 #include "atoll/text/unicode_classes.h"
 #include "atoll/text/utf8.h"
+#include "atoll/tokenizer/charsmap.h"
 
 namespace atl::tokenizer {
 namespace {
@@ -20,6 +22,44 @@ void check_growth(size_t size, size_t from) {
   if (size <= kMost + kMostTimes * from) return;
   throw InputError(fmt::format(
       "the tokenizer's normalizer makes more than {} bytes of a text of {}", size - 1, from));
+}
+
+/// `text` character by character: `change(code, spelling, out)` appends what it becomes.
+template <typename Change>
+std::string changed(std::string_view text, const Change& change) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const text::CodePoint next = text::decode_utf8(text);
+    change(next.value, text.substr(0, next.num_bytes), out);
+    text.remove_prefix(next.num_bytes);
+  }
+  return out;
+}
+
+template <typename IsGone>
+std::string without(std::string_view text, const IsGone& is_gone) {
+  return changed(text, [&](uint32_t code, std::string_view spelling, std::string& out) {
+    if (!is_gone(code)) out += spelling;
+  });
+}
+
+bool is_nmt_space(uint32_t code) {
+  return code == '\t' || code == '\n' || code == '\f' || code == '\r' || code == 0x1680 ||
+         (code >= 0x200b && code <= 0x200f) || code == 0x2028 || code == 0x2029 || code == 0x2581 ||
+         code == 0xfeff || code == 0xfffd;
+}
+bool is_nmt_control(uint32_t code) {
+  return (code >= 0x01 && code <= 0x08) || code == 0x0b || (code >= 0x0e && code <= 0x1f) ||
+         code == 0x7f || code == 0x8f || code == 0x9f;
+}
+
+/// The blocks that BERT's authors list.
+bool is_chinese(uint32_t code) {
+  return (code >= 0x3400 && code <= 0x4dbf) || (code >= 0x4e00 && code <= 0x9fff) ||
+         (code >= 0xf900 && code <= 0xfaff) || (code >= 0x20000 && code <= 0x2a6df) ||
+         (code >= 0x2a700 && code <= 0x2b81f) || (code >= 0x2b920 && code <= 0x2ceaf) ||
+         (code >= 0x2f800 && code <= 0x2fa1f);
 }
 
 }  // namespace
@@ -79,6 +119,48 @@ NormalizerStep strip(bool left, bool right) {
     if (!left) begin = 0;
     if (!right) end = text.size();
     return begin < end ? text.substr(begin, end - begin) : std::string_view();
+  };
+}
+
+NormalizerStep strip_accents() {
+  return [](std::string_view text, std::string& scratch) -> std::string_view {
+    return scratch = without(text, text::is_accent);
+  };
+}
+
+NormalizerStep nmt() {
+  return [](std::string_view text, std::string& scratch) -> std::string_view {
+    return scratch = changed(text, [](uint32_t code, std::string_view spelling, std::string& out) {
+             if (!is_nmt_control(code)) out += is_nmt_space(code) ? " " : spelling;
+           });
+  };
+}
+
+NormalizerStep precompiled(std::string_view charsmap) {
+  const auto map = std::make_shared<const Charsmap>(charsmap);
+  return [map](std::string_view text, std::string& scratch) { return map->apply(text, scratch); };
+}
+
+NormalizerStep bert(const BertSteps& steps) {
+  return [steps](std::string_view text, std::string& scratch) -> std::string_view {
+    std::string all(text);
+    if (steps.clean_text) {
+      all = changed(all, [](uint32_t code, std::string_view spelling, std::string& out) {
+        if (!text::is_unseen(code)) out += text::is_space(code) ? " " : spelling;
+      });
+    }
+    if (steps.spaces_around_chinese) {
+      all = changed(all, [](uint32_t code, std::string_view spelling, std::string& out) {
+        const char* const around = is_chinese(code) ? " " : "";
+        out.append(around).append(spelling).append(around);
+      });
+    }
+    if (steps.strip_accents) {
+      std::string decomposed;
+      all = without(text::normalize(text::NormalForm::kNfd, all, decomposed), text::is_nonspacing);
+    }
+    if (steps.lowercase) all = text::to_lower_each(all);
+    return scratch = std::move(all);
   };
 }
 

@@ -22,6 +22,21 @@ NormalizerStep replace(Matcher what, std::string with);
 NormalizerStep prepend(std::string prefix);
 /// Of white space.
 NormalizerStep strip(bool left, bool right);
+/// Without marks.
+NormalizerStep strip_accents();
+/// SentencePiece's first one: controls vanish, unusual white space becomes spaces.
+NormalizerStep nmt();
+/// What SentencePiece's table of characters has. Throws InputError where it is none.
+NormalizerStep precompiled(std::string_view charsmap);
+
+/// BERT's, in this order.
+struct BertSteps {
+  bool clean_text = true;  // Without what is not seen; white space is spaces.
+  bool spaces_around_chinese = true;
+  bool strip_accents = true;
+  bool lowercase = true;
+};
+NormalizerStep bert(const BertSteps& steps);
 
 class Normalizer {
  public:

@@ -10,6 +10,12 @@
 namespace atl::tokenizer {
 namespace {
 
+/// What words may become.
+Vocabulary without_special_tokens(const TokenizerFile& file, Vocabulary vocabulary) {
+  for (const std::string& token : file.special_tokens()) vocabulary.erase(token);
+  return vocabulary;
+}
+
 class BpeReader {
  public:
   BpeReader(const TokenizerFile& file, const Vocabulary& vocabulary, TokenizerTables& tables)
@@ -17,6 +23,7 @@ class BpeReader {
 
   void read() {
     check_options();
+    if (file_.has_affixes()) return read_affixed();
     if (is_byte_level()) {
       read_bytes();
     } else {
@@ -32,14 +39,8 @@ class BpeReader {
   bool has_marks() const { return tables_.words == WordRule::kJoined; }
 
   void check_options() const {
-    for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (!model_.contains(key)) continue;
-      const Json& value = model_[key];
-      const bool off =
-          value.is_null() || value == Json("") || (value.is_number() && value == Json(0));
-      if (!off) {
-        file_.unsupported(fmt::format("model.{} = {}", key, TokenizerFile::brief(value)));
-      }
+    if (model_.contains("dropout") && !model_["dropout"].is_null() && model_["dropout"] != 0) {
+      file_.unsupported("model.dropout = " + TokenizerFile::brief(model_["dropout"]));
     }
     if (has_marks() && file_.flag(model_, "ignore_merges", false)) {
       file_.unsupported("model.ignore_merges of a text that nothing cuts");
@@ -76,6 +77,21 @@ class BpeReader {
     if (lacks_one) read_unknown();
   }
 
+  /// Tokens say whether they begin, continue or end a word.
+  void read_affixed() {
+    if (file_.flag(model_, "byte_fallback", false) || file_.flag(model_, "ignore_merges", false)) {
+      file_.unsupported("model.byte_fallback or ignore_merges with a prefix or suffix of tokens");
+    }
+    AffixedBpe parts = {.vocabulary = vocabulary_,
+                        .prefix = file_.affix("continuing_subword_prefix"),
+                        .suffix = file_.affix("end_of_word_suffix"),
+                        .spells_bytes = is_byte_level(),
+                        .unknown = unknown_id(),
+                        .fuses_unknown = file_.flag(model_, "fuse_unk", false)};
+    parts.merges = merge_table(parts.prefix.size());
+    tables_.model = make_affixed_bpe(std::move(parts));
+  }
+
   /// Real vocabularies lack bytes that no text has, and some of control characters.
   bool set_byte(uint8_t byte, const std::string& spelling) {
     const auto found = vocabulary_.find(spelling);
@@ -84,15 +100,18 @@ class BpeReader {
     return true;
   }
 
+  std::optional<TokenId> unknown_id() const {
+    if (!model_.contains("unk_token") || model_["unk_token"].is_null()) return {};
+    return id_of(file_.text(model_, "model", "unk_token"), "model.unk_token");
+  }
   void read_unknown() {
-    if (!model_.contains("unk_token") || model_["unk_token"].is_null()) return;
-    const std::string unknown = file_.text(model_, "model", "unk_token");
-    tables_.symbols.set_unknown(id_of(unknown, "model.unk_token"),
-                                file_.flag(model_, "fuse_unk", false));
+    if (const auto id = unknown_id()) {
+      tables_.symbols.set_unknown(*id, file_.flag(model_, "fuse_unk", false));
+    }
   }
 
   void read_whole_words() {
-    for (const auto& [spelling, id] : vocabulary_) {
+    for (const auto& [spelling, id] : without_special_tokens(file_, vocabulary_)) {
       const auto bytes = is_byte_level() ? read_spelling(spelling) : std::optional(spelling);
       if (bytes) tables_.whole_words[*bytes] = id;
     }
@@ -106,17 +125,24 @@ class BpeReader {
     return found->second;
   }
 
-  void read_merges() {
+  /// `num_prefix`: bytes of the right token that the merged one has not.
+  MergeTable merge_table(size_t num_prefix) {
     const Json& merges = file_.list(model_, "model", "merges");
-    tables_.merges = MergeTable(merges.size());
-    if (has_marks()) cut_between_characters();
+    MergeTable table(merges.size());
     for (size_t rank = 0; rank < merges.size(); ++rank) {
       const std::string where = fmt::format("model.merges entry {}", rank);
       const auto [left, right] = split_merge(merges[rank], where);
-      tables_.merges.insert(id_of(left, where), id_of(right, where),
-                            {static_cast<uint32_t>(rank), id_of(left + right, where)});
+      const std::string merged = left + right.substr(std::min(num_prefix, right.size()));
+      table.insert(id_of(left, where), id_of(right, where),
+                   {static_cast<uint32_t>(rank), id_of(merged, where)});
       if (has_marks()) join(left, right);
     }
+    return table;
+  }
+
+  void read_merges() {
+    if (has_marks()) cut_between_characters();
+    tables_.merges = merge_table(0);
     if (!tables_.metaspace.is_used || !tables_.metaspace.splits) return;
     for (int left = 0; left < 256; ++left) tables_.joins.cut(static_cast<uint8_t>(left), ' ');
   }
@@ -191,19 +217,20 @@ Vocabulary read_unigram(const TokenizerFile& file, const DecoderRule& decoder,
   if (entries.empty()) file.fail("\"model.vocab\" is empty");
   if (entries.size() > TokenizerFile::kMaxIds) file.fail("\"model.vocab\" has too many tokens");
   Vocabulary vocabulary;
-  std::vector<ScoredToken> tokens;
+  std::vector<double> scores;
   for (const Json& entry : entries) {
     const bool is_pair =
         entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
     if (!is_pair) {
-      file.fail(fmt::format("model.vocab entry {} is no token and score", tokens.size()));
+      file.fail(fmt::format("model.vocab entry {} is no token and score", scores.size()));
     }
-    const auto id = static_cast<TokenId>(tokens.size());
-    tokens.push_back({entry[0].get<std::string>(), entry[1].get<double>()});
-    check_length(file, tokens.back().text);
-    tables.spell(id, tokens.back().text, decoder);
-    if (!vocabulary.emplace(tokens.back().text, id).second) {
-      file.fail(fmt::format("model.vocab: \"{}\" is given twice", tokens.back().text));
+    const auto id = static_cast<TokenId>(scores.size());
+    const auto token = entry[0].get<std::string>();
+    scores.push_back(entry[1].get<double>());
+    check_length(file, token);
+    tables.spell(id, token, decoder);
+    if (!vocabulary.emplace(token, id).second) {
+      file.fail(fmt::format("model.vocab: \"{}\" is given twice", token));
     }
   }
   std::optional<TokenId> unknown;
@@ -211,7 +238,8 @@ Vocabulary read_unigram(const TokenizerFile& file, const DecoderRule& decoder,
     unknown = file.token_id(model["unk_id"], "model.unk_id");
     if (!tables.knows(*unknown)) file.fail("model.unk_id is not in the vocabulary");
   }
-  tables.model = make_unigram(tokens, unknown, file.flag(model, "byte_fallback", false));
+  tables.model = make_unigram(without_special_tokens(file, vocabulary), std::move(scores), unknown,
+                              file.flag(model, "byte_fallback", false));
   return vocabulary;
 }
 
@@ -239,11 +267,13 @@ Vocabulary read_model(const TokenizerFile& file, const DecoderRule& decoder,
   if (type == "BPE") {
     BpeReader(file, vocabulary, tables).read();
   } else if (type == "WordLevel") {
-    tables.model = make_word_level(vocabulary, unknown_in(file, vocabulary));
+    tables.model =
+        make_word_level(without_special_tokens(file, vocabulary), unknown_in(file, vocabulary));
   } else {
-    tables.model = make_word_piece(
-        vocabulary, file.text(model, "model", "continuing_subword_prefix"),
-        file.count(model, "model", "max_input_chars_per_word"), unknown_in(file, vocabulary));
+    tables.model = make_word_piece(without_special_tokens(file, vocabulary),
+                                   file.text(model, "model", "continuing_subword_prefix"),
+                                   file.count(model, "model", "max_input_chars_per_word"),
+                                   unknown_in(file, vocabulary));
   }
   return vocabulary;
 }

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 
+#include "atoll/base/base64.h"
 #include "atoll/text/unicode_classes.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/cl100k_words.h"
 #include "atoll/tokenizer/gpt2_words.h"
 #include "atoll/tokenizer/tokenizer_file.h"
+#include "atoll/tokenizer/word_patterns.h"
 
 namespace atl::tokenizer {
 namespace {
@@ -20,17 +22,8 @@ struct KnownPattern {
 
 /// All of a text is matched by each.
 constexpr std::array kKnownPatterns = {
-    KnownPattern{WordRule::kGpt2,
-                 R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
-    KnownPattern{WordRule::kCl100k,
-                 R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
-                 R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    // The same with possessive quantifiers, as tiktoken writes it.
-    KnownPattern{WordRule::kCl100k, R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3})"
-                                    R"(| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"},
-    KnownPattern{WordRule::kQwen, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
-                                  R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-};
+    KnownPattern{WordRule::kGpt2, kGpt2Pattern}, KnownPattern{WordRule::kCl100k, kCl100kPattern},
+    KnownPattern{WordRule::kCl100k, kTiktokenPattern}, KnownPattern{WordRule::kQwen, kQwenPattern}};
 
 /// kSteps where "pattern" in `split` is not known.
 WordRule known_words(const Json& split) {
@@ -56,6 +49,24 @@ Matcher matcher_of(const TokenizerFile& file, const Json& split) {
 
 // --- normalizer ---
 
+BertSteps bert_steps(const TokenizerFile& file, const Json& step) {
+  BertSteps steps = {.clean_text = file.flag(step, "clean_text", true),
+                     .spaces_around_chinese = file.flag(step, "handle_chinese_chars", true),
+                     .lowercase = file.flag(step, "lowercase", true)};
+  steps.strip_accents = file.flag(step, "strip_accents", steps.lowercase);
+  return steps;
+}
+
+NormalizerStep precompiled_step(const TokenizerFile& file, const Json& step) {
+  const auto table = from_base64(file.text(step, "Precompiled", "precompiled_charsmap"));
+  if (!table) file.fail("Precompiled: \"precompiled_charsmap\" is not base64");
+  try {
+    return precompiled(*table);
+  } catch (const InputError& error) {
+    file.fail(fmt::format("Precompiled: {}", error.what()));
+  }
+}
+
 NormalizerStep normalizer_step(const TokenizerFile& file, const Json& step) {
   const std::string type = TokenizerFile::type_of(step);
   if (type == "NFC") return to_form(text::NormalForm::kNfc);
@@ -63,6 +74,10 @@ NormalizerStep normalizer_step(const TokenizerFile& file, const Json& step) {
   if (type == "NFKC") return to_form(text::NormalForm::kNfkc);
   if (type == "NFKD") return to_form(text::NormalForm::kNfkd);
   if (type == "Lowercase") return to_lower();
+  if (type == "StripAccents") return strip_accents();
+  if (type == "Nmt") return nmt();
+  if (type == "BertNormalizer") return bert(bert_steps(file, step));
+  if (type == "Precompiled") return precompiled_step(file, step);
   if (type == "Prepend") return prepend(file.text(step, "Prepend", "prepend"));
   if (type == "Strip") {
     return strip(file.flag(step, "strip_left", true), file.flag(step, "strip_right", true));
@@ -218,7 +233,8 @@ void check_first(const TokenizerFile& file, const std::vector<Json>& normalizer,
   });
   for (const Json& step : normalizer) {
     const std::string type = TokenizerFile::type_of(step);
-    const bool takes_away = type == "Strip" || type == "Replace";
+    const bool takes_away = type != "NFC" && type != "NFD" && type != "NFKC" && type != "NFKD" &&
+                            type != "Lowercase" && type != "Prepend";
     if (asks && (takes_away || (steps.size() > 1 && type != "NFC"))) {
       file.unsupported("Metaspace with prepend_scheme first behind the normalizer " + type);
     }
@@ -242,7 +258,7 @@ void read_words(const TokenizerFile& file, TokenizerTables& tables) {
     before_marks = normalizer;
   }
   check_first(file, before_marks, steps);
-  const bool may_join = file.model_type() == "BPE";
+  const bool may_join = file.model_type() == "BPE" && !file.has_affixes();
   if (may_join && (is_metaspace || (marks.are_used && cuts_nothing(file, steps)))) {
     tables.words = WordRule::kJoined;
     tables.marks = marks;

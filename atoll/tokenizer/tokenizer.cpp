@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "atoll/base/error.h"
-#include "atoll/base/file.h"
 #include "atoll/tokenizer/tokenizer_tables.h"
 
 namespace atl::tokenizer {
@@ -15,10 +14,6 @@ Tokenizer::Tokenizer(std::unique_ptr<const TokenizerTables> tables) : tables_(st
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-
-Tokenizer Tokenizer::load(const std::filesystem::path& file) {
-  return from_json(read_file(file), file.string());
-}
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, SpecialText special) const {
   std::vector<TokenId> ids;
@@ -51,9 +46,15 @@ std::string_view Tokenizer::token_bytes(TokenId id) const {
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
   if (ids.empty()) return "";
-  const auto first = tables_->first_bytes.find(ids.front());
-  std::string text(first != tables_->first_bytes.end() ? first->second : token_bytes(ids.front()));
-  for (const TokenId id : ids.subspan(1)) text += token_bytes(id);
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto first = i == 0 ? tables_->first_bytes.find(ids[i]) : tables_->first_bytes.end();
+    const auto last =
+        i + 1 == ids.size() ? tables_->last_bytes.find(ids[i]) : tables_->last_bytes.end();
+    text += first != tables_->first_bytes.end() ? first->second
+            : last != tables_->last_bytes.end() ? last->second
+                                                : token_bytes(ids[i]);
+  }
   const size_t num_spaces = std::min(text.find_first_not_of(' '), text.size());
   text.erase(0, std::min(num_spaces, tables_->num_stripped));
   return text;

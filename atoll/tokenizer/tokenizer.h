@@ -1,5 +1,5 @@
 #pragma once
-// BPE over Hugging Face's tokenizer.json, byte-level or SentencePiece-style: text to token ids and
+// Tokenizers as Hugging Face's tokenizer.json describes them: text to token ids and
 // back, equal id for id to the `tokenizers` library and several times as fast (one thread,
 // bench/tokenizer_speed.py).
 //
@@ -30,12 +30,18 @@ enum class SpecialText {
 
 struct TokenizerTables;
 
+/// The file of the tokenizer in `folder`: tokenizer.json, or else what its authors train with.
+/// Nothing where there is none.
+std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& folder);
+
 class Tokenizer {
  public:
-  /// Throws InputError when the file is not a BPE tokenizer.json, or has a component that this
-  /// version does not support (the message names it): other ids would be worse than none.
-  static Tokenizer load(const std::filesystem::path& file);
-  /// The same from the file's text; `name` appears in messages.
+  /// A file: tokenizer.json, SentencePiece's tokenizer.model, Mistral's tekken.json, a tiktoken
+  /// file; or a folder with one. Throws InputError when it is none of these, or has a component
+  /// that this version does not support (the message names it): other ids would be worse than none.
+  static Tokenizer load(const std::filesystem::path& path);
+  /// The same from the file's bytes; `name` appears in messages.
+  static Tokenizer from_bytes(std::string_view bytes, const std::string& name);
   static Tokenizer from_json(std::string_view json, const std::string& name);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
@@ -70,7 +76,8 @@ class Tokenizer {
   /// "<|end_of_text|>", "<eos>"). Throws InputError when there is none.
   TokenId end_of_text() const;
 
-  /// The file exactly as it was loaded (checkpoints carry it) and its SHA-256 in hexadecimal.
+  /// The tokenizer.json exactly as it was loaded (checkpoints carry it), or what the other file is
+  /// as one, and its SHA-256 in hexadecimal.
   const std::string& json() const;
   const std::string& sha256() const;
 

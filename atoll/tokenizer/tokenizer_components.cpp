@@ -94,8 +94,12 @@ void TokenizerTables::spell(TokenId id, const std::string& spelling, const Decod
   }
   is_known[at] = true;
   first_bytes.erase(id);
+  last_bytes.erase(id);
   if (is_byte_level) {
     bytes[at] = read_spelling(spelling).value_or(spelling);
+  } else if (!decoder.ends_word.empty()) {
+    bytes[at] = text::replace_text(spelling, decoder.ends_word, " ", -1);
+    last_bytes[id] = text::replace_text(spelling, decoder.ends_word, "", -1);
   } else if (decoder.parts_words) {
     const bool continues = decoder.continues && spelling.starts_with(*decoder.continues);
     const auto cleaned = [&](std::string text) {
@@ -129,6 +133,11 @@ DecoderRule read_decoder(const TokenizerFile& file, TokenizerTables& tables) {
   if (types == std::vector<std::string>{"Metaspace"}) {
     if (file.text(steps[0], "decoder", "replacement") != kMark) refuse();
     rule.strips_first_mark = steps[0].value("prepend_scheme", Json("always")) != "never";
+    return rule;
+  }
+  if (types == std::vector<std::string>{"BPEDecoder"}) {
+    rule.ends_word = file.text(steps[0], "BPEDecoder", "suffix");
+    if (rule.ends_word.empty()) refuse();
     return rule;
   }
   rule.parts_words = types.empty() || types == std::vector<std::string>{"WordPiece"};
@@ -168,11 +177,6 @@ void check_keys(const TokenizerFile& file) {
   const Json& version = file.part("version");
   if (!version.is_null() && version != "1.0") {
     file.unsupported(fmt::format("version {}", version.dump()));
-  }
-  for (const char* key : {"truncation", "padding"}) {
-    if (!file.part(key).is_null()) {
-      file.unsupported(fmt::format("{} {}", key, TokenizerFile::type_of(file.part(key))));
-    }
   }
 }
 

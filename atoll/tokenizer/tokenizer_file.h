@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "atoll/base/error.h"
 #include "atoll/text/json_text.h"
@@ -21,8 +22,7 @@ class TokenizerFile {
  public:
   static constexpr size_t kMaxIds = size_t{1} << 22;  // 4 M: several times today's largest.
 
-  TokenizerFile(std::string_view text, std::string name) : name_(std::move(name)) {
-    json_ = text::parse_json(text, "'" + name_ + "'");
+  TokenizerFile(Json json, std::string name) : name_(std::move(name)), json_(std::move(json)) {
     if (!json_.is_object() || !json_.contains("model")) fail("not a tokenizer.json: no \"model\"");
   }
 
@@ -63,7 +63,7 @@ class TokenizerFile {
     return value.get<std::string>();
   }
   bool flag(const Json& object, const char* key, bool otherwise) const {
-    if (!object.contains(key) || object[key].is_null()) return otherwise;
+    if (!object.is_object() || !object.contains(key) || object[key].is_null()) return otherwise;
     if (!object[key].is_boolean()) fail(fmt::format("\"{}\" is not true or false", key));
     return object[key].get<bool>();
   }
@@ -77,6 +77,28 @@ class TokenizerFile {
       fail(fmt::format("{}: {} is not a token id (0 to {})", where, brief(value), kMaxIds - 1));
     }
     return value.get<TokenId>();
+  }
+
+  /// BPE whose tokens say so when they do not begin a word, or end one; an empty text is none.
+  std::string affix(const char* key) const {
+    const Json& model = json_["model"];
+    const bool has_one = model.contains(key) && !model[key].is_null();
+    return has_one ? text(model, "model", key) : std::string();
+  }
+  bool has_affixes() const {
+    return model_type() == "BPE" &&
+           !(affix("continuing_subword_prefix") + affix("end_of_word_suffix")).empty();
+  }
+
+  /// What added_tokens says is special: no text of a document may become these tokens.
+  std::unordered_set<std::string> special_tokens() const {
+    std::unordered_set<std::string> specials;
+    const Json& entries = part("added_tokens");
+    if (!entries.is_array()) return specials;
+    for (const Json& entry : entries) {
+      if (flag(entry, "special", false)) specials.insert(text(entry, "added_tokens", "content"));
+    }
+    return specials;
   }
 
   /// `component`, or, where it is a Sequence, what it and those in it consist of.

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "atoll/base/bytes.h"
+#include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/text/python_text.h"
+#include "atoll/tokenizer/other_formats.h"
 #include "atoll/tokenizer/tokenizer_file.h"
 
 namespace atl::tokenizer {
@@ -107,11 +109,13 @@ class AddedTokensReader {
 
 }  // namespace
 
-Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
-  const TokenizerFile file(json, name);
+Tokenizer Tokenizer::from_json(std::string_view text, const std::string& name) {
+  Json json = text::parse_json(text, "'" + name + "'");
+  if (is_tekken(json)) return from_json(json_of_tekken(json, name), name);
+  const TokenizerFile file(std::move(json), name);
   auto tables = std::make_unique<TokenizerTables>();
-  tables->json = json;
-  tables->sha256 = hex(atl::sha256(as_byte_span(json)));
+  tables->json = text;
+  tables->sha256 = hex(atl::sha256(as_byte_span(text)));
   check_keys(file);
   read_words(file, *tables);
   const DecoderRule decoder = read_decoder(file, *tables);
@@ -119,6 +123,33 @@ Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
   AddedTokensReader(file, decoder, vocabulary, *tables).read();
   read_post_processor(file, *tables);
   return Tokenizer(std::move(tables));
+}
+
+Tokenizer Tokenizer::from_bytes(std::string_view bytes, const std::string& name) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || bytes[first] == '{') return from_json(bytes, name);
+  if (is_tiktoken(bytes)) return from_json(json_of_tiktoken(bytes, name), name);
+  return from_json(json_of_sentence_piece(bytes, name), name);
+}
+
+std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tekken.json", "tokenizer.model", "spiece.model",
+                           "sentencepiece.bpe.model", "tiktoken.model", "qwen.tiktoken"}) {
+    if (std::filesystem::exists(folder / name)) return folder / name;
+  }
+  return {};
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return from_bytes(read_file(path), path.string());
+  const auto file = find_tokenizer(path);
+  if (!file) {
+    throw InputError(
+        fmt::format("'{}' has no tokenizer: no tokenizer.json, tekken.json, "
+                    "tokenizer.model or tiktoken.model",
+                    path.string()));
+  }
+  return load(*file);
 }
 
 }  // namespace atl::tokenizer

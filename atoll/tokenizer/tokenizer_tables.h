@@ -54,6 +54,7 @@ struct DecoderRule {
   bool parts_words = false;              // A space comes before each token but the first,
   std::optional<std::string> continues;  // and but those that begin so, which it loses,
   bool cleans_up = false;                // and but what English writes behind a word.
+  std::string ends_word;                 // A space, and at a text's end nothing; empty: none.
 };
 
 struct TokenizerTables {
@@ -81,7 +82,8 @@ struct TokenizerTables {
 
   std::vector<std::string> bytes;  // By id; an id that the file leaves out has none and
   std::vector<bool> is_known;      // is not known.
-  std::unordered_map<TokenId, std::string> first_bytes;  // Where it differs at a text's begin.
+  std::unordered_map<TokenId, std::string> first_bytes;  // Where it differs at a text's begin,
+  std::unordered_map<TokenId, std::string> last_bytes;   // at its end.
 
   bool knows(TokenId id) const {
     const auto at = static_cast<size_t>(id);

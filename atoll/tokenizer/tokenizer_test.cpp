@@ -199,8 +199,8 @@ std::string error_after(const std::string& from, const std::string& to) {
 
 TEST(TokenizerTest, RefusesByNameWhatItCannotDo) {
   EXPECT_EQ(error_after("\"1.0\"", "\"1.0\""), "");
-  EXPECT_THAT(error_after("\"normalizer\": null", "\"normalizer\": {\"type\": \"Nmt\"}"),
-              HasSubstr("normalizer Nmt is not supported"));
+  EXPECT_THAT(error_after("\"normalizer\": null", "\"normalizer\": {\"type\": \"ByteLevel\"}"),
+              HasSubstr("normalizer ByteLevel is not supported"));
   EXPECT_THAT(error_after("\"type\": \"ByteLevel\"", "\"type\": \"UnicodeScripts\""),
               HasSubstr("pre_tokenizer UnicodeScripts is not supported"));
   EXPECT_THAT(error_after("\"type\": \"ByteLevel\"", "\"type\": \"Whitespace\""),
@@ -213,7 +213,7 @@ TEST(TokenizerTest, RefusesByNameWhatItCannotDo) {
   EXPECT_THAT(error_after("\"BPE\"", "\"Unigram\""), HasSubstr("model Unigram"));
   EXPECT_THAT(error_after("\"dropout\": null", "\"dropout\": 0.1"),
               HasSubstr("model.dropout = 0.1"));
-  EXPECT_THAT(error_after("\"padding\": null", "\"padding\": {}"), HasSubstr("padding"));
+  EXPECT_EQ(error_after("\"padding\": null", "\"padding\": {}"), "") << "transformers asks itself";
   EXPECT_THAT(error_after("\"version\"", "\"wordpieces\""), HasSubstr("\"wordpieces\""));
 }
 

@@ -9,6 +9,7 @@
 
 #include "atoll/text/python_text.h"
 #include "atoll/text/utf8.h"
+#include "atoll/tokenizer/byte_alphabet.h"
 
 namespace atl::tokenizer {
 namespace {
@@ -57,17 +58,12 @@ class Trie {
 
 class Unigram final : public WordModel {
  public:
-  Unigram(const std::vector<ScoredToken>& tokens, std::optional<TokenId> unknown,
+  Unigram(const Vocabulary& vocabulary, std::vector<double> scores, std::optional<TokenId> unknown,
           bool byte_fallback)
-      : unknown_(unknown.value_or(kNone)) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const ScoredToken& token : tokens) {
-      trie_.add(token.text, static_cast<TokenId>(scores_.size()));
-      scores_.push_back(token.score);
-      least = std::min(least, token.score);
-    }
+      : scores_(std::move(scores)), unknown_(unknown.value_or(kNone)) {
+    for (const auto& [token, id] : vocabulary) trie_.add(token, id);
     constexpr double kUnknownPenalty = 10;
-    unknown_score_ = least - kUnknownPenalty;
+    unknown_score_ = std::ranges::min(scores_) - kUnknownPenalty;
     bytes_.fill(kNone);
     if (!byte_fallback) return;
     for (unsigned byte = 0; byte < bytes_.size(); ++byte) {
@@ -188,6 +184,44 @@ class WordPiece final : public WordModel {
   TokenId unknown_;
 };
 
+class AffixedBpeModel final : public WordModel {
+ public:
+  explicit AffixedBpeModel(AffixedBpe parts) : parts_(std::move(parts)) {}
+
+  Read read(std::string_view word, TokenId* ids) const override {
+    const std::string spelled = parts_.spells_bytes ? spell_bytes(word) : std::string(word);
+    Read out;
+    bool has_unknown = false;  // It is written when the next one is known, or at the end.
+    const auto write_unknown = [&] {
+      if (std::exchange(has_unknown, false)) ids[out.num_ids++] = *parts_.unknown;
+    };
+    for (size_t at = 0; at < spelled.size();) {
+      const size_t size = text::decode_utf8(std::string_view(spelled).substr(at)).num_bytes;
+      const bool is_last = at + size == spelled.size();
+      const auto found =
+          parts_.vocabulary.find((at > 0 ? parts_.prefix : "") + spelled.substr(at, size) +
+                                 (is_last ? parts_.suffix : ""));
+      at += size;
+      if (found != parts_.vocabulary.end()) {
+        write_unknown();
+        ids[out.num_ids++] = found->second;
+      } else if (parts_.unknown) {
+        if (!parts_.fuses_unknown) write_unknown();
+        has_unknown = true;
+      } else {
+        ++out.num_without_token;
+      }
+    }
+    write_unknown();
+    BpeScratch scratch;
+    out.num_ids = scratch.merge(parts_.merges, ids, out.num_ids);
+    return out;
+  }
+
+ private:
+  AffixedBpe parts_;
+};
+
 class WordLevel final : public WordModel {
  public:
   WordLevel(Vocabulary vocabulary, TokenId unknown)
@@ -206,9 +240,13 @@ class WordLevel final : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_unigram(const std::vector<ScoredToken>& tokens,
+std::unique_ptr<WordModel> make_affixed_bpe(AffixedBpe parts) {
+  return std::make_unique<AffixedBpeModel>(std::move(parts));
+}
+
+std::unique_ptr<WordModel> make_unigram(const Vocabulary& vocabulary, std::vector<double> scores,
                                         std::optional<TokenId> unknown, bool byte_fallback) {
-  return std::make_unique<Unigram>(tokens, unknown, byte_fallback);
+  return std::make_unique<Unigram>(vocabulary, std::move(scores), unknown, byte_fallback);
 }
 
 std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, std::string_view prefix,

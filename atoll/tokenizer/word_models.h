@@ -1,6 +1,7 @@
 #pragma once
-// Models other than BPE that make tokens of a word: Unigram (Kudo 2018), WordPiece (Schuster and
-// Nakajima 2012), WordLevel. All as in `tokenizers`. Immutable, shared by threads.
+// Models that make tokens of a word, but for BPE as most have it: Unigram (Kudo 2018), WordPiece
+// (Schuster and Nakajima 2012), WordLevel, BPE with affixes (GPT-1, CLIP). All as in `tokenizers`.
+// Immutable, shared by threads.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "atoll/tokenizer/bpe.h"
 #include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::tokenizer {
@@ -26,14 +28,23 @@ class WordModel {
   virtual Read read(std::string_view word, TokenId* ids) const = 0;
 };
 
-struct ScoredToken {
-  std::string text;
-  double score = 0;  // Logarithm of its probability.
+/// BPE whose tokens spell a word's first characters with nothing before them, all others with
+/// `prefix`; its last ends with `suffix`.
+struct AffixedBpe {
+  Vocabulary vocabulary;
+  std::string prefix;
+  std::string suffix;
+  bool spells_bytes = false;  // Characters are those that spell a word's bytes.
+  std::optional<TokenId> unknown;
+  bool fuses_unknown = false;
+  MergeTable merges;
 };
+std::unique_ptr<WordModel> make_affixed_bpe(AffixedBpe parts);
 
-/// The tokens whose scores have the largest sum. The id of a token is its place in `tokens`.
-/// `byte_fallback`: what has no token is its bytes, if each of them has one ("<0x0A>").
-std::unique_ptr<WordModel> make_unigram(const std::vector<ScoredToken>& tokens,
+/// The tokens of `vocabulary` whose scores, by id, have the largest sum: logarithms of
+/// probabilities. `byte_fallback`: what has no token is its bytes, if each of them has one
+/// ("<0x0A>").
+std::unique_ptr<WordModel> make_unigram(const Vocabulary& vocabulary, std::vector<double> scores,
                                         std::optional<TokenId> unknown, bool byte_fallback);
 
 /// Again and again the longest token that the rest begins with; behind the first, tokens begin with

@@ -1,0 +1,38 @@
+#pragma once
+// Tokenizers in other formats than tokenizer.json, written as one: what they are trained with goes
+// into checkpoints, and whoever reads those needs one format only. Pure; `name` begins messages of
+// InputError.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace atl::tokenizer {
+
+/// SentencePiece's tokenizer.model (Kudo and Richardson 2018): BPE or Unigram.
+std::string json_of_sentence_piece(std::string_view model, const std::string& name);
+
+/// Mistral's tekken.json: tokens by rank, behind special ones.
+bool is_tekken(const nlohmann::json& file);
+std::string json_of_tekken(const nlohmann::json& file, const std::string& name);
+
+/// tiktoken's files: a line is a token in base64 and its rank. Words and special tokens stand in
+/// the programs that use them, so a file is known by how many tokens it has, or refused.
+bool is_tiktoken(std::string_view file);
+std::string json_of_tiktoken(std::string_view file, const std::string& name);
+
+/// "merges" of a tokenizer.json: each way to make a token of two that are `mergeable`. The token
+/// that comes first in `tokens` (UTF-8) is made first, and of one token's ways that with the longer
+/// left side: the formats above take the leftmost of what makes the same token.
+nlohmann::json merges_of(const std::vector<std::string>& tokens,
+                         const std::unordered_set<std::string>& mergeable, const std::string& name);
+
+/// An entry of "added_tokens".
+nlohmann::json added_token(const std::string& content, size_t id, bool is_special,
+                           bool is_normalized = false);
+
+/// The "post_processor" that puts a token before each text.
+nlohmann::json token_before(const std::string& token, size_t id);
+
+}  // namespace atl::tokenizer
