@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """make claims-models: what people really have, read as the programs read it that they have it from."""
+import copy
 import functools
+import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 
 import real
 import tokenizer_speed
+import torch
 from claims import ATOLL, ROOT, Claims
 
 sys.path.append(str(ROOT / "tests" / "oracle"))
@@ -76,5 +80,84 @@ for name, path_of in real.other_formats().items():
                     lambda n: n == 0, "0", "{}")
     claims.measured(f"{name}: encoding, times as fast as tokenizers",
                     lambda: speed(other_formats.as_tokenizer_json(ATOLL, path_of(), folder)), lambda r: r >= 1, ">= 1", "{:.1f}")
+
+# --- SmolLM2-135M from its GGUF file ---
+NUM_SCORED, NUM_GREEDY = 2000, 200
+
+
+@functools.cache
+def reference():
+    """transformers' model and tokenizer of the same file."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    folder, name = real.smollm2().parent, real.smollm2().name
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32).eval()
+    return model, AutoTokenizer.from_pretrained(folder, gguf_file=name)
+
+
+def atoll(*words):
+    return subprocess.run([ATOLL, *map(str, words)], check=True, capture_output=True, text=True).stdout
+
+
+@functools.cache
+def scored():
+    """Ids of 2,000 tokens of source code, and what Atoll gives for each but the first."""
+    text, out = folder / "scored.txt", folder / "scored.jsonl"
+    text.write_text("\n".join(families.python_sources(100_000))[: 4 * NUM_SCORED])
+    atoll("eval", real.smollm2(), "--text", text, "--per-token", out, "--json")
+    lines = [json.loads(line) for line in out.read_text().splitlines()][:NUM_SCORED]
+    if len(lines) < NUM_SCORED:
+        raise RuntimeError(f"{len(lines)} tokens were scored")
+    return torch.tensor([line["id"] for line in lines]), torch.tensor([line["logprob"] for line in lines[1:]], dtype=torch.float64)
+
+
+def likelihood_difference(model):
+    ids, found = scored()
+    with torch.no_grad():
+        wanted = torch.log_softmax(model(ids[None]).logits[0].double(), -1)[torch.arange(NUM_SCORED - 1), ids[1:]]
+    return (found - wanted).abs().max().item()
+
+
+class ExactAngles(torch.nn.Module):
+    """Rotary positions in double precision; transformers' are in single, whatever the model's type."""
+
+    def __init__(self, config):
+        super().__init__()
+        width = config.hidden_size // config.num_attention_heads
+        self.frequencies = config.rope_parameters["rope_theta"] ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+    def forward(self, x, position_ids):
+        angles = (position_ids[..., None] * self.frequencies).repeat(1, 1, 2)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def exact_model():
+    model = copy.deepcopy(reference()[0]).double()
+    model.model.rotary_emb = ExactAngles(model.config)
+    return model
+
+
+def greedy_different():
+    model, tokenizer = reference()
+    told = json.loads(atoll("generate", real.smollm2(), "--prompt", "The atoll lies", "--greedy", "--max-tokens", NUM_GREEDY, "--json"))
+    prompt = tokenizer("The atoll lies", return_tensors="pt", add_special_tokens=False)
+    theirs = model.generate(**prompt, do_sample=False, max_new_tokens=NUM_GREEDY)[0, prompt.input_ids.shape[1] :].tolist()
+    theirs = theirs[: len(told["ids"])] if told["finish_reason"] != "length" else theirs  # Who stops does not say the end.
+    return sum(a != b for a, b in zip(told["ids"], theirs)) + abs(len(told["ids"]) - len(theirs))
+
+
+def chat_different():
+    messages = folder / "chat.json"
+    asked = [{"role": "user", "content": "Name an atoll."}, {"role": "assistant", "content": "Bikini."}, {"role": "user", "content": "Why?"}]
+    messages.write_text(json.dumps(asked))
+    ours = atoll("tokenizer", "chat", "--tokenizer", real.smollm2(), "--messages", messages, "--add-generation-prompt")
+    return int(ours != reference()[1].apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+
+
+claims.measured(f"SmolLM2: log-probabilities of {NUM_SCORED} tokens, largest difference from transformers",
+                lambda: likelihood_difference(reference()[0]), lambda d: d <= 1e-4, "<= 1e-4", "{:.1e}")
+claims.measured("SmolLM2: the same, from transformers in double precision, angles too", lambda: likelihood_difference(exact_model()),
+                lambda d: d <= 1e-4, "<= 1e-4", "{:.1e}")
+claims.measured(f"SmolLM2: of {NUM_GREEDY} greedy tokens, others than transformers'", greedy_different, lambda n: n == 0, "0", "{}")
+claims.measured("SmolLM2: a chat in its template, other texts", chat_different, lambda n: n == 0, "0", "{}")
 
 sys.exit(claims.end())

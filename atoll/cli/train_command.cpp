@@ -163,8 +163,8 @@ void train(const TrainArguments& arguments, char** argv,
 }  // namespace
 
 void add_init_options(CLI::App& command, run::InitialModel& init) {
-  CLI::Option* model =
-      command.add_option("--init", init.path, "start from this Hugging Face model or run");
+  CLI::Option* model = command.add_option("--init", init.path,
+                                          "start from this Hugging Face folder, GGUF file or run");
   command
       .add_flag("--strict", init.is_strict,
                 "refuse weights of --init that are not finite (default: a warning)")

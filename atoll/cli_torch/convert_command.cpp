@@ -40,8 +40,9 @@ struct ConvertArguments {
 };
 
 constexpr const char* kFooter = R"(
-MODEL is a Hugging Face folder or a run directory (its newest checkpoint); FOLDER becomes a Hugging
-Face folder with the weights, config.json and the tokenizer's files. Optimizer state stays behind.
+MODEL is a Hugging Face folder, a GGUF file or a run directory (its newest checkpoint); FOLDER
+becomes a Hugging Face folder with the weights, config.json and the tokenizer's files. Optimizer
+state stays behind.
 --dtype auto keeps the type that MODEL is stored in: then every value comes back bit for bit.
 --verify reads FOLDER again: every value must be the nearest to MODEL's that the type has. It says
 by how much the log-probabilities differ that both give to some tokens.
@@ -117,8 +118,9 @@ double verify(const model::Model& source, const fs::path& folder, weights::DType
 
 void copy_tokenizer(const fs::path& source, const fs::path& target) {
   for (const char* name : kCopied) {
-    if (!fs::exists(source / name)) continue;
-    write_file_atomically(target / name, read_file(source / name));
+    if (const auto text = tokenizer::tokenizer_text(source, name)) {
+      write_file_atomically(target / name, *text);
+    }
   }
 }
 
@@ -178,8 +180,9 @@ void add_convert_command(CLI::App& app) {
   auto* command = app.add_subcommand("convert", "Write a model as a Hugging Face folder");
   auto arguments = std::make_shared<ConvertArguments>();
   command
-      ->add_option("model", arguments->model,
-                   "a Hugging Face model folder, or a run directory (its newest checkpoint)")
+      ->add_option(
+          "model", arguments->model,
+          "a Hugging Face model folder, a GGUF file, or a run directory (its newest checkpoint)")
       ->required();
   command->add_option("folder", arguments->out, "the folder to make")->required();
   command->add_option("--dtype", arguments->dtype, "of the weights: auto, fp32, bf16, fp16")

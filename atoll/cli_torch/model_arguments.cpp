@@ -13,8 +13,9 @@
 namespace atl::cli {
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   command
-      .add_option("model", arguments.model,
-                  "a Hugging Face model folder, or a run directory (its newest checkpoint)")
+      .add_option(
+          "model", arguments.model,
+          "a Hugging Face model folder, a GGUF file, or a run directory (its newest checkpoint)")
       ->required();
   command.add_option("--tokenizer", arguments.tokenizer,
                      "tokenizer.json, or another file or folder (default: the model's)");

@@ -52,6 +52,17 @@ ATOLL_INLINE T load(const std::byte* from) {
   return value;
 }
 
+/// Exact, subnormal numbers and those that are not finite included.
+inline float half_to_float(uint16_t half) {
+  const uint32_t sign = uint32_t{half & 0x8000U} << 16;
+  const uint32_t exponent = (half >> 10) & 0x1FU;
+  const uint32_t fraction = half & 0x3FFU;
+  if (exponent == 0x1F) return float_of(sign | kInfinityBits | (fraction << 13));
+  if (exponent != 0) return float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
+  const float magnitude = static_cast<float>(fraction) * 0x1.0p-24F;  // Subnormal there.
+  return sign != 0 ? -magnitude : magnitude;
+}
+
 ATOLL_INLINE float load_bf16(const std::byte* from) {
   return float_of(static_cast<uint32_t>(load<uint16_t>(from)) << 16);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "atoll/base/file.h"
+#include "atoll/tokenizer/tokenizer.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::run {
@@ -26,10 +27,12 @@ void keep_model_texts(const fs::path& model, const fs::path& run) {
   fs::remove_all(target);  // Of an attempt with another model.
   fs::create_directories(target);
   for (const char* name : kKept) {
-    if (fs::exists(model / name)) write_file_atomically(target / name, read_file(model / name));
+    if (const auto text = tokenizer::tokenizer_text(model, name)) {
+      write_file_atomically(target / name, *text);
+    }
   }
   // Last: it says that the others are there.
-  write_file_atomically(target / kConfig, read_file(model / kConfig));
+  write_file_atomically(target / kConfig, weights::hf_config_text(model));
 }
 
 ModelTexts kept_model_texts(const fs::path& run, int64_t end_of_text) {

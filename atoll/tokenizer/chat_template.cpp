@@ -38,10 +38,11 @@ constexpr std::string_view kPlain = R"({%- for message in messages %}
 {{- 'Assistant:' }}
 {%- endif %})";
 
-Json read_config(const fs::path& file) {
-  if (!fs::exists(file)) return Json::object();
-  const std::string where = "'" + file.string() + "'";
-  Json json = text::parse_json<Json>(read_file(file), where);
+Json read_config(const fs::path& model, const char* name) {
+  const auto text = tokenizer_text(model, name);
+  if (!text) return Json::object();
+  const std::string where = "'" + (model / name).string() + "'";
+  Json json = text::parse_json<Json>(*text, where);
   if (!json.is_object()) throw InputError(where + ": not an object");
   return json;
 }
@@ -63,7 +64,7 @@ void add_special_tokens(const Json& config, const fs::path& file, Json& tokens) 
 Json special_tokens_of(const fs::path& folder) {
   Json tokens = Json::object();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    add_special_tokens(read_config(folder / name), folder / name, tokens);
+    add_special_tokens(read_config(folder, name), folder / name, tokens);
   }
   return tokens;
 }
@@ -79,7 +80,7 @@ std::map<std::string, std::pair<std::string, std::string>> sources_of(const fs::
     return sources;
   }
   const fs::path config = folder / "tokenizer_config.json";
-  const Json entry = read_config(config).value("chat_template", Json());
+  const Json entry = read_config(folder, "tokenizer_config.json").value("chat_template", Json());
   const std::string where = "'" + config.string() + "': chat_template";
   if (entry.is_string()) sources["default"] = {entry.get<std::string>(), where};
   if (entry.is_null() || entry.is_string()) return sources;

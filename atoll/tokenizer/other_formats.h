@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "atoll/codec/gguf_file.h"
+
 namespace atl::tokenizer {
 
 /// SentencePiece's tokenizer.model (Kudo and Richardson 2018): BPE or Unigram.
@@ -21,6 +23,11 @@ std::string json_of_tekken(const nlohmann::json& file, const std::string& name);
 /// the programs that use them, so a file is known by how many tokens it has, or refused.
 bool is_tiktoken(std::string_view file);
 std::string json_of_tiktoken(std::string_view file, const std::string& name);
+
+/// The tokenizer in a GGUF file, and what its tokenizer_config.json would be: special tokens by
+/// what they are for, chat template.
+std::string json_of_gguf(const codec::GgufFile& file);
+std::string config_of_gguf(const codec::GgufFile& file);
 
 /// "merges" of a tokenizer.json: each way to make a token of two that are `mergeable`. The token
 /// that comes first in `tokens` (UTF-8) is made first, and of one token's ways that with the longer

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <numeric>
 
 #include "atoll/base/base64.h"
@@ -9,8 +10,8 @@
 #include "atoll/base/number.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/other_formats.h"
+#include "atoll/tokenizer/sentence_piece.h"
 #include "atoll/tokenizer/tokenizer_tables.h"
-#include "sentence_piece.pb.h"
 
 namespace atl::tokenizer {
 namespace {
@@ -27,16 +28,8 @@ double short_number(float value) {
 
 class Converter {
  public:
-  Converter(std::string_view bytes, std::string name) : name_(std::move(name)) {
-    const bool is_model = bytes.size() <= INT_MAX &&
-                          file_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
-                          file_.pieces_size() > 0;
-    if (!is_model) {
-      fail(
-          "is neither a tokenizer.json nor a tekken.json, a SentencePiece model or a tiktoken "
-          "file");
-    }
-  }
+  Converter(sentence_piece::Model file, std::string name)
+      : file_(std::move(file)), name_(std::move(name)) {}
 
   std::string json() {
     check();
@@ -192,8 +185,22 @@ class Converter {
 
 }  // namespace
 
-std::string json_of_sentence_piece(std::string_view model, const std::string& name) {
-  return Converter(model, name).json();
+std::string json_of_sentence_piece(std::string_view bytes, const std::string& name) {
+  sentence_piece::Model model;
+  const bool is_model = bytes.size() <= INT_MAX &&
+                        model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
+                        model.pieces_size() > 0;
+  if (!is_model) {
+    throw InputError(
+        fmt::format("'{}' is neither a tokenizer.json nor a tekken.json, a "
+                    "SentencePiece model, a tiktoken or a GGUF file",
+                    name));
+  }
+  return json_of_sentence_piece(std::move(model), name);
+}
+
+std::string json_of_sentence_piece(sentence_piece::Model model, const std::string& name) {
+  return Converter(std::move(model), name).json();
 }
 
 }  // namespace atl::tokenizer

@@ -30,15 +30,21 @@ enum class SpecialText {
 
 struct TokenizerTables;
 
-/// The file of the tokenizer in `folder`: tokenizer.json, or else what its authors train with.
-/// Nothing where there is none.
+/// The file of the tokenizer in `folder`: tokenizer.json, or else what its authors train with. A
+/// model that is a file has its own. Nothing where there is none.
 std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& folder);
+
+/// A text file of a model's folder, or what a GGUF file has in its place: tokenizer.json,
+/// tokenizer_config.json. Nothing where there is none.
+std::optional<std::string> tokenizer_text(const std::filesystem::path& model,
+                                          const std::string& name);
 
 class Tokenizer {
  public:
   /// A file: tokenizer.json, SentencePiece's tokenizer.model, Mistral's tekken.json, a tiktoken
-  /// file; or a folder with one. Throws InputError when it is none of these, or has a component
-  /// that this version does not support (the message names it): other ids would be worse than none.
+  /// file, a model's GGUF file; or a folder with one. Throws InputError when it is none of these,
+  /// or has a component that this version does not support (the message names it): other ids would
+  /// be worse than none.
   static Tokenizer load(const std::filesystem::path& path);
   /// The same from the file's bytes; `name` appears in messages.
   static Tokenizer from_bytes(std::string_view bytes, const std::string& name);

@@ -137,10 +137,13 @@ std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path&
                            "sentencepiece.bpe.model", "tiktoken.model", "qwen.tiktoken"}) {
     if (std::filesystem::exists(folder / name)) return folder / name;
   }
-  return {};
+  return std::filesystem::is_regular_file(folder) ? std::optional(folder) : std::nullopt;
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  if (codec::GgufFile::is_one(path)) {
+    return from_json(json_of_gguf(codec::GgufFile(path)), path.string());
+  }
   if (!std::filesystem::is_directory(path)) return from_bytes(read_file(path), path.string());
   const auto file = find_tokenizer(path);
   if (!file) {

@@ -549,7 +549,8 @@ TEST_F(ResolveModelTest, FindsTheNewestCompleteCheckpoint) {
     std::ofstream(folder_ / name / "config.json") << "{}";
   };
   EXPECT_THAT(message_of([&] { resolve_model(folder_); }), HasSubstr("neither a model"));
-  EXPECT_THAT(message_of([&] { resolve_model(folder_ / "absent"); }), HasSubstr("not a folder"));
+  EXPECT_THAT(message_of([&] { resolve_model(folder_ / "absent"); }),
+              HasSubstr("neither a folder nor a GGUF file"));
   checkpoint("island-0/checkpoints/step-00000100");
   checkpoint("island-1/checkpoints/step-00000100");
   EXPECT_EQ(resolve_model(folder_), folder_ / "island-0/checkpoints/step-00000100");

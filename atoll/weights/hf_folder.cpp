@@ -15,6 +15,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/weights/families.h"
+#include "atoll/weights/gguf_model.h"
 #include "atoll/weights/manifest.h"
 #include "atoll/weights/safetensors.h"
 
@@ -135,6 +136,7 @@ void save_hf_model(const fs::path& folder, const ModelConfig& config, const Spec
 }
 
 DType stored_type(const fs::path& folder) {
+  if (codec::GgufFile::is_one(folder)) return DType::kF32;  // That holds the values of each type.
   const ModelConfig config = load_hf_config(folder).config;
   const std::string prefix(family_of(config).prefix);
   std::set<std::string> parameters;
@@ -152,17 +154,26 @@ DType stored_type(const fs::path& folder) {
                                                                            : DType::kF32;
 }
 
+std::string hf_config_text(const fs::path& model) {
+  if (codec::GgufFile::is_one(model)) return hf_config_of_gguf(codec::GgufFile(model));
+  return read_file(model / "config.json");
+}
+
 HfConfig load_hf_config(const fs::path& folder) {
-  const fs::path file = folder / "config.json";
   if (Manifest::exists(folder)) {
     const Manifest manifest(folder);
     manifest.check_file("config.json");
     if (fs::exists(folder / "tokenizer.json")) manifest.check_file("tokenizer.json");
   }
-  return from_hf_config(read_file(file), file.string());
+  const bool is_file = codec::GgufFile::is_one(folder);
+  return from_hf_config(hf_config_text(folder),
+                        (is_file ? folder : folder / "config.json").string());
 }
 
 void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::span<float> values_P) {
+  if (codec::GgufFile::is_one(folder)) {
+    return load_gguf_weights(codec::GgufFile(folder), config, values_P);
+  }
   const Family& family = family_of(config);
   std::map<std::string, ParameterSpec> wanted;
   for (ParameterSpec& spec : family.tensors(config)) wanted.emplace(spec.name, spec);
@@ -216,11 +227,13 @@ void load_hf_weights(const fs::path& folder, const ModelConfig& config, std::spa
 }
 
 fs::path resolve_model(const fs::path& path) {
+  if (codec::GgufFile::is_one(path)) return path;
   if (fs::exists(path / "config.json")) return path;
   std::error_code none;
   if (!fs::is_directory(path, none)) {
     throw InputError(
-        fmt::format("'{}' is not a folder; name a model folder or a run directory", path.string()));
+        fmt::format("'{}' is neither a folder nor a GGUF file; name a model or a run directory",
+                    path.string()));
   }
   if (const auto own = newest_checkpoint(path / "checkpoints")) return *own;
   std::optional<fs::path> newest;

@@ -1,7 +1,8 @@
 #pragma once
-// A model as a Hugging Face folder: config.json, generation_config.json, model.safetensors (or
-// several behind model.safetensors.index.json). Free of LibTorch: parameters are one flat FP32
-// buffer in the order of parameter_specs(). docs/formats.md has the details.
+// A model as a Hugging Face folder (or, to be read, a GGUF file in its place): config.json,
+// generation_config.json, model.safetensors (or several behind model.safetensors.index.json). Free
+// of LibTorch: parameters are one flat FP32 buffer in the order of parameter_specs().
+// docs/formats.md has the details.
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -29,6 +30,9 @@ void save_hf_model(const std::filesystem::path& folder, const ModelConfig& confi
 /// all are so, else F32. Throws InputError as load_hf_config().
 DType stored_type(const std::filesystem::path& folder);
 
+/// The model's config.json, or what a GGUF file has in its place (gguf_model.h).
+std::string hf_config_text(const std::filesystem::path& model);
+
 /// Throws InputError: see from_hf_config(). Where there is a manifest.json (a run's checkpoint),
 /// this checks config.json and tokenizer.json against it, and load_hf_weights() every tensor.
 HfConfig load_hf_config(const std::filesystem::path& folder);
@@ -38,7 +42,7 @@ HfConfig load_hf_config(const std::filesystem::path& folder);
 void load_hf_weights(const std::filesystem::path& folder, const ModelConfig& config,
                      std::span<float> values_P);
 
-/// The folder with the model that `path` means: itself when it holds a config.json, else the newest
+/// The folder or GGUF file with the model that `path` means: itself when it is one, else the newest
 /// complete checkpoint of a run directory (checkpoints/step-NNNNNNNN, else those of island-*; names
 /// that end in .tmp are incomplete). Throws InputError when there is none, or when the newest has
 /// no config.json.

@@ -14,6 +14,7 @@
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/codec/float_bits.h"
 
 namespace atl::weights {
 namespace {
@@ -163,18 +164,6 @@ Json parse_header(std::string_view text, const auto& fail) {
   return Json::parse(text.begin(), text.end(), check, /*allow_exceptions=*/false);
 }
 
-float half_to_float(uint16_t half) {
-  const uint32_t sign = uint32_t{half & 0x8000U} << 16;
-  const uint32_t exponent = (half >> 10) & 0x1FU;
-  const uint32_t fraction = half & 0x3FFU;
-  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000U | (fraction << 13));
-  if (exponent == 0) {  // Subnormal: fraction * 2^-24, exact in FP32.
-    const float magnitude = static_cast<float>(fraction) * 0x1.0p-24F;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
-}
-
 uint16_t float_to_half(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
@@ -300,7 +289,7 @@ void copy_as_f32(const TensorView& tensor, std::span<float> target, const std::s
     uint16_t half = 0;
     std::memcpy(&half, source + 2 * i, 2);
     target[i] = tensor.type == DType::kBF16 ? std::bit_cast<float>(uint32_t{half} << 16)
-                                            : half_to_float(half);
+                                            : codec::half_to_float(half);
   }
 }
 

@@ -1,0 +1,93 @@
+#include "atoll/codec/gguf_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "atoll/base/bytes.h"
+#include "atoll/testing/sample_gguf.h"
+#include "atoll/testing/temporary_folder.h"
+
+namespace atl::codec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string error_of(const std::string& bytes) {
+  return message_of([&] { parse_gguf(as_byte_span(bytes), "x.gguf"); });
+}
+std::string error_with(const GgufWriter::Tensor& tensor) {
+  GgufWriter writer = sample_gguf();
+  writer.tensor(tensor);
+  return error_of(writer.file());
+}
+
+TEST(GgufFileTest, GivesValuesAndTensors) {
+  const TestFolder folder;
+  const GgufFile file(folder.write("x.gguf", sample_gguf().file()));
+  EXPECT_TRUE(GgufFile::is_one(file.path()));
+  EXPECT_FALSE(GgufFile::is_one(folder));
+  EXPECT_EQ(file.text("general.architecture"), "llama");
+  EXPECT_EQ(file.whole("llama.block_count"), 2);
+  EXPECT_EQ(file.real("llama.rope.freq_base"), 10000);
+  EXPECT_EQ(file.whole("llama.nothing"), std::nullopt);
+  EXPECT_THAT(file.list("tokenizer.ggml.tokens")->texts, ElementsAre("a", "b"));
+  EXPECT_THAT(file.list("tokenizer.ggml.token_type")->numbers, ElementsAre(1, 3));
+  EXPECT_THAT(message_of([&] { file.text("llama.block_count"); }),
+              HasSubstr("'llama.block_count' is of another kind"));
+  ASSERT_NE(file.find("token_embd.weight"), nullptr);
+  EXPECT_THAT(file.find("token_embd.weight")->shape, ElementsAre(2, 32));
+  EXPECT_EQ(file.find("output_norm.weight")->bytes.size(), 12U);
+}
+
+TEST(GgufFileTest, EveryBeginningOfOneIsRefused) {
+  const std::string whole = sample_gguf().file();
+  ASSERT_EQ(error_of(whole), "");
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_THAT(error_of(whole.substr(0, size)), HasSubstr("'x.gguf' ")) << size;
+  }
+}
+
+TEST(GgufFileTest, NamesWhatIsBroken) {
+  std::string many = sample_gguf().file();
+  many[15] = '\x10';  // 2^60 tensors.
+  EXPECT_THAT(error_of(many),
+              HasSubstr("says that it has 1152921504606846978 tensors, for which it is too short"));
+  many = sample_gguf().file();
+  many[23] = '\x10';
+  EXPECT_THAT(error_of(many), HasSubstr("values, for which it is too short"));
+  EXPECT_THAT(error_with({"t", {uint64_t{1} << 60}, 0, ""}), HasSubstr("with a length of"));
+  EXPECT_THAT(error_with({"t", {uint64_t{1} << 39, uint64_t{1} << 39}, 0, ""}),
+              HasSubstr("is too short for the tensor 't'"));
+  EXPECT_THAT(error_with({"t", {32}, 4, ""}), HasSubstr("the tensor 't' of type 4"));
+  EXPECT_THAT(error_with({"t", {33}, 8, std::string(68, ' ')}),
+              HasSubstr("not a multiple of 32 (Q8_0)"));
+  EXPECT_THAT(error_with({"t", {1, 1, 1, 1, 1}, 0, "    "}), HasSubstr("with 5 dimensions"));
+  EXPECT_THAT(error_of("GGML"), HasSubstr("is no GGUF file"));
+  std::string version = sample_gguf().file();
+  version[4] = 1;
+  EXPECT_THAT(error_of(version), HasSubstr("has version 1"));
+  // The second tensor's place becomes the first one's.
+  std::string over = sample_gguf().file();
+  const size_t name = over.find("output_norm.weight");
+  over[name + 18 + 4 + 8 + 4] = 0;
+  EXPECT_THAT(
+      error_of(over),
+      HasSubstr("has the tensors 'output_norm.weight' and 'token_embd.weight' over one another"));
+}
+
+TEST(GgmlTypesTest, BlocksHaveTheirValues) {
+  EXPECT_EQ(ggml_type(4), std::nullopt);
+  std::vector<float> values(32);
+  dequantize(GgmlType::kQ8_0,
+             as_byte_span(std::string("\0\x3c", 2) + std::string(31, '\xff') + "\x07"), values);
+  EXPECT_EQ(values.front(), -1);
+  EXPECT_EQ(values.back(), 7);
+  dequantize(GgmlType::kQ4_0, as_byte_span(std::string("\0\x3c", 2) + std::string(16, '\x29')),
+             values);
+  EXPECT_EQ(values.front(), 1) << "the lower four bits come first";
+  EXPECT_EQ(values.back(), -6);
+}
+
+}  // namespace
+}  // namespace atl::codec
