@@ -30,7 +30,7 @@ std::vector<std::string> overrides_from(const std::vector<std::string>& rest);
 
 /// What --tokenizer takes.
 inline constexpr const char* kTokenizerHelp =
-    "tokenizer.json, tokenizer.model, tekken.json or a tiktoken file, or a folder with one of them";
+    "tokenizer.json, tokenizer.model, tekken.json, a tiktoken or GGUF file, or a folder with one";
 
 /// The whole of a file, or of standard input where `file` is empty or "-".
 std::string read_text(const std::string& file);

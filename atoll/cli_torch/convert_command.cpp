@@ -122,6 +122,12 @@ void copy_tokenizer(const fs::path& source, const fs::path& target) {
       write_file_atomically(target / name, *text);
     }
   }
+  if (fs::exists(target / "tokenizer.json") || !tokenizer::find_tokenizer(source)) return;
+  try {
+    write_file_atomically(target / "tokenizer.json", tokenizer::Tokenizer::load(source).json());
+  } catch (const InputError& error) {
+    fmt::print(stderr, "atoll: warning: no tokenizer was written: {}\n", error.what());
+  }
 }
 
 void report(const ConvertArguments& arguments, const weights::ModelConfig& config,

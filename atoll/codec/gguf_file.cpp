@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <set>
 
 #include "atoll/base/error.h"
 
@@ -185,7 +186,7 @@ class Parser {
     tensor.name = text();
     const auto num_dimensions = number<uint32_t>();
     constexpr uint32_t kMostDimensions = 4;
-    if (num_dimensions > kMostDimensions) {
+    if (num_dimensions == 0 || num_dimensions > kMostDimensions) {
       fail(fmt::format("has the tensor '{}' with {} dimensions", tensor.name, num_dimensions));
     }
     for (uint32_t i = 0; i < num_dimensions; ++i) {
@@ -257,6 +258,12 @@ class Parser {
       }
       tensor.bytes = data.subspan(offsets[i], size);
       places.push_back({offsets[i], offsets[i] + size, &tensor.name});
+    }
+    std::set<std::string_view> names;
+    for (const Place& place : places) {
+      if (!names.insert(*place.name).second) {
+        fail(fmt::format("has the tensor '{}' twice", *place.name));
+      }
     }
     std::ranges::sort(places, {},
                       [](const Place& place) { return std::pair(place.begin, place.end); });

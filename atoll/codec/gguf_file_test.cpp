@@ -63,6 +63,7 @@ TEST(GgufFileTest, NamesWhatIsBroken) {
   EXPECT_THAT(error_with({"t", {33}, 8, std::string(68, ' ')}),
               HasSubstr("not a multiple of 32 (Q8_0)"));
   EXPECT_THAT(error_with({"t", {1, 1, 1, 1, 1}, 0, "    "}), HasSubstr("with 5 dimensions"));
+  EXPECT_THAT(error_with({"t", {}, 8, std::string(34, ' ')}), HasSubstr("with 0 dimensions"));
   EXPECT_THAT(error_of("GGML"), HasSubstr("is no GGUF file"));
   std::string version = sample_gguf().file();
   version[4] = 1;

@@ -50,8 +50,9 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   if (init.given()) {
     const auto folder = init.folder();
     config.model = weights::load_hf_config(folder).config;
-    if (const auto file = tokenizer::find_tokenizer(folder)) {
-      mixture.require_tokenizer(tokenizer::Tokenizer::load(*file));
+    // Other formats become one that may be written otherwise than the store's.
+    if (std::filesystem::exists(folder / "tokenizer.json")) {
+      mixture.require_tokenizer(tokenizer::Tokenizer::load(folder / "tokenizer.json"));
     }
   }
   const int64_t vocab_size = mixture.vocab_size();

@@ -1,5 +1,6 @@
 #include "atoll/tokenizer/charsmap.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "atoll/base/error.h"
@@ -23,11 +24,28 @@ constexpr const char* kCluster =
     R"(\x{11f34}-\x{11f42}\x{11f5a}\x{13440}\x{13447}-\x{13455}\x{1611e}-\x{1612f}\x{1e08f})"
     R"(\x{1e4ec}-\x{1e4ef}\x{1e5ee}\x{1e5ef}][\p{M}\x{200d}]*)*)";
 
+/// Two of these are a flag.
+bool is_half_flag(std::string_view text) {
+  return text.size() >= 4 && text.starts_with("\xf0\x9f\x87") &&
+         static_cast<uint8_t>(text[3]) >= 0xa6;
+}
+
 /// Where a cluster of characters certainly ends, not before the first character's: between two of
-/// ASCII, but for a line's end of two.
+/// ASCII, but for a line's end of two; and between flags, which Oniguruma would count from the
+/// first.
 size_t boundary(std::string_view text) {
+  constexpr size_t kManyHalves = 32;
   const auto is_ascii = [](char c) { return static_cast<uint8_t>(c) < 128; };
-  for (size_t at = 1; at < text.size(); ++at) {
+  size_t num_halves = 0;
+  size_t half_ends = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (at >= half_ends) {
+      const bool is_half = is_half_flag(text.substr(at));
+      if (num_halves == kManyHalves && is_half) return at;
+      num_halves = is_half ? num_halves + 1 : 0;
+      if (is_half) half_ends = at + 4;
+    }
+    if (at == 0) continue;
     const bool is_between = is_ascii(text[at - 1]) && is_ascii(text[at]);
     if (is_between && !(text[at - 1] == '\r' && text[at] == '\n')) return at;
   }
@@ -50,6 +68,14 @@ Charsmap::Charsmap(std::string_view table) : cluster_(kCluster) {
   if (text::valid_utf8_prefix(texts_) != texts_.size()) {
     throw InputError("the table of characters has texts that are not UTF-8");
   }
+  constexpr size_t kMostBytes = 256;  // Unicode's longest are 33.
+  size_t end = 0;
+  for (size_t begin = 0; begin < texts_.size(); begin = end + 1) {
+    end = std::min(texts_.find('\0', begin), texts_.size());
+    if (end - begin > kMostBytes) {
+      throw InputError("the table of characters has texts that are too long");
+    }
+  }
 }
 
 std::optional<std::string_view> Charsmap::find(std::string_view part) const {
@@ -64,7 +90,9 @@ std::optional<std::string_view> Charsmap::find(std::string_view part) const {
     if (at >= units_.size()) return {};
     if (!has_leaf(unit)) continue;
     const uint32_t begin = value_of(units_[at]);
-    if (begin >= texts_.size()) return std::string_view();
+    const bool is_inside =
+        begin < texts_.size() && (static_cast<uint8_t>(texts_[begin]) & 0xC0) == 0x80;
+    if (begin >= texts_.size() || is_inside) return std::string_view();
     return std::string_view(texts_.c_str() + begin);
   }
   return {};

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
@@ -66,7 +68,9 @@ struct KnownWords {
   std::string_view pattern;
   bool parts_digits = false;  // Before the pattern.
   bool is_nfc = false;        // The file does not say how text is normalised.
-  bool takes_whole_words = false;
+  // Llama 3's and Mistral's: a word that is a token is taken whole, and a text begins with a token
+  // where the file does not say otherwise.
+  bool is_of_ranks = false;
 };
 
 constexpr std::array kKnownWords = {KnownWords{"gpt-2", kGpt2Pattern},
@@ -113,7 +117,10 @@ std::string byte_level_json(const GgufFile& file, const Tokens& tokens) {
     }
   }
   const GgufList* const merges = file.list("tokenizer.ggml.merges");
-  if (merges == nullptr) file.fail("its tokenizer has no merges");
+  if (merges == nullptr || !merges->numbers.empty()) file.fail("its tokenizer has no merges");
+  for (const std::string_view merge : merges->texts) {
+    if (text::valid_utf8_prefix(merge) != merge.size()) file.fail("a merge is not UTF-8");
+  }
   Json steps = Json::array();
   if (words.parts_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
   steps.push_back({{"type", "Split"},
@@ -126,7 +133,7 @@ std::string byte_level_json(const GgufFile& file, const Tokens& tokens) {
                            {"use_regex", false}};
   steps.push_back(byte_level);
   Json post_processor;
-  if (const auto id = begin_of_text(file, tokens, false)) {
+  if (const auto id = begin_of_text(file, tokens, words.is_of_ranks)) {
     post_processor = token_before(tokens.texts[*id], *id);
   }
   return Json{{"version", "1.0"},
@@ -145,7 +152,7 @@ std::string byte_level_json(const GgufFile& file, const Tokens& tokens) {
                 {"end_of_word_suffix", nullptr},
                 {"fuse_unk", false},
                 {"byte_fallback", false},
-                {"ignore_merges", words.takes_whole_words},
+                {"ignore_merges", words.is_of_ranks},
                 {"vocab", vocabulary},
                 {"merges", merges->texts}}}}
       .dump();
@@ -164,6 +171,9 @@ std::string sentence_piece_json(const GgufFile& file, const Tokens& tokens,
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     sentence_piece::Piece& piece = *model.add_pieces();
     piece.set_text(tokens.texts[id]);
+    if (!(std::abs(scores->numbers[id]) <= std::numeric_limits<float>::max())) {
+      file.fail(fmt::format("the score of token {} is no number", id));
+    }
     piece.set_score(static_cast<float>(scores->numbers[id]));
     // What pads a vocabulary is nothing that a text has.
     const bool is_unused = tokens.types[id] == TokenType::kUnused;
@@ -205,8 +215,10 @@ std::string json_of_gguf(const GgufFile& file) {
 }
 
 std::string config_of_gguf(const GgufFile& file) {
-  const Tokens tokens = tokens_of(file);
-  Json config = Json::object();
+  const bool has_tokens = file.list("tokenizer.ggml.tokens") != nullptr;
+  const Tokens tokens = has_tokens ? tokens_of(file) : Tokens();
+  // Else transformers takes the family's own class, whatever the tokenizer is.
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   const std::pair<const char*, const char*> kNames[] = {{"bos", "bos_token"},
                                                         {"eos", "eos_token"},
                                                         {"unknown", "unk_token"},
@@ -224,7 +236,6 @@ std::optional<std::string> tokenizer_text(const std::filesystem::path& model,
     return std::filesystem::exists(model / name) ? std::optional(read_file(model / name))
                                                  : std::nullopt;
   }
-  if (name == "tokenizer.json") return json_of_gguf(GgufFile(model));
   if (name == "tokenizer_config.json") return config_of_gguf(GgufFile(model));
   return {};
 }

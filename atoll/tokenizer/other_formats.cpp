@@ -28,6 +28,8 @@ std::vector<size_t> cuts_of(std::string_view text) {
 Json merges_of(const std::vector<std::string>& tokens,
                const std::unordered_set<std::string>& mergeable, const std::string& name) {
   constexpr size_t kMostBytes = 1024;  // Each cut copies the token.
+  constexpr size_t kMostInAll = size_t{256} << 20;
+  size_t in_all = 0;
   Json merges = Json::array();
   for (const std::string& token : tokens) {
     if (token.size() > kMostBytes) {
@@ -38,7 +40,13 @@ Json merges_of(const std::vector<std::string>& tokens,
     for (const size_t cut : cuts_of(token)) {
       const std::string left = token.substr(0, cut);
       const std::string right = token.substr(cut);
-      if (mergeable.contains(left) && mergeable.contains(right)) merges.push_back({left, right});
+      if (!mergeable.contains(left) || !mergeable.contains(right)) continue;
+      in_all += token.size();
+      if (in_all > kMostInAll) {
+        throw InputError(
+            fmt::format("'{}': its tokens can be made of one another in too many ways", name));
+      }
+      merges.push_back({left, right});
     }
   }
   return merges;

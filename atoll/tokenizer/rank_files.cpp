@@ -23,7 +23,8 @@ struct RankFile {
   std::vector<std::string> tokens;               // By rank: their bytes.
   size_t first_id = 0;                           // Of the token with rank 0.
   std::map<size_t, std::string> special_tokens;  // By id.
-  std::string begins;                            // The token before each text, or none.
+  bool is_nfc = false;
+  std::string begins;  // The token before each text, or none.
 };
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
@@ -63,7 +64,7 @@ std::string json_of(const RankFile& file) {
               {"truncation", nullptr},
               {"padding", nullptr},
               {"added_tokens", added},
-              {"normalizer", nullptr},
+              {"normalizer", file.is_nfc ? Json{{"type", "NFC"}} : Json()},
               {"pre_tokenizer", words},
               {"post_processor", post_processor},
               {"decoder",
@@ -187,6 +188,8 @@ class Tekken {
 
 // --- tiktoken ---
 
+constexpr size_t kFirstQwenExtra = 151646;
+
 /// Encodings whose files people have; ids of special tokens that are not named are reserved.
 struct KnownRanks {
   size_t num_tokens;
@@ -291,6 +294,12 @@ std::string json_of_tiktoken(std::string_view file, const std::string& name) {
     out.special_tokens[id] = fmt::format("<|reserved_{}|>", id);
   }
   for (const auto& [id, content] : known->special_tokens) out.special_tokens[id] = content;
+  if (known->name == "Qwen") {
+    out.is_nfc = true;
+    for (size_t i = 0; kFirstQwenExtra + i < known->num_ids; ++i) {
+      out.special_tokens[kFirstQwenExtra + i] = fmt::format("<|extra_{}|>", i);
+    }
+  }
   return json_of(out);
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <climits>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "atoll/base/base64.h"
 #include "atoll/base/error.h"
@@ -68,12 +70,19 @@ class Converter {
     }
     if (trainer().treat_whitespace_as_suffix()) unsupported("puts spaces behind words");
     if (!file_.normalizer().escape_whitespaces()) unsupported("does not spell spaces as marks");
+    constexpr size_t kMostCharsmap = size_t{16} << 20;  // Fifty times what there is.
+    if (file_.normalizer().precompiled_charsmap().size() > kMostCharsmap) {
+      fail("has a table of characters that is too large");
+    }
     std::unordered_set<std::string_view> seen;
     for (int id = 0; id < file_.pieces_size(); ++id) {
       const Piece& piece = file_.pieces(id);
       if (piece.text().empty()) fail("has a piece without text");
       if (text::valid_utf8_prefix(piece.text()) != piece.text().size()) {
         fail("has a piece that is not UTF-8");
+      }
+      if (!std::isfinite(piece.score())) {
+        fail(fmt::format("gives \"{}\" a score that is no number", piece.text()));
       }
       if (!seen.insert(piece.text()).second) fail(fmt::format("has \"{}\" twice", piece.text()));
       if (piece.type() == Piece::UNUSED) {
@@ -138,8 +147,7 @@ class Converter {
     std::vector<int> ids(static_cast<size_t>(file_.pieces_size()));
     std::iota(ids.begin(), ids.end(), 0);
     std::erase_if(ids, [this](int id) { return !is_plain(id); });
-    std::ranges::stable_sort(
-        ids, [this](int a, int b) { return file_.pieces(a).score() > file_.pieces(b).score(); });
+    std::ranges::sort(ids, {}, [this](int id) { return std::pair(-file_.pieces(id).score(), id); });
     std::vector<std::string> tokens;
     for (const int id : ids) tokens.push_back(piece(id));
     Json vocabulary = Json::object();

@@ -34,7 +34,7 @@ struct TokenizerTables;
 /// model that is a file has its own. Nothing where there is none.
 std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& folder);
 
-/// A text file of a model's folder, or what a GGUF file has in its place: tokenizer.json,
+/// A file of a model's folder about its tokenizer, or what a GGUF file has in its place:
 /// tokenizer_config.json. Nothing where there is none.
 std::optional<std::string> tokenizer_text(const std::filesystem::path& model,
                                           const std::string& name);

@@ -149,7 +149,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   if (!file) {
     throw InputError(
         fmt::format("'{}' has no tokenizer: no tokenizer.json, tekken.json, "
-                    "tokenizer.model or tiktoken.model",
+                    "tokenizer.model, spiece.model or tiktoken.model",
                     path.string()));
   }
   return load(*file);

@@ -69,7 +69,10 @@ class Settings {
       config["attention_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
     }
     if (family.has("mlp_bias")) config["mlp_bias"] = file_.find("blk.0.ffn_up.bias") != nullptr;
-    if (const auto window = whole("attention.sliding_window")) config["sliding_window"] = *window;
+    if (const auto window = whole("attention.sliding_window")) {
+      if (family.name != "mistral") file_.fail("windows are not supported in this architecture");
+      config["sliding_window"] = *window;
+    }
     if (const Json scaling = rope_scaling(config); !scaling.is_null()) {
       config["rope_scaling"] = scaling;
     }
@@ -85,6 +88,7 @@ class Settings {
   std::optional<double> real(const char* name) const {
     const auto value = file_.real(key(name));
     if (!value) return {};
+    if (!std::isfinite(*value)) file_.fail(fmt::format("'{}' is no number", key(name)));
     return std::stod(fmt::format("{}", static_cast<float>(*value)));
   }
   int64_t count(const char* name) const {
@@ -122,13 +126,15 @@ class Settings {
 
   Json rope_scaling(const Json& config) const {
     if (file_.find(kRopeFactors) != nullptr) return llama3_scaling(config);
-    const std::string type = file_.text(key("rope.scaling.type")).value_or("none");
+    const auto factor = real("rope.scaling.factor");
+    const std::string type =
+        file_.text(key("rope.scaling.type")).value_or(factor.value_or(1) == 1 ? "none" : "linear");
     if (type == "none") return nullptr;
     if (type != "linear") {
       file_.fail(
           fmt::format("'{}' is \"{}\", and linear is supported", key("rope.scaling.type"), type));
     }
-    return {{"rope_type", "linear"}, {"factor", real("rope.scaling.factor").value_or(1)}};
+    return {{"rope_type", "linear"}, {"factor", factor.value_or(1)}};
   }
 
   /// The file has by how much each pair is slowed. That is Llama 3's rule for some factor, or not
@@ -161,12 +167,18 @@ class Settings {
   }
 
   void add_ids(Json& config) const {
-    for (const auto& [what, name] :
-         {std::pair("bos", "bos_token_id"), {"eos", "eos_token_id"}, {"padding", "pad_token_id"}}) {
-      if (const auto id = file_.whole(fmt::format("tokenizer.ggml.{}_token_id", what))) {
-        config[name] = *id;
-      }
+    const auto id_of = [&](const char* what) {
+      return file_.whole(fmt::format("tokenizer.ggml.{}_token_id", what));
+    };
+    if (const auto id = id_of("bos")) config["bos_token_id"] = *id;
+    if (const auto id = id_of("padding")) config["pad_token_id"] = *id;
+    std::vector<int64_t> ends;  // Of a text, a turn, a message.
+    for (const char* what : {"eos", "eot", "eom"}) {
+      const auto id = id_of(what);
+      if (id && std::ranges::find(ends, *id) == ends.end()) ends.push_back(*id);
     }
+    if (ends.size() == 1) config["eos_token_id"] = ends[0];
+    if (ends.size() > 1) config["eos_token_id"] = ends;
   }
 
   const GgufFile& file_;
