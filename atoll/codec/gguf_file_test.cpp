@@ -64,6 +64,8 @@ TEST(GgufFileTest, NamesWhatIsBroken) {
               HasSubstr("not a multiple of 32 (Q8_0)"));
   EXPECT_THAT(error_with({"t", {1, 1, 1, 1, 1}, 0, "    "}), HasSubstr("with 5 dimensions"));
   EXPECT_THAT(error_with({"t", {}, 8, std::string(34, ' ')}), HasSubstr("with 0 dimensions"));
+  EXPECT_THAT(error_with({"output_norm.weight", {1}, 0, "    "}),
+              HasSubstr("has the tensor 'output_norm.weight' twice"));
   EXPECT_THAT(error_of("GGML"), HasSubstr("is no GGUF file"));
   std::string version = sample_gguf().file();
   version[4] = 1;

@@ -29,6 +29,10 @@ class GgufWriter {
     begin(key, 9).number(uint32_t{5}).number(uint64_t{all.size()});
     for (const int32_t one : all) number(one);
   }
+  void reals(const std::string& key, const std::vector<float>& all) {
+    begin(key, 9).number(uint32_t{6}).number(uint64_t{all.size()});
+    for (const float one : all) number(one);
+  }
   void tensor(Tensor one) { tensors_.push_back(std::move(one)); }
 
   std::string file() const {

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "atoll/base/base64.h"
 #include "atoll/testing/sample_tokenizer.h"
 #include "atoll/testing/temporary_folder.h"
@@ -81,6 +83,8 @@ TEST(SentencePieceTest, NamesWhatIsBroken) {
   EXPECT_THAT(error_of(""), HasSubstr("'file'"));
   EXPECT_THAT(error_of(with(sample_piece("a", -9))), HasSubstr("has \"a\" twice"));
   EXPECT_THAT(error_of(with(sample_piece("\xff", -9))), HasSubstr("not UTF-8"));
+  EXPECT_THAT(error_of(with(sample_piece("c", std::nanf("")))),
+              HasSubstr("a score that is no number"));
   EXPECT_THAT(error_of(with(sample_piece("c", -9, 5))), HasSubstr("\"c\", a piece that is made"));
   EXPECT_THAT(error_of(sample_sentence_piece(3, pieces())), HasSubstr("words or characters"));
   const std::string table = short_field(2, "\x08");
