@@ -19,6 +19,7 @@ import old_commit
 SIZE = ["--model.hidden_size=256", "--model.intermediate_size=640", "--model.num_layers=4", "--model.num_heads=4",
         "--model.num_kv_heads=2", "--model.vocab_size=4096", "--train.batch_rows=8", "--train.sequence_length=256"]
 CODECS = ["fp32", "bf16", "e3m0", "int8", "int4", "sign3", "topk", "cocktail", "sparse_loco"]
+SHORT = {"codec": 3}  # So many times the turns: what takes half a second is noisier.
 PROGRAMS = ["atoll", "atoll-torch", "atoll-link-speed", "codec_codec_bench", "collective_exchange_bench"]
 
 
@@ -56,7 +57,7 @@ def compare(before, now, turns, kinds):
         out[kind] = {}
         for name, speed in speeds()[kind].items():
             ratios = []
-            for turn in range(turns):
+            for turn in range(turns * SHORT.get(kind, 1)):
                 folders = [before, now] if turn % 2 == 0 else [now, before]
                 found = {folder: speed(folder) for folder in folders}
                 ratios.append(found[now] / found[before])

@@ -294,7 +294,10 @@ GgufContents parse_gguf(std::span<const std::byte> bytes, const std::string& fil
 }
 
 GgufFile::GgufFile(const std::filesystem::path& path)
-    : path_(path), file_(path), contents_(parse_gguf(file_.bytes(), path.string())) {}
+    : path_(path), file_(path), contents_(parse_gguf(file_->bytes(), path.string())) {}
+
+GgufFile::GgufFile(std::span<const std::byte> bytes, const std::string& name)
+    : path_(name), contents_(parse_gguf(bytes, name)) {}
 
 bool GgufFile::is_one(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path)) return false;

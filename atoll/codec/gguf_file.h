@@ -46,6 +46,8 @@ GgufContents parse_gguf(std::span<const std::byte> bytes, const std::string& fil
 class GgufFile {
  public:
   explicit GgufFile(const std::filesystem::path& path);
+  /// Of bytes that live as long as it does; `name` stands for the path.
+  GgufFile(std::span<const std::byte> bytes, const std::string& name);
   /// Whether the file begins as such files do.
   static bool is_one(const std::filesystem::path& path);
 
@@ -66,7 +68,7 @@ class GgufFile {
   const T* value(std::string_view key) const;
 
   std::filesystem::path path_;
-  MappedFile file_;
+  std::optional<MappedFile> file_;
   GgufContents contents_;
 };
 

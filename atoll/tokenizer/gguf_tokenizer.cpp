@@ -105,15 +105,18 @@ const KnownWords& words_of(const GgufFile& file) {
 
 std::string byte_level_json(const GgufFile& file, const Tokens& tokens) {
   const KnownWords& words = words_of(file);
-  Json vocabulary = Json::object();
-  Json added = Json::array();
+  ByteLevelBpe out = {.pattern = std::string(words.pattern),
+                      .parts_digits = words.parts_digits,
+                      .is_nfc = words.is_nfc,
+                      .takes_whole_words = words.is_of_ranks};
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     const std::string& token = tokens.texts[id];
-    if (!vocabulary.emplace(token, id).second) file.fail(fmt::format("has \"{}\" twice", token));
+    if (!out.vocabulary.emplace(token, id).second)
+      file.fail(fmt::format("has \"{}\" twice", token));
     const bool is_special =
         tokens.types[id] == TokenType::kControl || tokens.types[id] == TokenType::kUnknown;
     if (is_special || tokens.types[id] == TokenType::kUserDefined) {
-      added.push_back(added_token(token, id, is_special));
+      out.added_tokens.push_back(added_token(token, id, is_special));
     }
   }
   const GgufList* const merges = file.list("tokenizer.ggml.merges");
@@ -121,41 +124,11 @@ std::string byte_level_json(const GgufFile& file, const Tokens& tokens) {
   for (const std::string_view merge : merges->texts) {
     if (text::valid_utf8_prefix(merge) != merge.size()) file.fail("a merge is not UTF-8");
   }
-  Json steps = Json::array();
-  if (words.parts_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  steps.push_back({{"type", "Split"},
-                   {"pattern", {{"Regex", words.pattern}}},
-                   {"behavior", "Isolated"},
-                   {"invert", false}});
-  const Json byte_level = {{"type", "ByteLevel"},
-                           {"add_prefix_space", false},
-                           {"trim_offsets", true},
-                           {"use_regex", false}};
-  steps.push_back(byte_level);
-  Json post_processor;
+  out.merges = merges->texts;
   if (const auto id = begin_of_text(file, tokens, words.is_of_ranks)) {
-    post_processor = token_before(tokens.texts[*id], *id);
+    out.post_processor = token_before(tokens.texts[*id], *id);
   }
-  return Json{{"version", "1.0"},
-              {"truncation", nullptr},
-              {"padding", nullptr},
-              {"added_tokens", added},
-              {"normalizer", words.is_nfc ? Json{{"type", "NFC"}} : Json()},
-              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}},
-              {"post_processor", post_processor},
-              {"decoder", byte_level},
-              {"model",
-               {{"type", "BPE"},
-                {"dropout", nullptr},
-                {"unk_token", nullptr},
-                {"continuing_subword_prefix", nullptr},
-                {"end_of_word_suffix", nullptr},
-                {"fuse_unk", false},
-                {"byte_fallback", false},
-                {"ignore_merges", words.is_of_ranks},
-                {"vocab", vocabulary},
-                {"merges", merges->texts}}}}
-      .dump();
+  return json_of(out);
 }
 
 // --- SentencePiece ---

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/text/utf8.h"
@@ -50,6 +51,45 @@ Json merges_of(const std::vector<std::string>& tokens,
     }
   }
   return merges;
+}
+
+Json bpe_model(Json vocabulary, Json merges) {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", false},
+          {"vocab", std::move(vocabulary)},
+          {"merges", std::move(merges)}};
+}
+
+std::string json_of(const ByteLevelBpe& tokenizer) {
+  const Json byte_level = {{"type", "ByteLevel"},
+                           {"add_prefix_space", false},
+                           {"trim_offsets", true},
+                           {"use_regex", false}};
+  Json words = Json::array();
+  if (tokenizer.parts_digits) words.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  words.push_back({{"type", "Split"},
+                   {"pattern", {{"Regex", tokenizer.pattern}}},
+                   {"behavior", "Isolated"},
+                   {"invert", false}});
+  words.push_back(byte_level);
+  Json model = bpe_model(tokenizer.vocabulary, tokenizer.merges);
+  model["ignore_merges"] = tokenizer.takes_whole_words;
+  return Json{{"version", "1.0"},
+              {"truncation", nullptr},
+              {"padding", nullptr},
+              {"added_tokens", tokenizer.added_tokens},
+              {"normalizer", tokenizer.is_nfc ? Json{{"type", "NFC"}} : Json()},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", words}}},
+              {"post_processor", tokenizer.post_processor},
+              {"decoder", byte_level},
+              {"model", model}}
+      .dump();
 }
 
 Json added_token(const std::string& content, size_t id, bool is_special, bool is_normalized) {

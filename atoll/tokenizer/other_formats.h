@@ -35,6 +35,22 @@ std::string config_of_gguf(const codec::GgufFile& file);
 nlohmann::json merges_of(const std::vector<std::string>& tokens,
                          const std::unordered_set<std::string>& mergeable, const std::string& name);
 
+/// The "model" of BPE; what is not given is off.
+nlohmann::json bpe_model(nlohmann::json vocabulary, nlohmann::json merges);
+
+/// Byte-level BPE whose words are cut by a pattern.
+struct ByteLevelBpe {
+  nlohmann::json vocabulary = nlohmann::json::object();
+  nlohmann::json merges;
+  nlohmann::json added_tokens = nlohmann::json::array();
+  std::string pattern;
+  bool parts_digits = false;       // Before the pattern.
+  bool is_nfc = false;             // Text is normalised.
+  bool takes_whole_words = false;  // A word that is a token is taken as it is.
+  nlohmann::json post_processor;   // Null: none.
+};
+std::string json_of(const ByteLevelBpe& tokenizer);
+
 /// An entry of "added_tokens".
 nlohmann::json added_token(const std::string& content, size_t id, bool is_special,
                            bool is_normalized = false);

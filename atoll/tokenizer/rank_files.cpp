@@ -32,58 +32,24 @@ struct RankFile {
 }
 
 std::string json_of(const RankFile& file) {
+  ByteLevelBpe out = {.pattern = file.pattern, .is_nfc = file.is_nfc, .takes_whole_words = true};
   std::vector<std::string> tokens;
-  Json vocabulary = Json::object();
   for (const std::string& bytes : file.tokens) {
     const size_t id = file.first_id + tokens.size();
     tokens.push_back(spell_bytes(bytes));
-    if (!vocabulary.emplace(tokens.back(), id).second) {
+    if (!out.vocabulary.emplace(tokens.back(), id).second) {
       fail(file.name, fmt::format("two ranks have the token \"{}\"", tokens.back()));
     }
   }
-  Json added = Json::array();
-  Json post_processor;
   for (const auto& [id, content] : file.special_tokens) {
-    added.push_back(added_token(content, id, /*is_special=*/true));
-    if (!vocabulary.emplace(content, id).second) {
+    out.added_tokens.push_back(added_token(content, id, /*is_special=*/true));
+    if (!out.vocabulary.emplace(content, id).second) {
       fail(file.name, fmt::format("\"{}\" is a special token and another", content));
     }
-    if (content == file.begins) post_processor = token_before(content, id);
+    if (content == file.begins) out.post_processor = token_before(content, id);
   }
-  const Json words = {{"type", "Sequence"},
-                      {"pretokenizers",
-                       {{{"type", "Split"},
-                         {"pattern", {{"Regex", file.pattern}}},
-                         {"behavior", "Isolated"},
-                         {"invert", false}},
-                        {{"type", "ByteLevel"},
-                         {"add_prefix_space", false},
-                         {"trim_offsets", true},
-                         {"use_regex", false}}}}};
-  return Json{{"version", "1.0"},
-              {"truncation", nullptr},
-              {"padding", nullptr},
-              {"added_tokens", added},
-              {"normalizer", file.is_nfc ? Json{{"type", "NFC"}} : Json()},
-              {"pre_tokenizer", words},
-              {"post_processor", post_processor},
-              {"decoder",
-               {{"type", "ByteLevel"},
-                {"add_prefix_space", true},
-                {"trim_offsets", true},
-                {"use_regex", true}}},
-              {"model",
-               {{"type", "BPE"},
-                {"dropout", nullptr},
-                {"unk_token", nullptr},
-                {"continuing_subword_prefix", nullptr},
-                {"end_of_word_suffix", nullptr},
-                {"fuse_unk", false},
-                {"byte_fallback", false},
-                {"ignore_merges", true},  // A word that is a token is taken whole.
-                {"vocab", vocabulary},
-                {"merges", merges_of(tokens, {tokens.begin(), tokens.end()}, file.name)}}}}
-      .dump();
+  out.merges = merges_of(tokens, {tokens.begin(), tokens.end()}, file.name);
+  return json_of(out);
 }
 
 // --- tekken ---

@@ -152,16 +152,9 @@ class Converter {
     for (const int id : ids) tokens.push_back(piece(id));
     Json vocabulary = Json::object();
     for (int id = 0; id < file_.pieces_size(); ++id) vocabulary[piece(id)] = id;
-    Json model = {{"type", "BPE"},
-                  {"dropout", nullptr},
-                  {"unk_token", nullptr},
-                  {"continuing_subword_prefix", nullptr},
-                  {"end_of_word_suffix", nullptr},
-                  {"fuse_unk", true},
-                  {"byte_fallback", trainer().byte_fallback()},
-                  {"ignore_merges", false},
-                  {"vocab", vocabulary},
-                  {"merges", merges_of(tokens, {tokens.begin(), tokens.end()}, name_)}};
+    Json model = bpe_model(vocabulary, merges_of(tokens, {tokens.begin(), tokens.end()}, name_));
+    model["fuse_unk"] = true;
+    model["byte_fallback"] = trainer().byte_fallback();
     if (unknown_ >= 0) model["unk_token"] = piece(unknown_);
     return model;
   }

@@ -7,8 +7,11 @@
 #include <string_view>
 
 #include "atoll/base/base64.h"
+#include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
+#include "atoll/testing/sample_gguf.h"
 #include "atoll/testing/sample_tokenizer.h"
+#include "atoll/tokenizer/other_formats.h"
 #include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::tokenizer {
@@ -36,9 +39,29 @@ std::string tekken() {
   return file.dump();
 }
 
+std::string gguf(const char* model) {
+  codec::GgufWriter file;
+  file.text("tokenizer.ggml.model", model);
+  file.text("tokenizer.ggml.pre", "qwen2");
+  file.texts("tokenizer.ggml.tokens", {"a", "b", "\u2581", "\u0120", "</s>", "ab"});
+  file.wholes("tokenizer.ggml.token_type", {1, 1, 1, 1, 3, 1});
+  file.reals("tokenizer.ggml.scores", {-1, -2, -3, -4, 0, -5});
+  file.texts("tokenizer.ggml.merges", {"a b"});
+  file.whole("tokenizer.ggml.bos_token_id", 4);
+  file.text("tokenizer.chat_template", "{{ bos_token }}");
+  return file.file();
+}
+
+Tokenizer tokenizer_of(const std::string& file) {
+  if (!file.starts_with("GGUF")) return Tokenizer::from_bytes(file, "fuzz");
+  const codec::GgufFile gguf(as_byte_span(file), "fuzz");
+  config_of_gguf(gguf);
+  return Tokenizer::from_json(json_of_gguf(gguf), "fuzz");
+}
+
 void read(const std::string& file) {
   try {
-    const Tokenizer tokenizer = Tokenizer::from_bytes(file, "fuzz");
+    const Tokenizer tokenizer = tokenizer_of(file);
     for (const SpecialText special : {SpecialText::kToken, SpecialText::kPlain}) {
       tokenizer.decode(tokenizer.encode("ab <x> </s>\u00e9e\u0301\r\n b\u2581a  ", special));
     }
@@ -51,8 +74,13 @@ void read(const std::string& file) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace atl::tokenizer;
-  static const std::array<std::string, 4> kFiles = {
-      model(1), model(2), tekken(),
+  static const std::array<std::string, 7> kFiles = {
+      model(1),
+      model(2),
+      tekken(),
+      gguf("gpt2"),
+      gguf("llama"),
+      gguf("t5"),
       atl::data::sample_llama_json({"\u2581", "a", "b", "ab"}, {"a b"})};
   read(std::string(reinterpret_cast<const char*>(data), size));
   if (size == 0) return 0;
