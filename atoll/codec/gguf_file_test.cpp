@@ -86,10 +86,11 @@ TEST(GgmlTypesTest, BlocksHaveTheirValues) {
              as_byte_span(std::string("\0\x3c", 2) + std::string(31, '\xff') + "\x07"), values);
   EXPECT_EQ(values.front(), -1);
   EXPECT_EQ(values.back(), 7);
-  dequantize(GgmlType::kQ4_0, as_byte_span(std::string("\0\x3c", 2) + std::string(16, '\x29')),
+  dequantize(GgmlType::kQ4_0, as_byte_span(std::string("\0\x3c\x29", 3) + std::string(15, '\x88')),
              values);
-  EXPECT_EQ(values.front(), 1) << "the lower four bits come first";
-  EXPECT_EQ(values.back(), -6);
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[1], 0);
+  EXPECT_EQ(values[16], -6) << "the upper four bits are of the second half";
 }
 
 }  // namespace
