@@ -17,8 +17,8 @@ class App;
 namespace atl::cli {
 
 struct ModelArguments {
-  std::string model;      // A Hugging Face folder or a run directory.
-  std::string tokenizer;  // Empty: the model folder's.
+  std::string model;      // A Hugging Face folder, a GGUF file or a run directory.
+  std::string tokenizer;  // Empty: the model's.
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores.
   bool strict = false;  // Weights that are not finite are refused.

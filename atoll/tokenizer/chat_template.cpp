@@ -38,10 +38,15 @@ constexpr std::string_view kPlain = R"({%- for message in messages %}
 {{- 'Assistant:' }}
 {%- endif %})";
 
+/// For messages: a model that is a file has its texts in it.
+fs::path place_of(const fs::path& model, const char* name) {
+  return fs::is_regular_file(model) ? model : model / name;
+}
+
 Json read_config(const fs::path& model, const char* name) {
   const auto text = tokenizer_text(model, name);
   if (!text) return Json::object();
-  const std::string where = "'" + (model / name).string() + "'";
+  const std::string where = "'" + place_of(model, name).string() + "'";
   Json json = text::parse_json<Json>(*text, where);
   if (!json.is_object()) throw InputError(where + ": not an object");
   return json;
@@ -64,7 +69,7 @@ void add_special_tokens(const Json& config, const fs::path& file, Json& tokens) 
 Json special_tokens_of(const fs::path& folder) {
   Json tokens = Json::object();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    add_special_tokens(read_config(folder, name), folder / name, tokens);
+    add_special_tokens(read_config(folder, name), place_of(folder, name), tokens);
   }
   return tokens;
 }
@@ -79,7 +84,7 @@ std::map<std::string, std::pair<std::string, std::string>> sources_of(const fs::
     if (fs::exists(more)) sources["tool_use"] = {read_file(more), "'" + more.string() + "'"};
     return sources;
   }
-  const fs::path config = folder / "tokenizer_config.json";
+  const fs::path config = place_of(folder, "tokenizer_config.json");
   const Json entry = read_config(folder, "tokenizer_config.json").value("chat_template", Json());
   const std::string where = "'" + config.string() + "': chat_template";
   if (entry.is_string()) sources["default"] = {entry.get<std::string>(), where};
