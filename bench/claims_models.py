@@ -153,6 +153,17 @@ def chat_different():
     return int(ours != reference()[1].apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
 
 
+def gguf_differs(*file):
+    """Whether a tensor differs in a bit from that of PyPI gguf, or of transformers for a file."""
+    done = subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "gguf_oracle.py", ATOLL, *file], check=False,
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        print(done.stdout[-500:], done.stderr[-500:], file=sys.stderr)
+    return int(done.returncode != 0)
+
+
+claims.measured("GGUF: each of 14 types, 4 architectures: values with other bits than gguf's", gguf_differs, lambda n: n == 0, "0", "{}")
+claims.measured("SmolLM2: tensors with other bits than transformers'", lambda: gguf_differs(real.smollm2()), lambda n: n == 0, "0", "{}")
 claims.measured(f"SmolLM2: log-probabilities of {NUM_SCORED} tokens, largest difference from transformers",
                 lambda: likelihood_difference(reference()[0]), lambda d: d <= 1e-4, "<= 1e-4", "{:.1e}")
 claims.measured("SmolLM2: the same, from transformers in double precision, angles too", lambda: likelihood_difference(exact_model()),
