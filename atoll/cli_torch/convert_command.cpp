@@ -23,6 +23,7 @@
 #include "atoll/data/draft_folder.h"
 #include "atoll/model/model.h"
 #include "atoll/weights/hf_folder.h"
+#include "atoll/weights/model_files.h"
 
 namespace atl::cli {
 namespace {
@@ -57,11 +58,18 @@ constexpr const char* kCopied[] = {
     "added_tokens.json",  "special_tokens_map.json", "tokenizer.model", "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-weights::DType type_of(const std::string& name, const fs::path& source) {
+/// A model in one flat FP32 buffer.
+model::Model load_flat(const weights::ModelConfig& config, const fs::path& folder) {
+  model::Model model(config, at::kCPU, model::Purpose::kInference);
+  model::load_weights(model, folder);
+  return model;
+}
+
+weights::DType type_of(const std::string& name, const weights::ModelFiles& source) {
   if (name == "fp32") return weights::DType::kF32;
   if (name == "fp16") return weights::DType::kF16;
   if (name == "bf16") return weights::DType::kBF16;
-  return weights::stored_type(source);
+  return source.common_type();
 }
 
 at::ScalarType scalar_type(weights::DType type) {
@@ -95,10 +103,10 @@ at::Tensor log_probabilities(const model::Model& model) {
 /// Every value in the folder must be the nearest that the type has. The largest difference of
 /// log-probabilities.
 double verify(const model::Model& source, const fs::path& folder, weights::DType type) {
-  const model::Model written = model::load_model(folder, at::kCPU, model::Purpose::kInference);
-  if (written.config() != source.config()) {
+  if (weights::load_hf_config(folder).config != source.config()) {
     throw InputError("what was written describes another model than was read");
   }
+  const model::Model written = load_flat(source.config(), folder);
   const at::Tensor& source_P = source.parameters().values_P();
   const at::Tensor wanted_P = source_P.to(scalar_type(type)).to(at::kFloat);
   const at::Tensor& found_P = written.parameters().values_P();
@@ -160,9 +168,9 @@ void convert(const ConvertArguments& arguments) {
     throw UsageError(fmt::format("'{}' exists; name a folder that does not", target.string()));
   }
   const weights::HfConfig found = weights::load_hf_config(source);
-  const model::Model model = model::load_model(source, at::kCPU, model::Purpose::kInference);
+  const model::Model model = load_flat(found.config, source);
   report_not_finite(model, source, arguments.strict);
-  const weights::DType type = type_of(arguments.dtype, source);
+  const weights::DType type = type_of(arguments.dtype, weights::ModelFiles(source, found.config));
   require_representable(model.parameters(), type);
   const at::Tensor& values_P = model.parameters().values_P();
   const std::optional<double> difference = data::naming(target, [&]() -> std::optional<double> {

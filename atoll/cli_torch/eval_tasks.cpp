@@ -130,7 +130,7 @@ Json run_settings(const TaskArguments& arguments, const ModelArguments& model,
   };
   return {{"model", "atoll"},
           {"model_args", {{"pretrained", model.model}, {"tokenizer", model.tokenizer}}},
-          {"model_num_parameters", loaded.model.parameters().values_P().numel()},
+          {"model_num_parameters", weights::num_parameters(loaded.model.config())},
           {"model_dtype", "float32"},
           {"batch_size", optional(arguments.batch_rows, arguments.batch_rows > 0)},
           {"device", model.device},

@@ -28,7 +28,7 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
 
 void report_not_finite(const model::Model& model, const std::filesystem::path& folder,
                        bool strict) {
-  for (const std::string& sentence : model::not_finite(model.parameters())) {
+  for (const std::string& sentence : model.parameters().not_finite()) {
     const std::string what = fmt::format("'{}': {}", folder.string(), sentence);
     if (strict) throw InputError(what);
     fmt::print(stderr, "atoll: warning: {}\n", what);
@@ -44,7 +44,7 @@ LoadedModel load_model(const ModelArguments& arguments) {
   LoadedModel loaded{
       .folder = folder,
       .ids = weights::load_hf_config(folder).ids,
-      .model = model::load_model(folder, device, model::Purpose::kInference),
+      .model = model::load_model(folder, device),
       .tokenizer = tokenizer::Tokenizer::load(tokenizer),
   };
   report_not_finite(loaded.model, folder, arguments.strict);

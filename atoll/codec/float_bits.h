@@ -3,6 +3,7 @@
 // exact there, and do not depend on whether the thread flushes subnormal numbers to zero (training
 // threads do). Where a codec multiplies floats, no subnormal one takes part in what it keeps.
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -52,15 +53,46 @@ ATOLL_INLINE T load(const std::byte* from) {
   return value;
 }
 
-/// Exact, subnormal numbers and those that are not finite included.
-inline float half_to_float(uint16_t half) {
+/// Exact, subnormal numbers and those that are not finite included. Without jumps, so that loops
+/// over it vectorise.
+ATOLL_INLINE float half_to_float(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000U} << 16;
-  const uint32_t exponent = (half >> 10) & 0x1FU;
-  const uint32_t fraction = half & 0x3FFU;
-  if (exponent == 0x1F) return float_of(sign | kInfinityBits | (fraction << 13));
-  if (exponent != 0) return float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
-  const float magnitude = static_cast<float>(fraction) * 0x1.0p-24F;  // Subnormal there.
-  return sign != 0 ? -magnitude : magnitude;
+  const uint32_t magnitude = half & 0x7FFFU;
+  const uint32_t usual = (magnitude << 13) + (112U << 23);
+  const uint32_t not_finite = (magnitude << 13) | kInfinityBits;
+  // Subnormal there.
+  const uint32_t small = bits_of(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1.0p-24F);
+  const uint32_t is_small = 0U - static_cast<uint32_t>(magnitude < 0x400U);
+  const uint32_t is_finite = 0U - static_cast<uint32_t>(magnitude < 0x7C00U);
+  const uint32_t finite = (small & is_small) | (usual & ~is_small);
+  return float_of(sign | (finite & is_finite) | (not_finite & ~is_finite));
+}
+
+/// The nearest, ties to even; too large becomes infinite.
+inline uint16_t float_to_half(float value) {
+  const auto bits = bits_of(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  uint32_t half = 0x7C00;  // Infinite.
+  if (magnitude > 0x7F800000U) {
+    const uint32_t fraction = (magnitude >> 13) & 0x3FFU;
+    half = 0x7C00U | (fraction != 0 ? fraction : 0x200U);  // Not a number.
+  } else if (magnitude < 0x38800000U) {                    // Below 2^-14: in steps of 2^-24.
+    half = static_cast<uint32_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1.0p24F));
+  } else if (magnitude < 0x477FF000U) {  // 65520 and more round up to what there is not.
+    half = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | half);
+}
+
+/// The nearest bfloat16, ties to even; what is no number stays so.
+inline uint16_t float_to_bfloat(float value) {
+  const auto bits = bits_of(value);
+  if (std::isnan(value)) {
+    const uint32_t top = bits >> 16;
+    return static_cast<uint16_t>((top & 0x7FU) != 0 ? top : top | 0x40U);
+  }
+  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
 ATOLL_INLINE float load_bf16(const std::byte* from) {

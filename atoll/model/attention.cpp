@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 
@@ -12,6 +12,7 @@
 #include <numbers>
 #include <vector>
 
+#include "atoll/model/causal_attention.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/operations.h"
 
@@ -47,6 +48,14 @@ at::Tensor frequencies(const weights::ModelConfig& config, int64_t length) {
   return plain;
 }
 
+HeadSizes sizes_of(const AttentionShape& shape) {
+  return {shape.num_heads, shape.num_kv_heads, shape.head_size, shape.window};
+}
+
+KeysInMemory keys_in(const at::Tensor& heads_HSN) {
+  return {heads_HSN.const_data_ptr<float>(), heads_HSN.stride(1), heads_HSN.stride(0)};
+}
+
 }  // namespace
 
 Rotary::Rotary(const weights::ModelConfig& config, at::Device device)
@@ -73,41 +82,88 @@ std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) 
   return table(begin, length, length);
 }
 
-Attention::Attention(const weights::ModelConfig& config, at::Device device)
-    : config_(config), rotary_(config, device) {}
+Attention::Attention(const weights::ModelConfig& config, at::Device device, bool trains)
+    : config_(config), rotary_(config, device), trains_(trains) {}
 
 at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,
                                  std::span<const CachedRow> cached) const {
-  if (cached.size() == 1) return with_cache(qkv_BTF, layer, *cached[0].cache);
-  if (!cached.empty()) {
-    std::vector<at::Tensor> rows;
-    int64_t begin = 0;
-    for (const CachedRow& row : cached) {
-      rows.push_back(with_cache(qkv_BTF.narrow(1, begin, row.num_tokens), layer, *row.cache));
-      begin += row.num_tokens;
-    }
-    return at::cat(rows, 1);
+  if (!cached.empty()) return with_caches(qkv_BTF, layer, cached);
+  const AttentionShape shape = shape_of(qkv_BTF, layer);
+  if (trains_ || !qkv_BTF.is_cpu()) {
+    const auto [cos_TR, sin_TR] = rotary_.factors(0, shape.positions);
+    return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
   }
-  const AttentionShape shape{qkv_BTF.size(0),      qkv_BTF.size(1),     config_.num_heads,
-                             config_.num_kv_heads, config_.head_size(), config_.window_of(layer)};
-  const auto [cos_TR, sin_TR] = rotary_.factors(0, shape.positions);
-  return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
+  const at::Tensor qkv = turned(qkv_BTF, layer, 0);
+  const at::Tensor out_BTHN =
+      at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size}, qkv.options());
+  std::vector<AttendingRow> rows;
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    const float* const q = qkv[b].const_data_ptr<float>();
+    const float* const k = q + shape.num_heads * shape.head_size;
+    const float* const v = k + shape.num_kv_heads * shape.head_size;
+    rows.push_back({.num_queries = shape.positions,
+                    .num_keys = shape.positions,
+                    .q = q,
+                    .q_stride = shape.row_width(),
+                    .k = {k, shape.row_width(), shape.head_size},
+                    .v = {v, shape.row_width(), shape.head_size},
+                    .out_THN = out_BTHN[b].mutable_data_ptr<float>()});
+  }
+  attend(sizes_of(shape), rows);
+  return out_BTHN;
 }
 
-at::Tensor Attention::with_cache(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const {
-  const AttentionShape shape{qkv_BTF.size(0),      qkv_BTF.size(1),     config_.num_heads,
-                             config_.num_kv_heads, config_.head_size(), config_.window_of(layer)};
-  const int64_t begin = cache.length();
-  const int64_t end = begin + shape.positions;
-  const auto [cos_TR, sin_TR] = rotary_.factors(begin, shape.positions);
-  const at::Tensor heads_BTHN =
-      rotated(shape, qkv_BTF, cos_TR, sin_TR)
-          .unflatten(2, {shape.num_heads + 2 * shape.num_kv_heads, shape.head_size});
-  const at::Tensor q_BHTN = heads_BTHN.narrow(2, 0, shape.num_heads).transpose(1, 2);
-  cache.write(layer, heads_BTHN.narrow(2, shape.num_heads, shape.num_kv_heads),
-              heads_BTHN.narrow(2, shape.num_heads + shape.num_kv_heads, shape.num_kv_heads));
-  return composite::attend(q_BHTN, cache.keys_BHSN(layer, end), cache.values_BHSN(layer, end),
-                           shape.window);
+AttentionShape Attention::shape_of(const at::Tensor& qkv_BTF, int64_t layer) const {
+  return {qkv_BTF.size(0),      qkv_BTF.size(1),     config_.num_heads,
+          config_.num_kv_heads, config_.head_size(), config_.window_of(layer)};
+}
+
+/// Queries and keys turned by their positions, which begin at `begin`.
+at::Tensor Attention::turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t begin) const {
+  const auto [cos_TR, sin_TR] = rotary_.factors(begin, qkv_BTF.size(1));
+  return rotated(shape_of(qkv_BTF, layer), qkv_BTF, cos_TR, sin_TR);
+}
+
+at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, int64_t layer,
+                                  std::span<const CachedRow> cached) const {
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> read;  // What `rows` point to.
+  std::vector<AttendingRow> rows;
+  int64_t first = 0;
+  for (const CachedRow& row : cached) {
+    KvCache& cache = *row.cache;
+    const int64_t begin = cache.length();
+    const int64_t end = begin + row.num_tokens;
+    const at::Tensor part_BTF = qkv_BTF.narrow(1, first, row.num_tokens);
+    const AttentionShape shape = shape_of(part_BTF, layer);
+    const at::Tensor qkv = turned(part_BTF, layer, begin);
+    first += row.num_tokens;
+    const at::Tensor heads_BTHN =
+        qkv.unflatten(2, {shape.num_heads + 2 * shape.num_kv_heads, shape.head_size});
+    cache.write(layer, heads_BTHN.narrow(2, shape.num_heads, shape.num_kv_heads),
+                heads_BTHN.narrow(2, shape.num_heads + shape.num_kv_heads, shape.num_kv_heads));
+    const at::Tensor k_BHSN = cache.keys_BHSN(layer, end);
+    const at::Tensor v_BHSN = cache.values_BHSN(layer, end);
+    if (!qkv.is_cpu()) {
+      outputs.push_back(composite::attend(heads_BTHN.narrow(2, 0, shape.num_heads).transpose(1, 2),
+                                          k_BHSN, v_BHSN, shape.window));
+      continue;
+    }
+    outputs.push_back(at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size},
+                                qkv.options()));
+    read.push_back(qkv);
+    for (int64_t b = 0; b < shape.batch; ++b) {
+      rows.push_back({.num_queries = shape.positions,
+                      .num_keys = end,
+                      .q = qkv[b].const_data_ptr<float>(),
+                      .q_stride = shape.row_width(),
+                      .k = keys_in(k_BHSN[b]),
+                      .v = keys_in(v_BHSN[b]),
+                      .out_THN = outputs.back()[b].mutable_data_ptr<float>()});
+    }
+  }
+  if (!rows.empty()) attend(sizes_of(shape_of(qkv_BTF, layer)), rows);
+  return outputs.size() == 1 ? outputs.front() : at::cat(outputs, 1);
 }
 
 }  // namespace atl::model

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "atoll/model/attention_kernel.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/weights/config.h"
 
@@ -35,17 +36,22 @@ class Rotary {
 
 class Attention {
  public:
-  Attention(const weights::ModelConfig& config, at::Device device);
+  /// A model that `trains` reads texts without a cache as its gradients need it.
+  Attention(const weights::ModelConfig& config, at::Device device, bool trains);
   /// Queries, keys and values (B, T, F) to (B, T, H N). May overwrite qkv_BTF: the caller gives it
   /// away. With caches without autograd; each row attends to its own alone.
   at::Tensor operator()(const at::Tensor& qkv_BTF, int64_t layer,
                         std::span<const CachedRow> cached) const;
 
  private:
-  at::Tensor with_cache(const at::Tensor& qkv_BTF, int64_t layer, KvCache& cache) const;
+  AttentionShape shape_of(const at::Tensor& qkv_BTF, int64_t layer) const;
+  at::Tensor turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t begin) const;
+  at::Tensor with_caches(const at::Tensor& qkv_BTF, int64_t layer,
+                         std::span<const CachedRow> cached) const;
 
   weights::ModelConfig config_;
   Rotary rotary_;
+  bool trains_;
 };
 
 }  // namespace atl::model

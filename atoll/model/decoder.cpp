@@ -4,7 +4,10 @@
 #include <ATen/core/IListRef_inl.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
+
+#include <algorithm>
 
 #include "atoll/model/operations.h"
 
@@ -29,7 +32,8 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
     : config_(config),
       design_(weights::family_of(config).design),
       is_parallel_(weights::family_of(config).has("parallel_residual") && config.parallel_residual),
-      attention_(config, parameters.values_P().device()),
+      trains_(parameters.trains()),
+      attention_(config, parameters.device(), trains_),
       embedding_(parameters.projection(weights::Role::kEmbedding).weight),
       positions_(parameters.projection(weights::Role::kPositions).weight),
       head_(config.tie_embeddings ? embedding_
@@ -50,7 +54,7 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
 
 at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const {
   const at::Tensor x_BTC = model::embed(embedding_, tokens_BT);
-  if (!positions_.value.defined()) return x_BTC;
+  if (!positions_.exists()) return x_BTC;
   return x_BTC + model::embed(positions_, positions_of(tokens_BT, cached));
 }
 
@@ -132,10 +136,22 @@ at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
 }
 
 at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC) const {
-  const at::Tensor inner_BTC = project(layer.mlp_input, x_BTC);
-  if (design_.mlp == weights::MlpKind::kGated) return project(layer.mlp_output, swiglu(inner_BTC));
+  constexpr int64_t kSlice = 1024;  // Tokens: what is inside an MLP is several times as wide.
+  const at::Tensor x_MC = x_BTC.flatten(0, 1);
+  if (trains_ || x_MC.size(0) <= kSlice) return mlp_of(layer, x_BTC);
+  const at::Tensor out_MC = at::empty_like(x_MC);
+  for (int64_t begin = 0; begin < x_MC.size(0); begin += kSlice) {
+    const int64_t size = std::min(kSlice, x_MC.size(0) - begin);
+    out_MC.narrow(0, begin, size).copy_(mlp_of(layer, x_MC.narrow(0, begin, size)));
+  }
+  return out_MC.view(x_BTC.sizes());
+}
+
+at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x) const {
+  const at::Tensor inner = project(layer.mlp_input, x);
+  if (design_.mlp == weights::MlpKind::kGated) return project(layer.mlp_output, swiglu(inner));
   const char* kind = config_.activation == "gelu" ? "none" : "tanh";
-  return project(layer.mlp_output, at::gelu(inner_BTC, kind));
+  return project(layer.mlp_output, at::gelu(inner, kind));
 }
 
 }  // namespace atl::model

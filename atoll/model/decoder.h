@@ -58,10 +58,12 @@ class Decoder {
   at::Tensor attend(int64_t index, const at::Tensor& x_BTC,
                     std::span<const CachedRow> cached) const;
   at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC) const;
+  at::Tensor mlp_of(const Layer& layer, const at::Tensor& x) const;
 
   weights::ModelConfig config_;
   weights::LayerDesign design_;
   bool is_parallel_;  // Attention and MLP read the same residual stream.
+  bool trains_;
   Attention attention_;
   Weight embedding_, positions_, head_;
   Projection final_norm_;

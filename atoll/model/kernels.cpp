@@ -187,6 +187,41 @@ ATOLL_CLONES void softmax_loss_rows(int64_t count, int64_t width, float* logits,
   }
 }
 
+/// The sum of exp(row[i] - maximum): in lanes, as many as the widest register has, and in parts
+/// that are short enough for FP32.
+ATOLL_CLONES double sum_of_exponentials(const float* row, int64_t width, float maximum) {
+  constexpr int64_t kLanes = 16;
+  constexpr int64_t kPart = 64 * kLanes;
+  double total = 0;
+  int64_t i = 0;
+  while (i < width) {
+    float lanes[kLanes] = {};
+    const int64_t end = std::min(width, i + kPart);
+    for (; i + kLanes <= end; i += kLanes) {
+#pragma omp simd
+      for (int64_t lane = 0; lane < kLanes; ++lane)
+        lanes[lane] += fast_exp(row[i + lane] - maximum);
+    }
+    for (int64_t lane = 0; i < end; ++i, ++lane) lanes[lane] += fast_exp(row[i] - maximum);
+    for (const float lane : lanes) total += static_cast<double>(lane);
+  }
+  return total;
+}
+
+ATOLL_CLONES float largest_of(const float* row, int64_t width) {
+  float maximum = row[0];
+#pragma omp simd reduction(max : maximum)
+  for (int64_t i = 0; i < width; ++i) maximum = row[i] > maximum ? row[i] : maximum;
+  return maximum;
+}
+
+ATOLL_CLONES int64_t count_larger(const float* row, int64_t width, float value) {
+  int64_t count = 0;
+#pragma omp simd reduction(+ : count)
+  for (int64_t i = 0; i < width; ++i) count += row[i] > value ? 1 : 0;
+  return count;
+}
+
 }  // namespace
 
 void rms_norm_forward(Rows rows, const float* x, const float* delta, const float* weight,
@@ -271,6 +306,20 @@ void softmax_loss(Rows rows, float* logits, const int64_t* targets, const Softma
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     softmax_loss_rows(end - begin, rows.width, logits + begin * rows.width, targets + begin,
                       options, losses + begin, squares + begin);
+  });
+}
+
+void score_rows(Rows rows, const float* logits, const int64_t* targets, double* log_probabilities,
+                int64_t* num_larger) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* const row = logits + r * rows.width;
+      const float maximum = largest_of(row, rows.width);
+      const double log_sum = std::log(sum_of_exponentials(row, rows.width, maximum));
+      const float target = row[targets[r]];
+      log_probabilities[r] = static_cast<double>(target) - static_cast<double>(maximum) - log_sum;
+      num_larger[r] = count_larger(row, rows.width, target);
+    }
   });
 }
 

@@ -68,4 +68,9 @@ struct SoftmaxLoss {
 void softmax_loss(Rows rows, float* logits, const int64_t* targets, const SoftmaxLoss& options,
                   float* losses, float* squares);
 
+/// Per row of logits: the log-probability of its target, which is below `width`, to 1e-7 of it, and
+/// how many logits are larger. The same bits on every processor.
+void score_rows(Rows rows, const float* logits, const int64_t* targets, double* log_probabilities,
+                int64_t* num_larger);
+
 }  // namespace atl::model

@@ -28,6 +28,11 @@ Model::Model(const weights::ModelConfig& config, at::Device device, Purpose purp
       parameters_(config_, device, purpose),
       decoder_(config_, parameters_) {}
 
+Model::Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files)
+    : config_(checked(config)),
+      parameters_(config_, std::move(files)),
+      decoder_(config_, parameters_) {}
+
 void Model::initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
   const double into_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
@@ -104,28 +109,19 @@ void load_weights(const Model& model, const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const at::Tensor& values_P = model.parameters().values_P();
   const at::Tensor host_P = values_P.to(at::kCPU);
-  weights::load_hf_weights(folder, model.config(),
-                           {host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
+  const weights::ModelFiles files(folder, model.config());
+  files.read({host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
   if (!values_P.is_cpu()) values_P.copy_(host_P);
 }
 
-Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose) {
-  Model model(weights::load_hf_config(folder).config, device, purpose);
+Model load_model(const std::filesystem::path& folder, at::Device device) {
+  const weights::ModelConfig config = weights::load_hf_config(folder).config;
+  if (device.is_cpu()) {
+    return Model(config, std::make_shared<const weights::ModelFiles>(folder, config));
+  }
+  Model model(config, device, Purpose::kInference);
   load_weights(model, folder);
   return model;
-}
-
-std::vector<std::string> not_finite(const Parameters& parameters) {
-  std::vector<std::string> found;
-  const at::Tensor finite_P = parameters.values_P().isfinite();
-  if (finite_P.all().item<bool>()) return found;
-  for (const weights::ParameterSpec& spec : parameters.specs()) {
-    const auto num_finite = finite_P.narrow(0, spec.offset, spec.size).sum().item<int64_t>();
-    if (num_finite == spec.size) continue;
-    found.push_back(fmt::format("tensor '{}' has {} of {} values that are not finite", spec.name,
-                                spec.size - num_finite, spec.size));
-  }
-  return found;
 }
 
 }  // namespace atl::model

@@ -22,11 +22,13 @@ class Model {
  public:
   /// Parameters are zero until initialise() or a load. Throws UsageError: see check().
   Model(const weights::ModelConfig& config, at::Device device, Purpose purpose);
+  /// On the CPU, for inference, with the weights as the files hold them.
+  Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files);
 
   const weights::ModelConfig& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
-  at::Device device() const { return parameters_.values_P().device(); }
+  at::Device device() const { return parameters_.device(); }
 
   /// Normal with deviation 0.02, the projections back into the residual stream 0.02 / sqrt(2 L)
   /// (GPT-2), norms 1, biases 0. A pure function of (seed, parameter name, index): the same on
@@ -57,13 +59,11 @@ class Model {
   Decoder decoder_;
 };
 
-/// Fills the parameters from a Hugging Face folder. Throws InputError: see load_hf_weights().
+/// Fills the flat buffer from a Hugging Face folder or GGUF file. Throws InputError: see
+/// ModelFiles.
 void load_weights(const Model& model, const std::filesystem::path& folder);
 
-/// A model from a Hugging Face folder. Throws InputError: see load_hf_weights().
-Model load_model(const std::filesystem::path& folder, at::Device device, Purpose purpose);
-
-/// A sentence for each tensor with values that are not finite.
-std::vector<std::string> not_finite(const Parameters& parameters);
+/// A model for inference, from the same: on the CPU with its weights as they lie in the files.
+Model load_model(const std::filesystem::path& folder, at::Device device);
 
 }  // namespace atl::model

@@ -5,6 +5,7 @@
 #include <ATen/ops/layer_norm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "atoll/base/check.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
@@ -153,6 +154,19 @@ struct SwiGlu : Function<SwiGlu> {
   }
 };
 
+/// The outputs named by tokens.
+at::Tensor stored_rows(const StoredMatrix& weight, const at::Tensor& tokens_BT) {
+  const at::Tensor tokens = tokens_BT.contiguous();
+  const int64_t* const ids = tokens.const_data_ptr<int64_t>();
+  std::vector<int64_t> shape = tokens.sizes().vec();
+  shape.push_back(weight.num_inputs());
+  const at::Tensor rows = at::empty(shape, at::kFloat);
+  for (int64_t i = 0; i < tokens.numel(); ++i) {
+    weight.read_output(ids[i], out(rows) + i * weight.num_inputs());
+  }
+  return rows;
+}
+
 HeadShape query_heads(const AttentionShape& shape) {
   return {shape.batch * shape.positions, shape.row_width(), shape.num_heads, shape.head_size};
 }
@@ -245,10 +259,25 @@ struct RotaryAttention : Function<RotaryAttention> {
 }  // namespace
 
 at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
+  if (weight.stored) return stored_rows(*weight.stored, tokens_BT);
   return Embed::apply(weight.value, tokens_BT, weight.grad.defined() ? weight.grad : weight.value);
 }
 
-at::Tensor linear(const Weight& weight, const at::Tensor& x) { return Linear::apply(x, weight); }
+at::Tensor linear(const Weight& weight, const at::Tensor& x) {
+  if (!weight.stored) return Linear::apply(x, weight);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = weight.num_outputs();
+  const at::Tensor y = at::empty(shape, x.options());
+  linear_into(y, weight, x);
+  return y;
+}
+
+void linear_into(const at::Tensor& out_MO, const Weight& weight, const at::Tensor& x_MI) {
+  if (!weight.stored) return matmul(out_MO, x_MI, weight.value.detach().t());
+  const at::Tensor x = x_MI.contiguous();
+  ATOLL_CHECK(x.size(-1) == weight.stored->num_inputs());
+  weight.stored->multiply(rows_of(x).count, in(x), out(out_MO));
+}
 
 at::Tensor project(const Projection& projection, const at::Tensor& x) {
   const at::Tensor y = linear(projection.weight, x);

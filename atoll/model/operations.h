@@ -20,6 +20,9 @@ at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT);
 /// x W^T.
 at::Tensor linear(const Weight& weight, const at::Tensor& x);
 
+/// The same into out_MO, contiguous, without autograd.
+void linear_into(const at::Tensor& out_MO, const Weight& weight, const at::Tensor& x_MI);
+
 /// x W^T + b.
 at::Tensor project(const Projection& projection, const at::Tensor& x);
 

@@ -1,13 +1,37 @@
 #include "atoll/model/parameters.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "atoll/base/check.h"
+#include "atoll/codec/float_bits.h"
 
 namespace atl::model {
+
+using weights::ParameterSpec;
+using weights::StoredTensor;
+
+namespace {
+
+int64_t num_finite(const StoredTensor& tensor) {
+  std::atomic<int64_t> sum = 0;
+  at::parallel_for(0, tensor.num_rows, std::max<int64_t>(1, 32'768 / tensor.width),
+                   [&](int64_t begin, int64_t end) {
+                     std::vector<float> row(static_cast<size_t>(tensor.width));
+                     for (int64_t i = begin; i < end; ++i) {
+                       tensor.read(i, 0, row);
+                       sum += std::ranges::count_if(row, codec::is_finite);
+                     }
+                   });
+  return sum;
+}
+
+}  // namespace
 
 Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose)
     : specs_(weights::parameter_specs(config)) {
@@ -17,26 +41,30 @@ Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Pu
   if (purpose == Purpose::kTraining) gradients_P_ = at::zeros({size}, options);
 }
 
+Parameters::Parameters(const weights::ModelConfig& config,
+                       std::shared_ptr<const weights::ModelFiles> files)
+    : specs_(weights::parameter_specs(config)), files_(std::move(files)) {}
+
+at::Device Parameters::device() const {
+  return values_P_.defined() ? values_P_.device() : at::Device(at::kCPU);
+}
+
 at::Tensor Parameters::view(std::string_view name) const {
-  const auto spec = std::ranges::find(specs_, name, &weights::ParameterSpec::name);
+  const auto spec = std::ranges::find(specs_, name, &ParameterSpec::name);
   ATOLL_CHECK(spec != specs_.end(), fmt::format("no parameter '{}'", name));
   return values_P_.narrow(0, spec->offset, spec->size).view(spec->shape);
 }
 
-Weight Parameters::joined(const weights::ParameterSpec& first,
-                          const weights::ParameterSpec& last) const {
-  const int64_t size = last.offset + last.size - first.offset;
+Weight Parameters::flat(Specs specs) const {
+  const ParameterSpec& first = specs.front();
+  const int64_t size = specs.back().offset + specs.back().size - first.offset;
   std::vector<int64_t> shape = first.shape;
-  if (&first != &last) {
-    ATOLL_CHECK(shape.size() == last.shape.size() && !first.inputs_first);
-    ATOLL_CHECK(shape.size() == 1 || shape.back() == last.shape.back());
-    shape[0] = shape.size() == 2 ? size / shape[1] : size;
-  }
+  if (specs.size() > 1) shape[0] = shape.size() == 2 ? size / shape[1] : size;
   const auto cut = [&](const at::Tensor& flat) {
     const at::Tensor part = flat.narrow(0, first.offset, size).view(shape);
     return (first.inputs_first ? part.t() : part).detach();
   };
-  Weight weight{.value = cut(values_P_), .grad = {}};
+  Weight weight{.value = cut(values_P_), .grad = {}, .stored = {}};
   if (trains()) {
     weight.grad = cut(gradients_P_);
     weight.value.set_requires_grad(true);
@@ -45,19 +73,66 @@ Weight Parameters::joined(const weights::ParameterSpec& first,
   return weight;
 }
 
+StoredTensor Parameters::stored(const ParameterSpec& spec) const {
+  if (files_ != nullptr) return files_->tensors()[static_cast<size_t>(&spec - specs_.data())];
+  const std::span values(values_P_.const_data_ptr<float>() + spec.offset,
+                         static_cast<size_t>(spec.size));
+  return weights::stored_tensor(codec::GgmlType::kF32, std::as_bytes(values), spec.shape);
+}
+
+at::Tensor Parameters::widened(Specs specs) const {
+  const int64_t size = specs.back().offset + specs.back().size - specs.front().offset;
+  const at::Tensor values = at::empty({size}, at::kFloat);
+  float* next = values.mutable_data_ptr<float>();
+  for (const ParameterSpec& spec : specs) {
+    stored(spec).read_all({next, static_cast<size_t>(spec.size)});
+    next += spec.size;
+  }
+  return values;
+}
+
+Weight Parameters::joined(Specs specs) const {
+  const ParameterSpec& first = specs.front();
+  for (const ParameterSpec& spec : specs) {
+    ATOLL_CHECK(&spec == &first ||
+                (!first.inputs_first && spec.shape.size() == first.shape.size()));
+    ATOLL_CHECK(spec.shape.size() == 1 || spec.shape.back() == first.shape.back());
+  }
+  Weight weight = files_ == nullptr ? flat(specs) : Weight{};
+  if (trains() || !device().is_cpu()) return weight;
+  if (first.shape.size() == 1) {
+    if (files_ != nullptr) weight.value = widened(specs);
+    return weight;
+  }
+  std::vector<StoredTensor> tensors;
+  for (const ParameterSpec& spec : specs) tensors.push_back(stored(spec));
+  weight.stored = std::make_shared<const StoredMatrix>(std::move(tensors), first.inputs_first);
+  return weight;
+}
+
 Projection Parameters::projection(weights::Role role, int64_t layer) const {
   const auto find = [&](bool is_bias) -> Weight {
-    const weights::ParameterSpec* first = nullptr;
-    const weights::ParameterSpec* last = nullptr;
-    for (const weights::ParameterSpec& spec : specs_) {
-      if (spec.role != role || spec.layer != layer || spec.is_bias() != is_bias) continue;
-      ATOLL_CHECK(last == nullptr || last->offset + last->size == spec.offset);
-      if (first == nullptr) first = &spec;
-      last = &spec;
-    }
-    return first == nullptr ? Weight{} : joined(*first, *last);
+    const auto is_one = [&](const ParameterSpec& spec) {
+      return spec.role == role && spec.layer == layer && spec.is_bias() == is_bias;
+    };
+    const auto first = std::ranges::find_if(specs_, is_one);
+    const auto last = std::find_if_not(first, specs_.end(), is_one);
+    ATOLL_CHECK(std::find_if(last, specs_.end(), is_one) == specs_.end());
+    return first == last ? Weight{} : joined({first, last});
   };
   return {.weight = find(false), .bias = find(true)};
+}
+
+std::vector<std::string> Parameters::not_finite() const {
+  std::vector<std::string> found;
+  for (const ParameterSpec& spec : specs_) {
+    const int64_t count = device().is_cpu() ? num_finite(stored(spec))
+                                            : view(spec.name).isfinite().sum().item<int64_t>();
+    if (count == spec.size) continue;
+    found.push_back(fmt::format("tensor '{}' has {} of {} values that are not finite", spec.name,
+                                spec.size - count, spec.size));
+  }
+  return found;
 }
 
 }  // namespace atl::model

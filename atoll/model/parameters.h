@@ -1,16 +1,22 @@
 #pragma once
-// All parameters of one model in one flat FP32 buffer, and all gradients in another: an optimiser
-// step, an outer step, a digest or a transfer is one pass over memory. A tensor is a view; writing
-// values_P() changes the model. Owned by one thread.
+// The parameters of one model, in one of two ways. For training (and on devices): all in one flat
+// FP32 buffer, and all gradients in another: an optimiser step, an outer step, a digest or a
+// transfer is one pass over memory; a tensor is a view; writing values_P() changes the model. For
+// those who evaluate and generate on the CPU: as the model's files hold them, memory-mapped.
+// Owned by one thread.
 //
 // Shapes: P = all parameters, in the order of parameter_specs().
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "atoll/model/products.h"
 #include "atoll/weights/config.h"
+#include "atoll/weights/model_files.h"
 
 namespace atl::model {
 
@@ -20,13 +26,19 @@ enum class Purpose {
 };
 
 /// A parameter as the model's operations take it. `value` is a leaf of autograd whose .grad is
-/// `grad`, a view of the flat gradients (undefined for inference): gradients are added in place.
+/// `grad`, a view of the flat gradients: gradients are added in place. For inference `grad` is
+/// undefined and, on the CPU, a matrix is `stored`, and has a `value` only where the flat buffer
+/// has.
 struct Weight {
   at::Tensor value;
   at::Tensor grad;
+  std::shared_ptr<const StoredMatrix> stored;
+
+  bool exists() const { return value.defined() || stored != nullptr; }
+  int64_t num_outputs() const { return stored ? stored->num_outputs() : value.size(0); }
 };
 
-/// x W^T + b; without a bias its value is undefined.
+/// x W^T + b; without a bias it does not exist.
 struct Projection {
   Weight weight;
   Weight bias;
@@ -35,24 +47,37 @@ struct Projection {
 class Parameters {
  public:
   Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose);
+  /// As they lie in the files, on the CPU and for inference.
+  Parameters(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files);
+
+  at::Device device() const;
+  /// Undefined where they are as stored.
   const at::Tensor& values_P() const { return values_P_; }
   /// Undefined for inference. Backward passes add to it; zero it between steps.
   const at::Tensor& gradients_P() const { return gradients_P_; }
   const std::vector<weights::ParameterSpec>& specs() const { return specs_; }
-  /// The parameter's values, as a view without autograd.
+  /// The parameter's values, as a view without autograd. Not where they are as stored.
   at::Tensor view(std::string_view name) const;
   /// The weights of a role in a layer as one matrix (outputs, inputs) or vector, and its biases as
-  /// one; undefined where the model has none.
+  /// one; they do not exist where the model has none.
   Projection projection(weights::Role role, int64_t layer = -1) const;
   bool trains() const { return gradients_P_.defined(); }
+  /// A sentence for each tensor with values that are not finite.
+  std::vector<std::string> not_finite() const;
 
  private:
-  /// From `first` to `last`, which have the same inputs.
-  Weight joined(const weights::ParameterSpec& first, const weights::ParameterSpec& last) const;
+  using Specs = std::span<const weights::ParameterSpec>;
+  /// Those of one role, which have the same inputs, as one.
+  Weight joined(Specs specs) const;
+  Weight flat(Specs specs) const;
+  at::Tensor widened(Specs specs) const;
+  /// As it lies in its file, or in the flat buffer.
+  weights::StoredTensor stored(const weights::ParameterSpec& spec) const;
 
   std::vector<weights::ParameterSpec> specs_;
   at::Tensor values_P_;
   at::Tensor gradients_P_;
+  std::shared_ptr<const weights::ModelFiles> files_;
 };
 
 }  // namespace atl::model

@@ -9,6 +9,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/model/kernels.h"
 #include "atoll/train/loss.h"
 
 namespace atl::train {
@@ -52,22 +53,20 @@ std::vector<TokenScore> score_targets(const model::Model& model, const at::Tenso
                                       std::span<const int64_t> targets) {
   constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
   const auto count = static_cast<int64_t>(targets.size());
-  std::vector<TokenScore> scores;
+  std::vector<double> log_probabilities(targets.size());
+  std::vector<int64_t> num_larger(targets.size());
   for (int64_t begin = 0; begin < count; begin += kSlice) {
     const int64_t size = std::min(kSlice, count - begin);
-    const at::Tensor logits_TV = model.logits(hidden_TC.narrow(0, begin, size));
-    const at::Tensor index_T1 =
-        tokens_BT(targets.subspan(begin, size), model.device()).view({size, 1});
-    const at::Tensor logit_T1 = logits_TV.gather(1, index_T1);
-    // In double: the difference of two large numbers is wanted to 1e-6.
-    const at::Tensor log_partition_T1 = logits_TV.to(at::kDouble).logsumexp(1, true);
-    const at::Tensor log_probability_T =
-        logit_T1.to(at::kDouble).sub(log_partition_T1).view({size}).to(at::kCPU).contiguous();
-    const at::Tensor larger_T = logits_TV.gt(logit_T1).sum(1).to(at::kCPU).contiguous();
-    for (int64_t i = 0; i < size; ++i) {
-      scores.push_back({log_probability_T.const_data_ptr<double>()[i],
-                        larger_T.const_data_ptr<int64_t>()[i] + 1});
-    }
+    // A device's are few enough to be scored here.
+    const at::Tensor logits_TV =
+        model.logits(hidden_TC.narrow(0, begin, size)).to(at::kCPU, at::kFloat).contiguous();
+    model::score_rows({size, logits_TV.size(1)}, logits_TV.const_data_ptr<float>(),
+                      targets.data() + begin, &log_probabilities[static_cast<size_t>(begin)],
+                      &num_larger[static_cast<size_t>(begin)]);
+  }
+  std::vector<TokenScore> scores;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    scores.push_back({log_probabilities[i], num_larger[i] + 1});
   }
   return scores;
 }

@@ -11,6 +11,7 @@
 #include "atoll/data/batches.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
+#include "atoll/model/operations.h"
 
 namespace atl::train {
 namespace {
@@ -55,9 +56,8 @@ Sums head_loss(const model::Weight& head, const at::Tensor& hidden_MC, const at:
                const at::Tensor& count, const model::SoftmaxLoss& options,
                const at::Tensor& dhidden_MC) {
   const int64_t positions = hidden_MC.size(0);
-  const int64_t vocab = head.value.size(0);
+  const int64_t vocab = head.num_outputs();
   const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
-  const at::Tensor weight_VC = head.value.detach();
   at::Tensor logits_MV = at::empty({slice, vocab}, hidden_MC.options());
   Sums sums{at::empty({positions}, hidden_MC.options()),
             at::empty({positions}, hidden_MC.options())};
@@ -65,11 +65,11 @@ Sums head_loss(const model::Weight& head, const at::Tensor& hidden_MC, const at:
     const int64_t size = std::min(slice, positions - begin);
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
     at::Tensor part_MV = logits_MV.narrow(0, 0, size);
-    model::matmul(part_MV, part_MC, weight_VC.t());
+    model::linear_into(part_MV, head, part_MC);
     softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options,
                  sums.losses_M.narrow(0, begin, size), sums.squares_M.narrow(0, begin, size));
     if (!dhidden_MC.defined()) continue;
-    model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, weight_VC);
+    model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, head.value.detach());
     model::matmul(head.grad, part_MV.t(), part_MC, /*accumulates=*/true);
   }
   return sums;

@@ -15,6 +15,7 @@
 #include "atoll/base/file.h"
 #include "atoll/testing/temporary_folder.h"
 #include "atoll/weights/hf_folder.h"
+#include "atoll/weights/model_files.h"
 #include "atoll/weights/presets.h"
 #include "atoll/weights/safetensors.h"
 
@@ -210,7 +211,7 @@ TEST_F(HfFolderTest, EveryFamilyComesBackBitForBit) {
     EXPECT_EQ(found.ids.padding, 7);
     EXPECT_FALSE(found.ids.begin_of_text.has_value());
     std::vector<float> loaded(values.size());
-    load_hf_weights(folder_, found.config, loaded);
+    ModelFiles(folder_, found.config).read(loaded);
     EXPECT_EQ(loaded, values);
   }
 }
@@ -222,7 +223,7 @@ TEST_F(HfFolderTest, MismatchesNameTheTensor) {
   std::vector<float> loaded(values.size() * 2);
   const auto load = [&](const ModelConfig& wanted) {
     loaded.resize(static_cast<size_t>(num_parameters(wanted)));
-    return message_of([&] { load_hf_weights(folder_, wanted, loaded); });
+    return message_of([&] { ModelFiles(folder_, wanted).read(loaded); });
   };
   ModelConfig wider = config;
   wider.vocab_size = 12;
@@ -264,14 +265,14 @@ TEST_F(HfFolderTest, ATiedHeadMustBeTheEmbedding) {
   save_hf_model(folder_, config, {}, values);
   config.tie_embeddings = true;
   std::vector<float> loaded(static_cast<size_t>(num_parameters(config)));
-  EXPECT_THAT(message_of([&] { load_hf_weights(folder_, config, loaded); }),
+  EXPECT_THAT(message_of([&] { ModelFiles(folder_, config).read(loaded); }),
               HasSubstr("tie_word_embeddings"));
 
   std::copy_n(values.begin(), size, values.end() - static_cast<ptrdiff_t>(size));
   config.tie_embeddings = false;
   save_hf_model(folder_, config, {}, values);
   config.tie_embeddings = true;
-  load_hf_weights(folder_, config, loaded);
+  ModelFiles(folder_, config).read(loaded);
   EXPECT_TRUE(std::equal(loaded.begin(), loaded.end(), values.begin()));
 }
 
@@ -290,9 +291,9 @@ TEST_F(HfFolderTest, TheStoredTypeIsThatOfParametersAndHoldsAll) {
     for (const ParameterSpec& spec : parameter_specs(config)) {
       add(spec.name, tensors.empty() ? first : others, spec.shape);
     }
-    add("model.layers.0.attention.bias", DType::kU8, {1000, 1000});  // No parameter.
+    add("model.layers.0.self_attn.rotary_emb.inv_freq", DType::kF32, {4});  // No parameter.
     write_safetensors(folder_ / "model.safetensors", tensors, {});
-    return stored_type(folder_);
+    return ModelFiles(folder_, load_hf_config(folder_).config).common_type();
   };
   EXPECT_EQ(stored(DType::kBF16, DType::kBF16), DType::kBF16);
   EXPECT_EQ(stored(DType::kF16, DType::kF16), DType::kF16);
@@ -386,13 +387,13 @@ TEST_F(HfFolderTest, AFileWithoutItsPrefixAndWithMasksIsRead) {
   tensors.push_back({"h.0.attn.bias", DType::kBool, {1, 1, 16, 16}, mask});
   write_safetensors(folder_ / "model.safetensors", tensors, {});
   std::vector<float> loaded(values.size());
-  load_hf_weights(folder_, config, loaded);
+  ModelFiles(folder_, config).read(loaded);
   EXPECT_EQ(loaded, values);
-  EXPECT_EQ(stored_type(folder_), DType::kF32);
+  EXPECT_EQ(ModelFiles(folder_, load_hf_config(folder_).config).common_type(), DType::kF32);
   tensors.push_back(tensors.front());
   tensors.back().name = "transformer.wte.weight";
   write_safetensors(folder_ / "model.safetensors", tensors, {});
-  EXPECT_THAT(message_of([&] { load_hf_weights(folder_, config, loaded); }),
+  EXPECT_THAT(message_of([&] { ModelFiles(folder_, config).read(loaded); }),
               HasSubstr("appears twice"));
 }
 

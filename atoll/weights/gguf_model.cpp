@@ -226,17 +226,13 @@ std::string name_of(const ParameterSpec& spec, const LayerDesign& design) {
   return layer + stem_of(spec, design) + (spec.is_bias() ? ".bias" : ".weight");
 }
 
-/// Heads whose neighbours turn together become heads of which one half turns with the other.
-void part_halves(std::span<float> values, int64_t num_heads, int64_t num_rows) {
-  const std::vector<float> from(values.begin(), values.end());
-  const size_t width = values.size() / static_cast<size_t>(num_rows);
-  const auto head = static_cast<size_t>(num_rows / num_heads);
-  for (size_t row = 0; row < static_cast<size_t>(num_rows); ++row) {
-    const size_t at = row % head;  // Within its head: of pair `at` / 2 the first or second.
-    const size_t target = row - at + at / 2 + at % 2 * (head / 2);
-    std::copy_n(from.begin() + static_cast<ptrdiff_t>(row * width), width,
-                values.begin() + static_cast<ptrdiff_t>(target * width));
-  }
+/// Rows of queries and keys where neighbours turn together.
+void pair_rows(const ParameterSpec& spec, const ModelConfig& config, StoredTensor& tensor) {
+  const bool is_query = spec.name.find("q_proj") != std::string::npos;
+  if (!is_query && spec.name.find("k_proj") == std::string::npos) return;
+  tensor.num_rows = spec.shape[0];  // Of a bias too.
+  tensor.width = spec.size / tensor.num_rows;
+  tensor.paired_rows = tensor.num_rows / (is_query ? config.num_heads : config.num_kv_heads);
 }
 
 }  // namespace
@@ -245,43 +241,42 @@ std::string hf_config_of_gguf(const GgufFile& file) {
   return Settings(file).config().dump(2) + "\n";
 }
 
-void load_gguf_weights(const GgufFile& file, const ModelConfig& config, std::span<float> values_P) {
+std::vector<StoredTensor> tensors_of_gguf(const GgufFile& file, const ModelConfig& config) {
   const Architecture& architecture = architecture_of(file);
   const Family& family = family_of(config);
-  std::map<std::string, ParameterSpec> wanted;
-  for (ParameterSpec& spec : parameter_specs(config)) {
-    std::string name = name_of(spec, family.design);
-    wanted.emplace(std::move(name), std::move(spec));
-  }
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
+  std::map<std::string, size_t> wanted;
+  for (size_t i = 0; i < specs.size(); ++i) wanted.emplace(name_of(specs[i], family.design), i);
+  std::vector<StoredTensor> found(specs.size());
   for (const GgufTensor& tensor : file.tensors()) {
-    const auto found = wanted.find(tensor.name);
-    if (found == wanted.end()) {
+    const auto place = wanted.find(tensor.name);
+    if (place == wanted.end()) {
       if (tensor.name == kRopeFactors) continue;
       file.fail(
           fmt::format("tensor '{}' is not part of the model that its settings describe, or "
                       "appears twice",
                       tensor.name));
     }
-    const ParameterSpec& spec = found->second;
+    const ParameterSpec& spec = specs[place->second];
     if (tensor.shape != spec.shape) {
       file.fail(fmt::format("tensor '{}' has shape [{}], and its settings ask for [{}]",
                             tensor.name, fmt::join(tensor.shape, ", "),
                             fmt::join(spec.shape, ", ")));
     }
-    const auto values =
-        values_P.subspan(static_cast<size_t>(spec.offset), static_cast<size_t>(spec.size));
-    codec::dequantize(tensor.type, tensor.bytes, values);
-    const bool is_query = spec.name.find("q_proj") != std::string::npos;
-    const bool is_key = spec.name.find("k_proj") != std::string::npos;
-    if (architecture.turns_neighbours && (is_query || is_key)) {
-      part_halves(values, is_query ? config.num_heads : config.num_kv_heads, spec.shape[0]);
+    StoredTensor& stored = found[place->second] =
+        stored_tensor(tensor.type, tensor.bytes, spec.shape);
+    if (architecture.turns_neighbours) pair_rows(spec, config, stored);
+    if (stored.width % static_cast<int64_t>(codec::ggml_block(stored.type).num_values) != 0) {
+      file.fail(fmt::format("tensor '{}' is of type {}, which a bias cannot be", tensor.name,
+                            codec::ggml_block(stored.type).name));
     }
-    wanted.erase(found);
+    wanted.erase(place);
   }
   if (!wanted.empty()) {
     file.fail(
         fmt::format("tensor '{}' is missing ({} in all)", wanted.begin()->first, wanted.size()));
   }
+  return found;
 }
 
 }  // namespace atl::weights

@@ -60,7 +60,12 @@ void read(const std::string& bytes) {
                          is_small(config.num_heads) && is_small(config.head_size());
     if (!is_read || num_parameters(config) > kMost) return;
     std::vector<float> values(static_cast<size_t>(num_parameters(config)));
-    load_gguf_weights(file, config, values);
+    const std::vector<StoredTensor> tensors = tensors_of_gguf(file, config);
+    const std::vector<ParameterSpec> specs = parameter_specs(config);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      tensors[i].read_all(std::span(values).subspan(static_cast<size_t>(specs[i].offset),
+                                                    static_cast<size_t>(specs[i].size)));
+    }
   } catch (const InputError&) {
   }
 }

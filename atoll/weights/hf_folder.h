@@ -26,21 +26,12 @@ void save_hf_model(const std::filesystem::path& folder, const ModelConfig& confi
                    const SpecialIds& ids, std::span<const float> values_P,
                    const SaveOptions& options = {});
 
-/// The smallest type that holds the parameters in the folder's files as they are: F16 or BF16 where
-/// all are so, else F32. Throws InputError as load_hf_config().
-DType stored_type(const std::filesystem::path& folder);
-
 /// The model's config.json, or what a GGUF file has in its place (gguf_model.h).
 std::string hf_config_text(const std::filesystem::path& model);
 
 /// Throws InputError: see from_hf_config(). Where there is a manifest.json (a run's checkpoint),
-/// this checks config.json and tokenizer.json against it, and load_hf_weights() every tensor.
+/// this checks config.json and tokenizer.json against it, and ModelFiles every tensor.
 HfConfig load_hf_config(const std::filesystem::path& folder);
-
-/// Fills the flat buffer from FP32, BF16 or FP16 tensors. Throws InputError naming the tensor that
-/// is missing, superfluous (a bias, say) or of another shape.
-void load_hf_weights(const std::filesystem::path& folder, const ModelConfig& config,
-                     std::span<float> values_P);
 
 /// The folder or GGUF file with the model that `path` means: itself when it is one, else the newest
 /// complete checkpoint of a run directory (checkpoints/step-NNNNNNNN, else those of island-*; names

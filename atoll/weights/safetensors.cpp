@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,7 +13,7 @@
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
-#include "atoll/codec/float_bits.h"
+#include "atoll/codec/ggml_quantize.h"
 
 namespace atl::weights {
 namespace {
@@ -164,31 +163,6 @@ Json parse_header(std::string_view text, const auto& fail) {
   return Json::parse(text.begin(), text.end(), check, /*allow_exceptions=*/false);
 }
 
-uint16_t float_to_half(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
-  const uint32_t magnitude = bits & 0x7FFFFFFFU;
-  uint32_t half = 0x7C00;  // Infinite.
-  if (magnitude > 0x7F800000U) {
-    const uint32_t fraction = (magnitude >> 13) & 0x3FFU;
-    half = 0x7C00U | (fraction != 0 ? fraction : 0x200U);  // Not a number.
-  } else if (magnitude < 0x38800000U) {                    // Below 2^-14: in steps of 2^-24.
-    half = static_cast<uint32_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1.0p24F));
-  } else if (magnitude < 0x477FF000U) {  // 65520 and more round up to what there is not.
-    half = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
-  }
-  return static_cast<uint16_t>(sign | half);
-}
-
-uint16_t float_to_bfloat(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) {
-    const uint32_t top = bits >> 16;
-    return static_cast<uint16_t>((top & 0x7FU) != 0 ? top : top | 0x40U);
-  }
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
 }  // namespace
 
 size_t num_bytes(DType type) { return entry(type).bytes; }
@@ -273,39 +247,28 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   write_file_synced(path, pieces);
 }
 
+std::optional<codec::GgmlType> parameter_type(DType type) {
+  if (type == DType::kF32) return codec::GgmlType::kF32;
+  if (type == DType::kF16) return codec::GgmlType::kF16;
+  if (type == DType::kBF16) return codec::GgmlType::kBF16;
+  return {};
+}
+
+codec::GgmlType parameter_type(const TensorView& tensor, const std::string& file) {
+  if (const auto type = parameter_type(tensor.type)) return *type;
+  throw InputError(
+      fmt::format("'{}': tensor '{}': type {} cannot be a parameter; F32, BF16 and F16 can", file,
+                  tensor.name, name_of(tensor.type)));
+}
+
 void copy_as_f32(const TensorView& tensor, std::span<float> target, const std::string& file) {
   ATOLL_CHECK(tensor.bytes.size() == target.size() * num_bytes(tensor.type), tensor.name);
-  const std::byte* source = tensor.bytes.data();
-  if (tensor.type == DType::kF32) {
-    if (!target.empty()) std::memcpy(target.data(), source, tensor.bytes.size());
-    return;
-  }
-  if (tensor.type != DType::kBF16 && tensor.type != DType::kF16) {
-    throw InputError(
-        fmt::format("'{}': tensor '{}': type {} cannot be a parameter; F32, BF16 and F16 can", file,
-                    tensor.name, name_of(tensor.type)));
-  }
-  for (size_t i = 0; i < target.size(); ++i) {
-    uint16_t half = 0;
-    std::memcpy(&half, source + 2 * i, 2);
-    target[i] = tensor.type == DType::kBF16 ? std::bit_cast<float>(uint32_t{half} << 16)
-                                            : codec::half_to_float(half);
-  }
+  codec::dequantize(parameter_type(tensor, file), tensor.bytes, target);
 }
 
 Bytes bytes_as(DType type, std::span<const float> values) {
   ATOLL_CHECK(type == DType::kF32 || type == DType::kF16 || type == DType::kBF16);
-  Bytes bytes(values.size() * num_bytes(type));
-  if (type == DType::kF32) {
-    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint16_t half =
-        type == DType::kF16 ? float_to_half(values[i]) : float_to_bfloat(values[i]);
-    std::memcpy(bytes.data() + 2 * i, &half, 2);
-  }
-  return bytes;
+  return codec::quantize(parameter_type(type).value(), values);
 }
 
 }  // namespace atl::weights

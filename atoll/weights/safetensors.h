@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/file.h"
+#include "atoll/codec/ggml_types.h"
 
 namespace atl::weights {
 
@@ -58,6 +60,12 @@ class SafetensorsFile {
 /// full.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata);
+
+/// Nothing where a model's parameters cannot be of that type.
+std::optional<codec::GgmlType> parameter_type(DType type);
+/// The type of its values. Throws InputError where they cannot be a model's parameters: only F32,
+/// F16 and BF16 can.
+codec::GgmlType parameter_type(const TensorView& tensor, const std::string& file);
 
 /// Copies a F32, F16 or BF16 tensor as FP32. Throws InputError for other types, checks the length.
 void copy_as_f32(const TensorView& tensor, std::span<float> target, const std::string& file);

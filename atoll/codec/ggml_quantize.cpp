@@ -1,0 +1,79 @@
+#include "atoll/codec/ggml_quantize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "atoll/base/check.h"
+#include "atoll/codec/float_bits.h"
+
+namespace atl::codec {
+namespace {
+
+constexpr size_t kValues = 32;  // Of a block.
+
+void store_half(float value, std::byte* to) { store(float_to_half(value), to); }
+
+/// The scale, and each value over it.
+void write_q8_0(const float* values, std::byte* block) {
+  float largest = 0;
+  for (size_t i = 0; i < kValues; ++i) largest = std::max(largest, std::abs(values[i]));
+  const float scale = largest / 127.0F;
+  const float inverse = scale == 0 ? 0 : 1.0F / scale;
+  store_half(scale, block);
+  for (size_t i = 0; i < kValues; ++i) {
+    // Half away from zero.
+    const float value = std::round(values[i] * inverse);
+    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(value));
+  }
+}
+
+/// The scale makes -8 of the value that is furthest from 0.
+void write_q4_0(const float* values, std::byte* block) {
+  const float* const furthest = std::max_element(
+      values, values + kValues, [](float a, float b) { return std::abs(a) < std::abs(b); });
+  const float scale = *furthest / -8.0F;
+  const float inverse = scale == 0 ? 0 : 1.0F / scale;
+  store_half(scale, block);
+  const auto level = [&](size_t i) {
+    const double shifted = static_cast<double>(values[i]) * static_cast<double>(inverse) + 8.5;
+    return static_cast<uint8_t>(std::clamp(shifted, 0.0, 15.0));
+  };
+  for (size_t i = 0; i < kValues / 2; ++i) {
+    block[2 + i] = static_cast<std::byte>(level(i) | level(i + kValues / 2) << 4);
+  }
+}
+
+}  // namespace
+
+Bytes quantize(GgmlType type, std::span<const float> values) {
+  const GgmlBlock block = ggml_block(type);
+  const size_t num_blocks = values.size() / block.num_values;
+  ATOLL_CHECK(num_blocks * block.num_values == values.size());
+  Bytes bytes(num_blocks * block.num_bytes);
+  for (size_t i = 0; i < num_blocks; ++i) {
+    const float* const from = values.data() + i * block.num_values;
+    std::byte* const to = bytes.data() + i * block.num_bytes;
+    switch (type) {
+      case GgmlType::kF32:
+        store(*from, to);
+        break;
+      case GgmlType::kF16:
+        store(float_to_half(*from), to);
+        break;
+      case GgmlType::kBF16:
+        store(float_to_bfloat(*from), to);
+        break;
+      case GgmlType::kQ8_0:
+        write_q8_0(from, to);
+        break;
+      case GgmlType::kQ4_0:
+        write_q4_0(from, to);
+        break;
+      default:
+        ATOLL_CHECK(false, "a type that is read only");
+    }
+  }
+  return bytes;
+}
+
+}  // namespace atl::codec

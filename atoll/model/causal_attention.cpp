@@ -1,0 +1,275 @@
+#include "atoll/model/causal_attention.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "atoll/model/simd.h"
+
+namespace atl::model {
+namespace {
+
+// Queries of all heads that share keys and are handled together.
+constexpr int64_t kTileRows = 64;
+// Keys whose exponentials are added up by themselves, then to the sum: it has the same order
+// everywhere, and loses less than one long chain.
+constexpr int64_t kSumBlock = 32;
+// Rows of scores are padded to this many.
+constexpr int64_t kPadding = 16;
+
+int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// What each column of a tile of scores sees: keys [from, to).
+struct Sight {
+  std::vector<int32_t> from, to;
+  int64_t first_key = 0, last_key = 0;  // Those that any sees,
+  int64_t all_from = 0, all_to = 0;     // and those that all see.
+};
+
+ATOLL_CLONES void take_maxima(const Sight& sight, int64_t width, const float* scores_SM,
+                              float* maxima_M) {
+  const int32_t* const from = sight.from.data();
+  const int32_t* const to = sight.to.data();
+  std::fill_n(maxima_M, width, -INFINITY);
+  for (int64_t key = sight.first_key; key < sight.last_key; ++key) {
+    const float* const row = scores_SM + (key - sight.first_key) * width;
+    const auto at = static_cast<int32_t>(key);
+#pragma omp simd
+    for (int64_t m = 0; m < width; ++m) {
+      const bool is_seen = at >= from[m] && at < to[m];
+      const float score = is_seen ? row[m] : -INFINITY;
+      maxima_M[m] = score > maxima_M[m] ? score : maxima_M[m];
+    }
+  }
+}
+
+/// Scores become exponentials, 0 where a query does not see the key, and are added to the sums.
+ATOLL_CLONES void exponentiate(const Sight& sight, int64_t width, const float* maxima_M,
+                               float* scores_SM, float* part_M, float* sums_M) {
+  const int32_t* const from = sight.from.data();
+  const int32_t* const to = sight.to.data();
+  std::fill_n(sums_M, width, 0.0F);
+  std::fill_n(part_M, width, 0.0F);
+  for (int64_t key = sight.first_key; key < sight.last_key; ++key) {
+    float* const row = scores_SM + (key - sight.first_key) * width;
+#pragma omp simd
+    for (int64_t m = 0; m < width; ++m) row[m] = fast_exp(row[m] - maxima_M[m]);
+    if (key < sight.all_from || key >= sight.all_to) {
+      const auto at = static_cast<int32_t>(key);
+#pragma omp simd
+      for (int64_t m = 0; m < width; ++m) row[m] = at >= from[m] && at < to[m] ? row[m] : 0.0F;
+    }
+#pragma omp simd
+    for (int64_t m = 0; m < width; ++m) part_M[m] += row[m];
+    if ((key + 1) % kSumBlock != 0 && key + 1 != sight.last_key) continue;
+#pragma omp simd
+    for (int64_t m = 0; m < width; ++m) {
+      sums_M[m] += part_M[m];
+      part_M[m] = 0;
+    }
+  }
+}
+
+/// Some queries of one sequence, all heads of one key-value head: their columns of scores are
+/// (query, head of the group).
+class Tile {
+ public:
+  Tile(const HeadSizes& sizes, const AttendingRow& row, int64_t kv_head, int64_t first_query,
+       int64_t num_queries, const ProductKernel& kernel)
+      : sizes_(sizes),
+        row_(row),
+        kernel_(kernel),
+        kv_head_(kv_head),
+        first_query_(first_query),
+        group_(sizes.num_heads / sizes.num_kv_heads),
+        num_columns_(num_queries * group_),
+        width_(rounded_up(num_columns_, num_columns_ > kPadding ? kernel.lanes : kPadding)) {
+    see(num_queries);
+  }
+
+  void attend() {
+    const int64_t num_keys = sight_.last_key - sight_.first_key;
+    scores_SM_.resize(static_cast<size_t>(num_keys * width_));
+    score();
+    std::vector<float> maxima(static_cast<size_t>(width_));
+    std::vector<float> parts(maxima.size());
+    std::vector<float> sums(maxima.size());
+    take_maxima(sight_, width_, scores_SM_.data(), maxima.data());
+    exponentiate(sight_, width_, maxima.data(), scores_SM_.data(), parts.data(), sums.data());
+    weigh(sums);
+  }
+
+ private:
+  using Buffer = std::vector<float>;
+
+  void see(int64_t num_queries) {
+    const int64_t before = row_.num_keys - row_.num_queries;
+    sight_.last_key = before + first_query_ + num_queries;
+    sight_.first_key = sight_.all_to = sight_.last_key;
+    for (int64_t column = 0; column < width_; ++column) {
+      const int64_t query = std::min(column / group_, num_queries - 1);
+      const int64_t to = before + first_query_ + query + 1;
+      const int64_t from = sizes_.window > 0 ? std::max<int64_t>(0, to - sizes_.window) : 0;
+      sight_.from.push_back(static_cast<int32_t>(from));
+      sight_.to.push_back(static_cast<int32_t>(to));
+      sight_.first_key = std::min(sight_.first_key, from);
+      sight_.all_from = std::max(sight_.all_from, from);
+      sight_.all_to = std::min(sight_.all_to, to);
+    }
+  }
+
+  const float* query(int64_t column) const {
+    const int64_t at = first_query_ + column / group_;
+    const int64_t head = kv_head_ * group_ + column % group_;
+    return row_.q + at * row_.q_stride + head * sizes_.head_size;
+  }
+  const float* at(const KeysInMemory& keys, int64_t key) const {
+    return keys.data + key * keys.position_stride + kv_head_ * keys.head_stride;
+  }
+
+  /// Queries times 1 / sqrt(N), as columns; those behind the last one are copies of it.
+  void gather_queries() {
+    const float scale = 1.0F / std::sqrt(static_cast<float>(sizes_.head_size));
+    queries_NM_.resize(static_cast<size_t>(sizes_.head_size * width_));
+    for (int64_t column = 0; column < width_; ++column) {
+      const float* const from = query(std::min(column, num_columns_ - 1));
+      float* const to = queries_NM_.data() + column;
+      for (int64_t n = 0; n < sizes_.head_size; ++n) to[n * width_] = from[n] * scale;
+    }
+  }
+
+  void score() {
+    gather_queries();
+    Buffer keys(static_cast<size_t>(sizes_.head_size * kernel_.lanes));
+    Buffer few(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
+    std::array<const void*, kMaxLanes> rows{};
+    for (int64_t key = sight_.first_key; key < sight_.last_key; key += kernel_.lanes) {
+      const int64_t count = std::min(kernel_.lanes, sight_.last_key - key);
+      for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
+        rows[static_cast<size_t>(lane)] = at(row_.k, key + std::min(lane, count - 1));
+      }
+      kernel_.pack(rows.data(), sizes_.head_size, keys.data());
+      float* const scores = scores_SM_.data() + (key - sight_.first_key) * width_;
+      if (width_ % kernel_.lanes == 0) {
+        score_by_queries(count, keys, scores);
+      } else {
+        score_by_keys(count, keys, few, scores);
+      }
+    }
+  }
+
+  /// Queries are the lanes.
+  void score_by_queries(int64_t count, const Buffer& keys, float* scores) const {
+    // Equal parts: the last of them would be slow if it were small.
+    const int64_t num_parts = (count + kernel_.max_rows - 1) / kernel_.max_rows;
+    const int64_t part = (count + num_parts - 1) / num_parts;
+    for (int64_t column = 0; column < width_; column += kernel_.lanes) {
+      for (int64_t key = 0; key < count; key += part) {
+        kernel_.multiply(std::min(part, count - key), sizes_.head_size, keys.data() + key,
+                         kernel_.lanes, queries_NM_.data() + column, width_,
+                         scores + key * width_ + column, width_, false);
+      }
+    }
+  }
+
+  /// Keys are: of few queries.
+  void score_by_keys(int64_t count, const Buffer& keys, Buffer& few, float* scores) const {
+    for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
+      const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
+      kernel_.multiply(columns, sizes_.head_size, queries_NM_.data() + column, width_, keys.data(),
+                       kernel_.lanes, few.data(), kernel_.lanes, false);
+      for (int64_t key = 0; key < count; ++key) {
+        for (int64_t i = 0; i < columns; ++i) {
+          scores[key * width_ + column + i] = few[static_cast<size_t>(i * kernel_.lanes + key)];
+        }
+      }
+    }
+  }
+
+  /// The values, weighed by the scores over their sums.
+  void weigh(const Buffer& sums) const {
+    const int64_t num_keys = sight_.last_key - sight_.first_key;
+    const float* const values = at(row_.v, sight_.first_key);
+    Buffer out(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
+    Buffer narrow;  // Of values, where a head's last elements are fewer than lanes.
+    for (int64_t n = 0; n < sizes_.head_size; n += kernel_.lanes) {
+      const int64_t size = std::min(kernel_.lanes, sizes_.head_size - n);
+      const float* panel = values + n;
+      int64_t stride = row_.v.position_stride;
+      if (size < kernel_.lanes) {
+        narrow.assign(static_cast<size_t>(num_keys * kernel_.lanes), 0.0F);
+        for (int64_t key = 0; key < num_keys; ++key) {
+          std::copy_n(panel + key * stride, size,
+                      &narrow[static_cast<size_t>(key * kernel_.lanes)]);
+        }
+        panel = narrow.data();
+        stride = kernel_.lanes;
+      }
+      for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
+        const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
+        kernel_.multiply(columns, num_keys, scores_SM_.data() + column, width_, panel, stride,
+                         out.data(), kernel_.lanes, false);
+        for (int64_t i = 0; i < columns; ++i) {
+          write(column + i, n, size, &out[static_cast<size_t>(i * kernel_.lanes)],
+                1.0F / sums[static_cast<size_t>(column + i)]);
+        }
+      }
+    }
+  }
+
+  void write(int64_t column, int64_t n, int64_t size, const float* values, float factor) const {
+    const int64_t query = first_query_ + column / group_;
+    const int64_t head = kv_head_ * group_ + column % group_;
+    float* const to = row_.out_THN + (query * sizes_.num_heads + head) * sizes_.head_size + n;
+    for (int64_t i = 0; i < size; ++i) to[i] = values[i] * factor;
+  }
+
+  const HeadSizes& sizes_;
+  const AttendingRow& row_;
+  const ProductKernel& kernel_;
+  int64_t kv_head_, first_query_;
+  int64_t group_;        // Query heads per key-value head.
+  int64_t num_columns_;  // Queries times those,
+  int64_t width_;        // padded.
+  Sight sight_;
+  Buffer queries_NM_;
+  Buffer scores_SM_;
+};
+
+/// One tile's place.
+struct Unit {
+  const AttendingRow* row;
+  int64_t kv_head, first_query;
+};
+
+}  // namespace
+
+void attend(const HeadSizes& sizes, std::span<const AttendingRow> rows,
+            const ProductKernel& kernel) {
+  const int64_t tile = std::max<int64_t>(1, kTileRows * sizes.num_kv_heads / sizes.num_heads);
+  std::vector<Unit> units;
+  for (const AttendingRow& row : rows) {
+    for (int64_t query = 0; query < row.num_queries; query += tile) {
+      for (int64_t head = 0; head < sizes.num_kv_heads; ++head)
+        units.push_back({&row, head, query});
+    }
+  }
+  // Later queries see more: a late one beside each early one, so that equal shares are equal work.
+  for (size_t i = 1, last = units.size() / 2 * 2; i < units.size() / 2; i += 2) {
+    std::swap(units[i], units[last - i]);
+  }
+  at::parallel_for(0, std::ssize(units), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Unit& unit = units[static_cast<size_t>(i)];
+      Tile(sizes, *unit.row, unit.kv_head, unit.first_query,
+           std::min(tile, unit.row->num_queries - unit.first_query), kernel)
+          .attend();
+    }
+  });
+}
+
+}  // namespace atl::model

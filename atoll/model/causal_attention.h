@@ -1,0 +1,46 @@
+#pragma once
+// Causal grouped-query attention for those who evaluate and generate, with a cache or without one.
+// Every score and every output is one chain of fused multiply-adds, in order of the head's elements
+// and of the keys, and sums have one order too: the bits of a token depend neither on which tokens
+// are read together with it, nor on threads, nor on the instruction set. Training has its own
+// (attention_kernel.h).
+//
+// Shapes: T = queries, S = keys, H = query heads, G = key-value heads, N = head size.
+#include <cstdint>
+#include <span>
+
+#include "atoll/model/product_kernel.h"
+
+namespace atl::model {
+
+struct HeadSizes {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_size = 0;
+  int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it.
+};
+
+/// Where keys or values lie: element n of head g at position s is at
+/// data[s * position_stride + g * head_stride + n].
+struct KeysInMemory {
+  const float* data = nullptr;
+  int64_t position_stride = 0;
+  int64_t head_stride = 0;
+};
+
+/// A sequence. The last query belongs to the last key.
+struct AttendingRow {
+  int64_t num_queries = 0;
+  int64_t num_keys = 0;
+  const float* q = nullptr;  // Heads side by side; `q_stride` from one position to the next.
+  int64_t q_stride = 0;
+  KeysInMemory k, v;
+  float* out_THN = nullptr;
+};
+
+/// out = softmax(q k^T / sqrt(N), causal, within the window) v for every row, with the threads that
+/// LibTorch uses.
+void attend(const HeadSizes& sizes, std::span<const AttendingRow> rows,
+            const ProductKernel& kernel = product_kernel());
+
+}  // namespace atl::model

@@ -1,0 +1,180 @@
+// What product_avx512.cpp, product_avx2.cpp and product_plain.cpp compile, each for its processor.
+// Those name ATOLL_LANES, the floats of a register, and ATOLL_ROWS, how many rows of two registers
+// each stay in registers beside the panel's two and one factor. No inline function of the standard
+// library is used here: the linker might take this copy of it for the whole program.
+#include "atoll/model/product_kernel.h"
+
+namespace atl::model {
+namespace {
+
+constexpr int kLanes = ATOLL_LANES;
+constexpr int kRows = ATOLL_ROWS;
+
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(float))));
+// As they lie in memory: of any type, and those of a file at any address.
+using LooseFloats =
+    float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+using LooseWords =
+    uint32_t __attribute__((vector_size(kLanes * sizeof(float)), aligned(1), may_alias));
+
+__attribute__((always_inline)) inline Floats load(const float* from) {
+  return *reinterpret_cast<const LooseFloats*>(from);
+}
+__attribute__((always_inline)) inline void store(Floats value, float* to) {
+  *reinterpret_cast<LooseFloats*>(to) = value;
+}
+
+/// a * b + c, rounded once. With such an instruction this file is compiled so that the compiler
+/// contracts the two.
+__attribute__((always_inline)) inline Floats fused(Floats a, Floats b, Floats c) {
+#if defined(__FMA__) || defined(__aarch64__)
+  return a * b + c;
+#else
+  Floats result;
+  for (int lane = 0; lane < kLanes; ++lane)
+    result[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+  return result;
+#endif
+}
+
+template <int kCount>
+void multiply_rows(int64_t count, const float* x, int64_t x_stride, const float* panel,
+                   int64_t panel_stride, float* out, int64_t out_stride, bool adds) {
+  Floats low[kCount];
+  Floats high[kCount];
+#pragma GCC unroll 16
+  for (int row = 0; row < kCount; ++row) {
+    low[row] = adds ? load(out + row * out_stride) : Floats{};
+    high[row] = adds ? load(out + row * out_stride + kLanes) : Floats{};
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    const Floats first = load(panel);
+    const Floats second = load(panel + kLanes);
+#pragma GCC unroll 16
+    for (int row = 0; row < kCount; ++row) {
+      const Floats factor = x[row] - Floats{};  // In all lanes.
+      low[row] = fused(factor, first, low[row]);
+      high[row] = fused(factor, second, high[row]);
+    }
+    x += x_stride;
+    panel += panel_stride;
+  }
+#pragma GCC unroll 16
+  for (int row = 0; row < kCount; ++row) {
+    store(low[row], out + row * out_stride);
+    store(high[row], out + row * out_stride + kLanes);
+  }
+}
+
+template <int kCount>
+void multiply_up_to(int64_t num_rows, int64_t count, const float* x, int64_t x_stride,
+                    const float* panel, int64_t panel_stride, float* out, int64_t out_stride,
+                    bool adds) {
+  if (num_rows == kCount) {
+    multiply_rows<kCount>(count, x, x_stride, panel, panel_stride, out, out_stride, adds);
+  } else if constexpr (kCount > 1) {
+    multiply_up_to<kCount - 1>(num_rows, count, x, x_stride, panel, panel_stride, out, out_stride,
+                               adds);
+  }
+}
+
+template <int... kLane>
+struct Sequence {};
+#if ATOLL_LANES == 16
+using Lanes = Sequence<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif ATOLL_LANES == 8
+using Lanes = Sequence<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using Lanes = Sequence<0, 1, 2, 3>;
+#endif
+
+/// Swaps the corners of squares of 2 kStep words: part of turning a matrix about its diagonal.
+template <int kStep, int... kLane>
+__attribute__((always_inline)) inline void swap_corners(Words& upper, Words& lower,
+                                                        Sequence<kLane...>) {
+  const Words a = upper;
+  const Words b = lower;
+  upper = __builtin_shufflevector(a, b, ((kLane & kStep) != 0 ? kLanes + kLane - kStep : kLane)...);
+  lower = __builtin_shufflevector(a, b, ((kLane & kStep) != 0 ? kLanes + kLane : kLane + kStep)...);
+}
+
+template <int kStep>
+__attribute__((always_inline)) inline void turn_square(Words* square) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) {
+    if ((row & kStep) == 0) swap_corners<kStep>(square[row], square[row + kStep], Lanes{});
+  }
+  if constexpr (kStep > 1) turn_square<kStep / 2>(square);
+}
+
+// Bytes: there are more rows than streams that processors foresee.
+constexpr int kAhead = 256;
+
+/// kLanes words of each of kLanes rows, turned.
+__attribute__((always_inline)) inline void load_turned(const void* const* rows, int64_t offset,
+                                                       Words* square) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kLanes; ++row) {
+    const char* const from = static_cast<const char*>(rows[row]) + offset;
+    __builtin_prefetch(from + kAhead, 0, 2);
+    square[row] = *reinterpret_cast<const LooseWords*>(from);
+  }
+  turn_square<kLanes / 2>(square);
+}
+
+constexpr int kWidth = 2 * kLanes;
+
+template <typename T>
+T element(const void* row, int64_t k) {
+  T value;
+  __builtin_memcpy(&value, static_cast<const char*>(row) + k * sizeof(T), sizeof(T));
+  return value;
+}
+
+void pack(const void* const* rows, int64_t count, float* panel) {
+  int64_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) {
+    for (int half = 0; half < kWidth; half += kLanes) {
+      Words square[kLanes];
+      load_turned(rows + half, k * static_cast<int64_t>(sizeof(float)), square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) {
+        store(reinterpret_cast<Floats>(square[i]), panel + (k + i) * kWidth + half);
+      }
+    }
+  }
+  for (; k < count; ++k) {
+    for (int lane = 0; lane < kWidth; ++lane) {
+      panel[k * kWidth + lane] = element<float>(rows[lane], k);
+    }
+  }
+}
+
+void pack_bf16(const void* const* rows, int64_t count, float* panel) {
+  constexpr uint32_t kUpper = 0xffff0000U;
+  int64_t k = 0;
+  for (; k + kWidth <= count; k += kWidth) {
+    for (int half = 0; half < kWidth; half += kLanes) {
+      Words square[kLanes];  // Each word has two numbers, the first one in its lower half.
+      load_turned(rows + half, k * static_cast<int64_t>(sizeof(uint16_t)), square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) {
+        float* const to = panel + (k + 2 * i) * kWidth + half;
+        store(reinterpret_cast<Floats>(square[i] << 16), to);
+        store(reinterpret_cast<Floats>(square[i] & kUpper), to + kWidth);
+      }
+    }
+  }
+  for (; k < count; ++k) {
+    for (int lane = 0; lane < kWidth; ++lane) {
+      const uint32_t word = static_cast<uint32_t>(element<uint16_t>(rows[lane], k)) << 16;
+      __builtin_memcpy(&panel[k * kWidth + lane], &word, sizeof(word));
+    }
+  }
+}
+
+constexpr ProductKernel kKernel = {kWidth, kRows, pack, pack_bf16, multiply_up_to<kRows>};
+
+}  // namespace
+}  // namespace atl::model

@@ -1,0 +1,49 @@
+#pragma once
+// Products with weights as their files hold them, for those who evaluate and generate: the weights
+// are widened to FP32 a tile at a time, on their way into the product. Every value is one chain of
+// fused multiply-adds over k, from 0 upwards, as a blocked product adds anyway: its bits depend
+// neither on how many rows are multiplied at once, nor on threads, nor on the instruction set.
+// Training keeps LibTorch's products (matmul.h).
+//
+// Shapes: M = rows, N = outputs, K = inputs.
+#include <cstdint>
+#include <vector>
+
+#include "atoll/model/product_kernel.h"
+#include "atoll/weights/stored_tensor.h"
+
+namespace atl::model {
+
+/// A matrix (outputs, inputs): tensors whose outputs follow on each other. Never changes, and may
+/// be shared by threads; the tensors' bytes outlive it.
+class StoredMatrix {
+ public:
+  /// `has_inputs_first`: a single tensor with a row per input.
+  StoredMatrix(std::vector<weights::StoredTensor> tensors, bool has_inputs_first);
+  int64_t num_outputs() const { return num_outputs_; }
+  int64_t num_inputs() const { return num_inputs_; }
+
+  /// The weights of one output: `row_K` has room for all of them.
+  void read_output(int64_t output, float* row_K) const;
+  /// out_MN = x_MK W^T, with the threads that LibTorch uses.
+  void multiply(int64_t num_rows, const float* x_MK, float* out_MN,
+                const ProductKernel& kernel = product_kernel()) const;
+
+ private:
+  class Panels;
+  class Block;
+  struct Place {
+    const weights::StoredTensor* tensor;
+    int64_t row;
+  };
+  Place place_of(int64_t output) const;
+
+  std::vector<weights::StoredTensor> tensors_;
+  bool has_inputs_first_;
+  int64_t num_outputs_ = 0;
+  int64_t num_inputs_ = 0;
+  int64_t least_depth_ =
+      128;  // Inputs at a time, where a panel of them stays in the nearest cache.
+};
+
+}  // namespace atl::model

@@ -1,0 +1,171 @@
+// Every value against its definition, one chain of fused multiply-adds, to the bit: for each
+// instruction set that this processor has, any number of rows and threads, any type.
+#include "atoll/model/products.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "atoll/base/random.h"
+#include "atoll/codec/ggml_types.h"
+
+namespace atl::model {
+namespace {
+
+using codec::GgmlType;
+using weights::StoredTensor;
+
+std::vector<float> normals(size_t count, uint64_t stream) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random_normal(7, stream, i));
+  return values;
+}
+
+/// Bytes of a tensor whose values are finite, and neither large nor all alike.
+std::vector<std::byte> some_blocks(GgmlType type, int64_t num_values, uint64_t stream) {
+  const codec::GgmlBlock block = codec::ggml_block(type);
+  std::vector<std::byte> bytes(static_cast<size_t>(num_values) / block.num_values *
+                               block.num_bytes);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(random_bits(7, stream, i));
+  const auto put = [&](size_t at, uint16_t half) { std::memcpy(&bytes[at], &half, 2); };
+  for (size_t begin = 0; begin < bytes.size(); begin += block.num_bytes) {
+    const auto sign = static_cast<uint16_t>(random_bits(7, stream, begin) & 0x83ff);
+    if (type == GgmlType::kQ4_0) put(begin, sign | 0x2000);
+    if (type == GgmlType::kQ6_K) put(begin + 208, sign | 0x1000);
+    if (type == GgmlType::kF16) put(begin, sign | 0x3000);
+    if (type == GgmlType::kBF16) put(begin, sign | 0x3f00);
+    if (type == GgmlType::kF32) {
+      const float value = std::bit_cast<float>(0x3f000000U | sign << 13);
+      std::memcpy(&bytes[begin], &value, 4);
+    }
+  }
+  return bytes;
+}
+
+struct Stored {
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<StoredTensor> tensors;
+};
+
+/// Tensors of `outputs` rows each.
+Stored some_tensors(std::vector<std::pair<GgmlType, int64_t>> parts, int64_t inputs) {
+  Stored stored;
+  for (const auto& [type, outputs] : parts) {
+    stored.bytes.push_back(some_blocks(type, outputs * inputs, stored.bytes.size()));
+    stored.tensors.push_back(weights::stored_tensor(type, stored.bytes.back(), {outputs, inputs}));
+  }
+  return stored;
+}
+
+std::vector<float> by_definition(const StoredMatrix& matrix, int64_t rows,
+                                 const std::vector<float>& x_MK) {
+  std::vector<float> out;
+  std::vector<float> weights(static_cast<size_t>(matrix.num_inputs()));
+  out.resize(static_cast<size_t>(rows * matrix.num_outputs()));
+  for (int64_t n = 0; n < matrix.num_outputs(); ++n) {
+    matrix.read_output(n, weights.data());
+    for (int64_t m = 0; m < rows; ++m) {
+      float sum = 0;
+      for (int64_t k = 0; k < matrix.num_inputs(); ++k) {
+        const auto at = static_cast<size_t>(m * matrix.num_inputs() + k);
+        sum = std::fma(x_MK[at], weights[static_cast<size_t>(k)], sum);
+      }
+      out[static_cast<size_t>(m * matrix.num_outputs() + n)] = sum;
+    }
+  }
+  return out;
+}
+
+void expect_definition(const StoredMatrix& matrix, const std::vector<int64_t>& row_counts) {
+  for (const int64_t rows : row_counts) {
+    const std::vector<float> x_MK = normals(static_cast<size_t>(rows * matrix.num_inputs()), 100);
+    const std::vector<float> expected = by_definition(matrix, rows, x_MK);
+    for (const ProductKernel* kernel : product_kernels()) {
+      std::vector<float> found(expected.size(), std::nanf(""));
+      matrix.multiply(rows, x_MK.data(), found.data(), *kernel);
+      ASSERT_EQ(std::memcmp(found.data(), expected.data(), 4 * found.size()), 0)
+          << rows << " rows, " << matrix.num_outputs() << " outputs, " << matrix.num_inputs()
+          << " inputs, " << kernel->lanes << " lanes";
+    }
+  }
+}
+
+TEST(ProductsTest, AreChainsOfFusedMultiplyAddsForAnyRows) {
+  std::vector<int64_t> rows(31);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i) + 1;
+  rows.push_back(500);
+  const Stored stored = some_tensors({{GgmlType::kF32, 70}}, 300);
+  expect_definition(StoredMatrix(stored.tensors, false), rows);
+}
+
+TEST(ProductsTest, OfEveryWidth) {
+  for (const auto& [outputs, inputs] : {std::pair<int64_t, int64_t>{1, 1},
+                                        {31, 7},
+                                        {32, 16},
+                                        {33, 255},
+                                        {64, 256},
+                                        {65, 257},
+                                        {3, 1000}}) {
+    for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kF16}) {
+      const Stored stored = some_tensors({{type, outputs}}, inputs);
+      expect_definition(StoredMatrix(stored.tensors, false), {1, 5, 20});
+    }
+  }
+}
+
+TEST(ProductsTest, OfBlocksAndOfTypesThatMeetInAPanel) {
+  for (const GgmlType type : {GgmlType::kQ4_0, GgmlType::kQ6_K, GgmlType::kQ8_0}) {
+    const Stored stored =
+        some_tensors({{GgmlType::kBF16, 10}, {type, 50}, {GgmlType::kF32, 7}}, 512);
+    if (type != GgmlType::kQ8_0) expect_definition(StoredMatrix(stored.tensors, false), {1, 17});
+  }
+  const Stored stored = some_tensors({{GgmlType::kBF16, 40}, {GgmlType::kBF16, 40}}, 320);
+  expect_definition(StoredMatrix(stored.tensors, false), {1, 17});
+}
+
+TEST(ProductsTest, OfInputsFirst) {
+  for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kF16}) {
+    const Stored stored = some_tensors({{type, 300}}, 70);  // 300 inputs.
+    expect_definition(StoredMatrix(stored.tensors, true), {1, 17});
+  }
+}
+
+TEST(ProductsTest, OfPairedRows) {
+  Stored stored = some_tensors({{GgmlType::kF32, 24}}, 5);
+  const StoredMatrix as_they_lie(stored.tensors, false);
+  stored.tensors.front().paired_rows = 8;
+  const StoredMatrix paired(stored.tensors, false);
+  expect_definition(paired, {3});
+  std::vector<float> expected(5);
+  std::vector<float> found(5);
+  for (int64_t row = 0; row < 24; ++row) {
+    const int64_t at = row % 8;
+    as_they_lie.read_output(row - at + (at < 4 ? 2 * at : 2 * at - 7), expected.data());
+    paired.read_output(row, found.data());
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(ProductsTest, DoNotDependOnThreads) {
+  const Stored stored = some_tensors({{GgmlType::kBF16, 700}}, 300);
+  const StoredMatrix matrix(stored.tensors, false);
+  const std::vector<float> x_MK = normals(static_cast<size_t>(900 * 300), 100);
+  std::vector<float> first(static_cast<size_t>(900 * 700));
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  matrix.multiply(900, x_MK.data(), first.data());
+  for (const int count : {2, 3, 5}) {
+    at::set_num_threads(count);
+    std::vector<float> again(first.size());
+    matrix.multiply(900, x_MK.data(), again.data());
+    EXPECT_EQ(again, first);
+  }
+  at::set_num_threads(threads);
+}
+
+}  // namespace
+}  // namespace atl::model
