@@ -25,6 +25,7 @@ struct Setting {
   RealRange reals{};
   std::vector<std::string> choices;  // Of a string; empty: any text.
   bool local = false;                // Belongs to one machine: not shared with other islands.
+  bool is_unsaid = false;            // Has its default, and results that are kept do not name it.
 
   std::string name() const { return section + "." + key; }
   /// As TOML writes it.
@@ -54,6 +55,10 @@ class SettingList {
   }
   /// Marks the field added last as belonging to one machine.
   void local() { settings_.back().local = true; }
+
+  /// For a field that came later than results which are kept by all settings' names and values:
+  /// where it has its default, theirs are those without it.
+  void unsaid_if(bool is_default) { settings_.back().is_unsaid = is_default; }
 
   /// Sets the fields that a TOML document names. `where` (a file name) is for messages. Throws
   /// UsageError: an unknown section or key (naming the nearest), a wrong type, a value out of

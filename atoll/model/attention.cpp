@@ -12,9 +12,9 @@
 #include <numbers>
 #include <vector>
 
-#include "atoll/model/causal_attention.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/operations.h"
+#include "atoll/weights/families.h"
 
 namespace atl::model {
 namespace {
@@ -31,6 +31,37 @@ at::Tensor llama3_frequencies(const weights::ModelConfig& config, const at::Tens
   return frequencies * kept + frequencies / config.rope_factor * (1 - kept);
 }
 
+/// Pairs that turn often within the original context stay, those that turn seldom are stretched
+/// whole (Peng et al. 2023, equations 17 to 23).
+at::Tensor yarn_frequencies(const weights::ModelConfig& config, const at::Tensor& frequencies) {
+  const auto original = static_cast<double>(config.rope_original_positions);
+  const auto size = static_cast<double>(config.rotary_size());
+  // The pair that turns `turns` times within `original`.
+  const auto pair_of = [&](double turns) {
+    return size * std::log(original / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(config.rope_theta));
+  };
+  double low = pair_of(config.rope_beta_fast);
+  double high = pair_of(config.rope_beta_slow);
+  if (config.rope_whole_pairs) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, size - 1);
+  if (low == high) high += 0.001;
+  const at::Tensor pairs = at::arange(frequencies.numel(), frequencies.options());
+  const at::Tensor stretched = ((pairs - low) / (high - low)).clamp(0, 1);
+  return frequencies / config.rope_factor * stretched + frequencies * (1 - stretched);
+}
+
+/// By which queries and keys grow with the stretching of yarn.
+double attention_factor(const weights::ModelConfig& config) {
+  if (config.rope_type != "yarn") return 1;
+  if (config.rope_attention_factor != 0) return config.rope_attention_factor;
+  return config.rope_factor <= 1 ? 1 : 0.1 * std::log(config.rope_factor) + 1;
+}
+
 /// Radians per position, (R / 2). In double: at position 100,000 FP32 would be off by a hundredth
 /// of a turn.
 at::Tensor frequencies(const weights::ModelConfig& config, int64_t length) {
@@ -45,11 +76,17 @@ at::Tensor frequencies(const weights::ModelConfig& config, int64_t length) {
   const at::Tensor plain = at::pow(base, -exponents);
   if (config.rope_type == "linear") return plain / config.rope_factor;
   if (config.rope_type == "llama3") return llama3_frequencies(config, plain);
+  if (config.rope_type == "yarn") return yarn_frequencies(config, plain);
   return plain;
 }
 
-HeadSizes sizes_of(const AttentionShape& shape) {
-  return {shape.num_heads, shape.num_kv_heads, shape.head_size, shape.window};
+/// The same model's in its layers with a window; nothing where they turn as the others do.
+std::optional<Rotary> local_rotary(const weights::ModelConfig& config, at::Device device) {
+  if (!weights::family_of(config).design.windows_are_plain) return {};
+  weights::ModelConfig local = config;
+  if (config.rope_local_theta != 0) local.rope_theta = config.rope_local_theta;
+  local.rope_type = "default";
+  return Rotary(weights::canonical(local), device);
 }
 
 KeysInMemory keys_in(const at::Tensor& heads_HSN) {
@@ -67,7 +104,9 @@ std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t begin, int64_t end, int6
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const at::Tensor angles_TR =
       at::outer(at::arange(begin, end, options), frequencies(config_, length));
-  return {angles_TR.cos().to(device_, at::kFloat), angles_TR.sin().to(device_, at::kFloat)};
+  const double factor = attention_factor(config_);
+  return {(angles_TR.cos() * factor).to(device_, at::kFloat),
+          (angles_TR.sin() * factor).to(device_, at::kFloat)};
 }
 
 std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) const {
@@ -83,15 +122,21 @@ std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) 
 }
 
 Attention::Attention(const weights::ModelConfig& config, at::Device device, bool trains)
-    : config_(config), rotary_(config, device), trains_(trains) {}
+    : config_(config),
+      rotary_(config, device),
+      local_rotary_(local_rotary(config, device)),
+      trains_(trains) {}
 
 at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,
                                  std::span<const CachedRow> cached) const {
   if (!cached.empty()) return with_caches(qkv_BTF, layer, cached);
   const AttentionShape shape = shape_of(qkv_BTF, layer);
   if (trains_ || !qkv_BTF.is_cpu()) {
-    const auto [cos_TR, sin_TR] = rotary_.factors(0, shape.positions);
-    return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
+    const auto [cos_TR, sin_TR] = factors(layer, 0, shape.positions);
+    if (config_.attention_softcap == 0) return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
+    // Rare enough to go LibTorch's way.
+    return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TR, sin_TR),
+                                config_.attention_softcap);
   }
   const at::Tensor qkv = turned(qkv_BTF, layer, 0);
   const at::Tensor out_BTHN =
@@ -114,13 +159,32 @@ at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,
 }
 
 AttentionShape Attention::shape_of(const at::Tensor& qkv_BTF, int64_t layer) const {
-  return {qkv_BTF.size(0),      qkv_BTF.size(1),     config_.num_heads,
-          config_.num_kv_heads, config_.head_size(), config_.window_of(layer)};
+  return {qkv_BTF.size(0),
+          qkv_BTF.size(1),
+          config_.num_heads,
+          config_.num_kv_heads,
+          config_.head_size(),
+          config_.window_of(layer),
+          static_cast<float>(config_.score_scale())};
+}
+
+HeadSizes Attention::sizes_of(const AttentionShape& shape) const {
+  return {shape.num_heads, shape.num_kv_heads, shape.head_size,
+          shape.window,    shape.scale,        static_cast<float>(config_.attention_softcap)};
+}
+
+/// Of no pairs in a layer that does not turn.
+std::pair<at::Tensor, at::Tensor> Attention::factors(int64_t layer, int64_t begin,
+                                                     int64_t count) const {
+  const bool is_local = local_rotary_ && config_.window_of(layer) > 0;
+  auto [cos_TR, sin_TR] = (is_local ? *local_rotary_ : rotary_).factors(begin, count);
+  if (config_.turns(layer)) return {cos_TR, sin_TR};
+  return {cos_TR.narrow(1, 0, 0), sin_TR.narrow(1, 0, 0)};
 }
 
 /// Queries and keys turned by their positions, which begin at `begin`.
 at::Tensor Attention::turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t begin) const {
-  const auto [cos_TR, sin_TR] = rotary_.factors(begin, qkv_BTF.size(1));
+  const auto [cos_TR, sin_TR] = factors(layer, begin, qkv_BTF.size(1));
   return rotated(shape_of(qkv_BTF, layer), qkv_BTF, cos_TR, sin_TR);
 }
 
@@ -146,7 +210,8 @@ at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, int64_t layer,
     const at::Tensor v_BHSN = cache.values_BHSN(layer, end);
     if (!qkv.is_cpu()) {
       outputs.push_back(composite::attend(heads_BTHN.narrow(2, 0, shape.num_heads).transpose(1, 2),
-                                          k_BHSN, v_BHSN, shape.window));
+                                          k_BHSN, v_BHSN, shape.window, shape.scale,
+                                          config_.attention_softcap));
       continue;
     }
     outputs.push_back(at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size},

@@ -6,17 +6,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "atoll/model/attention_kernel.h"
+#include "atoll/model/causal_attention.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/weights/config.h"
 
 namespace atl::model {
 
 /// Rotary factors (Su et al. 2021) and their stretched kinds: linear (Chen et al. 2023), dynamic
-/// (NTK-aware, by the text's length), llama3 (long waves only).
+/// (NTK-aware, by the text's length), llama3 (long waves only), yarn (Peng et al. 2023, section
+/// 3.2).
 class Rotary {
  public:
   Rotary(const weights::ModelConfig& config, at::Device device);
@@ -45,12 +48,15 @@ class Attention {
 
  private:
   AttentionShape shape_of(const at::Tensor& qkv_BTF, int64_t layer) const;
+  HeadSizes sizes_of(const AttentionShape& shape) const;
+  std::pair<at::Tensor, at::Tensor> factors(int64_t layer, int64_t begin, int64_t count) const;
   at::Tensor turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t begin) const;
   at::Tensor with_caches(const at::Tensor& qkv_BTF, int64_t layer,
                          std::span<const CachedRow> cached) const;
 
   weights::ModelConfig config_;
   Rotary rotary_;
+  std::optional<Rotary> local_rotary_;  // Of layers with a window, where it is another.
   bool trains_;
 };
 

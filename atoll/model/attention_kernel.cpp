@@ -160,17 +160,13 @@ Matrix rows_from(Matrix matrix, int64_t row) {
   return matrix;
 }
 
-float score_scale(const AttentionShape& shape) {
-  return 1.0F / std::sqrt(static_cast<float>(shape.head_size));
-}
-
 void forward_tile(const AttentionShape& shape, const Head& head, const Tile& tile, float* out,
                   float* log_sums, std::vector<float>& scores) {
   const auto& [begin, queries, first_key, keys, window] = tile;
   const int64_t size = shape.head_size;
   scores.resize(static_cast<size_t>(kTile * shape.positions));
   const Matrix q = rows_from(head.q, begin);
-  multiply(queries, keys, size, score_scale(shape), q, rows_from(head.k_transposed, first_key), 0,
+  multiply(queries, keys, size, shape.scale, q, rows_from(head.k_transposed, first_key), 0,
            scores.data(), keys);
   float maxima[kTile];
   float sums[kTile];
@@ -206,7 +202,7 @@ void backward_tile(const AttentionShape& shape, const Head& head, const Backward
                    const Tile& tile, std::vector<float>& scores, std::vector<float>& dscores) {
   const auto& [begin, queries, first_key, keys, window] = tile;
   const int64_t size = shape.head_size;
-  const float scale = score_scale(shape);
+  const float scale = shape.scale;
   scores.resize(static_cast<size_t>(kTile * shape.positions));
   dscores.resize(scores.size());
   const int64_t out_offset = head.out_offset + begin * head.out_stride;

@@ -21,13 +21,14 @@ struct AttentionShape {
   int64_t num_kv_heads = 0;
   int64_t head_size = 0;
   int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it.
+  float scale = 1;     // Of scores.
 
   int64_t row_width() const { return (num_heads + 2 * num_kv_heads) * head_size; }
 };
 
 bool attention_kernel_available();
 
-/// out_BTHN = softmax(q k^T / sqrt(N), causal, within the window) v; log_sums_BHT (log of the
+/// out_BTHN = softmax(scale q k^T, causal, within the window) v; log_sums_BHT (log of the
 /// softmax denominators) is kept for the backward pass.
 void attention_forward(const AttentionShape& shape, const float* qkv_BTF, float* out_BTHN,
                        float* log_sums_BHT);

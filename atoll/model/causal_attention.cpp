@@ -47,6 +47,14 @@ ATOLL_CLONES void take_maxima(const Sight& sight, int64_t width, const float* sc
   }
 }
 
+ATOLL_CLONES void cap(float cap, std::span<float> scores) {
+  const float inverse = 1.0F / cap;
+  for (float& score : scores) {
+    // tanh(x) = 1 - 2 / (e^2x + 1); its error is small beside the cap.
+    score = cap - 2 * cap / (fast_exp(2 * score * inverse) + 1.0F);
+  }
+}
+
 /// Scores become exponentials, 0 where a query does not see the key, and are added to the sums.
 ATOLL_CLONES void exponentiate(const Sight& sight, int64_t width, const float* maxima_M,
                                float* scores_SM, float* part_M, float* sums_M) {
@@ -95,6 +103,7 @@ class Tile {
     const int64_t num_keys = sight_.last_key - sight_.first_key;
     scores_SM_.resize(static_cast<size_t>(num_keys * width_));
     score();
+    if (sizes_.softcap > 0) cap(sizes_.softcap, scores_SM_);
     std::vector<float> maxima(static_cast<size_t>(width_));
     std::vector<float> parts(maxima.size());
     std::vector<float> sums(maxima.size());
@@ -131,14 +140,13 @@ class Tile {
     return keys.data + key * keys.position_stride + kv_head_ * keys.head_stride;
   }
 
-  /// Queries times 1 / sqrt(N), as columns; those behind the last one are copies of it.
+  /// Queries times the scale, as columns; those behind the last one are copies of it.
   void gather_queries() {
-    const float scale = 1.0F / std::sqrt(static_cast<float>(sizes_.head_size));
     queries_NM_.resize(static_cast<size_t>(sizes_.head_size * width_));
     for (int64_t column = 0; column < width_; ++column) {
       const float* const from = query(std::min(column, num_columns_ - 1));
       float* const to = queries_NM_.data() + column;
-      for (int64_t n = 0; n < sizes_.head_size; ++n) to[n * width_] = from[n] * scale;
+      for (int64_t n = 0; n < sizes_.head_size; ++n) to[n * width_] = from[n] * sizes_.scale;
     }
   }
 

@@ -18,6 +18,8 @@ struct HeadSizes {
   int64_t num_kv_heads = 0;
   int64_t head_size = 0;
   int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it.
+  float scale = 1;     // Of scores.
+  float softcap = 0;   // Scores become cap tanh(score / cap); 0: they stay.
 };
 
 /// Where keys or values lie: element n of head g at position s is at
@@ -38,7 +40,7 @@ struct AttendingRow {
   float* out_THN = nullptr;
 };
 
-/// out = softmax(q k^T / sqrt(N), causal, within the window) v for every row, with the threads that
+/// out = softmax(scale q k^T, causal, within the window) v for every row, with the threads that
 /// LibTorch uses.
 void attend(const HeadSizes& sizes, std::span<const AttendingRow> rows,
             const ProductKernel& kernel = product_kernel());

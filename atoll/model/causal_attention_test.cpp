@@ -49,7 +49,7 @@ Text some_text(const HeadSizes& sizes, int64_t length) {
 }
 
 std::vector<double> by_definition(const Text& text) {
-  const auto& [heads, kv_heads, size, window] = text.sizes;
+  const auto& [heads, kv_heads, size, window, scale, softcap] = text.sizes;
   std::vector<double> out(static_cast<size_t>(text.length * text.out_width()));
   for (int64_t t = 0; t < text.length; ++t) {
     const int64_t first = window > 0 ? std::max<int64_t>(0, t + 1 - window) : 0;
@@ -64,7 +64,9 @@ std::vector<double> by_definition(const Text& text) {
           score += static_cast<double>(q[n]) *
                    static_cast<double>(text.keys()[s * text.width() + kv + n]);
         }
-        weights.push_back(std::exp(score / std::sqrt(static_cast<double>(size))));
+        score *= static_cast<double>(scale);
+        const auto cap = static_cast<double>(softcap);
+        weights.push_back(std::exp(cap > 0 ? cap * std::tanh(score / cap) : score));
         total += weights.back();
       }
       double* const to = &out[static_cast<size_t>(t * text.out_width() + head * size)];
@@ -80,8 +82,10 @@ std::vector<double> by_definition(const Text& text) {
 }
 
 const std::vector<HeadSizes>& varieties() {
-  static const std::vector<HeadSizes> all = {{1, 1, 1, 0},  {2, 1, 8, 0},   {9, 3, 64, 0},
-                                             {4, 4, 80, 0}, {16, 2, 20, 7}, {6, 3, 128, 33}};
+  static const std::vector<HeadSizes> all = {{1, 1, 1, 0, 1},        {2, 1, 8, 0, 0.4F},
+                                             {9, 3, 64, 0, 0.125F},  {4, 4, 80, 0, 0.1F},
+                                             {16, 2, 20, 7, 0.2F},   {6, 3, 128, 33, 0.08F},
+                                             {4, 2, 16, 0, 0.5F, 3}, {6, 3, 12, 9, 0.3F, 20}};
   return all;
 }
 
@@ -127,7 +131,7 @@ TEST(CausalAttentionTest, HasTheSameBitsHoweverItIsReadAndOnEveryProcessor) {
 }
 
 TEST(CausalAttentionTest, LargeScoresAreNoTrouble) {
-  const HeadSizes sizes{1, 1, 16, 0};
+  const HeadSizes sizes{1, 1, 16, 0, 0.25F};
   Text text = some_text(sizes, 60);
   for (float& value : text.qkv) value *= 40;
   Values found = text.empty();

@@ -7,6 +7,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 
+#include <cmath>
 #include <optional>
 
 namespace atl::model::composite {
@@ -64,9 +65,23 @@ at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at:
 }
 
 at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::Tensor& v_BGSN,
-                  int64_t window) {
+                  int64_t window, double scale, double softcap) {
   const int64_t num_queries = q_BHTN.size(2);
   const int64_t num_keys = k_BGSN.size(2);
+  if (softcap > 0) {
+    const int64_t group = q_BHTN.size(1) / k_BGSN.size(1);
+    const at::Tensor k_BHSN = k_BGSN.repeat_interleave(group, 1);
+    const at::Tensor scores = (q_BHTN * scale).matmul(k_BHSN.transpose(2, 3));
+    const at::Tensor seen_TS = visible_TS(num_queries, num_keys, window, q_BHTN.device());
+    return (scores / softcap)
+        .tanh()
+        .mul(softcap)
+        .masked_fill(~seen_TS, -INFINITY)
+        .softmax(3)
+        .matmul(v_BGSN.repeat_interleave(group, 1))
+        .transpose(1, 2)
+        .flatten(2);
+  }
   // Needed for several tokens behind others, and where a window ends before the text does.
   const bool is_windowed = window > 0 && num_keys > window;
   std::optional<at::Tensor> mask;
@@ -74,19 +89,19 @@ at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::
     mask = visible_TS(num_queries, num_keys, is_windowed ? window : 0, q_BHTN.device());
   }
   const bool is_causal = !mask && num_queries > 1;
-  return at::scaled_dot_product_attention(q_BHTN, k_BGSN, v_BGSN, mask, 0.0, is_causal,
-                                          std::nullopt, q_BHTN.size(1) != k_BGSN.size(1))
+  return at::scaled_dot_product_attention(q_BHTN, k_BGSN, v_BGSN, mask, 0.0, is_causal, scale,
+                                          q_BHTN.size(1) != k_BGSN.size(1))
       .transpose(1, 2)
       .flatten(2);
 }
 
-at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
+at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF, double softcap) {
   const int64_t heads = shape.num_heads;
   const int64_t kv_heads = shape.num_kv_heads;
   return attend(heads_BTHN(shape, qkv_BTF, 0, heads).transpose(1, 2),
                 heads_BTHN(shape, qkv_BTF, heads, kv_heads).transpose(1, 2),
                 heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads).transpose(1, 2),
-                shape.window);
+                shape.window, static_cast<double>(shape.scale), softcap);
 }
 
 }  // namespace atl::model::composite

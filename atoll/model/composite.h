@@ -29,11 +29,11 @@ at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const
 at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device);
 
 /// Attention of the last T of S positions, with keys and values (B, G, S, N) where they lie: (B, T,
-/// H N).
+/// H N). With a `softcap` scores become softcap tanh(score / softcap).
 at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::Tensor& v_BGSN,
-                  int64_t window);
+                  int64_t window, double scale, double softcap);
 
 /// Causal attention over a rotated qkv_BTF: (B, T, H N).
-at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF);
+at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF, double softcap = 0);
 
 }  // namespace atl::model::composite

@@ -8,6 +8,7 @@
 #include <ATen/ops/gelu.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "atoll/model/operations.h"
 
@@ -24,6 +25,11 @@ at::Tensor positions_of(const at::Tensor& tokens_BT, std::span<const CachedRow> 
     rows.push_back(at::arange(begin, begin + row.num_tokens, options));
   }
   return at::cat(rows).expand_as(tokens_BT);
+}
+
+/// Weights of a norm whose file has how much over 1 they are. Their gradient is the same.
+Weight from_one(const Weight& weight) {
+  return {.value = weight.value.detach() + 1, .grad = weight.grad, .stored = {}};
 }
 
 }  // namespace
@@ -44,16 +50,22 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
     layers_.push_back({.attention_norm = weights(weights::Role::kAttentionNorm),
                        .qkv = weights(weights::Role::kQueryKeyValue),
                        .output = weights(weights::Role::kAttentionOutput),
+                       .attention_norm_behind = weights(weights::Role::kAttentionNormBehind),
                        .mlp_norm = weights(weights::Role::kMlpNorm),
                        .mlp_input = weights(weights::Role::kMlpInput),
                        .mlp_output = weights(weights::Role::kMlpOutput),
+                       .mlp_norm_behind = weights(weights::Role::kMlpNormBehind),
                        .query_norm = weights(weights::Role::kQueryNorm).weight,
                        .key_norm = weights(weights::Role::kKeyNorm).weight});
   }
 }
 
 at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const {
-  const at::Tensor x_BTC = model::embed(embedding_, tokens_BT);
+  at::Tensor x_BTC = model::embed(embedding_, tokens_BT);
+  const double scale = design_.scales_embedding
+                           ? std::sqrt(static_cast<double>(config_.hidden_size))
+                           : config_.embedding_multiplier;
+  if (scale != 1) x_BTC = x_BTC * scale;
   if (!positions_.exists()) return x_BTC;
   return x_BTC + model::embed(positions_, positions_of(tokens_BT, cached));
 }
@@ -61,25 +73,44 @@ at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow
 at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC,
                           std::span<const CachedRow> cached) const {
   const Layer& layer = layers_.at(static_cast<size_t>(index));
-  if (design_.norm_place == weights::NormPlace::kBehind) {
-    const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm, attend(index, x_BTC, cached));
-    return middle_BTC + norm(layer.mlp_norm, mlp(layer, middle_BTC));
+  if (design_.norm_place != weights::NormPlace::kBefore) {
+    return with_norms_behind(index, x_BTC, cached);
   }
   // The embedding's gradient is the sum of two, as autograd makes it, not the kernel's: digests of
   // runs hang on that rounding.
   const auto [residual_BTC, normalised_BTC] = index == 0
                                                   ? Read{x_BTC, norm(layer.attention_norm, x_BTC)}
                                                   : read(layer.attention_norm, x_BTC);
-  const at::Tensor attended_BTC = attend(index, normalised_BTC, cached);
+  const auto scaled = [this](const at::Tensor& added_BTC) {
+    return config_.residual_multiplier == 1 ? added_BTC : added_BTC * config_.residual_multiplier;
+  };
+  const at::Tensor attended_BTC = scaled(attend(index, normalised_BTC, cached));
   if (is_parallel_) {
     const at::Tensor middle_BTC = residual_BTC + attended_BTC;
     return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC));
   }
   const auto [middle_BTC, mlp_input_BTC] = add_and_read(layer.mlp_norm, residual_BTC, attended_BTC);
-  return middle_BTC + mlp(layer, mlp_input_BTC);
+  return middle_BTC + scaled(mlp(layer, mlp_input_BTC));
 }
 
-at::Tensor Decoder::finish(const at::Tensor& x_BTC) const { return norm(final_norm_, x_BTC); }
+at::Tensor Decoder::with_norms_behind(int64_t index, const at::Tensor& x_BTC,
+                                      std::span<const CachedRow> cached) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const bool is_around = design_.norm_place == weights::NormPlace::kAround;
+  const auto before = [&](const Projection& weights, const at::Tensor& read_BTC) {
+    return is_around ? norm(weights, read_BTC) : read_BTC;
+  };
+  const at::Tensor attended_BTC = attend(index, before(layer.attention_norm, x_BTC), cached);
+  const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm_behind, attended_BTC);
+  const at::Tensor inner_BTC = mlp(layer, before(layer.mlp_norm, middle_BTC));
+  return middle_BTC + norm(layer.mlp_norm_behind, inner_BTC);
+}
+
+at::Tensor Decoder::finish(const at::Tensor& x_BTC) const {
+  const at::Tensor hidden_BTC = norm(final_norm_, x_BTC);
+  // Of the logits, but these are many more.
+  return config_.logits_divisor == 1 ? hidden_BTC : hidden_BTC / config_.logits_divisor;
+}
 
 at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT,
                                std::span<const CachedRow> cached) const {
@@ -89,8 +120,16 @@ at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT,
 }
 
 at::Tensor Decoder::norm(const Projection& weights, const at::Tensor& x_BTC) const {
-  return design_.norm == weights::NormKind::kRms ? rms_norm(weights.weight, x_BTC, config_.norm_eps)
-                                                 : layer_norm(weights, x_BTC, config_.norm_eps);
+  switch (design_.norm) {
+    case weights::NormKind::kRms:
+      return rms_norm(weights.weight, x_BTC, config_.norm_eps);
+    case weights::NormKind::kRmsFromOne:
+      return rms_norm(from_one(weights.weight), x_BTC, config_.norm_eps);
+    case weights::NormKind::kLayer:
+    case weights::NormKind::kLayerWithoutAny:
+      return layer_norm(weights, x_BTC, config_.norm_eps);
+  }
+  return {};
 }
 
 Decoder::Read Decoder::read(const Projection& weights, const at::Tensor& x_BTC) const {
@@ -111,7 +150,10 @@ at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) con
   const AttentionShape shape{qkv_BTF.size(0), qkv_BTF.size(1), config_.num_heads,
                              config_.num_kv_heads, config_.head_size()};
   if (design_.qk_norm == weights::QkNorm::kPerHead) {
-    return head_norm(shape, layer.query_norm, layer.key_norm, qkv_BTF, config_.norm_eps);
+    const bool is_from_one = design_.norm == weights::NormKind::kRmsFromOne;
+    return head_norm(shape, is_from_one ? from_one(layer.query_norm) : layer.query_norm,
+                     is_from_one ? from_one(layer.key_norm) : layer.key_norm, qkv_BTF,
+                     config_.norm_eps);
   }
   const int64_t queries = shape.num_heads * shape.head_size;
   const int64_t keys = shape.num_kv_heads * shape.head_size;
@@ -131,6 +173,7 @@ at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
                   .transpose(2, 3)
                   .flatten(2);
   }
+  if (config_.clip_qkv > 0) qkv_BTF = qkv_BTF.clamp(-config_.clip_qkv, config_.clip_qkv);
   if (design_.qk_norm != weights::QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
   return project(layer.output, attention_(qkv_BTF, index, cached));
 }
@@ -150,6 +193,11 @@ at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC) const {
 at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x) const {
   const at::Tensor inner = project(layer.mlp_input, x);
   if (design_.mlp == weights::MlpKind::kGated) return project(layer.mlp_output, swiglu(inner));
+  if (design_.mlp == weights::MlpKind::kGatedByGelu) {
+    const int64_t half = inner.size(-1) / 2;
+    const at::Tensor gate = at::gelu(inner.narrow(-1, 0, half), "tanh");
+    return project(layer.mlp_output, gate * inner.narrow(-1, half, half));
+  }
   const char* kind = config_.activation == "gelu" ? "none" : "tanh";
   return project(layer.mlp_output, at::gelu(inner, kind));
 }

@@ -43,13 +43,15 @@ class Decoder {
 
  private:
   struct Layer {
-    Projection attention_norm, qkv, output;
-    Projection mlp_norm, mlp_input, mlp_output;
+    Projection attention_norm, qkv, output, attention_norm_behind;
+    Projection mlp_norm, mlp_input, mlp_output, mlp_norm_behind;
     Weight query_norm, key_norm;
   };
   /// The residual stream, and what a part reads of it.
   using Read = std::pair<at::Tensor, at::Tensor>;
 
+  at::Tensor with_norms_behind(int64_t index, const at::Tensor& x_BTC,
+                               std::span<const CachedRow> cached) const;
   at::Tensor norm(const Projection& weights, const at::Tensor& x_BTC) const;
   Read read(const Projection& norm, const at::Tensor& x_BTC) const;
   Read add_and_read(const Projection& norm, const at::Tensor& x_BTC,

@@ -29,6 +29,9 @@ std::vector<weights::ModelConfig> varieties() {
                    .max_positions = 48,
                    .sliding_window = family.has("sliding_window") ? 5 : 0,
                    .full_layers = family.has("full_layers") ? 1 : 0,
+                   .layer_pattern = !family.has("layer_pattern")   ? ""
+                                    : family.has("sliding_window") ? "sf"
+                                                                   : "ffn",
                    .attention_bias = family.has("attention_bias"),
                    .mlp_bias = family.has("mlp_bias")});
     if (!family.has("parallel_residual")) continue;

@@ -1,6 +1,7 @@
 #include "atoll/model/model.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/model/operations.h"
+#include "atoll/weights/families.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::model {
@@ -36,10 +38,12 @@ Model::Model(const weights::ModelConfig& config, std::shared_ptr<const weights::
 void Model::initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
   const double into_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.num_layers));
+  const double of_norms =
+      weights::family_of(config_).design.norm == weights::NormKind::kRmsFromOne ? 0 : 1;
   for (const weights::ParameterSpec& spec : parameters_.specs()) {
     const at::Tensor target = parameters_.view(spec.name);
     if (spec.shape.size() == 1) {
-      target.fill_(spec.is_bias() ? 0 : 1);
+      target.fill_(spec.is_bias() ? 0 : of_norms);
       continue;
     }
     const bool adds =
@@ -103,7 +107,11 @@ at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const Cached
   return hidden_1TC;
 }
 
-at::Tensor Model::logits(const at::Tensor& hidden) const { return linear(head_VC(), hidden); }
+at::Tensor Model::logits(const at::Tensor& hidden) const {
+  const at::Tensor logits = linear(head_VC(), hidden);
+  const double cap = config_.logits_softcap;
+  return cap == 0 ? logits : (logits / cap).tanh() * cap;
+}
 
 void load_weights(const Model& model, const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;

@@ -31,8 +31,8 @@ class Model {
   at::Device device() const { return parameters_.device(); }
 
   /// Normal with deviation 0.02, the projections back into the residual stream 0.02 / sqrt(2 L)
-  /// (GPT-2), norms 1, biases 0. A pure function of (seed, parameter name, index): the same on
-  /// every machine with the same C library.
+  /// (GPT-2), norms 1 (stored as 0 where files have what is over 1), biases 0. A pure function of
+  /// (seed, parameter name, index): the same on every machine with the same C library.
   void initialise(uint64_t seed);
 
   /// The hidden states after the final norm; tokens_BT is int64 on the model's device, T at most

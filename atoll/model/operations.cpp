@@ -235,6 +235,7 @@ struct RotaryAttention : Function<RotaryAttention> {
     context->saved_data["heads"] = shape.num_heads;
     context->saved_data["kv_heads"] = shape.num_kv_heads;
     context->saved_data["window"] = shape.window;
+    context->saved_data["scale"] = static_cast<double>(shape.scale);
     return result;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -246,7 +247,8 @@ struct RotaryAttention : Function<RotaryAttention> {
                                heads,
                                context->saved_data["kv_heads"].toInt(),
                                saved[1].size(2) / heads,
-                               context->saved_data["window"].toInt()};
+                               context->saved_data["window"].toInt(),
+                               static_cast<float>(context->saved_data["scale"].toDouble())};
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty_like(qkv);
     attention_backward(shape, in(qkv), in(saved[1]), in(dy), in(saved[2]), out(dqkv));

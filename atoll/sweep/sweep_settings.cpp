@@ -256,21 +256,19 @@ std::map<std::string, std::string> SweepSettings::identity(const SweepPoint& poi
   if (one.sync.outer_lr < 0) one.sync.outer_lr = method::outer_lr(one.sync);
   one.sync.codec = method::codec_name(one.sync);
   std::map<std::string, std::string> identity;
-  for (const auto& [name, value] : one.settings().shared()) {
+  const SettingList all = one.settings();
+  for (const Setting& setting : all.settings()) {
+    const std::string name = setting.name();
     const bool is_alone_swarm = num_islands(point) == 1 && name.starts_with("swarm.");
     const bool is_idle_sync = point.cell.replicas == 0 && name.starts_with("sync.");
-    if (name.starts_with("data.") || is_alone_swarm || is_idle_sync || name == "model.preset" ||
+    // Local settings, but sums in another order are other sums.
+    const bool is_of_sums = name == "train.threads" || name == "train.device";
+    if ((setting.local && !is_of_sums) || setting.is_unsaid || name.starts_with("data.") ||
+        is_alone_swarm || is_idle_sync || name == "model.preset" ||
         std::ranges::find(kWithoutEffect, name) != kWithoutEffect.end() || !has_use(one, name)) {
       continue;
     }
-    identity[name] = value;
-  }
-  // Local settings, but sums in another order are other sums.
-  const SettingList all = one.settings();
-  for (const Setting& setting : all.settings()) {
-    if (setting.name() == "train.threads" || setting.name() == "train.device") {
-      identity[setting.name()] = setting.text();
-    }
+    identity[name] = setting.text();
   }
   identity["data.digest"] = store_.digest;
   identity["swarm.replicas"] = fmt::format("{}", num_islands(point));

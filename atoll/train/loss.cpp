@@ -52,9 +52,11 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
 
 /// The head and the loss, a slice of the positions at a time. With a defined dhidden_MC also their
 /// gradients: dhidden is written, the head's is added to.
-Sums head_loss(const model::Weight& head, const at::Tensor& hidden_MC, const at::Tensor& targets_M,
+Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at::Tensor& targets_M,
                const at::Tensor& count, const model::SoftmaxLoss& options,
                const at::Tensor& dhidden_MC) {
+  const model::Weight& head = model.head_VC();
+  const double cap = model.config().logits_softcap;
   const int64_t positions = hidden_MC.size(0);
   const int64_t vocab = head.num_outputs();
   const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
@@ -66,9 +68,15 @@ Sums head_loss(const model::Weight& head, const at::Tensor& hidden_MC, const at:
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
     at::Tensor part_MV = logits_MV.narrow(0, 0, size);
     model::linear_into(part_MV, head, part_MC);
+    at::Tensor capped_MV;  // Over the cap.
+    if (cap > 0) {
+      capped_MV = (part_MV / cap).tanh();
+      part_MV.copy_(capped_MV * cap);
+    }
     softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options,
                  sums.losses_M.narrow(0, begin, size), sums.squares_M.narrow(0, begin, size));
     if (!dhidden_MC.defined()) continue;
+    if (cap > 0) part_MV.mul_(1 - capped_MV.square());
     model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, head.value.detach());
     model::matmul(head.grad, part_MV.t(), part_MC, /*accumulates=*/true);
   }
@@ -105,7 +113,7 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
   const at::Tensor dhidden_MC = at::empty_like(hidden_MC);
   const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss),
                                   static_cast<float>(options.scale)};
-  const Sums sums = head_loss(model.head_VC(), hidden_MC, targets_M, count, kernel, dhidden_MC);
+  const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, dhidden_MC);
   hidden_BTC.backward(dhidden_MC.view(hidden_BTC.sizes()));
   return mean(sums, count, options);
 }
@@ -118,7 +126,7 @@ Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,
   const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss), 0};
   const at::Tensor count = count_targets(targets_M);
   const at::Tensor hidden_MC = hidden_BTC.view({-1, hidden_BTC.size(2)});
-  const Sums sums = head_loss(model.head_VC(), hidden_MC, targets_M, count, kernel, {});
+  const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, {});
   return mean(sums, count, options);
 }
 

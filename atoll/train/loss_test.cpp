@@ -67,8 +67,13 @@ class Reference {
 
   at::Tensor logits(const at::Tensor& tokens_BT) const {
     at::Tensor x = at::embedding(at("model.embed_tokens"), tokens_BT);
-    const model::AttentionShape shape{x.size(0), x.size(1), config_.num_heads, config_.num_kv_heads,
-                                      config_.head_size()};
+    const model::AttentionShape shape{x.size(0),
+                                      x.size(1),
+                                      config_.num_heads,
+                                      config_.num_kv_heads,
+                                      config_.head_size(),
+                                      0,
+                                      static_cast<float>(config_.score_scale())};
     const auto options = at::TensorOptions().dtype(at::kDouble);
     const at::Tensor frequencies =
         at::pow(config_.rope_theta,

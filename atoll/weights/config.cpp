@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "atoll/base/error.h"
 #include "atoll/weights/families.h"
 
@@ -49,6 +51,20 @@ void refuse_foreign(const ModelConfig& config, const Family& family) {
   refuse_unless("mlp_bias", config.mlp_bias == usual.mlp_bias);
   refuse_unless("parallel_residual", config.parallel_residual == usual.parallel_residual);
   refuse_unless("activation", config.activation == usual.activation);
+  refuse_unless("rope_beta_fast", config.rope_beta_fast == usual.rope_beta_fast);
+  refuse_unless("rope_beta_slow", config.rope_beta_slow == usual.rope_beta_slow);
+  refuse_unless("rope_whole_pairs", config.rope_whole_pairs == usual.rope_whole_pairs);
+  refuse_unless("rope_attention_factor",
+                config.rope_attention_factor == usual.rope_attention_factor);
+  refuse_unless("rope_local_theta", config.rope_local_theta == usual.rope_local_theta);
+  refuse_unless("layer_pattern", config.layer_pattern == usual.layer_pattern);
+  refuse_unless("clip_qkv", config.clip_qkv == usual.clip_qkv);
+  refuse_unless("embedding_multiplier", config.embedding_multiplier == usual.embedding_multiplier);
+  refuse_unless("residual_multiplier", config.residual_multiplier == usual.residual_multiplier);
+  refuse_unless("attention_multiplier", config.attention_multiplier == usual.attention_multiplier);
+  refuse_unless("logits_divisor", config.logits_divisor == usual.logits_divisor);
+  refuse_unless("attention_softcap", config.attention_softcap == usual.attention_softcap);
+  refuse_unless("logits_softcap", config.logits_softcap == usual.logits_softcap);
 }
 
 void check_rope(const ModelConfig& config) {
@@ -56,15 +72,37 @@ void check_rope(const ModelConfig& config) {
   require(config.rope_theta >= 1,
           fmt::format("'rope_theta' must be at least 1, not {}", config.rope_theta));
   const std::string& type = config.rope_type;
-  require(type == "default" || type == "linear" || type == "dynamic" || type == "llama3",
-          fmt::format("'rope_type' must be default, linear, dynamic or llama3, not '{}'", type));
+  require(
+      type == "default" || type == "linear" || type == "dynamic" || type == "llama3" ||
+          type == "yarn",
+      fmt::format("'rope_type' must be default, linear, dynamic, llama3 or yarn, not '{}'", type));
   require(config.rope_factor >= 1 && config.rope_factor <= kMaxRopeFactor,
           fmt::format("'rope_factor' must be from 1 to {}, not {}", kMaxRopeFactor,
                       config.rope_factor));
   require(type != "default" || config.rope_factor == 1,
-          "'rope_factor' has no effect with rope_type 'default'; choose linear, dynamic or llama3");
-  if (type == "llama3") {
+          "'rope_factor' has no effect with rope_type 'default'; choose linear, dynamic, llama3 or "
+          "yarn");
+  const bool has_original = type == "llama3" || type == "yarn";
+  if (has_original) {
     require_range("rope_original_positions", config.rope_original_positions, kMaxSize);
+  }
+  if (type != "yarn") {
+    const ModelConfig usual;
+    for (const auto& [field, is_usual] :
+         {std::pair{"rope_beta_fast", config.rope_beta_fast == usual.rope_beta_fast},
+          {"rope_beta_slow", config.rope_beta_slow == usual.rope_beta_slow},
+          {"rope_whole_pairs", config.rope_whole_pairs == usual.rope_whole_pairs},
+          {"rope_attention_factor", config.rope_attention_factor == usual.rope_attention_factor}}) {
+      require(is_usual,
+              fmt::format("'{}' has no effect but with rope_type 'yarn'; leave it out", field));
+    }
+  } else {
+    require(config.rope_beta_slow > 0 && config.rope_beta_fast >= config.rope_beta_slow,
+            fmt::format("'rope_beta_fast' ({}) must not be under 'rope_beta_slow' ({}), and that "
+                        "over 0",
+                        config.rope_beta_fast, config.rope_beta_slow));
+  }
+  if (type == "llama3") {
     require(
         config.rope_low_freq_factor > 0 &&
             config.rope_high_freq_factor > config.rope_low_freq_factor,
@@ -75,9 +113,9 @@ void check_rope(const ModelConfig& config) {
     const ModelConfig usual = canonical(config);
     require(config.rope_low_freq_factor == usual.rope_low_freq_factor &&
                 config.rope_high_freq_factor == usual.rope_high_freq_factor &&
-                config.rope_original_positions == usual.rope_original_positions,
+                (has_original || config.rope_original_positions == usual.rope_original_positions),
             "'rope_low_freq_factor', 'rope_high_freq_factor' and 'rope_original_positions' have no "
-            "effect but with rope_type 'llama3'; leave them out");
+            "effect but with rope_type 'llama3' (the last one: or 'yarn'); leave them out");
   }
   require(config.partial_rotary_factor > 0 && config.partial_rotary_factor <= 1,
           fmt::format("'partial_rotary_factor' must be over 0, and 1 at most, not {}",
@@ -86,6 +124,40 @@ void check_rope(const ModelConfig& config) {
           fmt::format("the part of a head that turns must be even (rotary positions turn pairs), "
                       "and of 'head_dim' {} it is {}",
                       config.head_size(), config.rotary_size()));
+}
+
+void check_layers(const ModelConfig& config) {
+  const std::string& pattern = config.layer_pattern;
+  require(
+      pattern.find_first_not_of("sfn") == std::string::npos &&
+          std::ssize(pattern) <= config.num_layers,
+      fmt::format("'layer_pattern' must have at most 'num_layers' ({}) of the letters s (window), "
+                  "f (none) and n (none, and no positions), not '{}'",
+                  config.num_layers, pattern));
+  require(pattern.empty() || config.full_layers == 0,
+          "'full_layers' has no effect with a 'layer_pattern'; leave it out");
+  const bool has_windows = pattern.find('s') != std::string::npos;
+  require(pattern.empty() || has_windows == (config.sliding_window > 0),
+          "a 'layer_pattern' with an s needs a 'sliding_window', and one without has none");
+}
+
+void check_factors(const ModelConfig& config) {
+  const auto require_positive = [](const char* field, double value, bool may_be_zero) {
+    require(
+        std::isfinite(value) && (value > 0 || (may_be_zero && value == 0)),
+        fmt::format("'{}' must be {}0, not {}", field, may_be_zero ? "at least " : "over ", value));
+  };
+  require_positive("clip_qkv", config.clip_qkv, true);
+  require_positive("embedding_multiplier", config.embedding_multiplier, false);
+  require_positive("residual_multiplier", config.residual_multiplier, false);
+  require_positive("attention_multiplier", config.attention_multiplier, true);
+  require_positive("logits_divisor", config.logits_divisor, false);
+  require_positive("attention_softcap", config.attention_softcap, true);
+  require_positive("logits_softcap", config.logits_softcap, true);
+  require_positive("rope_attention_factor", config.rope_attention_factor, true);
+  require(
+      config.rope_local_theta == 0 || config.rope_local_theta >= 1,
+      fmt::format("'rope_local_theta' must be at least 1, or 0, not {}", config.rope_local_theta));
 }
 
 bool is_head(const ParameterSpec& spec) { return spec.role == Role::kHead; }
@@ -139,6 +211,40 @@ void ModelConfig::visit(SettingList& list) {
   list.add("parallel_residual", parallel_residual,
            of("attention and MLP read the same residual stream", "parallel_residual"));
   list.add("activation", activation, of("gelu or gelu_tanh, in the MLP", "activation"));
+  // These came later than runs and sweeps that are kept: there they have no name.
+  const ModelConfig usual;
+  const auto add = [&](const char* key, auto& value, const auto& standard, std::string help) {
+    list.add(key, value, std::move(help));
+    list.unsaid_if(value == standard);
+  };
+  add("layer_pattern", layer_pattern, usual.layer_pattern,
+      of("kinds of layers, again and again: s window, f none, n none and no positions",
+         "layer_pattern"));
+  add("rope_local_theta", rope_local_theta, usual.rope_local_theta,
+      of("base of the rotary positions in layers with a window; 0 = rope_theta",
+         "rope_local_theta"));
+  add("rope_beta_fast", rope_beta_fast, usual.rope_beta_fast,
+      "yarn: waves that turn more often than this in rope_original_positions are not stretched");
+  add("rope_beta_slow", rope_beta_slow, usual.rope_beta_slow,
+      "yarn: waves that turn less often than this are stretched whole");
+  add("rope_whole_pairs", rope_whole_pairs, usual.rope_whole_pairs,
+      "yarn: those bounds are rounded to whole pairs");
+  add("rope_attention_factor", rope_attention_factor, usual.rope_attention_factor,
+      "yarn: factor of queries and keys; 0 = 0.1 ln(rope_factor) + 1");
+  add("clip_qkv", clip_qkv, usual.clip_qkv,
+      of("largest magnitude in queries, keys and values; 0 = any", "clip_qkv"));
+  add("embedding_multiplier", embedding_multiplier, usual.embedding_multiplier,
+      of("factor of the embedding", "embedding_multiplier"));
+  add("residual_multiplier", residual_multiplier, usual.residual_multiplier,
+      of("factor of what a part adds to the residual stream", "residual_multiplier"));
+  add("attention_multiplier", attention_multiplier, usual.attention_multiplier,
+      of("factor of the scores; 0 = 1 / sqrt(head size)", "attention_multiplier"));
+  add("logits_divisor", logits_divisor, usual.logits_divisor,
+      of("what logits are divided by", "logits_divisor"));
+  add("attention_softcap", attention_softcap, usual.attention_softcap,
+      of("scores become cap tanh(score / cap); 0 = they stay", "attention_softcap"));
+  add("logits_softcap", logits_softcap, usual.logits_softcap,
+      of("logits become cap tanh(logit / cap); 0 = they stay", "logits_softcap"));
 }
 
 int64_t ModelConfig::rotary_size() const {
@@ -146,10 +252,45 @@ int64_t ModelConfig::rotary_size() const {
   return static_cast<int64_t>(static_cast<double>(head_size()) * partial_rotary_factor);
 }
 
+int64_t ModelConfig::window_of(int64_t layer) const {
+  if (layer_pattern.empty()) return layer < full_layers ? 0 : sliding_window;
+  return layer_pattern[static_cast<size_t>(layer) % layer_pattern.size()] == 's' ? sliding_window
+                                                                                 : 0;
+}
+
+bool ModelConfig::turns(int64_t layer) const {
+  return layer_pattern.empty() ||
+         layer_pattern[static_cast<size_t>(layer) % layer_pattern.size()] != 'n';
+}
+
+double ModelConfig::score_scale() const {
+  return attention_multiplier != 0 ? attention_multiplier
+                                   : 1 / std::sqrt(static_cast<double>(head_size()));
+}
+
 int64_t ModelConfig::context() const {
   const double stretch = rope_type == "dynamic" ? rope_factor : 1;
   return static_cast<int64_t>(static_cast<double>(max_positions) * stretch);
 }
+
+namespace {
+
+/// That with the fewest letters.
+std::string shortest_pattern(const ModelConfig& config) {
+  const std::string& pattern = config.layer_pattern;
+  if (pattern.empty() || config.num_layers < 1 || config.num_layers > kMaxLayers) return pattern;
+  std::string layers;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    layers += pattern[static_cast<size_t>(layer) % pattern.size()];
+  }
+  size_t period = 1;
+  while (layers.compare(period, layers.size() - period, layers, 0, layers.size() - period) != 0) {
+    period += 1;
+  }
+  return layers.substr(0, period);
+}
+
+}  // namespace
 
 ModelConfig canonical(ModelConfig config) {
   const ModelConfig usual;
@@ -163,8 +304,28 @@ ModelConfig canonical(ModelConfig config) {
   if (config.rope_type != "llama3") {
     config.rope_low_freq_factor = usual.rope_low_freq_factor;
     config.rope_high_freq_factor = usual.rope_high_freq_factor;
-    config.rope_original_positions = usual.rope_original_positions;
   }
+  if (config.rope_type != "yarn") {
+    config.rope_beta_fast = usual.rope_beta_fast;
+    config.rope_beta_slow = usual.rope_beta_slow;
+    config.rope_whole_pairs = usual.rope_whole_pairs;
+    config.rope_attention_factor = usual.rope_attention_factor;
+    if (config.rope_type != "llama3")
+      config.rope_original_positions = usual.rope_original_positions;
+  }
+  if (config.num_heads > 0 && config.head_size() > 0) {
+    const double usual_scale = 1 / std::sqrt(static_cast<double>(config.head_size()));
+    if (config.attention_multiplier == usual_scale) config.attention_multiplier = 0;
+  }
+  config.layer_pattern = shortest_pattern(config);
+  if (config.layer_pattern == "s") config.layer_pattern = usual.layer_pattern;
+  if (config.layer_pattern == "f" ||
+      (!config.layer_pattern.empty() && config.layer_pattern.find('s') == std::string::npos)) {
+    config.sliding_window = usual.sliding_window;
+  }
+  if (config.layer_pattern == "f") config.layer_pattern = usual.layer_pattern;
+  if (config.rope_local_theta == config.rope_theta)
+    config.rope_local_theta = usual.rope_local_theta;
   return config;
 }
 
@@ -203,6 +364,8 @@ void check(const ModelConfig& config) {
                       "{} does not",
                       config.hidden_size, config.num_heads));
   check_rope(config);
+  check_layers(config);
+  check_factors(config);
 }
 
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config) {

@@ -22,20 +22,35 @@ struct ModelConfig {
   int64_t head_dim = 0;  // 0: hidden_size / num_heads.
   int64_t max_positions = 512;
   double rope_theta = 10'000;
-  std::string rope_type = "default";    // default, linear, dynamic (NTK), llama3.
+  std::string rope_type = "default";    // default, linear, dynamic (NTK), llama3, yarn.
   double rope_factor = 1;               // By how much positions are stretched.
   double rope_low_freq_factor = 1;      // llama3: waves longer than original / low are stretched,
   double rope_high_freq_factor = 4;     // those shorter than original / high are not.
-  int64_t rope_original_positions = 0;  // llama3: before stretching.
+  int64_t rope_original_positions = 0;  // llama3, yarn: before stretching.
+  double rope_beta_fast = 32;           // yarn: waves that turn more often than this in `original`
+  double rope_beta_slow = 1;            // are kept, those less often than this stretched whole.
+  bool rope_whole_pairs = true;         // yarn: those bounds are rounded to whole pairs.
+  double rope_attention_factor = 0;     // yarn: of queries and keys; 0: 0.1 ln(factor) + 1.
+  double rope_local_theta = 0;          // Of layers with a window; 0: rope_theta.
   double partial_rotary_factor = 1;     // The share of each head that turns.
   int64_t sliding_window = 0;           // Positions that a query sees, its own included; 0: all.
   int64_t full_layers = 0;              // The first layers, which have no window.
+  /// Kinds of layers, again and again: s has the window, f has none, n has none and does not turn.
+  /// Empty: as the two above say.
+  std::string layer_pattern;
   double norm_eps = 1e-5;
   bool tie_embeddings = true;
   bool attention_bias = false;      // In the projections of attention.
   bool mlp_bias = false;            // In those of the MLP.
   bool parallel_residual = true;    // Attention and MLP read the same residual stream.
   std::string activation = "gelu";  // gelu (erf), gelu_tanh.
+  double clip_qkv = 0;              // Largest magnitude in queries, keys and values; 0: any.
+  double embedding_multiplier = 1;
+  double residual_multiplier = 1;   // Of what a part adds to the residual stream.
+  double attention_multiplier = 0;  // Of scores; 0: 1 / sqrt(head size).
+  double logits_divisor = 1;
+  double attention_softcap = 0;  // Scores become cap tanh(score / cap); 0: they stay.
+  double logits_softcap = 0;     // Logits likewise.
 
   void visit(SettingList& list);
   int64_t head_size() const { return head_dim != 0 ? head_dim : hidden_size / num_heads; }
@@ -44,7 +59,10 @@ struct ModelConfig {
   /// The longest text, in tokens.
   int64_t context() const;
   /// Positions that a query of that layer sees; 0: all.
-  int64_t window_of(int64_t layer) const { return layer < full_layers ? 0 : sliding_window; }
+  int64_t window_of(int64_t layer) const;
+  /// Whether queries and keys of that layer turn with the position.
+  bool turns(int64_t layer) const;
+  double score_scale() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -60,15 +78,17 @@ void check(const ModelConfig& config);
 /// values do, and gate and up.
 enum class Role {
   kEmbedding,
-  kPositions,  // Learned: a row for each position.
-  kAttentionNorm,
+  kPositions,      // Learned: a row for each position.
+  kAttentionNorm,  // Before it.
   kQueryKeyValue,
   kQueryNorm,
   kKeyNorm,
   kAttentionOutput,
+  kAttentionNormBehind,
   kMlpNorm,
   kMlpInput,  // Gate and up, or up alone.
   kMlpOutput,
+  kMlpNormBehind,
   kFinalNorm,
   kHead,
 };

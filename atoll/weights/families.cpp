@@ -10,14 +10,15 @@
 namespace atl::weights {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> table = {llama(), mistral(),  qwen2(), qwen3(),
-                                            olmo2(), gpt_neox(), gpt2()};
+  static const std::vector<Family> table = {llama(),  mistral(), qwen2(),    qwen3(),   olmo(),
+                                            olmo2(),  olmo3(),   phi3(),     smollm3(), granite(),
+                                            gemma2(), gemma3(),  gpt_neox(), gpt2()};
   return table;
 }
 
 bool Family::has(std::string_view setting) const {
-  if (setting.starts_with("rope_")) return turns();
-  return std::ranges::count(settings, setting) > 0;
+  if (std::ranges::count(settings, setting) > 0) return true;
+  return setting.starts_with("rope_") && setting != "rope_local_theta" && turns();
 }
 
 const Family* find_family(std::string_view name) {

@@ -14,12 +14,15 @@ class HfKeys;
 
 enum class NormKind {
   kRms,
-  kLayer,  // With a bias.
+  kRmsFromOne,       // Its weights are how much over 1 they are.
+  kLayer,            // With a bias.
+  kLayerWithoutAny,  // Without weights.
 };
 
 enum class NormPlace {
   kBefore,  // Each part reads a normalised residual stream.
   kBehind,  // Each part's result is normalised.
+  kAround,  // Both.
 };
 
 /// RMSNorm over queries and keys.
@@ -36,8 +39,9 @@ enum class QkvOrder {
 };
 
 enum class MlpKind {
-  kGated,  // silu(gate) * up.
-  kPlain,  // The activation of up.
+  kGated,        // silu(gate) * up.
+  kGatedByGelu,  // gelu_tanh(gate) * up (Shazeer 2020).
+  kPlain,        // The activation of up.
 };
 
 enum class PositionKind {
@@ -53,6 +57,8 @@ struct LayerDesign {
   QkvOrder qkv_order = QkvOrder::kQueriesFirst;
   MlpKind mlp = MlpKind::kGated;
   PositionKind positions = PositionKind::kRotary;
+  bool scales_embedding = false;   // By sqrt(hidden size).
+  bool windows_are_plain = false;  // In layers with a window positions are not stretched.
 };
 
 struct Family {
@@ -64,6 +70,8 @@ struct Family {
   std::vector<std::string_view> settings;
   /// Ends of names of tensors in its files that are no parameters.
   std::vector<std::string_view> buffers = {".rotary_emb.inv_freq"};
+  std::string_view usual_pattern = {};  // Of its layers, where a file does not say,
+  int64_t usual_window = 4096;          // and their window.
   LayerDesign design = {};
   /// All tensors of a model whose embeddings are not tied.
   std::vector<ParameterSpec> (*tensors)(const ModelConfig& config);
@@ -79,7 +87,14 @@ Family llama();
 Family mistral();
 Family qwen2();
 Family qwen3();
+Family olmo();
 Family olmo2();
+Family olmo3();
+Family phi3();
+Family smollm3();
+Family granite();
+Family gemma2();
+Family gemma3();
 Family gpt_neox();
 Family gpt2();
 

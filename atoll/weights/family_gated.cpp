@@ -12,9 +12,13 @@ void add_attention(const Gated& gated, const ModelConfig& config, TensorList& li
   const int64_t hidden = config.hidden_size;
   const int64_t queries = config.num_heads * config.head_size();
   const int64_t keys = config.num_kv_heads * config.head_size();
-  list.weight(Role::kQueryKeyValue, "self_attn.q_proj", {queries, hidden});
-  list.weight(Role::kQueryKeyValue, "self_attn.k_proj", {keys, hidden});
-  list.weight(Role::kQueryKeyValue, "self_attn.v_proj", {keys, hidden});
+  if (gated.has_joined_matrices) {
+    list.weight(Role::kQueryKeyValue, "self_attn.qkv_proj", {queries + 2 * keys, hidden});
+  } else {
+    list.weight(Role::kQueryKeyValue, "self_attn.q_proj", {queries, hidden});
+    list.weight(Role::kQueryKeyValue, "self_attn.k_proj", {keys, hidden});
+    list.weight(Role::kQueryKeyValue, "self_attn.v_proj", {keys, hidden});
+  }
   if (config.attention_bias || gated.has_qkv_bias) {
     list.bias(Role::kQueryKeyValue, "self_attn.q_proj", queries);
     list.bias(Role::kQueryKeyValue, "self_attn.k_proj", keys);
@@ -29,11 +33,15 @@ void add_attention(const Gated& gated, const ModelConfig& config, TensorList& li
   }
 }
 
-void add_mlp(const ModelConfig& config, TensorList& list) {
+void add_mlp(const Gated& gated, const ModelConfig& config, TensorList& list) {
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.intermediate_size;
-  list.weight(Role::kMlpInput, "mlp.gate_proj", {inner, hidden});
-  list.weight(Role::kMlpInput, "mlp.up_proj", {inner, hidden});
+  if (gated.has_joined_matrices) {
+    list.weight(Role::kMlpInput, "mlp.gate_up_proj", {2 * inner, hidden});
+  } else {
+    list.weight(Role::kMlpInput, "mlp.gate_proj", {inner, hidden});
+    list.weight(Role::kMlpInput, "mlp.up_proj", {inner, hidden});
+  }
   if (config.mlp_bias) {
     list.bias(Role::kMlpInput, "mlp.gate_proj", inner);
     list.bias(Role::kMlpInput, "mlp.up_proj", inner);
@@ -46,22 +54,26 @@ void add_mlp(const ModelConfig& config, TensorList& list) {
 
 std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
-  const bool is_before = gated.design.norm_place == NormPlace::kBefore;
+  const NormPlace place = gated.design.norm_place;
   TensorList list;
+  const auto add_norm = [&](Role role, const char* name) {
+    if (gated.design.norm != NormKind::kLayerWithoutAny) list.weight(role, name, {hidden});
+  };
   list.begin("model.");
   list.weight(Role::kEmbedding, "embed_tokens", {config.vocab_size, hidden});
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     list.begin(fmt::format("model.layers.{}.", layer), layer);
-    if (is_before) list.weight(Role::kAttentionNorm, "input_layernorm", {hidden});
+    if (place != NormPlace::kBehind) add_norm(Role::kAttentionNorm, "input_layernorm");
     add_attention(gated, config, list);
     // The same name, before the MLP and behind attention.
-    list.weight(is_before ? Role::kMlpNorm : Role::kAttentionNorm, "post_attention_layernorm",
-                {hidden});
-    add_mlp(config, list);
-    if (!is_before) list.weight(Role::kMlpNorm, "post_feedforward_layernorm", {hidden});
+    add_norm(place == NormPlace::kBefore ? Role::kMlpNorm : Role::kAttentionNormBehind,
+             "post_attention_layernorm");
+    if (place == NormPlace::kAround) add_norm(Role::kMlpNorm, "pre_feedforward_layernorm");
+    add_mlp(gated, config, list);
+    if (place != NormPlace::kBefore) add_norm(Role::kMlpNormBehind, "post_feedforward_layernorm");
   }
   list.begin("model.");
-  list.weight(Role::kFinalNorm, "norm", {hidden});
+  add_norm(Role::kFinalNorm, "norm");
   list.begin("");
   list.weight(Role::kHead, "lm_head", {config.vocab_size, hidden});
   return list.take();
@@ -79,13 +91,21 @@ void gated_keys(const Gated& gated, HfKeys& keys, ModelConfig& config) {
   if (keys.writes()) config.head_dim = config.head_size();
   keys.integer("head_dim", config.head_dim, gated.usual_head_dim);
   keys.integer("max_position_embeddings", config.max_positions);
-  keys.real("rms_norm_eps", config.norm_eps, gated.usual_norm_eps);
-  keys.rotary(config, {});
-  keys.flag("tie_word_embeddings", config.tie_embeddings, false);
-  keys.only("hidden_act", "silu");
+  if (gated.norm_eps_key != nullptr) {
+    keys.real(gated.norm_eps_key, config.norm_eps, gated.usual_norm_eps);
+  } else if (!keys.writes()) {
+    config.norm_eps = gated.usual_norm_eps;
+  }
+  keys.rotary(config, {.usual_base = gated.usual_theta,
+                       .usual_local_base = gated.usual_local_theta,
+                       .differs_in_windows = gated.design.windows_are_plain});
+  keys.flag("tie_word_embeddings", config.tie_embeddings, gated.usually_ties);
+  keys.only(gated.activation_key,
+            gated.design.mlp == MlpKind::kGatedByGelu ? "gelu_pytorch_tanh" : "silu");
   if (family.has("attention_bias")) keys.flag("attention_bias", config.attention_bias, false);
   keys.no_dropout("attention_dropout");
   if (family.has("mlp_bias")) keys.flag("mlp_bias", config.mlp_bias, false);
+  if (family.has("clip_qkv")) keys.real_or_none("clip_qkv", config.clip_qkv, 0);
 }
 
 }  // namespace atl::weights

@@ -1,6 +1,6 @@
 #pragma once
-// What the families after Llama share: RMSNorm, grouped-query attention whose queries and keys
-// turn, SwiGLU. Each is one of them by what it says in a Gated.
+// What the families after Llama share: one norm, grouped-query attention whose queries and keys
+// turn, a gated MLP. Each is one of them by what it says in a Gated.
 #include <cstdint>
 #include <vector>
 
@@ -10,11 +10,19 @@ namespace atl::weights {
 
 struct Gated {
   LayerDesign design = {};
-  bool has_qkv_bias = false;  // Whatever `attention_bias` says.
+  bool has_qkv_bias = false;         // Whatever `attention_bias` says.
+  bool has_joined_matrices = false;  // Queries, keys and values are one tensor; gate and up too.
+  const char* norm_eps_key = "rms_norm_eps";  // Null: config.json does not name it.
+  const char* activation_key = "hidden_act";
   /// What config.json stands for where a key is absent. 0: as many as heads, hidden / heads.
   int64_t usual_kv_heads = 0;
   int64_t usual_head_dim = 0;
   double usual_norm_eps = 1e-6;
+  double usual_theta = 10'000;
+  double usual_local_theta = 0;  // 0: that of the other layers.
+  bool usually_ties = false;
+  const char* usual_pattern =
+      "";  // Of layers with and without a window: ModelConfig::layer_pattern.
 };
 
 std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& config);
@@ -29,6 +37,7 @@ Family gated_family(std::string_view name, std::string_view hf_class,
           .hf_class = hf_class,
           .prefix = "model.",
           .settings = std::move(settings),
+          .usual_pattern = kGated.usual_pattern,
           .design = kGated.design,
           .tensors = [](const ModelConfig& config) { return gated_tensors(kGated, config); },
           .keys = [](HfKeys& keys, ModelConfig& config) { gated_keys(kGated, keys, config); }};

@@ -180,6 +180,46 @@ std::vector<ModelConfig> varieties() {
   add("qwen2", [](ModelConfig& c) { c.sliding_window = 5, c.full_layers = 1; });
   add("qwen3", [](ModelConfig& c) { c.sliding_window = 5, c.attention_bias = true; });
   add("olmo2", [](ModelConfig& c) { c.attention_bias = true; });
+  add("olmo", [](ModelConfig& c) { c.norm_eps = 1e-5; });
+  add("olmo", [](ModelConfig& c) { c.norm_eps = 1e-5, c.clip_qkv = 8, c.attention_bias = true; });
+  const auto stretch = [](ModelConfig& c) {
+    c.rope_type = "yarn";
+    c.rope_factor = 4;
+    c.rope_original_positions = 9;
+    c.rope_beta_fast = 16;
+    c.rope_whole_pairs = false;
+    c.rope_attention_factor = 1.25;
+  };
+  add("llama", stretch);
+  add("olmo3", [&](ModelConfig& c) {
+    stretch(c);
+    c.sliding_window = 5;
+    c.layer_pattern = "sf";
+  });
+  add("olmo3", [](ModelConfig& c) { c.tie_embeddings = false; });
+  add("phi3",
+      [](ModelConfig& c) { c.sliding_window = 5, c.head_dim = 8, c.partial_rotary_factor = 0.5; });
+  add("phi3", [](ModelConfig& c) { c.tie_embeddings = true; });
+  add("smollm3", [](ModelConfig& c) { c.layer_pattern = "fn", c.mlp_bias = true; });
+  add("smollm3", [](ModelConfig& c) { c.layer_pattern = "n"; });
+  add("granite", [](ModelConfig& c) {
+    c.embedding_multiplier = 12;
+    c.residual_multiplier = 0.22;
+    c.attention_multiplier = 0.0078125;
+    c.logits_divisor = 8;
+  });
+  add("gemma2", [](ModelConfig& c) {
+    c.sliding_window = 5;
+    c.layer_pattern = "sf";
+    c.attention_multiplier = 1 / std::sqrt(224.0);
+    c.attention_softcap = 50;
+    c.logits_softcap = 30;
+  });
+  add("gemma3_text", [](ModelConfig& c) {
+    c.sliding_window = 5;
+    c.layer_pattern = "fs";
+    c.rope_local_theta = 500;
+  });
   for (const bool is_parallel : {true, false}) {
     add("gpt_neox", [&](ModelConfig& c) {
       c.num_kv_heads = c.num_heads;
@@ -495,7 +535,20 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       {[](ModelConfig& c) { c.sliding_window = 5; }, "sliding_window"},
       {[](ModelConfig& c) { c.activation = "gelu_tanh"; }, "activation"},
       {[](ModelConfig& c) { c.rope_factor = 2; }, "rope_factor"},
-      {[](ModelConfig& c) { c.rope_type = "yarn"; }, "rope_type"},
+      {[](ModelConfig& c) { c.rope_type = "stretched"; }, "rope_type"},
+      {[](ModelConfig& c) { c.rope_type = "yarn"; }, "rope_original_positions"},
+      {[](ModelConfig& c) { c.rope_beta_fast = 8; }, "rope_beta_fast"},
+      {[](ModelConfig& c) { c.layer_pattern = "f"; }, "layer_pattern"},
+      {[](ModelConfig& c) { c.architecture = "olmo3", c.layer_pattern = "fx"; }, "layer_pattern"},
+      {[](ModelConfig& c) { c.architecture = "olmo3", c.layer_pattern = "sf"; }, "sliding_window"},
+      {[](ModelConfig& c) { c.architecture = "olmo3", c.layer_pattern = "ffffff"; },
+       "layer_pattern"},
+      {[](ModelConfig& c) { c.clip_qkv = 3; }, "clip_qkv"},
+      {[](ModelConfig& c) { c.architecture = "olmo", c.clip_qkv = -3; }, "clip_qkv"},
+      {[](ModelConfig& c) { c.architecture = "granite", c.logits_divisor = 0; }, "logits_divisor"},
+      {[](ModelConfig& c) { c.logits_softcap = 3; }, "logits_softcap"},
+      {[](ModelConfig& c) { c.architecture = "olmo3", c.rope_local_theta = 3; },
+       "rope_local_theta"},
       {[](ModelConfig& c) { c.rope_type = "llama3"; }, "rope_original_positions"},
       {[](ModelConfig& c) { c.rope_original_positions = 9; }, "rope_original_positions"},
       {[](ModelConfig& c) { c.architecture = "qwen2", c.full_layers = 1; }, "full_layers"},

@@ -186,8 +186,7 @@ class Settings {
 };
 
 /// As the format names the tensor, without ".weight" or ".bias".
-std::string stem_of(const ParameterSpec& spec, const LayerDesign& design) {
-  const bool is_behind = design.norm_place == NormPlace::kBehind;
+std::string stem_of(const ParameterSpec& spec) {
   const auto has = [&](std::string_view part) { return spec.name.find(part) != std::string::npos; };
   switch (spec.role) {
     case Role::kEmbedding:
@@ -195,7 +194,9 @@ std::string stem_of(const ParameterSpec& spec, const LayerDesign& design) {
     case Role::kPositions:
       return "position_embd";
     case Role::kAttentionNorm:
-      return is_behind ? "post_attention_norm" : "attn_norm";
+      return "attn_norm";
+    case Role::kAttentionNormBehind:
+      return "post_attention_norm";
     case Role::kQueryKeyValue:
       return has("q_proj")   ? "attn_q"
              : has("k_proj") ? "attn_k"
@@ -208,7 +209,9 @@ std::string stem_of(const ParameterSpec& spec, const LayerDesign& design) {
     case Role::kAttentionOutput:
       return "attn_output";
     case Role::kMlpNorm:
-      return is_behind ? "post_ffw_norm" : "ffn_norm";
+      return "ffn_norm";
+    case Role::kMlpNormBehind:
+      return "post_ffw_norm";
     case Role::kMlpInput:
       return has("gate_proj") ? "ffn_gate" : "ffn_up";
     case Role::kMlpOutput:
@@ -221,9 +224,9 @@ std::string stem_of(const ParameterSpec& spec, const LayerDesign& design) {
   return "";
 }
 
-std::string name_of(const ParameterSpec& spec, const LayerDesign& design) {
+std::string name_of(const ParameterSpec& spec) {
   const std::string layer = spec.layer >= 0 ? fmt::format("blk.{}.", spec.layer) : "";
-  return layer + stem_of(spec, design) + (spec.is_bias() ? ".bias" : ".weight");
+  return layer + stem_of(spec) + (spec.is_bias() ? ".bias" : ".weight");
 }
 
 /// Rows of queries and keys where neighbours turn together.
@@ -243,10 +246,9 @@ std::string hf_config_of_gguf(const GgufFile& file) {
 
 std::vector<StoredTensor> tensors_of_gguf(const GgufFile& file, const ModelConfig& config) {
   const Architecture& architecture = architecture_of(file);
-  const Family& family = family_of(config);
   const std::vector<ParameterSpec> specs = parameter_specs(config);
   std::map<std::string, size_t> wanted;
-  for (size_t i = 0; i < specs.size(); ++i) wanted.emplace(name_of(specs[i], family.design), i);
+  for (size_t i = 0; i < specs.size(); ++i) wanted.emplace(name_of(specs[i]), i);
   std::vector<StoredTensor> found(specs.size());
   for (const GgufTensor& tensor : file.tensors()) {
     const auto place = wanted.find(tensor.name);

@@ -16,32 +16,18 @@ using Json = nlohmann::json;
 
 /// The window, where there is one, is in all layers.
 bool has_uniform_windows(const Family& family) {
-  return family.has("sliding_window") && !family.has("full_layers");
+  return family.has("sliding_window") && !family.has("full_layers") && !family.has("layer_pattern");
 }
 
-/// Layers with a window come behind those without.
-void read_windows(const HfReader& reader, const Family& family, ModelConfig& config) {
-  if (has_uniform_windows(family)) {
-    config.sliding_window = reader.integer_or_null("sliding_window", 4096).value_or(0);
-  } else if (reader.flag("use_sliding_window", false)) {
-    if (!family.has("sliding_window")) {
-      reader.fail(fmt::format("'use_sliding_window' is set, and '{}' has no windows", family.name));
-    }
-    config.sliding_window = reader.integer_or_null("sliding_window", 4096).value_or(0);
-    config.full_layers =
-        std::clamp<int64_t>(reader.integer("max_window_layers", 28), 0, config.num_layers);
-  }
+/// The kind of each layer, as ModelConfig::layer_pattern has it; empty where the file does not say.
+std::string layer_kinds(const HfReader& reader, const ModelConfig& config) {
   const Json* layers = reader.find("layer_types");
-  if (layers == nullptr) return;
+  if (layers == nullptr) return "";
   if (!layers->is_array() || std::ssize(*layers) != config.num_layers) {
     reader.fail(fmt::format("'layer_types' must be a list of {} types (num_hidden_layers)",
                             config.num_layers));
   }
-  int64_t num_full = 0;
-  while (num_full < config.num_layers &&
-         (*layers)[static_cast<size_t>(num_full)] == "full_attention") {
-    num_full += 1;
-  }
+  std::string kinds;
   for (const Json& type : *layers) {
     if (type != "full_attention" && type != "sliding_attention") {
       reader.fail(
@@ -49,17 +35,57 @@ void read_windows(const HfReader& reader, const Family& family, ModelConfig& con
                       "\"sliding_attention\" are supported",
                       type.dump()));
     }
+    kinds += type == "full_attention" ? 'f' : 's';
   }
-  const auto num_sliding = std::count(layers->begin(), layers->end(), Json("sliding_attention"));
-  if (num_full + num_sliding != config.num_layers) {
+  return kinds;
+}
+
+/// Layers with and without a window in any order.
+void read_pattern(const HfReader& reader, const Family& family, ModelConfig& config) {
+  config.sliding_window = reader.integer_or_null("sliding_window", family.usual_window).value_or(0);
+  config.layer_pattern = layer_kinds(reader, config);
+  if (config.layer_pattern.empty()) {
+    const int64_t interval =
+        reader.integer("sliding_window_pattern", static_cast<int64_t>(family.usual_pattern.size()));
+    if (interval < 1 || interval > config.num_layers) {
+      config.layer_pattern = "s";
+    } else {
+      config.layer_pattern = std::string(static_cast<size_t>(interval - 1), 's') + "f";
+    }
+  }
+  // Layers of that kind see all, then.
+  if (config.sliding_window == 0) std::ranges::replace(config.layer_pattern, 's', 'f');
+}
+
+/// Layers with a window come behind those without.
+void read_windows(const HfReader& reader, const Family& family, ModelConfig& config) {
+  if (family.has("layer_pattern") && family.has("sliding_window")) {
+    return read_pattern(reader, family, config);
+  }
+  if (has_uniform_windows(family)) {
+    config.sliding_window =
+        reader.integer_or_null("sliding_window", family.usual_window).value_or(0);
+  } else if (reader.flag("use_sliding_window", false)) {
+    if (!family.has("sliding_window")) {
+      reader.fail(fmt::format("'use_sliding_window' is set, and '{}' has no windows", family.name));
+    }
+    config.sliding_window =
+        reader.integer_or_null("sliding_window", family.usual_window).value_or(0);
+    config.full_layers =
+        std::clamp<int64_t>(reader.integer("max_window_layers", 28), 0, config.num_layers);
+  }
+  const std::string kinds = layer_kinds(reader, config);
+  if (kinds.empty()) return;
+  const size_t num_full = std::min(kinds.find('s'), kinds.size());
+  if (kinds.find('f', num_full) != std::string::npos) {
     reader.fail(
         "'layer_types' has \"full_attention\" behind \"sliding_attention\", which is not "
         "supported: windows are in the last layers");
   }
-  if (num_sliding > 0 && config.sliding_window == 0) {
+  if (num_full < kinds.size() && config.sliding_window == 0) {
     reader.fail("'layer_types' has \"sliding_attention\", but no sliding_window is in use");
   }
-  config.full_layers = num_full;
+  config.full_layers = static_cast<int64_t>(num_full);
 }
 
 void refuse_other_mathematics(const HfReader& reader, const Family& family) {
@@ -111,8 +137,10 @@ void put_windows(const ModelConfig& config, const Family& family, nlohmann::orde
   json["sliding_window"] =
       slides ? nlohmann::ordered_json(config.sliding_window) : nlohmann::ordered_json();
   if (has_uniform_windows(family)) return;
-  json["use_sliding_window"] = slides;
-  json["max_window_layers"] = slides ? config.full_layers : config.num_layers;
+  if (family.has("full_layers")) {
+    json["use_sliding_window"] = slides;
+    json["max_window_layers"] = slides ? config.full_layers : config.num_layers;
+  }
   auto& types = json["layer_types"] = nlohmann::ordered_json::array();
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     types.push_back(config.window_of(layer) > 0 ? "sliding_attention" : "full_attention");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
@@ -12,64 +14,119 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-const Json kNoRope = Json::object();
-
-/// One entry of rope_scaling or rope_parameters, which stands under `key`.
-void read_rope_entry(const HfReader& reader, const char* key, const Json& rope,
-                     const std::string& name, ModelConfig& config) {
-  const Json& value = rope.at(name);
-  const auto refuse = [&] {
-    reader.fail(
-        fmt::format("'{}' has {} {}, which is not supported: rotary positions are of rope_type "
-                    "default, linear, dynamic or llama3",
-                    key, name, value.dump()));
-  };
-  const auto number = [&]() -> double {
-    if (!value.is_number()) refuse();
-    return value.get<double>();
-  };
-  if (name == "rope_type" || name == "type") {
-    const std::string type = value.is_string() ? value.get<std::string>() : "";
-    if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3") refuse();
-    if (name == "rope_type" || !rope.contains("rope_type")) config.rope_type = type;
-  } else if (name == "rope_theta") {
-    config.rope_theta = number();
-  } else if (name == "factor") {
-    config.rope_factor = number();
-  } else if (name == "low_freq_factor") {
-    config.rope_low_freq_factor = number();
-  } else if (name == "high_freq_factor") {
-    config.rope_high_freq_factor = number();
-  } else if (name == "original_max_position_embeddings") {
-    if (!value.is_number_integer()) refuse();
-    config.rope_original_positions = value.get<int64_t>();
-  } else if (name == "partial_rotary_factor") {
-    config.partial_rotary_factor = number();
-  } else {
-    refuse();
+/// One of rope_scaling or rope_parameters, which stands under `key`.
+class RopeReader {
+ public:
+  RopeReader(const HfReader& reader, const char* key, const Json& rope)
+      : reader_(reader), key_(key), rope_(rope) {
+    if (!rope.is_object()) reader.fail(fmt::format("'{}' must be an object", key));
   }
+
+  void read(ModelConfig& config) {
+    for (const auto& [name, value] : rope_.items()) {
+      if (!value.is_null()) read_entry(name, value, config);
+    }
+    if (config.rope_type != "default") require_key("factor", config);
+    if (config.rope_type == "llama3") {
+      require_key("low_freq_factor", config);
+      require_key("high_freq_factor", config);
+    }
+    if (config.rope_type == "yarn" && config.rope_attention_factor == 0 && mscale_ != 0 &&
+        mscale_all_ != 0) {
+      config.rope_attention_factor = growth(mscale_, config) / growth(mscale_all_, config);
+    }
+  }
+
+ private:
+  void read_entry(const std::string& name, const Json& value, ModelConfig& config) {
+    if (name == "rope_type" || name == "type") {
+      const std::string type = value.is_string() ? value.get<std::string>() : "";
+      if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3" &&
+          type != "yarn") {
+        refuse(name, value);
+      }
+      if (name == "rope_type" || !rope_.contains("rope_type")) config.rope_type = type;
+    } else if (name == "original_max_position_embeddings") {
+      if (!value.is_number_integer()) refuse(name, value);
+      config.rope_original_positions = value.get<int64_t>();
+    } else if (name == "truncate") {
+      if (!value.is_boolean()) refuse(name, value);
+      config.rope_whole_pairs = value.get<bool>();
+    } else {
+      const std::pair<const char*, double*> kNumbers[] = {
+          {"rope_theta", &config.rope_theta},
+          {"factor", &config.rope_factor},
+          {"low_freq_factor", &config.rope_low_freq_factor},
+          {"high_freq_factor", &config.rope_high_freq_factor},
+          {"partial_rotary_factor", &config.partial_rotary_factor},
+          {"beta_fast", &config.rope_beta_fast},
+          {"beta_slow", &config.rope_beta_slow},
+          {"attention_factor", &config.rope_attention_factor},
+          {"mscale", &mscale_},
+          {"mscale_all_dim", &mscale_all_}};
+      const auto* const found =
+          std::ranges::find(kNumbers, name, [](const auto& entry) { return entry.first; });
+      if (found == std::end(kNumbers) || !value.is_number()) refuse(name, value);
+      *found->second = value.get<double>();
+    }
+  }
+
+  /// Of queries and keys, with the factor of positions (Peng et al. 2023, equation 22).
+  static double growth(double scale, const ModelConfig& config) {
+    return config.rope_factor <= 1 ? 1 : 0.1 * scale * std::log(config.rope_factor) + 1;
+  }
+
+  void require_key(const char* name, const ModelConfig& config) const {
+    if (rope_.contains(name)) return;
+    reader_.fail(fmt::format("'{}' is of rope_type {}, and its '{}' is missing", key_,
+                             config.rope_type, name));
+  }
+  [[noreturn]] void refuse(const std::string& name, const Json& value) const {
+    reader_.fail(
+        fmt::format("'{}' has {} {}, which is not supported: rotary positions are of rope_type "
+                    "default, linear, dynamic, llama3 or yarn",
+                    key_, name, value.dump()));
+  }
+
+  const HfReader& reader_;
+  const char* key_;
+  const Json& rope_;
+  double mscale_ = 0;
+  double mscale_all_ = 0;
+};
+
+/// What holds for layers with a window, where it is another: a base, and no stretching.
+void read_local_rope(const HfReader& reader, const Json& rope, ModelConfig& config) {
+  ModelConfig local = config;
+  local.rope_theta = config.rope_local_theta;
+  RopeReader(reader, "rope_parameters", rope).read(local);
+  if (local.rope_type != "default") {
+    reader.fail(
+        "'rope_parameters' stretches positions in layers with a window, which is not "
+        "supported");
+  }
+  config.rope_local_theta = local.rope_theta;
 }
 
 /// transformers 5 writes rope_parameters, version 4 rope_theta and rope_scaling. Where a config has
 /// several, the same one counts as in transformers 5.
-void read_rope(const HfReader& reader, ModelConfig& config) {
-  const char* key = "rope_scaling";
-  const Json* rope = reader.find(key);
-  if (rope == nullptr || rope->empty()) rope = reader.find(key = "rope_parameters");
-  if (rope == nullptr) rope = &kNoRope;
-  if (!rope->is_object()) reader.fail(fmt::format("'{}' must be an object", key));
-  for (const auto& [name, value] : rope->items()) {
-    read_rope_entry(reader, key, *rope, name, config);
+void read_rope(const HfReader& reader, bool differs_in_windows, ModelConfig& config) {
+  const Json* parameters = reader.find("rope_parameters");
+  const Json* scaling = reader.find("rope_scaling");
+  if (scaling != nullptr && scaling->empty()) scaling = nullptr;
+  if (differs_in_windows && parameters != nullptr && parameters->is_object()) {
+    const auto local = parameters->find("sliding_attention");
+    if (local != parameters->end() && !local->is_null()) read_local_rope(reader, *local, config);
+    const auto full = parameters->find("full_attention");
+    if (full != parameters->end() && !full->is_null()) {
+      RopeReader(reader, "rope_parameters", *full).read(config);
+    }
+    parameters = nullptr;
   }
-  const auto require_key = [&](const char* name) {
-    if (rope->contains(name)) return;
-    reader.fail(fmt::format("'{}' is of rope_type {}, and its '{}' is missing", key,
-                            config.rope_type, name));
-  };
-  if (config.rope_type != "default") require_key("factor");
-  if (config.rope_type == "llama3") {
-    require_key("low_freq_factor");
-    require_key("high_freq_factor");
+  if (scaling != nullptr) {
+    RopeReader(reader, "rope_scaling", *scaling).read(config);
+  } else if (parameters != nullptr) {
+    RopeReader(reader, "rope_parameters", *parameters).read(config);
   }
   if (config.rope_original_positions == 0) config.rope_original_positions = config.max_positions;
   config.rope_original_positions =
@@ -83,6 +140,15 @@ OrderedJson rope_json(const ModelConfig& config) {
     rope["low_freq_factor"] = config.rope_low_freq_factor;
     rope["high_freq_factor"] = config.rope_high_freq_factor;
     rope["original_max_position_embeddings"] = config.rope_original_positions;
+  }
+  if (config.rope_type == "yarn") {
+    rope["original_max_position_embeddings"] = config.rope_original_positions;
+    rope["beta_fast"] = config.rope_beta_fast;
+    rope["beta_slow"] = config.rope_beta_slow;
+    if (!config.rope_whole_pairs) rope["truncate"] = false;
+    if (config.rope_attention_factor != 0) {
+      rope["attention_factor"] = config.rope_attention_factor;
+    }
   }
   if (config.partial_rotary_factor != 1) {
     rope["partial_rotary_factor"] = config.partial_rotary_factor;
@@ -100,6 +166,8 @@ const Json* HfReader::find(const char* key) const {
   const auto found = json_.find(key);
   return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
+
+bool HfReader::has(const char* key) const { return json_.contains(key); }
 
 int64_t HfReader::integer(const char* key) const {
   const Json* value = find(key);
@@ -218,18 +286,65 @@ void HfKeys::activation(const char* key, std::string& value, const char* usual,
   }
 }
 
+void HfKeys::real_or_none(const char* key, double& value, double usual) {
+  if (writes()) {
+    (*out_)[key] = value == 0 ? OrderedJson() : OrderedJson(value);
+  } else {
+    value = reader_->has(key) ? reader_->real(key, 0) : usual;
+  }
+}
+
+void HfKeys::turning_layers(const char* key, const char* interval_key, ModelConfig& config) {
+  if (writes()) {
+    auto& turning = (*out_)[key] = OrderedJson::array();
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      turning.push_back(config.turns(layer) ? 1 : 0);
+    }
+    return;
+  }
+  const Json* turning = reader_->find(key);
+  if (turning == nullptr) {
+    const int64_t interval = reader_->integer(interval_key, 4);
+    if (interval < 1 || interval > config.num_layers) return;
+    config.layer_pattern = std::string(static_cast<size_t>(interval - 1), 'f') + "n";
+    return;
+  }
+  if (!turning->is_array() || std::ssize(*turning) < config.num_layers) {
+    reader_->fail(fmt::format("'{}' must be a list of {} numbers (num_hidden_layers)", key,
+                              config.num_layers));
+  }
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    config.layer_pattern += (*turning)[static_cast<size_t>(layer)] == 0 ? 'n' : 'f';
+  }
+}
+
 void HfKeys::rotary(ModelConfig& config, const Rotary& names) {
   if (!writes()) {
-    config.rope_theta = reader_->real(names.base, 10'000);
+    config.rope_theta = reader_->real(names.base, names.usual_base);
+    if (names.differs_in_windows) {
+      config.rope_local_theta = names.usual_local_base != 0
+                                    ? reader_->real("rope_local_base_freq", names.usual_local_base)
+                                    : config.rope_theta;
+    }
     config.partial_rotary_factor = reader_->real(names.share, names.usual_share);
-    read_rope(*reader_, config);
+    read_rope(*reader_, names.differs_in_windows, config);
     return;
   }
   OrderedJson rope = rope_json(config);
-  (*out_)["rope_parameters"] = rope;  // transformers 5; what follows is 4's.
-  if (names.writes_share) (*out_)[names.share] = config.partial_rotary_factor;
+  if (names.differs_in_windows) {  // transformers 5; what follows is 4's.
+    const double local = config.rope_local_theta != 0 ? config.rope_local_theta : config.rope_theta;
+    (*out_)["rope_parameters"] = {
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}},
+        {"full_attention", rope}};
+    if (names.usual_local_base != 0) (*out_)["rope_local_base_freq"] = local;
+  } else {
+    (*out_)["rope_parameters"] = rope;
+  }
+  if (names.writes_share || config.partial_rotary_factor != 1) {
+    (*out_)[names.share] = config.partial_rotary_factor;
+  }
   (*out_)[names.base] = config.rope_theta;
-  if (config.rope_type == "default") return;
+  if (config.rope_type == "default" || names.differs_in_windows) return;
   rope.erase("rope_theta");
   (*out_)["rope_scaling"] = std::move(rope);
 }

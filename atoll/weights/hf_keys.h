@@ -19,6 +19,7 @@ class HfReader {
   [[noreturn]] void fail(const std::string& message) const;
   /// Null when the key is absent or null: transformers writes null for "not used".
   const nlohmann::json* find(const char* key) const;
+  bool has(const char* key) const;  // Null or not.
   int64_t integer(const char* key) const;
   int64_t integer(const char* key, int64_t usual) const;
   /// `usual` where the key is absent; nothing where it is null.
@@ -47,6 +48,8 @@ class HfKeys {
   /// A file may also say null, which means `none`.
   void integer(const char* key, int64_t& value, int64_t usual, int64_t none);
   void real(const char* key, double& value, double usual);
+  /// 0 is null in a file, and null 0.
+  void real_or_none(const char* key, double& value, double usual);
   void flag(const char* key, bool& value, bool usual);
   /// Nothing else is supported.
   template <typename T>  // bool or const char*.
@@ -58,10 +61,17 @@ class HfKeys {
   /// ModelConfig::activation. `tanh_name`: what its approximation by tanh is written as.
   void activation(const char* key, std::string& value, const char* usual, const char* tanh_name);
 
+  /// ModelConfig::layer_pattern of layers that turn, a list of 1 and 0; where a file has none, one
+  /// in `interval_key` layers does not.
+  void turning_layers(const char* key, const char* interval_key, ModelConfig& config);
+
   /// Rotary positions, as transformers 4 and 5 spell them. `share` is that of each head that turns;
   /// it is written where `writes_share`.
   struct Rotary {
     const char* base = "rope_theta";
+    double usual_base = 10'000;
+    double usual_local_base = 0;      // In layers with a window; 0: that of the others.
+    bool differs_in_windows = false;  // These have positions of their own, not stretched.
     const char* share = "partial_rotary_factor";
     double usual_share = 1;
     bool writes_share = false;

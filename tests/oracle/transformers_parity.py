@@ -110,6 +110,43 @@ def foreign_models():
     olmo2 = transformers.Olmo2Config
     yield "olmo2", transformers.Olmo2ForCausalLM(small(olmo2)), {}
     yield "olmo2, tied, biases", transformers.Olmo2ForCausalLM(small(olmo2, tie_word_embeddings=True, attention_bias=True)), {}
+    olmo = transformers.OlmoConfig
+    yield "olmo", transformers.OlmoForCausalLM(small(olmo)), {}
+    yield "olmo, clipped, biases, tied, bf16", transformers.OlmoForCausalLM(small(
+        olmo, clip_qkv=0.7, attention_bias=True, tie_word_embeddings=True)).bfloat16(), {}
+    olmo3 = functools.partial(small, transformers.Olmo3Config, num_hidden_layers=5, sliding_window=60)
+    yield "olmo3", transformers.Olmo3ForCausalLM(olmo3()), {}
+    yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 128,
+            "beta_fast": 8.0, "beta_slow": 1.0}
+    plain = {"rope_type": "default", "rope_theta": 10000.0}
+    yield "olmo3, stretched, other layers", transformers.Olmo3ForCausalLM(olmo3(
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention", "full_attention"],
+        rope_parameters={"sliding_attention": plain, "full_attention": yarn | {"attention_factor": 1.3}})), {}
+    for name, extra in {"": {}, ", mscale": {"mscale": 1.0, "mscale_all_dim": 0.6}, ", not truncated": {"truncate": False}}.items():
+        yield f"llama, yarn rotary positions{name}", transformers.LlamaForCausalLM(small(llama, rope_parameters=yarn | extra)), {}
+    phi3 = transformers.Phi3Config
+    yield "phi3", transformers.Phi3ForCausalLM(small(phi3)), {}
+    yield "phi3, window, part of a head turns", transformers.Phi3ForCausalLM(small(
+        phi3, sliding_window=70, rope_parameters=plain | {"partial_rotary_factor": 0.75})), {}
+    smollm3 = functools.partial(small, transformers.SmolLM3Config, num_hidden_layers=5)
+    yield "smollm3", transformers.SmolLM3ForCausalLM(smollm3()), {}
+    yield "smollm3, other layers, biases, untied", transformers.SmolLM3ForCausalLM(smollm3(
+        no_rope_layers=[1, 0, 0, 1, 1], attention_bias=True, mlp_bias=True, tie_word_embeddings=False)), {}
+    granite = transformers.GraniteConfig
+    yield "granite", transformers.GraniteForCausalLM(small(
+        granite, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.1, logits_scaling=1.7)), {}
+    yield "granite, biases, few factors", transformers.GraniteForCausalLM(small(
+        granite, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, attention_multiplier=0.5)), {}
+    gemma2 = functools.partial(small, transformers.Gemma2Config, num_hidden_layers=4, head_dim=24, sliding_window=50)
+    yield "gemma2", transformers.Gemma2ForCausalLM(gemma2(query_pre_attn_scalar=20, attn_logit_softcapping=2.0,
+                                                          final_logit_softcapping=3.0)), {}
+    yield "gemma2, untied, no caps, biases", transformers.Gemma2ForCausalLM(gemma2(
+        attn_logit_softcapping=None, final_logit_softcapping=None, tie_word_embeddings=False, attention_bias=True)), {}
+    gemma3 = functools.partial(small, transformers.Gemma3TextConfig, num_hidden_layers=7, head_dim=24, sliding_window=50)
+    yield "gemma3", transformers.Gemma3ForCausalLM(gemma3()), {}
+    yield "gemma3, stretched, other scale", transformers.Gemma3ForCausalLM(gemma3(
+        query_pre_attn_scalar=30, rope_parameters={
+            "sliding_attention": plain, "full_attention": {"rope_type": "linear", "rope_theta": 50000.0, "factor": 4.0}})), {}
     neox = functools.partial(small, transformers.GPTNeoXConfig, num_key_value_heads=None)
     quarter = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
     yield "gpt_neox", transformers.GPTNeoXForCausalLM(neox(rope_parameters=quarter)), {}
