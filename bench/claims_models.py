@@ -3,15 +3,18 @@
 import copy
 import functools
 import json
+import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import real
 import tokenizer_speed
 import torch
-from claims import ATOLL, ROOT, Claims
+from claims import ATOLL, ROOT, Claims, last_json
 
 sys.path.append(str(ROOT / "tests" / "oracle"))
 import other_formats_oracle as other_formats  # noqa: E402
@@ -162,6 +165,66 @@ def gguf_differs(*file):
     return int(done.returncode != 0)
 
 
+@functools.cache
+def in_bf16():
+    """SmolLM2 as a folder of bfloat16, and some 4,500 tokens of text."""
+    out, text = folder / "bf16", folder / "long.txt"
+    atoll("convert", real.smollm2(), out, "--dtype", "bf16")
+    text.write_text("\n".join(families.python_sources(100_000))[:16_000])
+    return out, text
+
+
+def evaluate(window):
+    """Seconds, and the most memory in MB: of the whole program."""
+    model, text = in_bf16()
+    command = [ATOLL, "eval", model, "--text", text, "--window", str(window), "--json"]
+    begin = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise RuntimeError(f"atoll eval ended with {status}")
+    return time.monotonic() - begin, usage.ru_maxrss / 1000
+
+
+def memory_over_file():
+    return evaluate(2048)[1] - (in_bf16()[0] / "model.safetensors").stat().st_size / 1e6
+
+
+def long_text_time():
+    """Of the whole program over transformers' forward pass alone, one after the other."""
+    model, tokenizer = reference()
+    ids = tokenizer(in_bf16()[1].read_text(), return_tensors="pt", add_special_tokens=False).input_ids
+    ratios = []
+    for _ in range(3):
+        ours = evaluate(8192)[0]
+        begin = time.monotonic()
+        with torch.no_grad():
+            logprobs = torch.log_softmax(model(ids).logits[0], -1)
+            logprobs[torch.arange(ids.shape[1] - 1), ids[0, 1:]].sum().item()
+        ratios.append(ours / (time.monotonic() - begin))
+    return statistics.median(ratios)
+
+
+@functools.cache
+def parity():
+    done = subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "transformers_parity.py", ATOLL], check=False, capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout[-500:] + done.stderr[-500:])
+    return last_json(done.stdout)
+
+
+# --- families ---
+claims.measured("families: log-probabilities, largest difference from transformers", lambda: parity()["max_difference"],
+                lambda d: d <= 1e-4, "<= 1e-4", "{:.1e}")
+claims.measured("families: gradients, largest difference, of a tensor's norm", lambda: parity()["max_gradient_difference"],
+                lambda d: d <= 1e-3, "<= 1e-3", "{:.1e}")
+claims.measured("families: models whose weights come back byte for byte", lambda: parity()["weights_back_byte_for_byte"],
+                lambda n: n >= 40, ">= 40", "{}")
+
+# --- a real model ---
+claims.measured("SmolLM2 in bf16: most memory of an evaluation over its file, MB", memory_over_file, lambda m: m <= 300, "<= 300", "{:.0f}")
+claims.measured("SmolLM2: a long text, time over transformers'", long_text_time, lambda r: r <= 1, "<= 1", "{:.2f}")
 claims.measured("GGUF: each of 14 types, 4 architectures: values with other bits than gguf's", gguf_differs, lambda n: n == 0, "0", "{}")
 claims.measured("SmolLM2: tensors with other bits than transformers'", lambda: gguf_differs(real.smollm2()), lambda n: n == 0, "0", "{}")
 claims.measured(f"SmolLM2: log-probabilities of {NUM_SCORED} tokens, largest difference from transformers",

@@ -68,18 +68,21 @@ void Model::check_length(int64_t length) const {
                                length, config_.context()));
 }
 
+void Model::check_ids(std::span<const int64_t> ids) const {
+  for (const int64_t id : ids) {
+    if (id >= 0 && id < config_.vocab_size) continue;
+    throw InputError(
+        fmt::format("token {} is not in the model's vocabulary of {}; is this the "
+                    "tokenizer the model was trained with?",
+                    id, config_.vocab_size));
+  }
+}
+
 void Model::check_tokens(const at::Tensor& tokens_BT) const {
   ATOLL_CHECK(tokens_BT.dim() == 2 && tokens_BT.scalar_type() == at::kLong);
   if (!tokens_BT.is_cpu()) return;  // The device reports an index that is out of range itself.
   const at::Tensor contiguous = tokens_BT.contiguous();
-  const int64_t* ids = contiguous.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < contiguous.numel(); ++i) {
-    if (ids[i] >= 0 && ids[i] < config_.vocab_size) continue;
-    throw InputError(
-        fmt::format("token {} is not in the model's vocabulary of {}; is this the "
-                    "tokenizer the model was trained with?",
-                    ids[i], config_.vocab_size));
-  }
+  check_ids({contiguous.const_data_ptr<int64_t>(), static_cast<size_t>(contiguous.numel())});
 }
 
 at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT) const {

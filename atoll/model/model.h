@@ -43,6 +43,8 @@ class Model {
   /// The same for several sequences, whose tokens lie one behind the other in tokens_1T: as if each
   /// were read alone, in one pass over the weights.
   at::Tensor hidden_1TC(const at::Tensor& tokens_1T, std::span<const CachedRow> rows) const;
+  /// Throws InputError naming an id that is not in the vocabulary.
+  void check_ids(std::span<const int64_t> ids) const;
   /// Hidden states to logits; a large result: (.., V).
   at::Tensor logits(const at::Tensor& hidden) const;
   /// The matrix (V, C) that turns hidden states into logits; the embedding's when tied.

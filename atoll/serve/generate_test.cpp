@@ -15,7 +15,8 @@ namespace {
 model::Model small_model(const std::string& architecture = "llama", at::Device device = at::kCPU) {
   const weights::Family& family = *weights::find_family(architecture);
   const bool turns_partly = family.has("partial_rotary_factor");
-  const bool has_window = architecture == "mistral" || architecture == "qwen2";
+  const bool has_pattern = family.has("layer_pattern");
+  const bool has_window = family.has("sliding_window");
   model::Model model({.architecture = architecture,
                       .vocab_size = 61,
                       .hidden_size = 24,
@@ -27,8 +28,11 @@ model::Model small_model(const std::string& architecture = "llama", at::Device d
                       .partial_rotary_factor = turns_partly ? 0.4 : 1,
                       .sliding_window = has_window ? 4 : 0,
                       .full_layers = architecture == "qwen2" ? 1 : 0,
+                      .layer_pattern = !has_pattern ? ""
+                                       : has_window ? "sf"
+                                                    : "fn",
                       .tie_embeddings = false,
-                      .attention_bias = turns_partly},
+                      .attention_bias = turns_partly && family.has("attention_bias")},
                      device, model::Purpose::kInference);
   model.initialise(5);
   at::set_num_threads(1);                 // So small that threads only wait for each other.

@@ -52,6 +52,7 @@ double mean_loss(const model::Model& model, const data::Batches& rows, int64_t s
 std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,
                                       std::span<const int64_t> targets) {
   constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
+  model.check_ids(targets);
   const auto count = static_cast<int64_t>(targets.size());
   std::vector<double> log_probabilities(targets.size());
   std::vector<int64_t> num_larger(targets.size());

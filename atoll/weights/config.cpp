@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "atoll/base/error.h"
@@ -13,7 +14,6 @@ namespace {
 // Far beyond any model, and small enough that the number of parameters stays within int64.
 constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr int64_t kMaxHidden = int64_t{1} << 20;
-constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxHeads = 4096;  // And the most elements of one head.
 constexpr double kMaxRopeFactor = 1024;
 
@@ -97,7 +97,8 @@ void check_rope(const ModelConfig& config) {
               fmt::format("'{}' has no effect but with rope_type 'yarn'; leave it out", field));
     }
   } else {
-    require(config.rope_beta_slow > 0 && config.rope_beta_fast >= config.rope_beta_slow,
+    require(config.rope_beta_slow > 0 && config.rope_beta_fast >= config.rope_beta_slow &&
+                std::isfinite(config.rope_beta_fast),
             fmt::format("'rope_beta_fast' ({}) must not be under 'rope_beta_slow' ({}), and that "
                         "over 0",
                         config.rope_beta_fast, config.rope_beta_slow));
@@ -134,11 +135,32 @@ void check_layers(const ModelConfig& config) {
       fmt::format("'layer_pattern' must have at most 'num_layers' ({}) of the letters s (window), "
                   "f (none) and n (none, and no positions), not '{}'",
                   config.num_layers, pattern));
+  require(pattern.find('n') == std::string::npos || !family_of(config).has("sliding_window"),
+          "'layer_pattern' may have an n only where no layer can have a window: files of the other "
+          "families cannot say both");
   require(pattern.empty() || config.full_layers == 0,
           "'full_layers' has no effect with a 'layer_pattern'; leave it out");
   const bool has_windows = pattern.find('s') != std::string::npos;
   require(pattern.empty() || has_windows == (config.sliding_window > 0),
           "a 'layer_pattern' with an s needs a 'sliding_window', and one without has none");
+}
+
+void check_limits(const ModelConfig& config, const Family& family) {
+  const FileLimits& limits = family.limits;
+  require(!limits.norm_eps || config.norm_eps == *limits.norm_eps,
+          fmt::format("'norm_eps' is {} with {}, whose files do not name it",
+                      limits.norm_eps.value_or(0), family.name));
+  const double divisor = config.score_divisor();
+  require(!limits.has_whole_score_divisor ||
+              (divisor < 1e9 && std::abs(divisor - std::round(divisor)) < 1e-6 * divisor &&
+               divisor > 0.5),
+          fmt::format("'attention_multiplier' must be 1 over the root of a whole number with {}, "
+                      "whose files name that",
+                      family.name));
+  require(!limits.has_plain_positions || config.rope_type == "default",
+          fmt::format("'rope_type' must be default with {}", family.name));
+  require(!family.design.windows_are_plain || config.rope_whole_pairs,
+          fmt::format("'rope_whole_pairs' is not to be had with {}", family.name));
 }
 
 void check_factors(const ModelConfig& config) {
@@ -156,7 +178,8 @@ void check_factors(const ModelConfig& config) {
   require_positive("logits_softcap", config.logits_softcap, true);
   require_positive("rope_attention_factor", config.rope_attention_factor, true);
   require(
-      config.rope_local_theta == 0 || config.rope_local_theta >= 1,
+      config.rope_local_theta == 0 ||
+          (config.rope_local_theta >= 1 && std::isfinite(config.rope_local_theta)),
       fmt::format("'rope_local_theta' must be at least 1, or 0, not {}", config.rope_local_theta));
 }
 
@@ -185,7 +208,7 @@ void ModelConfig::visit(SettingList& list) {
   list.add("max_positions", max_positions, "longest context", {.min = 1, .max = kMaxSize});
   list.add("rope_theta", rope_theta, "base of the rotary positions", {.min = 1, .max = 1e12});
   list.add("rope_type", rope_type,
-           "how positions are stretched: default (not), linear, dynamic, llama3");
+           "how positions are stretched: default (not), linear, dynamic, llama3, yarn");
   list.add("rope_factor", rope_factor, "by how much", {.min = 1, .max = kMaxRopeFactor});
   list.add("rope_low_freq_factor", rope_low_freq_factor,
            "llama3: waves longer than rope_original_positions / this are stretched",
@@ -194,7 +217,7 @@ void ModelConfig::visit(SettingList& list) {
            "llama3: waves shorter than rope_original_positions / this are not",
            {.min = 0, .max = kMaxRopeFactor});
   list.add("rope_original_positions", rope_original_positions,
-           "llama3: the longest context before stretching", {.min = 0, .max = kMaxSize});
+           "llama3, yarn: the longest context before stretching", {.min = 0, .max = kMaxSize});
   list.add("partial_rotary_factor", partial_rotary_factor,
            of("share of each head that turns with the position", "partial_rotary_factor"),
            {.min = 0, .max = 1});
@@ -292,6 +315,11 @@ std::string shortest_pattern(const ModelConfig& config) {
 
 }  // namespace
 
+std::string pattern_of(char others, char last, int64_t interval, int64_t num_layers) {
+  if (interval < 1 || interval > std::min(num_layers, kMaxLayers)) return {others};
+  return std::string(static_cast<size_t>(interval - 1), others) + last;
+}
+
 ModelConfig canonical(ModelConfig config) {
   const ModelConfig usual;
   if (config.num_heads > 0 && config.hidden_size % config.num_heads == 0 &&
@@ -318,12 +346,10 @@ ModelConfig canonical(ModelConfig config) {
     if (config.attention_multiplier == usual_scale) config.attention_multiplier = 0;
   }
   config.layer_pattern = shortest_pattern(config);
-  if (config.layer_pattern == "s") config.layer_pattern = usual.layer_pattern;
-  if (config.layer_pattern == "f" ||
-      (!config.layer_pattern.empty() && config.layer_pattern.find('s') == std::string::npos)) {
-    config.sliding_window = usual.sliding_window;
-  }
-  if (config.layer_pattern == "f") config.layer_pattern = usual.layer_pattern;
+  const bool has_pattern = !config.layer_pattern.empty();
+  if (has_pattern && config.layer_pattern.find('s') == std::string::npos) config.sliding_window = 0;
+  if (config.layer_pattern == "s" || config.layer_pattern == "f") config.layer_pattern = "";
+  if (config.sliding_window == 0) config.rope_local_theta = usual.rope_local_theta;
   if (config.rope_local_theta == config.rope_theta)
     config.rope_local_theta = usual.rope_local_theta;
   return config;
@@ -366,6 +392,7 @@ void check(const ModelConfig& config) {
   check_rope(config);
   check_layers(config);
   check_factors(config);
+  check_limits(config, family);
 }
 
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config) {

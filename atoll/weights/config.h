@@ -9,6 +9,8 @@
 
 namespace atl::weights {
 
+constexpr int64_t kMaxLayers = 10'000;
+
 /// A decoder-only transformer of one of the families in families.h. A setting that the family does
 /// not have keeps its default: check() refuses others.
 struct ModelConfig {
@@ -63,8 +65,14 @@ struct ModelConfig {
   /// Whether queries and keys of that layer turn with the position.
   bool turns(int64_t layer) const;
   double score_scale() const;
+  /// What scores are divided by the root of.
+  double score_divisor() const { return 1 / (score_scale() * score_scale()); }
   bool operator==(const ModelConfig&) const = default;
 };
+
+/// Of every `interval` layers the last is of kind `last`, as ModelConfig::layer_pattern has it;
+/// none is where there are fewer layers than that, or `interval` is under 1.
+std::string pattern_of(char others, char last, int64_t interval, int64_t num_layers);
 
 /// The same model with its defaults in all that has no effect: two configs are of one model when
 /// these are equal.

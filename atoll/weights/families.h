@@ -2,6 +2,7 @@
 // The model families. Each is one file, family_NAME.cpp, and its name in the registry below and in
 // families.cpp: the tensors of which its models are made, its keys in config.json, and which of the
 // decoder's ways (decoder.h) its layers go. Free of LibTorch.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,13 @@ struct LayerDesign {
   bool windows_are_plain = false;  // In layers with a window positions are not stretched.
 };
 
+/// What the files of a family cannot say.
+struct FileLimits {
+  std::optional<double> norm_eps;        // Another one.
+  bool has_whole_score_divisor = false;  // Another than a whole ModelConfig::score_divisor().
+  bool has_plain_positions = false;      // That they are stretched.
+};
+
 struct Family {
   std::string_view name;      // ModelConfig::architecture; "model_type" in config.json.
   std::string_view hf_class;  // "architectures" in config.json.
@@ -70,9 +78,10 @@ struct Family {
   std::vector<std::string_view> settings;
   /// Ends of names of tensors in its files that are no parameters.
   std::vector<std::string_view> buffers = {".rotary_emb.inv_freq"};
-  std::string_view usual_pattern = {};  // Of its layers, where a file does not say,
-  int64_t usual_window = 4096;          // and their window.
+  int64_t usual_window = 4096;  // Where a file does not say.
+  int64_t usual_interval = 0;   // Of so many layers the last one has no window, where it does not.
   LayerDesign design = {};
+  FileLimits limits = {};
   /// All tensors of a model whose embeddings are not tied.
   std::vector<ParameterSpec> (*tensors)(const ModelConfig& config);
   /// Its keys in config.json but for vocab_size.

@@ -91,10 +91,10 @@ void gated_keys(const Gated& gated, HfKeys& keys, ModelConfig& config) {
   if (keys.writes()) config.head_dim = config.head_size();
   keys.integer("head_dim", config.head_dim, gated.usual_head_dim);
   keys.integer("max_position_embeddings", config.max_positions);
-  if (gated.norm_eps_key != nullptr) {
-    keys.real(gated.norm_eps_key, config.norm_eps, gated.usual_norm_eps);
+  if (!gated.limits.norm_eps) {
+    keys.real("rms_norm_eps", config.norm_eps, gated.usual_norm_eps);
   } else if (!keys.writes()) {
-    config.norm_eps = gated.usual_norm_eps;
+    config.norm_eps = *gated.limits.norm_eps;
   }
   keys.rotary(config, {.usual_base = gated.usual_theta,
                        .usual_local_base = gated.usual_local_theta,

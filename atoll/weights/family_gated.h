@@ -10,9 +10,9 @@ namespace atl::weights {
 
 struct Gated {
   LayerDesign design = {};
+  FileLimits limits = {};
   bool has_qkv_bias = false;         // Whatever `attention_bias` says.
   bool has_joined_matrices = false;  // Queries, keys and values are one tensor; gate and up too.
-  const char* norm_eps_key = "rms_norm_eps";  // Null: config.json does not name it.
   const char* activation_key = "hidden_act";
   /// What config.json stands for where a key is absent. 0: as many as heads, hidden / heads.
   int64_t usual_kv_heads = 0;
@@ -21,8 +21,7 @@ struct Gated {
   double usual_theta = 10'000;
   double usual_local_theta = 0;  // 0: that of the other layers.
   bool usually_ties = false;
-  const char* usual_pattern =
-      "";  // Of layers with and without a window: ModelConfig::layer_pattern.
+  int64_t usual_interval = 0;  // Of so many layers the last one has no window.
 };
 
 std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& config);
@@ -37,8 +36,9 @@ Family gated_family(std::string_view name, std::string_view hf_class,
           .hf_class = hf_class,
           .prefix = "model.",
           .settings = std::move(settings),
-          .usual_pattern = kGated.usual_pattern,
+          .usual_interval = kGated.usual_interval,
           .design = kGated.design,
+          .limits = kGated.limits,
           .tensors = [](const ModelConfig& config) { return gated_tensors(kGated, config); },
           .keys = [](HfKeys& keys, ModelConfig& config) { gated_keys(kGated, keys, config); }};
 }

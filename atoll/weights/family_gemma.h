@@ -21,11 +21,10 @@ inline std::vector<std::string_view> gemma_settings() {
 }
 
 inline void gemma_keys(const GemmaCaps& usual, HfKeys& keys, ModelConfig& config) {
-  // Scores are divided by its root.
-  const double scale = config.score_scale();
-  auto scalar = static_cast<int64_t>(std::llround(1 / (scale * scale)));
-  keys.integer("query_pre_attn_scalar", scalar, 256);
-  if (!keys.writes()) config.attention_multiplier = 1 / std::sqrt(static_cast<double>(scalar));
+  // Scores are divided by its root; check() has seen to it that it is whole.
+  int64_t divisor = keys.writes() ? std::llround(config.score_divisor()) : 0;
+  keys.integer("query_pre_attn_scalar", divisor, 256);
+  if (!keys.writes()) config.attention_multiplier = 1 / std::sqrt(static_cast<double>(divisor));
   keys.real_or_none("attn_logit_softcapping", config.attention_softcap, usual.attention_softcap);
   keys.real_or_none("final_logit_softcapping", config.logits_softcap, usual.logits_softcap);
   keys.only("use_bidirectional_attention", false);

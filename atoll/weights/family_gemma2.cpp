@@ -9,11 +9,12 @@ constexpr Gated kGemma2 = {.design = {.norm = NormKind::kRmsFromOne,
                                       .norm_place = NormPlace::kAround,
                                       .mlp = MlpKind::kGatedByGelu,
                                       .scales_embedding = true},
+                           .limits = {.has_whole_score_divisor = true},
                            .activation_key = "hidden_activation",
                            .usual_kv_heads = 4,
                            .usual_head_dim = 256,
                            .usually_ties = true,
-                           .usual_pattern = "sf"};
+                           .usual_interval = 2};
 
 void gemma2_keys(HfKeys& keys, ModelConfig& config) {
   gated_keys(kGemma2, keys, config);

@@ -11,13 +11,14 @@ constexpr Gated kGemma3 = {.design = {.norm = NormKind::kRmsFromOne,
                                       .mlp = MlpKind::kGatedByGelu,
                                       .scales_embedding = true,
                                       .windows_are_plain = true},
+                           .limits = {.has_whole_score_divisor = true},
                            .activation_key = "hidden_activation",
                            .usual_kv_heads = 4,
                            .usual_head_dim = 256,
                            .usual_theta = 1'000'000,
                            .usual_local_theta = 10'000,
                            .usually_ties = true,
-                           .usual_pattern = "sssssf"};
+                           .usual_interval = 6};
 
 void gemma3_keys(HfKeys& keys, ModelConfig& config) {
   gated_keys(kGemma3, keys, config);

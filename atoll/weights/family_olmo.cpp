@@ -6,8 +6,7 @@ namespace atl::weights {
 namespace {
 
 constexpr Gated kOlmo = {.design = {.norm = NormKind::kLayerWithoutAny},
-                         .norm_eps_key = nullptr,
-                         .usual_norm_eps = 1e-5};
+                         .limits = {.norm_eps = 1e-5}};
 
 }  // namespace
 

@@ -10,7 +10,7 @@ constexpr Gated kOlmo3 = {.design = {.norm_place = NormPlace::kBehind,
                                      .windows_are_plain = true},
                           .usual_norm_eps = 1e-5,
                           .usual_theta = 500'000,
-                          .usual_pattern = "sssf"};
+                          .usual_interval = 4};
 
 }  // namespace
 

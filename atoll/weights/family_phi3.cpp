@@ -4,7 +4,8 @@
 namespace atl::weights {
 namespace {
 
-constexpr Gated kPhi3 = {.has_joined_matrices = true, .usual_norm_eps = 1e-5};
+constexpr Gated kPhi3 = {
+    .limits = {.has_plain_positions = true}, .has_joined_matrices = true, .usual_norm_eps = 1e-5};
 
 }  // namespace
 

@@ -45,16 +45,17 @@ void read_pattern(const HfReader& reader, const Family& family, ModelConfig& con
   config.sliding_window = reader.integer_or_null("sliding_window", family.usual_window).value_or(0);
   config.layer_pattern = layer_kinds(reader, config);
   if (config.layer_pattern.empty()) {
-    const int64_t interval =
-        reader.integer("sliding_window_pattern", static_cast<int64_t>(family.usual_pattern.size()));
-    if (interval < 1 || interval > config.num_layers) {
-      config.layer_pattern = "s";
-    } else {
-      config.layer_pattern = std::string(static_cast<size_t>(interval - 1), 's') + "f";
-    }
+    // Files of transformers 4 may name it for this family alone.
+    const bool may_say = family.has("rope_local_theta");
+    config.layer_pattern =
+        pattern_of('s', 'f',
+                   may_say ? reader.integer("sliding_window_pattern", family.usual_interval)
+                           : family.usual_interval,
+                   config.num_layers);
   }
-  // Layers of that kind see all, then.
-  if (config.sliding_window == 0) std::ranges::replace(config.layer_pattern, 's', 'f');
+  if (config.sliding_window == 0 && config.layer_pattern.find('s') != std::string::npos) {
+    reader.fail("there are layers of \"sliding_attention\", but no sliding_window is in use");
+  }
 }
 
 /// Layers with a window come behind those without.
@@ -124,6 +125,9 @@ ModelConfig read_config(const HfReader& reader, const Family& family) {
   config.vocab_size = reader.integer("vocab_size");
   HfKeys keys(reader);
   family.keys(keys, config);
+  if (config.num_layers > kMaxLayers) {
+    reader.fail(fmt::format("'num_hidden_layers' is over {}", kMaxLayers));
+  }
   if (!family.has("num_kv_heads")) config.num_kv_heads = config.num_heads;
   if (!family.has("head_dim") && config.num_heads > 0) {
     reader.require("head_dim", config.hidden_size / config.num_heads);

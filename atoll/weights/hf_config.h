@@ -35,8 +35,8 @@ struct HfConfig {
 
 /// In the spelling of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). Throws
 /// InputError naming the key: an architecture we do not have, or a setting that changes the
-/// mathematics in a way we do not compute (another activation, other rotary scalings, windows in
-/// some layers only, quantised weights ...). `name` (a file) appears in messages.
+/// mathematics in a way we do not compute (another activation, other rotary scalings, quantised
+/// weights ...). `name` (a file) appears in messages.
 HfConfig from_hf_config(std::string_view json, const std::string& name);
 
 }  // namespace atl::weights

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/weights/families.h"
 
 namespace atl::weights {
 namespace {
@@ -51,7 +52,9 @@ class RopeReader {
       config.rope_original_positions = value.get<int64_t>();
     } else if (name == "truncate") {
       if (!value.is_boolean()) refuse(name, value);
-      config.rope_whole_pairs = value.get<bool>();
+      // transformers overlooks it where layers with a window have positions of their own.
+      const bool is_heeded = !family_of(config).design.windows_are_plain;
+      config.rope_whole_pairs = !is_heeded || value.get<bool>();
     } else {
       const std::pair<const char*, double*> kNumbers[] = {
           {"rope_theta", &config.rope_theta},
@@ -109,7 +112,8 @@ void read_local_rope(const HfReader& reader, const Json& rope, ModelConfig& conf
 }
 
 /// transformers 5 writes rope_parameters, version 4 rope_theta and rope_scaling. Where a config has
-/// several, the same one counts as in transformers 5.
+/// several, the same one counts as in transformers 5. But a rope_theta of version 4 also holds for
+/// layers with a window, as it did there: version 5 takes OLMo 3's usual base for those.
 void read_rope(const HfReader& reader, bool differs_in_windows, ModelConfig& config) {
   const Json* parameters = reader.find("rope_parameters");
   const Json* scaling = reader.find("rope_scaling");
@@ -305,8 +309,8 @@ void HfKeys::turning_layers(const char* key, const char* interval_key, ModelConf
   const Json* turning = reader_->find(key);
   if (turning == nullptr) {
     const int64_t interval = reader_->integer(interval_key, 4);
-    if (interval < 1 || interval > config.num_layers) return;
-    config.layer_pattern = std::string(static_cast<size_t>(interval - 1), 'f') + "n";
+    if (interval < 1) reader_->fail(fmt::format("'{}' must be at least 1", interval_key));
+    config.layer_pattern = pattern_of('f', 'n', interval, config.num_layers);
     return;
   }
   if (!turning->is_array() || std::ssize(*turning) < config.num_layers) {
@@ -314,7 +318,11 @@ void HfKeys::turning_layers(const char* key, const char* interval_key, ModelConf
                               config.num_layers));
   }
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    config.layer_pattern += (*turning)[static_cast<size_t>(layer)] == 0 ? 'n' : 'f';
+    const Json& turns = (*turning)[static_cast<size_t>(layer)];
+    if (!turns.is_number_integer()) {
+      reader_->fail(fmt::format("'{}' has {}, and only 0 and 1 are", key, turns.dump()));
+    }
+    config.layer_pattern += turns == 0 ? 'n' : 'f';
   }
 }
 
@@ -344,7 +352,7 @@ void HfKeys::rotary(ModelConfig& config, const Rotary& names) {
     (*out_)[names.share] = config.partial_rotary_factor;
   }
   (*out_)[names.base] = config.rope_theta;
-  if (config.rope_type == "default" || names.differs_in_windows) return;
+  if (config.rope_type == "default") return;
   rope.erase("rope_theta");
   (*out_)["rope_scaling"] = std::move(rope);
 }
