@@ -39,6 +39,13 @@ void GgufWriter::texts(std::string_view key, const std::vector<std::string>& all
   for (const std::string& one : all) string(one);
 }
 
+void GgufWriter::bytes(std::string_view key, std::string_view all) {
+  begin(key, kList)
+      .number(uint32_t{kUint8})
+      .number(uint64_t{all.size()})
+      .raw(all.data(), all.size());
+}
+
 void GgufWriter::tensor(std::string_view name, const std::vector<int64_t>& shape, GgmlType type) {
   const GgmlBlock block = ggml_block(type);
   ATOLL_CHECK(!shape.empty() && static_cast<size_t>(shape.back()) % block.num_values == 0);

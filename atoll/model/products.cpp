@@ -122,13 +122,14 @@ class StoredMatrix::Panels {
   bool is_f32_ = false;
 };
 
-StoredMatrix::StoredMatrix(std::vector<StoredTensor> tensors, bool has_inputs_first)
-    : tensors_(std::move(tensors)), has_inputs_first_(has_inputs_first) {
-  ATOLL_CHECK(!tensors_.empty() && (!has_inputs_first || tensors_.size() == 1));
-  num_inputs_ = has_inputs_first ? tensors_.front().num_rows : tensors_.front().width;
+StoredMatrix::StoredMatrix(std::vector<StoredTensor> tensors)
+    : tensors_(std::move(tensors)),
+      has_inputs_first_(!tensors_.empty() && tensors_.front().inputs_first) {
+  ATOLL_CHECK(!tensors_.empty() && (!has_inputs_first_ || tensors_.size() == 1));
+  num_inputs_ = has_inputs_first_ ? tensors_.front().num_rows : tensors_.front().width;
   for (const StoredTensor& tensor : tensors_) {
-    ATOLL_CHECK(has_inputs_first || tensor.width == num_inputs_);
-    num_outputs_ += has_inputs_first ? tensor.width : tensor.num_rows;
+    ATOLL_CHECK(has_inputs_first_ || tensor.width == num_inputs_);
+    num_outputs_ += has_inputs_first_ ? tensor.width : tensor.num_rows;
     const auto block = static_cast<int64_t>(codec::ggml_block(tensor.type).num_values);
     least_depth_ = std::max(least_depth_, block);
   }

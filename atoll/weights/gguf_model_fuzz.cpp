@@ -63,7 +63,8 @@ void read(const std::string& bytes) {
     const std::vector<StoredTensor> tensors = tensors_of_gguf(file, config);
     const std::vector<ParameterSpec> specs = parameter_specs(config);
     for (size_t i = 0; i < specs.size(); ++i) {
-      tensors[i].read_all(std::span(values).subspan(static_cast<size_t>(specs[i].offset),
+      tensors[i].read_all(specs[i].inputs_first,
+                          std::span(values).subspan(static_cast<size_t>(specs[i].offset),
                                                     static_cast<size_t>(specs[i].size)));
     }
   } catch (const InputError&) {
