@@ -1,6 +1,7 @@
 #include "atoll/codec/ggml_quantize.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 
 #include "atoll/base/check.h"
@@ -10,6 +11,21 @@ namespace atl::codec {
 namespace {
 
 constexpr size_t kValues = 32;  // Of a block.
+
+/// Arithmetic with subnormal numbers while it lives: some threads take them for 0.
+class UsualArithmetic {
+ public:
+  UsualArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~UsualArithmetic() { std::fesetenv(&before_); }
+  UsualArithmetic(const UsualArithmetic&) = delete;
+  UsualArithmetic& operator=(const UsualArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_{};
+};
 
 void store_half(float value, std::byte* to) { store(float_to_half(value), to); }
 
@@ -56,6 +72,7 @@ Bytes quantize(GgmlType type, std::span<const float> values) {
   const size_t num_blocks = values.size() / block.num_values;
   ATOLL_CHECK(num_blocks * block.num_values == values.size());
   Bytes bytes(num_blocks * block.num_bytes);
+  const UsualArithmetic usual;
   for (size_t i = 0; i < num_blocks; ++i) {
     const float* const from = values.data() + i * block.num_values;
     std::byte* const to = bytes.data() + i * block.num_bytes;

@@ -35,7 +35,7 @@ MODELS = {
     "llama-linear": (transformers.LlamaConfig(**GATED, rope_scaling={"rope_type": "linear", "factor": 4.0}), "llama", False),
     "mistral": (transformers.MistralConfig(**GATED, sliding_window=7), "llama", False),
     "qwen2": (transformers.Qwen2Config(**GATED, tie_word_embeddings=True), "qwen2", True),
-    "qwen3": (transformers.Qwen3Config(**GATED, head_dim=32), "qwen3", True),
+    "qwen3": (transformers.Qwen3Config(**GATED, head_dim=128), "qwen3", True),  # transformers reads no other size of a head.
     "olmo2": (transformers.Olmo2Config(**GATED), "olmo2", False),
     "gpt2": (transformers.GPT2Config(n_embd=HIDDEN, n_layer=2, n_head=HEADS, vocab_size=VOCAB, bos_token_id=1, eos_token_id=2), "gpt2", True),
     "gptneox": (transformers.GPTNeoXConfig(**SIZES, use_parallel_residual=False), "gptneox", False),
@@ -52,16 +52,25 @@ def run(*command, **options):
 
 
 def byte_level(cut, normalizer=None):
-    """A tokenizer that is trained on a little text."""
+    """A tokenizer that is trained on a little text which was not cut: so it matters how it cuts."""
     tokenizer = Tokenizer(models.BPE())
-    if normalizer:
-        tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = bytes_only
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=310, special_tokens=["<|pad|>", "<|start|>", "<|end|>"], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(["the words in that text, it's 12 12 345 and  more\n\n"] * 20, trainer)
+    tokenizer.train_from_iterator(["12345", "it's", "  more", ",\n\n", "IT'S", "The words", "e\u0301", "12 12"] * 20, trainer)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cut, bytes_only])
+    if normalizer:
+        tokenizer.normalizer = normalizer
     return tokenizer
+
+
+def with_unmade(token, tokenizer):
+    """One that no merge makes, so that it matters whether a word that is a token is taken whole."""
+    file = json.loads(tokenizer.to_str())
+    file["model"]["vocab"][token] = len(file["model"]["vocab"])
+    return Tokenizer.from_str(json.dumps(file))
 
 
 GPT2 = pre_tokenizers.Split(Regex(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"), "isolated")
@@ -69,7 +78,7 @@ LLAMA3_WORDS = pre_tokenizers.Split(Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\
                                           r"|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated")
 # The name that must be found -> the tokenizer.
 TOKENIZERS = {"gpt-2": lambda: byte_level([GPT2]), "olmo": lambda: byte_level([GPT2], normalizers.NFC()),
-              "smollm": lambda: byte_level([pre_tokenizers.Digits(individual_digits=True), GPT2]), "dbrx": lambda: byte_level([LLAMA3_WORDS])}
+              "smollm": lambda: byte_level([pre_tokenizers.Digits(individual_digits=True), GPT2]), "llama-bpe": lambda: byte_level([LLAMA3_WORDS]), "dbrx": lambda: with_unmade("zz", byte_level([LLAMA3_WORDS]))}
 
 
 def edge_values(width):
