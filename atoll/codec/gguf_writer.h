@@ -30,6 +30,11 @@ class GgufWriter {
   std::string head() const;
   static std::string padding_behind(size_t num_bytes);
 
+ protected:
+  /// A tensor, whatever it is.
+  void announce(std::string_view name, const std::vector<int64_t>& shape, uint32_t type,
+                size_t num_bytes);
+
  private:
   enum Kind : uint32_t {
     kUint8 = 0,

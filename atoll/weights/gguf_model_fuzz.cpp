@@ -15,7 +15,7 @@ namespace {
 
 /// A Llama of one layer with heads of four elements.
 std::string model(bool is_stretched) {
-  codec::GgufWriter file;
+  codec::SampleGguf file;
   file.text("general.architecture", "llama");
   for (const auto& [key, value] : {std::pair("block_count", 1U),
                                    {"context_length", 16U},

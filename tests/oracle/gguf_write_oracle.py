@@ -238,7 +238,12 @@ def check_refusals(atoll, folder):
     dynamic = folder / "dynamic"
     transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**GATED, rope_scaling={"rope_type": "dynamic", "factor": 2.0})).save_pretrained(dynamic)
     assert "dynamic scaling of positions" in refused(dynamic, target)
-    assert not list(folder.glob("refused.gguf*"))
+    assert "--dtype is for folders" in refused(source, target, "--dtype", "bf16")
+    assert "--type is for files" in refused(source, folder / "refused", "--type", "f16")
+    assert "q9 not in" in refused(source, target, "--type", "q9")
+    assert "cannot write" in refused(source, folder / "nowhere" / "x.gguf")
+    assert "exists; name a file that does not" in refused(source, folder / "llama-f32.gguf")
+    assert not list(folder.glob("refused*"))
     done = subprocess.run([atoll, "convert", source, target], capture_output=True, text=True, check=True)
     assert "no tokenizer was written" in done.stderr, done.stderr
     print("what such files cannot say is refused", flush=True)
