@@ -77,6 +77,13 @@ GgufReport convert_to_gguf(const GgufArguments& arguments) {
   codec::GgufWriter head;
   weights::put_gguf_settings(head, found.config, arguments.name, type);
   put_texts(head, arguments.source, found);
+  if (found.config.sliding_window > 0) {
+    fmt::print(
+        stderr,
+        "atoll: warning: llama.cpp does not know of this model's window: there, texts of more "
+        "than {} tokens come out otherwise\n",
+        found.config.sliding_window);
+  }
   weights::put_gguf_tensors(head, found.config, parts);
 
   GgufReport report{.config = found.config,

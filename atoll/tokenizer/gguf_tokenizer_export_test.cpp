@@ -49,6 +49,13 @@ TEST(GgufTokenizerExportTest, FindsHowWordsAreCut) {
   EXPECT_EQ(put(tokenizer_of(bpe)), "smollm");
 }
 
+TEST(GgufTokenizerExportTest, IdsMayHaveGaps) {
+  ByteLevelBpe bpe = all_bytes(kGpt2Pattern);
+  bpe.vocabulary["<end>"] = 265;
+  bpe.added_tokens[0]["id"] = 265;
+  EXPECT_EQ(put(tokenizer_of(bpe), 270), "gpt-2");
+}
+
 TEST(GgufTokenizerExportTest, ComesBackWithItsNeighbours) {
   ByteLevelBpe bpe = all_bytes(kGpt2Pattern);
   bpe.post_processor = token_before("<end>", 258);

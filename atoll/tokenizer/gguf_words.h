@@ -41,8 +41,8 @@ inline constexpr std::array kGgufWords = {
     GgufWords{"qwen2", kQwenPattern, false, true},
     GgufWords{"deepseek-r1-qwen", kQwenPattern, false, true},
     GgufWords{"stablelm2", kQwenPattern, false, true},
+    GgufWords{"tekken", kTekkenPattern, false, false, true},
     GgufWords{"gpt-4o", kO200kPattern},
-    GgufWords{"llama4", kO200kPattern},
-    GgufWords{"tekken", kTekkenPattern, false, false, true}};
+    GgufWords{"llama4", kO200kPattern}};
 
 }  // namespace atl::tokenizer
