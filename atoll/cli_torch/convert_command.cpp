@@ -177,7 +177,8 @@ void refuse_foreign(const CLI::App& command, bool is_file) {
 
 /// The model's name: that of what was given, not of a checkpoint in it.
 std::string name_of_model(const ConvertArguments& arguments) {
-  return data::without_slash(fs::absolute(arguments.model).lexically_normal()).stem().string();
+  const fs::path path = data::without_slash(fs::absolute(arguments.model).lexically_normal());
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
 void convert_file(const ConvertArguments& arguments, const fs::path& source,
