@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "atoll/base/file.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
+#include "atoll/cli_torch/convert_gguf.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/data/draft_folder.h"
 #include "atoll/model/model.h"
@@ -34,6 +36,7 @@ struct ConvertArguments {
   std::string model;
   std::string out;
   std::string dtype = "auto";
+  std::string type = "auto";  // Of a GGUF file.
   double max_shard_gb = 5;
   bool verify = false;
   bool strict = false;
@@ -41,16 +44,19 @@ struct ConvertArguments {
 };
 
 constexpr const char* kFooter = R"(
-MODEL is a Hugging Face folder, a GGUF file or a run directory (its newest checkpoint); FOLDER
-becomes a Hugging Face folder with the weights, config.json and the tokenizer's files. Optimizer
-state stays behind.
---dtype auto keeps the type that MODEL is stored in: then every value comes back bit for bit.
---verify reads FOLDER again: every value must be the nearest to MODEL's that the type has. It says
-by how much the log-probabilities differ that both give to some tokens.
+MODEL is a Hugging Face folder, a GGUF file or a run directory (its newest checkpoint); OUT becomes
+a Hugging Face folder with the weights, config.json and the tokenizer's files, or, where its name
+ends in .gguf, one file with all of them, as llama.cpp runs it. Optimizer state stays behind.
+--dtype auto and --type auto keep the type that MODEL is stored in (a file's: F32 where there are
+several): then every value comes back bit for bit. --type is about matrices; vectors are F32 in
+such files.
+--verify reads OUT again: every value must be the nearest to MODEL's that the type has. It says by
+how much the log-probabilities differ that both give to some tokens.
 
 Examples:
   atoll convert runs/demo my-model --dtype bf16 --verify
-  atoll convert my-model sharded --max-shard-size 2)";
+  atoll convert my-model sharded --max-shard-size 2
+  atoll convert my-model my-model.gguf --type q8_0 --verify)";
 
 /// What describes the tokenizer and chats, in any of its spellings.
 constexpr const char* kCopied[] = {
@@ -115,13 +121,7 @@ double verify(const model::Model& source, const fs::path& folder, weights::DType
   if (const int64_t count = differs_P.sum().item<int64_t>(); count > 0) {
     throw InputError(fmt::format("{} of {} values came back changed", count, wanted_P.numel()));
   }
-  const at::Tensor difference = log_probabilities(source) - log_probabilities(written);
-  const auto largest = difference.abs().max().item<double>();
-  // Not finite weights make results that are no numbers; they were compared above.
-  if (std::isnan(largest) && source_P.isfinite().all().item<bool>()) {
-    throw InputError("the log-probabilities of what was written are not numbers");
-  }
-  return largest;
+  return largest_difference(source, written);
 }
 
 void copy_tokenizer(const fs::path& source, const fs::path& target) {
@@ -139,34 +139,70 @@ void copy_tokenizer(const fs::path& source, const fs::path& target) {
 }
 
 void report(const ConvertArguments& arguments, const weights::ModelConfig& config,
-            weights::DType type, std::optional<double> difference) {
+            const std::string& type, std::optional<double> difference, int64_t num_narrow = 0) {
   if (arguments.json) {
     nlohmann::ordered_json json{{"model", arguments.out},
                                 {"architecture", config.architecture},
                                 {"parameters", weights::num_parameters(config)},
-                                {"dtype", weights::name_of(type)}};
+                                {"dtype", type}};
+    if (num_narrow > 0) json["f16_matrices"] = num_narrow;
     if (difference) json["largest_logprob_difference"] = *difference;  // NaN becomes null.
     fmt::print("{}\n", json.dump());
     return;
   }
   fmt::print("{}: {}, {} parameters, {}\n", arguments.out, config.architecture,
-             weights::num_parameters(config), weights::name_of(type));
+             weights::num_parameters(config), type);
+  if (num_narrow > 0) {
+    fmt::print("{} matrices are F16: their rows are no whole blocks of {}\n", num_narrow, type);
+  }
   if (difference) {
     fmt::print(
         "verified: every value is there, the nearest that {} has; log-probabilities differ by "
         "{:.1e} "
         "at most\n",
-        weights::name_of(type), *difference);
+        type, *difference);
   }
 }
 
-void convert(const ConvertArguments& arguments) {
+/// What is said of the other kind of output.
+void refuse_foreign(const CLI::App& command, bool is_file) {
+  const auto refuse = [&](const char* option, const char* place, const char* instead) {
+    if (command.count(option) == 0) return;
+    throw UsageError(fmt::format("{} is for {}; {}", option, place, instead));
+  };
+  if (!is_file) refuse("--type", "files whose names end in .gguf", "a folder takes --dtype");
+  if (is_file) refuse("--dtype", "folders", "a GGUF file takes --type");
+  if (is_file) refuse("--max-shard-size", "folders", "a GGUF file is one");
+}
+
+/// The model's name: that of what was given, not of a checkpoint in it.
+std::string name_of_model(const ConvertArguments& arguments) {
+  const fs::path path = data::without_slash(fs::absolute(arguments.model).lexically_normal());
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
+}
+
+void convert_file(const ConvertArguments& arguments, const fs::path& source,
+                  const fs::path& target) {
+  const GgufReport written = convert_to_gguf({.source = source,
+                                              .target = target,
+                                              .name = name_of_model(arguments),
+                                              .type = arguments.type,
+                                              .verify = arguments.verify,
+                                              .strict = arguments.strict});
+  report(arguments, written.config, written.type, written.difference, written.num_narrow);
+}
+
+void convert(const ConvertArguments& arguments, const CLI::App& command) {
+  const bool is_file = fs::path(arguments.out).extension() == ".gguf";
+  refuse_foreign(command, is_file);
   const fs::path source = weights::resolve_model(arguments.model);
   const fs::path target = data::without_slash(arguments.out);
   if (target.empty()) throw UsageError("name the folder to make");
   if (fs::exists(target)) {
-    throw UsageError(fmt::format("'{}' exists; name a folder that does not", target.string()));
+    throw UsageError(fmt::format("'{}' exists; name a {} that does not", target.string(),
+                                 is_file ? "file" : "folder"));
   }
+  if (is_file) return convert_file(arguments, source, target);
   const weights::HfConfig found = weights::load_hf_config(source);
   const model::Model model = load_flat(found.config, source);
   report_not_finite(model, source, arguments.strict);
@@ -185,23 +221,40 @@ void convert(const ConvertArguments& arguments) {
     draft.publish();
     return verified;
   });
-  report(arguments, found.config, type, difference);
+  report(arguments, found.config, weights::name_of(type), difference);
 }
 
 }  // namespace
 
+double largest_difference(const model::Model& source, const model::Model& written) {
+  const at::Tensor difference = log_probabilities(source) - log_probabilities(written);
+  const auto largest = difference.abs().max().item<double>();
+  // Not finite weights make results that are no numbers.
+  if (std::isnan(largest) && source.parameters().not_finite().empty()) {
+    throw InputError("the log-probabilities of what was written are not numbers");
+  }
+  return largest;
+}
+
 void add_convert_command(CLI::App& app) {
-  auto* command = app.add_subcommand("convert", "Write a model as a Hugging Face folder");
+  auto* command =
+      app.add_subcommand("convert", "Write a model as a Hugging Face folder or a GGUF file");
   auto arguments = std::make_shared<ConvertArguments>();
   command
       ->add_option(
           "model", arguments->model,
           "a Hugging Face model folder, a GGUF file, or a run directory (its newest checkpoint)")
       ->required();
-  command->add_option("folder", arguments->out, "the folder to make")->required();
-  command->add_option("--dtype", arguments->dtype, "of the weights: auto, fp32, bf16, fp16")
+  command->add_option("out", arguments->out, "the folder to make, or the file: NAME.gguf")
+      ->required();
+  command->add_option("--dtype", arguments->dtype, "of a folder's weights: auto, fp32, bf16, fp16")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command
+      ->add_option("--type", arguments->type,
+                   fmt::format("of a file's matrices: {}", fmt::join(gguf_type_names(), ", ")))
+      ->capture_default_str()
+      ->check(CLI::IsMember(gguf_type_names()));
   command->add_option("--max-shard-size", arguments->max_shard_gb, "of a file, in GB")
       ->capture_default_str()
       ->check(real_number(1e-6, 1e6));
@@ -209,7 +262,7 @@ void add_convert_command(CLI::App& app) {
   command->add_flag("--strict", arguments->strict, "refuse weights that are not finite");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kFooter);
-  command->callback([arguments] { convert(*arguments); });
+  command->callback([arguments, command] { convert(*arguments, *command); });
 }
 
 }  // namespace atl::cli

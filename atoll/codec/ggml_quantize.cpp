@@ -1,6 +1,7 @@
 #include "atoll/codec/ggml_quantize.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 
 #include "atoll/base/check.h"
@@ -11,19 +12,39 @@ namespace {
 
 constexpr size_t kValues = 32;  // Of a block.
 
+/// Arithmetic with subnormal numbers while it lives: some threads take them for 0.
+class UsualArithmetic {
+ public:
+  UsualArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~UsualArithmetic() { std::fesetenv(&before_); }
+  UsualArithmetic(const UsualArithmetic&) = delete;
+  UsualArithmetic& operator=(const UsualArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_{};
+};
+
 void store_half(float value, std::byte* to) { store(float_to_half(value), to); }
+
+/// Infinite where the scale is so small that it is written as 0: then levels mean nothing, and are
+/// 0.
+float inverse_of(float scale) { return scale == 0 ? 0 : 1.0F / scale; }
 
 /// The scale, and each value over it.
 void write_q8_0(const float* values, std::byte* block) {
   float largest = 0;
   for (size_t i = 0; i < kValues; ++i) largest = std::max(largest, std::abs(values[i]));
   const float scale = largest / 127.0F;
-  const float inverse = scale == 0 ? 0 : 1.0F / scale;
+  const float inverse = inverse_of(scale);
   store_half(scale, block);
   for (size_t i = 0; i < kValues; ++i) {
     // Half away from zero.
     const float value = std::round(values[i] * inverse);
-    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(value));
+    const bool is_level = std::abs(value) <= 127;
+    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(is_level ? value : 0));
   }
 }
 
@@ -32,11 +53,12 @@ void write_q4_0(const float* values, std::byte* block) {
   const float* const furthest = std::max_element(
       values, values + kValues, [](float a, float b) { return std::abs(a) < std::abs(b); });
   const float scale = *furthest / -8.0F;
-  const float inverse = scale == 0 ? 0 : 1.0F / scale;
+  const float inverse = inverse_of(scale);
   store_half(scale, block);
   const auto level = [&](size_t i) {
-    const double shifted = static_cast<double>(values[i]) * static_cast<double>(inverse) + 8.5;
-    return static_cast<uint8_t>(std::clamp(shifted, 0.0, 15.0));
+    const float shifted = values[i] * inverse + 8.5F;
+    const bool is_level = shifted >= 0 && shifted < 17;
+    return is_level ? std::min(static_cast<uint8_t>(shifted), uint8_t{15}) : uint8_t{0};
   };
   for (size_t i = 0; i < kValues / 2; ++i) {
     block[2 + i] = static_cast<std::byte>(level(i) | level(i + kValues / 2) << 4);
@@ -50,6 +72,7 @@ Bytes quantize(GgmlType type, std::span<const float> values) {
   const size_t num_blocks = values.size() / block.num_values;
   ATOLL_CHECK(num_blocks * block.num_values == values.size());
   Bytes bytes(num_blocks * block.num_bytes);
+  const UsualArithmetic usual;
   for (size_t i = 0; i < num_blocks; ++i) {
     const float* const from = values.data() + i * block.num_values;
     std::byte* const to = bytes.data() + i * block.num_bytes;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "atoll/base/bytes.h"
+#include "atoll/codec/ggml_quantize.h"
 #include "atoll/testing/sample_gguf.h"
 #include "atoll/testing/temporary_folder.h"
 
@@ -16,8 +19,8 @@ using ::testing::HasSubstr;
 std::string error_of(const std::string& bytes) {
   return message_of([&] { parse_gguf(as_byte_span(bytes), "x.gguf"); });
 }
-std::string error_with(const GgufWriter::Tensor& tensor) {
-  GgufWriter writer = sample_gguf();
+std::string error_with(const SampleGguf::Tensor& tensor) {
+  SampleGguf writer = sample_gguf();
   writer.tensor(tensor);
   return error_of(writer.file());
 }
@@ -33,6 +36,9 @@ TEST(GgufFileTest, GivesValuesAndTensors) {
   EXPECT_EQ(file.whole("llama.nothing"), std::nullopt);
   EXPECT_THAT(file.list("tokenizer.ggml.tokens")->texts, ElementsAre("a", "b"));
   EXPECT_THAT(file.list("tokenizer.ggml.token_type")->numbers, ElementsAre(1, 3));
+  EXPECT_EQ(file.flag("tokenizer.ggml.add_bos_token"), true);
+  EXPECT_THAT(file.list("tokenizer.ggml.scores")->numbers, ElementsAre(-1, -2.5));
+  EXPECT_THAT(file.list("tokenizer.ggml.precompiled_charsmap")->numbers, ElementsAre(255, 1));
   EXPECT_THAT(message_of([&] { file.text("llama.block_count"); }),
               HasSubstr("'llama.block_count' is of another kind"));
   ASSERT_NE(file.find("token_embd.weight"), nullptr);
@@ -91,6 +97,30 @@ TEST(GgmlTypesTest, BlocksHaveTheirValues) {
   EXPECT_EQ(values[0], 1);
   EXPECT_EQ(values[1], 0);
   EXPECT_EQ(values[16], -6) << "the upper four bits are of the second half";
+}
+
+TEST(GgmlQuantizeTest, LevelsComeBackAsTheyAre) {
+  std::vector<float> values(64);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 16) - 8;
+  values[16 + 9] = 127;
+  values[32] = -127;
+  std::vector<float> found(values.size());
+  dequantize(GgmlType::kQ8_0, quantize(GgmlType::kQ8_0, values), found);
+  EXPECT_EQ(found, values);
+  values[16 + 9] = 1;
+  values[32] = -8;
+  dequantize(GgmlType::kQ4_0, quantize(GgmlType::kQ4_0, values), found);
+  EXPECT_EQ(found, values);
+}
+
+TEST(GgmlQuantizeTest, WhatIsNotFiniteHasLevelsToo) {
+  for (const float lost : {std::nanf(""), -std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    std::vector<float> values(32, 1.0F);
+    values[5] = lost;
+    for (const GgmlType type : {GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+      EXPECT_EQ(quantize(type, values).size(), ggml_block(type).num_bytes);
+    }
+  }
 }
 
 }  // namespace

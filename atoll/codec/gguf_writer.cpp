@@ -39,20 +39,29 @@ void GgufWriter::texts(std::string_view key, const std::vector<std::string>& all
   for (const std::string& one : all) string(one);
 }
 
+void GgufWriter::bytes(std::string_view key, std::string_view all) {
+  begin(key, kList)
+      .number(uint32_t{kUint8})
+      .number(uint64_t{all.size()})
+      .raw(all.data(), all.size());
+}
+
 void GgufWriter::tensor(std::string_view name, const std::vector<int64_t>& shape, GgmlType type) {
   const GgmlBlock block = ggml_block(type);
   ATOLL_CHECK(!shape.empty() && static_cast<size_t>(shape.back()) % block.num_values == 0);
+  size_t size = block.num_bytes;
+  for (const int64_t length : shape) size *= static_cast<size_t>(length);
+  announce(name, shape, static_cast<uint32_t>(type), size / block.num_values);
+}
+
+void GgufWriter::announce(std::string_view name, const std::vector<int64_t>& shape, uint32_t type,
+                          size_t num_bytes) {
   append_text(tensors_, name);
   append(tensors_, static_cast<uint32_t>(shape.size()));
-  size_t size = block.num_bytes;
-  for (size_t i = shape.size(); i-- > 0;) {
-    append(tensors_, static_cast<uint64_t>(shape[i]));
-    size *= static_cast<size_t>(shape[i]);
-  }
-  size /= block.num_values;
-  append(tensors_, static_cast<uint32_t>(type));
+  for (size_t i = shape.size(); i-- > 0;) append(tensors_, static_cast<uint64_t>(shape[i]));
+  append(tensors_, type);
   append(tensors_, data_bytes_);
-  data_bytes_ += size + padding_behind(size).size();
+  data_bytes_ += num_bytes + padding_behind(num_bytes).size();
   ++num_tensors_;
 }
 

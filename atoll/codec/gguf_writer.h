@@ -21,6 +21,7 @@ class GgufWriter {
   void texts(std::string_view key, const std::vector<std::string>& all);
   void wholes(std::string_view key, const std::vector<int32_t>& all) { list(key, kInt32, all); }
   void reals(std::string_view key, const std::vector<float>& all) { list(key, kFloat32, all); }
+  void bytes(std::string_view key, std::string_view all);
 
   /// The next tensor. `shape`'s last length is that of what lies together.
   void tensor(std::string_view name, const std::vector<int64_t>& shape, GgmlType type);
@@ -29,8 +30,21 @@ class GgufWriter {
   std::string head() const;
   static std::string padding_behind(size_t num_bytes);
 
+ protected:
+  /// A tensor, whatever it is.
+  void announce(std::string_view name, const std::vector<int64_t>& shape, uint32_t type,
+                size_t num_bytes);
+
  private:
-  enum Kind : uint32_t { kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kText = 8, kList = 9 };
+  enum Kind : uint32_t {
+    kUint8 = 0,
+    kUint32 = 4,
+    kInt32 = 5,
+    kFloat32 = 6,
+    kBool = 7,
+    kText = 8,
+    kList = 9
+  };
 
   GgufWriter& begin(std::string_view key, Kind kind);
   GgufWriter& string(std::string_view value);

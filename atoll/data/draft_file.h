@@ -36,6 +36,8 @@ class DraftFile {
   DraftFile& operator=(const DraftFile&) = delete;
 
   void append(std::span<const std::byte> bytes) { file_.append(bytes); }
+  /// Where it lies until then, to be read again.
+  const std::filesystem::path& path() const { return temporary_; }
   /// Syncs and gives the file its name; returns its SHA-256 in hexadecimal.
   std::string publish();
 

@@ -1,9 +1,9 @@
 #pragma once
 // Causal grouped-query attention for those who evaluate and generate, with a cache or without one.
 // Every score and every output is one chain of fused multiply-adds, in order of the head's elements
-// and of the keys, and sums have one order too: the bits of a token depend neither on which tokens
-// are read together with it, nor on threads, nor on the instruction set. Training has its own
-// (attention_kernel.h).
+// and of the keys, and sums have one order too: while values are finite, the bits of a token depend
+// neither on which tokens are read together with it, nor on threads, nor on the instruction set.
+// Training has its own (attention_kernel.h).
 //
 // Shapes: T = queries, S = keys, H = query heads, G = key-value heads, N = head size.
 #include <cstdint>

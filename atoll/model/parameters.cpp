@@ -77,7 +77,7 @@ StoredTensor Parameters::stored(const ParameterSpec& spec) const {
   if (files_ != nullptr) return files_->tensors()[static_cast<size_t>(&spec - specs_.data())];
   const std::span values(values_P_.const_data_ptr<float>() + spec.offset,
                          static_cast<size_t>(spec.size));
-  return weights::stored_tensor(codec::GgmlType::kF32, std::as_bytes(values), spec.shape);
+  return weights::stored_tensor(codec::GgmlType::kF32, std::as_bytes(values), spec);
 }
 
 at::Tensor Parameters::widened(Specs specs) const {
@@ -85,7 +85,7 @@ at::Tensor Parameters::widened(Specs specs) const {
   const at::Tensor values = at::empty({size}, at::kFloat);
   float* next = values.mutable_data_ptr<float>();
   for (const ParameterSpec& spec : specs) {
-    stored(spec).read_all({next, static_cast<size_t>(spec.size)});
+    stored(spec).read_all(spec.inputs_first, {next, static_cast<size_t>(spec.size)});
     next += spec.size;
   }
   return values;
@@ -106,7 +106,7 @@ Weight Parameters::joined(Specs specs) const {
   }
   std::vector<StoredTensor> tensors;
   for (const ParameterSpec& spec : specs) tensors.push_back(stored(spec));
-  weight.stored = std::make_shared<const StoredMatrix>(std::move(tensors), first.inputs_first);
+  weight.stored = std::make_shared<const StoredMatrix>(std::move(tensors));
   return weight;
 }
 

@@ -33,13 +33,8 @@ std::span<const ProductKernel* const> product_kernels() {
   static const std::vector<const ProductKernel*> usable = [] {
     std::vector<const ProductKernel*> kernels = {&kPlainProduct};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      kernels.push_back(&kAvx2Product);
-    }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-      kernels.push_back(&kAvx512Product);
-    }
+    if (__builtin_cpu_supports("x86-64-v3")) kernels.push_back(&kAvx2Product);
+    if (__builtin_cpu_supports("x86-64-v4")) kernels.push_back(&kAvx512Product);
 #endif
     return kernels;
   }();
@@ -67,10 +62,12 @@ class StoredMatrix::Panels {
       places_[static_cast<size_t>(lane)] = place;
       rows_[static_cast<size_t>(lane)] = place.tensor->row(place.row);
     }
-    const auto type = places_.front().tensor->type;
-    const bool is_one_type = places_[static_cast<size_t>(kernel_.lanes - 1)].tensor->type == type;
-    is_bf16_ = is_one_type && type == codec::GgmlType::kBF16;
-    is_f32_ = is_one_type && type == codec::GgmlType::kF32;
+    const auto all_are = [&](codec::GgmlType type) {
+      return std::all_of(places_.begin(), places_.begin() + kernel_.lanes,
+                         [&](const Place& place) { return place.tensor->type == type; });
+    };
+    is_bf16_ = all_are(codec::GgmlType::kBF16);
+    is_f32_ = all_are(codec::GgmlType::kF32);
   }
 
   /// Its weights of inputs [k, k + depth). What lies behind the last output is anything.
@@ -84,7 +81,9 @@ class StoredMatrix::Panels {
     } else if (is_bf16_ || is_f32_) {  // As they lie.
       std::array<const void*, kMaxLanes> rows{};
       const int64_t offset = k * (is_bf16_ ? 2 : 4);
-      for (size_t lane = 0; lane < rows.size(); ++lane) rows[lane] = rows_[lane] + offset;
+      for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
+        rows[static_cast<size_t>(lane)] = rows_[static_cast<size_t>(lane)] + offset;
+      }
       (is_bf16_ ? kernel_.pack_bf16 : kernel_.pack)(rows.data(), depth, panel_.get());
     } else {
       std::array<const void*, kMaxLanes> rows{};
@@ -122,13 +121,14 @@ class StoredMatrix::Panels {
   bool is_f32_ = false;
 };
 
-StoredMatrix::StoredMatrix(std::vector<StoredTensor> tensors, bool has_inputs_first)
-    : tensors_(std::move(tensors)), has_inputs_first_(has_inputs_first) {
-  ATOLL_CHECK(!tensors_.empty() && (!has_inputs_first || tensors_.size() == 1));
-  num_inputs_ = has_inputs_first ? tensors_.front().num_rows : tensors_.front().width;
+StoredMatrix::StoredMatrix(std::vector<StoredTensor> tensors)
+    : tensors_(std::move(tensors)),
+      has_inputs_first_(!tensors_.empty() && tensors_.front().inputs_first) {
+  ATOLL_CHECK(!tensors_.empty() && (!has_inputs_first_ || tensors_.size() == 1));
+  num_inputs_ = has_inputs_first_ ? tensors_.front().num_rows : tensors_.front().width;
   for (const StoredTensor& tensor : tensors_) {
-    ATOLL_CHECK(has_inputs_first || tensor.width == num_inputs_);
-    num_outputs_ += has_inputs_first ? tensor.width : tensor.num_rows;
+    ATOLL_CHECK(has_inputs_first_ || tensor.width == num_inputs_);
+    num_outputs_ += has_inputs_first_ ? tensor.width : tensor.num_rows;
     const auto block = static_cast<int64_t>(codec::ggml_block(tensor.type).num_values);
     least_depth_ = std::max(least_depth_, block);
   }

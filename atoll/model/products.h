@@ -18,8 +18,8 @@ namespace atl::model {
 /// be shared by threads; the tensors' bytes outlive it.
 class StoredMatrix {
  public:
-  /// `has_inputs_first`: a single tensor with a row per input.
-  StoredMatrix(std::vector<weights::StoredTensor> tensors, bool has_inputs_first);
+  /// One with inputs first stands alone.
+  explicit StoredMatrix(std::vector<weights::StoredTensor> tensors);
   int64_t num_outputs() const { return num_outputs_; }
   int64_t num_inputs() const { return num_inputs_; }
 
@@ -39,11 +39,11 @@ class StoredMatrix {
   Place place_of(int64_t output) const;
 
   std::vector<weights::StoredTensor> tensors_;
-  bool has_inputs_first_;
+  bool has_inputs_first_;  // A single tensor with a row per input.
   int64_t num_outputs_ = 0;
   int64_t num_inputs_ = 0;
-  int64_t least_depth_ =
-      128;  // Inputs at a time, where a panel of them stays in the nearest cache.
+  /// Inputs at a time of few rows: a panel of them stays in the nearest cache.
+  int64_t least_depth_ = 128;
 };
 
 }  // namespace atl::model

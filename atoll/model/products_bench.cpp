@@ -20,7 +20,7 @@ void atoll(benchmark::State& state, GgmlType type) {
   const std::vector<std::byte> bytes(static_cast<size_t>(inputs * outputs) / block.num_values *
                                      block.num_bytes);
   const atl::model::StoredMatrix matrix(
-      {atl::weights::stored_tensor(type, bytes, {outputs, inputs})}, false);
+      {{.type = type, .bytes = bytes, .num_rows = outputs, .width = inputs}});
   const at::Tensor x = at::randn({rows, inputs});
   const at::Tensor y = at::empty({rows, outputs});
   for (auto _ : state) {

@@ -34,7 +34,7 @@ std::vector<std::byte> some_blocks(GgmlType type, int64_t num_values, uint64_t s
   const auto put = [&](size_t at, uint16_t half) { std::memcpy(&bytes[at], &half, 2); };
   for (size_t begin = 0; begin < bytes.size(); begin += block.num_bytes) {
     const auto sign = static_cast<uint16_t>(random_bits(7, stream, begin) & 0x83ff);
-    if (type == GgmlType::kQ4_0) put(begin, sign | 0x2000);
+    if (type == GgmlType::kQ4_0 || type == GgmlType::kQ8_0) put(begin, sign | 0x2000);
     if (type == GgmlType::kQ6_K) put(begin + 208, sign | 0x1000);
     if (type == GgmlType::kF16) put(begin, sign | 0x3000);
     if (type == GgmlType::kBF16) put(begin, sign | 0x3f00);
@@ -56,7 +56,8 @@ Stored some_tensors(std::vector<std::pair<GgmlType, int64_t>> parts, int64_t inp
   Stored stored;
   for (const auto& [type, outputs] : parts) {
     stored.bytes.push_back(some_blocks(type, outputs * inputs, stored.bytes.size()));
-    stored.tensors.push_back(weights::stored_tensor(type, stored.bytes.back(), {outputs, inputs}));
+    stored.tensors.push_back(
+        {.type = type, .bytes = stored.bytes.back(), .num_rows = outputs, .width = inputs});
   }
   return stored;
 }
@@ -99,7 +100,7 @@ TEST(ProductsTest, AreChainsOfFusedMultiplyAddsForAnyRows) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i) + 1;
   rows.push_back(500);
   const Stored stored = some_tensors({{GgmlType::kF32, 70}}, 300);
-  expect_definition(StoredMatrix(stored.tensors, false), rows);
+  expect_definition(StoredMatrix(stored.tensors), rows);
 }
 
 TEST(ProductsTest, OfEveryWidth) {
@@ -112,7 +113,7 @@ TEST(ProductsTest, OfEveryWidth) {
                                         {3, 1000}}) {
     for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kF16}) {
       const Stored stored = some_tensors({{type, outputs}}, inputs);
-      expect_definition(StoredMatrix(stored.tensors, false), {1, 5, 20});
+      expect_definition(StoredMatrix(stored.tensors), {1, 5, 20});
     }
   }
 }
@@ -121,24 +122,30 @@ TEST(ProductsTest, OfBlocksAndOfTypesThatMeetInAPanel) {
   for (const GgmlType type : {GgmlType::kQ4_0, GgmlType::kQ6_K, GgmlType::kQ8_0}) {
     const Stored stored =
         some_tensors({{GgmlType::kBF16, 10}, {type, 50}, {GgmlType::kF32, 7}}, 512);
-    if (type != GgmlType::kQ8_0) expect_definition(StoredMatrix(stored.tensors, false), {1, 17});
+    expect_definition(StoredMatrix(stored.tensors), {1, 17});
+  }
+  for (const auto& [first, second] :
+       {std::pair{GgmlType::kBF16, GgmlType::kF32}, {GgmlType::kF32, GgmlType::kBF16}}) {
+    const Stored stored = some_tensors({{first, 10}, {second, 3}, {first, 40}}, 300);
+    expect_definition(StoredMatrix(stored.tensors), {1, 17});
   }
   const Stored stored = some_tensors({{GgmlType::kBF16, 40}, {GgmlType::kBF16, 40}}, 320);
-  expect_definition(StoredMatrix(stored.tensors, false), {1, 17});
+  expect_definition(StoredMatrix(stored.tensors), {1, 17});
 }
 
 TEST(ProductsTest, OfInputsFirst) {
   for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kF16}) {
-    const Stored stored = some_tensors({{type, 300}}, 70);  // 300 inputs.
-    expect_definition(StoredMatrix(stored.tensors, true), {1, 17});
+    Stored stored = some_tensors({{type, 300}}, 70);  // 300 inputs.
+    stored.tensors.front().inputs_first = true;
+    expect_definition(StoredMatrix(stored.tensors), {1, 17});
   }
 }
 
 TEST(ProductsTest, OfPairedRows) {
   Stored stored = some_tensors({{GgmlType::kF32, 24}}, 5);
-  const StoredMatrix as_they_lie(stored.tensors, false);
-  stored.tensors.front().paired_rows = 8;
-  const StoredMatrix paired(stored.tensors, false);
+  const StoredMatrix as_they_lie(stored.tensors);
+  stored.tensors.front().order = {.outer = 2, .inner = 4};
+  const StoredMatrix paired(stored.tensors);
   expect_definition(paired, {3});
   std::vector<float> expected(5);
   std::vector<float> found(5);
@@ -152,7 +159,7 @@ TEST(ProductsTest, OfPairedRows) {
 
 TEST(ProductsTest, DoNotDependOnThreads) {
   const Stored stored = some_tensors({{GgmlType::kBF16, 700}}, 300);
-  const StoredMatrix matrix(stored.tensors, false);
+  const StoredMatrix matrix(stored.tensors);
   const std::vector<float> x_MK = normals(static_cast<size_t>(900 * 300), 100);
   std::vector<float> first(static_cast<size_t>(900 * 700));
   const int threads = at::get_num_threads();

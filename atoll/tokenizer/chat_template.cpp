@@ -66,6 +66,25 @@ void add_special_tokens(const Json& config, const fs::path& file, Json& tokens) 
   }
 }
 
+/// As transformers prepares a message: keys without a value go; what the model thought is there
+/// under each of the names that templates know.
+Json prepared(const Json& given) {
+  Json message = Json::object();
+  for (const auto& [key, value] : given.items()) {
+    if (!value.is_null()) message[key] = value;
+  }
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    if (!message.contains(name)) continue;
+    Json result{{"thinking", message[name]}};
+    for (const auto& [key, value] : message.items()) result[key] = value;
+    result["reasoning_content"] = message[name];
+    return result;
+  }
+  return message;
+}
+
+}  // namespace
+
 Json special_tokens_of(const fs::path& folder) {
   Json tokens = Json::object();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -74,9 +93,8 @@ Json special_tokens_of(const fs::path& folder) {
   return tokens;
 }
 
-/// The folder's templates by name.
-std::map<std::string, std::pair<std::string, std::string>> sources_of(const fs::path& folder) {
-  std::map<std::string, std::pair<std::string, std::string>> sources;
+std::map<std::string, TemplateSource> template_sources_of(const fs::path& folder) {
+  std::map<std::string, TemplateSource> sources;
   const fs::path file = folder / "chat_template.jinja";
   if (fs::exists(file)) {
     sources["default"] = {read_file(file), "'" + file.string() + "'"};
@@ -101,25 +119,6 @@ std::map<std::string, std::pair<std::string, std::string>> sources_of(const fs::
   if (!sources.contains("default")) throw InputError(where + " has none named \"default\"");
   return sources;
 }
-
-/// As transformers prepares a message: keys without a value go; what the model thought is there
-/// under each of the names that templates know.
-Json prepared(const Json& given) {
-  Json message = Json::object();
-  for (const auto& [key, value] : given.items()) {
-    if (!value.is_null()) message[key] = value;
-  }
-  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-    if (!message.contains(name)) continue;
-    Json result{{"thinking", message[name]}};
-    for (const auto& [key, value] : message.items()) result[key] = value;
-    result["reasoning_content"] = message[name];
-    return result;
-  }
-  return message;
-}
-
-}  // namespace
 
 Chat Chat::from_json(const Json& json, const std::string& where) {
   Chat chat;
@@ -155,13 +154,13 @@ ChatTemplate::ChatTemplate(text::JinjaTemplate plain, Json special_tokens)
     : plain_(std::move(plain)), special_tokens_(std::move(special_tokens)) {}
 
 std::optional<ChatTemplate> ChatTemplate::load(const fs::path& folder) {
-  const auto sources = sources_of(folder);
+  const auto sources = template_sources_of(folder);
   if (sources.empty()) return {};
-  const auto& [source, name] = sources.at("default");
-  ChatTemplate loaded(text::JinjaTemplate(source, text::kChatTemplate, name),
+  const auto& [source, where] = sources.at("default");
+  ChatTemplate loaded(text::JinjaTemplate(source, text::kChatTemplate, where),
                       special_tokens_of(folder));
   if (const auto found = sources.find("tool_use"); found != sources.end()) {
-    loaded.with_tools_.emplace(found->second.first, text::kChatTemplate, found->second.second);
+    loaded.with_tools_.emplace(found->second.text, text::kChatTemplate, found->second.where);
   }
   return loaded;
 }

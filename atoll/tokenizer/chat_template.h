@@ -2,6 +2,7 @@
 // A model's chat template: messages to the text that the model was trained to see, as transformers'
 // apply_chat_template gives it. Never changes after loading; may be shared by threads.
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -25,6 +26,17 @@ struct Chat {
   bool add_generation_prompt = false;
   nlohmann::ordered_json more = nlohmann::ordered_json::object();
 };
+
+/// The special tokens that a model's folder or file names: "eos_token" and so on, and their texts.
+nlohmann::ordered_json special_tokens_of(const std::filesystem::path& model);
+
+/// A template, and where it stands, for messages.
+struct TemplateSource {
+  std::string text;
+  std::string where;
+};
+/// Those of a folder or file: "default", "tool_use".
+std::map<std::string, TemplateSource> template_sources_of(const std::filesystem::path& model);
 
 class ChatTemplate {
  public:

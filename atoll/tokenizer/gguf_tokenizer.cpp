@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/text/utf8.h"
+#include "atoll/tokenizer/gguf_words.h"
 #include "atoll/tokenizer/other_formats.h"
 #include "atoll/tokenizer/sentence_piece.h"
-#include "atoll/tokenizer/word_patterns.h"
 
 namespace atl::tokenizer {
 namespace {
@@ -63,40 +62,10 @@ std::optional<size_t> begin_of_text(const GgufFile& file, const Tokens& tokens, 
 
 // --- byte-level ---
 
-struct KnownWords {
-  std::string_view name;  // tokenizer.ggml.pre.
-  std::string_view pattern;
-  bool parts_digits = false;  // Before the pattern.
-  bool is_nfc = false;        // The file does not say how text is normalised.
-  // Llama 3's and Mistral's: a word that is a token is taken whole, and a text begins with a token
-  // where the file does not say otherwise.
-  bool is_of_ranks = false;
-};
-
-constexpr std::array kKnownWords = {KnownWords{"gpt-2", kGpt2Pattern},
-                                    KnownWords{"mpt", kGpt2Pattern, false, true},
-                                    KnownWords{"olmo", kGpt2Pattern, false, true},
-                                    KnownWords{"smollm", kGpt2Pattern, true},
-                                    KnownWords{"starcoder", kGpt2Pattern, true},
-                                    KnownWords{"refact", kGpt2Pattern, true},
-                                    KnownWords{"exaone", kGpt2Pattern, true},
-                                    KnownWords{"command-r", kGpt2Pattern, true, true},
-                                    KnownWords{"llama-bpe", kCl100kPattern, false, false, true},
-                                    KnownWords{"llama3", kCl100kPattern, false, false, true},
-                                    KnownWords{"llama-v3", kCl100kPattern, false, false, true},
-                                    KnownWords{"dbrx", kCl100kPattern},
-                                    KnownWords{"smaug-bpe", kCl100kPattern},
-                                    KnownWords{"qwen2", kQwenPattern, false, true},
-                                    KnownWords{"deepseek-r1-qwen", kQwenPattern, false, true},
-                                    KnownWords{"stablelm2", kQwenPattern, false, true},
-                                    KnownWords{"gpt-4o", kO200kPattern},
-                                    KnownWords{"llama4", kO200kPattern},
-                                    KnownWords{"tekken", kTekkenPattern, false, false, true}};
-
-const KnownWords& words_of(const GgufFile& file) {
+const GgufWords& words_of(const GgufFile& file) {
   const std::string name = file.text("tokenizer.ggml.pre").value_or("gpt-2");
-  const auto* const found = std::ranges::find(kKnownWords, name, &KnownWords::name);
-  if (found != kKnownWords.end()) return *found;
+  const auto* const found = std::ranges::find(kGgufWords, name, &GgufWords::name);
+  if (found != kGgufWords.end()) return *found;
   file.fail(
       fmt::format("how its tokenizer cuts words is not known (tokenizer.ggml.pre is \"{}\"): "
                   "name the model's tokenizer.json with --tokenizer",
@@ -104,7 +73,7 @@ const KnownWords& words_of(const GgufFile& file) {
 }
 
 std::string byte_level_json(const GgufFile& file, const Tokens& tokens) {
-  const KnownWords& words = words_of(file);
+  const GgufWords& words = words_of(file);
   ByteLevelBpe out = {.pattern = std::string(words.pattern),
                       .parts_digits = words.parts_digits,
                       .is_nfc = words.is_nfc,
@@ -199,7 +168,13 @@ std::string config_of_gguf(const GgufFile& file) {
   for (const auto& [what, name] : kNames) {
     if (const auto id = named_token(file, what, tokens)) config[name] = tokens.texts[*id];
   }
-  if (const auto source = file.text("tokenizer.chat_template")) config["chat_template"] = *source;
+  if (const auto source = file.text("tokenizer.chat_template")) {
+    config["chat_template"] = *source;
+    if (const auto other = file.text("tokenizer.chat_template.tool_use")) {
+      config["chat_template"] = {{{"name", "default"}, {"template", *source}},
+                                 {{"name", "tool_use"}, {"template", *other}}};
+    }
+  }
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -12,13 +12,13 @@
 namespace atl::tokenizer {
 namespace {
 
-using codec::GgufWriter;
+using codec::SampleGguf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Byte-level, of a few letters: 4 begins texts.
-GgufWriter byte_level(const std::string& pre, const std::vector<std::string>& merges) {
-  GgufWriter file;
+SampleGguf byte_level(const std::string& pre, const std::vector<std::string>& merges) {
+  SampleGguf file;
   file.text("tokenizer.ggml.model", "gpt2");
   file.text("tokenizer.ggml.pre", pre);
   file.texts("tokenizer.ggml.tokens", {"a", "1", "\u0120", "\u0120a", "<begin>", "aa"});
@@ -30,10 +30,10 @@ GgufWriter byte_level(const std::string& pre, const std::vector<std::string>& me
 
 class GgufTokenizerTest : public ::testing::Test {
  protected:
-  Tokenizer load(const GgufWriter& file) {
+  Tokenizer load(const SampleGguf& file) {
     return Tokenizer::load(folder_.write("x.gguf", file.file()));
   }
-  std::string error_of(const GgufWriter& file) {
+  std::string error_of(const SampleGguf& file) {
     return message_of([&] { load(file); });
   }
   TestFolder folder_;
@@ -51,7 +51,7 @@ TEST_F(GgufTokenizerTest, WordsAreCutAsTheNameSays) {
 }
 
 TEST_F(GgufTokenizerTest, SentencePiecesHaveScores) {
-  GgufWriter file;
+  SampleGguf file;
   file.text("tokenizer.ggml.model", "llama");
   file.texts("tokenizer.ggml.tokens", {"<unk>", "a", "b", "ab", "\u2581"});
   file.wholes("tokenizer.ggml.token_type", {2, 1, 1, 1, 1});
@@ -61,7 +61,7 @@ TEST_F(GgufTokenizerTest, SentencePiecesHaveScores) {
 }
 
 TEST_F(GgufTokenizerTest, ItsTemplateIsThere) {
-  GgufWriter file = byte_level("gpt-2", {});
+  SampleGguf file = byte_level("gpt-2", {});
   file.text("tokenizer.chat_template", "{{ bos_token }}{{ messages[0].content }}");
   const auto path = folder_.write("chat.gguf", file.file());
   const auto messages = nlohmann::ordered_json::parse(R"([{"role": "user", "content": "a"}])");
@@ -71,8 +71,8 @@ TEST_F(GgufTokenizerTest, ItsTemplateIsThere) {
 TEST_F(GgufTokenizerTest, NamesWhatIsNotKnown) {
   EXPECT_THAT(error_of(byte_level("of-mars", {})), HasSubstr("tokenizer.ggml.pre is \"of-mars\""));
   EXPECT_THAT(error_of(byte_level("gpt-2", {"\xff a"})), HasSubstr("a merge is not UTF-8"));
-  EXPECT_THAT(error_of(GgufWriter()), HasSubstr("there is no tokenizer in it"));
-  GgufWriter other;
+  EXPECT_THAT(error_of(SampleGguf()), HasSubstr("there is no tokenizer in it"));
+  SampleGguf other;
   other.text("tokenizer.ggml.model", "rwkv");
   other.texts("tokenizer.ggml.tokens", {"a"});
   EXPECT_THAT(error_of(other), HasSubstr("of kind \"rwkv\""));

@@ -40,7 +40,7 @@ std::string tekken() {
 }
 
 std::string gguf(const char* model) {
-  codec::GgufWriter file;
+  codec::SampleGguf file;
   file.text("tokenizer.ggml.model", model);
   file.text("tokenizer.ggml.pre", "qwen2");
   file.texts("tokenizer.ggml.tokens", {"a", "b", "\u2581", "\u0120", "</s>", "ab"});

@@ -500,6 +500,40 @@ TEST(HfConfigTest, RefusesOtherMathematicsByKey) {
   EXPECT_THROW(from_hf_config("no json", "f"), InputError);
 }
 
+TEST(HfConfigTest, SizesOfNoModelAreRefusedByTheirKey) {
+  const auto complaint = [](const char* type, const std::function<void(Json&)>& edit) {
+    ModelConfig config = tiny();
+    config.architecture = type;
+    Json json = Json::parse(to_hf_config(config, {}));
+    for (const char* key : {"layer_types", "no_rope_layers"}) json.erase(key);
+    edit(json);
+    return message_of([&] { from_hf_config(json.dump(), "f"); });
+  };
+  for (const char* type : {"gemma2", "gemma3_text"}) {
+    EXPECT_THAT(complaint(type, [](Json& json) { json["num_attention_heads"] = 0; }),
+                HasSubstr("num_heads"));
+    EXPECT_THAT(complaint(type, [](Json& json) { json["query_pre_attn_scalar"] = 0; }),
+                HasSubstr("attention_multiplier"));
+  }
+  for (const char* type : {"smollm3", "olmo3"}) {
+    EXPECT_THAT(complaint(type, [](Json& json) { json["num_hidden_layers"] = 900'000'000'000; }),
+                HasSubstr("num_hidden_layers"));
+  }
+  EXPECT_THAT(complaint("smollm3", [](Json& json) { json["no_rope_layers"] = {false, true}; }),
+              HasSubstr("no_rope_layers"));
+  EXPECT_THAT(complaint("olmo3",
+                        [](Json& json) {
+                          json["sliding_window"] = nullptr;
+                          json["layer_types"] = {"sliding_attention", "full_attention"};
+                        }),
+              HasSubstr("sliding_window"));
+  EXPECT_THAT(complaint("phi3",
+                        [](Json& json) {
+                          json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+                        }),
+              HasSubstr("rope_type"));
+}
+
 TEST(ConfigTest, ParametersTileTheBuffer) {
   for (const ModelConfig& config : varieties()) {
     int64_t offset = 0;
@@ -547,6 +581,15 @@ TEST(ConfigTest, ContradictionsNameTheField) {
       {[](ModelConfig& c) { c.architecture = "olmo", c.clip_qkv = -3; }, "clip_qkv"},
       {[](ModelConfig& c) { c.architecture = "granite", c.logits_divisor = 0; }, "logits_divisor"},
       {[](ModelConfig& c) { c.logits_softcap = 3; }, "logits_softcap"},
+      {[](ModelConfig& c) { c.architecture = "olmo", c.norm_eps = 1e-6; }, "norm_eps"},
+      {[](ModelConfig& c) {
+         c.architecture = "gemma2", c.attention_multiplier = 0.07, c.norm_eps = 1e-6;
+       },
+       "attention_multiplier"},
+      {[](ModelConfig& c) {
+         c.architecture = "gemma2", c.layer_pattern = "sn", c.sliding_window = 3;
+       },
+       "layer_pattern"},
       {[](ModelConfig& c) { c.architecture = "olmo3", c.rope_local_theta = 3; },
        "rope_local_theta"},
       {[](ModelConfig& c) { c.rope_type = "llama3"; }, "rope_original_positions"},

@@ -15,7 +15,7 @@ namespace {
 
 /// A Llama of one layer with heads of four elements.
 std::string model(bool is_stretched) {
-  codec::GgufWriter file;
+  codec::SampleGguf file;
   file.text("general.architecture", "llama");
   for (const auto& [key, value] : {std::pair("block_count", 1U),
                                    {"context_length", 16U},
@@ -63,7 +63,8 @@ void read(const std::string& bytes) {
     const std::vector<StoredTensor> tensors = tensors_of_gguf(file, config);
     const std::vector<ParameterSpec> specs = parameter_specs(config);
     for (size_t i = 0; i < specs.size(); ++i) {
-      tensors[i].read_all(std::span(values).subspan(static_cast<size_t>(specs[i].offset),
+      tensors[i].read_all(specs[i].inputs_first,
+                          std::span(values).subspan(static_cast<size_t>(specs[i].offset),
                                                     static_cast<size_t>(specs[i].size)));
     }
   } catch (const InputError&) {

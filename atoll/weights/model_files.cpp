@@ -121,7 +121,7 @@ std::map<std::string, StoredTensor> tensors_in(const fs::path& folder, const Mod
       const std::optional<ParameterSpec> spec = wanted.take(tensor, path);
       if (!spec) continue;
       const StoredTensor stored =
-          stored_tensor(parameter_type(tensor, path.string()), tensor.bytes, spec->shape);
+          stored_tensor(parameter_type(tensor, path.string()), tensor.bytes, *spec);
       if (config.tie_embeddings && spec->role == Role::kHead) {
         tied_head = stored;
       } else {
@@ -154,7 +154,8 @@ ModelFiles::ModelFiles(const fs::path& path, const ModelConfig& config)
 
 void ModelFiles::read(std::span<float> values_P) const {
   for (size_t i = 0; i < specs_.size(); ++i) {
-    tensors_[i].read_all(values_P.subspan(static_cast<size_t>(specs_[i].offset),
+    tensors_[i].read_all(specs_[i].inputs_first,
+                         values_P.subspan(static_cast<size_t>(specs_[i].offset),
                                           static_cast<size_t>(specs_[i].size)));
   }
 }

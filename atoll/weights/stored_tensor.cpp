@@ -1,5 +1,7 @@
 #include "atoll/weights/stored_tensor.h"
 
+#include <algorithm>
+
 #include "atoll/base/check.h"
 
 namespace atl::weights {
@@ -10,13 +12,7 @@ int64_t StoredTensor::num_bytes(int64_t num_values) const {
 }
 
 const std::byte* StoredTensor::row(int64_t row) const {
-  int64_t source = row;
-  if (paired_rows > 0) {
-    const int64_t at = row % paired_rows;
-    const int64_t half = paired_rows / 2;
-    source += (at < half ? 2 * at : 2 * (at - half) + 1) - at;
-  }
-  return bytes.data() + source * num_bytes(width);
+  return bytes.data() + order.place_of(row) * num_bytes(width);
 }
 
 void StoredTensor::read(int64_t row, int64_t begin, std::span<float> values) const {
@@ -25,17 +21,42 @@ void StoredTensor::read(int64_t row, int64_t begin, std::span<float> values) con
   codec::dequantize(type, {from, static_cast<size_t>(num_bytes(std::ssize(values)))}, values);
 }
 
-void StoredTensor::read_all(std::span<float> values) const {
+void StoredTensor::read_all(bool has_inputs_first, std::span<float> values) const {
   ATOLL_CHECK(std::ssize(values) == num_rows * width);
+  if (has_inputs_first != inputs_first && num_rows > 1) {
+    std::vector<float> rows(values.size());
+    read_all(inputs_first, rows);
+    transpose(rows, width, values);
+    return;
+  }
   const auto size = static_cast<size_t>(width);
   for (int64_t i = 0; i < num_rows; ++i)
     read(i, 0, values.subspan(static_cast<size_t>(i) * size, size));
 }
 
 StoredTensor stored_tensor(codec::GgmlType type, std::span<const std::byte> bytes,
-                           const std::vector<int64_t>& shape) {
-  const int64_t num_rows = shape.size() > 1 ? shape[0] : 1;
-  return {.type = type, .bytes = bytes, .num_rows = num_rows, .width = shape.back()};
+                           const ParameterSpec& spec) {
+  return {.type = type,
+          .bytes = bytes,
+          .num_rows = spec.shape.size() > 1 ? spec.shape[0] : 1,
+          .width = spec.shape.back(),
+          .inputs_first = spec.inputs_first};
+}
+
+void transpose(std::span<const float> rows, int64_t width, std::span<float> columns) {
+  ATOLL_CHECK(rows.size() == columns.size());
+  constexpr size_t kTile = 32;  // Both sides of it stay in the nearest cache.
+  const auto across = static_cast<size_t>(width);
+  const size_t down = rows.size() / across;
+  for (size_t i0 = 0; i0 < down; i0 += kTile) {
+    for (size_t j0 = 0; j0 < across; j0 += kTile) {
+      for (size_t i = i0; i < std::min(down, i0 + kTile); ++i) {
+        for (size_t j = j0; j < std::min(across, j0 + kTile); ++j) {
+          columns[j * down + i] = rows[i * across + j];
+        }
+      }
+    }
+  }
 }
 
 }  // namespace atl::weights

@@ -7,17 +7,34 @@
 #include <vector>
 
 #include "atoll/codec/ggml_types.h"
+#include "atoll/weights/config.h"
 
 namespace atl::weights {
+
+/// Where a file has our rows. With us runs of `run` rows lie as a table of `outer` by `inner`,
+/// which repeats; in the file each such table is turned: `inner` by `outer`. As made: as with us.
+struct RowOrder {
+  int64_t outer = 1;
+  int64_t inner = 1;
+  int64_t run = 1;
+
+  /// The file's row that is our row `row`.
+  int64_t place_of(int64_t row) const {
+    if (outer == 1) return row;
+    const int64_t at = row / run % (outer * inner);
+    return row + (at % inner * outer + at / inner - at) * run;
+  }
+  /// From the file's rows to ours.
+  RowOrder back() const { return {.outer = inner, .inner = outer, .run = run}; }
+};
 
 struct StoredTensor {
   codec::GgmlType type = codec::GgmlType::kF32;
   std::span<const std::byte> bytes;
   int64_t num_rows = 0;  // As they lie in the file; 1 of a vector.
   int64_t width = 0;     // Elements per row: whole blocks of the type.
-  /// Of a head, where the file has as neighbours the rows that turn together: rows 2 i and 2 i + 1
-  /// of its head are i and i + paired_rows / 2 with us. 0: rows lie as with us.
-  int64_t paired_rows = 0;
+  RowOrder order = {};
+  bool inputs_first = false;  // A matrix with a row for each input, not for each output.
 
   /// Of whole blocks.
   int64_t num_bytes(int64_t num_values) const;
@@ -25,12 +42,15 @@ struct StoredTensor {
   const std::byte* row(int64_t row) const;
   /// `values` gets elements [begin, begin + values.size()) of our row: whole blocks.
   void read(int64_t row, int64_t begin, std::span<float> values) const;
-  /// All rows, one behind the other.
-  void read_all(std::span<float> values) const;
+  /// All of them, a row for each output (`has_inputs_first`: for each input), one behind the other.
+  void read_all(bool has_inputs_first, std::span<float> values) const;
 };
 
-/// A vector or matrix whose rows lie as with us.
+/// A parameter that lies as with us.
 StoredTensor stored_tensor(codec::GgmlType type, std::span<const std::byte> bytes,
-                           const std::vector<int64_t>& shape);
+                           const ParameterSpec& spec);
+
+/// `rows` (of `width` values each) as columns.
+void transpose(std::span<const float> rows, int64_t width, std::span<float> columns);
 
 }  // namespace atl::weights

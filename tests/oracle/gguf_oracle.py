@@ -3,7 +3,8 @@
 
   gguf_oracle.py ATOLL [FILE]
 
-Small models of each architecture are written with `gguf`, one for each type of tensor. FILE: a real one, loaded by transformers.
+Small models of each architecture are written with `gguf`, one for each type of tensor, and read by Atoll; gguf_write_oracle.py has the
+other way round. FILE: a real one, loaded by transformers.
 """
 import argparse
 import json
@@ -17,7 +18,7 @@ import numpy
 from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import load_file
 
-HIDDEN, INNER, HEADS, KV_HEADS, VOCAB, LAYERS = 256, 512, 4, 2, 256 + 5, 2
+HIDDEN, INNER, HEADS, KV_HEADS, VOCAB, LAYERS, CONTEXT = 256, 512, 4, 2, 256 + 5, 2, 512
 # Where the scales of a block are (half precision), so that random ones are finite.
 SCALES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.Q2_K: [80, 82], Type.Q3_K: [108],
           Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.MXFP4: []}
@@ -43,14 +44,55 @@ def random_tensor(shape, type):
     return raw, gguf.quants.dequantize(raw, type)
 
 
+def by_head(rows, num_heads):
+    """GPT-NeoX's rows: llama.cpp has all queries first, Hugging Face query, key and value of each head."""
+    return rows.reshape(3, num_heads, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+
+
 def halves_together(rows, num_heads):
     """What llama.cpp's converter does to queries and keys of some architectures, undone."""
     head = rows.shape[0] // num_heads
     return rows.reshape(num_heads, head // 2, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
+def plain_tensors_of(architecture):
+    """GPT-2 and GPT-NeoX: LayerNorm and biases, and one matrix for queries, keys and values."""
+    is_gpt2 = architecture == "gpt2"
+    tensors = {"token_embd.weight": ("transformer.wte.weight" if is_gpt2 else "gpt_neox.embed_in.weight", (VOCAB, HIDDEN))}
+    if is_gpt2:
+        tensors["position_embd.weight"] = ("transformer.wpe.weight", (CONTEXT, HIDDEN))
+    else:
+        tensors["output.weight"] = ("embed_out.weight", (VOCAB, HIDDEN))
+    pairs = [("output_norm", "transformer.ln_f" if is_gpt2 else "gpt_neox.final_layer_norm", (HIDDEN,))]
+    for layer in range(LAYERS):
+        theirs, ours = f"blk.{layer}.", f"transformer.h.{layer}." if is_gpt2 else f"gpt_neox.layers.{layer}."
+        names = ("ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj") if is_gpt2 else (
+            "input_layernorm", "post_attention_layernorm", "attention.query_key_value", "attention.dense", "mlp.dense_h_to_4h",
+            "mlp.dense_4h_to_h")
+        shapes = ((HIDDEN,), (HIDDEN,), (3 * HIDDEN, HIDDEN), (HIDDEN, HIDDEN), (INNER, HIDDEN), (HIDDEN, INNER))
+        stems = ("attn_norm", "ffn_norm", "attn_qkv", "attn_output", "ffn_up", "ffn_down")
+        pairs += [(theirs + a, ours + b, shape) for a, b, shape in zip(stems, names, shapes)]
+    for a, b, shape in pairs:
+        tensors[f"{a}.weight"] = (f"{b}.weight", shape)
+        tensors[f"{a}.bias"] = (f"{b}.bias", shape[:1])
+    return tensors
+
+
+def as_hugging_face(architecture, ours, values):
+    """What llama.cpp's converter does to some tensors, undone."""
+    if architecture == "llama" and ("q_proj" in ours or "k_proj" in ours):
+        return halves_together(values, HEADS if "q_proj" in ours else KV_HEADS)
+    if architecture == "gptneox" and "query_key_value" in ours:
+        return by_head(values, HEADS)
+    if architecture == "gpt2" and values.ndim == 2 and ".h." in ours:
+        return values.T
+    return values
+
+
 # name -> (Hugging Face's name, shape)
 def tensors_of(architecture):
+    if architecture in ("gpt2", "gptneox"):
+        return plain_tensors_of(architecture)
     head = HIDDEN // HEADS
     tensors = {"token_embd.weight": ("model.embed_tokens.weight", (VOCAB, HIDDEN)), "output_norm.weight": ("model.norm.weight", (HIDDEN,)),
                "output.weight": ("lm_head.weight", (VOCAB, HIDDEN))}
@@ -91,23 +133,27 @@ def add_tokenizer(writer):
 def write_model(path, architecture, type):
     """Returns what each of Hugging Face's tensors is."""
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_context_length(512)
+    writer.add_context_length(CONTEXT)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(INNER)
     writer.add_block_count(LAYERS)
     writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(500000.0)
+    if architecture in ("gpt2", "gptneox"):
+        writer.add_layer_norm_eps(1e-6)
+    else:
+        writer.add_head_count_kv(KV_HEADS)
+        writer.add_layer_norm_rms_eps(1e-6)
+        writer.add_rope_freq_base(500000.0)
+    if architecture == "gptneox":
+        writer.add_rope_dimension_count(HIDDEN // HEADS // 4)
+        writer.add_parallel_residual(False)
     add_tokenizer(writer)
     expected = {}
     for name, (ours, shape) in tensors_of(architecture).items():
         kind = type if len(shape) > 1 else Type.F32
         raw, values = random_tensor(shape, kind)
         writer.add_tensor(name, raw, raw_dtype=kind)
-        if architecture == "llama" and ("q_proj" in ours or "k_proj" in ours):
-            values = halves_together(values, HEADS if "q_proj" in ours else KV_HEADS)
-        expected[ours] = values
+        expected[ours] = as_hugging_face(architecture, ours, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -157,12 +203,17 @@ def main():
         folder = pathlib.Path(scratch)
         if arguments.file:
             return check_real(arguments.atoll, arguments.file, folder)
-        cases = [("llama", type) for type in TYPES] + [(name, Type.F16) for name in ("qwen2", "qwen3", "olmo2")]
+        cases = [("llama", type) for type in TYPES] + [(name, Type.F16) for name in ("gptneox", "gpt2", "qwen2", "qwen3", "olmo2")]
+        cases += [("gptneox", Type.Q5_0), ("gpt2", Type.Q4_K)]
         for architecture, type in cases:
             path, target = folder / "model.gguf", folder / f"{architecture}-{type.name}"
             expected = write_model(path, architecture, type)
             compare(f"{architecture}, {type.name}", converted(arguments.atoll, path, target), expected)
-        check_texts(arguments.atoll, path, target)
+        config = json.loads((folder / "gptneox-F16" / "config.json").read_text())
+        assert (config["rotary_pct"], config["use_parallel_residual"], config["layer_norm_eps"]) == (0.25, False, 1e-6), config
+        path = folder / "texts.gguf"
+        write_model(path, "olmo2", Type.F32)
+        check_texts(arguments.atoll, path, folder / "olmo2-F16")
     return 0
 
 
