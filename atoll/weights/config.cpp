@@ -185,12 +185,50 @@ void check_factors(const ModelConfig& config) {
 
 bool is_head(const ParameterSpec& spec) { return spec.role == Role::kHead; }
 
+std::string of_families(const char* what, const char* setting) {
+  return fmt::format("{} ({})", what, family_names(setting));
+}
+
+/// Those that came later than runs and sweeps that are kept: there they have no name.
+void visit_later_settings(ModelConfig& config, SettingList& list) {
+  const ModelConfig usual;
+  const auto add = [&](const char* key, auto& value, const auto& standard, std::string help) {
+    list.add(key, value, std::move(help));
+    list.unsaid_if(value == standard);
+  };
+  add("layer_pattern", config.layer_pattern, usual.layer_pattern,
+      of_families("kinds of layers, again and again: s window, f none, n none and no positions",
+                  "layer_pattern"));
+  add("rope_local_theta", config.rope_local_theta, usual.rope_local_theta,
+      of_families("base of the rotary positions in layers with a window; 0 = rope_theta",
+                  "rope_local_theta"));
+  add("rope_beta_fast", config.rope_beta_fast, usual.rope_beta_fast,
+      "yarn: waves that turn more often than this in rope_original_positions are not stretched");
+  add("rope_beta_slow", config.rope_beta_slow, usual.rope_beta_slow,
+      "yarn: waves that turn less often than this are stretched whole");
+  add("rope_whole_pairs", config.rope_whole_pairs, usual.rope_whole_pairs,
+      "yarn: those bounds are rounded to whole pairs");
+  add("rope_attention_factor", config.rope_attention_factor, usual.rope_attention_factor,
+      "yarn: factor of queries and keys; 0 = 0.1 ln(rope_factor) + 1");
+  add("clip_qkv", config.clip_qkv, usual.clip_qkv,
+      of_families("largest magnitude in queries, keys and values; 0 = any", "clip_qkv"));
+  add("embedding_multiplier", config.embedding_multiplier, usual.embedding_multiplier,
+      of_families("factor of the embedding", "embedding_multiplier"));
+  add("residual_multiplier", config.residual_multiplier, usual.residual_multiplier,
+      of_families("factor of what a part adds to the residual stream", "residual_multiplier"));
+  add("attention_multiplier", config.attention_multiplier, usual.attention_multiplier,
+      of_families("factor of the scores; 0 = 1 / sqrt(head size)", "attention_multiplier"));
+  add("logits_divisor", config.logits_divisor, usual.logits_divisor,
+      of_families("what logits are divided by", "logits_divisor"));
+  add("attention_softcap", config.attention_softcap, usual.attention_softcap,
+      of_families("scores become cap tanh(score / cap); 0 = they stay", "attention_softcap"));
+  add("logits_softcap", config.logits_softcap, usual.logits_softcap,
+      of_families("logits become cap tanh(logit / cap); 0 = they stay", "logits_softcap"));
+}
+
 }  // namespace
 
 void ModelConfig::visit(SettingList& list) {
-  const auto of = [](const char* what, const char* setting) {
-    return fmt::format("{} ({})", what, family_names(setting));
-  };
   list.section("model", "the transformer");
   list.add("architecture", architecture, family_names());
   list.add("vocab_size", vocab_size, "rows of the embedding; 0 = the tokenizer's",
@@ -219,55 +257,24 @@ void ModelConfig::visit(SettingList& list) {
   list.add("rope_original_positions", rope_original_positions,
            "llama3, yarn: the longest context before stretching", {.min = 0, .max = kMaxSize});
   list.add("partial_rotary_factor", partial_rotary_factor,
-           of("share of each head that turns with the position", "partial_rotary_factor"),
+           of_families("share of each head that turns with the position", "partial_rotary_factor"),
            {.min = 0, .max = 1});
   list.add("sliding_window", sliding_window,
-           of("positions that a query sees, its own included; 0 = all", "sliding_window"),
+           of_families("positions that a query sees, its own included; 0 = all", "sliding_window"),
            {.min = 0, .max = kMaxSize});
-  list.add("full_layers", full_layers, of("first layers, which have no window", "full_layers"),
+  list.add("full_layers", full_layers,
+           of_families("first layers, which have no window", "full_layers"),
            {.min = 0, .max = kMaxLayers});
   list.add("norm_eps", norm_eps, "epsilon of RMSNorm or LayerNorm", {.min = 0, .max = 1});
   list.add("tie_embeddings", tie_embeddings, "input and output embedding are one matrix");
   list.add("attention_bias", attention_bias,
-           of("biases in attention, where they are a choice", "attention_bias"));
-  list.add("mlp_bias", mlp_bias, of("biases in the MLP, where they are a choice", "mlp_bias"));
+           of_families("biases in attention, where they are a choice", "attention_bias"));
+  list.add("mlp_bias", mlp_bias,
+           of_families("biases in the MLP, where they are a choice", "mlp_bias"));
   list.add("parallel_residual", parallel_residual,
-           of("attention and MLP read the same residual stream", "parallel_residual"));
-  list.add("activation", activation, of("gelu or gelu_tanh, in the MLP", "activation"));
-  // These came later than runs and sweeps that are kept: there they have no name.
-  const ModelConfig usual;
-  const auto add = [&](const char* key, auto& value, const auto& standard, std::string help) {
-    list.add(key, value, std::move(help));
-    list.unsaid_if(value == standard);
-  };
-  add("layer_pattern", layer_pattern, usual.layer_pattern,
-      of("kinds of layers, again and again: s window, f none, n none and no positions",
-         "layer_pattern"));
-  add("rope_local_theta", rope_local_theta, usual.rope_local_theta,
-      of("base of the rotary positions in layers with a window; 0 = rope_theta",
-         "rope_local_theta"));
-  add("rope_beta_fast", rope_beta_fast, usual.rope_beta_fast,
-      "yarn: waves that turn more often than this in rope_original_positions are not stretched");
-  add("rope_beta_slow", rope_beta_slow, usual.rope_beta_slow,
-      "yarn: waves that turn less often than this are stretched whole");
-  add("rope_whole_pairs", rope_whole_pairs, usual.rope_whole_pairs,
-      "yarn: those bounds are rounded to whole pairs");
-  add("rope_attention_factor", rope_attention_factor, usual.rope_attention_factor,
-      "yarn: factor of queries and keys; 0 = 0.1 ln(rope_factor) + 1");
-  add("clip_qkv", clip_qkv, usual.clip_qkv,
-      of("largest magnitude in queries, keys and values; 0 = any", "clip_qkv"));
-  add("embedding_multiplier", embedding_multiplier, usual.embedding_multiplier,
-      of("factor of the embedding", "embedding_multiplier"));
-  add("residual_multiplier", residual_multiplier, usual.residual_multiplier,
-      of("factor of what a part adds to the residual stream", "residual_multiplier"));
-  add("attention_multiplier", attention_multiplier, usual.attention_multiplier,
-      of("factor of the scores; 0 = 1 / sqrt(head size)", "attention_multiplier"));
-  add("logits_divisor", logits_divisor, usual.logits_divisor,
-      of("what logits are divided by", "logits_divisor"));
-  add("attention_softcap", attention_softcap, usual.attention_softcap,
-      of("scores become cap tanh(score / cap); 0 = they stay", "attention_softcap"));
-  add("logits_softcap", logits_softcap, usual.logits_softcap,
-      of("logits become cap tanh(logit / cap); 0 = they stay", "logits_softcap"));
+           of_families("attention and MLP read the same residual stream", "parallel_residual"));
+  list.add("activation", activation, of_families("gelu or gelu_tanh, in the MLP", "activation"));
+  visit_later_settings(*this, list);
 }
 
 int64_t ModelConfig::rotary_size() const {
