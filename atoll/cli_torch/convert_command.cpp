@@ -65,9 +65,9 @@ constexpr const char* kCopied[] = {
     "chat_template.json", "generation_config.json"};
 
 /// A model in one flat FP32 buffer.
-model::Model load_flat(const weights::ModelConfig& config, const fs::path& folder) {
+model::Model load_flat(const weights::ModelConfig& config, const weights::ModelFiles& files) {
   model::Model model(config, at::kCPU, model::Purpose::kInference);
-  model::load_weights(model, folder);
+  model::load_weights(model, files);
   return model;
 }
 
@@ -112,7 +112,8 @@ double verify(const model::Model& source, const fs::path& folder, weights::DType
   if (weights::load_hf_config(folder).config != source.config()) {
     throw InputError("what was written describes another model than was read");
   }
-  const model::Model written = load_flat(source.config(), folder);
+  const model::Model written =
+      load_flat(source.config(), weights::ModelFiles(folder, source.config()));
   const at::Tensor& source_P = source.parameters().values_P();
   const at::Tensor wanted_P = source_P.to(scalar_type(type)).to(at::kFloat);
   const at::Tensor& found_P = written.parameters().values_P();
@@ -204,9 +205,10 @@ void convert(const ConvertArguments& arguments, const CLI::App& command) {
   }
   if (is_file) return convert_file(arguments, source, target);
   const weights::HfConfig found = weights::load_hf_config(source);
-  const model::Model model = load_flat(found.config, source);
+  const weights::ModelFiles files(source, found.config);
+  const model::Model model = load_flat(found.config, files);
   report_not_finite(model, source, arguments.strict);
-  const weights::DType type = type_of(arguments.dtype, weights::ModelFiles(source, found.config));
+  const weights::DType type = type_of(arguments.dtype, files);
   require_representable(model.parameters(), type);
   const at::Tensor& values_P = model.parameters().values_P();
   const std::optional<double> difference = data::naming(target, [&]() -> std::optional<double> {

@@ -27,7 +27,8 @@ class UsualArithmetic {
   std::fenv_t before_{};
 };
 
-void store_half(float value, std::byte* to) { store(float_to_half(value), to); }
+void write_f16(const float* value, std::byte* to) { store(float_to_half(*value), to); }
+void write_bf16(const float* value, std::byte* to) { store(float_to_bfloat(*value), to); }
 
 /// Infinite where the scale is so small that it is written as 0: then levels mean nothing, and are
 /// 0.
@@ -39,7 +40,7 @@ void write_q8_0(const float* values, std::byte* block) {
   for (size_t i = 0; i < kValues; ++i) largest = std::max(largest, std::abs(values[i]));
   const float scale = largest / 127.0F;
   const float inverse = inverse_of(scale);
-  store_half(scale, block);
+  write_f16(&scale, block);
   for (size_t i = 0; i < kValues; ++i) {
     // Half away from zero.
     const float value = std::round(values[i] * inverse);
@@ -54,7 +55,7 @@ void write_q4_0(const float* values, std::byte* block) {
       values, values + kValues, [](float a, float b) { return std::abs(a) < std::abs(b); });
   const float scale = *furthest / -8.0F;
   const float inverse = inverse_of(scale);
-  store_half(scale, block);
+  write_f16(&scale, block);
   const auto level = [&](size_t i) {
     const float shifted = values[i] * inverse + 8.5F;
     const bool is_level = shifted >= 0 && shifted < 17;
@@ -65,38 +66,39 @@ void write_q4_0(const float* values, std::byte* block) {
   }
 }
 
+template <typename Write>
+Bytes write_each(const GgmlBlock& block, std::span<const float> values, const Write& write) {
+  Bytes bytes(values.size() / block.num_values * block.num_bytes);
+  for (size_t i = 0; i < values.size() / block.num_values; ++i) {
+    write(values.data() + i * block.num_values, bytes.data() + i * block.num_bytes);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Bytes quantize(GgmlType type, std::span<const float> values) {
   const GgmlBlock block = ggml_block(type);
-  const size_t num_blocks = values.size() / block.num_values;
-  ATOLL_CHECK(num_blocks * block.num_values == values.size());
-  Bytes bytes(num_blocks * block.num_bytes);
+  ATOLL_CHECK(values.size() % block.num_values == 0);
   const UsualArithmetic usual;
-  for (size_t i = 0; i < num_blocks; ++i) {
-    const float* const from = values.data() + i * block.num_values;
-    std::byte* const to = bytes.data() + i * block.num_bytes;
-    switch (type) {
-      case GgmlType::kF32:
-        store(*from, to);
-        break;
-      case GgmlType::kF16:
-        store(float_to_half(*from), to);
-        break;
-      case GgmlType::kBF16:
-        store(float_to_bfloat(*from), to);
-        break;
-      case GgmlType::kQ8_0:
-        write_q8_0(from, to);
-        break;
-      case GgmlType::kQ4_0:
-        write_q4_0(from, to);
-        break;
-      default:
-        ATOLL_CHECK(false, "a type that is read only");
+  switch (type) {
+    case GgmlType::kF32: {
+      const auto bytes = std::as_bytes(values);
+      return {bytes.begin(), bytes.end()};
     }
+    case GgmlType::kF16:
+      return write_each(block, values, write_f16);
+    case GgmlType::kBF16:
+      return write_each(block, values, write_bf16);
+    case GgmlType::kQ8_0:
+      return write_each(block, values, write_q8_0);
+    case GgmlType::kQ4_0:
+      return write_each(block, values, write_q4_0);
+    default:
+      break;
   }
-  return bytes;
+  ATOLL_CHECK(false, "a type that is read only");
+  return {};
 }
 
 }  // namespace atl::codec

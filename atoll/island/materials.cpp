@@ -30,7 +30,7 @@ void require_memory(const weights::ModelConfig& model, at::Device device) {
 }
 
 void begin_with(const run::InitialModel& init, model::Model& model, const EventSink& events) {
-  model::load_weights(model, init.folder());
+  model::load_weights(model, weights::ModelFiles(init.folder(), model.config()));
   for (const std::string& sentence : model.parameters().not_finite()) {
     if (init.is_strict) {
       throw InputError(fmt::format("'{}': {}", init.path.string(), sentence));

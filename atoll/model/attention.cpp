@@ -93,6 +93,38 @@ KeysInMemory keys_in(const at::Tensor& heads_HSN) {
   return {heads_HSN.const_data_ptr<float>(), heads_HSN.stride(1), heads_HSN.stride(0)};
 }
 
+struct Heads {
+  at::Tensor q_BTHN, k_BTHN, v_BTHN;
+};
+
+Heads heads_of(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
+  const int64_t heads = shape.num_heads;
+  const int64_t kv_heads = shape.num_kv_heads;
+  const at::Tensor all_BTHN = qkv_BTF.unflatten(2, {heads + 2 * kv_heads, shape.head_size});
+  return {all_BTHN.narrow(2, 0, heads), all_BTHN.narrow(2, heads, kv_heads),
+          all_BTHN.narrow(2, heads + kv_heads, kv_heads)};
+}
+
+at::Tensor empty_out(const AttentionShape& shape, const at::Tensor& qkv_BTF) {
+  return at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size},
+                   qkv_BTF.options());
+}
+
+/// Each row of the batch with its own keys, for attend(); they point into the tensors.
+void add_rows(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& k_BHSN,
+              const at::Tensor& v_BHSN, const at::Tensor& out_BTHN,
+              std::vector<AttendingRow>& rows) {
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    rows.push_back({.num_queries = shape.positions,
+                    .num_keys = k_BHSN.size(2),
+                    .q = qkv_BTF[b].const_data_ptr<float>(),
+                    .q_stride = shape.row_width(),
+                    .k = keys_in(k_BHSN[b]),
+                    .v = keys_in(v_BHSN[b]),
+                    .out_THN = out_BTHN[b].mutable_data_ptr<float>()});
+  }
+}
+
 }  // namespace
 
 Rotary::Rotary(const weights::ModelConfig& config, at::Device device)
@@ -139,21 +171,10 @@ at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,
                                 config_.attention_softcap);
   }
   const at::Tensor qkv = turned(qkv_BTF, layer, 0);
-  const at::Tensor out_BTHN =
-      at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size}, qkv.options());
+  const Heads heads = heads_of(shape, qkv);
+  const at::Tensor out_BTHN = empty_out(shape, qkv);
   std::vector<AttendingRow> rows;
-  for (int64_t b = 0; b < shape.batch; ++b) {
-    const float* const q = qkv[b].const_data_ptr<float>();
-    const float* const k = q + shape.num_heads * shape.head_size;
-    const float* const v = k + shape.num_kv_heads * shape.head_size;
-    rows.push_back({.num_queries = shape.positions,
-                    .num_keys = shape.positions,
-                    .q = q,
-                    .q_stride = shape.row_width(),
-                    .k = {k, shape.row_width(), shape.head_size},
-                    .v = {v, shape.row_width(), shape.head_size},
-                    .out_THN = out_BTHN[b].mutable_data_ptr<float>()});
-  }
+  add_rows(shape, qkv, heads.k_BTHN.transpose(1, 2), heads.v_BTHN.transpose(1, 2), out_BTHN, rows);
   attend(sizes_of(shape), rows);
   return out_BTHN;
 }
@@ -202,30 +223,18 @@ at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, int64_t layer,
     const AttentionShape shape = shape_of(part_BTF, layer);
     const at::Tensor qkv = turned(part_BTF, layer, begin);
     first += row.num_tokens;
-    const at::Tensor heads_BTHN =
-        qkv.unflatten(2, {shape.num_heads + 2 * shape.num_kv_heads, shape.head_size});
-    cache.write(layer, heads_BTHN.narrow(2, shape.num_heads, shape.num_kv_heads),
-                heads_BTHN.narrow(2, shape.num_heads + shape.num_kv_heads, shape.num_kv_heads));
+    const Heads heads = heads_of(shape, qkv);
+    cache.write(layer, heads.k_BTHN, heads.v_BTHN);
     const at::Tensor k_BHSN = cache.keys_BHSN(layer, end);
     const at::Tensor v_BHSN = cache.values_BHSN(layer, end);
     if (!qkv.is_cpu()) {
-      outputs.push_back(composite::attend(heads_BTHN.narrow(2, 0, shape.num_heads).transpose(1, 2),
-                                          k_BHSN, v_BHSN, shape.window, shape.scale,
-                                          config_.attention_softcap));
+      outputs.push_back(composite::attend(heads.q_BTHN.transpose(1, 2), k_BHSN, v_BHSN,
+                                          shape.window, shape.scale, config_.attention_softcap));
       continue;
     }
-    outputs.push_back(at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size},
-                                qkv.options()));
+    outputs.push_back(empty_out(shape, qkv));
     read.push_back(qkv);
-    for (int64_t b = 0; b < shape.batch; ++b) {
-      rows.push_back({.num_queries = shape.positions,
-                      .num_keys = end,
-                      .q = qkv[b].const_data_ptr<float>(),
-                      .q_stride = shape.row_width(),
-                      .k = keys_in(k_BHSN[b]),
-                      .v = keys_in(v_BHSN[b]),
-                      .out_THN = outputs.back()[b].mutable_data_ptr<float>()});
-    }
+    add_rows(shape, qkv, k_BHSN, v_BHSN, outputs.back(), rows);
   }
   if (!rows.empty()) attend(sizes_of(shape_of(qkv_BTF, layer)), rows);
   return outputs.size() == 1 ? outputs.front() : at::cat(outputs, 1);

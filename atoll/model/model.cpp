@@ -116,22 +116,20 @@ at::Tensor Model::logits(const at::Tensor& hidden) const {
   return cap == 0 ? logits : (logits / cap).tanh() * cap;
 }
 
-void load_weights(const Model& model, const std::filesystem::path& folder) {
+void load_weights(const Model& model, const weights::ModelFiles& files) {
   const at::NoGradGuard no_grad;
   const at::Tensor& values_P = model.parameters().values_P();
   const at::Tensor host_P = values_P.to(at::kCPU);
-  const weights::ModelFiles files(folder, model.config());
   files.read({host_P.mutable_data_ptr<float>(), static_cast<size_t>(host_P.numel())});
   if (!values_P.is_cpu()) values_P.copy_(host_P);
 }
 
 Model load_model(const std::filesystem::path& folder, at::Device device) {
   const weights::ModelConfig config = weights::load_hf_config(folder).config;
-  if (device.is_cpu()) {
-    return Model(config, std::make_shared<const weights::ModelFiles>(folder, config));
-  }
+  auto files = std::make_shared<const weights::ModelFiles>(folder, config);
+  if (device.is_cpu()) return Model(config, std::move(files));
   Model model(config, device, Purpose::kInference);
-  load_weights(model, folder);
+  load_weights(model, *files);
   return model;
 }
 

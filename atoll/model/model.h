@@ -61,11 +61,11 @@ class Model {
   Decoder decoder_;
 };
 
-/// Fills the flat buffer from a Hugging Face folder or GGUF file. Throws InputError: see
-/// ModelFiles.
-void load_weights(const Model& model, const std::filesystem::path& folder);
+/// Fills the flat buffer from the model's files.
+void load_weights(const Model& model, const weights::ModelFiles& files);
 
-/// A model for inference, from the same: on the CPU with its weights as they lie in the files.
+/// A model for inference from a Hugging Face folder or GGUF file: on the CPU with its weights as
+/// they lie there. Throws InputError: see ModelFiles.
 Model load_model(const std::filesystem::path& folder, at::Device device);
 
 }  // namespace atl::model

@@ -26,45 +26,23 @@ void require_range(const char* field, int64_t value, int64_t max) {
           fmt::format("'{}' must be from 1 to {}, not {}", field, max, value));
 }
 
-/// What a family does not have keeps its default.
-void refuse_foreign(const ModelConfig& config, const Family& family) {
-  const ModelConfig usual;
-  const auto refuse_unless = [&](const char* field, bool is_usual) {
+/// What a family does not have keeps its default. check() has a rule of its own for num_kv_heads.
+void refuse_foreign(ModelConfig config, const Family& family) {
+  ModelConfig usual;
+  SettingList given;
+  SettingList standard;
+  config.visit(given);
+  usual.visit(standard);
+  for (size_t i = 0; i < given.settings().size(); ++i) {
+    const Setting& setting = given.settings()[i];
+    const bool is_a_choice =
+        setting.key != "num_kv_heads" &&
+        std::ranges::any_of(families(), [&](const Family& one) { return one.has(setting.key); });
     require(
-        is_usual || family.has(field),
-        fmt::format("'{}' has no effect with architecture '{}'; leave it out", field, family.name));
-  };
-  refuse_unless("head_dim", config.head_dim == usual.head_dim);
-  refuse_unless("rope_theta", config.rope_theta == usual.rope_theta);
-  refuse_unless("rope_type", config.rope_type == usual.rope_type);
-  refuse_unless("rope_factor", config.rope_factor == usual.rope_factor);
-  refuse_unless("rope_low_freq_factor", config.rope_low_freq_factor == usual.rope_low_freq_factor);
-  refuse_unless("rope_high_freq_factor",
-                config.rope_high_freq_factor == usual.rope_high_freq_factor);
-  refuse_unless("rope_original_positions",
-                config.rope_original_positions == usual.rope_original_positions);
-  refuse_unless("partial_rotary_factor",
-                config.partial_rotary_factor == usual.partial_rotary_factor);
-  refuse_unless("sliding_window", config.sliding_window == usual.sliding_window);
-  refuse_unless("full_layers", config.full_layers == usual.full_layers);
-  refuse_unless("attention_bias", config.attention_bias == usual.attention_bias);
-  refuse_unless("mlp_bias", config.mlp_bias == usual.mlp_bias);
-  refuse_unless("parallel_residual", config.parallel_residual == usual.parallel_residual);
-  refuse_unless("activation", config.activation == usual.activation);
-  refuse_unless("rope_beta_fast", config.rope_beta_fast == usual.rope_beta_fast);
-  refuse_unless("rope_beta_slow", config.rope_beta_slow == usual.rope_beta_slow);
-  refuse_unless("rope_whole_pairs", config.rope_whole_pairs == usual.rope_whole_pairs);
-  refuse_unless("rope_attention_factor",
-                config.rope_attention_factor == usual.rope_attention_factor);
-  refuse_unless("rope_local_theta", config.rope_local_theta == usual.rope_local_theta);
-  refuse_unless("layer_pattern", config.layer_pattern == usual.layer_pattern);
-  refuse_unless("clip_qkv", config.clip_qkv == usual.clip_qkv);
-  refuse_unless("embedding_multiplier", config.embedding_multiplier == usual.embedding_multiplier);
-  refuse_unless("residual_multiplier", config.residual_multiplier == usual.residual_multiplier);
-  refuse_unless("attention_multiplier", config.attention_multiplier == usual.attention_multiplier);
-  refuse_unless("logits_divisor", config.logits_divisor == usual.logits_divisor);
-  refuse_unless("attention_softcap", config.attention_softcap == usual.attention_softcap);
-  refuse_unless("logits_softcap", config.logits_softcap == usual.logits_softcap);
+        !is_a_choice || family.has(setting.key) || setting.text() == standard.settings()[i].text(),
+        fmt::format("'{}' has no effect with architecture '{}'; leave it out", setting.key,
+                    family.name));
+  }
 }
 
 void check_rope(const ModelConfig& config) {
@@ -72,10 +50,8 @@ void check_rope(const ModelConfig& config) {
   require(config.rope_theta >= 1,
           fmt::format("'rope_theta' must be at least 1, not {}", config.rope_theta));
   const std::string& type = config.rope_type;
-  require(
-      type == "default" || type == "linear" || type == "dynamic" || type == "llama3" ||
-          type == "yarn",
-      fmt::format("'rope_type' must be default, linear, dynamic, llama3 or yarn, not '{}'", type));
+  require(is_rope_type(type),
+          fmt::format("'rope_type' must be {}, not '{}'", kRopeTypeNames, type));
   require(config.rope_factor >= 1 && config.rope_factor <= kMaxRopeFactor,
           fmt::format("'rope_factor' must be from 1 to {}, not {}", kMaxRopeFactor,
                       config.rope_factor));
@@ -184,6 +160,21 @@ void check_factors(const ModelConfig& config) {
 }
 
 bool is_head(const ParameterSpec& spec) { return spec.role == Role::kHead; }
+
+/// That with the fewest letters.
+std::string shortest_pattern(const ModelConfig& config) {
+  const std::string& pattern = config.layer_pattern;
+  if (pattern.empty() || config.num_layers < 1 || config.num_layers > kMaxLayers) return pattern;
+  std::string layers;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    layers += pattern[static_cast<size_t>(layer) % pattern.size()];
+  }
+  size_t period = 1;
+  while (layers.compare(period, layers.size() - period, layers, 0, layers.size() - period) != 0) {
+    period += 1;
+  }
+  return layers.substr(0, period);
+}
 
 std::string of_families(const char* what, const char* setting) {
   return fmt::format("{} ({})", what, family_names(setting));
@@ -303,24 +294,10 @@ int64_t ModelConfig::context() const {
   return static_cast<int64_t>(static_cast<double>(max_positions) * stretch);
 }
 
-namespace {
-
-/// That with the fewest letters.
-std::string shortest_pattern(const ModelConfig& config) {
-  const std::string& pattern = config.layer_pattern;
-  if (pattern.empty() || config.num_layers < 1 || config.num_layers > kMaxLayers) return pattern;
-  std::string layers;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    layers += pattern[static_cast<size_t>(layer) % pattern.size()];
-  }
-  size_t period = 1;
-  while (layers.compare(period, layers.size() - period, layers, 0, layers.size() - period) != 0) {
-    period += 1;
-  }
-  return layers.substr(0, period);
+bool is_rope_type(std::string_view name) {
+  constexpr std::string_view kTypes[] = {"default", "linear", "dynamic", "llama3", "yarn"};
+  return std::ranges::find(kTypes, name) != std::end(kTypes);
 }
-
-}  // namespace
 
 std::string pattern_of(char others, char last, int64_t interval, int64_t num_layers) {
   if (interval < 1 || interval > std::min(num_layers, kMaxLayers)) return {others};

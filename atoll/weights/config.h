@@ -3,6 +3,7 @@
 // LibTorch, so that planning and checking need none. Plain values; no thread rule.
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atoll/base/settings.h"
@@ -10,6 +11,10 @@
 namespace atl::weights {
 
 constexpr int64_t kMaxLayers = 10'000;
+
+/// What ModelConfig::rope_type may be.
+bool is_rope_type(std::string_view name);
+constexpr const char* kRopeTypeNames = "default, linear, dynamic, llama3 or yarn";
 
 /// A decoder-only transformer of one of the families in families.h. A setting that the family does
 /// not have keeps its default: check() refuses others.

@@ -25,10 +25,9 @@ bool is_whole(int64_t width, GgmlType type) {
 class Rows {
  public:
   Rows(const StoredTensor& tensor, const GgufPart& part)
-      : width_(part.shape.back()), values_(static_cast<size_t>(tensor.num_rows * tensor.width)) {
+      : values_(static_cast<size_t>(tensor.num_rows * tensor.width)),
+        width_(std::ssize(values_) / gguf_num_rows(part.shape, part.order)) {
     tensor.read_all(/*has_inputs_first=*/false, values_);
-    // A vector whose elements lie otherwise has rows of one.
-    if (part.order.outer > 1 && part.shape.size() == 1) width_ = 1;
   }
   int64_t count() const { return std::ssize(values_) / width_; }
   int64_t width() const { return width_; }
@@ -38,8 +37,8 @@ class Rows {
   }
 
  private:
-  int64_t width_;
   std::vector<float> values_;
+  int64_t width_;
 };
 
 /// As llama.cpp numbers them: what most of the file is.
@@ -57,8 +56,6 @@ uint32_t file_type(GgmlType type) {
       return 0;
   }
 }
-
-double as_single(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
 
 bool has_factors(const ModelConfig& config) { return config.rope_type == "llama3"; }
 

@@ -83,6 +83,8 @@ std::vector<double> llama3_factors(const ModelConfig& config) {
   return factors;
 }
 
+double as_single(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
+
 std::string gguf_name_of(const ParameterSpec& spec) {
   const std::string layer = spec.layer >= 0 ? fmt::format("blk.{}.", spec.layer) : "";
   return layer + stem_of(spec) + (spec.is_bias() ? ".bias" : ".weight");
@@ -91,6 +93,10 @@ std::string gguf_name_of(const ParameterSpec& spec) {
 std::vector<int64_t> gguf_shape_of(const ParameterSpec& spec) {
   if (!spec.inputs_first) return spec.shape;
   return {spec.shape.rbegin(), spec.shape.rend()};
+}
+
+int64_t gguf_num_rows(const std::vector<int64_t>& shape, const RowOrder& order) {
+  return shape.size() > 1 || order.outer > 1 ? shape.front() : 1;
 }
 
 RowOrder gguf_order_of(const ParameterSpec& spec, const ModelConfig& config,

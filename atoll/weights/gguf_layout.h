@@ -45,9 +45,14 @@ const GgufArchitecture& gguf_architecture_of(const ModelConfig& config);
 inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 std::vector<double> llama3_factors(const ModelConfig& config);
 
+/// Settings are singles there: the number with the fewest digits that is this one as a single.
+double as_single(double value);
+
 std::string gguf_name_of(const ParameterSpec& spec);
 /// A matrix has a row for each output.
 std::vector<int64_t> gguf_shape_of(const ParameterSpec& spec);
+/// A vector whose elements lie otherwise than with us is one of rows of one.
+int64_t gguf_num_rows(const std::vector<int64_t>& shape, const RowOrder& order);
 RowOrder gguf_order_of(const ParameterSpec& spec, const ModelConfig& config,
                        const GgufArchitecture& architecture);
 

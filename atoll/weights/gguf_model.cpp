@@ -36,9 +36,6 @@ bool is_tied(const GgufFile& file) {
           head->shape == embedding->shape && std::ranges::equal(head->bytes, embedding->bytes));
 }
 
-/// The number with the fewest digits that is this one in single precision.
-double short_of(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
-
 class Settings {
  public:
   explicit Settings(const GgufFile& file)
@@ -91,7 +88,7 @@ class Settings {
     const auto value = file_.real(key(name));
     if (!value) return {};
     if (!std::isfinite(*value)) file_.fail(fmt::format("'{}' is no number", key(name)));
-    return short_of(*value);
+    return as_single(*value);
   }
   int64_t count(const char* name) const {
     const auto value = whole(name);
@@ -167,7 +164,7 @@ class Settings {
     std::vector<float> factors(static_cast<size_t>(tensor.num_values()));
     codec::dequantize(tensor.type, tensor.bytes, factors);
     config.rope_type = "llama3";
-    config.rope_factor = factors.empty() ? 0 : short_of(*std::ranges::max_element(factors));
+    config.rope_factor = factors.empty() ? 0 : as_single(*std::ranges::max_element(factors));
     config.rope_low_freq_factor = 1;
     config.rope_high_freq_factor = 4;
     config.rope_original_positions = whole("rope.scaling.original_context_length").value_or(8192);
@@ -184,10 +181,8 @@ class Settings {
   const Family& family_;
 };
 
-/// A vector whose elements lie otherwise than with us is one of short rows.
 StoredTensor stored(const GgufTensor& tensor, const ParameterSpec& spec, const RowOrder& order) {
-  const bool has_rows = tensor.shape.size() > 1 || order.outer > 1;
-  const int64_t num_rows = has_rows ? tensor.shape[0] : 1;
+  const int64_t num_rows = gguf_num_rows(tensor.shape, order);
   return {.type = tensor.type,
           .bytes = tensor.bytes,
           .num_rows = num_rows,

@@ -42,10 +42,7 @@ class RopeReader {
   void read_entry(const std::string& name, const Json& value, ModelConfig& config) {
     if (name == "rope_type" || name == "type") {
       const std::string type = value.is_string() ? value.get<std::string>() : "";
-      if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3" &&
-          type != "yarn") {
-        refuse(name, value);
-      }
+      if (!is_rope_type(type)) refuse(name, value);
       if (name == "rope_type" || !rope_.contains("rope_type")) config.rope_type = type;
     } else if (name == "original_max_position_embeddings") {
       if (!value.is_number_integer()) refuse(name, value);
@@ -86,9 +83,8 @@ class RopeReader {
   }
   [[noreturn]] void refuse(const std::string& name, const Json& value) const {
     reader_.fail(
-        fmt::format("'{}' has {} {}, which is not supported: rotary positions are of rope_type "
-                    "default, linear, dynamic, llama3 or yarn",
-                    key_, name, value.dump()));
+        fmt::format("'{}' has {} {}, which is not supported: rotary positions are of rope_type {}",
+                    key_, name, value.dump(), kRopeTypeNames));
   }
 
   const HfReader& reader_;
