@@ -50,8 +50,7 @@ void prune_neurons(std::span<const weights::ParameterSpec> specs, double share,
   ATOLL_CHECK(share >= 0 && share < 1);
   std::vector<uint32_t> scratch;
   std::vector<float> neuron;
-  for (const weights::ParameterSpec& spec : specs) {
-    if (spec.shape.size() != 2) continue;
+  const auto prune = [&](const weights::ParameterSpec& spec) {
     const auto width = static_cast<size_t>(spec.shape[spec.inputs_first ? 0 : 1]);
     const size_t num_neurons = static_cast<size_t>(spec.size) / width;
     const auto count = static_cast<size_t>(share * static_cast<double>(width));
@@ -66,6 +65,11 @@ void prune_neurons(std::span<const weights::ParameterSpec> specs, double share,
       for (size_t i = 0; i < width; ++i) neuron[i] = matrix[i * num_neurons + n];
       prune_row(neuron, count, scratch);
       for (size_t i = 0; i < width; ++i) matrix[i * num_neurons + n] = neuron[i];
+    }
+  };
+  for (const weights::ParameterSpec& spec : specs) {
+    for (const weights::ParameterSpec& part : spec.parts()) {
+      if (part.shape.size() == 2) prune(part);
     }
   }
 }

@@ -159,23 +159,23 @@ Attention::Attention(const weights::ModelConfig& config, at::Device device, bool
       local_rotary_(local_rotary(config, device)),
       trains_(trains) {}
 
-at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, int64_t layer,
-                                 std::span<const CachedRow> cached) const {
-  if (!cached.empty()) return with_caches(qkv_BTF, layer, cached);
+at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H,
+                                 int64_t layer, std::span<const CachedRow> cached) const {
+  if (!cached.empty()) return with_caches(qkv_BTF, sinks_H, layer, cached);
   const AttentionShape shape = shape_of(qkv_BTF, layer);
   if (trains_ || !qkv_BTF.is_cpu()) {
     const auto [cos_TR, sin_TR] = factors(layer, 0, shape.positions);
-    if (config_.attention_softcap == 0) return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
+    const composite::ScoreOptions options{config_.attention_softcap, sinks_H};
+    if (options.are_plain()) return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);
     // Rare enough to go LibTorch's way.
-    return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TR, sin_TR),
-                                config_.attention_softcap);
+    return composite::attention(shape, composite::rotated(shape, qkv_BTF, cos_TR, sin_TR), options);
   }
   const at::Tensor qkv = turned(qkv_BTF, layer, 0);
   const Heads heads = heads_of(shape, qkv);
   const at::Tensor out_BTHN = empty_out(shape, qkv);
   std::vector<AttendingRow> rows;
   add_rows(shape, qkv, heads.k_BTHN.transpose(1, 2), heads.v_BTHN.transpose(1, 2), out_BTHN, rows);
-  attend(sizes_of(shape), rows);
+  attend(sizes_of(shape, sinks_H), rows);
   return out_BTHN;
 }
 
@@ -189,9 +189,14 @@ AttentionShape Attention::shape_of(const at::Tensor& qkv_BTF, int64_t layer) con
           static_cast<float>(config_.score_scale())};
 }
 
-HeadSizes Attention::sizes_of(const AttentionShape& shape) const {
-  return {shape.num_heads, shape.num_kv_heads, shape.head_size,
-          shape.window,    shape.scale,        static_cast<float>(config_.attention_softcap)};
+HeadSizes Attention::sizes_of(const AttentionShape& shape, const at::Tensor& sinks_H) const {
+  return {shape.num_heads,
+          shape.num_kv_heads,
+          shape.head_size,
+          shape.window,
+          shape.scale,
+          static_cast<float>(config_.attention_softcap),
+          sinks_H.defined() ? sinks_H.const_data_ptr<float>() : nullptr};
 }
 
 /// Of no pairs in a layer that does not turn.
@@ -209,8 +214,8 @@ at::Tensor Attention::turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t b
   return rotated(shape_of(qkv_BTF, layer), qkv_BTF, cos_TR, sin_TR);
 }
 
-at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, int64_t layer,
-                                  std::span<const CachedRow> cached) const {
+at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H,
+                                  int64_t layer, std::span<const CachedRow> cached) const {
   std::vector<at::Tensor> outputs;
   std::vector<at::Tensor> read;  // What `rows` point to.
   std::vector<AttendingRow> rows;
@@ -229,14 +234,15 @@ at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, int64_t layer,
     const at::Tensor v_BHSN = cache.values_BHSN(layer, end);
     if (!qkv.is_cpu()) {
       outputs.push_back(composite::attend(heads.q_BTHN.transpose(1, 2), k_BHSN, v_BHSN,
-                                          shape.window, shape.scale, config_.attention_softcap));
+                                          shape.window, shape.scale,
+                                          {config_.attention_softcap, sinks_H}));
       continue;
     }
     outputs.push_back(empty_out(shape, qkv));
     read.push_back(qkv);
     add_rows(shape, qkv, k_BHSN, v_BHSN, outputs.back(), rows);
   }
-  if (!rows.empty()) attend(sizes_of(shape_of(qkv_BTF, layer)), rows);
+  if (!rows.empty()) attend(sizes_of(shape_of(qkv_BTF, layer), sinks_H), rows);
   return outputs.size() == 1 ? outputs.front() : at::cat(outputs, 1);
 }
 

@@ -42,16 +42,17 @@ class Attention {
   /// A model that `trains` reads texts without a cache as its gradients need it.
   Attention(const weights::ModelConfig& config, at::Device device, bool trains);
   /// Queries, keys and values (B, T, F) to (B, T, H N). May overwrite qkv_BTF: the caller gives it
-  /// away. With caches without autograd; each row attends to its own alone.
-  at::Tensor operator()(const at::Tensor& qkv_BTF, int64_t layer,
+  /// away. With caches without autograd; each row attends to its own alone. `sinks_H`: see
+  /// composite.h.
+  at::Tensor operator()(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H, int64_t layer,
                         std::span<const CachedRow> cached) const;
 
  private:
   AttentionShape shape_of(const at::Tensor& qkv_BTF, int64_t layer) const;
-  HeadSizes sizes_of(const AttentionShape& shape) const;
+  HeadSizes sizes_of(const AttentionShape& shape, const at::Tensor& sinks_H) const;
   std::pair<at::Tensor, at::Tensor> factors(int64_t layer, int64_t begin, int64_t count) const;
   at::Tensor turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t begin) const;
-  at::Tensor with_caches(const at::Tensor& qkv_BTF, int64_t layer,
+  at::Tensor with_caches(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H, int64_t layer,
                          std::span<const CachedRow> cached) const;
 
   weights::ModelConfig config_;

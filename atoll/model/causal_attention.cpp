@@ -108,12 +108,21 @@ class Tile {
     std::vector<float> parts(maxima.size());
     std::vector<float> sums(maxima.size());
     take_maxima(sight_, width_, scores_SM_.data(), maxima.data());
+    for (int64_t m = 0; has_sinks() && m < num_columns_; ++m) {
+      maxima[static_cast<size_t>(m)] = std::max(maxima[static_cast<size_t>(m)], sink(m));
+    }
     exponentiate(sight_, width_, maxima.data(), scores_SM_.data(), parts.data(), sums.data());
+    for (int64_t m = 0; has_sinks() && m < num_columns_; ++m) {
+      sums[static_cast<size_t>(m)] += std::exp(sink(m) - maxima[static_cast<size_t>(m)]);
+    }
     weigh(sums);
   }
 
  private:
   using Buffer = std::vector<float>;
+
+  bool has_sinks() const { return sizes_.sinks_H != nullptr; }
+  float sink(int64_t column) const { return sizes_.sinks_H[kv_head_ * group_ + column % group_]; }
 
   void see(int64_t num_queries) {
     const int64_t before = row_.num_keys - row_.num_queries;

@@ -20,6 +20,8 @@ struct HeadSizes {
   int64_t window = 0;  // Positions that a query sees, its own included; 0: all before it.
   float scale = 1;     // Of scores.
   float softcap = 0;   // Scores become cap tanh(score / cap); 0: they stay.
+  /// A score for each query head that takes part in the softmax, but has no value; null: none.
+  const float* sinks_H = nullptr;
 };
 
 /// Where keys or values lie: element n of head g at position s is at

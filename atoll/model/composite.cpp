@@ -65,19 +65,23 @@ at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at:
 }
 
 at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::Tensor& v_BGSN,
-                  int64_t window, double scale, double softcap) {
+                  int64_t window, double scale, const ScoreOptions& options) {
   const int64_t num_queries = q_BHTN.size(2);
   const int64_t num_keys = k_BGSN.size(2);
-  if (softcap > 0) {
+  if (!options.are_plain()) {
     const int64_t group = q_BHTN.size(1) / k_BGSN.size(1);
     const at::Tensor k_BHSN = k_BGSN.repeat_interleave(group, 1);
-    const at::Tensor scores = (q_BHTN * scale).matmul(k_BHSN.transpose(2, 3));
+    at::Tensor scores_BHTS = (q_BHTN * scale).matmul(k_BHSN.transpose(2, 3));
+    if (options.softcap > 0) scores_BHTS = (scores_BHTS / options.softcap).tanh() * options.softcap;
     const at::Tensor seen_TS = visible_TS(num_queries, num_keys, window, q_BHTN.device());
-    return (scores / softcap)
-        .tanh()
-        .mul(softcap)
-        .masked_fill(~seen_TS, -INFINITY)
-        .softmax(3)
+    scores_BHTS = scores_BHTS.masked_fill(~seen_TS, -INFINITY);
+    if (options.sinks_H.defined()) {
+      const at::Tensor sinks_BHT1 =
+          options.sinks_H.view({1, -1, 1, 1}).expand({q_BHTN.size(0), -1, num_queries, 1});
+      scores_BHTS = at::cat({scores_BHTS, sinks_BHT1}, 3);
+    }
+    return scores_BHTS.softmax(3)
+        .narrow(3, 0, num_keys)
         .matmul(v_BGSN.repeat_interleave(group, 1))
         .transpose(1, 2)
         .flatten(2);
@@ -95,13 +99,14 @@ at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::
       .flatten(2);
 }
 
-at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF, double softcap) {
+at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
+                     const ScoreOptions& options) {
   const int64_t heads = shape.num_heads;
   const int64_t kv_heads = shape.num_kv_heads;
   return attend(heads_BTHN(shape, qkv_BTF, 0, heads).transpose(1, 2),
                 heads_BTHN(shape, qkv_BTF, heads, kv_heads).transpose(1, 2),
                 heads_BTHN(shape, qkv_BTF, heads + kv_heads, kv_heads).transpose(1, 2),
-                shape.window, static_cast<double>(shape.scale), softcap);
+                shape.window, static_cast<double>(shape.scale), options);
 }
 
 }  // namespace atl::model::composite

@@ -24,16 +24,25 @@ at::Tensor head_norm(const AttentionShape& shape, const at::Tensor& qkv_BTF,
 at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::Tensor& cos_TR,
                    const at::Tensor& sin_TR);
 
+/// What few families do with scores.
+struct ScoreOptions {
+  double softcap = 0;  // They become softcap tanh(score / softcap); 0: they stay.
+  at::Tensor sinks_H;  // One more for each query head, without a value; undefined: none.
+
+  bool are_plain() const { return softcap == 0 && !sinks_H.defined(); }
+};
+
 /// What the last T of S positions see, (T, S): themselves and what lies before them, `window` in
 /// all (0: everything).
 at::Tensor visible_TS(int64_t num_queries, int64_t num_keys, int64_t window, at::Device device);
 
 /// Attention of the last T of S positions, with keys and values (B, G, S, N) where they lie: (B, T,
-/// H N). With a `softcap` scores become softcap tanh(score / softcap).
+/// H N).
 at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::Tensor& v_BGSN,
-                  int64_t window, double scale, double softcap);
+                  int64_t window, double scale, const ScoreOptions& options);
 
 /// Causal attention over a rotated qkv_BTF: (B, T, H N).
-at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF, double softcap = 0);
+at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
+                     const ScoreOptions& options = {});
 
 }  // namespace atl::model::composite

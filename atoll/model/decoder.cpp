@@ -46,18 +46,30 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
                                   : parameters.projection(weights::Role::kHead).weight),
       final_norm_(parameters.projection(weights::Role::kFinalNorm)) {
   for (int64_t index = 0; index < config.num_layers; ++index) {
-    const auto weights = [&](weights::Role role) { return parameters.projection(role, index); };
-    layers_.push_back({.attention_norm = weights(weights::Role::kAttentionNorm),
-                       .qkv = weights(weights::Role::kQueryKeyValue),
-                       .output = weights(weights::Role::kAttentionOutput),
-                       .attention_norm_behind = weights(weights::Role::kAttentionNormBehind),
-                       .mlp_norm = weights(weights::Role::kMlpNorm),
-                       .mlp_input = weights(weights::Role::kMlpInput),
-                       .mlp_output = weights(weights::Role::kMlpOutput),
-                       .mlp_norm_behind = weights(weights::Role::kMlpNormBehind),
-                       .query_norm = weights(weights::Role::kQueryNorm).weight,
-                       .key_norm = weights(weights::Role::kKeyNorm).weight});
+    layers_.push_back(layer_of(parameters, index));
   }
+}
+
+Decoder::Layer Decoder::layer_of(const Parameters& parameters, int64_t index) const {
+  const auto weights = [&](weights::Role role) { return parameters.projection(role, index); };
+  Layer layer{.attention_norm = weights(weights::Role::kAttentionNorm),
+              .qkv = weights(weights::Role::kQueryKeyValue),
+              .output = weights(weights::Role::kAttentionOutput),
+              .attention_norm_behind = weights(weights::Role::kAttentionNormBehind),
+              .mlp_norm = weights(weights::Role::kMlpNorm),
+              .router = weights(weights::Role::kRouter),
+              .mlp_norm_behind = weights(weights::Role::kMlpNormBehind),
+              .query_norm = weights(weights::Role::kQueryNorm).weight,
+              .key_norm = weights(weights::Role::kKeyNorm).weight,
+              .sinks = weights(weights::Role::kSinks).weight,
+              .mlps = {}};
+  const bool has_experts = config_.num_experts > 0;
+  for (int64_t i = 0; i < std::max<int64_t>(1, config_.num_experts); ++i) {
+    const int64_t expert = has_experts ? i : -1;
+    layer.mlps.push_back({parameters.projection(weights::Role::kMlpInput, index, expert),
+                          parameters.projection(weights::Role::kMlpOutput, index, expert)});
+  }
+  return layer;
 }
 
 at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const {
@@ -70,11 +82,11 @@ at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow
   return x_BTC + model::embed(positions_, positions_of(tokens_BT, cached));
 }
 
-at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC,
-                          std::span<const CachedRow> cached) const {
+at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached,
+                          LayerLosses* losses) const {
   const Layer& layer = layers_.at(static_cast<size_t>(index));
   if (design_.norm_place != weights::NormPlace::kBefore) {
-    return with_norms_behind(index, x_BTC, cached);
+    return with_norms_behind(index, x_BTC, cached, losses);
   }
   // The embedding's gradient is the sum of two, as autograd makes it, not the kernel's: digests of
   // runs hang on that rounding.
@@ -87,14 +99,15 @@ at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC,
   const at::Tensor attended_BTC = scaled(attend(index, normalised_BTC, cached));
   if (is_parallel_) {
     const at::Tensor middle_BTC = residual_BTC + attended_BTC;
-    return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC));
+    return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC), losses);
   }
   const auto [middle_BTC, mlp_input_BTC] = add_and_read(layer.mlp_norm, residual_BTC, attended_BTC);
-  return middle_BTC + scaled(mlp(layer, mlp_input_BTC));
+  return middle_BTC + scaled(mlp(layer, mlp_input_BTC, losses));
 }
 
 at::Tensor Decoder::with_norms_behind(int64_t index, const at::Tensor& x_BTC,
-                                      std::span<const CachedRow> cached) const {
+                                      std::span<const CachedRow> cached,
+                                      LayerLosses* losses) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const bool is_around = design_.norm_place == weights::NormPlace::kAround;
   const auto before = [&](const Projection& weights, const at::Tensor& read_BTC) {
@@ -102,7 +115,7 @@ at::Tensor Decoder::with_norms_behind(int64_t index, const at::Tensor& x_BTC,
   };
   const at::Tensor attended_BTC = attend(index, before(layer.attention_norm, x_BTC), cached);
   const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm_behind, attended_BTC);
-  const at::Tensor inner_BTC = mlp(layer, before(layer.mlp_norm, middle_BTC));
+  const at::Tensor inner_BTC = mlp(layer, before(layer.mlp_norm, middle_BTC), losses);
   return middle_BTC + norm(layer.mlp_norm_behind, inner_BTC);
 }
 
@@ -112,10 +125,12 @@ at::Tensor Decoder::finish(const at::Tensor& x_BTC) const {
   return config_.logits_divisor == 1 ? hidden_BTC : hidden_BTC / config_.logits_divisor;
 }
 
-at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT,
-                               std::span<const CachedRow> cached) const {
+at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached,
+                               LayerLosses* losses) const {
   at::Tensor x_BTC = embed(tokens_BT, cached);
-  for (int64_t index = 0; index < num_layers(); ++index) x_BTC = layer(index, x_BTC, cached);
+  for (int64_t index = 0; index < num_layers(); ++index) {
+    x_BTC = layer(index, x_BTC, cached, losses);
+  }
   return finish(x_BTC);
 }
 
@@ -173,33 +188,50 @@ at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
                   .transpose(2, 3)
                   .flatten(2);
   }
-  if (config_.clip_qkv > 0) qkv_BTF = qkv_BTF.clamp(-config_.clip_qkv, config_.clip_qkv);
   if (design_.qk_norm != weights::QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
-  return project(layer.output, attention_(qkv_BTF, index, cached));
+  if (config_.clip_qkv > 0) qkv_BTF = qkv_BTF.clamp(-config_.clip_qkv, config_.clip_qkv);
+  return project(layer.output, attention_(qkv_BTF, layer.sinks.value, index, cached));
 }
 
-at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC) const {
+at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, LayerLosses* losses) const {
   constexpr int64_t kSlice = 1024;  // Tokens: what is inside an MLP is several times as wide.
   const at::Tensor x_MC = x_BTC.flatten(0, 1);
-  if (trains_ || x_MC.size(0) <= kSlice) return mlp_of(layer, x_BTC);
+  if (trains_ || x_MC.size(0) <= kSlice) return mlp_of(layer, x_MC, losses).view(x_BTC.sizes());
   const at::Tensor out_MC = at::empty_like(x_MC);
   for (int64_t begin = 0; begin < x_MC.size(0); begin += kSlice) {
     const int64_t size = std::min(kSlice, x_MC.size(0) - begin);
-    out_MC.narrow(0, begin, size).copy_(mlp_of(layer, x_MC.narrow(0, begin, size)));
+    out_MC.narrow(0, begin, size).copy_(mlp_of(layer, x_MC.narrow(0, begin, size), losses));
   }
   return out_MC.view(x_BTC.sizes());
 }
 
-at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x) const {
-  const at::Tensor inner = project(layer.mlp_input, x);
-  if (design_.mlp == weights::MlpKind::kGated) return project(layer.mlp_output, swiglu(inner));
-  if (design_.mlp == weights::MlpKind::kGatedByGelu) {
-    const int64_t half = inner.size(-1) / 2;
-    const at::Tensor gate = at::gelu(inner.narrow(-1, 0, half), "tanh");
-    return project(layer.mlp_output, gate * inner.narrow(-1, half, half));
+at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x_MC, LayerLosses* losses) const {
+  if (config_.num_experts == 0) return mlp_of(layer.mlps.front(), x_MC);
+  const Routing routing =
+      route(project(layer.router, x_MC), config_.experts_per_token, config_.router_normalises);
+  if (losses != nullptr) losses->balance.push_back(balance_loss(routing));
+  return mix(routing, x_MC, [&](int64_t expert, const at::Tensor& read_MC) {
+    return mlp_of(layer.mlps[static_cast<size_t>(expert)], read_MC);
+  });
+}
+
+at::Tensor Decoder::mlp_of(const Mlp& mlp, const at::Tensor& x_MC) const {
+  const at::Tensor inner = project(mlp.input, x_MC);
+  switch (design_.mlp) {
+    case weights::MlpKind::kGated:
+      return project(mlp.output, swiglu(inner));
+    case weights::MlpKind::kGatedByGelu: {
+      const int64_t half = inner.size(-1) / 2;
+      const at::Tensor gate = at::gelu(inner.narrow(-1, 0, half), "tanh");
+      return project(mlp.output, gate * inner.narrow(-1, half, half));
+    }
+    case weights::MlpKind::kGatedClamped:
+      return project(mlp.output, clamped_swiglu(inner));
+    case weights::MlpKind::kPlain:
+      break;
   }
   const char* kind = config_.activation == "gelu" ? "none" : "tanh";
-  return project(layer.mlp_output, at::gelu(inner, kind));
+  return project(mlp.output, at::gelu(inner, kind));
 }
 
 }  // namespace atl::model

@@ -14,6 +14,7 @@
 
 #include "atoll/model/attention.h"
 #include "atoll/model/kv_cache.h"
+#include "atoll/model/mixture.h"
 #include "atoll/model/parameters.h"
 #include "atoll/weights/config.h"
 #include "atoll/weights/families.h"
@@ -27,31 +28,39 @@ class Decoder {
 
   // With `cached` tokens follow those in its caches, and their keys and values are written there
   // (KvCache::advance() is the caller's). Several rows lie one behind the other in a batch of one,
-  // so that rows of different lengths need no padding.
+  // so that rows of different lengths need no padding. Layers with a loss of their own add it to
+  // `losses`, where there are some.
 
   /// What the first layer reads.
   at::Tensor embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const;
   /// From what a layer reads to what the next one does.
-  at::Tensor layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached) const;
+  at::Tensor layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached,
+                   LayerLosses* losses = nullptr) const;
   /// The final norm, behind the last layer.
   at::Tensor finish(const at::Tensor& x_BTC) const;
 
   /// All of these.
-  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const;
+  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached,
+                        LayerLosses* losses = nullptr) const;
   /// The matrix (V, C) that turns hidden states into logits.
   const Weight& head_VC() const { return head_; }
 
  private:
+  struct Mlp {
+    Projection input, output;
+  };
   struct Layer {
     Projection attention_norm, qkv, output, attention_norm_behind;
-    Projection mlp_norm, mlp_input, mlp_output, mlp_norm_behind;
-    Weight query_norm, key_norm;
+    Projection mlp_norm, router, mlp_norm_behind;
+    Weight query_norm, key_norm, sinks;
+    std::vector<Mlp> mlps;  // One, or each expert's.
   };
   /// The residual stream, and what a part reads of it.
   using Read = std::pair<at::Tensor, at::Tensor>;
 
+  Layer layer_of(const Parameters& parameters, int64_t index) const;
   at::Tensor with_norms_behind(int64_t index, const at::Tensor& x_BTC,
-                               std::span<const CachedRow> cached) const;
+                               std::span<const CachedRow> cached, LayerLosses* losses) const;
   at::Tensor norm(const Projection& weights, const at::Tensor& x_BTC) const;
   Read read(const Projection& norm, const at::Tensor& x_BTC) const;
   Read add_and_read(const Projection& norm, const at::Tensor& x_BTC,
@@ -59,8 +68,9 @@ class Decoder {
   at::Tensor with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const;
   at::Tensor attend(int64_t index, const at::Tensor& x_BTC,
                     std::span<const CachedRow> cached) const;
-  at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC) const;
-  at::Tensor mlp_of(const Layer& layer, const at::Tensor& x) const;
+  at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC, LayerLosses* losses) const;
+  at::Tensor mlp_of(const Layer& layer, const at::Tensor& x_MC, LayerLosses* losses) const;
+  at::Tensor mlp_of(const Mlp& mlp, const at::Tensor& x_MC) const;
 
   weights::ModelConfig config_;
   weights::LayerDesign design_;

@@ -42,8 +42,9 @@ void Model::initialise(uint64_t seed) {
       weights::family_of(config_).design.norm == weights::NormKind::kRmsFromOne ? 0 : 1;
   for (const weights::ParameterSpec& spec : parameters_.specs()) {
     const at::Tensor target = parameters_.view(spec.name);
-    if (spec.shape.size() == 1) {
-      target.fill_(spec.is_bias() ? 0 : of_norms);
+    if (spec.parts().front().shape.size() == 1) {
+      const bool is_norm = !spec.is_bias() && spec.role != weights::Role::kSinks;
+      target.fill_(is_norm ? of_norms : 0);
       continue;
     }
     const bool adds =
@@ -85,10 +86,10 @@ void Model::check_tokens(const at::Tensor& tokens_BT) const {
   check_ids({contiguous.const_data_ptr<int64_t>(), static_cast<size_t>(contiguous.numel())});
 }
 
-at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT) const {
+at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT, LayerLosses* losses) const {
   check_length(tokens_BT.size(1));
   check_tokens(tokens_BT);
-  return decoder_.hidden_BTC(tokens_BT, {});
+  return decoder_.hidden_BTC(tokens_BT, {}, losses);
 }
 
 at::Tensor Model::hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const {

@@ -37,7 +37,7 @@ class Model {
 
   /// The hidden states after the final norm; tokens_BT is int64 on the model's device, T at most
   /// ModelConfig::context(). With autograd when gradients are enabled and the model trains.
-  at::Tensor hidden_BTC(const at::Tensor& tokens_BT) const;
+  at::Tensor hidden_BTC(const at::Tensor& tokens_BT, LayerLosses* losses = nullptr) const;
   /// The same for tokens that follow those in the cache, which grows by T. Without autograd.
   at::Tensor hidden_BTC(const at::Tensor& tokens_BT, KvCache& cache) const;
   /// The same for several sequences, whose tokens lie one behind the other in tokens_1T: as if each

@@ -1,5 +1,6 @@
 #include "atoll/model/operations.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
@@ -314,6 +315,14 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::T
 
 at::Tensor swiglu(const at::Tensor& gate_up) {
   return on_cpu(gate_up) ? SwiGlu::apply(gate_up.contiguous()) : composite::swiglu(gate_up);
+}
+
+at::Tensor clamped_swiglu(const at::Tensor& gate_up) {
+  constexpr double kLimit = 7;
+  const at::Tensor pairs = gate_up.unflatten(-1, {gate_up.size(-1) / 2, 2});
+  const at::Tensor gate = pairs.select(-1, 0).clamp_max(kLimit);
+  const at::Tensor up = pairs.select(-1, 1).clamp(-kLimit, kLimit);
+  return (up + 1) * gate * (gate * 1.702).sigmoid();
 }
 
 at::Tensor head_norm(const AttentionShape& shape, const Weight& q_weight, const Weight& k_weight,

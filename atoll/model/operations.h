@@ -44,6 +44,10 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::T
 /// silu(first half) * second half of the last dimension.
 at::Tensor swiglu(const at::Tensor& gate_up);
 
+/// gpt-oss's: gate and up lie in turn, (clamp(up) + 1) * gate' * sigmoid(1.702 gate') with gate' at
+/// most 7 and up within 7.
+at::Tensor clamped_swiglu(const at::Tensor& gate_up);
+
 /// RMSNorm over each head of the queries and of the keys.
 at::Tensor head_norm(const AttentionShape& shape, const Weight& q_weight, const Weight& k_weight,
                      const at::Tensor& qkv_BTF, double epsilon);

@@ -31,10 +31,24 @@ int64_t num_finite(const StoredTensor& tensor) {
   return sum;
 }
 
+/// Each in the order of the flat buffer.
+template <typename Parts>
+Parts by_use(std::span<const ParameterSpec> specs) {
+  Parts parts;
+  for (const ParameterSpec& spec : specs) {
+    for (ParameterSpec& part : spec.parts()) {
+      auto& those = parts[{part.role, part.layer, part.expert, part.is_bias()}];
+      ATOLL_CHECK(those.empty() || those.back().offset + those.back().size == part.offset);
+      those.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose)
-    : specs_(weights::parameter_specs(config)) {
+    : specs_(weights::parameter_specs(config)), parts_(by_use<decltype(parts_)>(specs_)) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const int64_t size = specs_.back().offset + specs_.back().size;
   values_P_ = at::zeros({size}, options);
@@ -43,7 +57,9 @@ Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Pu
 
 Parameters::Parameters(const weights::ModelConfig& config,
                        std::shared_ptr<const weights::ModelFiles> files)
-    : specs_(weights::parameter_specs(config)), files_(std::move(files)) {}
+    : specs_(weights::parameter_specs(config)),
+      parts_(by_use<decltype(parts_)>(specs_)),
+      files_(std::move(files)) {}
 
 at::Device Parameters::device() const {
   return values_P_.defined() ? values_P_.device() : at::Device(at::kCPU);
@@ -73,11 +89,16 @@ Weight Parameters::flat(Specs specs) const {
   return weight;
 }
 
-StoredTensor Parameters::stored(const ParameterSpec& spec) const {
-  if (files_ != nullptr) return files_->tensors()[static_cast<size_t>(&spec - specs_.data())];
-  const std::span values(values_P_.const_data_ptr<float>() + spec.offset,
-                         static_cast<size_t>(spec.size));
-  return weights::stored_tensor(codec::GgmlType::kF32, std::as_bytes(values), spec);
+StoredTensor Parameters::stored(const ParameterSpec& part) const {
+  if (files_ != nullptr) {
+    // That in which it lies.
+    const auto spec = std::ranges::upper_bound(specs_, part.offset, {}, &ParameterSpec::offset) - 1;
+    const StoredTensor& tensor = files_->tensors()[static_cast<size_t>(spec - specs_.begin())];
+    return tensor.part((part.offset - spec->offset) / part.size, spec->size / part.size);
+  }
+  const std::span values(values_P_.const_data_ptr<float>() + part.offset,
+                         static_cast<size_t>(part.size));
+  return weights::stored_tensor(codec::GgmlType::kF32, std::as_bytes(values), part);
 }
 
 at::Tensor Parameters::widened(Specs specs) const {
@@ -110,15 +131,10 @@ Weight Parameters::joined(Specs specs) const {
   return weight;
 }
 
-Projection Parameters::projection(weights::Role role, int64_t layer) const {
+Projection Parameters::projection(weights::Role role, int64_t layer, int64_t expert) const {
   const auto find = [&](bool is_bias) -> Weight {
-    const auto is_one = [&](const ParameterSpec& spec) {
-      return spec.role == role && spec.layer == layer && spec.is_bias() == is_bias;
-    };
-    const auto first = std::ranges::find_if(specs_, is_one);
-    const auto last = std::find_if_not(first, specs_.end(), is_one);
-    ATOLL_CHECK(std::find_if(last, specs_.end(), is_one) == specs_.end());
-    return first == last ? Weight{} : joined({first, last});
+    const auto found = parts_.find({role, layer, expert, is_bias});
+    return found == parts_.end() ? Weight{} : joined(found->second);
   };
   return {.weight = find(false), .bias = find(true)};
 }

@@ -8,10 +8,12 @@
 // Shapes: P = all parameters, in the order of parameter_specs().
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "atoll/model/products.h"
@@ -58,23 +60,27 @@ class Parameters {
   const std::vector<weights::ParameterSpec>& specs() const { return specs_; }
   /// The parameter's values, as a view without autograd. Not where they are as stored.
   at::Tensor view(std::string_view name) const;
-  /// The weights of a role in a layer as one matrix (outputs, inputs) or vector, and its biases as
-  /// one; they do not exist where the model has none.
-  Projection projection(weights::Role role, int64_t layer = -1) const;
+  /// The weights of a role in a layer, and of one of its experts, as one matrix (outputs, inputs)
+  /// or vector, and its biases as one; they do not exist where the model has none.
+  Projection projection(weights::Role role, int64_t layer = -1, int64_t expert = -1) const;
   bool trains() const { return gradients_P_.defined(); }
   /// A sentence for each tensor with values that are not finite.
   std::vector<std::string> not_finite() const;
 
  private:
+  /// Parts of parameters (ParameterSpec::parts()) that lie one behind the other.
   using Specs = std::span<const weights::ParameterSpec>;
   /// Those of one role, which have the same inputs, as one.
   Weight joined(Specs specs) const;
   Weight flat(Specs specs) const;
   at::Tensor widened(Specs specs) const;
   /// As it lies in its file, or in the flat buffer.
-  weights::StoredTensor stored(const weights::ParameterSpec& spec) const;
+  weights::StoredTensor stored(const weights::ParameterSpec& part) const;
 
+  /// Role, layer, expert, whether it is a bias.
+  using Use = std::tuple<weights::Role, int64_t, int64_t, bool>;
   std::vector<weights::ParameterSpec> specs_;
+  std::map<Use, std::vector<weights::ParameterSpec>> parts_;
   at::Tensor values_P_;
   at::Tensor gradients_P_;
   std::shared_ptr<const weights::ModelFiles> files_;

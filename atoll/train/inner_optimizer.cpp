@@ -182,14 +182,18 @@ OptimizerTarget target_of(const model::Parameters& parameters) {
                          .decayed = {},
                          .hidden = {}};
   for (const weights::ParameterSpec& spec : parameters.specs()) {
-    if (spec.shape.size() < 2) continue;
+    const std::vector<weights::ParameterSpec> parts = spec.parts();
+    if (parts.front().shape.size() < 2) continue;
     auto& decayed = target.decayed;
     if (!decayed.empty() && decayed.back().second == spec.offset) {
       decayed.back().second += spec.size;  // Neighbours are one span: fewer kernels.
     } else {
       decayed.emplace_back(spec.offset, spec.offset + spec.size);
     }
-    if (spec.layer >= 0) target.hidden.push_back({spec.offset, spec.shape[0], spec.shape[1]});
+    if (spec.layer < 0) continue;
+    for (const weights::ParameterSpec& part : parts) {
+      target.hidden.push_back({part.offset, part.shape[0], part.shape[1]});
+    }
   }
   return target;
 }

@@ -1,9 +1,13 @@
 #include "atoll/train/loss.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/IListRef_inl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 
@@ -95,6 +99,13 @@ Loss mean(const Sums& sums, const at::Tensor& count, const LossOptions& options)
   return {cross_entropy, cross_entropy + square * options.z_loss};
 }
 
+/// The mean over layers, times its weight; undefined where the model has no experts.
+at::Tensor balance_loss(const model::Model& model, const model::LayerLosses& losses) {
+  const double weight = model.config().router_aux_loss;
+  if (losses.balance.empty() || weight == 0) return {};
+  return at::stack(losses.balance).mean() * weight;
+}
+
 }  // namespace
 
 Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
@@ -103,9 +114,12 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
   ATOLL_CHECK(inputs_BT.sizes() == targets_BT.sizes());
   const at::Tensor targets_M = targets_BT.reshape(-1);
   at::Tensor hidden_BTC;
+  at::Tensor balance;
   {
     const at::AutoGradMode with_graph(true);
-    hidden_BTC = model.hidden_BTC(inputs_BT);
+    model::LayerLosses losses;
+    hidden_BTC = model.hidden_BTC(inputs_BT, &losses);
+    balance = balance_loss(model, losses);
   }
   const at::NoGradGuard no_grad;
   const at::Tensor count = count_targets(targets_M);
@@ -114,8 +128,16 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
   const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss),
                                   static_cast<float>(options.scale)};
   const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, dhidden_MC);
-  hidden_BTC.backward(dhidden_MC.view(hidden_BTC.sizes()));
-  return mean(sums, count, options);
+  torch::autograd::variable_list outputs{hidden_BTC};
+  torch::autograd::variable_list gradients{dhidden_MC.view(hidden_BTC.sizes())};
+  Loss loss = mean(sums, count, options);
+  if (balance.defined()) {
+    loss.total = loss.total + balance.detach();
+    outputs.push_back(balance);
+    gradients.push_back(at::full_like(balance, options.scale));
+  }
+  torch::autograd::backward(outputs, gradients);
+  return loss;
 }
 
 Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,

@@ -23,7 +23,7 @@ struct LossOptions {
 /// LossOptions::scale.
 struct Loss {
   at::Tensor cross_entropy;  // In nats per token.
-  at::Tensor total;          // cross_entropy + z-loss.
+  at::Tensor total;          // cross_entropy + z-loss, and what balances experts.
 };
 
 /// Forward and backward: adds scale x d(total)/dP to the model's gradients. targets_BT (int64)

@@ -16,6 +16,8 @@ constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr int64_t kMaxHidden = int64_t{1} << 20;
 constexpr int64_t kMaxHeads = 4096;  // And the most elements of one head.
 constexpr double kMaxRopeFactor = 1024;
+constexpr int64_t kMaxExperts = 4096;
+constexpr int64_t kMaxExpertsInAll = 100'000;
 
 void require(bool condition, const std::string& message) {
   if (!condition) throw UsageError("model: " + message);
@@ -159,6 +161,17 @@ void check_factors(const ModelConfig& config) {
       fmt::format("'rope_local_theta' must be at least 1, or 0, not {}", config.rope_local_theta));
 }
 
+void check_experts(const ModelConfig& config, const Family& family) {
+  if (!family.has("num_experts")) return;
+  require_range("num_experts", config.num_experts, kMaxExperts);
+  require_range("experts_per_token", config.experts_per_token, config.num_experts);
+  require(config.num_experts * config.num_layers <= kMaxExpertsInAll,
+          fmt::format("'num_experts' ({}) times 'num_layers' ({}) is over {}", config.num_experts,
+                      config.num_layers, kMaxExpertsInAll));
+  require(config.router_aux_loss >= 0 && std::isfinite(config.router_aux_loss),
+          fmt::format("'router_aux_loss' must be at least 0, not {}", config.router_aux_loss));
+}
+
 bool is_head(const ParameterSpec& spec) { return spec.role == Role::kHead; }
 
 /// That with the fewest letters.
@@ -215,6 +228,14 @@ void visit_later_settings(ModelConfig& config, SettingList& list) {
       of_families("scores become cap tanh(score / cap); 0 = they stay", "attention_softcap"));
   add("logits_softcap", config.logits_softcap, usual.logits_softcap,
       of_families("logits become cap tanh(logit / cap); 0 = they stay", "logits_softcap"));
+  add("num_experts", config.num_experts, usual.num_experts,
+      of_families("experts in each layer, in place of its MLP", "num_experts"));
+  add("experts_per_token", config.experts_per_token, usual.experts_per_token,
+      of_families("how many of them read a token", "experts_per_token"));
+  add("router_normalises", config.router_normalises, usual.router_normalises,
+      of_families("the shares of a token's experts add up to 1", "router_normalises"));
+  add("router_aux_loss", config.router_aux_loss, usual.router_aux_loss,
+      of_families("training: weight of the loss that balances experts", "router_aux_loss"));
 }
 
 }  // namespace
@@ -376,7 +397,22 @@ void check(const ModelConfig& config) {
   check_rope(config);
   check_layers(config);
   check_factors(config);
+  check_experts(config, family);
   check_limits(config, family);
+}
+
+std::vector<ParameterSpec> ParameterSpec::parts() const {
+  if (num_experts == 0) return {*this};
+  std::vector<ParameterSpec> parts(static_cast<size_t>(num_experts), *this);
+  for (int64_t i = 0; i < num_experts; ++i) {
+    ParameterSpec& part = parts[static_cast<size_t>(i)];
+    part.shape.erase(part.shape.begin());
+    part.size = size / num_experts;
+    part.offset = offset + i * part.size;
+    part.expert = i;
+    part.num_experts = 0;
+  }
+  return parts;
 }
 
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config) {

@@ -58,6 +58,10 @@ struct ModelConfig {
   double logits_divisor = 1;
   double attention_softcap = 0;  // Scores become cap tanh(score / cap); 0: they stay.
   double logits_softcap = 0;     // Logits likewise.
+  int64_t num_experts = 0;       // In each layer, in place of its MLP; of families that have them.
+  int64_t experts_per_token = 2;
+  bool router_normalises = true;  // The shares of a token's experts add up to 1.
+  double router_aux_loss = 0;     // Weight of the loss that balances experts, in training.
 
   void visit(SettingList& list);
   int64_t head_size() const { return head_dim != 0 ? head_dim : hidden_size / num_heads; }
@@ -96,9 +100,11 @@ enum class Role {
   kQueryKeyValue,
   kQueryNorm,
   kKeyNorm,
+  kSinks,  // A score for each query head that no key has.
   kAttentionOutput,
   kAttentionNormBehind,
   kMlpNorm,
+  kRouter,    // A logit for each expert.
   kMlpInput,  // Gate and up, or up alone.
   kMlpOutput,
   kMlpNormBehind,
@@ -115,8 +121,12 @@ struct ParameterSpec {
   int64_t layer = -1;          // -1: before, or after, all layers.
   Role role = Role::kEmbedding;
   bool inputs_first = false;  // ... it is (inputs, outputs).
+  int64_t expert = -1;        // Whose it is; -1: that of none.
+  int64_t num_experts = 0;    // Over 0: one tensor for all of them, its first dimension.
 
-  bool is_bias() const { return name.ends_with(".bias"); }
+  bool is_bias() const { return name.ends_with("bias"); }
+  /// That of each expert where all are one tensor, else the parameter itself.
+  std::vector<ParameterSpec> parts() const;
 };
 
 /// All parameters in the order of the flat buffer: the embedding, layer by layer, the final norm,

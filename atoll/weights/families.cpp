@@ -10,9 +10,10 @@
 namespace atl::weights {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> table = {llama(),  mistral(), qwen2(),    qwen3(),   olmo(),
-                                            olmo2(),  olmo3(),   phi3(),     smollm3(), granite(),
-                                            gemma2(), gemma3(),  gpt_neox(), gpt2()};
+  static const std::vector<Family> table = {
+      llama(),   mistral(), qwen2(),     qwen3(),   olmo(),     olmo2(),
+      olmo3(),   phi3(),    smollm3(),   granite(), gemma2(),   gemma3(),
+      mixtral(), olmoe(),   qwen3_moe(), gpt_oss(), gpt_neox(), gpt2()};
   return table;
 }
 

@@ -40,9 +40,10 @@ enum class QkvOrder {
 };
 
 enum class MlpKind {
-  kGated,        // silu(gate) * up.
-  kGatedByGelu,  // gelu_tanh(gate) * up (Shazeer 2020).
-  kPlain,        // The activation of up.
+  kGated,         // silu(gate) * up.
+  kGatedByGelu,   // gelu_tanh(gate) * up (Shazeer 2020).
+  kGatedClamped,  // Gate and up lie in turn: gpt-oss's own (operations.h).
+  kPlain,         // The activation of up.
 };
 
 enum class PositionKind {
@@ -60,6 +61,7 @@ struct LayerDesign {
   PositionKind positions = PositionKind::kRotary;
   bool scales_embedding = false;   // By sqrt(hidden size).
   bool windows_are_plain = false;  // In layers with a window positions are not stretched.
+  bool has_sinks = false;          // Role::kSinks.
 };
 
 /// What the files of a family cannot say.
@@ -78,6 +80,8 @@ struct Family {
   std::vector<std::string_view> settings;
   /// Ends of names of tensors in its files that are no parameters.
   std::vector<std::string_view> buffers = {".rotary_emb.inv_freq"};
+  /// The one quant_method of a quantization_config that its files may name.
+  std::string_view quantised = {};
   int64_t usual_window = 4096;  // Where a file does not say.
   int64_t usual_interval = 0;   // Of so many layers the last one has no window, where it does not.
   LayerDesign design = {};
@@ -104,6 +108,10 @@ Family smollm3();
 Family granite();
 Family gemma2();
 Family gemma3();
+Family mixtral();
+Family olmoe();
+Family qwen3_moe();
+Family gpt_oss();
 Family gpt_neox();
 Family gpt2();
 

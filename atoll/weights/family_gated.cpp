@@ -24,6 +24,7 @@ void add_attention(const Gated& gated, const ModelConfig& config, TensorList& li
     list.bias(Role::kQueryKeyValue, "self_attn.k_proj", keys);
     list.bias(Role::kQueryKeyValue, "self_attn.v_proj", keys);
   }
+  if (gated.design.has_sinks) list.vector(Role::kSinks, "self_attn.sinks", config.num_heads);
   list.weight(Role::kAttentionOutput, "self_attn.o_proj", {hidden, queries});
   if (config.attention_bias) list.bias(Role::kAttentionOutput, "self_attn.o_proj", hidden);
   if (gated.design.qk_norm != QkNorm::kNone) {
@@ -50,6 +51,27 @@ void add_mlp(const Gated& gated, const ModelConfig& config, TensorList& list) {
   if (config.mlp_bias) list.bias(Role::kMlpOutput, "mlp.down_proj", hidden);
 }
 
+void add_experts(const Experts& experts, const ModelConfig& config, int64_t layer,
+                 TensorList& list) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t inner = config.intermediate_size;
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  list.weight(Role::kRouter, experts.router, {config.num_experts, hidden});
+  if (experts.are_one_tensor) {
+    list.bias(Role::kRouter, experts.router, config.num_experts);
+    list.begin(prefix + experts.all, layer);
+    list.of_experts(Role::kMlpInput, "gate_up_proj", config.num_experts, hidden, 2 * inner);
+    list.of_experts(Role::kMlpOutput, "down_proj", config.num_experts, inner, hidden);
+  }
+  for (int64_t expert = 0; !experts.are_one_tensor && expert < config.num_experts; ++expert) {
+    list.begin(fmt::format("{}{}{}.", prefix, experts.all, expert), layer, expert);
+    list.weight(Role::kMlpInput, experts.gate, {inner, hidden});
+    list.weight(Role::kMlpInput, experts.up, {inner, hidden});
+    list.weight(Role::kMlpOutput, experts.down, {hidden, inner});
+  }
+  list.begin(prefix, layer);
+}
+
 }  // namespace
 
 std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& config) {
@@ -69,7 +91,11 @@ std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& 
     add_norm(place == NormPlace::kBefore ? Role::kMlpNorm : Role::kAttentionNormBehind,
              "post_attention_layernorm");
     if (place == NormPlace::kAround) add_norm(Role::kMlpNorm, "pre_feedforward_layernorm");
-    add_mlp(gated, config, list);
+    if (gated.experts.router != nullptr) {
+      add_experts(gated.experts, config, layer, list);
+    } else {
+      add_mlp(gated, config, list);
+    }
     if (place != NormPlace::kBefore) add_norm(Role::kMlpNormBehind, "post_feedforward_layernorm");
   }
   list.begin("model.");
@@ -82,7 +108,7 @@ std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& 
 void gated_keys(const Gated& gated, HfKeys& keys, ModelConfig& config) {
   const Family& family = family_of(config);
   keys.integer("hidden_size", config.hidden_size);
-  keys.integer("intermediate_size", config.intermediate_size);
+  keys.integer(gated.experts.width_key, config.intermediate_size);
   keys.integer("num_hidden_layers", config.num_layers);
   keys.integer("num_attention_heads", config.num_heads);
   const int64_t heads = config.num_heads;
@@ -102,10 +128,19 @@ void gated_keys(const Gated& gated, HfKeys& keys, ModelConfig& config) {
   keys.flag("tie_word_embeddings", config.tie_embeddings, gated.usually_ties);
   keys.only(gated.activation_key,
             gated.design.mlp == MlpKind::kGatedByGelu ? "gelu_pytorch_tanh" : "silu");
-  if (family.has("attention_bias")) keys.flag("attention_bias", config.attention_bias, false);
+  if (family.has("attention_bias")) {
+    keys.flag("attention_bias", config.attention_bias, gated.usually_has_attention_bias);
+  }
   keys.no_dropout("attention_dropout");
   if (family.has("mlp_bias")) keys.flag("mlp_bias", config.mlp_bias, false);
   if (family.has("clip_qkv")) keys.real_or_none("clip_qkv", config.clip_qkv, 0);
+  if (gated.experts.router == nullptr) return;
+  keys.integer_by(gated.experts.count_key, gated.experts.other_count_key, config.num_experts);
+  keys.integer("num_experts_per_tok", config.experts_per_token);
+  keys.real("router_aux_loss_coef", config.router_aux_loss, gated.experts.usual_aux_loss);
+  if (family.has("router_normalises")) {
+    keys.flag("norm_topk_prob", config.router_normalises, false);
+  }
 }
 
 }  // namespace atl::weights

@@ -8,6 +8,20 @@
 
 namespace atl::weights {
 
+/// How a family with experts names what is theirs.
+struct Experts {
+  const char* router = nullptr;  // Null: there are none.
+  const char* all = nullptr;     // What their names begin with.
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+  bool are_one_tensor = false;  // Gate and up in turn, of all experts.
+  const char* count_key = "num_experts";  // Or, as transformers 5 writes some, the other one:
+  const char* other_count_key = "num_local_experts";
+  const char* width_key = "intermediate_size";
+  double usual_aux_loss = 0.001;
+};
+
 struct Gated {
   LayerDesign design = {};
   FileLimits limits = {};
@@ -22,6 +36,8 @@ struct Gated {
   double usual_local_theta = 0;  // 0: that of the other layers.
   bool usually_ties = false;
   int64_t usual_interval = 0;  // Of so many layers the last one has no window.
+  bool usually_has_attention_bias = false;
+  Experts experts = {};
 };
 
 std::vector<ParameterSpec> gated_tensors(const Gated& gated, const ModelConfig& config);
@@ -32,6 +48,9 @@ template <const Gated& kGated>
 Family gated_family(std::string_view name, std::string_view hf_class,
                     std::vector<std::string_view> settings) {
   settings.insert(settings.end(), {"num_kv_heads", "head_dim"});
+  if (kGated.experts.router != nullptr) {
+    settings.insert(settings.end(), {"num_experts", "experts_per_token", "router_aux_loss"});
+  }
   return {.name = name,
           .hf_class = hf_class,
           .prefix = "model.",

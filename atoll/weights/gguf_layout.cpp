@@ -38,6 +38,10 @@ std::string stem_of(const ParameterSpec& spec) {
       return "ffn_norm";
     case Role::kMlpNormBehind:
       return "post_ffw_norm";
+    case Role::kRouter:
+      return "ffn_gate_inp";
+    case Role::kSinks:
+      return "attn_sinks";
     case Role::kMlpInput:
       return has("gate_proj") ? "ffn_gate" : "ffn_up";
     case Role::kMlpOutput:

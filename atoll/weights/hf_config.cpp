@@ -91,8 +91,14 @@ void read_windows(const HfReader& reader, const Family& family, ModelConfig& con
 
 void refuse_other_mathematics(const HfReader& reader, const Family& family) {
   reader.require("is_causal", true);
-  if (reader.find("quantization_config") != nullptr) {
-    reader.fail("'quantization_config' is set, and only FP32, BF16 and FP16 weights are supported");
+  const Json* quantised = reader.find("quantization_config");
+  if (quantised != nullptr &&
+      (family.quantised.empty() || !quantised->is_object() ||
+       quantised->value("quant_method", Json()) != std::string(family.quantised))) {
+    reader.fail(
+        fmt::format("'quantization_config' is set, and only FP32, BF16{} FP16 weights are "
+                    "supported",
+                    family.quantised.empty() ? " and" : ", MXFP4 and"));
   }
   const Json* classes = reader.find("architectures");
   if (classes != nullptr && classes->is_array() && !classes->empty() &&

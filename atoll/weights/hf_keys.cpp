@@ -229,6 +229,11 @@ void HfKeys::integer(const char* key, int64_t& value) {
   field(key, value, [&] { return reader_->integer(key); });
 }
 
+void HfKeys::integer_by(const char* key, const char* other_key, int64_t& value) {
+  const bool is_other = !writes() && reader_->find(key) == nullptr && reader_->has(other_key);
+  integer(is_other ? other_key : key, value);
+}
+
 void HfKeys::integer(const char* key, int64_t& value, int64_t usual) {
   integer(key, value, usual, usual);
 }
@@ -254,7 +259,17 @@ void HfKeys::only(const char* key, T value) {
   }
 }
 template void HfKeys::only(const char* key, bool value);
+template void HfKeys::only(const char* key, int64_t value);
+template void HfKeys::only(const char* key, double value);
 template void HfKeys::only(const char* key, const char* value);
+
+void HfKeys::no_list(const char* key) {
+  if (writes()) {
+    (*out_)[key] = OrderedJson::array();
+  } else {
+    reader_->require(key, Json::array());
+  }
+}
 
 void HfKeys::no_dropout(const char* key) {
   if (writes()) {

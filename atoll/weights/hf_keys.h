@@ -43,6 +43,8 @@ class HfKeys {
 
   /// The file must have it.
   void integer(const char* key, int64_t& value);
+  /// Some files have another key for it.
+  void integer_by(const char* key, const char* other_key, int64_t& value);
   /// `usual`, here and below: what a file without the key means.
   void integer(const char* key, int64_t& value, int64_t usual);
   /// A file may also say null, which means `none`.
@@ -52,8 +54,10 @@ class HfKeys {
   void real_or_none(const char* key, double& value, double usual);
   void flag(const char* key, bool& value, bool usual);
   /// Nothing else is supported.
-  template <typename T>  // bool or const char*.
+  template <typename T>  // bool, int64_t, double or const char*.
   void only(const char* key, T value);
+  /// A list without elements, or null.
+  void no_list(const char* key);
   /// A share of dropout, which must be 0.
   void no_dropout(const char* key);
   /// One that is passed over: only training has it, and ours does not. Written as 0.

@@ -15,6 +15,7 @@
 #include "atoll/weights/families.h"
 #include "atoll/weights/gguf_model.h"
 #include "atoll/weights/manifest.h"
+#include "atoll/weights/packed_experts.h"
 
 namespace atl::weights {
 namespace {
@@ -63,22 +64,19 @@ class Wanted {
   }
 
   /// Takes it off the list. Nothing where the tensor is none of the model's parameters.
-  std::optional<ParameterSpec> take(const TensorView& tensor, const fs::path& file) {
-    auto found = wanted_.find(tensor.name);
-    if (found == wanted_.end()) found = wanted_.find(std::string(family_.prefix) + tensor.name);
+  std::optional<ParameterSpec> take(const std::string& name, const fs::path& file) {
+    auto found = wanted_.find(name);
+    if (found == wanted_.end()) found = wanted_.find(std::string(family_.prefix) + name);
     if (found == wanted_.end()) {
-      if (is_buffer(family_, tensor.name)) return {};
+      if (is_buffer(family_, name)) return {};
       throw InputError(
           fmt::format("'{}': tensor '{}' is not part of the model that config.json describes, or "
                       "appears twice",
-                      file.string(), tensor.name));
+                      file.string(), name));
     }
     ParameterSpec spec = std::move(found->second);
     wanted_.erase(found);
-    if (tensor.shape == spec.shape) return spec;
-    throw InputError(fmt::format("'{}': tensor '{}' has shape ({}), and config.json asks for ({})",
-                                 file.string(), tensor.name, fmt::join(tensor.shape, ", "),
-                                 fmt::join(spec.shape, ", ")));
+    return spec;
   }
 
   void require_all(const fs::path& folder, bool may_lack_head) {
@@ -95,6 +93,13 @@ class Wanted {
   std::map<std::string, ParameterSpec> wanted_;
 };
 
+void require_shape(const TensorView& tensor, const ParameterSpec& spec, const fs::path& file) {
+  if (tensor.shape == spec.shape) return;
+  throw InputError(fmt::format("'{}': tensor '{}' has shape ({}), and config.json asks for ({})",
+                               file.string(), tensor.name, fmt::join(tensor.shape, ", "),
+                               fmt::join(spec.shape, ", ")));
+}
+
 bool are_equal(const StoredTensor& a, const StoredTensor& b) {
   std::vector<float> a_row(static_cast<size_t>(a.width));
   std::vector<float> b_row(a_row.size());
@@ -108,18 +113,23 @@ bool are_equal(const StoredTensor& a, const StoredTensor& b) {
 
 /// By name.
 std::map<std::string, StoredTensor> tensors_in(const fs::path& folder, const ModelConfig& config,
-                                               std::vector<SafetensorsFile>& shards) {
+                                               std::vector<SafetensorsFile>& shards,
+                                               std::vector<Bytes>& joined_bytes) {
   std::optional<Manifest> manifest;
   if (Manifest::exists(folder)) manifest.emplace(folder);
   Wanted wanted(config);
+  PackedExperts packed;
+  const bool may_be_packed = !family_of(config).quantised.empty();
   std::map<std::string, StoredTensor> found;
   std::optional<StoredTensor> tied_head;
   for (const fs::path& path : weight_files(folder)) {
     const SafetensorsFile& file = shards.emplace_back(path);
     if (manifest) manifest->check_tensors(path.filename().string(), file);
     for (const TensorView& tensor : file.tensors()) {
-      const std::optional<ParameterSpec> spec = wanted.take(tensor, path);
+      if (may_be_packed && packed.take(tensor)) continue;
+      const std::optional<ParameterSpec> spec = wanted.take(tensor.name, path);
       if (!spec) continue;
+      require_shape(tensor, *spec, path);
       const StoredTensor stored =
           stored_tensor(parameter_type(tensor, path.string()), tensor.bytes, *spec);
       if (config.tie_embeddings && spec->role == Role::kHead) {
@@ -128,6 +138,11 @@ std::map<std::string, StoredTensor> tensors_in(const fs::path& folder, const Mod
         found.emplace(spec->name, stored);
       }
     }
+  }
+  for (const auto& [name, pair] : packed.pairs()) {
+    const std::optional<ParameterSpec> spec = wanted.take(name, folder);
+    if (!spec) continue;
+    found.emplace(spec->name, joined(pair, *spec, joined_bytes.emplace_back(), folder.string()));
   }
   wanted.require_all(folder, config.tie_embeddings);
   if (tied_head && !are_equal(*tied_head, found.at(parameter_specs(config).front().name))) {
@@ -148,15 +163,20 @@ ModelFiles::ModelFiles(const fs::path& path, const ModelConfig& config)
     tensors_ = tensors_of_gguf(*gguf_, config);
     return;
   }
-  const std::map<std::string, StoredTensor> found = tensors_in(path, config, shards_);
+  const std::map<std::string, StoredTensor> found = tensors_in(path, config, shards_, joined_);
   for (const ParameterSpec& spec : specs_) tensors_.push_back(found.at(spec.name));
 }
 
 void ModelFiles::read(std::span<float> values_P) const {
   for (size_t i = 0; i < specs_.size(); ++i) {
-    tensors_[i].read_all(specs_[i].inputs_first,
-                         values_P.subspan(static_cast<size_t>(specs_[i].offset),
-                                          static_cast<size_t>(specs_[i].size)));
+    const std::vector<ParameterSpec> parts = specs_[i].parts();
+    for (const ParameterSpec& part : parts) {
+      const auto index = &part - parts.data();
+      tensors_[i]
+          .part(index, std::ssize(parts))
+          .read_all(part.inputs_first, values_P.subspan(static_cast<size_t>(part.offset),
+                                                        static_cast<size_t>(part.size)));
+    }
   }
 }
 

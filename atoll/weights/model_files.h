@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "atoll/base/bytes.h"
 #include "atoll/codec/gguf_file.h"
 #include "atoll/weights/config.h"
 #include "atoll/weights/safetensors.h"
@@ -37,6 +38,7 @@ class ModelFiles {
   std::vector<ParameterSpec> specs_;
   std::vector<StoredTensor> tensors_;
   std::vector<SafetensorsFile> shards_;
+  std::vector<Bytes> joined_;  // What the shards hold in parts.
   std::unique_ptr<codec::GgufFile> gguf_;
 };
 

@@ -15,6 +15,15 @@ const std::byte* StoredTensor::row(int64_t row) const {
   return bytes.data() + order.place_of(row) * num_bytes(width);
 }
 
+StoredTensor StoredTensor::part(int64_t index, int64_t count) const {
+  ATOLL_CHECK(num_rows % count == 0 && order.outer == 1);
+  StoredTensor part = *this;
+  part.num_rows = num_rows / count;
+  const auto size = static_cast<size_t>(part.num_rows * num_bytes(width));
+  part.bytes = bytes.subspan(static_cast<size_t>(index) * size, size);
+  return part;
+}
+
 void StoredTensor::read(int64_t row, int64_t begin, std::span<float> values) const {
   ATOLL_CHECK(row < num_rows && begin + std::ssize(values) <= width);
   const std::byte* const from = this->row(row) + num_bytes(begin);
@@ -38,7 +47,7 @@ StoredTensor stored_tensor(codec::GgmlType type, std::span<const std::byte> byte
                            const ParameterSpec& spec) {
   return {.type = type,
           .bytes = bytes,
-          .num_rows = spec.shape.size() > 1 ? spec.shape[0] : 1,
+          .num_rows = spec.size / spec.shape.back(),
           .width = spec.shape.back(),
           .inputs_first = spec.inputs_first};
 }

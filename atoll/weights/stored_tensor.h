@@ -40,6 +40,8 @@ struct StoredTensor {
   int64_t num_bytes(int64_t num_values) const;
   /// Where our row `row` begins in the file.
   const std::byte* row(int64_t row) const;
+  /// The rows of one of `count` parts, which lie one behind the other.
+  StoredTensor part(int64_t index, int64_t count) const;
   /// `values` gets elements [begin, begin + values.size()) of our row: whole blocks.
   void read(int64_t row, int64_t begin, std::span<float> values) const;
   /// All of them, a row for each output (`has_inputs_first`: for each input), one behind the other.

@@ -12,10 +12,12 @@ namespace atl::weights {
 
 class TensorList {
  public:
-  /// Names of what is added next begin with `prefix`; it belongs to `layer` (-1: to none).
-  void begin(std::string prefix, int64_t layer = -1) {
+  /// Names of what is added next begin with `prefix`; it belongs to `layer` and `expert` (-1: to
+  /// none).
+  void begin(std::string prefix, int64_t layer = -1, int64_t expert = -1) {
     prefix_ = std::move(prefix);
     layer_ = layer;
+    expert_ = expert;
   }
   /// A matrix (outputs, inputs), or a vector.
   void weight(Role role, std::string_view name, std::vector<int64_t> shape) {
@@ -27,6 +29,18 @@ class TensorList {
   }
   void bias(Role role, std::string_view name, int64_t size) {
     add(role, std::string(name) + ".bias", {size}, /*inputs_first=*/false);
+  }
+  /// A vector whose name has no end.
+  void vector(Role role, std::string_view name, int64_t size) {
+    add(role, std::string(name), {size}, /*inputs_first=*/false);
+  }
+  /// (inputs, outputs) and (outputs) of each expert: one tensor each.
+  void of_experts(Role role, std::string_view name, int64_t num_experts, int64_t inputs,
+                  int64_t outputs) {
+    add(role, std::string(name), {num_experts, inputs, outputs}, /*inputs_first=*/true);
+    specs_.back().num_experts = num_experts;
+    add(role, std::string(name) + "_bias", {num_experts, outputs}, /*inputs_first=*/false);
+    specs_.back().num_experts = num_experts;
   }
   std::vector<ParameterSpec> take() { return std::move(specs_); }
 
@@ -40,13 +54,15 @@ class TensorList {
                       .size = size,
                       .layer = layer_,
                       .role = role,
-                      .inputs_first = inputs_first});
+                      .inputs_first = inputs_first,
+                      .expert = expert_});
     offset_ += size;
   }
 
   std::vector<ParameterSpec> specs_;
   std::string prefix_;
   int64_t layer_ = -1;
+  int64_t expert_ = -1;
   int64_t offset_ = 0;
 };
 

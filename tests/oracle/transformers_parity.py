@@ -77,6 +77,29 @@ def gpt2(**extra):
     return transformers.GPT2Config(**(sizes | extra))
 
 
+def mixtures(plain, yarn):
+    """Models with experts."""
+    mixtral = functools.partial(small, transformers.MixtralConfig, num_local_experts=5, router_aux_loss_coef=0.5)
+    yield "mixtral", transformers.MixtralForCausalLM(mixtral()), {}
+    yield "mixtral, window, one expert a token, tied", transformers.MixtralForCausalLM(mixtral(
+        sliding_window=50, num_experts_per_tok=1, tie_word_embeddings=True)), {}
+    olmoe = functools.partial(small, transformers.OlmoeConfig, num_experts=6, num_experts_per_tok=3, router_aux_loss_coef=0.5)
+    yield "olmoe", transformers.OlmoeForCausalLM(olmoe()), {}
+    yield "olmoe, clipped, shares that add up to 1, biases, bf16, sharded", transformers.OlmoeForCausalLM(olmoe(
+        clip_qkv=0.7, norm_topk_prob=True, attention_bias=True)).bfloat16(), {"max_shard_size": "60kB"}
+    qwen3 = functools.partial(small, transformers.Qwen3MoeConfig, head_dim=24, moe_intermediate_size=40, num_experts=8,
+                              num_experts_per_tok=2)
+    yield "qwen3_moe", transformers.Qwen3MoeForCausalLM(qwen3(router_aux_loss_coef=0.5, norm_topk_prob=True)), {}
+    yield "qwen3_moe, all experts, no loss of the router, stretched", transformers.Qwen3MoeForCausalLM(qwen3(
+        num_experts_per_tok=8, router_aux_loss_coef=0.0, rope_parameters=yarn)), {}
+    oss = functools.partial(small, transformers.GptOssConfig, num_hidden_layers=4, head_dim=24, sliding_window=50, num_local_experts=4,
+                            num_experts_per_tok=2, router_aux_loss_coef=0.5, rope_parameters=yarn | {"truncate": False})
+    yield "gpt_oss", transformers.GptOssForCausalLM(oss()), {}
+    yield "gpt_oss, other layers, not stretched, no biases, bf16", transformers.GptOssForCausalLM(oss(
+        attention_bias=False, rope_parameters=plain,
+        layer_types=["full_attention", "full_attention", "sliding_attention", "full_attention"])).bfloat16(), {}
+
+
 def foreign_models():
     llama, qwen = transformers.LlamaConfig, transformers.Qwen3Config
     yield "llama", transformers.LlamaForCausalLM(small(llama)), {}
@@ -147,6 +170,7 @@ def foreign_models():
     yield "gemma3, stretched, other scale", transformers.Gemma3ForCausalLM(gemma3(
         query_pre_attn_scalar=30, rope_parameters={
             "sliding_attention": plain, "full_attention": {"rope_type": "linear", "rope_theta": 50000.0, "factor": 4.0}})), {}
+    yield from mixtures(plain, yarn)
     neox = functools.partial(small, transformers.GPTNeoXConfig, num_key_value_heads=None)
     quarter = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
     yield "gpt_neox", transformers.GPTNeoXForCausalLM(neox(rope_parameters=quarter)), {}
@@ -163,9 +187,16 @@ def foreign_models():
 def rouse(model):
     """Biases and norms begin as 0 and 1, where a mistake in them would not show."""
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or name.endswith("bias"):
                 parameter.add_(torch.randn_like(parameter) * 0.2)
+
+
+def balance_loss(logits, experts_per_token):
+    """Of one layer: experts times the sum of the tokens that each reads times its mean probability."""
+    probabilities = torch.softmax(logits.double(), -1)
+    chosen = torch.zeros_like(probabilities).scatter(1, probabilities.topk(experts_per_token).indices, 1.0)
+    return logits.shape[1] * (chosen.mean(0) * probabilities.mean(0)).sum()
 
 
 def compare_gradients(name, folder, model, root):
@@ -190,8 +221,12 @@ def compare_gradients(name, folder, model, root):
     rows = torch.tensor([row["ids"] for row in batch["rows"]])
     model = model.float().train()
     model.zero_grad()
-    logits = model(rows[:, :-1]).logits
-    torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), rows[:, 1:].flatten()).backward()
+    weight = getattr(model.config, "router_aux_loss_coef", None)
+    said = model(rows, **({} if weight is None else {"output_router_logits": True}))
+    loss = torch.nn.functional.cross_entropy(said.logits[:, :-1].flatten(0, 1).double(), rows[:, 1:].flatten())
+    if weight is not None:
+        loss = loss + weight * torch.stack([balance_loss(layer, model.config.num_experts_per_tok) for layer in said.router_logits]).mean()
+    loss.backward()
     worst = 0.0
     for key, parameter in model.named_parameters():
         found = parameter.detach().double() - after[key].double()
