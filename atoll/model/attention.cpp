@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -55,11 +56,15 @@ at::Tensor yarn_frequencies(const weights::ModelConfig& config, const at::Tensor
   return frequencies / config.rope_factor * stretched + frequencies * (1 - stretched);
 }
 
-/// By which queries and keys grow with the stretching of yarn.
+/// By which queries and keys grow with the stretching of yarn, and of longrope.
 double attention_factor(const weights::ModelConfig& config) {
-  if (config.rope_type != "yarn") return 1;
+  const bool is_longrope = config.rope_type == "longrope";
+  if (!is_longrope && config.rope_type != "yarn") return 1;
   if (config.rope_attention_factor != 0) return config.rope_attention_factor;
-  return config.rope_factor <= 1 ? 1 : 0.1 * std::log(config.rope_factor) + 1;
+  if (config.rope_factor <= 1) return 1;
+  const double growth = std::log(config.rope_factor);
+  if (!is_longrope) return 0.1 * growth + 1;
+  return std::sqrt(1 + growth / std::log(static_cast<double>(config.rope_original_positions)));
 }
 
 /// Radians per position, (R / 2). In double: at position 100,000 FP32 would be off by a hundredth
@@ -77,6 +82,12 @@ at::Tensor frequencies(const weights::ModelConfig& config, int64_t length) {
   if (config.rope_type == "linear") return plain / config.rope_factor;
   if (config.rope_type == "llama3") return llama3_frequencies(config, plain);
   if (config.rope_type == "yarn") return yarn_frequencies(config, plain);
+  if (config.rope_type == "longrope") {
+    const bool is_long = length > config.rope_original_positions;
+    return plain / at::tensor(weights::numbers_of(is_long ? config.rope_long_factors
+                                                          : config.rope_short_factors),
+                              options);
+  }
   return plain;
 }
 
@@ -129,7 +140,7 @@ void add_rows(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::
 
 Rotary::Rotary(const weights::ModelConfig& config, at::Device device)
     : config_(config), device_(device) {
-  std::tie(cos_TR_, sin_TR_) = table(0, std::min(kFirstTable, config.max_positions), 1);
+  std::tie(cos_TR_, sin_TR_) = table(0, std::min(kFirstTable, config.steady_positions()), 1);
 }
 
 std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t begin, int64_t end, int64_t length) const {
@@ -143,9 +154,9 @@ std::pair<at::Tensor, at::Tensor> Rotary::table(int64_t begin, int64_t end, int6
 
 std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) const {
   const int64_t length = begin + count;
-  if (length <= config_.max_positions) {
+  if (length <= config_.steady_positions()) {
     if (length > cos_TR_.size(0)) {
-      const int64_t size = std::min(2 * length, config_.max_positions);
+      const int64_t size = std::min(2 * length, config_.steady_positions());
       std::tie(cos_TR_, sin_TR_) = table(0, size, length);
     }
     return {cos_TR_.narrow(0, begin, count), sin_TR_.narrow(0, begin, count)};

@@ -19,7 +19,7 @@ namespace atl::model {
 
 /// Rotary factors (Su et al. 2021) and their stretched kinds: linear (Chen et al. 2023), dynamic
 /// (NTK-aware, by the text's length), llama3 (long waves only), yarn (Peng et al. 2023, section
-/// 3.2).
+/// 3.2), longrope (Ding et al. 2024: each pair by a factor of its own).
 class Rotary {
  public:
   Rotary(const weights::ModelConfig& config, at::Device device);
@@ -32,8 +32,8 @@ class Rotary {
 
   weights::ModelConfig config_;
   at::Device device_;
-  // Of the first positions of texts that are not over max_positions: as many as were asked for,
-  // and some more. A context of millions would cost gigabytes.
+  // Of the first positions of texts that are not over steady_positions(): as many as were asked
+  // for, and some more. A context of millions would cost gigabytes.
   mutable at::Tensor cos_TR_, sin_TR_;
 };
 

@@ -49,7 +49,7 @@ Text some_text(const HeadSizes& sizes, int64_t length) {
 }
 
 std::vector<double> by_definition(const Text& text) {
-  const auto& [heads, kv_heads, size, window, scale, softcap] = text.sizes;
+  const auto& [heads, kv_heads, size, window, scale, softcap, sinks] = text.sizes;
   std::vector<double> out(static_cast<size_t>(text.length * text.out_width()));
   for (int64_t t = 0; t < text.length; ++t) {
     const int64_t first = window > 0 ? std::max<int64_t>(0, t + 1 - window) : 0;
@@ -57,7 +57,7 @@ std::vector<double> by_definition(const Text& text) {
       const int64_t kv = head / (heads / kv_heads) * size;
       const float* const q = text.qkv.data() + t * text.width() + head * size;
       std::vector<double> weights;
-      double total = 0;
+      double total = sinks == nullptr ? 0 : std::exp(static_cast<double>(sinks[head]));
       for (int64_t s = first; s <= t; ++s) {
         double score = 0;
         for (int64_t n = 0; n < size; ++n) {
@@ -81,11 +81,19 @@ std::vector<double> by_definition(const Text& text) {
   return out;
 }
 
+constexpr float kSinks[] = {0.5F, -3, 7, 0, 2, -1};
+
 const std::vector<HeadSizes>& varieties() {
-  static const std::vector<HeadSizes> all = {{1, 1, 1, 0, 1},        {2, 1, 8, 0, 0.4F},
-                                             {9, 3, 64, 0, 0.125F},  {4, 4, 80, 0, 0.1F},
-                                             {16, 2, 20, 7, 0.2F},   {6, 3, 128, 33, 0.08F},
-                                             {4, 2, 16, 0, 0.5F, 3}, {6, 3, 12, 9, 0.3F, 20}};
+  static const std::vector<HeadSizes> all = {{1, 1, 1, 0, 1},
+                                             {2, 1, 8, 0, 0.4F},
+                                             {9, 3, 64, 0, 0.125F},
+                                             {4, 4, 80, 0, 0.1F},
+                                             {16, 2, 20, 7, 0.2F},
+                                             {6, 3, 128, 33, 0.08F},
+                                             {4, 2, 16, 0, 0.5F, 3},
+                                             {6, 3, 12, 9, 0.3F, 20},
+                                             {6, 3, 24, 0, 0.2F, 0, kSinks},
+                                             {6, 2, 64, 9, 0.1F, 0, kSinks}};
   return all;
 }
 

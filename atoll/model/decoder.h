@@ -14,7 +14,7 @@
 
 #include "atoll/model/attention.h"
 #include "atoll/model/kv_cache.h"
-#include "atoll/model/mixture.h"
+#include "atoll/model/experts.h"
 #include "atoll/model/parameters.h"
 #include "atoll/weights/config.h"
 #include "atoll/weights/families.h"

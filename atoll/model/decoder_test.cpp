@@ -33,7 +33,8 @@ std::vector<weights::ModelConfig> varieties() {
                                     : family.has("sliding_window") ? "sf"
                                                                    : "ffn",
                    .attention_bias = family.has("attention_bias"),
-                   .mlp_bias = family.has("mlp_bias")});
+                   .mlp_bias = family.has("mlp_bias"),
+                   .num_experts = family.has("num_experts") ? 5 : 0});
     if (!family.has("parallel_residual")) continue;
     all.push_back(all.back());
     all.back().parallel_residual = false;

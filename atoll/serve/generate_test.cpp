@@ -32,7 +32,8 @@ model::Model small_model(const std::string& architecture = "llama", at::Device d
                                        : has_window ? "sf"
                                                     : "fn",
                       .tie_embeddings = false,
-                      .attention_bias = turns_partly && family.has("attention_bias")},
+                      .attention_bias = turns_partly && family.has("attention_bias"),
+                      .num_experts = family.has("num_experts") ? 5 : 0},
                      device, model::Purpose::kInference);
   model.initialise(5);
   at::set_num_threads(1);                 // So small that threads only wait for each other.

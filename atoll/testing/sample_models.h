@@ -71,6 +71,13 @@ inline std::vector<ModelConfig> varieties() {
   add("olmo3", [](ModelConfig& c) { c.tie_embeddings = false; });
   add("phi3",
       [](ModelConfig& c) { c.sliding_window = 5, c.head_dim = 8, c.partial_rotary_factor = 0.5; });
+  add("phi3", [](ModelConfig& c) {
+    c.rope_type = "longrope";
+    c.rope_original_positions = 4;
+    c.rope_factor = 4;
+    c.rope_short_factors = "1,1.1,1.25";
+    c.rope_long_factors = "1.5,2,3.75";
+  });
   add("phi3", [](ModelConfig& c) { c.tie_embeddings = true; });
   add("smollm3", [](ModelConfig& c) { c.layer_pattern = "fn", c.mlp_bias = true; });
   add("smollm3", [](ModelConfig& c) { c.layer_pattern = "n"; });
@@ -91,6 +98,22 @@ inline std::vector<ModelConfig> varieties() {
     c.sliding_window = 5;
     c.layer_pattern = "fs";
     c.rope_local_theta = 500;
+  });
+  add("mixtral", [](ModelConfig& c) { c.num_experts = 3, c.sliding_window = 5; });
+  add("olmoe", [](ModelConfig& c) {
+    c.num_experts = 4;
+    c.experts_per_token = 3;
+    c.router_normalises = false;
+    c.router_aux_loss = 0.01;
+    c.clip_qkv = 8;
+  });
+  add("qwen3_moe", [](ModelConfig& c) { c.num_experts = 4, c.attention_bias = true; });
+  add("gpt_oss", [](ModelConfig& c) {
+    c.num_experts = 3;
+    c.experts_per_token = 1;
+    c.sliding_window = 5;
+    c.layer_pattern = "sf";
+    c.attention_bias = true;
   });
   for (const bool is_parallel : {true, false}) {
     add("gpt_neox", [&](ModelConfig& c) {

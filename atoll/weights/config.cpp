@@ -1,9 +1,12 @@
 #include "atoll/weights/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <system_error>
 
 #include "atoll/base/error.h"
 #include "atoll/weights/families.h"
@@ -47,6 +50,25 @@ void refuse_foreign(ModelConfig config, const Family& family) {
   }
 }
 
+void check_factors_of_pairs(const char* field, const std::string& list, const ModelConfig& config) {
+  if (config.rope_type != "longrope") {
+    return require(
+        list.empty(),
+        fmt::format("'{}' has no effect but with rope_type 'longrope'; leave it out", field));
+  }
+  std::vector<double> factors;
+  try {
+    factors = numbers_of(list);
+  } catch (const UsageError& error) {
+    require(false, fmt::format("'{}': {}", field, error.what()));
+  }
+  require(
+      std::ssize(factors) == config.rotary_size() / 2 &&
+          std::ranges::all_of(factors, [](double one) { return std::isfinite(one) && one > 0; }),
+      fmt::format("'{}' must have {} numbers over 0, one for each pair that turns, not {}", field,
+                  config.rotary_size() / 2, factors.size()));
+}
+
 void check_rope(const ModelConfig& config) {
   if (!family_of(config).turns()) return;
   require(config.rope_theta >= 1,
@@ -58,9 +80,8 @@ void check_rope(const ModelConfig& config) {
           fmt::format("'rope_factor' must be from 1 to {}, not {}", kMaxRopeFactor,
                       config.rope_factor));
   require(type != "default" || config.rope_factor == 1,
-          "'rope_factor' has no effect with rope_type 'default'; choose linear, dynamic, llama3 or "
-          "yarn");
-  const bool has_original = type == "llama3" || type == "yarn";
+          "'rope_factor' has no effect with rope_type 'default'; choose another");
+  const bool has_original = type == "llama3" || type == "yarn" || type == "longrope";
   if (has_original) {
     require_range("rope_original_positions", config.rope_original_positions, kMaxSize);
   }
@@ -69,8 +90,7 @@ void check_rope(const ModelConfig& config) {
     for (const auto& [field, is_usual] :
          {std::pair{"rope_beta_fast", config.rope_beta_fast == usual.rope_beta_fast},
           {"rope_beta_slow", config.rope_beta_slow == usual.rope_beta_slow},
-          {"rope_whole_pairs", config.rope_whole_pairs == usual.rope_whole_pairs},
-          {"rope_attention_factor", config.rope_attention_factor == usual.rope_attention_factor}}) {
+          {"rope_whole_pairs", config.rope_whole_pairs == usual.rope_whole_pairs}}) {
       require(is_usual,
               fmt::format("'{}' has no effect but with rope_type 'yarn'; leave it out", field));
     }
@@ -81,6 +101,11 @@ void check_rope(const ModelConfig& config) {
                         "over 0",
                         config.rope_beta_fast, config.rope_beta_slow));
   }
+  require(type == "yarn" || type == "longrope" || config.rope_attention_factor == 0,
+          "'rope_attention_factor' has no effect but with rope_type 'yarn' or 'longrope'; leave it "
+          "out");
+  check_factors_of_pairs("rope_short_factors", config.rope_short_factors, config);
+  check_factors_of_pairs("rope_long_factors", config.rope_long_factors, config);
   if (type == "llama3") {
     require(
         config.rope_low_freq_factor > 0 &&
@@ -94,7 +119,8 @@ void check_rope(const ModelConfig& config) {
                 config.rope_high_freq_factor == usual.rope_high_freq_factor &&
                 (has_original || config.rope_original_positions == usual.rope_original_positions),
             "'rope_low_freq_factor', 'rope_high_freq_factor' and 'rope_original_positions' have no "
-            "effect but with rope_type 'llama3' (the last one: or 'yarn'); leave them out");
+            "effect but with rope_type 'llama3' (the last one: or 'yarn', 'longrope'); leave them "
+            "out");
   }
   require(config.partial_rotary_factor > 0 && config.partial_rotary_factor <= 1,
           fmt::format("'partial_rotary_factor' must be over 0, and 1 at most, not {}",
@@ -135,8 +161,9 @@ void check_limits(const ModelConfig& config, const Family& family) {
           fmt::format("'attention_multiplier' must be 1 over the root of a whole number with {}, "
                       "whose files name that",
                       family.name));
-  require(!limits.has_plain_positions || config.rope_type == "default",
-          fmt::format("'rope_type' must be default with {}", family.name));
+  require(
+      !limits.has_few_stretches || config.rope_type == "default" || config.rope_type == "longrope",
+      fmt::format("'rope_type' must be default or longrope with {}", family.name));
   require(!family.design.windows_are_plain || config.rope_whole_pairs,
           fmt::format("'rope_whole_pairs' is not to be had with {}", family.name));
 }
@@ -213,7 +240,11 @@ void visit_later_settings(ModelConfig& config, SettingList& list) {
   add("rope_whole_pairs", config.rope_whole_pairs, usual.rope_whole_pairs,
       "yarn: those bounds are rounded to whole pairs");
   add("rope_attention_factor", config.rope_attention_factor, usual.rope_attention_factor,
-      "yarn: factor of queries and keys; 0 = 0.1 ln(rope_factor) + 1");
+      "yarn, longrope: factor of queries and keys; 0 = what follows from rope_factor");
+  add("rope_short_factors", config.rope_short_factors, usual.rope_short_factors,
+      "longrope: by how much each pair is slowed, a list with commas");
+  add("rope_long_factors", config.rope_long_factors, usual.rope_long_factors,
+      "longrope: the same in texts over rope_original_positions");
   add("clip_qkv", config.clip_qkv, usual.clip_qkv,
       of_families("largest magnitude in queries, keys and values; 0 = any", "clip_qkv"));
   add("embedding_multiplier", config.embedding_multiplier, usual.embedding_multiplier,
@@ -258,7 +289,7 @@ void ModelConfig::visit(SettingList& list) {
   list.add("max_positions", max_positions, "longest context", {.min = 1, .max = kMaxSize});
   list.add("rope_theta", rope_theta, "base of the rotary positions", {.min = 1, .max = 1e12});
   list.add("rope_type", rope_type,
-           "how positions are stretched: default (not), linear, dynamic, llama3, yarn");
+           "how positions are stretched: default (not), linear, dynamic, llama3, yarn, longrope");
   list.add("rope_factor", rope_factor, "by how much", {.min = 1, .max = kMaxRopeFactor});
   list.add("rope_low_freq_factor", rope_low_freq_factor,
            "llama3: waves longer than rope_original_positions / this are stretched",
@@ -267,7 +298,8 @@ void ModelConfig::visit(SettingList& list) {
            "llama3: waves shorter than rope_original_positions / this are not",
            {.min = 0, .max = kMaxRopeFactor});
   list.add("rope_original_positions", rope_original_positions,
-           "llama3, yarn: the longest context before stretching", {.min = 0, .max = kMaxSize});
+           "llama3, yarn, longrope: the longest context before stretching",
+           {.min = 0, .max = kMaxSize});
   list.add("partial_rotary_factor", partial_rotary_factor,
            of_families("share of each head that turns with the position", "partial_rotary_factor"),
            {.min = 0, .max = 1});
@@ -315,8 +347,13 @@ int64_t ModelConfig::context() const {
   return static_cast<int64_t>(static_cast<double>(max_positions) * stretch);
 }
 
+int64_t ModelConfig::steady_positions() const {
+  return rope_type == "longrope" ? std::min(rope_original_positions, max_positions) : max_positions;
+}
+
 bool is_rope_type(std::string_view name) {
-  constexpr std::string_view kTypes[] = {"default", "linear", "dynamic", "llama3", "yarn"};
+  constexpr std::string_view kTypes[] = {"default", "linear", "dynamic",
+                                         "llama3",  "yarn",   "longrope"};
   return std::ranges::find(kTypes, name) != std::end(kTypes);
 }
 
@@ -342,9 +379,14 @@ ModelConfig canonical(ModelConfig config) {
     config.rope_beta_fast = usual.rope_beta_fast;
     config.rope_beta_slow = usual.rope_beta_slow;
     config.rope_whole_pairs = usual.rope_whole_pairs;
-    config.rope_attention_factor = usual.rope_attention_factor;
-    if (config.rope_type != "llama3")
+  }
+  if (config.rope_type != "longrope") {
+    config.rope_short_factors = usual.rope_short_factors;
+    config.rope_long_factors = usual.rope_long_factors;
+    if (config.rope_type != "yarn") config.rope_attention_factor = usual.rope_attention_factor;
+    if (config.rope_type != "yarn" && config.rope_type != "llama3") {
       config.rope_original_positions = usual.rope_original_positions;
+    }
   }
   if (config.num_heads > 0 && config.head_size() > 0) {
     const double usual_scale = 1 / std::sqrt(static_cast<double>(config.head_size()));
@@ -399,6 +441,27 @@ void check(const ModelConfig& config) {
   check_factors(config);
   check_experts(config, family);
   check_limits(config, family);
+}
+
+std::vector<double> numbers_of(std::string_view list) {
+  std::vector<double> numbers;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    std::string_view word = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    while (word.starts_with(' ')) word.remove_prefix(1);
+    double number = 0;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error != std::errc() || stop != word.data() + word.size()) {
+      throw UsageError(fmt::format("'{}' is no number", word));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::string list_of(const std::vector<double>& numbers) {
+  return fmt::format("{}", fmt::join(numbers, ","));
 }
 
 std::vector<ParameterSpec> ParameterSpec::parts() const {

@@ -14,7 +14,7 @@ constexpr int64_t kMaxLayers = 10'000;
 
 /// What ModelConfig::rope_type may be.
 bool is_rope_type(std::string_view name);
-constexpr const char* kRopeTypeNames = "default, linear, dynamic, llama3 or yarn";
+constexpr const char* kRopeTypeNames = "default, linear, dynamic, llama3, yarn or longrope";
 
 /// A decoder-only transformer of one of the families in families.h. A setting that the family does
 /// not have keeps its default: check() refuses others.
@@ -29,15 +29,18 @@ struct ModelConfig {
   int64_t head_dim = 0;  // 0: hidden_size / num_heads.
   int64_t max_positions = 512;
   double rope_theta = 10'000;
-  std::string rope_type = "default";    // default, linear, dynamic (NTK), llama3, yarn.
+  std::string rope_type = "default";    // default, linear, dynamic (NTK), llama3, yarn, longrope.
   double rope_factor = 1;               // By how much positions are stretched.
   double rope_low_freq_factor = 1;      // llama3: waves longer than original / low are stretched,
   double rope_high_freq_factor = 4;     // those shorter than original / high are not.
-  int64_t rope_original_positions = 0;  // llama3, yarn: before stretching.
+  int64_t rope_original_positions = 0;  // llama3, yarn, longrope: before stretching.
   double rope_beta_fast = 32;           // yarn: waves that turn more often than this in `original`
   double rope_beta_slow = 1;            // are kept, those less often than this stretched whole.
   bool rope_whole_pairs = true;         // yarn: those bounds are rounded to whole pairs.
-  double rope_attention_factor = 0;     // yarn: of queries and keys; 0: 0.1 ln(factor) + 1.
+  double rope_attention_factor = 0;     // Of queries and keys; 0: yarn, 0.1 ln(factor) + 1;
+                                        // longrope, sqrt(1 + ln(factor) / ln(original)).
+  std::string rope_short_factors;       // longrope: by how much each pair is slowed, "1,1.5, ...",
+  std::string rope_long_factors;        // and in texts over `original`.
   double rope_local_theta = 0;          // Of layers with a window; 0: rope_theta.
   double partial_rotary_factor = 1;     // The share of each head that turns.
   int64_t sliding_window = 0;           // Positions that a query sees, its own included; 0: all.
@@ -69,6 +72,8 @@ struct ModelConfig {
   int64_t rotary_size() const;
   /// The longest text, in tokens.
   int64_t context() const;
+  /// The longest text in which positions turn as in the shortest.
+  int64_t steady_positions() const;
   /// Positions that a query of that layer sees; 0: all.
   int64_t window_of(int64_t layer) const;
   /// Whether queries and keys of that layer turn with the position.
@@ -111,6 +116,10 @@ enum class Role {
   kFinalNorm,
   kHead,
 };
+
+/// What rope_short_factors and rope_long_factors say. Throws UsageError naming what is no number.
+std::vector<double> numbers_of(std::string_view list);
+std::string list_of(const std::vector<double>& numbers);
 
 /// One parameter tensor and its place in the flat buffer of all parameters.
 struct ParameterSpec {

@@ -98,11 +98,12 @@ TEST(HfConfigTest, ReadsGpt2AsItWasPublished) {
   }
 }
 
-TEST(ConfigTest, MatricesWithInputsFirstAreThoseOfGpt2) {
+TEST(ConfigTest, MatricesWithInputsFirstAreThoseOfGpt2AndOfGptOssExperts) {
   for (const ModelConfig& config : varieties()) {
     for (const ParameterSpec& spec : parameter_specs(config)) {
       const bool is_inner = config.architecture == "gpt2" && spec.layer >= 0;
-      EXPECT_EQ(spec.inputs_first, is_inner && spec.shape.size() == 2) << spec.name;
+      const bool is_so = is_inner ? spec.shape.size() == 2 : spec.shape.size() == 3;
+      EXPECT_EQ(spec.inputs_first, is_so) << spec.name;
     }
   }
 }

@@ -68,7 +68,7 @@ struct LayerDesign {
 struct FileLimits {
   std::optional<double> norm_eps;        // Another one.
   bool has_whole_score_divisor = false;  // Another than a whole ModelConfig::score_divisor().
-  bool has_plain_positions = false;      // That they are stretched.
+  bool has_few_stretches = false;        // Other rope_types than default and longrope.
 };
 
 struct Family {

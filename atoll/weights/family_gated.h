@@ -15,7 +15,7 @@ struct Experts {
   const char* gate = "gate_proj";
   const char* up = "up_proj";
   const char* down = "down_proj";
-  bool are_one_tensor = false;  // Gate and up in turn, of all experts.
+  bool are_one_tensor = false;            // Gate and up in turn, of all experts.
   const char* count_key = "num_experts";  // Or, as transformers 5 writes some, the other one:
   const char* other_count_key = "num_local_experts";
   const char* width_key = "intermediate_size";

@@ -5,7 +5,7 @@ namespace atl::weights {
 namespace {
 
 constexpr Gated kPhi3 = {
-    .limits = {.has_plain_positions = true}, .has_joined_matrices = true, .usual_norm_eps = 1e-5};
+    .limits = {.has_few_stretches = true}, .has_joined_matrices = true, .usual_norm_eps = 1e-5};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
@@ -66,15 +67,21 @@ void refuse_unsayable(const ModelConfig& config) {
     throw InputError(fmt::format("a GGUF file of architecture '{}' cannot have {}; write a folder",
                                  gguf_architecture_of(config).name, what));
   };
-  refuse_if(config.rope_type == "dynamic" || config.rope_type == "yarn",
+  constexpr std::string_view kUnsayable[] = {"dynamic", "yarn", "longrope"};
+  refuse_if(std::ranges::count(kUnsayable, config.rope_type) > 0,
             fmt::format("{} scaling of positions ('rope_type')", config.rope_type));
   refuse_if(has_factors(config) &&
                 (config.rope_low_freq_factor != 1 || config.rope_high_freq_factor != 4),
             "Llama 3's scaling with other factors than 1 and 4 ('rope_low_freq_factor', "
             "'rope_high_freq_factor')");
   refuse_if(config.sliding_window > 0 && family.has("full_layers"), "windows ('sliding_window')");
-  refuse_if(config.attention_bias && (family.name == "qwen3" || family.name == "olmo2"),
+  constexpr std::string_view kWithoutBiases[] = {"qwen3", "qwen3_moe", "olmo2", "olmoe"};
+  refuse_if(config.attention_bias && std::ranges::count(kWithoutBiases, family.name) > 0,
             "biases in attention ('attention_bias')");
+  refuse_if(config.clip_qkv > 0, "clipped queries, keys and values ('clip_qkv')");
+  refuse_if(family.has("num_experts") &&
+                config.router_normalises != gguf_architecture_of(config).router_normalises,
+            fmt::format("'router_normalises' {}", config.router_normalises));
   refuse_if(!config.attention_bias && family.name == "gpt_neox",
             "no biases in attention ('attention_bias')");
   refuse_if(config.activation == "gelu" && family.name == "gpt2", "'activation' gelu");
@@ -95,16 +102,32 @@ void require_held(const GgufPart& part, std::span<const float> values, const Byt
 
 }  // namespace
 
+std::vector<int64_t> GgufPart::whole_shape() const {
+  std::vector<int64_t> whole = shape;
+  if (is_of_experts) whole.insert(whole.begin(), std::ssize(parameters));
+  return whole;
+}
+
 std::vector<GgufPart> gguf_parts(const ModelConfig& config, GgmlType type) {
   const GgufArchitecture& architecture = gguf_architecture_of(config);
   const std::vector<ParameterSpec> specs = parameter_specs(config);
   std::vector<GgufPart> parts;
+  std::map<std::string, size_t> of_experts;  // Places in `parts`.
   for (size_t i = 0; i < specs.size(); ++i) {
     GgufPart part{.name = gguf_name_of(specs[i]),
-                  .parameter = i,
+                  .parameters = {i},
                   .shape = gguf_shape_of(specs[i]),
-                  .order = gguf_order_of(specs[i], config, architecture)};
-    if (part.shape.size() > 1 && specs[i].role != Role::kPositions) {
+                  .order = gguf_order_of(specs[i], config, architecture),
+                  .is_of_experts = specs[i].expert >= 0};
+    if (part.is_of_experts) {
+      const auto [place, is_new] = of_experts.emplace(part.name, parts.size());
+      if (!is_new) {
+        parts[place->second].parameters.push_back(i);
+        continue;
+      }
+    }
+    const bool stays = specs[i].role == Role::kPositions || specs[i].role == Role::kRouter;
+    if (part.shape.size() > 1 && !stays) {
       part.type = is_whole(part.shape.back(), type) ? type : GgmlType::kF16;
     }
     parts.push_back(std::move(part));
@@ -144,6 +167,11 @@ void put_gguf_settings(codec::GgufWriter& file, const ModelConfig& config, const
   whole("embedding_length", config.hidden_size);
   whole("feed_forward_length", config.intermediate_size);
   whole("vocab_size", config.vocab_size);
+  if (family.has("num_experts")) {
+    whole("expert_count", config.num_experts);
+    whole("expert_used_count", config.experts_per_token);
+    whole("expert_feed_forward_length", config.intermediate_size);
+  }
   whole("attention.head_count", config.num_heads);
   whole("attention.head_count_kv", config.num_kv_heads);
   real(family.design.norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
@@ -175,7 +203,7 @@ void put_gguf_tensors(codec::GgufWriter& file, const ModelConfig& config,
   if (has_factors(config)) {
     file.tensor(kGgufRopeFactors, {config.rotary_size() / 2}, GgmlType::kF32);
   }
-  for (const GgufPart& part : parts) file.tensor(part.name, part.shape, part.type);
+  for (const GgufPart& part : parts) file.tensor(part.name, part.whole_shape(), part.type);
 }
 
 void for_each_tensor(const ModelFiles& model, const ModelConfig& config,
@@ -192,17 +220,21 @@ void for_each_tensor(const ModelFiles& model, const ModelConfig& config,
     pad(factors.size() * sizeof(float));
   }
   for (const GgufPart& part : parts) {
-    const Rows rows(model.tensors()[part.parameter], part);
     const RowOrder to_ours = part.order.back();
-    Bytes bytes;
-    for (int64_t i = 0; i < rows.count(); ++i) {
-      const std::span<const float> values = rows.row(to_ours.place_of(i));
-      const Bytes row = codec::quantize(part.type, values);
-      require_held(part, values, row);
-      bytes.insert(bytes.end(), row.begin(), row.end());
+    size_t num_bytes = 0;
+    for (const size_t parameter : part.parameters) {
+      const Rows rows(model.tensors()[parameter], part);
+      Bytes bytes;
+      for (int64_t i = 0; i < rows.count(); ++i) {
+        const std::span<const float> values = rows.row(to_ours.place_of(i));
+        const Bytes row = codec::quantize(part.type, values);
+        require_held(part, values, row);
+        bytes.insert(bytes.end(), row.begin(), row.end());
+      }
+      put(bytes);
+      num_bytes += bytes.size();
     }
-    put(bytes);
-    pad(bytes.size());
+    pad(num_bytes);
   }
 }
 
@@ -211,6 +243,7 @@ ModelConfig as_gguf_says(ModelConfig config) {
   config.norm_eps = as_single(config.norm_eps);
   config.rope_theta = as_single(config.rope_theta);
   config.rope_factor = as_single(config.rope_factor);
+  config.router_aux_loss = 0;
   if (config.rotary_size() > 0) {
     config.partial_rotary_factor =
         static_cast<double>(config.rotary_size()) / static_cast<double>(config.head_size());
@@ -221,9 +254,9 @@ ModelConfig as_gguf_says(ModelConfig config) {
 int64_t num_changed(const ModelFiles& model, const ModelFiles& file,
                     const std::vector<GgufPart>& parts) {
   int64_t count = 0;
-  for (const GgufPart& part : parts) {
-    const Rows rows(model.tensors()[part.parameter], part);
-    const StoredTensor& written = file.tensors()[part.parameter];
+  const auto add = [&](const GgufPart& part, size_t parameter) {
+    const Rows rows(model.tensors()[parameter], part);
+    const StoredTensor& written = file.tensors()[parameter];
     std::vector<float> wanted(static_cast<size_t>(rows.width()));
     std::vector<float> found(wanted.size());
     for (int64_t i = 0; i < rows.count(); ++i) {
@@ -234,6 +267,9 @@ int64_t num_changed(const ModelFiles& model, const ModelFiles& file,
         count += static_cast<int64_t>(std::memcmp(&wanted[j], &found[j], sizeof(float)) != 0);
       }
     }
+  };
+  for (const GgufPart& part : parts) {
+    for (const size_t parameter : part.parameters) add(part, parameter);
   }
   return count;
 }

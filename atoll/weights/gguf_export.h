@@ -19,10 +19,15 @@ namespace atl::weights {
 /// for, or F16 where their rows are no whole blocks of it.
 struct GgufPart {
   std::string name;
-  size_t parameter = 0;  // Of parameter_specs(). A tied head is the embedding once more.
+  /// Of parameter_specs(): one, or each expert's, one behind the other. A tied head is the
+  /// embedding once more.
+  std::vector<size_t> parameters;
   codec::GgmlType type = codec::GgmlType::kF32;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // Of each.
   RowOrder order = {};
+  bool is_of_experts = false;
+
+  std::vector<int64_t> whole_shape() const;
 };
 std::vector<GgufPart> gguf_parts(const ModelConfig& config, codec::GgmlType type);
 

@@ -36,6 +36,8 @@ ModelConfig small(const std::string& family) {
     config.parallel_residual = false;
   }
   if (family == "gpt2") config.activation = "gelu_tanh";
+  if (find_family(family)->has("num_experts")) config.num_experts = 3;
+  if (family == "olmoe") config.router_normalises = false;
   return config;
 }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <numeric>
 
 #include "atoll/base/error.h"
 
@@ -14,6 +16,7 @@ namespace {
 /// The name without ".weight" or ".bias".
 std::string stem_of(const ParameterSpec& spec) {
   const auto has = [&](std::string_view part) { return spec.name.find(part) != std::string::npos; };
+  const std::string of_experts = spec.expert >= 0 ? "_exps" : "";
   switch (spec.role) {
     case Role::kEmbedding:
       return "token_embd";
@@ -43,9 +46,9 @@ std::string stem_of(const ParameterSpec& spec) {
     case Role::kSinks:
       return "attn_sinks";
     case Role::kMlpInput:
-      return has("gate_proj") ? "ffn_gate" : "ffn_up";
+      return (has("gate_proj") || has(".w1.") ? "ffn_gate" : "ffn_up") + of_experts;
     case Role::kMlpOutput:
-      return "ffn_down";
+      return "ffn_down" + of_experts;
     case Role::kFinalNorm:
       return "output_norm";
     case Role::kHead:
@@ -100,7 +103,8 @@ std::vector<int64_t> gguf_shape_of(const ParameterSpec& spec) {
 }
 
 int64_t gguf_num_rows(const std::vector<int64_t>& shape, const RowOrder& order) {
-  return shape.size() > 1 || order.outer > 1 ? shape.front() : 1;
+  if (shape.size() == 1) return order.outer > 1 ? shape.front() : 1;
+  return std::accumulate(shape.begin(), shape.end() - 1, int64_t{1}, std::multiplies<>());
 }
 
 RowOrder gguf_order_of(const ParameterSpec& spec, const ModelConfig& config,

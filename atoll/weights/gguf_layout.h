@@ -25,6 +25,8 @@ struct GgufArchitecture {
   bool needs_head = false;  // A tied model has its embedding twice.
   /// In a plain MLP, where the file does not say it.
   std::string_view activation = "gelu";
+  /// The shares of a token's experts add up to 1; files do not say it.
+  bool router_normalises = true;
 };
 
 /// A key of ours, behind the architecture's name: ModelConfig::activation.
@@ -32,9 +34,12 @@ inline constexpr const char* kGgufActivation = "hidden_activation";
 
 inline constexpr std::array kGgufArchitectures = {
     GgufArchitecture{"llama", "llama", GgufRows::kTurningNeighbours},
+    GgufArchitecture{"llama", "mixtral", GgufRows::kTurningNeighbours},
     GgufArchitecture{"qwen2", "qwen2"},
     GgufArchitecture{"qwen3", "qwen3"},
+    GgufArchitecture{"qwen3moe", "qwen3_moe"},
     GgufArchitecture{"olmo2", "olmo2"},
+    GgufArchitecture{.name = "olmoe", .family = "olmoe", .router_normalises = false},
     GgufArchitecture{"gpt2", "gpt2", GgufRows::kAsOurs, false, "gelu_tanh"},
     GgufArchitecture{"gptneox", "gpt_neox", GgufRows::kQueriesFirst, true}};
 
@@ -48,8 +53,9 @@ std::vector<double> llama3_factors(const ModelConfig& config);
 /// Settings are singles there: the number with the fewest digits that is this one as a single.
 double as_single(double value);
 
+/// Those of all experts are one tensor there.
 std::string gguf_name_of(const ParameterSpec& spec);
-/// A matrix has a row for each output.
+/// A matrix has a row for each output. Of one expert where the tensor is that of all.
 std::vector<int64_t> gguf_shape_of(const ParameterSpec& spec);
 /// A vector whose elements lie otherwise than with us is one of rows of one.
 int64_t gguf_num_rows(const std::vector<int64_t>& shape, const RowOrder& order);

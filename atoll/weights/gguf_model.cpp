@@ -98,8 +98,9 @@ class Settings {
   }
 
   std::string_view family_name() const {
-    const bool has_window = architecture_.family == "llama" && whole("attention.sliding_window");
-    return has_window ? "mistral" : architecture_.family;
+    if (architecture_.name != "llama") return architecture_.family;
+    if (whole("expert_count").value_or(0) > 0) return "mixtral";
+    return whole("attention.sliding_window") ? "mistral" : "llama";
   }
 
   int64_t vocab_size() const {
@@ -119,6 +120,13 @@ class Settings {
     if (family_.has("mlp_bias")) config.mlp_bias = has("blk.0.ffn_up.bias");
     if (family_.has("parallel_residual")) {
       config.parallel_residual = file_.flag(key("use_parallel_residual")).value_or(true);
+    }
+    if (family_.has("num_experts")) {
+      config.num_experts = count("expert_count");
+      config.experts_per_token = count("expert_used_count");
+      config.router_normalises = architecture_.router_normalises;
+      config.intermediate_size =
+          whole("expert_feed_forward_length").value_or(config.intermediate_size);
     }
     config.activation =
         file_.text(key(kGgufActivation)).value_or(std::string(architecture_.activation));
@@ -181,12 +189,12 @@ class Settings {
   const Family& family_;
 };
 
-StoredTensor stored(const GgufTensor& tensor, const ParameterSpec& spec, const RowOrder& order) {
+StoredTensor stored(const GgufTensor& tensor, const RowOrder& order) {
   const int64_t num_rows = gguf_num_rows(tensor.shape, order);
   return {.type = tensor.type,
           .bytes = tensor.bytes,
           .num_rows = num_rows,
-          .width = spec.size / num_rows,
+          .width = static_cast<int64_t>(tensor.num_values()) / num_rows,
           .order = order};
 }
 
@@ -200,8 +208,8 @@ std::string hf_config_of_gguf(const GgufFile& file) {
 std::vector<StoredTensor> tensors_of_gguf(const GgufFile& file, const ModelConfig& config) {
   const GgufArchitecture& architecture = architecture_of(file);
   const std::vector<ParameterSpec> specs = parameter_specs(config);
-  std::map<std::string, size_t> wanted;
-  for (size_t i = 0; i < specs.size(); ++i) wanted.emplace(gguf_name_of(specs[i]), i);
+  std::map<std::string, std::vector<size_t>> wanted;
+  for (size_t i = 0; i < specs.size(); ++i) wanted[gguf_name_of(specs[i])].push_back(i);
   std::vector<StoredTensor> found(specs.size());
   for (const GgufTensor& tensor : file.tensors()) {
     const auto place = wanted.find(tensor.name);
@@ -213,16 +221,21 @@ std::vector<StoredTensor> tensors_of_gguf(const GgufFile& file, const ModelConfi
                       "appears twice",
                       tensor.name));
     }
-    const ParameterSpec& spec = specs[place->second];
-    if (const std::vector<int64_t> shape = gguf_shape_of(spec); tensor.shape != shape) {
+    const std::vector<size_t>& indices = place->second;
+    const ParameterSpec& spec = specs[indices.front()];
+    std::vector<int64_t> shape = gguf_shape_of(spec);
+    if (spec.expert >= 0) shape.insert(shape.begin(), std::ssize(indices));
+    if (tensor.shape != shape) {
       file.fail(fmt::format("tensor '{}' has shape [{}], and its settings ask for [{}]",
                             tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
     }
-    found[place->second] = stored(tensor, spec, gguf_order_of(spec, config, architecture));
-    const StoredTensor& one = found[place->second];
-    if (one.width % static_cast<int64_t>(codec::ggml_block(one.type).num_values) != 0) {
+    const StoredTensor whole = stored(tensor, gguf_order_of(spec, config, architecture));
+    if (whole.width % static_cast<int64_t>(codec::ggml_block(whole.type).num_values) != 0) {
       file.fail(fmt::format("tensor '{}' is of type {}, which a bias cannot be", tensor.name,
-                            codec::ggml_block(one.type).name));
+                            codec::ggml_block(whole.type).name));
+    }
+    for (size_t i = 0; i < indices.size(); ++i) {
+      found[indices[i]] = whole.part(static_cast<int64_t>(i), std::ssize(indices));
     }
     wanted.erase(place);
   }

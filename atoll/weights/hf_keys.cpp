@@ -27,7 +27,12 @@ class RopeReader {
     for (const auto& [name, value] : rope_.items()) {
       if (!value.is_null()) read_entry(name, value, config);
     }
-    if (config.rope_type != "default") require_key("factor", config);
+    if (config.rope_type == "longrope") {
+      require_key("short_factor", config);
+      require_key("long_factor", config);
+    } else if (config.rope_type != "default") {
+      require_key("factor", config);
+    }
     if (config.rope_type == "llama3") {
       require_key("low_freq_factor", config);
       require_key("high_freq_factor", config);
@@ -41,12 +46,17 @@ class RopeReader {
  private:
   void read_entry(const std::string& name, const Json& value, ModelConfig& config) {
     if (name == "rope_type" || name == "type") {
-      const std::string type = value.is_string() ? value.get<std::string>() : "";
+      std::string type = value.is_string() ? value.get<std::string>() : "";
+      if (type == "su") type = "longrope";  // As Phi-3's first files had it.
       if (!is_rope_type(type)) refuse(name, value);
       if (name == "rope_type" || !rope_.contains("rope_type")) config.rope_type = type;
     } else if (name == "original_max_position_embeddings") {
       if (!value.is_number_integer()) refuse(name, value);
       config.rope_original_positions = value.get<int64_t>();
+    } else if (name == "short_factor") {
+      config.rope_short_factors = factors(name, value);
+    } else if (name == "long_factor") {
+      config.rope_long_factors = factors(name, value);
     } else if (name == "truncate") {
       if (!value.is_boolean()) refuse(name, value);
       // transformers overlooks it where layers with a window have positions of their own.
@@ -71,6 +81,16 @@ class RopeReader {
     }
   }
 
+  std::string factors(const std::string& name, const Json& value) const {
+    std::vector<double> factors;
+    if (!value.is_array()) refuse(name, value);
+    for (const Json& factor : value) {
+      if (!factor.is_number()) refuse(name, factor);
+      factors.push_back(factor.get<double>());
+    }
+    return list_of(factors);
+  }
+
   /// Of queries and keys, with the factor of positions (Peng et al. 2023, equation 22).
   static double growth(double scale, const ModelConfig& config) {
     return config.rope_factor <= 1 ? 1 : 0.1 * scale * std::log(config.rope_factor) + 1;
@@ -93,6 +113,13 @@ class RopeReader {
   double mscale_ = 0;
   double mscale_all_ = 0;
 };
+
+/// Of the context, where a file does not say it.
+double stretch(const ModelConfig& config) {
+  if (config.rope_original_positions < 1) return 1;
+  return std::max(1.0, static_cast<double>(config.max_positions) /
+                           static_cast<double>(config.rope_original_positions));
+}
 
 /// What holds for layers with a window, where it is another: a base, and no stretching.
 void read_local_rope(const HfReader& reader, const Json& rope, ModelConfig& config) {
@@ -131,11 +158,16 @@ void read_rope(const HfReader& reader, bool differs_in_windows, ModelConfig& con
   if (config.rope_original_positions == 0) config.rope_original_positions = config.max_positions;
   config.rope_original_positions =
       reader.integer("original_max_position_embeddings", config.rope_original_positions);
+  const bool has_factor =
+      (scaling != nullptr && scaling->contains("factor")) ||
+      (scaling == nullptr && parameters != nullptr && parameters->contains("factor"));
+  if (config.rope_type == "longrope" && !has_factor) config.rope_factor = stretch(config);
 }
 
 OrderedJson rope_json(const ModelConfig& config) {
   OrderedJson rope{{"rope_type", config.rope_type}, {"rope_theta", config.rope_theta}};
-  if (config.rope_type != "default") rope["factor"] = config.rope_factor;
+  const bool follows = config.rope_type == "longrope" && config.rope_factor == stretch(config);
+  if (config.rope_type != "default" && !follows) rope["factor"] = config.rope_factor;
   if (config.rope_type == "llama3") {
     rope["low_freq_factor"] = config.rope_low_freq_factor;
     rope["high_freq_factor"] = config.rope_high_freq_factor;
@@ -146,10 +178,12 @@ OrderedJson rope_json(const ModelConfig& config) {
     rope["beta_fast"] = config.rope_beta_fast;
     rope["beta_slow"] = config.rope_beta_slow;
     if (!config.rope_whole_pairs) rope["truncate"] = false;
-    if (config.rope_attention_factor != 0) {
-      rope["attention_factor"] = config.rope_attention_factor;
-    }
   }
+  if (config.rope_type == "longrope") {
+    rope["short_factor"] = numbers_of(config.rope_short_factors);
+    rope["long_factor"] = numbers_of(config.rope_long_factors);
+  }
+  if (config.rope_attention_factor != 0) rope["attention_factor"] = config.rope_attention_factor;
   if (config.partial_rotary_factor != 1) {
     rope["partial_rotary_factor"] = config.partial_rotary_factor;
   }
@@ -365,6 +399,10 @@ void HfKeys::rotary(ModelConfig& config, const Rotary& names) {
   (*out_)[names.base] = config.rope_theta;
   if (config.rope_type == "default") return;
   rope.erase("rope_theta");
+  if (config.rope_type == "longrope") {  // Where Phi-3's files have it.
+    (*out_)["original_max_position_embeddings"] = config.rope_original_positions;
+    rope.erase("partial_rotary_factor");
+  }
   (*out_)["rope_scaling"] = std::move(rope);
 }
 

@@ -18,7 +18,7 @@ import numpy
 from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import load_file
 
-HIDDEN, INNER, HEADS, KV_HEADS, VOCAB, LAYERS, CONTEXT = 256, 512, 4, 2, 256 + 5, 2, 512
+HIDDEN, INNER, HEADS, KV_HEADS, VOCAB, LAYERS, CONTEXT, EXPERTS = 256, 512, 4, 2, 256 + 5, 2, 512, 3
 # Where the scales of a block are (half precision), so that random ones are finite.
 SCALES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.Q2_K: [80, 82], Type.Q3_K: [108],
           Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.MXFP4: []}
@@ -107,7 +107,12 @@ def tensors_of(architecture):
                  "post_ffw_norm" if is_olmo else "ffn_norm": ("post_feedforward_layernorm" if is_olmo else "post_attention_layernorm", (HIDDEN,))}
         if is_olmo:
             parts |= {"attn_q_norm": ("self_attn.q_norm", (HIDDEN,)), "attn_k_norm": ("self_attn.k_norm", (KV_HEADS * head,))}
-        if architecture == "qwen3":
+        if architecture == "qwen3moe":
+            for part in ("ffn_gate", "ffn_up", "ffn_down"):
+                ours, shape = parts.pop(part)
+                parts[f"{part}_exps"] = (ours.replace("mlp.", "mlp.experts.{}."), (EXPERTS, *shape))
+            parts["ffn_gate_inp"] = ("mlp.gate", (EXPERTS, HIDDEN))
+        if architecture in ("qwen3", "qwen3moe"):
             parts |= {"attn_q_norm": ("self_attn.q_norm", (head,)), "attn_k_norm": ("self_attn.k_norm", (head,))}
         tensors |= {f"{theirs}{a}.weight": (f"{ours}{b}.weight", shape) for a, (b, shape) in parts.items()}
         if architecture == "qwen2":
@@ -144,6 +149,10 @@ def write_model(path, architecture, type):
         writer.add_head_count_kv(KV_HEADS)
         writer.add_layer_norm_rms_eps(1e-6)
         writer.add_rope_freq_base(500000.0)
+    if architecture == "qwen3moe":
+        writer.add_expert_count(EXPERTS)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(INNER)
     if architecture == "gptneox":
         writer.add_rope_dimension_count(HIDDEN // HEADS // 4)
         writer.add_parallel_residual(False)
@@ -153,6 +162,9 @@ def write_model(path, architecture, type):
         kind = type if len(shape) > 1 else Type.F32
         raw, values = random_tensor(shape, kind)
         writer.add_tensor(name, raw, raw_dtype=kind)
+        if len(shape) == 3:
+            expected |= {ours.format(expert): of_one for expert, of_one in enumerate(values)}
+            continue
         expected[ours] = as_hugging_face(architecture, ours, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -203,8 +215,8 @@ def main():
         folder = pathlib.Path(scratch)
         if arguments.file:
             return check_real(arguments.atoll, arguments.file, folder)
-        cases = [("llama", type) for type in TYPES] + [(name, Type.F16) for name in ("gptneox", "gpt2", "qwen2", "qwen3", "olmo2")]
-        cases += [("gptneox", Type.Q5_0), ("gpt2", Type.Q4_K)]
+        cases = [("llama", type) for type in TYPES] + [(name, Type.F16) for name in ("gptneox", "gpt2", "qwen2", "qwen3", "qwen3moe", "olmo2")]
+        cases += [("gptneox", Type.Q5_0), ("gpt2", Type.Q4_K), ("qwen3moe", Type.Q6_K)]
         for architecture, type in cases:
             path, target = folder / "model.gguf", folder / f"{architecture}-{type.name}"
             expected = write_model(path, architecture, type)

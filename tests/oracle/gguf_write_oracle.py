@@ -7,8 +7,10 @@ Small models of each family become files of each type. FILE: a real GGUF file, w
 with it as Atoll does.
 """
 import argparse
+import collections
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,11 @@ MODELS = {
     "gpt2": (transformers.GPT2Config(n_embd=HIDDEN, n_layer=2, n_head=HEADS, vocab_size=VOCAB, bos_token_id=1, eos_token_id=2), "gpt2", True),
     "gptneox": (transformers.GPTNeoXConfig(**SIZES, use_parallel_residual=False), "gptneox", False),
     "gptneox-tied": (transformers.GPTNeoXConfig(**SIZES, tie_word_embeddings=True, hidden_act="gelu_fast"), "gptneox", False),
+    "mixtral": (transformers.MixtralConfig(**GATED, num_local_experts=3), "llama", False),
+    # transformers reads no other size of a head.
+    "qwen3moe": (transformers.Qwen3MoeConfig(**GATED, head_dim=128, moe_intermediate_size=768, num_experts=4, num_experts_per_tok=2,
+                                             norm_topk_prob=True), "qwen3moe", True),
+    "olmoe": (transformers.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=3), "olmoe", False),
     "narrow": (transformers.LlamaConfig(**GATED | {"hidden_size": 48}), "llama", False),
 }
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0, "q4_0": Type.Q4_0}
@@ -113,7 +120,7 @@ def expected_tensors(architecture, folder):
     """By llama.cpp's names, as its converter lays them out."""
     arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(arch, 2)
-    expected = {}
+    expected, experts = {}, collections.defaultdict(list)
     for ours, values in load_file(folder / "model.safetensors").items():
         heads = {"q": HEADS, "k": 2}.get(ours.split(".")[-2][0]) if architecture == "llama" and ours.split(".")[-2] in ("q_proj", "k_proj") else None
         if heads:
@@ -122,7 +129,13 @@ def expected_tensors(architecture, folder):
             values = values.reshape(HEADS, 3, -1, *values.shape[1:]).swapaxes(0, 1).reshape(values.shape)
         if architecture == "gpt2" and values.ndim == 2 and ".h." in ours:
             values = values.T
-        expected[names.get_name(ours, try_suffixes=(".weight", ".bias"))] = numpy.ascontiguousarray(values)
+        theirs = names.get_name(re.sub(r"experts\.\d+", "experts", ours), try_suffixes=(".weight", ".bias"))
+        if ".experts." in ours:
+            experts[theirs].append((int(ours.split(".experts.")[1].split(".")[0]), values))
+            continue
+        expected[theirs] = numpy.ascontiguousarray(values)
+    for theirs, of_each in experts.items():
+        expected[theirs] = numpy.stack([values for _, values in sorted(of_each, key=lambda one: one[0])])
     if architecture == "gptneox" and "output.weight" not in expected:
         expected["output.weight"] = expected["token_embd.weight"]
     return expected
@@ -133,7 +146,7 @@ def check_values(what, path, type, expected):
     found.pop("rope_freqs.weight", None)
     assert set(found) == set(expected), f"{what}: {set(found) ^ set(expected)}"
     for name, values in expected.items():
-        kind = Type.F32 if values.ndim == 1 or name == "position_embd.weight" else type
+        kind = Type.F32 if values.ndim == 1 or name == "position_embd.weight" or "ffn_gate_inp" in name else type
         if values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
             kind = Type.F16
         assert found[name].tensor_type == kind, f"{what}: {name} is {found[name].tensor_type}"

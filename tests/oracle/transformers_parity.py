@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+import safetensors.torch
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -25,7 +26,7 @@ atoll = sys.argv[1]
 tolerance = 1e-4
 differences = []
 gradient_differences = []
-text = "\n".join(pathlib.Path(__file__).read_text().split("\n")[:28])
+text = "\n".join(pathlib.Path(__file__).read_text().split("\n")[:32])
 end_of_text = "<|endoftext|>"
 greedy_models = []
 converted_models = []
@@ -100,6 +101,44 @@ def mixtures(plain, yarn):
         layer_types=["full_attention", "full_attention", "sliding_attention", "full_attention"])).bfloat16(), {}
 
 
+def packed_experts(folder):
+    """A gpt_oss model whose experts' matrices are in MXFP4, as its files have them, and what transformers makes of those."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    model = transformers.GptOssForCausalLM(small(transformers.GptOssConfig, head_dim=16, intermediate_size=96, num_local_experts=3,
+                                                 num_experts_per_tok=2, sliding_window=50))
+    rouse(model)
+    state = {}
+    for name, parameter in model.state_dict().items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            state[name] = parameter.contiguous()
+            continue
+        experts, inputs, outputs = parameter.shape
+        state[name + "_blocks"] = torch.randint(256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8)
+        state[name + "_scales"] = torch.randint(118, 122, (experts, outputs, inputs // 32), dtype=torch.uint8)
+        parameter.copy_(convert_moe_packed_tensors(state[name + "_blocks"], state[name + "_scales"], dtype=torch.float32))
+    model.config.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    safetensors.torch.save_file(state, folder / "model.safetensors")
+    return model
+
+
+def compare_packed(root):
+    folder = root / "packed"
+    folder.mkdir()
+    model = packed_experts(folder)
+    tokenizer = train_tokenizer(folder / "tokenizer.json")
+    name = "gpt_oss, experts in MXFP4"
+    compare(name, folder, model, tokenizer)
+    compare_greedy(name, folder, model, tokenizer)
+    compare_gradients(name, folder, model, root)
+    run("convert", folder, root / "unpacked", "--verify")
+    found = transformers.AutoModelForCausalLM.from_pretrained(root / "unpacked", dtype=torch.float32).state_dict()
+    for key, value in model.state_dict().items():
+        assert torch.equal(found[key], value), f"{name}: {key} is another when it is converted"
+
+
 def foreign_models():
     llama, qwen = transformers.LlamaConfig, transformers.Qwen3Config
     yield "llama", transformers.LlamaForCausalLM(small(llama)), {}
@@ -151,6 +190,11 @@ def foreign_models():
     yield "phi3", transformers.Phi3ForCausalLM(small(phi3)), {}
     yield "phi3, window, part of a head turns", transformers.Phi3ForCausalLM(small(
         phi3, sliding_window=70, rope_parameters=plain | {"partial_rotary_factor": 0.75})), {}
+    for name, original, extra in (("short", 800, {}), ("long", 200, {"attention_factor": 1.3})):
+        config = small(phi3, original_max_position_embeddings=original, rope_parameters=plain | extra | {
+            "rope_type": "longrope", "short_factor": [1 + 0.1 * pair for pair in range(8)],
+            "long_factor": [1.5 + pair for pair in range(8)]})
+        yield f"phi3, longrope, {name}", transformers.Phi3ForCausalLM(config), {}
     smollm3 = functools.partial(small, transformers.SmolLM3Config, num_hidden_layers=5)
     yield "smollm3", transformers.SmolLM3ForCausalLM(smollm3()), {}
     yield "smollm3, other layers, biases, untied", transformers.SmolLM3ForCausalLM(smollm3(
@@ -349,6 +393,7 @@ def main():
             compare_greedy(name, folder, model, tokenizer)
             compare_gradients(name, folder, model, root)
             compare_converted(name, folder, root)
+        compare_packed(root)
         for number, (name, options) in enumerate([("our llama", []), ("our qwen3, untied", [
                 "--model.architecture=qwen3", "--model.tie_embeddings=false", "--model.head_dim=16"]),
                 ("our mistral", ["--model.architecture=mistral", "--model.sliding_window=20"]),
@@ -357,6 +402,8 @@ def main():
                 ("our pythia", ["--model.architecture=gpt_neox", "--model.num_kv_heads=4", "--model.attention_bias=true",
                                 "--model.partial_rotary_factor=0.25", "--model.tie_embeddings=false"]),
                 ("our gpt2", ["--model.architecture=gpt2", "--model.num_kv_heads=4", "--model.activation=gelu_tanh"]),
+                ("our olmoe", ["--model.architecture=olmoe", "--model.num_experts=6", "--model.router_aux_loss=0.01"]),
+                ("our gpt_oss", ["--model.architecture=gpt_oss", "--model.num_experts=3", "--model.tie_embeddings=false"]),
                 ("our llama, stretched", ["--model.rope_type=llama3", "--model.rope_factor=8",
                                           "--model.rope_original_positions=64"])]):
             folder = root / f"own-{number}"

@@ -1,4 +1,4 @@
-#include "atoll/model/mixture.h"
+#include "atoll/model/experts.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/IListRef_inl.h>
