@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "atoll/model/attention.h"
-#include "atoll/model/kv_cache.h"
 #include "atoll/model/experts.h"
+#include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
 #include "atoll/weights/config.h"
 #include "atoll/weights/families.h"

@@ -253,6 +253,24 @@ TEST(ConfigTest, ContradictionsNameTheField) {
        "layer_pattern"},
       {[](ModelConfig& c) { c.architecture = "olmo3", c.rope_local_theta = 3; },
        "rope_local_theta"},
+      {[](ModelConfig& c) { c.num_experts = 4; }, "num_experts"},
+      {[](ModelConfig& c) { c.architecture = "mixtral"; }, "num_experts"},
+      {[](ModelConfig& c) { c.architecture = "mixtral", c.num_experts = 1; }, "experts_per_token"},
+      {[](ModelConfig& c) { c.architecture = "olmoe", c.num_experts = 4096, c.num_layers = 1000; },
+       "num_experts"},
+      {[](ModelConfig& c) {
+         c.architecture = "mixtral", c.num_experts = 2, c.router_normalises = false;
+       },
+       "router_normalises"},
+      {[](ModelConfig& c) {
+         c.rope_type = "longrope", c.rope_original_positions = 9, c.rope_short_factors = "1,2,1";
+       },
+       "rope_short_factors"},
+      {[](ModelConfig& c) {
+         c.rope_type = "longrope", c.rope_original_positions = 9, c.rope_short_factors = "1,x";
+       },
+       "rope_short_factors"},
+      {[](ModelConfig& c) { c.rope_long_factors = "1,2"; }, "rope_long_factors"},
       {[](ModelConfig& c) { c.rope_type = "llama3"; }, "rope_original_positions"},
       {[](ModelConfig& c) { c.rope_original_positions = 9; }, "rope_original_positions"},
       {[](ModelConfig& c) { c.architecture = "qwen2", c.full_layers = 1; }, "full_layers"},

@@ -257,6 +257,37 @@ TEST_F(HfFolderTest, AFileWithoutItsPrefixAndWithMasksIsRead) {
               HasSubstr("appears twice"));
 }
 
+TEST_F(HfFolderTest, PackedExpertsThatDoNotFitAreNamed) {
+  ModelConfig config = tiny();
+  config.architecture = "gpt_oss";
+  config.hidden_size = 32;
+  config.num_experts = 2;
+  config.num_layers = 1;
+  const std::vector<float> values(static_cast<size_t>(num_parameters(config)), 1);
+  const std::string packed = "model.layers.0.mlp.experts.gate_up_proj";
+  const Bytes bytes(2 * 24 * 16);
+  const auto refusal = [&](const std::vector<TensorView>& of_experts) {
+    std::vector<TensorView> tensors = of_experts;
+    for (const ParameterSpec& spec : parameter_specs(config)) {
+      if (spec.name == packed) continue;
+      const auto own = std::span(values).first(static_cast<size_t>(spec.size));
+      tensors.push_back({spec.name, DType::kF32, spec.shape, std::as_bytes(own)});
+    }
+    write_safetensors(folder_ / "model.safetensors", tensors, {});
+    return message_of([&] { ModelFiles(folder_, config); });
+  };
+  const TensorView blocks{packed + "_blocks", DType::kU8, {2, 24, 1, 16}, bytes};
+  const TensorView scales{packed + "_scales", DType::kU8, {2, 24, 1}, std::span(bytes).first(48)};
+  EXPECT_EQ(refusal({blocks, scales}), "");
+  EXPECT_THAT(refusal({blocks}), AllOf(HasSubstr(scales.name), HasSubstr("is missing")));
+  TensorView other = scales;
+  other.shape = {2, 12, 2};
+  EXPECT_THAT(refusal({blocks, other}), AllOf(HasSubstr(scales.name), HasSubstr("(2, 24, 1)")));
+  const TensorView down{"model.layers.0.mlp.experts.down_proj_scales", DType::kU8, {1}, bytes};
+  EXPECT_THAT(refusal({blocks, scales, {down.name, DType::kU8, {1}, std::span(bytes).first(1)}}),
+              HasSubstr("'model.layers.0.mlp.experts.down_proj"));
+}
+
 using ResolveModelTest = Files;
 
 TEST_F(ResolveModelTest, FindsTheNewestCompleteCheckpoint) {

@@ -144,8 +144,10 @@ ModelConfig read_config(const HfReader& reader, const Family& family) {
 
 void put_windows(const ModelConfig& config, const Family& family, nlohmann::ordered_json& json) {
   const bool slides = config.sliding_window > 0;
-  json["sliding_window"] =
-      slides ? nlohmann::ordered_json(config.sliding_window) : nlohmann::ordered_json();
+  // Where each layer's kind is named, transformers may want a window that none has.
+  const int64_t window =
+      slides || !family.has("layer_pattern") ? config.sliding_window : family.usual_window;
+  json["sliding_window"] = window > 0 ? nlohmann::ordered_json(window) : nlohmann::ordered_json();
   if (has_uniform_windows(family)) return;
   if (family.has("full_layers")) {
     json["use_sliding_window"] = slides;

@@ -109,8 +109,8 @@ def tensors_of(architecture):
             parts |= {"attn_q_norm": ("self_attn.q_norm", (HIDDEN,)), "attn_k_norm": ("self_attn.k_norm", (KV_HEADS * head,))}
         if architecture == "qwen3moe":
             for part in ("ffn_gate", "ffn_up", "ffn_down"):
-                ours, shape = parts.pop(part)
-                parts[f"{part}_exps"] = (ours.replace("mlp.", "mlp.experts.{}."), (EXPERTS, *shape))
+                of_one, shape = parts.pop(part)
+                parts[f"{part}_exps"] = (of_one.replace("mlp.", "mlp.experts.{}."), (EXPERTS, *shape))
             parts["ffn_gate_inp"] = ("mlp.gate", (EXPERTS, HIDDEN))
         if architecture in ("qwen3", "qwen3moe"):
             parts |= {"attn_q_norm": ("self_attn.q_norm", (head,)), "attn_k_norm": ("self_attn.k_norm", (head,))}
