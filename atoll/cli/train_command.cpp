@@ -62,11 +62,15 @@ std::vector<std::string> all_overrides(const TrainArguments& arguments) {
   return overrides;
 }
 
-/// The model's shape comes from --init; a shape that was asked for besides must be the same.
+/// The model's shape comes from --init; a shape that was asked for besides must be the same. How
+/// experts are balanced is no shape.
 void take_shape(run::RunConfig& config, const std::filesystem::path& init) {
   run::RunConfig loaded = config;
   loaded.model = weights::load_hf_config(init).config;
   run::RunConfig defaults;
+  if (config.model.router_aux_loss != defaults.model.router_aux_loss) {
+    loaded.model.router_aux_loss = config.model.router_aux_loss;
+  }
   const auto asked = config.settings().shared();
   const auto usual = defaults.settings().shared();
   for (const auto& [name, value] : loaded.settings().shared()) {

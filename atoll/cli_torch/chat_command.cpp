@@ -122,10 +122,9 @@ class Conversation {
                       "(/reset)",
                       prompt.size(), context));
     }
-    // Dynamic positions turn all keys by the text's length once that is over max_positions.
-    const weights::ModelConfig& config = loaded_.model.config();
+    // Positions may turn otherwise in longer texts: then keys are read anew.
     const auto longest = std::max(std::ssize(prompt), std::ssize(read_));
-    if (config.rope_type == "dynamic" && longest > config.max_positions) cache_.truncate(0);
+    if (longest > loaded_.model.config().steady_positions()) cache_.truncate(0);
     const auto same = std::ranges::mismatch(prompt, read_).in1 - prompt.begin();
     cache_.truncate(std::min<int64_t>({same, cache_.length(), std::ssize(prompt) - 1}));
     return prompt;

@@ -49,7 +49,9 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   mixture.require_tokenizer(tokenizer);
   if (init.given()) {
     const auto folder = init.folder();
+    const double router_aux_loss = config.model.router_aux_loss;
     config.model = weights::load_hf_config(folder).config;
+    config.model.router_aux_loss = router_aux_loss;  // Training's own, whatever the model's was.
     // Other formats become one that may be written otherwise than the store's.
     if (std::filesystem::exists(folder / "tokenizer.json")) {
       mixture.require_tokenizer(tokenizer::Tokenizer::load(folder / "tokenizer.json"));

@@ -78,8 +78,10 @@ RadialMean::RadialMean(std::span<const weights::ParameterSpec> specs) {
   for (const weights::ParameterSpec& spec : specs) {
     num_parameters_ += static_cast<size_t>(spec.size);
     if (spec.layer < 0) continue;
-    groups_.push_back(
-        {.begin = static_cast<size_t>(spec.offset), .size = static_cast<size_t>(spec.size)});
+    for (const weights::ParameterSpec& part : spec.parts()) {
+      groups_.push_back(
+          {.begin = static_cast<size_t>(part.offset), .size = static_cast<size_t>(part.size)});
+    }
   }
 }
 

@@ -113,7 +113,7 @@ class Tile {
     }
     exponentiate(sight_, width_, maxima.data(), scores_SM_.data(), parts.data(), sums.data());
     for (int64_t m = 0; has_sinks() && m < num_columns_; ++m) {
-      sums[static_cast<size_t>(m)] += std::exp(sink(m) - maxima[static_cast<size_t>(m)]);
+      sums[static_cast<size_t>(m)] += fast_exp(sink(m) - maxima[static_cast<size_t>(m)]);
     }
     weigh(sums);
   }

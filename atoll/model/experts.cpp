@@ -12,10 +12,11 @@
 namespace atl::model {
 
 Routing route(const at::Tensor& logits_ME, int64_t experts_per_token, bool normalises) {
-  Routing routing{.probabilities_ME = at::softmax(logits_ME, 1), .experts_MK = {}, .shares_MK = {}};
-  std::tie(routing.shares_MK, routing.experts_MK) =
+  Routing routing{
+      .probabilities_ME = at::softmax(logits_ME, 1), .experts_MK = {}, .weights_MK = {}};
+  std::tie(routing.weights_MK, routing.experts_MK) =
       routing.probabilities_ME.topk(experts_per_token, 1);
-  if (normalises) routing.shares_MK = routing.shares_MK / routing.shares_MK.sum(1, true);
+  if (normalises) routing.weights_MK = routing.weights_MK / routing.weights_MK.sum(1, true);
   return routing;
 }
 
@@ -28,16 +29,16 @@ at::Tensor mix(const Routing& routing, const at::Tensor& x_MC,
   const at::Tensor order = std::get<1>(experts.sort(/*stable=*/true, 0, /*descending=*/false));
   const at::Tensor tokens = order.floor_divide(experts_per_token);
   const at::Tensor counts = experts.bincount({}, num_experts).to(at::kCPU);
-  const at::Tensor read = x_MC.index_select(0, tokens);
+  // Not by narrow(): its gradients would each be as large as the whole.
+  const std::vector<at::Tensor> read = x_MC.index_select(0, tokens).split_with_sizes(
+      {counts.const_data_ptr<int64_t>(), static_cast<size_t>(num_experts)});
   std::vector<at::Tensor> said;
-  int64_t begin = 0;
   for (int64_t e = 0; e < num_experts; ++e) {
-    const int64_t count = counts.const_data_ptr<int64_t>()[e];
-    if (count > 0) said.push_back(expert(e, read.narrow(0, begin, count)));
-    begin += count;
+    const at::Tensor& mine = read[static_cast<size_t>(e)];
+    if (mine.size(0) > 0) said.push_back(expert(e, mine));
   }
-  const at::Tensor shares = routing.shares_MK.flatten().index_select(0, order);
-  return at::zeros_like(x_MC).index_add(0, tokens, at::cat(said) * shares.unsqueeze(1));
+  const at::Tensor weights = routing.weights_MK.flatten().index_select(0, order);
+  return at::zeros_like(x_MC).index_add(0, tokens, at::cat(said) * weights.unsqueeze(1));
 }
 
 at::Tensor balance_loss(const Routing& routing) {

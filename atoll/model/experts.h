@@ -1,7 +1,7 @@
 #pragma once
-// Mixtures of experts (Shazeer et al. 2017, arXiv 1701.06538): a router sends each token to a few
-// of many MLPs and adds up what they say, each times its share. A token's result is the same sum in
-// the same order whichever tokens are read with it.
+// Layers of experts (Shazeer et al. 2017, arXiv 1701.06538): a router sends each token to a few of
+// many MLPs and adds up what they say, each times its weight. On a CPU a token's result is the same
+// sum in the same order whichever tokens are read with it.
 //
 // Shapes: M = tokens, C = hidden size, E = experts, K = experts per token.
 #include <ATen/core/Tensor.h>
@@ -15,10 +15,10 @@ namespace atl::model {
 struct Routing {
   at::Tensor probabilities_ME;  // The router's softmax.
   at::Tensor experts_MK;        // The likeliest, int64,
-  at::Tensor shares_MK;         // and how much each counts.
+  at::Tensor weights_MK;        // and what each counts.
 };
 
-/// `normalises`: a token's shares add up to 1; else they are its experts' probabilities.
+/// `normalises`: a token's weights add up to 1; else they are its experts' probabilities.
 Routing route(const at::Tensor& logits_ME, int64_t experts_per_token, bool normalises);
 
 /// The tokens' results (M, C); `expert` gives those of the tokens that one expert reads.

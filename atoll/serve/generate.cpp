@@ -39,6 +39,11 @@ at::Tensor next_logits_RV(const model::Model& model, std::span<const Active> act
   std::vector<int64_t> last;  // The place of each row's last token.
   std::vector<model::CachedRow> rows;
   for (const Active& each : active) {
+    // As transformers does it: LongRoPE has two sets of factors, and a text keeps to one.
+    const int64_t steady = model.config().steady_positions();
+    const bool crosses =
+        each.row->cache->length() <= steady && std::ssize(each.row->tokens) > steady;
+    if (crosses && model.config().rope_type == "longrope") each.row->cache->truncate(0);
     const auto unread = std::span(each.row->tokens).subspan(each.row->cache->length());
     tokens.insert(tokens.end(), unread.begin(), unread.end());
     last.push_back(std::ssize(tokens) - 1);

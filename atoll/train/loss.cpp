@@ -99,11 +99,9 @@ Loss mean(const Sums& sums, const at::Tensor& count, const LossOptions& options)
   return {cross_entropy, cross_entropy + square * options.z_loss};
 }
 
-/// The mean over layers, times its weight; undefined where the model has no experts.
+/// The mean over layers, times its weight.
 at::Tensor balance_loss(const model::Model& model, const model::LayerLosses& losses) {
-  const double weight = model.config().router_aux_loss;
-  if (losses.balance.empty() || weight == 0) return {};
-  return at::stack(losses.balance).mean() * weight;
+  return at::stack(losses.balance).mean() * model.config().router_aux_loss;
 }
 
 }  // namespace
@@ -117,9 +115,10 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
   at::Tensor balance;
   {
     const at::AutoGradMode with_graph(true);
+    const bool balances = model.config().router_aux_loss > 0;
     model::LayerLosses losses;
-    hidden_BTC = model.hidden_BTC(inputs_BT, &losses);
-    balance = balance_loss(model, losses);
+    hidden_BTC = model.hidden_BTC(inputs_BT, balances ? &losses : nullptr);
+    if (balances) balance = balance_loss(model, losses);
   }
   const at::NoGradGuard no_grad;
   const at::Tensor count = count_targets(targets_M);
@@ -130,14 +129,12 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
   const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, dhidden_MC);
   torch::autograd::variable_list outputs{hidden_BTC};
   torch::autograd::variable_list gradients{dhidden_MC.view(hidden_BTC.sizes())};
-  Loss loss = mean(sums, count, options);
   if (balance.defined()) {
-    loss.total = loss.total + balance.detach();
     outputs.push_back(balance);
     gradients.push_back(at::full_like(balance, options.scale));
   }
   torch::autograd::backward(outputs, gradients);
-  return loss;
+  return mean(sums, count, options);
 }
 
 Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,

@@ -19,16 +19,18 @@ struct LossOptions {
   double scale = 1;
 };
 
-/// Both mean over the targets that count, as FP32 scalars on the model's device; not multiplied by
+/// Means over the targets that count, as FP32 scalars on the model's device; not multiplied by
 /// LossOptions::scale.
 struct Loss {
   at::Tensor cross_entropy;  // In nats per token.
-  at::Tensor total;          // cross_entropy + z-loss, and what balances experts.
+  at::Tensor total;          // cross_entropy + z-loss.
 };
 
-/// Forward and backward: adds scale x d(total)/dP to the model's gradients. targets_BT (int64)
-/// holds the token to predict at each position; data::kIgnoredTarget (-100) leaves it out. The
-/// model must have been made for training. Nothing is read back from the device.
+/// Forward and backward: adds scale x d(total)/dP to the model's gradients, and where the model has
+/// experts that of router_aux_loss times the mean of their layers' balance_loss(), over all tokens.
+/// targets_BT (int64) holds the token to predict at each position; data::kIgnoredTarget (-100)
+/// leaves it out. The model must have been made for training. Nothing is read back from the device
+/// but how many tokens each expert reads.
 Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
                           const at::Tensor& targets_BT, const LossOptions& options);
 

@@ -62,11 +62,11 @@ void check_factors_of_pairs(const char* field, const std::string& list, const Mo
   } catch (const UsageError& error) {
     require(false, fmt::format("'{}': {}", field, error.what()));
   }
-  require(
-      std::ssize(factors) == config.rotary_size() / 2 &&
-          std::ranges::all_of(factors, [](double one) { return std::isfinite(one) && one > 0; }),
-      fmt::format("'{}' must have {} numbers over 0, one for each pair that turns, not {}", field,
-                  config.rotary_size() / 2, factors.size()));
+  require(std::ssize(factors) == config.rotary_size() / 2,
+          fmt::format("'{}' must have {} numbers, one for each pair that turns, not {}", field,
+                      config.rotary_size() / 2, factors.size()));
+  require(std::ranges::all_of(factors, [](double one) { return std::isfinite(one) && one > 0; }),
+          fmt::format("'{}' must have numbers over 0", field));
 }
 
 void check_rope(const ModelConfig& config) {
@@ -101,6 +101,8 @@ void check_rope(const ModelConfig& config) {
                         "over 0",
                         config.rope_beta_fast, config.rope_beta_slow));
   }
+  require(type != "longrope" || config.rope_original_positions > 1,
+          "'rope_original_positions' must be over 1 with rope_type 'longrope'");
   require(type == "yarn" || type == "longrope" || config.rope_attention_factor == 0,
           "'rope_attention_factor' has no effect but with rope_type 'yarn' or 'longrope'; leave it "
           "out");
@@ -264,7 +266,7 @@ void visit_later_settings(ModelConfig& config, SettingList& list) {
   add("experts_per_token", config.experts_per_token, usual.experts_per_token,
       of_families("how many of them read a token", "experts_per_token"));
   add("router_normalises", config.router_normalises, usual.router_normalises,
-      of_families("the shares of a token's experts add up to 1", "router_normalises"));
+      of_families("the weights of a token's experts add up to 1", "router_normalises"));
   add("router_aux_loss", config.router_aux_loss, usual.router_aux_loss,
       of_families("training: weight of the loss that balances experts", "router_aux_loss"));
 }
@@ -348,7 +350,8 @@ int64_t ModelConfig::context() const {
 }
 
 int64_t ModelConfig::steady_positions() const {
-  return rope_type == "longrope" ? std::min(rope_original_positions, max_positions) : max_positions;
+  if (rope_type == "longrope") return std::min(rope_original_positions, context());
+  return rope_type == "dynamic" ? max_positions : context();
 }
 
 bool is_rope_type(std::string_view name) {

@@ -63,7 +63,7 @@ struct ModelConfig {
   double logits_softcap = 0;     // Logits likewise.
   int64_t num_experts = 0;       // In each layer, in place of its MLP; of families that have them.
   int64_t experts_per_token = 2;
-  bool router_normalises = true;  // The shares of a token's experts add up to 1.
+  bool router_normalises = true;  // The weights of a token's experts add up to 1.
   double router_aux_loss = 0;     // Weight of the loss that balances experts, in training.
 
   void visit(SettingList& list);
@@ -72,7 +72,7 @@ struct ModelConfig {
   int64_t rotary_size() const;
   /// The longest text, in tokens.
   int64_t context() const;
-  /// The longest text in which positions turn as in the shortest.
+  /// The longest text in which positions turn as in the shortest; context() where they always do.
   int64_t steady_positions() const;
   /// Positions that a query of that layer sees; 0: all.
   int64_t window_of(int64_t layer) const;

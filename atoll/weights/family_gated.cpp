@@ -59,12 +59,12 @@ void add_experts(const Experts& experts, const ModelConfig& config, int64_t laye
   list.weight(Role::kRouter, experts.router, {config.num_experts, hidden});
   if (experts.are_one_tensor) {
     list.bias(Role::kRouter, experts.router, config.num_experts);
-    list.begin(prefix + experts.all, layer);
+    list.begin(prefix + experts.prefix, layer);
     list.of_experts(Role::kMlpInput, "gate_up_proj", config.num_experts, hidden, 2 * inner);
     list.of_experts(Role::kMlpOutput, "down_proj", config.num_experts, inner, hidden);
   }
   for (int64_t expert = 0; !experts.are_one_tensor && expert < config.num_experts; ++expert) {
-    list.begin(fmt::format("{}{}{}.", prefix, experts.all, expert), layer, expert);
+    list.begin(fmt::format("{}{}{}.", prefix, experts.prefix, expert), layer, expert);
     list.weight(Role::kMlpInput, experts.gate, {inner, hidden});
     list.weight(Role::kMlpInput, experts.up, {inner, hidden});
     list.weight(Role::kMlpOutput, experts.down, {hidden, inner});
@@ -137,7 +137,7 @@ void gated_keys(const Gated& gated, HfKeys& keys, ModelConfig& config) {
   if (gated.experts.router == nullptr) return;
   keys.integer_by(gated.experts.count_key, gated.experts.other_count_key, config.num_experts);
   keys.integer("num_experts_per_tok", config.experts_per_token);
-  keys.real("router_aux_loss_coef", config.router_aux_loss, gated.experts.usual_aux_loss);
+  keys.router_loss(config.router_aux_loss, gated.experts.usual_aux_loss);
   if (family.has("router_normalises")) {
     keys.flag("norm_topk_prob", config.router_normalises, false);
   }

@@ -11,7 +11,7 @@ namespace atl::weights {
 /// How a family with experts names what is theirs.
 struct Experts {
   const char* router = nullptr;  // Null: there are none.
-  const char* all = nullptr;     // What their names begin with.
+  const char* prefix = nullptr;  // Of their names.
   const char* gate = "gate_proj";
   const char* up = "up_proj";
   const char* down = "down_proj";

@@ -14,7 +14,7 @@ constexpr Gated kGptOss = {.design = {.mlp = MlpKind::kGatedClamped, .has_sinks 
                            .usual_interval = 2,
                            .usually_has_attention_bias = true,
                            .experts = {.router = "mlp.router",
-                                       .all = "mlp.experts.",
+                                       .prefix = "mlp.experts.",
                                        .are_one_tensor = true,
                                        .count_key = "num_local_experts",
                                        .other_count_key = "num_experts"}};

@@ -7,7 +7,7 @@ namespace {
 constexpr Gated kOlmoe = {
     .design = {.qk_norm = QkNorm::kWhole},
     .usual_norm_eps = 1e-5,
-    .experts = {.router = "mlp.gate", .all = "mlp.experts.", .usual_aux_loss = 0.01}};
+    .experts = {.router = "mlp.gate", .prefix = "mlp.experts.", .usual_aux_loss = 0.01}};
 
 }  // namespace
 

@@ -8,7 +8,8 @@ namespace {
 constexpr Gated kQwen3Moe = {
     .design = {.qk_norm = QkNorm::kPerHead},
     .usual_kv_heads = 4,
-    .experts = {.router = "mlp.gate", .all = "mlp.experts.", .width_key = "moe_intermediate_size"}};
+    .experts = {
+        .router = "mlp.gate", .prefix = "mlp.experts.", .width_key = "moe_intermediate_size"}};
 
 void qwen3_moe_keys(HfKeys& keys, ModelConfig& config) {
   gated_keys(kQwen3Moe, keys, config);

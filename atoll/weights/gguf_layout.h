@@ -25,7 +25,7 @@ struct GgufArchitecture {
   bool needs_head = false;  // A tied model has its embedding twice.
   /// In a plain MLP, where the file does not say it.
   std::string_view activation = "gelu";
-  /// The shares of a token's experts add up to 1; files do not say it.
+  /// The weights of a token's experts add up to 1; files do not say it.
   bool router_normalises = true;
 };
 

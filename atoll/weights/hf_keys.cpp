@@ -343,6 +343,13 @@ void HfKeys::real_or_none(const char* key, double& value, double usual) {
   }
 }
 
+void HfKeys::router_loss(double& weight, double usual) {
+  bool is_used = weight > 0;
+  flag("output_router_logits", is_used, false);
+  if (!writes()) weight = is_used ? reader_->real("router_aux_loss_coef", usual) : 0;
+  if (writes() && is_used) (*out_)["router_aux_loss_coef"] = weight;
+}
+
 void HfKeys::turning_layers(const char* key, const char* interval_key, ModelConfig& config) {
   if (writes()) {
     auto& turning = (*out_)[key] = OrderedJson::array();
@@ -402,6 +409,10 @@ void HfKeys::rotary(ModelConfig& config, const Rotary& names) {
   if (config.rope_type == "longrope") {  // Where Phi-3's files have it.
     (*out_)["original_max_position_embeddings"] = config.rope_original_positions;
     rope.erase("partial_rotary_factor");
+    rope.erase("original_max_position_embeddings");
+    rope.erase(
+        "rope_type");  // Version 4 takes these three keys alone, and of others of Phi-3 none.
+    rope["type"] = "longrope";
   }
   (*out_)["rope_scaling"] = std::move(rope);
 }

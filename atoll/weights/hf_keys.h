@@ -65,6 +65,9 @@ class HfKeys {
   /// ModelConfig::activation. `tanh_name`: what its approximation by tanh is written as.
   void activation(const char* key, std::string& value, const char* usual, const char* tanh_name);
 
+  /// ModelConfig::router_aux_loss: transformers trains with it only where a file asks for it.
+  void router_loss(double& weight, double usual);
+
   /// ModelConfig::layer_pattern of layers that turn, a list of 1 and 0; where a file has none, one
   /// in `interval_key` layers does not.
   void turning_layers(const char* key, const char* interval_key, ModelConfig& config);

@@ -126,7 +126,7 @@ std::map<std::string, StoredTensor> tensors_in(const fs::path& folder, const Mod
     const SafetensorsFile& file = shards.emplace_back(path);
     if (manifest) manifest->check_tensors(path.filename().string(), file);
     for (const TensorView& tensor : file.tensors()) {
-      if (may_be_packed && packed.take(tensor)) continue;
+      if (may_be_packed && packed.take(tensor, folder.string())) continue;
       const std::optional<ParameterSpec> spec = wanted.take(tensor.name, path);
       if (!spec) continue;
       require_shape(tensor, *spec, path);
@@ -142,7 +142,7 @@ std::map<std::string, StoredTensor> tensors_in(const fs::path& folder, const Mod
   for (const auto& [name, pair] : packed.pairs()) {
     const std::optional<ParameterSpec> spec = wanted.take(name, folder);
     if (!spec) continue;
-    found.emplace(spec->name, joined(pair, *spec, joined_bytes.emplace_back(), folder.string()));
+    found.emplace(spec->name, unpacked(pair, *spec, joined_bytes.emplace_back(), folder.string()));
   }
   wanted.require_all(folder, config.tie_embeddings);
   if (tied_head && !are_equal(*tied_head, found.at(parameter_specs(config).front().name))) {
@@ -182,8 +182,11 @@ void ModelFiles::read(std::span<float> values_P) const {
 
 DType ModelFiles::common_type() const {
   const auto all_are = [&](codec::GgmlType type) {
-    return !gguf_ && std::ranges::all_of(
-                         tensors_, [&](const StoredTensor& tensor) { return tensor.type == type; });
+    return !gguf_ && std::ranges::all_of(tensors_, [&](const StoredTensor& tensor) {
+      // BF16 has all that an expert in MXFP4 can be but what is smaller than any weight.
+      const bool is_packed = tensor.type == codec::GgmlType::kMXFP4;
+      return tensor.type == type || (is_packed && type == codec::GgmlType::kBF16);
+    });
   };
   if (all_are(codec::GgmlType::kF16)) return DType::kF16;
   return all_are(codec::GgmlType::kBF16) ? DType::kBF16 : DType::kF32;

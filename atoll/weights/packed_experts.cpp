@@ -40,18 +40,22 @@ void write_block(const std::byte* pairs, std::byte scale, std::byte* block) {
 
 }  // namespace
 
-bool PackedExperts::take(const TensorView& tensor) {
+bool PackedExperts::take(const TensorView& tensor, const std::string& folder) {
   for (const std::string_view end : {kBlocks, kScales}) {
     if (!tensor.name.ends_with(end)) continue;
     Pair& pair = pairs_[tensor.name.substr(0, tensor.name.size() - end.size())];
-    (end == kBlocks ? pair.blocks : pair.scales) = &tensor;
+    const TensorView*& place = end == kBlocks ? pair.blocks : pair.scales;
+    if (place != nullptr) {
+      throw InputError(fmt::format("'{}': tensor '{}' appears twice", folder, tensor.name));
+    }
+    place = &tensor;
     return true;
   }
   return false;
 }
 
-StoredTensor joined(const PackedExperts::Pair& pair, const ParameterSpec& spec, Bytes& bytes,
-                    const std::string& folder) {
+StoredTensor unpacked(const PackedExperts::Pair& pair, const ParameterSpec& spec, Bytes& bytes,
+                      const std::string& folder) {
   constexpr auto kValues = static_cast<int64_t>(2 * kHalf);
   if (spec.shape.size() != 3 || spec.shape[1] % kValues != 0) {
     throw InputError(

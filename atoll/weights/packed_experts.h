@@ -16,8 +16,8 @@ namespace atl::weights {
 class PackedExperts {
  public:
   /// Whether the tensor is one of the two; they are kept by the name that they stand for. The views
-  /// outlive it.
-  bool take(const TensorView& tensor);
+  /// outlive it. Throws InputError where it was there before.
+  bool take(const TensorView& tensor, const std::string& folder);
 
   struct Pair {
     const TensorView* blocks = nullptr;
@@ -31,7 +31,7 @@ class PackedExperts {
 
 /// As blocks of GgmlType::kMXFP4, in `bytes`, a row for each output. Throws InputError naming what
 /// is missing or of another shape.
-StoredTensor joined(const PackedExperts::Pair& pair, const ParameterSpec& spec, Bytes& bytes,
-                    const std::string& folder);
+StoredTensor unpacked(const PackedExperts::Pair& pair, const ParameterSpec& spec, Bytes& bytes,
+                      const std::string& folder);
 
 }  // namespace atl::weights

@@ -80,21 +80,21 @@ def gpt2(**extra):
 
 def mixtures(plain, yarn):
     """Models with experts."""
-    mixtral = functools.partial(small, transformers.MixtralConfig, num_local_experts=5, router_aux_loss_coef=0.5)
+    mixtral = functools.partial(small, transformers.MixtralConfig, num_local_experts=5, router_aux_loss_coef=0.5, output_router_logits=True)
     yield "mixtral", transformers.MixtralForCausalLM(mixtral()), {}
     yield "mixtral, window, one expert a token, tied", transformers.MixtralForCausalLM(mixtral(
         sliding_window=50, num_experts_per_tok=1, tie_word_embeddings=True)), {}
-    olmoe = functools.partial(small, transformers.OlmoeConfig, num_experts=6, num_experts_per_tok=3, router_aux_loss_coef=0.5)
+    olmoe = functools.partial(small, transformers.OlmoeConfig, num_experts=6, num_experts_per_tok=3, router_aux_loss_coef=0.5, output_router_logits=True)
     yield "olmoe", transformers.OlmoeForCausalLM(olmoe()), {}
     yield "olmoe, clipped, shares that add up to 1, biases, bf16, sharded", transformers.OlmoeForCausalLM(olmoe(
         clip_qkv=0.7, norm_topk_prob=True, attention_bias=True)).bfloat16(), {"max_shard_size": "60kB"}
     qwen3 = functools.partial(small, transformers.Qwen3MoeConfig, head_dim=24, moe_intermediate_size=40, num_experts=8,
                               num_experts_per_tok=2)
-    yield "qwen3_moe", transformers.Qwen3MoeForCausalLM(qwen3(router_aux_loss_coef=0.5, norm_topk_prob=True)), {}
+    yield "qwen3_moe", transformers.Qwen3MoeForCausalLM(qwen3(router_aux_loss_coef=0.5, output_router_logits=True, norm_topk_prob=True)), {}
     yield "qwen3_moe, all experts, no loss of the router, stretched", transformers.Qwen3MoeForCausalLM(qwen3(
-        num_experts_per_tok=8, router_aux_loss_coef=0.0, rope_parameters=yarn)), {}
+        num_experts_per_tok=8, rope_parameters=yarn)), {}
     oss = functools.partial(small, transformers.GptOssConfig, num_hidden_layers=4, head_dim=24, sliding_window=50, num_local_experts=4,
-                            num_experts_per_tok=2, router_aux_loss_coef=0.5, rope_parameters=yarn | {"truncate": False})
+                            num_experts_per_tok=2, router_aux_loss_coef=0.5, output_router_logits=True, rope_parameters=yarn | {"truncate": False})
     yield "gpt_oss", transformers.GptOssForCausalLM(oss()), {}
     yield "gpt_oss, other layers, not stretched, no biases, bf16", transformers.GptOssForCausalLM(oss(
         attention_bias=False, rope_parameters=plain,
@@ -265,7 +265,7 @@ def compare_gradients(name, folder, model, root):
     rows = torch.tensor([row["ids"] for row in batch["rows"]])
     model = model.float().train()
     model.zero_grad()
-    weight = getattr(model.config, "router_aux_loss_coef", None)
+    weight = model.config.router_aux_loss_coef if getattr(model.config, "output_router_logits", False) else None
     said = model(rows, **({} if weight is None else {"output_router_logits": True}))
     loss = torch.nn.functional.cross_entropy(said.logits[:, :-1].flatten(0, 1).double(), rows[:, 1:].flatten())
     if weight is not None:
