@@ -169,6 +169,19 @@ void evaluate(const EvalArguments& arguments) {
   }
 }
 
+void add_data_folder(const std::string& word, tasks::DataFolders& data) {
+  const size_t equals = word.find('=');
+  const std::string name = word.substr(0, std::min(equals, word.size()));
+  const std::string folder = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (name.empty() || folder.empty()) {
+    throw UsageError(
+        fmt::format("--data {}: write NAME=FOLDER, as in Rowan/hellaswag=data/hellaswag", word));
+  }
+  if (!data.emplace(name, folder).second) {
+    throw UsageError(fmt::format("--data {}: the folder of {} is named twice", word, name));
+  }
+}
+
 /// `others`: options of the other ways to evaluate.
 void add_task_options(CLI::App& command, TaskArguments& arguments,
                       const std::vector<CLI::Option*>& others) {
@@ -184,6 +197,15 @@ void add_task_options(CLI::App& command, TaskArguments& arguments,
   };
   add("--include-path", arguments.include_paths,
       "a folder where named tasks are looked for; may be given again")
+      ->allow_extra_args(false);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--data",
+          [&arguments](const std::vector<std::string>& given) {
+            for (const std::string& word : given) add_data_folder(word, arguments.data);
+          },
+          "NAME=FOLDER: where a data set of the Hub lies; may be given again")
+      ->needs(tasks)
       ->allow_extra_args(false);
   add("--num-fewshot", arguments.num_fewshot,
       "examples before each question (default: as the task says; a task that says 0 keeps it)")

@@ -171,7 +171,7 @@ std::string title(const TaskArguments& arguments, const ModelArguments& model) {
 void evaluate_tasks(const TaskArguments& arguments, const ModelArguments& model_arguments) {
   // Tasks first: what is wrong with them shows before a large model is read.
   const tasks::TaskSelection selection =
-      tasks::select_tasks(arguments.tasks, arguments.include_paths);
+      tasks::select_tasks(arguments.tasks, arguments.include_paths, arguments.data);
   refuse_overwriting(arguments, selection);
   const std::vector<AskedTask> asked = ask(arguments, selection);
   const LoadedModel loaded = load_model(model_arguments);
