@@ -46,9 +46,11 @@ is read in windows that overlap by half. Special tokens written out in the text 
 Hugging Face. bits_per_byte divides by the bytes of the whole text.
 --store: mean over rows of the split, each read by itself.
 --tasks: tasks of lm-evaluation-harness (multiple_choice, loglikelihood, loglikelihood_rolling) from
-local YAML or JSON files whose data are local files of JSON; its scores, its table, and with
---output its results file. What a task asks for and Atoll does not have is an error
-(docs/evaluation.md).
+local YAML or JSON files, its own among them; its scores, its table, and with --output its results
+file. Data are local: files that a task names, or for a data set of the Hub the folder that --data
+names (as `datasets` or the Hub's tools leave it, or files like validation.jsonl; Arrow and Parquet
+where Atoll was built with Arrow's libraries). What a task asks for and Atoll does not have is an
+error (docs/evaluation.md).
 --per-token writes one JSON line per token: id, text, logprob (natural logarithm; null for the
 first) and rank (1: the model's first guess; null for the first).
 
@@ -57,7 +59,9 @@ Examples:
   atoll eval my-model --text README.md --per-token tokens.jsonl
   atoll eval runs/demo --store runs/demo/data
   atoll eval my-model --tasks tasks/sea.yaml --output scores.json --log-samples answers.jsonl
-  atoll eval my-model --tasks sea,harbours --include-path tasks --num-fewshot 5 --limit 100)";
+  atoll eval my-model --tasks sea,harbours --include-path tasks --num-fewshot 5 --limit 100
+  atoll eval my-model --tasks hellaswag --data Rowan/hellaswag=data/hellaswag \
+    --include-path .venv/lib/python3.11/site-packages/lm_eval/tasks)";
 
 constexpr int64_t kMaxWindow = 2048;  // By default: attention costs the square of it.
 constexpr int64_t kBatchTokens = 4096;
