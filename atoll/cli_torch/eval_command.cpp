@@ -46,9 +46,11 @@ is read in windows that overlap by half. Special tokens written out in the text 
 Hugging Face. bits_per_byte divides by the bytes of the whole text.
 --store: mean over rows of the split, each read by itself.
 --tasks: tasks of lm-evaluation-harness (multiple_choice, loglikelihood, loglikelihood_rolling) from
-local YAML or JSON files whose data are local files of JSON; its scores, its table, and with
---output its results file. What a task asks for and Atoll does not have is an error
-(docs/evaluation.md).
+local YAML or JSON files, its own among them; its scores, its table, and with --output its results
+file. Data are local: files that a task names, or for a data set of the Hub the folder that --data
+names (as `datasets` or the Hub's tools leave it, or files like validation.jsonl; Arrow and Parquet
+where Atoll was built with Arrow's libraries). What a task asks for and Atoll does not have is an
+error (docs/evaluation.md).
 --per-token writes one JSON line per token: id, text, logprob (natural logarithm; null for the
 first) and rank (1: the model's first guess; null for the first).
 
@@ -57,7 +59,9 @@ Examples:
   atoll eval my-model --text README.md --per-token tokens.jsonl
   atoll eval runs/demo --store runs/demo/data
   atoll eval my-model --tasks tasks/sea.yaml --output scores.json --log-samples answers.jsonl
-  atoll eval my-model --tasks sea,harbours --include-path tasks --num-fewshot 5 --limit 100)";
+  atoll eval my-model --tasks sea,harbours --include-path tasks --num-fewshot 5 --limit 100
+  atoll eval my-model --tasks hellaswag --data Rowan/hellaswag=data/hellaswag \
+    --include-path .venv/lib/python3.11/site-packages/lm_eval/tasks)";
 
 constexpr int64_t kMaxWindow = 2048;  // By default: attention costs the square of it.
 constexpr int64_t kBatchTokens = 4096;
@@ -169,6 +173,19 @@ void evaluate(const EvalArguments& arguments) {
   }
 }
 
+void add_data_folder(const std::string& word, tasks::DataFolders& data) {
+  const size_t equals = word.find('=');
+  const std::string name = word.substr(0, std::min(equals, word.size()));
+  const std::string folder = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (name.empty() || folder.empty()) {
+    throw UsageError(
+        fmt::format("--data {}: write NAME=FOLDER, as in Rowan/hellaswag=data/hellaswag", word));
+  }
+  if (!data.emplace(name, folder).second) {
+    throw UsageError(fmt::format("--data {}: the folder of {} is named twice", word, name));
+  }
+}
+
 /// `others`: options of the other ways to evaluate.
 void add_task_options(CLI::App& command, TaskArguments& arguments,
                       const std::vector<CLI::Option*>& others) {
@@ -184,6 +201,15 @@ void add_task_options(CLI::App& command, TaskArguments& arguments,
   };
   add("--include-path", arguments.include_paths,
       "a folder where named tasks are looked for; may be given again")
+      ->allow_extra_args(false);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--data",
+          [&arguments](const std::vector<std::string>& given) {
+            for (const std::string& word : given) add_data_folder(word, arguments.data);
+          },
+          "NAME=FOLDER: where a data set of the Hub lies; may be given again")
+      ->needs(tasks)
       ->allow_extra_args(false);
   add("--num-fewshot", arguments.num_fewshot,
       "examples before each question (default: as the task says; a task that says 0 keeps it)")

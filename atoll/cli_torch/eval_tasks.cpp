@@ -159,6 +159,20 @@ void refuse_overwriting(const TaskArguments& arguments, const tasks::TaskSelecti
   }
 }
 
+/// Asks the model, and tells how fast it reads.
+std::vector<tasks::Likelihood> likelihoods(const model::Model& model,
+                                           std::span<const tasks::TokenRequest> requests,
+                                           int64_t batch_rows) {
+  const SystemClock clock;
+  const Time begin = clock.now();
+  ProgressBar bar("eval", 1, clock);
+  return serve::likelihoods(model, requests, batch_rows, [&](int64_t done, int64_t all) {
+    const auto tokens = static_cast<double>(done);
+    const double rate = tokens / std::max(1e-9, seconds(clock.now() - begin));
+    bar.update(tokens / static_cast<double>(all), format_count(rate) + " tokens/s");
+  });
+}
+
 std::string title(const TaskArguments& arguments, const ModelArguments& model) {
   std::string shots = "as the tasks say";
   if (arguments.num_fewshot) shots = std::to_string(*arguments.num_fewshot);
@@ -171,7 +185,7 @@ std::string title(const TaskArguments& arguments, const ModelArguments& model) {
 void evaluate_tasks(const TaskArguments& arguments, const ModelArguments& model_arguments) {
   // Tasks first: what is wrong with them shows before a large model is read.
   const tasks::TaskSelection selection =
-      tasks::select_tasks(arguments.tasks, arguments.include_paths);
+      tasks::select_tasks(arguments.tasks, arguments.include_paths, arguments.data);
   refuse_overwriting(arguments, selection);
   const std::vector<AskedTask> asked = ask(arguments, selection);
   const LoadedModel loaded = load_model(model_arguments);
@@ -180,11 +194,8 @@ void evaluate_tasks(const TaskArguments& arguments, const ModelArguments& model_
   EncodedRequests encoded(asked, encoder);
   warn_lost(encoder.encoder());
 
-  const SystemClock clock;
-  ProgressBar bar("eval", static_cast<double>(encoded.requests().size()), clock);
   const std::vector<tasks::Likelihood> found =
-      serve::likelihoods(loaded.model, encoded.requests(), arguments.batch_rows,
-                         [&](int64_t done) { bar.update(static_cast<double>(done)); });
+      likelihoods(loaded.model, encoded.requests(), arguments.batch_rows);
 
   std::vector<tasks::TaskOutcome> outcomes;
   std::string samples;

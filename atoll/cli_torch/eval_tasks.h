@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "atoll/cli_torch/model_arguments.h"
+#include "atoll/tasks/data_folder.h"
 
 namespace atl::cli {
 
 struct TaskArguments {
   std::vector<std::string> tasks;  // Files or names.
   std::vector<std::filesystem::path> include_paths;
+  tasks::DataFolders data;  // Data sets of the Hub.
   std::optional<int64_t> num_fewshot;
   int64_t limit = 0;       // Documents of each task; 0: all.
   int64_t batch_rows = 0;  // 0: chosen by length.

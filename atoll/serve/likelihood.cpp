@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,165 +10,279 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/serve/shared_texts.h"
 #include "atoll/train/evaluate.h"
 
 namespace atl::serve {
 namespace {
 
 constexpr int64_t kBatchTokens = 4096;
-// A context is read once when that saves this factor of tokens: what follows it is then read text
-// by text, which is slower per token than a batch.
-constexpr int64_t kSharedGain = 2;
+// Endings are read side by side, at least so many tokens at a time where there are so many...
+constexpr int64_t kPassTokens = 512;
+// ... and as far as their caches stay below so many positions: each of one context needs its own.
+constexpr int64_t kCachePositions = 8192;
 
-/// What the model reads, and the requests whose continuations end behind it.
-struct Row {
-  std::vector<int64_t> ids;
-  std::vector<size_t> requests;
+/// What the model reads, and for each the requests whose continuations end behind it. Sorted;
+/// requests that differ in their last token alone (answers like A, B, C) share a text.
+struct Texts {
+  std::vector<std::vector<int64_t>> ids;
+  std::vector<std::vector<size_t>> requests;
 };
 
-/// The longest first. Requests that differ in their last token alone (answers like A, B, C) share a
-/// row.
-std::vector<Row> make_rows(std::span<const tasks::TokenRequest> requests,
-                           std::span<const size_t> places) {
+Texts texts_of(std::span<const tasks::TokenRequest> requests) {
   std::map<std::vector<int64_t>, std::vector<size_t>> by_ids;
-  for (const size_t place : places) {
+  for (size_t place = 0; place < requests.size(); ++place) {
     const tasks::TokenRequest& request = requests[place];
+    ATOLL_CHECK(!request.context.empty() && !request.continuation.empty());
     std::vector<int64_t> ids = request.context;
     ids.insert(ids.end(), request.continuation.begin(), request.continuation.end() - 1);
     by_ids[std::move(ids)].push_back(place);
   }
-  std::vector<Row> rows;
-  for (auto& [ids, same] : by_ids) rows.push_back({ids, std::move(same)});
-  std::ranges::stable_sort(rows,
-                           [](const Row& a, const Row& b) { return a.ids.size() > b.ids.size(); });
-  return rows;
-}
-
-int64_t num_tokens(std::span<const Row> rows) {
-  int64_t count = 0;
-  for (const Row& row : rows) count += std::ssize(row.ids);
-  return count;
-}
-
-/// Rows side by side; what is behind a shorter one's end is not looked at.
-at::Tensor tokens_BT(std::span<const Row> rows, at::Device device) {
-  const auto length = static_cast<int64_t>(rows.front().ids.size());
-  const at::Tensor host =
-      at::zeros({static_cast<int64_t>(rows.size()), length}, at::TensorOptions().dtype(at::kLong));
-  int64_t* begin = host.mutable_data_ptr<int64_t>();
-  for (const Row& row : rows) {
-    std::ranges::copy(row.ids, begin);
-    begin += length;
+  Texts texts;
+  for (auto& [ids, same] : by_ids) {
+    texts.ids.push_back(ids);
+    texts.requests.push_back(std::move(same));
   }
-  return host.to(device);
+  return texts;
 }
+
+/// Those that are read in one pass each for what they share and for each of their endings.
+class Reading {
+ public:
+  Reading(const SharedTexts& group, const Texts& texts) : group_(group), next_(group.begin) {
+    for (size_t i = group.begin; i < group.end; ++i) {
+      longest_ = std::max(longest_, std::ssize(texts.ids[i]));
+    }
+  }
+
+  const SharedTexts& group() const { return group_; }
+  bool is_alone() const { return group_.end - group_.begin == 1; }
+  int64_t num_texts() const { return static_cast<int64_t>(group_.end - group_.begin); }
+  /// Positions that a cache needs, and the most tokens of an ending.
+  int64_t longest() const { return longest_; }
+  int64_t longest_ending() const { return longest_ - group_.num_shared; }
+
+  bool is_done() const { return next_ == group_.end; }
+  size_t take() { return next_++; }
+
+  std::vector<model::KvCache> caches;  // One for each ending that is read in a pass.
+  at::Tensor shared_TC;                // The hidden states of what is shared.
+
+ private:
+  SharedTexts group_;
+  size_t next_;
+  int64_t longest_ = 0;
+};
+
+/// A cache that holds what `from` does, with room for `capacity` positions.
+model::KvCache copy_of(const model::Model& model, const model::KvCache& from, int64_t capacity) {
+  model::KvCache copy(model.config(), 1, capacity, model.device());
+  for (int64_t layer = 0; layer < model.config().num_layers; ++layer) {
+    copy.write(layer, from.keys_BHSN(layer, from.length()).transpose(1, 2),
+               from.values_BHSN(layer, from.length()).transpose(1, 2));
+  }
+  copy.advance(from.length());
+  return copy;
+}
+
+/// One pass of the model: stretches of texts, each behind what its cache holds.
+class Pass {
+ public:
+  void add(std::span<const int64_t> ids, model::KvCache& cache) {
+    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    rows_.push_back({&cache, std::ssize(ids)});
+  }
+  /// Of each, the hidden states.
+  std::vector<at::Tensor> run(const model::Model& model) const {
+    const at::Tensor tokens_1T =
+        at::empty({1, std::ssize(tokens_)}, at::TensorOptions().dtype(at::kLong));
+    std::ranges::copy(tokens_, tokens_1T.mutable_data_ptr<int64_t>());
+    const at::Tensor hidden_TC = model.hidden_1TC(tokens_1T.to(model.device()), rows_)[0];
+    std::vector<at::Tensor> parts;
+    int64_t begin = 0;
+    for (const model::CachedRow& row : rows_) {
+      parts.push_back(hidden_TC.narrow(0, begin, row.num_tokens));
+      begin += row.num_tokens;
+    }
+    return parts;
+  }
+
+ private:
+  std::vector<int64_t> tokens_;
+  std::vector<model::CachedRow> rows_;
+};
 
 class Reader {
  public:
-  using Progress = std::function<void(int64_t)>;
-
   Reader(const model::Model& model, std::span<const tasks::TokenRequest> requests,
-         const Progress& progress)
-      : model_(model), requests_(requests), progress_(progress), results_(requests.size()) {}
+         const Texts& texts, const Progress& progress, int64_t num_tokens)
+      : model_(model),
+        requests_(requests),
+        texts_(texts),
+        progress_(progress),
+        num_tokens_(num_tokens),
+        results_(requests.size()) {}
 
-  void read_rows(std::span<const Row> rows, int64_t batch_rows) {
-    for (size_t begin = 0; begin < rows.size();) {
-      const auto length = static_cast<int64_t>(rows[begin].ids.size());
-      const int64_t wanted =
-          batch_rows > 0 ? batch_rows : std::max<int64_t>(1, kBatchTokens / length);
-      const size_t size = std::min(rows.size() - begin, static_cast<size_t>(wanted));
-      const std::span<const Row> batch = rows.subspan(begin, size);
-      const at::Tensor hidden_BTC = model_.hidden_BTC(tokens_BT(batch, model_.device()));
-      for (size_t i = 0; i < size; ++i) {
-        const auto end = static_cast<int64_t>(batch[i].ids.size());
-        for (const size_t place : batch[i].requests) {
-          const auto count = static_cast<int64_t>(requests_[place].continuation.size());
-          score(place, hidden_BTC[static_cast<int64_t>(i)].narrow(0, end - count, count));
-        }
-      }
-      begin += size;
-    }
-  }
-
-  /// Reads a context once, and each continuation behind it.
-  void read_shared(std::span<const size_t> places) {
-    const std::vector<int64_t>& context = requests_[places.front()].context;
-    const auto length = static_cast<int64_t>(context.size());
-    size_t longest = 1;
-    for (const size_t place : places) {
-      longest = std::max(longest, requests_[place].continuation.size());
-    }
-    const int64_t capacity = length + static_cast<int64_t>(longest) - 1;
-    model::KvCache cache(model_.config(), 1, capacity, model_.device());
-    const at::Tensor last_TC = hidden_TC(context, cache).narrow(0, length - 1, 1);
-    for (const size_t place : places) {
-      std::vector<int64_t> read = requests_[place].continuation;
-      read.pop_back();
-      if (read.empty()) {
-        score(place, last_TC);
-        continue;
-      }
-      score(place, at::cat({last_TC, hidden_TC(read, cache)}));
-      cache.truncate(length);
+  void read(std::span<const SharedTexts> groups) {
+    std::vector<Reading> readings;
+    for (const SharedTexts& group : groups) readings.emplace_back(group, texts_);
+    read_beginnings(readings);
+    std::erase_if(readings, [](const Reading& reading) { return reading.is_done(); });
+    make_copies(readings);
+    while (!readings.empty()) {
+      read_endings(readings);
+      std::erase_if(readings, [](const Reading& reading) { return reading.is_done(); });
     }
   }
 
   std::vector<tasks::Likelihood> take() { return std::move(results_); }
 
  private:
-  at::Tensor hidden_TC(const std::vector<int64_t>& ids, model::KvCache& cache) const {
-    const Row row{ids, {}};
-    return model_.hidden_BTC(tokens_BT({&row, 1}, model_.device()), cache)[0];
+  /// What is shared, and texts that stand alone.
+  void read_beginnings(std::vector<Reading>& readings) {
+    Pass pass;
+    for (Reading& reading : readings) {
+      reading.caches.emplace_back(model_.config(), 1, reading.longest(), model_.device());
+      const std::span<const int64_t> ids = texts_.ids[reading.group().begin];
+      pass.add(reading.is_alone() ? ids : ids.first(reading.group().num_shared),
+               reading.caches.front());
+    }
+    const std::vector<at::Tensor> hidden = pass.run(model_);
+    for (size_t i = 0; i < readings.size(); ++i) {
+      Reading& reading = readings[i];
+      done_tokens_ += hidden[i].size(0);
+      reading.shared_TC = hidden[i];
+      if (reading.is_alone()) want(reading.take(), hidden[i], {});
+    }
+    score();
   }
 
-  void score(size_t place, const at::Tensor& hidden_TC) {
-    tasks::Likelihood& result = results_[place];
-    result.is_greedy = true;
-    const std::vector<int64_t>& targets = requests_[place].continuation;
-    for (const train::TokenScore& token : train::score_targets(model_, hidden_TC, targets)) {
-      if (std::isnan(token.log_probability)) {
-        throw InputError(
-            "the model's probabilities are not numbers (nan): its weights are damaged or its "
-            "training diverged");
-      }
-      result.log_probability += token.log_probability;
-      result.is_greedy = result.is_greedy && token.rank == 1;
+  /// Few contexts with many endings: several of each are read at a time, each with its own cache.
+  void make_copies(std::vector<Reading>& readings) const {
+    int64_t pass_tokens = 0;
+    int64_t positions = 0;
+    for (const Reading& reading : readings) {
+      pass_tokens += reading.longest_ending();
+      positions += reading.longest();
     }
-    if (progress_) progress_(++done_);
+    if (readings.empty()) return;
+    const int64_t wanted = std::min(kPassTokens / pass_tokens, kCachePositions / positions);
+    for (Reading& reading : readings) {
+      for (int64_t i = 1; i < std::min(wanted, reading.num_texts()); ++i) {
+        reading.caches.push_back(copy_of(model_, reading.caches.front(), reading.longest()));
+      }
+    }
+  }
+
+  void read_endings(std::vector<Reading>& readings) {
+    struct Ending {
+      Reading* reading;
+      size_t text;
+    };
+    Pass pass;
+    std::vector<Ending> endings;
+    for (Reading& reading : readings) {
+      for (model::KvCache& cache : reading.caches) {
+        if (reading.is_done()) break;
+        cache.truncate(reading.group().num_shared);
+        endings.push_back({&reading, reading.take()});
+        pass.add(std::span(texts_.ids[endings.back().text])
+                     .subspan(static_cast<size_t>(reading.group().num_shared)),
+                 cache);
+      }
+    }
+    const std::vector<at::Tensor> hidden = pass.run(model_);
+    for (size_t i = 0; i < endings.size(); ++i) {
+      done_tokens_ += hidden[i].size(0);
+      want(endings[i].text, hidden[i], endings[i].reading->shared_TC);
+    }
+    score();
+  }
+
+  /// Notes the hidden states from which a text's requests are scored: the last of those behind
+  /// what is shared, and where that is not all, the last of what is.
+  void want(size_t text, const at::Tensor& own_TC, const at::Tensor& shared_TC) {
+    for (const size_t place : texts_.requests[text]) {
+      const auto count = static_cast<int64_t>(requests_[place].continuation.size());
+      const int64_t own = std::min(count, own_TC.size(0));
+      if (own < count) {
+        wanted_TC_.push_back(shared_TC.narrow(0, shared_TC.size(0) - (count - own), count - own));
+      }
+      wanted_TC_.push_back(own_TC.narrow(0, own_TC.size(0) - own, own));
+      wanted_.push_back(place);
+    }
+  }
+
+  /// All that is wanted at once: the head is a large matrix, and every pass over it costs.
+  void score() {
+    if (wanted_.empty()) return;
+    std::vector<int64_t> targets;
+    for (const size_t place : wanted_) {
+      const std::vector<int64_t>& continuation = requests_[place].continuation;
+      targets.insert(targets.end(), continuation.begin(), continuation.end());
+    }
+    const auto scores = train::score_targets(model_, at::cat(wanted_TC_), targets);
+    auto token = scores.begin();
+    for (const size_t place : wanted_) {
+      tasks::Likelihood& result = results_[place];
+      result.is_greedy = true;
+      for (size_t i = 0; i < requests_[place].continuation.size(); ++i, ++token) {
+        if (std::isnan(token->log_probability)) {
+          throw InputError(
+              "the model's probabilities are not numbers (nan): its weights are damaged or its "
+              "training diverged");
+        }
+        result.log_probability += token->log_probability;
+        result.is_greedy = result.is_greedy && token->rank == 1;
+      }
+    }
+    wanted_.clear();
+    wanted_TC_.clear();
+    if (progress_) progress_(done_tokens_, num_tokens_);
   }
 
   const model::Model& model_;
   std::span<const tasks::TokenRequest> requests_;
+  const Texts& texts_;
   const Progress& progress_;
+  int64_t num_tokens_;
+  int64_t done_tokens_ = 0;
+  std::vector<size_t> wanted_;
+  std::vector<at::Tensor> wanted_TC_;
   std::vector<tasks::Likelihood> results_;
-  int64_t done_ = 0;
 };
+
+std::vector<SharedTexts> alone(size_t count) {
+  std::vector<SharedTexts> groups;
+  for (size_t i = 0; i < count; ++i) groups.push_back({i, i + 1, 0});
+  return groups;
+}
 
 }  // namespace
 
 std::vector<tasks::Likelihood> likelihoods(const model::Model& model,
                                            std::span<const tasks::TokenRequest> requests,
-                                           int64_t batch_rows,
-                                           const std::function<void(int64_t)>& progress) {
+                                           int64_t batch_rows, const Progress& progress) {
   const at::NoGradGuard no_grad;
-  std::map<std::vector<int64_t>, std::vector<size_t>> by_context;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    ATOLL_CHECK(!requests[i].context.empty() && !requests[i].continuation.empty());
-    by_context[requests[i].context].push_back(i);
+  const Texts texts = texts_of(requests);
+  std::vector<SharedTexts> groups = batch_rows > 0 ? alone(texts.ids.size()) : share(texts.ids);
+  const auto num_read = [&](const SharedTexts& group) { return group.num_read(texts.ids); };
+  // The longest first: what does not fit into memory shows early.
+  std::ranges::stable_sort(groups, std::ranges::greater(), num_read);
+  int64_t num_tokens = 0;
+  for (const SharedTexts& group : groups) num_tokens += num_read(group);
+  Reader reader(model, requests, texts, progress, num_tokens);
+  for (size_t begin = 0; begin < groups.size();) {
+    size_t end = begin;
+    int64_t tokens = 0;
+    do {
+      tokens += num_read(groups[end++]);
+    } while (end < groups.size() &&
+             (batch_rows > 0 ? static_cast<int64_t>(end - begin) < batch_rows
+                             : tokens + num_read(groups[end]) <= kBatchTokens));
+    reader.read(std::span(groups).subspan(begin, end - begin));
+    begin = end;
   }
-  Reader reader(model, requests, progress);
-  std::vector<size_t> others;
-  for (const auto& [context, places] : by_context) {
-    const std::vector<Row> rows = make_rows(requests, places);
-    const int64_t once =
-        std::ssize(context) + num_tokens(rows) - std::ssize(context) * std::ssize(rows);
-    if (batch_rows == 0 && num_tokens(rows) >= kSharedGain * once) {
-      reader.read_shared(places);
-    } else {
-      others.insert(others.end(), places.begin(), places.end());
-    }
-  }
-  reader.read_rows(make_rows(requests, others), batch_rows);
   return reader.take();
 }
 

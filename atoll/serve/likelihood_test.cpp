@@ -47,6 +47,9 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
     for (int64_t j = 0; j <= i % 4; ++j) request.continuation.push_back((5 * i + 11 * j) % 40);
     requests.push_back(request);
   }
+  for (int64_t i = 0; i < 3; ++i) {  // What they share is scored, too.
+    requests.push_back({{2}, {4, 4, 5, 5, 6, 6, 7, 7, 8, 8, i, 9}});
+  }
   for (int64_t i = 0; i < 5; ++i) {  // A context that pays to be read once.
     tasks::TokenRequest request{{9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7}, {i, 2 * i}};
     if (i % 2 == 1) request.continuation.insert(request.continuation.end(), {i, 3});
@@ -55,11 +58,17 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
   // What the model itself says is greedy: find it for one context.
   for (int64_t id = 0; id < 40; ++id) requests.push_back({{1, 2, 3}, {id}});
   int num_greedy = 0;
+  std::vector<int64_t> num_read;
   for (const int64_t batch_rows : {1, 5, 0}) {
     int64_t done = 0;
-    const auto found =
-        likelihoods(model, requests, batch_rows, [&](int64_t number) { done = number; });
-    EXPECT_EQ(done, std::ssize(requests));
+    int64_t all = 0;
+    const auto found = likelihoods(model, requests, batch_rows, [&](int64_t number, int64_t total) {
+      EXPECT_GT(number, done);
+      done = number;
+      all = total;
+    });
+    EXPECT_EQ(done, all);
+    num_read.push_back(all);
     for (size_t i = 0; i < requests.size(); ++i) {
       const tasks::Likelihood expected = alone(model, requests[i]);
       EXPECT_NEAR(found[i].log_probability, expected.log_probability, 1e-5) << i;
@@ -68,6 +77,8 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
     }
   }
   EXPECT_GE(num_greedy, 3);
+  EXPECT_EQ(num_read[0], num_read[1]);
+  EXPECT_LT(num_read[2], num_read[1]);  // What is shared is read once.
 }
 
 TEST(LikelihoodTest, NothingToScoreIsNoWork) {

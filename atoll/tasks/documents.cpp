@@ -7,6 +7,8 @@
 
 #include "atoll/base/error.h"
 #include "atoll/data/byte_source.h"
+#include "atoll/tables/table_file.h"
+#include "atoll/tasks/data_folder.h"
 #include "atoll/text/json_text.h"
 
 namespace atl::tasks {
@@ -65,6 +67,7 @@ Documents unified(std::vector<Json> rows, const std::string& name) {
 }
 
 std::string unpacked(const fs::path& file) {
+  if (is_table(file)) return tables::read_lines(file, tables::table_program(), kMaxBytes);
   data::ByteSource source(file);
   std::string text;
   std::vector<char> buffer(size_t{1} << 18);

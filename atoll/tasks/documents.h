@@ -1,5 +1,6 @@
 #pragma once
-// The documents that a task asks about: lines of JSON, or one JSON array, plain, gzip or zstd.
+// The documents that a task asks about: lines of JSON, or one JSON array, plain, gzip or zstd;
+// Arrow and Parquet files where Atoll was built with Arrow's libraries.
 #include <filesystem>
 #include <string>
 #include <string_view>

@@ -37,8 +37,28 @@ bool all_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-Documents read_split(const Task& task, const std::string& split) {
-  return read_documents(task.data_files.at(split));
+/// The documents of a split, each made by the function `change` where there is one.
+Documents read_split(const Task& task, const std::string& split, NativeFunction change) {
+  const auto* const files = files_of(task.data_files, split);
+  if (files == nullptr) {
+    throw InputError(
+        fmt::format("task '{}': there is no split \"{}\" to take examples from", task.name, split));
+  }
+  Documents documents = read_documents(*files);
+  if (change == nullptr) return documents;
+  for (size_t i = 0; i < documents.rows.size(); ++i) {
+    try {
+      documents.rows[i] = change(documents.rows[i]);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("task '{}', split {}, document {}: process_docs: {}", task.name,
+                                   split, i, error.what()));
+    }
+  }
+  documents.fields.clear();
+  for (const auto& [field, value] : documents.rows.front().items()) {
+    documents.fields.push_back(field);
+  }
+  return documents;
 }
 
 }  // namespace
@@ -46,19 +66,20 @@ Documents read_split(const Task& task, const std::string& split) {
 TaskPrompts::TaskPrompts(const Task& task, int64_t num_fewshot)
     : task_(task),
       num_fewshot_(num_fewshot),
-      documents_(read_split(task, task.split)),
+      documents_(read_split(task, task.split, task.change)),
       random_(kExamplesSeed) {
   if (num_fewshot_ > 0) {
-    pool_ = !task.source                 ? task.samples
-            : *task.source == task.split ? documents_.rows
-                                         : read_split(task, *task.source).rows;
+    const bool is_asked = task.source == task.split && task.change_example == task.change;
+    pool_ = !task.source ? task.samples
+            : is_asked   ? documents_.rows
+                         : read_split(task, *task.source, task.change_example).rows;
   }
   // The first document tells what kind of answers there are.
   where_ = "document 0";
   const Json& first = documents_.rows.front();
   if (task.output == OutputType::kMultipleChoice) {
-    choices_are_contexts_ = is_whole(text_of(task.asked.text, first));
-    several_right_ = target_of(task.asked.target, first).is_array();
+    choices_are_contexts_ = is_whole(text_of(task.asked, first));
+    several_right_ = target_of(task.asked, first).is_array();
     if (choices_are_contexts_ && several_right_) {
       fail("doc_to_text gives a place among the choices, and doc_to_target a list");
     }
@@ -97,7 +118,19 @@ Json TaskPrompts::value_of(const Json& setting, const Json& document, const char
   return document[source];
 }
 
-Json TaskPrompts::text_of(const Json& setting, const Json& document) {
+Json TaskPrompts::called(NativeFunction function, const Json& document, const char* key) const {
+  try {
+    return function(document);
+  } catch (const InputError& error) {
+    fail(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+Json TaskPrompts::text_of(const Wording& wording, const Json& document) {
+  if (wording.text_function != nullptr) {
+    return called(wording.text_function, document, "doc_to_text");
+  }
+  const Json& setting = wording.text;
   if (!setting.is_string()) return setting;
   const bool is_field = std::ranges::count(documents_.fields, setting.get<std::string>()) > 0;
   Json text = value_of(setting, document, "doc_to_text");
@@ -107,7 +140,11 @@ Json TaskPrompts::text_of(const Json& setting, const Json& document) {
   return text;
 }
 
-Json TaskPrompts::target_of(const Json& setting, const Json& document) {
+Json TaskPrompts::target_of(const Wording& wording, const Json& document) {
+  if (wording.target_function != nullptr) {
+    return called(wording.target_function, document, "doc_to_target");
+  }
+  const Json& setting = wording.target;
   if (!setting.is_string()) return setting;
   const bool is_field = std::ranges::count(documents_.fields, setting.get<std::string>()) > 0;
   Json target = value_of(setting, document, "doc_to_target");
@@ -126,9 +163,12 @@ Json TaskPrompts::target_of(const Json& setting, const Json& document) {
   return text;
 }
 
-std::vector<std::string> TaskPrompts::choices_of(const Json& setting, const Json& document) {
+std::vector<std::string> TaskPrompts::choices_of(const Wording& wording, const Json& document) {
+  const Json& setting = wording.choice;
   Json list = setting;
-  if (setting.is_string()) {
+  if (wording.choice_function != nullptr) {
+    list = called(wording.choice_function, document, "doc_to_choice");
+  } else if (setting.is_string()) {
     list = value_of(setting, document, "doc_to_choice");
     if (list.is_string()) {
       list = parse_python_literal(list.get<std::string>(), place_of("doc_to_choice"));
@@ -194,11 +234,11 @@ std::string TaskPrompts::question_turn(const std::string& text,
 /// Question, delimiter, answer, delimiter.
 std::string TaskPrompts::example(const Json& document) {
   const Wording& wording = task_.example;
-  Json text = text_of(wording.text, document);
-  const Json target = target_of(wording.target, document);
+  Json text = text_of(wording, document);
+  const Json target = target_of(wording, document);
   const std::optional<std::string> prefix = prefix_of(wording, document);
   std::vector<std::string> choices;
-  if (!wording.choice.is_null()) choices = choices_of(wording.choice, document);
+  if (!wording.choice.is_null()) choices = choices_of(wording, document);
   const auto choice_at = [&](const Json& place) {
     const int64_t number = whole(place);
     if (number < 0 || number >= std::ssize(choices)) {
@@ -258,7 +298,7 @@ Question TaskPrompts::question(int64_t number) {
   const Json& document = documents_.rows[static_cast<size_t>(number)];
   const Wording& wording = task_.asked;
   Question question{.document = number, .several_right = several_right_};
-  question.target = target_of(wording.target, document);
+  question.target = target_of(wording, document);
   if (task_.output != OutputType::kMultipleChoice && !question.target.is_string()) {
     fail("doc_to_target gives no text");
   }
@@ -275,7 +315,7 @@ Question TaskPrompts::question(int64_t number) {
   if (num_fewshot_ > 0) {
     for (const Json* row : sample(document)) before += example(*row);
   }
-  const Json text = text_of(wording.text, document);
+  const Json text = text_of(wording, document);
   const std::optional<std::string> prefix = prefix_of(wording, document);
   if (task_.output == OutputType::kLogLikelihood) {
     if (!text.is_string()) fail("doc_to_text gives no text");
@@ -283,7 +323,7 @@ Question TaskPrompts::question(int64_t number) {
         {before + question_turn(text, prefix, wording.target_delimiter), question.target});
     return question;
   }
-  question.choices = choices_of(wording.choice, document);
+  question.choices = choices_of(wording, document);
   if (choices_are_contexts_) {
     if (!is_whole(text)) fail("doc_to_text gives a place among the choices elsewhere, not here");
     const Json& target = question.target;

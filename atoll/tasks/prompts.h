@@ -53,9 +53,10 @@ class TaskPrompts {
   /// A setting that says something of a document: by a field's name, a template, or itself.
   Json value_of(const Json& setting, const Json& document, const char* key);
   std::string rendered(const std::string& source, const Json& document, const char* key);
-  Json text_of(const Json& setting, const Json& document);
-  Json target_of(const Json& setting, const Json& document);
-  std::vector<std::string> choices_of(const Json& setting, const Json& document);
+  Json called(NativeFunction function, const Json& document, const char* key) const;
+  Json text_of(const Wording& wording, const Json& document);
+  Json target_of(const Wording& wording, const Json& document);
+  std::vector<std::string> choices_of(const Wording& wording, const Json& document);
   std::optional<std::string> prefix_of(const Wording& wording, const Json& document);
 
   std::vector<const Json*> sample(const Json& asked);

@@ -25,7 +25,7 @@ class PromptsTest : public ::testing::Test {
       "dataset_kwargs": {"data_files": {"test": "d.jsonl"}}, "output_type": "multiple_choice",
       "doc_to_text": "{{q}}?", "doc_to_choice": "w", "doc_to_target": "t"})");
     for (const auto& [key, value] : more.items()) json[key] = value;
-    return read_task(json, folder_.path());
+    return read_task(json, folder_.path(), {});
   }
   std::vector<Question> ask(const Json& more, int64_t num_fewshot = 0) const {
     const Task made = task(more);

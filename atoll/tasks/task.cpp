@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "atoll/base/error.h"
+#include "atoll/tasks/task_data.h"
 #include "atoll/tasks/task_metrics.h"
 
 namespace atl::tasks {
@@ -21,13 +22,11 @@ struct Refused {
 constexpr Refused kRefused[] = {
     {"class", "tasks in Python are not supported"},
     {"custom_dataset", "functions in Python are not supported"},
-    {"dataset_name", "it names a part of a data set of the Hub; local files have none"},
     {"doc_to_audio", "models here read text"},
     {"doc_to_image", "models here read text"},
     {"filter_list", "answers that a model writes freely, which filters are for, are not supported"},
     {"generation_kwargs", "answers that a model writes freely are not supported"},
     {"group", "a group's file lists its tasks; a task says its groups with tag"},
-    {"process_docs", "functions in Python are not supported; change the data file"},
     {"process_results", "functions in Python are not supported"},
     {"task_list", "not supported; write one file per task"},
     {"use_prompt", "promptsource is not supported; write doc_to_text and doc_to_target"},
@@ -39,11 +38,13 @@ constexpr std::string_view kKeys[] = {
     "task_alias",
     "tag",
     "dataset_path",
+    "dataset_name",
     "dataset_kwargs",
     "training_split",
     "validation_split",
     "test_split",
     "fewshot_split",
+    "process_docs",
     "doc_to_text",
     "doc_to_target",
     "unsafe_code",
@@ -68,9 +69,13 @@ constexpr std::string_view kFewshotKeys[] = {
     "target_delimiter",
 };
 
+constexpr std::string_view kFunctionKeys[] = {"process_docs", "doc_to_text", "doc_to_target",
+                                              "doc_to_choice"};
+
 class TaskReader {
  public:
-  TaskReader(const Json& settings, const fs::path& folder) : folder_(folder) {
+  TaskReader(const Json& settings, const fs::path& folder, const DataFolders& data)
+      : folder_(folder), data_(data) {
     for (const auto& [key, value] : settings.items()) {  // null: as if it were not there.
       if (!value.is_null()) settings_[key] = value;
     }
@@ -92,7 +97,7 @@ class TaskReader {
         task.version = settings_["metadata"]["version"];
     }
     task.output = read_output();
-    task.data_files = read_data_files();
+    task.data_files = data_files();
     task.description = text("description").value_or("");
     task.num_fewshot = count("num_fewshot");
     read_wordings(task);
@@ -120,11 +125,45 @@ class TaskReader {
         fail(fmt::format("unknown setting \"{}\"", key));
       }
     }
+    check_functions(settings_, "");
     if (settings_.value("unsafe_code", Json(false)) != false) {
       unsupported("unsafe_code", "no code is run");
     }
     if (settings_.value("repeats", Json(1)) != 1) {
       unsupported("repeats", "a likelihood is the same each time");
+    }
+  }
+
+  /// Functions may stand where a document becomes something.
+  void check_functions(const Json& object, const std::string& where) const {
+    for (const auto& [key, value] : object.items()) {
+      if (key == "fewshot_config" && value.is_object() && where.empty()) {
+        check_functions(value, "fewshot_config: ");
+      } else if (has_function(value) &&
+                 !(is_function(value) && std::ranges::count(kFunctionKeys, key) > 0)) {
+        fail(
+            fmt::format("{}\"{}\": !function is not supported here: no Python is run", where, key));
+      }
+    }
+  }
+
+  SplitFiles data_files() const {
+    try {
+      return read_task_data(settings_, folder_, data_);
+    } catch (const InputError& error) {
+      fail(error.what());
+    }
+  }
+
+  /// Null where the setting is none.
+  NativeFunction function(const Json& object, const char* key) const {
+    const Json value = object.value(key, Json());
+    if (value.is_null()) return nullptr;
+    if (!is_function(value)) fail(fmt::format("\"{}\" is no !function", key));
+    try {
+      return known_function(value).call;
+    } catch (const InputError& error) {
+      fail(fmt::format("\"{}\": {}", key, error.what()));
     }
   }
 
@@ -157,54 +196,25 @@ class TaskReader {
                     name));
   }
 
-  std::map<std::string, std::vector<fs::path>> read_data_files() const {
-    const std::string path = text("dataset_path").value_or("");
-    if (path != "json") {
-      fail(
-          fmt::format("dataset_path \"{}\" is not supported: data comes from local files of JSON; "
-                      "write \"dataset_path: json\" and dataset_kwargs: {{data_files: ...}}",
-                      path));
-    }
-    const Json kwargs = settings_.value("dataset_kwargs", Json::object());
-    if (!kwargs.is_object() || !kwargs.contains("data_files")) {
-      fail("\"dataset_kwargs\" has no \"data_files\"");
-    }
-    for (const auto& [key, value] : kwargs.items()) {
-      if (key != "data_files") fail(fmt::format("dataset_kwargs: \"{}\" is not supported", key));
-    }
-    const Json& files = kwargs["data_files"];
-    std::map<std::string, std::vector<fs::path>> by_split;
-    if (!files.is_object()) {
-      by_split["train"] = paths(files);  // As Hugging Face's datasets name it.
-      return by_split;
-    }
-    for (const auto& [split, value] : files.items()) by_split[split] = paths(value);
-    return by_split;
-  }
-
-  std::vector<fs::path> paths(const Json& names) const {
-    std::vector<fs::path> files;
-    for (const Json& name : names.is_string() ? Json::array({names}) : names) {
-      if (!name.is_string()) fail("\"data_files\" has something that is no name of a file");
-      files.push_back(folder_ / name.get<std::string>());
-    }
-    if (files.empty()) fail("\"data_files\" names no file");
-    return files;
-  }
-
   Wording wording(const Json& object) const {
     const auto given = [&](const char* key) {
       return object.contains(key) ? object[key] : Json(nullptr);
     };
+    const auto call = [&](const char* key) {
+      return is_function(given(key)) ? function(object, key) : nullptr;
+    };
     Wording wording{.text = given("doc_to_text"),
                     .choice = given("doc_to_choice"),
                     .target = given("doc_to_target"),
-                    .prefix = text(object, "gen_prefix")};
+                    .prefix = text(object, "gen_prefix"),
+                    .text_function = call("doc_to_text"),
+                    .choice_function = call("doc_to_choice"),
+                    .target_function = call("doc_to_target")};
     wording.target_delimiter = text(object, "target_delimiter").value_or(wording.target_delimiter);
     wording.fewshot_delimiter =
         text(object, "fewshot_delimiter").value_or(wording.fewshot_delimiter);
     const auto check = [&](const char* key, const Json& value, bool is_allowed) {
-      if (value.is_null() || value.is_string() || is_allowed) return;
+      if (value.is_null() || value.is_string() || is_function(value) || is_allowed) return;
       fail(fmt::format("\"{}\" is {}, which it cannot be", key, value.type_name()));
     };
     check("doc_to_text", wording.text, wording.text.is_number_integer());
@@ -215,6 +225,7 @@ class TaskReader {
   }
 
   void read_wordings(Task& task) {
+    task.change = function(settings_, "process_docs");
     task.asked = wording(settings_);
     if (task.asked.target.is_null()) fail("\"doc_to_target\" is missing");
     if (task.output != OutputType::kRolling && task.asked.text.is_null()) {
@@ -226,9 +237,6 @@ class TaskReader {
       if (std::ranges::find(kFewshotKeys, key) == std::end(kFewshotKeys)) {
         fail(fmt::format("fewshot_config: unknown setting \"{}\"", key));
       }
-    }
-    if (!given.value("process_docs", Json()).is_null()) {
-      fail("fewshot_config: \"process_docs\" is not supported: it is Python");
     }
     if (!given.value("fewshot_indices", Json()).is_null()) {
       fail(
@@ -252,6 +260,7 @@ class TaskReader {
       if (value.is_null()) present.erase(key);
     }
     task.example = wording(present);
+    task.change_example = function(present, "process_docs");
     const std::string sampler = text(present, "sampler").value_or("");
     if (sampler != "default" && sampler != "first_n") {
       fail(
@@ -264,13 +273,12 @@ class TaskReader {
 
   /// Which documents are asked about, and which are examples: lm-evaluation-harness's rules.
   void read_splits(Task& task) const {
+    // Of a data set of the Hub a task may name more splits than it needs.
+    const bool has_own_files =
+        settings_.value("dataset_kwargs", Json::object()).contains("data_files");
     const auto split = [&](const char* key) {
       std::optional<std::string> name = text(key);
-      if (name && !task.data_files.contains(*name)) {
-        std::string there;
-        for (const auto& [known, files] : task.data_files) there += " " + known;
-        fail(fmt::format("{} is \"{}\", and data_files has:{}", key, *name, there));
-      }
+      if (name && has_own_files) require_split(task, key, *name);
       return name;
     };
     const auto test = split("test_split");
@@ -278,12 +286,11 @@ class TaskReader {
     const auto training = split("training_split");
     if (!test && !validation) fail("neither \"test_split\" nor \"validation_split\" is there");
     task.split = test ? *test : *validation;
+    require_split(task, test ? "test_split" : "validation_split", task.split);
     std::optional<std::string> fewshot;
     if (!fewshot_["split"].is_null()) {
       fewshot = text(fewshot_, "split");
-      if (!task.data_files.contains(*fewshot)) {
-        fail(fmt::format("the split of the examples, \"{}\", is not in data_files", *fewshot));
-      }
+      if (has_own_files) require_split(task, "the split of the examples", *fewshot);
     }
     task.leaves_out_asked = fewshot == test;
     if (fewshot) {
@@ -297,7 +304,15 @@ class TaskReader {
       }
     } else {
       task.source = training ? training : validation ? validation : test;
+      task.change_example = task.change;
     }
+  }
+
+  void require_split(const Task& task, const char* key, const std::string& name) const {
+    if (files_of(task.data_files, name) != nullptr) return;
+    std::string there;
+    for (const auto& [known, files] : task.data_files) there += " " + known;
+    fail(fmt::format("{} is \"{}\", and its data has:{}", key, name, there));
   }
 
   std::vector<Metric> metrics(OutputType output) const {
@@ -343,10 +358,16 @@ class TaskReader {
       }
     }
     config["output_type"] = name_of(task.output);
+    for (Json* object : {&config, &config["fewshot_config"]}) {
+      for (auto& [key, value] : object->items()) {
+        if (is_function(value)) value = known_function(value).source;
+      }
+    }
     return config;
   }
 
   fs::path folder_;
+  const DataFolders& data_;
   Json settings_ = Json::object();
   std::string name_;
   Json fewshot_;
@@ -366,8 +387,8 @@ std::string name_of(OutputType output) {
   return "loglikelihood_rolling";
 }
 
-Task read_task(const Json& settings, const fs::path& folder) {
-  return TaskReader(settings, folder).read();
+Task read_task(const Json& settings, const fs::path& folder, const DataFolders& data) {
+  return TaskReader(settings, folder, data).read();
 }
 
 int64_t num_fewshot(const Task& task, std::optional<int64_t> asked_for) {

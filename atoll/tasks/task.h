@@ -3,13 +3,14 @@
 // that is unknown, or that this version cannot honour, is refused by name.
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "atoll/tasks/data_folder.h"
 #include "atoll/tasks/documents.h"
 #include "atoll/tasks/json.h"
+#include "atoll/tasks/python_functions.h"
 
 namespace atl::tasks {
 
@@ -37,12 +38,15 @@ struct Metric {
 };
 
 /// How a document becomes text. Each of the three is null, a text (a document's field by its name,
-/// or a template), or a value of its own.
+/// or a template), a value of its own, or a function.
 struct Wording {
   Json text;
   Json choice;
   Json target;
-  std::optional<std::string> prefix;  // `gen_prefix`: what the answer begins with.
+  std::optional<std::string> prefix;       // `gen_prefix`: what the answer begins with.
+  NativeFunction text_function = nullptr;  // These stand in for text, choice and target.
+  NativeFunction choice_function = nullptr;
+  NativeFunction target_function = nullptr;
   std::string target_delimiter = " ";
   std::string fewshot_delimiter = "\n\n";
 };
@@ -54,8 +58,10 @@ struct Task {
   std::string alias;
   Json version;
   OutputType output = OutputType::kMultipleChoice;
-  std::map<std::string, std::vector<std::filesystem::path>> data_files;  // By split.
-  std::string split;                  // Whose documents are asked about.
+  SplitFiles data_files;
+  std::string split;                // Whose documents are asked about.
+  NativeFunction change = nullptr;  // `process_docs`: what is made of each document first.
+  NativeFunction change_example = nullptr;
   std::optional<std::string> source;  // The split of the examples; none: they are `samples`.
   bool leaves_out_asked = false;      // The document asked about is no example for itself.
   std::vector<Json> samples;
@@ -69,8 +75,9 @@ struct Task {
 };
 
 /// The task that a file's settings describe. Paths of data are relative to `folder`, the task
-/// file's. Throws InputError naming the task and the setting.
-Task read_task(const Json& settings, const std::filesystem::path& folder);
+/// file's; `data` says where data sets of the Hub lie. Throws InputError naming the task and the
+/// setting.
+Task read_task(const Json& settings, const std::filesystem::path& folder, const DataFolders& data);
 
 /// The number of examples before each question: what the task says, else `asked_for`, else 0. A
 /// task that says 0 keeps it.

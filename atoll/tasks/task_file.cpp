@@ -17,6 +17,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/number.h"
+#include "atoll/tasks/python_functions.h"
 #include "atoll/text/json_text.h"
 #include "atoll/text/utf8.h"
 
@@ -132,8 +133,12 @@ class YamlReader : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    check_tag(mark, tag, value);
     if (text::valid_utf8_prefix(value) != value.size()) fail(mark, "text that is not UTF-8");
+    if (tag == "!function" && !wants_key()) {  // What it is, is asked when a task is read.
+      add(mark, function_value(value, fs::path(name_).parent_path()), 1, anchor);
+      return;
+    }
+    check_tag(mark, tag);
     if (!wants_key()) {
       add(mark, tag == "?" ? meaning(mark, value) : Json(value), 1, anchor);
       return;
@@ -175,12 +180,7 @@ class YamlReader : public YAML::EventHandler {
     return !open_.empty() && open_.back().value.is_object() && !open_.back().key;
   }
 
-  void check_tag(const YAML::Mark& mark, const std::string& tag, const std::string& value) const {
-    if (tag == "!function") {
-      fail(mark, fmt::format("!function {}: functions in Python are not supported; write a "
-                             "template (Jinja) instead",
-                             value));
-    }
+  void check_tag(const YAML::Mark& mark, const std::string& tag) const {
     static constexpr std::string_view kText = "tag:yaml.org,2002:str";
     if (!is_one_of(tag, {"", "?", "!", kText})) {
       fail(mark, fmt::format("the tag {} is not supported", tag));
@@ -188,7 +188,7 @@ class YamlReader : public YAML::EventHandler {
   }
 
   void begin(const YAML::Mark& mark, const std::string& tag, Json empty, YAML::anchor_t anchor) {
-    check_tag(mark, tag, "");
+    check_tag(mark, tag);
     if (wants_key()) fail(mark, "a key that is no word");
     if (open_.size() >= kMaxDepth) fail(mark, "nested too deep");
     open_.push_back({.value = std::move(empty),

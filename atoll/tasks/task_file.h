@@ -9,8 +9,9 @@
 
 namespace atl::tasks {
 
-/// The settings of a YAML text; `name` appears in messages. Throws InputError: not YAML, not a
-/// mapping, a key twice, a tag (`!function` asks for Python), over the bounds on depth and size.
+/// The settings of a YAML text; `name` appears in messages, and `!function` names files beside it
+/// (python_functions.h). Throws InputError: not YAML, not a mapping, a key twice, another tag, over
+/// the bounds on depth and size.
 Json parse_task_yaml(std::string_view text, const std::string& name);
 
 /// The settings of a file (JSON where its name ends in .json), `include`d files merged in: keys of

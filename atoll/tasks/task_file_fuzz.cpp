@@ -18,7 +18,7 @@ void try_yaml(std::string_view text) {
   try {
     const Json settings = parse_task_yaml(text, "fuzz");
     ATOLL_CHECK(settings.is_object());
-    const Task task = read_task(settings, "folder");
+    const Task task = read_task(settings, "folder", {});
     ATOLL_CHECK(!task.name.empty() && !task.metrics.empty());
     ATOLL_CHECK(task.data_files.contains(task.split));
   } catch (const InputError&) {

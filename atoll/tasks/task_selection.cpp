@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "atoll/base/error.h"
 #include "atoll/tasks/task_file.h"
+#include "atoll/tasks/task_heading.h"
 
 namespace atl::tasks {
 namespace {
@@ -58,6 +60,13 @@ class TaskIndex {
     }
     std::ranges::sort(files);
     for (const fs::path& file : files) {
+      if (const auto heading = headings_.read(file)) {
+        if (!heading->group && !heading->task) continue;
+        const std::string& name = heading->group ? *heading->group : *heading->task;
+        if (!heading->group) add_tags(name, heading->tags.value_or(std::vector<std::string>()));
+        entries_.emplace(name, Known{.file = file, .entry = {}});
+        continue;
+      }
       try {
         add_entry({read_task_file(file), file.parent_path()});
       } catch (const InputError& error) {
@@ -73,15 +82,19 @@ class TaskIndex {
     const std::string name = entry.settings[key];
     const Json tag = entry.settings.value("tag", Json(nullptr));
     for (const Json& word : tag.is_array() ? tag : Json::array({tag})) {
-      if (!entry.is_group() && word.is_string()) tags_[word.get<std::string>()].insert(name);
+      if (!entry.is_group() && word.is_string()) add_tags(name, {word.get<std::string>()});
     }
-    entries_.emplace(name, std::move(entry));
+    entries_.emplace(name, Known{.file = {}, .entry = std::move(entry)});
     return name;
   }
 
-  const Entry* find(const std::string& name) const {
+  /// Reads the file when it is asked for the first time.
+  const Entry* find(const std::string& name) {
     const auto found = entries_.find(name);
-    return found == entries_.end() ? nullptr : &found->second;
+    if (found == entries_.end()) return nullptr;
+    Known& known = found->second;
+    if (!known.entry) known.entry = Entry{read_task_file(known.file), known.file.parent_path()};
+    return &*known.entry;
   }
   const std::set<std::string>* find_tag(const std::string& name) const {
     const auto found = tags_.find(name);
@@ -104,14 +117,24 @@ class TaskIndex {
   }
 
  private:
-  std::map<std::string, Entry> entries_;
+  struct Known {
+    fs::path file;
+    std::optional<Entry> entry;
+  };
+
+  void add_tags(const std::string& task, const std::vector<std::string>& tags) {
+    for (const std::string& tag : tags) tags_[tag].insert(task);
+  }
+
+  HeadingReader headings_;
+  std::map<std::string, Known> entries_;
   std::map<std::string, std::set<std::string>> tags_;
   std::map<std::string, std::string> unread_;  // By the file's name; why.
 };
 
 class Selector {
  public:
-  explicit Selector(const TaskIndex& index) : index_(index) {}
+  Selector(TaskIndex& index, const DataFolders& data) : index_(index), data_(data) {}
 
   /// Adds what `name` stands for; what the file says gives way to `overrides`. Returns the names.
   std::vector<std::string> add(const std::string& name, const Json& overrides, int depth) {
@@ -134,7 +157,7 @@ class Selector {
  private:
   std::string add_task(Json settings, const fs::path& folder, const Json& overrides) {
     for (const auto& [key, value] : overrides.items()) settings[key] = value;
-    Task task = read_task(settings, folder);
+    Task task = read_task(settings, folder, data_);
     if (std::ranges::count(selection_.tasks, task.name, &Task::name) > 0) {
       throw InputError(fmt::format("task '{}' is asked for twice", task.name));
     }
@@ -242,7 +265,8 @@ class Selector {
     return metrics;
   }
 
-  const TaskIndex& index_;
+  TaskIndex& index_;
+  const DataFolders& data_;
   TaskSelection selection_;
 };
 
@@ -254,7 +278,7 @@ bool is_file_name(const std::string& word) {
 }  // namespace
 
 TaskSelection select_tasks(const std::vector<std::string>& wanted,
-                           const std::vector<fs::path>& include_paths) {
+                           const std::vector<fs::path>& include_paths, const DataFolders& data) {
   TaskIndex index;
   std::vector<std::string> names;
   std::set<fs::path> beside;
@@ -275,7 +299,7 @@ TaskSelection select_tasks(const std::vector<std::string>& wanted,
   for (const fs::path& path : include_paths) index.add_folder(path, true);
   for (const fs::path& path : beside) index.add_folder(path, false);
 
-  Selector selector(index);
+  Selector selector(index, data);
   for (const std::string& name : names) selector.add(name, Json::object(), 0);
   return selector.take();
 }

@@ -29,9 +29,11 @@ struct TaskSelection {
 
 /// `wanted`: names of tasks, groups or tags, or files (what ends in .yaml, .yml or .json, or has a
 /// '/'). Names are looked for in all .yaml and .json files below `include_paths`, and beside the
-/// wanted files. Throws InputError: a name that is not there, a task twice, a group in itself, and
+/// wanted files; only those that are asked for must be in order. `data`: where data sets of the Hub
+/// lie. Throws InputError: a name that is not there, a task twice, a group in itself, and
 /// everything of read_task_file() and read_task().
 TaskSelection select_tasks(const std::vector<std::string>& wanted,
-                           const std::vector<std::filesystem::path>& include_paths);
+                           const std::vector<std::filesystem::path>& include_paths,
+                           const DataFolders& data = {});
 
 }  // namespace atl::tasks

@@ -95,9 +95,10 @@ TEST_F(TaskSelectionTest, WhatIsNotThereOrThereTwice) {
 }
 
 TEST_F(TaskSelectionTest, AFileThatCannotBeReadSaysWhyWhenItIsAskedFor) {
-  folder_.write("tasks/broken.yaml", "task: broken\nprocess_docs: !function utils.x\n");
+  folder_.write("tasks/broken.yaml", "task: broken\nprocess_docs: !!binary aa\n");
+  folder_.write("tasks/worse.yaml", "task: {broken\n");
   EXPECT_THAT(names(select({"one"})), ElementsAre("one"));
-  EXPECT_THAT(refusal({"broken"}), HasSubstr("!function utils.x"));
+  EXPECT_THAT(refusal({"broken"}), HasSubstr("is not supported"));
   EXPECT_THAT(refusal({"other"}), HasSubstr("1 files could not be read"));
 }
 

@@ -22,7 +22,7 @@ Json settings(const Json& more = Json::object()) {
   return json;
 }
 
-Task task(const Json& more = Json::object()) { return read_task(settings(more), "/folder"); }
+Task task(const Json& more = Json::object()) { return read_task(settings(more), "/folder", {}); }
 std::string refusal(const Json& more) {
   return message_of([&] { task(more); });
 }
@@ -74,25 +74,28 @@ TEST(TaskTest, ExamplesMayBeWordedInAnotherWay) {
 TEST(TaskTest, WhatIsNotThereIsRefusedByName) {
   const std::pair<Json, const char*> cases[] = {
       {{{"colour", 1}}, "unknown setting \"colour\""},
-      {{{"process_docs", "x"}}, "\"process_docs\" is not supported"},
+      {{{"process_docs", "x"}}, "\"process_docs\" is no !function"},
+      {{{"description", {{"!function", "a.b"}, {"file", "/c"}}}}, "\"description\": !function"},
+      {{{"metric_list", {{{"metric", "acc"}, {"aggregation", {{"!function", "a.b"}}}}}}},
+       "\"metric_list\": !function"},
       {{{"process_results", "x"}}, "\"process_results\""},
       {{{"filter_list", Json::array()}}, "\"filter_list\""},
       {{{"generation_kwargs", {{"until", "x"}}}}, "\"generation_kwargs\""},
       {{{"use_prompt", "x"}}, "\"use_prompt\""},
-      {{{"dataset_name", "x"}}, "\"dataset_name\""},
+      {{{"dataset_name", "x"}}, "\"dataset_name\" names a part of a data set of the Hub"},
       {{{"doc_to_image", "x"}}, "\"doc_to_image\""},
       {{{"class", "x"}}, "\"class\""},
       {{{"unsafe_code", true}}, "\"unsafe_code\""},
       {{{"repeats", 2}}, "\"repeats\""},
       {{{"output_type", "generate_until"}}, "output_type \"generate_until\" is not supported"},
       {{{"output_type", nullptr}}, "output_type \"generate_until\""},
-      {{{"dataset_path", "EleutherAI/arc"}}, "dataset_path \"EleutherAI/arc\" is not supported"},
+      {{{"dataset_path", "EleutherAI/arc"}}, "--data EleutherAI/arc=FOLDER"},
       {{{"dataset_kwargs", nullptr}}, "no \"data_files\""},
       {{{"dataset_kwargs", {{"data_files", "x"}, {"field", "y"}}}}, "\"field\" is not supported"},
       {{{"dataset_kwargs", {{"data_files", {{"test", 1}}}}}}, "no name of a file"},
-      {{{"test_split", "dev"}}, "test_split is \"dev\", and data_files has: test train"},
+      {{{"test_split", "dev"}}, "test_split is \"dev\", and its data has: test train"},
       {{{"test_split", nullptr}}, "neither \"test_split\""},
-      {{{"fewshot_split", "dev"}}, "\"dev\", is not in data_files"},
+      {{{"fewshot_split", "dev"}}, "the split of the examples is \"dev\", and its data has"},
       {{{"fewshot_config", {{"sampler", "balanced"}}}}, "sampler \"balanced\""},
       {{{"fewshot_config", {{"fewshot_indices", {1}}}}}, "\"fewshot_indices\""},
       {{{"fewshot_config", {{"process_docs", "x"}}}}, "\"process_docs\""},
