@@ -265,7 +265,12 @@ std::vector<tasks::Likelihood> likelihoods(const model::Model& model,
                                            int64_t batch_rows, const Progress& progress) {
   const at::NoGradGuard no_grad;
   const Texts texts = texts_of(requests);
-  std::vector<SharedTexts> groups = batch_rows > 0 ? alone(texts.ids.size()) : share(texts.ids);
+  // Behind a shared beginning a longer text would be read with positions that turned otherwise.
+  const bool may_share = std::ranges::all_of(texts.ids, [&](const std::vector<int64_t>& ids) {
+    return std::ssize(ids) <= model.config().steady_positions();
+  });
+  std::vector<SharedTexts> groups =
+      batch_rows > 0 || !may_share ? alone(texts.ids.size()) : share(texts.ids);
   const auto num_read = [&](const SharedTexts& group) { return group.num_read(texts.ids); };
   // The longest first: what does not fit into memory shows early.
   std::ranges::stable_sort(groups, std::ranges::greater(), num_read);
