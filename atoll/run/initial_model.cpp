@@ -37,6 +37,7 @@ ModelTexts kept_model_texts(const fs::path& run, int64_t end_of_text) {
   if (fs::exists(folder / kConfig)) {
     texts.ids = weights::load_hf_config(folder).ids;
     texts.files = tokenizer::model_texts(folder);
+    texts.are_kept = true;
   }
   if (std::ranges::find(texts.ids.ends, end_of_text) == texts.ids.ends.end()) {
     texts.ids.ends.push_back(end_of_text);

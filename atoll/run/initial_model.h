@@ -21,6 +21,7 @@ struct InitialModel {
 
 /// What a model's folder says of texts, chats and generation (tokenizer/model_texts.h).
 struct ModelTexts {
+  bool are_kept = false;  // The run began with a model, whose they are.
   weights::SpecialIds ids;
   std::map<std::string, std::string> files;  // Contents by name; it may have a folder.
 };
