@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Two islands that share nothing but a line of 20 Mbit/s train SmolLM2-135M-Instruct further, on
-# chats about words of docs/glossary.md; then it is asked what it was asked before. Everything
-# lands in runs/smollm2 (DEMO_DIR changes that), the model's 93 MB among it, which are fetched once.
+# chats about words of docs/glossary.md; then it is asked what it was asked before. Everything lands
+# in runs/smollm2 (DEMO_DIR changes that), the model's 93 MB among it, which are fetched once. Needs
+# 14 GB of memory and 9 GB of disk.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 atoll=build/bin/atoll
@@ -43,7 +44,7 @@ PYTHON
 
 # None of these is among the chats, word for word.
 ask() {
-  for question in 'What is an island in Atoll?' 'In Atoll, what is a fragment?' 'What does a coordinator do in Atoll?'; do
+  for question in 'What is an island in Atoll?' 'What is an outer step in Atoll?' 'What does a coordinator do in Atoll?'; do
     printf '\033[2m%s\033[0m\n' "$question"
     $atoll chat "$1" --greedy --max-tokens 60 <<<"$question"
     echo
