@@ -1,4 +1,5 @@
 # make demo    two islands train a model on this machine, then complete code (sets everything up)
+# make demo MODEL=smollm2   two islands train SmolLM2-135M further over 20 Mbit/s, and it is asked again what it was asked before
 # make check   what a change may have broken, in minutes: rules, unit tests, clang-tidy of what was touched
 # make test    what CI runs: build, lint, all tests that nothing cheaper replaces (sets everything up)
 # make nightly what takes hours, in parts; goes on where it stopped
@@ -32,7 +33,11 @@ install: build
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 demo: build
-	@scripts/demo.sh
+	@case "$(MODEL)" in \
+	  "") scripts/demo.sh ;; \
+	  smollm2) scripts/demo_smollm2.sh ;; \
+	  *) echo "make demo: MODEL is smollm2 or nothing, not '$(MODEL)'" >&2; exit 2 ;; \
+	esac
 
 rules:
 	@scripts/setup.sh test

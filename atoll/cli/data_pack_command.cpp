@@ -31,6 +31,8 @@ struct PackArguments {
   std::string tokenizer;
   std::string out;
   std::string shard;
+  std::string chat_template;
+  bool chats = false;
   bool json = false;
 };
 
@@ -71,7 +73,13 @@ void pack(const PackArguments& arguments) {
   data::PackOptions options = arguments.pack;
   if (!arguments.shard.empty()) options.shard = parse_shard(arguments.shard);
   const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(arguments.tokenizer);
-  const data::Corpus corpus(arguments.corpus);
+  data::CorpusOptions from = arguments.corpus;
+  if (arguments.chats) {
+    if (from.inputs.empty()) throw UsageError("--chats: name the .jsonl files with the chats");
+    from.chats = std::make_shared<const tokenizer::ChatTemplate>(
+        tokenizer::ChatTemplate::beside(arguments.tokenizer, arguments.chat_template));
+  }
+  const data::Corpus corpus(std::move(from));
   data::PackReport report;
   const Time start = clock.now();
   const double cores_before = process_cpu_seconds();
@@ -154,12 +162,22 @@ void add_data_pack(CLI::App& data) {
                    "Threads that encode; 0: as many as there are cores. The store is the same")
       ->capture_default_str()
       ->check(whole_number<int64_t>(0, kMaxThreads));
+  CLI::Option* chats = command->add_flag(
+      "--chats", arguments->chats,
+      "Each line of the .jsonl files is a chat: a list of messages, or an object with "
+      "\"messages\"; the text is what the chat template beside the tokenizer makes of it");
+  chats->excludes(command->get_option("--field"));
+  command
+      ->add_option("--template", arguments->chat_template,
+                   "Another template: a file, or chatml, llama3, plain")
+      ->needs(chats);
   command->add_option("--shard", arguments->shard,
                       "I/N, I from 0: pack this part of N alone, for 'atoll data merge'");
   command->add_flag("--overwrite", arguments->pack.overwrite, "Replace the store at --out");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
       "Example: atoll data pack corpus.jsonl.zst --tokenizer tokenizer.json --out store\n"
+      "         atoll data pack chats.jsonl --chats --tokenizer model.gguf --out store\n"
       "Many machines, each with one part, as in a Slurm array (docs/operations.md):\n"
       "  atoll data pack corpus/ --tokenizer tokenizer.json --shard 3/64 --out shard-3");
   command->callback([arguments] { pack(*arguments); });

@@ -19,7 +19,6 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/corpus_options.h"
 #include "atoll/cli/whole_number.h"
-#include "atoll/codec/gguf_file.h"
 #include "atoll/text/json_text.h"
 #include "atoll/text/utf8.h"
 #include "atoll/tokenizer/chat_template.h"
@@ -208,19 +207,12 @@ struct ChatArguments {
   bool jsonl = false;
 };
 
-tokenizer::ChatTemplate chat_template(const ChatArguments& arguments) {
-  const std::filesystem::path file = arguments.tokenizer;
-  const bool is_model = std::filesystem::is_directory(file) || codec::GgufFile::is_one(file);
-  return tokenizer::ChatTemplate::find(is_model ? file : file.parent_path(),
-                                       arguments.chat_template);
-}
-
 void chat(const ChatArguments& arguments) {
   std::optional<tokenizer::Tokenizer> tokenizer;
   if (arguments.ids || arguments.json || arguments.jsonl) {
     tokenizer.emplace(tokenizer::Tokenizer::load(arguments.tokenizer));
   }
-  const tokenizer::ChatTemplate found = chat_template(arguments);
+  const auto found = tokenizer::ChatTemplate::beside(arguments.tokenizer, arguments.chat_template);
   const auto render = [&](std::string_view text, const std::string& where, bool as_json) {
     const auto json = text::parse_json<nlohmann::ordered_json>(text, where);
     tokenizer::Chat chat = tokenizer::Chat::from_json(json, where);

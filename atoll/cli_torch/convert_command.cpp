@@ -24,6 +24,7 @@
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/data/draft_folder.h"
 #include "atoll/model/model.h"
+#include "atoll/tokenizer/model_texts.h"
 #include "atoll/weights/hf_folder.h"
 #include "atoll/weights/model_files.h"
 
@@ -57,12 +58,6 @@ Examples:
   atoll convert runs/demo my-model --dtype bf16 --verify
   atoll convert my-model sharded --max-shard-size 2
   atoll convert my-model my-model.gguf --type q8_0 --verify)";
-
-/// What describes the tokenizer and chats, in any of its spellings.
-constexpr const char* kCopied[] = {
-    "tokenizer.json",     "tokenizer_config.json",   "vocab.json",      "merges.txt",
-    "added_tokens.json",  "special_tokens_map.json", "tokenizer.model", "chat_template.jinja",
-    "chat_template.json", "generation_config.json"};
 
 /// A model in one flat FP32 buffer.
 model::Model load_flat(const weights::ModelConfig& config, const weights::ModelFiles& files) {
@@ -126,12 +121,14 @@ double verify(const model::Model& source, const fs::path& folder, weights::DType
 }
 
 void copy_tokenizer(const fs::path& source, const fs::path& target) {
-  for (const char* name : kCopied) {
-    if (const auto text = tokenizer::tokenizer_text(source, name)) {
-      write_file_atomically(target / name, *text);
-    }
+  for (const auto& [name, text] : tokenizer::model_texts(source)) {
+    fs::create_directories((target / name).parent_path());
+    write_file_atomically(target / name, text);
   }
-  if (fs::exists(target / "tokenizer.json") || !tokenizer::find_tokenizer(source)) return;
+  if (const auto text = tokenizer::tokenizer_text(source, "tokenizer.json")) {
+    return write_file_atomically(target / "tokenizer.json", *text);
+  }
+  if (!tokenizer::find_tokenizer(source)) return;
   try {
     write_file_atomically(target / "tokenizer.json", tokenizer::Tokenizer::load(source).json());
   } catch (const InputError& error) {

@@ -120,6 +120,9 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
       continue;
     }
     if (!fs::is_regular_file(status)) fail_to_read(path, "neither a regular file nor a folder");
+    if (is_of_chats() && !is_json_lines(input)) {
+      fail_to_read(path, "chats are lines of files that are named .jsonl, .jsonl.gz or .jsonl.zst");
+    }
     files_.push_back({.path = path,
                       .name = input,
                       .kind = is_json_lines(input) ? Kind::kJsonLines : Kind::kText,
@@ -141,7 +144,7 @@ bool Corpus::wants(const fs::path& path, const std::string& name) const {
     return std::any_of(patterns.begin(), patterns.end(),
                        [&](const std::string& pattern) { return matches(pattern, name); });
   };
-  if (among(options_.exclude)) return false;
+  if (among(options_.exclude) || (is_of_chats() && !is_json_lines(name))) return false;
   if (!options_.include.empty()) return among(options_.include);
   return is_packed_text(name) || looks_like_text(path);
 }
@@ -184,6 +187,7 @@ std::string Corpus::fingerprint() const {
   Sha256 hash;
   hash.update(
       fmt::format("{} {} {}\n", options_.text_field, options_.document_bytes, options_.strict));
+  if (is_of_chats()) hash.update(std::string_view("chats\n"));
   for (const File& file : files_) hash.update(fmt::format("{} {}\n", file.num_bytes, file.name));
   return hex(hash.finish());
 }

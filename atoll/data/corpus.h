@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "atoll/data/line_reader.h"
+#include "atoll/tokenizer/chat_template.h"
 
 namespace atl::data {
 
@@ -27,6 +29,9 @@ struct CorpusOptions {
   std::vector<std::string> exclude;
   /// The field of a jsonl object that holds the text.
   std::string text_field = "text";
+  /// Given: each line of jsonl is a chat in place of an object with a text, and its text is what
+  /// this template makes of it. Other files than jsonl are refused, and in folders passed over.
+  std::shared_ptr<const tokenizer::ChatTemplate> chats;
   /// A text file without <|endoftext|> lines is cut at the first line end after so many bytes: as
   /// one document it could not be split into training and validation.
   int64_t document_bytes = 8192;
@@ -110,6 +115,8 @@ class Corpus {
   /// Bytes of all files as they are on disk (for progress).
   int64_t total_bytes() const { return total_bytes_; }
   int64_t num_files() const { return std::ssize(files_); }
+  /// Texts are chats: special tokens in them count as such.
+  bool is_of_chats() const { return options_.chats != nullptr; }
   /// The inputs as the user named them.
   const std::vector<std::string>& sources() const { return options_.inputs; }
   /// SHA-256 in hexadecimal of all that decides where shards are cut and what they hold, but for
@@ -135,6 +142,8 @@ class Corpus {
   void list_folder(const std::filesystem::path& folder, const std::filesystem::path& root);
   bool wants(const std::filesystem::path& path, const std::string& name) const;
   std::optional<CorpusDocument> parse_or_throw(const CorpusRecord& record) const;
+  /// Sets text and id of a document whose text is a line of jsonl so far. `where` is that line.
+  void parse_line(CorpusDocument& document, const std::string& where) const;
 
   CorpusOptions options_;
   std::vector<File> files_;

@@ -27,6 +27,24 @@ int64_t shard_begin(int64_t total, const Shard& shard, int64_t index) {
   return total / shard.count * index + total % shard.count * index / shard.count;
 }
 
+template <typename Json>
+void set_given_id(CorpusDocument& document, const Json& json) {
+  if (!json.is_object()) return;
+  const auto id = json.find("id");
+  if (id != json.end() && id->is_string()) document.id = id->template get<std::string>();
+}
+
+/// What a template says of a chat does not name the line.
+std::string rendered(const tokenizer::ChatTemplate& chats, const nlohmann::ordered_json& json,
+                     const std::string& where) {
+  const auto chat = tokenizer::Chat::from_json(json, where);
+  try {
+    return chats.render(chat);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
 }  // namespace
 
 /// Cuts one file.
@@ -193,18 +211,27 @@ std::optional<CorpusDocument> Corpus::parse_or_throw(const CorpusRecord& record)
   if (document.text.find_first_not_of(" \t\r\n") == std::string::npos) return std::nullopt;
   if (!options_.strict) document.num_replaced += text::repair_surrogates(document.text);
   const std::string where = fmt::format("'{}' line {}", file.path.string(), record.location);
+  document.id = fmt::format("{}:{}", file.name, record.location);
+  parse_line(document, where);
+  if (document.text.empty()) return std::nullopt;
+  return document;
+}
+
+void Corpus::parse_line(CorpusDocument& document, const std::string& where) const {
+  if (options_.chats) {
+    // Templates may show an object's keys, in the order in which they came.
+    const auto json = text::parse_json<nlohmann::ordered_json>(document.text, where);
+    set_given_id(document, json);
+    document.text = rendered(*options_.chats, json, where);
+    return;
+  }
   auto json = text::parse_json(document.text, where);
+  set_given_id(document, json);
   const auto text = json.is_object() ? json.find(options_.text_field) : json.end();
   if (text == json.end() || !text->is_string()) {
     throw InputError(fmt::format("{}: no text in the field \"{}\"", where, options_.text_field));
   }
-  const auto given_id = json.find("id");
-  document.id = given_id != json.end() && given_id->is_string()
-                    ? given_id->get<std::string>()
-                    : fmt::format("{}:{}", file.name, record.location);
   document.text = std::move(text->get_ref<std::string&>());
-  if (document.text.empty()) return std::nullopt;
-  return document;
 }
 
 LeftOut::File Corpus::left_out(const CorpusRecord& record, const CorpusDocument& document) const {

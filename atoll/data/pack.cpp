@@ -76,6 +76,8 @@ EncodedBatch encode(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
                     double validation_share, tokenizer::Encoder& encoder, const Batch& batch) {
   EncodedBatch encoded{.bytes_done = batch.bytes_done};
   const int64_t before = encoder.num_without_token();
+  const auto special = corpus.is_of_chats() ? tokenizer::SpecialText::kToken  // The template's.
+                                            : tokenizer::SpecialText::kPlain;
   size_t begin = 0;
   for (size_t i = 0; i < batch.records.size(); ++i) {
     CorpusRecord record = batch.records[i];
@@ -88,7 +90,7 @@ EncodedBatch encode(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
       continue;
     }
     encoded.num_replaced += document->num_replaced;
-    encoder.encode(document->text, tokenizer::SpecialText::kPlain, encoded.ids);
+    encoder.encode(document->text, special, encoded.ids);
     encoded.ids.push_back(tokenizer.end_of_text());
     encoded.ends.push_back(encoded.ids.size());
     encoded.documents.push_back({.split = split_of(document->text, validation_share),

@@ -39,11 +39,11 @@ struct PackProgress {
 };
 
 /// Packs all of `corpus`, or a shard of it, into the new folder `target`. Special tokens written
-/// out in a document are plain text there: only the packer ends a document.
-/// A `target` that is a link stands for the folder it leads to.
-/// Throws InputError when the corpus is empty, has no training document (a shard may), cannot be
-/// read, or when the disk is full; UsageError when `target` exists; Interrupted after Ctrl-C, if
-/// interrupts are watched.
+/// out in a document are plain text there: only the packer ends a document. In a corpus of chats
+/// they are tokens, as the model reads its chats. A `target` that is a link stands for the folder
+/// it leads to. Throws InputError when the corpus is empty, has no training document (a shard may),
+/// cannot be read, or when the disk is full; UsageError when `target` exists; Interrupted after
+/// Ctrl-C, if interrupts are watched.
 PackReport pack(const Corpus& corpus, const tokenizer::Tokenizer& tokenizer,
                 const std::filesystem::path& target, const PackOptions& options,
                 const std::function<void(const PackProgress&)>& progress);

@@ -341,6 +341,43 @@ TEST_F(PackTest, BadUtf8IsCountedOrRefused) {
   EXPECT_THAT(failure("half.jsonl", {.strict = true}), HasSubstr("surrogate"));
 }
 
+TEST_F(PackTest, ChatsAreWhatTheTemplateMakesOfThem) {
+  folder_.write("chat_template.jinja",
+                "{% for m in messages %}{{ m.role }}: {{ m.content }}<|endoftext|>{% endfor %}");
+  const auto chats = std::make_shared<const tokenizer::ChatTemplate>(
+      tokenizer::ChatTemplate::beside(folder_ / "tokenizer.json", ""));
+  folder_.write("chats/a.jsonl",
+                "[{\"role\": \"user\", \"content\": \"the cat\"}]\n\n"
+                "{\"id\": \"hat\", \"messages\": [{\"role\": \"a\", \"content\": \"sat\"}]}\n");
+  folder_.write("chats/notes.txt", "not a chat\n");
+  const CorpusOptions options{.inputs = {(folder_ / "chats").string()}, .chats = chats};
+  pack_into("store", options, {.validation_share = 0});
+  const TokenStore store = TokenStore::open(folder_ / "store");
+  store.verify();
+  std::vector<std::string> ids;
+  store.for_each_document(Split::kTrain, [&](const Document& it) { ids.push_back(it.id); });
+  EXPECT_THAT(ids, ::testing::ElementsAre("a.jsonl:1", "hat"));
+
+  std::vector<int64_t> tokens(static_cast<size_t>(store.num_tokens(Split::kTrain)));
+  store.read(Split::kTrain, 0, tokens);
+  const auto tokenizer = tokenizer::Tokenizer::load(folder_ / "tokenizer.json");
+  EXPECT_EQ(tokenizer.decode(std::vector<tokenizer::TokenId>(tokens.begin(), tokens.end())),
+            "user: the cat<|endoftext|><|endoftext|>a: sat<|endoftext|><|endoftext|>");
+  EXPECT_EQ(std::ranges::count(tokens, tokenizer.end_of_text()), 4);  // Each is one token.
+
+  folder_.write("none.jsonl", "[{\"role\": \"user\", \"content\": \"a\"}]\n{\"text\": \"b\"}\n");
+  fs::remove_all(folder_ / "store");
+  EXPECT_THAT(failure("none.jsonl", {.chats = chats}),
+              HasSubstr("none.jsonl' line 2: neither a list of messages nor an object"));
+  folder_.write("refuses.jinja", "{{ raise_exception('no turns') }}");
+  const auto refusing =
+      std::make_shared<const tokenizer::ChatTemplate>(tokenizer::ChatTemplate::beside(
+          folder_ / "tokenizer.json", (folder_ / "refuses.jinja").string()));
+  EXPECT_THAT(failure("none.jsonl", {.chats = refusing}),
+              AllOf(HasSubstr("none.jsonl' line 1: "), HasSubstr("no turns")));
+  EXPECT_THAT(failure("chats/notes.txt", {.chats = chats}), HasSubstr("named .jsonl"));
+}
+
 TEST_F(PackTest, NamesTheFirstFaultWhateverTheThreads) {
   std::string lines = json_lines(30'000);
   folder_.write("a.jsonl", lines + "{\"text\": 1}\n" + lines + "[\n");

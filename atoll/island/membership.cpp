@@ -118,11 +118,16 @@ class Membership {
     for (const auto& [step, holding] : found_) checkpoints[step] = holding.digest;
     if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
     events_(run::CameAs{options_.name});
+    std::map<std::string, std::string> facts = {
+        {"data", materials_->mixture.digest()},
+        {"tokenizer", materials_->tokenizer.sha256()},
+        {"model", fmt::format("{} parameters", parameters.values_P().numel())},
+        {"sync.codec", method::codec_name(config_.sync)}};
+    // Weights come from the others, but not these: without them its checkpoints would lack the
+    // chat template.
+    if (materials_->texts.are_kept) facts["files of --init"] = model_files_digest(*materials_);
     const bool may_be_as_before = may_return_ && comeback_ && !found_.empty();
-    return {.facts = {{"data", materials_->mixture.digest()},
-                      {"tokenizer", materials_->tokenizer.sha256()},
-                      {"model", fmt::format("{} parameters", parameters.values_P().numel())},
-                      {"sync.codec", method::codec_name(config_.sync)}},
+    return {.facts = std::move(facts),
             .checkpoints = checkpoints,
             .former = may_be_as_before ? comeback_->former(found_.rbegin()->second, session_->run())
                                        : swarm::Former{},

@@ -185,6 +185,29 @@ RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_st
   return state;
 }
 
+std::map<std::string, std::string> model_files(const Materials& materials) {
+  const auto& [mixture, tokenizer, model, texts] = materials;
+  std::map<std::string, std::string> files = texts.files;
+  files["config.json"] = weights::to_hf_config(model.config(), texts.ids);
+  files["tokenizer.json"] = tokenizer.json();
+  files.try_emplace("generation_config.json", weights::to_generation_config(texts.ids));
+  files.try_emplace(
+      "tokenizer_config.json",
+      weights::to_tokenizer_config(
+          model.config(),
+          tokenizer.token_bytes(static_cast<tokenizer::TokenId>(mixture.end_of_text()))));
+  return files;
+}
+
+std::string model_files_digest(const Materials& materials) {
+  Sha256 hash;
+  for (const auto& [name, text] : model_files(materials)) {
+    hash.update(fmt::format("{} {}\n", name, text.size()));
+    hash.update(std::string_view(text));
+  }
+  return hex(hash.finish());
+}
+
 weights::CheckpointContents checkpoint_contents(const RunState& state, const run::RunConfig& config,
                                                 const Materials& materials,
                                                 train::InnerOptimizer& optimizer,
@@ -204,13 +227,7 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
   for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
   for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
 
-  contents.files["config.json"] = weights::to_hf_config(model.config(), texts.ids);
-  contents.files["generation_config.json"] = weights::to_generation_config(texts.ids);
-  contents.files["tokenizer.json"] = tokenizer.json();
-  contents.files["tokenizer_config.json"] = weights::to_tokenizer_config(
-      model.config(),
-      tokenizer.token_bytes(static_cast<tokenizer::TokenId>(mixture.end_of_text())));
-  for (const auto& [name, text] : texts.files) contents.files[name] = text;
+  contents.files = model_files(materials);
   contents.complete = [state](weights::CheckpointContents& copied) {
     Sha256 hash;  // Here and not in the training thread: it takes a while.
     for (const auto& tensor : copied.model) hash.update(tensor.bytes);

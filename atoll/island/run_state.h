@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,11 @@ RunState read_run_state(const std::filesystem::path& folder);
 RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_step,
                             const Materials& materials, train::InnerOptimizer& optimizer,
                             sync::Strategy& strategy);
+
+/// A checkpoint's files that are the model's and not tensors, by name: the same at every step.
+std::map<std::string, std::string> model_files(const Materials& materials);
+/// Names them: islands of one run write the same.
+std::string model_files_digest(const Materials& materials);
 
 /// Views of everything a checkpoint needs; no tensor is copied (but from a device).
 weights::CheckpointContents checkpoint_contents(const RunState& state, const run::RunConfig& config,

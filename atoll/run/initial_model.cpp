@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "atoll/base/file.h"
-#include "atoll/tokenizer/tokenizer.h"
+#include "atoll/tokenizer/model_texts.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::run {
@@ -12,9 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
-constexpr const char* kKept[] = {"generation_config.json", "tokenizer_config.json",
-                                 "special_tokens_map.json", "chat_template.jinja",
-                                 "chat_template.json"};
 
 fs::path kept_in(const fs::path& run) { return run / "init"; }
 
@@ -26,10 +23,9 @@ void keep_model_texts(const fs::path& model, const fs::path& run) {
   const fs::path target = kept_in(run);
   fs::remove_all(target);  // Of an attempt with another model.
   fs::create_directories(target);
-  for (const char* name : kKept) {
-    if (const auto text = tokenizer::tokenizer_text(model, name)) {
-      write_file_atomically(target / name, *text);
-    }
+  for (const auto& [name, text] : tokenizer::model_texts(model)) {
+    fs::create_directories((target / name).parent_path());
+    write_file_atomically(target / name, text);
   }
   // Last: it says that the others are there.
   write_file_atomically(target / kConfig, weights::hf_config_text(model));
@@ -40,9 +36,8 @@ ModelTexts kept_model_texts(const fs::path& run, int64_t end_of_text) {
   const fs::path folder = kept_in(run);
   if (fs::exists(folder / kConfig)) {
     texts.ids = weights::load_hf_config(folder).ids;
-    for (const char* name : kKept) {
-      if (fs::exists(folder / name)) texts.files[name] = read_file(folder / name);
-    }
+    texts.files = tokenizer::model_texts(folder);
+    texts.are_kept = true;
   }
   if (std::ranges::find(texts.ids.ends, end_of_text) == texts.ids.ends.end()) {
     texts.ids.ends.push_back(end_of_text);

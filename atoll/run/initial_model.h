@@ -19,10 +19,11 @@ struct InitialModel {
   std::filesystem::path folder() const;
 };
 
-/// Small files of a model's folder that are no weights, no architecture and no vocabulary.
+/// What a model's folder says of texts, chats and generation (tokenizer/model_texts.h).
 struct ModelTexts {
+  bool are_kept = false;  // The run began with a model, whose they are.
   weights::SpecialIds ids;
-  std::map<std::string, std::string> files;  // Contents by name.
+  std::map<std::string, std::string> files;  // Contents by name; it may have a folder.
 };
 
 /// Copies them from `model` to the folder `init` of the run directory. Throws InputError.

@@ -6,6 +6,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/codec/gguf_file.h"
 #include "atoll/text/json_text.h"
 
 namespace atl::tokenizer {
@@ -181,6 +182,11 @@ ChatTemplate ChatTemplate::find(const fs::path& folder, const std::string& name_
                   "tokenizer_config.json): name one with --template (a file, chatml, llama3, "
                   "plain); 'atoll generate' needs none",
                   folder.string()));
+}
+
+ChatTemplate ChatTemplate::beside(const fs::path& tokenizer, const std::string& name_or_file) {
+  const bool is_model = fs::is_directory(tokenizer) || codec::GgufFile::is_one(tokenizer);
+  return find(is_model ? tokenizer : tokenizer.parent_path(), name_or_file);
 }
 
 std::string_view ChatTemplate::built_in(std::string_view name) {

@@ -48,6 +48,10 @@ class ChatTemplate {
   static ChatTemplate load(const std::filesystem::path& folder, const std::string& name_or_file);
   /// The second where there is a name, else the first; throws InputError where the folder has none.
   static ChatTemplate find(const std::filesystem::path& folder, const std::string& name_or_file);
+  /// The same of what a tokenizer is loaded from: its folder, its file in the folder, or a GGUF
+  /// file.
+  static ChatTemplate beside(const std::filesystem::path& tokenizer,
+                             const std::string& name_or_file);
   /// Templates for models that bring none: "chatml", "llama3", "plain". Empty: none of that name.
   static std::string_view built_in(std::string_view name);
 

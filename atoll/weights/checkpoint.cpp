@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -142,11 +143,18 @@ void CheckpointWriter::write(const CheckpointContents& contents) {
                        {kOptimizerFile, tensor_hashes(contents.optimizer)}}}};
     write_safetensors(temporary / kModelFile, contents.model, {{"format", "pt"}});
     write_safetensors(temporary / kOptimizerFile, contents.optimizer, {{"format", "pt"}});
+    std::set<fs::path> folders;  // Of files that have one of their own.
     for (const auto& [name, text] : contents.files) {
       manifest["files"][name] = hex(sha256(as_byte_span(text)));
-      write_text(temporary / name, text);
+      const fs::path file = temporary / name;
+      if (file.parent_path() != temporary) {
+        fs::create_directories(file.parent_path());
+        folders.insert(file.parent_path());
+      }
+      write_text(file, text);
     }
     write_text(temporary / kManifestFile, manifest.dump(1));
+    for (const fs::path& folder : folders) sync_folder(folder);
     sync_folder(temporary);
     remove_checkpoint(final_path);  // The same step again, after a resume.
     fs::rename(temporary, final_path);

@@ -693,18 +693,26 @@ class RunTest(unittest.TestCase):
         (model / "manifest.json").unlink()  # From here on it is anybody's model.
         config = json.loads((model / "config.json").read_text())
         (model / "config.json").write_text(json.dumps(config | {"eos_token_id": [5, 7], "bos_token_id": 3}))
-        texts = {"chat_template.jinja": "{{ messages[0].content }}", "generation_config.json": '{"eos_token_id": [7]}',
-                 "tokenizer_config.json": '{"eos_token": "no such text"}'}
+        texts = {"chat_template.jinja": "{{ messages[0].content }}", "generation_config.json": '{"eos_token_id": [7], "temperature": 0.6}',
+                 "tokenizer_config.json": '{"eos_token": "no such text"}', "special_tokens_map.json": '{"bos_token": "the"}',
+                 "added_tokens.json": '{"<|endoftext|>": 0}', "additional_chat_templates/tool_use.jinja": "tools: {{ tools | length }}"}
+        (model / "additional_chat_templates").mkdir()
         for name, text in texts.items():
             (model / name).write_text(text)
+
+        def keeps_texts(folder):
+            for name, text in texts.items():
+                self.assertEqual((folder / name).read_text(), text, f"{folder}: {name}")
+            self.assertEqual((folder / "tokenizer.json").read_bytes(), (model / "tokenizer.json").read_bytes())
+
         second = self.folder / "second"
         settings = {"train__steps": 6, "train__checkpoint_every": 3}
         self.assertEqual(run("train", "--run", second, "--data", STORE, "--init", model, *flags(**settings))[0], 0)
         shutil.rmtree(second / "checkpoints" / "step-00000006")
         self.assertEqual(run("train", "--run", second)[0], 0)  # Goes on without --init.
         end = second / "checkpoints" / "step-00000006"
-        for name, text in texts.items():
-            self.assertEqual((end / name).read_text(), text)
+        keeps_texts(second / "checkpoints" / "step-00000003")
+        keeps_texts(end)
         ids = json.loads((end / "config.json").read_text())
         self.assertEqual(ids["bos_token_id"], 3)
         self.assertEqual(ids["eos_token_id"][:2], [5, 7])
@@ -713,6 +721,17 @@ class RunTest(unittest.TestCase):
         messages.write_text('[{"role": "user", "content": "hello"}]')
         code, out, err = run("tokenizer", "chat", "--tokenizer", end, "--messages", messages)
         self.assertEqual((code, out), (0, "hello"), err)
+
+        # Further on from the run, on two islands, and out of it as a model.
+        third = self.folder / "third"
+        code, _, err = run("train", "--run", third, "--data", STORE, "--init", second, "--islands", 2, *flags(train__steps=4, sync__sync_every=2))
+        self.assertEqual(code, 0, err)
+        for island in ("island-0", "island-1"):
+            keeps_texts(third / island / "checkpoints" / "step-00000004")
+            self.assertEqual(json.loads((third / island / "checkpoints" / "step-00000004" / "config.json").read_text())["eos_token_id"],
+                             ids["eos_token_id"])
+        self.assertEqual(run("convert", third, self.folder / "model")[0], 0)
+        keeps_texts(self.folder / "model")
 
 
 if __name__ == "__main__":

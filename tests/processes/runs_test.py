@@ -211,9 +211,18 @@ class RunsTest(unittest.TestCase):
         shared, good, bad = self.coordinator(good={**FINE, "train.checkpoint_every": 20}, bad=FINE)
         for name in "ab":
             good.join(name)
-        good.wait_commits(4, after=0)
-        bad.join("a")
-        bad.join("b", "--init", good.folder / "a")  # Two models: there is nothing to begin with.
+        checkpoints = good.folder / "a" / "checkpoints"
+        models = []
+        for model in ("first", "second"):
+            newer = lambda: [folder for folder in checkpoints.glob("step-????????") if folder.name not in models]
+            wait_for(newer, "a checkpoint")
+            models.append(max(newer()).name)
+            shutil.copytree(checkpoints / models[-1], good.folder / model)
+        bad.join("a", "--init", good.folder / "first")
+        bad.wait_event("island_ready", island="a")
+        # Without --init its checkpoints would lack what the model says of its tokenizer and chats.
+        self.assertRegex(self.refusal(shared, f"{shared.address}/bad"), "files of --init: the run has [0-9a-f]{64}, this island none")
+        bad.join("b", "--init", good.folder / "second")  # Two models: there is nothing to begin with.
         bad.wait_event("run_failed", reason=re.compile("^checkpoints: the islands have none in common"))
         for name in "ab":
             self.assertEqual(bad.finish(name)[0], 1)
