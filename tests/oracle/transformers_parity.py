@@ -191,7 +191,8 @@ def foreign_models():
     yield "phi3, window, part of a head turns", transformers.Phi3ForCausalLM(small(
         phi3, sliding_window=70, rope_parameters=plain | {"partial_rotary_factor": 0.75})), {}
     for name, original, extra in (("short", 800, {}), ("long", 200, {"attention_factor": 1.3})):
-        config = small(phi3, original_max_position_embeddings=original, rope_parameters=plain | extra | {
+        # With larger weights transformers' angles, which are in single precision, show.
+        config = small(phi3, initializer_range=0.1, original_max_position_embeddings=original, rope_parameters=plain | extra | {
             "rope_type": "longrope", "short_factor": [1 + 0.1 * pair for pair in range(8)],
             "long_factor": [1.5 + pair for pair in range(8)]})
         yield f"phi3, longrope, {name}", transformers.Phi3ForCausalLM(config), {}
