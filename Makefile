@@ -33,7 +33,7 @@ install: build
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 demo: build
-	@case "$(MODEL)" in \
+	@case "$(if $(findstring command,$(origin MODEL)),$(MODEL))" in \
 	  "") scripts/demo.sh ;; \
 	  smollm2) scripts/demo_smollm2.sh ;; \
 	  *) echo "make demo: MODEL is smollm2 or nothing, not '$(MODEL)'" >&2; exit 2 ;; \

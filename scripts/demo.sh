@@ -9,8 +9,13 @@ folder=${DEMO_DIR:-runs/demo}
 data=${DATA:-}
 victim=$folder/run/island-1
 kill_at=160 # Of the 480 steps.
+if [ -n "${DEMO_DIR:-}" ] && [ -e "$folder" ] && [ ! -e "$folder/.demo" ] && [ -n "$(ls -A "$folder")" ]; then
+  echo "demo: '$folder' has what no demo put there; name another folder with DEMO_DIR" >&2
+  exit 2
+fi
 rm -rf "$folder/run" "$folder/data" "$folder/tokenizer.json"
 mkdir -p "$folder"
+touch "$folder/.demo"
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
 

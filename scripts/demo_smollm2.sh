@@ -9,8 +9,13 @@ atoll=build/bin/atoll
 folder=${DEMO_DIR:-runs/smollm2}
 python=${ATOLL_VENV:-.venv}/bin/python
 model=$folder/SmolLM2-135M-Instruct.Q4_1.gguf
+if [ -n "${DEMO_DIR:-}" ] && [ -e "$folder" ] && [ ! -e "$folder/.demo" ] && [ -n "$(ls -A "$folder")" ]; then
+  echo "demo: '$folder' has what no demo put there; name another folder with DEMO_DIR" >&2
+  exit 2
+fi
 rm -rf "$folder/run" "$folder/data" "$folder/chats.jsonl"
 mkdir -p "$folder"
+touch "$folder/.demo"
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
 

@@ -33,7 +33,7 @@ TEST_F(TableFileTest, GivesWhatTheProgramWrites) {
   EXPECT_EQ(read_lines("-a b.parquet", program("echo \"{$1}\"; echo >&2 a warning"), kMax),
             "{-a b.parquet}\n");
   const std::string many =
-      read_lines("x", program("yes | head -c 500000; yes | head -c 300000 >&2"), kMax);
+      read_lines("x", program("yes | head -c 500000; yes | head -c 3000000 >&2"), kMax);
   EXPECT_EQ(many.size(), 500'000U);
 }
 

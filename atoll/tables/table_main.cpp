@@ -1,6 +1,8 @@
 // The program `atoll-tables FILE`: the rows of an Arrow or Parquet file as lines of JSON on stdout.
-// What JSON cannot say ends it with a sentence that names the column. It exits with 0, or 1 and the
-// sentence on stderr, before which nothing may have been written for good: its reader drops it.
+// What JSON cannot say ends it with a sentence that names the column. It exits with 0, or with 1
+// and the sentence on stderr; then what it has written is to be dropped.
+#include <sys/resource.h>
+
 #include <arrow/api.h>
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
@@ -20,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 30;
+constexpr rlim_t kMaxMemory = rlim_t{16} << 30;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
@@ -242,6 +245,9 @@ int main(int argc, char** argv) {
     std::fputs("usage: atoll-tables FILE.parquet|FILE.arrow (its rows as lines of JSON)\n", stderr);
     return 1;
   }
+  // A few bytes of such a file can ask for any amount of memory.
+  const rlimit memory{.rlim_cur = kMaxMemory, .rlim_max = kMaxMemory};
+  ::setrlimit(RLIMIT_AS, &memory);
   try {
     write_file(argv[1]);
     if (std::fflush(stdout) != 0) fail("cannot write what was read");

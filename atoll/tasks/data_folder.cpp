@@ -37,8 +37,9 @@ bool is_usual(const std::string& word) {
 struct DataFile {
   fs::path path;
   std::string split;
-  std::string config;  // The folders above it that say neither split nor version.
-  std::string kind;    // Of the file.
+  std::string config;   // The folders above it that say neither split nor version.
+  std::string version;  // Those that say a version.
+  std::string kind;     // Of the file.
 };
 
 /// ".jsonl" of x.jsonl.gz; empty for what holds no documents.
@@ -82,7 +83,11 @@ Json read_json(const fs::path& file) {
 
 class FolderReader {
  public:
-  explicit FolderReader(const fs::path& folder) : root_(snapshot_in(folder)) { add(root_, 0); }
+  /// A folder called as the `config` that is asked for is no version.
+  FolderReader(const fs::path& folder, std::string config)
+      : root_(snapshot_in(folder)), wanted_config_(std::move(config)) {
+    add(root_, 0);
+  }
 
   const std::vector<DataFile>& files() const { return files_; }
 
@@ -96,6 +101,9 @@ class FolderReader {
     if (!fs::is_directory(folder / "snapshots") || !fs::exists(head)) return folder;
     std::string commit = read_file(head);
     while (!commit.empty() && commit.back() == '\n') commit.pop_back();
+    if (commit.empty() || commit.find_first_not_of("0123456789abcdef") != std::string::npos) {
+      throw InputError(fmt::format("'{}' is not the name of a commit", head.string()));
+    }
     return folder / "snapshots" / commit;
   }
 
@@ -106,7 +114,15 @@ class FolderReader {
       return;
     }
     std::vector<fs::path> entries;
-    for (const auto& entry : fs::directory_iterator(folder)) entries.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      // Links to folders may lead round in circles; the Hub's cache has links to files alone.
+      if (entry.is_symlink() && entry.is_directory()) continue;
+      entries.push_back(entry.path());
+    }
+    num_entries_ += entries.size();
+    if (num_entries_ > kMaxFiles) {
+      throw InputError(fmt::format("'{}' has more than {} files", root_.string(), kMaxFiles));
+    }
     std::ranges::sort(entries);
     for (const fs::path& entry : entries) {
       if (entry.filename().string().starts_with('.')) continue;
@@ -122,13 +138,17 @@ class FolderReader {
   void add_saved(const fs::path& folder) {
     const fs::path file = folder / "state.json";
     const Json state = read_json(file);
+    const auto fail = [&](const std::string& what) {
+      throw InputError(fmt::format("'{}' {}", file.string(), what));
+    };
+    if (!state.is_object()) fail("is not a JSON object");
     const Json parts = state.value("_data_files", Json());
     const Json indices = state.value("_indices_data_files", Json());
     if (!parts.is_array() || (indices.is_array() && !indices.empty())) {
-      throw InputError(
-          fmt::format("'{}' is not that of a data set of `datasets`, or of one whose "
-                      "rows are chosen by an index: save it again with save_to_disk()",
-                      file.string()));
+      fail(
+          "is not that of a data set of `datasets`, or of one whose rows are chosen by an index: "
+          "save "
+          "it again with save_to_disk()");
     }
     // In a DatasetDict the folder is the split; else the rows tell which one they once were.
     const Json named = state.value("_split", Json());
@@ -136,20 +156,26 @@ class FolderReader {
     const bool is_part = fs::exists(folder.parent_path() / "dataset_dict.json");
     const std::string split = !is_part && named.is_string() ? named.get<std::string>() : name;
     const bool is_folder_of_split = split == name && !fs::equivalent(folder, root_);
-    const std::string config = config_of(is_folder_of_split ? folder.parent_path() : folder);
+    const fs::path above = is_folder_of_split ? folder.parent_path() : folder;
     for (const Json& part : parts) {
-      const Json file_name = part.value("filename", Json());
-      if (!file_name.is_string())
-        throw InputError(fmt::format("'{}' names no files", file.string()));
-      push({.path = folder / file_name.get<std::string>(),
-            .split = split,
-            .config = config,
-            .kind = ".arrow"});
+      const Json entry = part.is_object() ? part.value("filename", Json()) : Json();
+      const fs::path file_name = entry.is_string() ? entry.get<std::string>() : "";
+      if (file_name != file_name.filename() || file_name.extension() != ".arrow") {
+        fail(fmt::format("has {} where the name of an .arrow file beside it should be",
+                         part.dump()));
+      }
+      push({.path = folder / file_name, .split = split, .kind = ".arrow"}, above);
     }
   }
 
   void add_named(const fs::path& file) {
-    std::optional<std::string> split = split_in(stem_of(file));
+    const std::string stem = stem_of(file);
+    std::optional<std::string> split = split_in(stem);
+    // The cache of `datasets`: NAME-SPLIT.arrow, whatever a split is called.
+    const bool is_part = stem.find("-of-") != std::string::npos;
+    if (kind_of(file) == ".arrow" && !is_part && stem.rfind('-') != std::string::npos) {
+      split = stem.substr(stem.rfind('-') + 1);
+    }
     fs::path above = file.parent_path();
     if (!split) {  // CONFIG/SPLIT/0000.parquet
       const std::string folder = above.filename();
@@ -157,27 +183,24 @@ class FolderReader {
       split = folder;
       above = above.parent_path();
     }
-    push({.path = file, .split = *split, .config = config_of(above), .kind = kind_of(file)});
+    push({.path = file, .split = *split, .kind = kind_of(file)}, above);
   }
 
-  std::string config_of(const fs::path& above) const {
-    std::string config;
+  /// With what the folders above it tell.
+  void push(DataFile file, const fs::path& above) {
     for (const fs::path& part : above.lexically_relative(root_)) {
       const std::string name = part;
-      if (name == "." || name == "data" || is_version_or_hash(name)) continue;
-      config += (config.empty() ? "" : "/") + name;
-    }
-    return config;
-  }
-
-  void push(DataFile file) {
-    if (files_.size() == kMaxFiles) {
-      throw InputError(fmt::format("'{}' has more than {} files", root_.string(), kMaxFiles));
+      if (name == "." || name == "data") continue;
+      const bool is_version = name != wanted_config_ && is_version_or_hash(name);
+      std::string& path = is_version ? file.version : file.config;
+      path += (path.empty() ? "" : "/") + name;
     }
     files_.push_back(std::move(file));
   }
 
   fs::path root_;
+  std::string wanted_config_;
+  size_t num_entries_ = 0;
   std::vector<DataFile> files_;
 };
 
@@ -188,7 +211,7 @@ bool is_table(const fs::path& file) {
 }
 
 SplitFiles find_splits(const fs::path& folder, const std::string& config) {
-  const FolderReader reader(folder);
+  const FolderReader reader(folder, config);
   const auto fail = [&](const std::string& what) {
     throw InputError(fmt::format("'{}' {}", folder.string(), what));
   };
@@ -213,8 +236,15 @@ SplitFiles find_splits(const fs::path& folder, const std::string& config) {
   }
   SplitFiles splits;
   std::map<std::string, std::string> kinds;
+  std::map<std::string, std::string> versions;
   for (const DataFile& file : reader.files()) {
     if (file.config != chosen) continue;
+    const auto [version, is_first] = versions.emplace(file.split, file.version);
+    if (version->second != file.version) {
+      fail(
+          fmt::format("has the split \"{}\" in several versions, {} and {}; name the folder of one",
+                      file.split, version->second, file.version));
+    }
     const auto [kind, is_new] = kinds.emplace(file.split, file.kind);
     if (kind->second != file.kind) {
       fail(fmt::format("has the split \"{}\" in {} and {} files; name a folder with one of them",

@@ -87,6 +87,39 @@ TEST_F(DataFolderTest, ASplitThatIsTheFolderItself) {
   EXPECT_THAT(refusal(), HasSubstr("is not that of a data set"));
 }
 
+TEST_F(DataFolderTest, SeveralVersionsAreNotOneSplit) {
+  files({"xl/0.0.0/0123456789abcdef01/winogrande-validation.arrow",
+         "xl/0.0.0/fedcba987654321001/winogrande-validation.arrow", "3.0.0/test.jsonl",
+         "2.0.0/test.jsonl"});
+  EXPECT_THAT(refusal("xl"), AllOf(HasSubstr("\"validation\" in several versions"),
+                                   HasSubstr("0.0.0/fedcba987654321001")));
+  EXPECT_THAT(found("3.0.0"), ElementsAre(Pair("test", ElementsAre("3.0.0/test.jsonl"))));
+}
+
+TEST_F(DataFolderTest, NothingOutsideIsRead) {
+  for (const char* parts :
+       {R"([{"filename": "../secret.arrow"}])", R"([{"filename": "/tmp/x.arrow"}])",
+        R"([{"filename": "x.jsonl"}])", R"(["x.arrow"])", R"([{}])"}) {
+    saved("test", "null", parts);
+    EXPECT_THAT(refusal(), AllOf(HasSubstr("test/state.json"), HasSubstr(".arrow file beside it")));
+  }
+  folder_.write("test/state.json", "[1]");
+  EXPECT_THAT(refusal(), HasSubstr("is not a JSON object"));
+  fs::remove(folder_ / "test/state.json");
+  files({"test/0000.parquet"});
+  fs::create_directory_symlink(".", folder_ / "round");
+  EXPECT_THAT(found(), ElementsAre(Pair("test", ElementsAre("test/0000.parquet"))));
+  files({"snapshots/x/test.jsonl"});
+  folder_.write("refs/main", "../..");
+  EXPECT_THAT(refusal(), HasSubstr("not the name of a commit"));
+}
+
+TEST_F(DataFolderTest, SplitsWithTheirOwnNamesInTheCache) {
+  files({"mnli/glue-validation_matched.arrow", "mnli/glue-validation_mismatched.arrow"});
+  EXPECT_THAT(found("mnli"), ElementsAre(Pair("validation_matched", testing::SizeIs(1)),
+                                         Pair("validation_mismatched", testing::SizeIs(1))));
+}
+
 TEST_F(DataFolderTest, TheCacheOfDatasets) {
   files({"default/0.0.0/0123456789abcdef0123/hellaswag-train.arrow",
          "default/0.0.0/0123456789abcdef0123/hellaswag-validation-00000-of-00002.arrow",
