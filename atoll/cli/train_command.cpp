@@ -64,11 +64,14 @@ std::vector<std::string> all_overrides(const TrainArguments& arguments) {
 
 /// The model's shape comes from --init; a shape that was asked for besides must be the same. How
 /// experts are balanced is no shape.
-void take_shape(run::RunConfig& config, const std::filesystem::path& init) {
+void take_shape(run::RunConfig& config, const std::filesystem::path& init,
+                const std::vector<std::string>& overrides) {
   run::RunConfig loaded = config;
   loaded.model = weights::load_hf_config(init).config;
   run::RunConfig defaults;
-  if (config.model.router_aux_loss != defaults.model.router_aux_loss) {
+  const bool is_given = std::ranges::any_of(
+      overrides, [](const std::string& one) { return one.starts_with("model.router_aux_loss="); });
+  if (is_given || config.model.router_aux_loss != defaults.model.router_aux_loss) {
     loaded.model.router_aux_loss = config.model.router_aux_loss;
   }
   const auto asked = config.settings().shared();
@@ -119,13 +122,12 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate, b
 run::RunConfig checked_config(const TrainArguments& arguments) {
   run::RunConfig config =
       run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
+  if (arguments.init.given()) {
+    take_shape(config, arguments.init.folder(), arguments.overrides);
+  }
   run::check(config);
   run::check_used(config, all_overrides(arguments));
-  if (arguments.init.given()) {
-    take_shape(config, arguments.init.folder());
-    run::check(config);
-    run::require_same(arguments.run, config);
-  }
+  if (arguments.init.given()) run::require_same(arguments.run, config);
   if (!arguments.link_rate.empty()) {
     run::parse_link_rate(arguments.link_rate);
     if (config.swarm.num_replicas() == 1) {
