@@ -159,6 +159,11 @@ class Grammar:
     def name(self):
         return self.one("v", "w", "s", "n", "x", "i", "q")
 
+    def two_names(self):
+        """Not the same: Python 3.11.2, Debian's, gives `x, x = 1, 2` the first value."""
+        first, second = self.name(), self.name()
+        return f"{first}, {second if second != first else 'w' if first == 'v' else 'v'}"
+
     def statement(self, depth):
         body = lambda: self.body(depth - 1)
         return self.one(
@@ -167,7 +172,7 @@ class Grammar:
             lambda: f"{{{{ {self.any(2)} }}}}",
             lambda: f"{{{{ {self.name()} }}}}",
             lambda: self.tag(f"set {self.name()} = {self.any(2)}"),
-            lambda: self.tag(f"set {self.name()}, {self.name()} = {self.any(1)}, {self.any(1)}"),
+            lambda: self.tag(f"set {self.two_names()} = {self.any(1)}, {self.any(1)}"),
             lambda: self.tag(f"set ns.{self.one('a', 'b')} = {self.any(2)}"),
             lambda: self.tag(f"set {self.name()}{self.one('', '|trim', '|upper|trim')}") + body() + self.tag("endset"),
             lambda: self.tag(f"if {self.truth(2)}") + body() + self.one("", self.tag(f"elif {self.truth(2)}") + body()) +

@@ -319,9 +319,9 @@ class CommandLineTest(unittest.TestCase):
                 "doc_to_target": "a"}
         file = self.folder / "t.json"
         for more, said in (({"output_type": "generate_until"}, "output_type \"generate_until\" is not supported"),
-                           ({"process_docs": "x"}, "\"process_docs\" is not supported"),
+                           ({"process_docs": "x"}, "\"process_docs\" is no !function"),
                            ({"colour": 1}, "unknown setting \"colour\""),
-                           ({"dataset_path": "EleutherAI/sciq"}, "data comes from local files"),
+                           ({"dataset_path": "EleutherAI/sciq"}, "--data EleutherAI/sciq=FOLDER says where it lies"),
                            ({"doc_to_text": "{{nothing}}"}, "nothing"),
                            ({"doc_to_text": "{% import 'x' %}"}, "import"),
                            ({"dataset_kwargs": {"data_files": {"test": "no.jsonl"}}}, "no.jsonl")):
