@@ -25,6 +25,8 @@ namespace atl {
 class Descriptor {
  public:
   Descriptor() = default;
+  /// One that is open.
+  explicit Descriptor(int value) : value_(value) {}
   Descriptor(const std::filesystem::path& path, int flags)
       : value_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
   ~Descriptor() {

@@ -1,11 +1,14 @@
 #pragma once
-// What both programs do first and last, so that nothing is lost without a word.
+// What programs do first and last, so that nothing is lost without a word; and where they lie.
 #include <string>
 
 namespace atl {
 
 /// Its host name; empty where it has none.
 std::string machine_name();
+
+/// The path of a program in the folder of the running one.
+std::string sibling_program(const std::string& name);
 
 /// At the start of main. Standard streams that the caller closed lead to /dev/null: otherwise the
 /// next file opened would become the stream, and progress text would land in it. A write over the

@@ -96,10 +96,6 @@ int run_app(CLI::App& app, int argc, char** argv) {
   }
 }
 
-std::string sibling_program(const std::string& name) {
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
-}
-
 void become_torch_program(char** argv, const std::vector<std::string>& more) {
   const std::string program = sibling_program("atoll-torch");
   std::vector<const char*> words;

@@ -21,9 +21,6 @@ int run_app(CLI::App& app, int argc, char** argv);
 /// Replaces this process by atoll-torch with the same arguments and `more`. Does not return.
 [[noreturn]] void become_torch_program(char** argv, const std::vector<std::string>& more = {});
 
-/// The path of a program in the folder of the running one.
-std::string sibling_program(const std::string& name);
-
 /// "--section.key=value" among the words CLI11 left over, as "section.key=value". Throws UsageError
 /// at any other word.
 std::vector<std::string> overrides_from(const std::vector<std::string>& rest);

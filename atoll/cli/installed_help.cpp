@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "atoll/base/error.h"
+#include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/command_tree.h"
 #include "atoll/cli/completion.h"

@@ -8,6 +8,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
 #include "atoll/base/progress.h"
 #include "atoll/base/quantity.h"
 #include "atoll/cli/command_line.h"

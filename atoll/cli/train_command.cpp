@@ -11,6 +11,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/method/method.h"

@@ -13,7 +13,9 @@
 #include <future>
 #include <optional>
 
+#include "atoll/base/descriptor.h"
 #include "atoll/base/error.h"
+#include "atoll/base/process.h"
 
 extern char** environ;
 
@@ -41,23 +43,6 @@ bool read_all(int file, std::string& text, size_t max_bytes, Excess excess) {
   }
 }
 
-/// One end of a pipe.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_;
-};
-
 struct Pipe {
   Pipe() : Pipe(opened()) {}
   Descriptor output, input;
@@ -77,16 +62,16 @@ class Reader {
   Reader(const fs::path& program, const fs::path& file) {
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, lines_.input.number(), STDOUT_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, complaints_.input.number(), STDERR_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, lines_.input.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, complaints_.input.get(), STDERR_FILENO);
     const std::string name = program;
     const std::string path = file;
     const std::array<char*, 3> words = {const_cast<char*>(name.c_str()),
                                         const_cast<char*>(path.c_str()), nullptr};
     const int failed = ::posix_spawn(&id_, name.c_str(), &actions, nullptr, words.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
-    lines_.input.close();
-    complaints_.input.close();
+    lines_.input = {};
+    complaints_.input = {};
     if (failed == 0) return;
     id_ = -1;
     throw InputError(fmt::format(
@@ -102,8 +87,8 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  int lines() const { return lines_.output.number(); }
-  int complaints() const { return complaints_.output.number(); }
+  int lines() const { return lines_.output.get(); }
+  int complaints() const { return complaints_.output.get(); }
   void stop() const {
     if (id_ > 0) ::kill(id_, SIGKILL);
   }
@@ -157,8 +142,6 @@ std::string read_lines(const fs::path& file, const fs::path& program, size_t max
   throw InputError(fmt::format("'{}': {}", file.string(), said));
 }
 
-fs::path table_program() {
-  return fs::read_symlink("/proc/self/exe").parent_path() / "atoll-tables";
-}
+fs::path table_program() { return sibling_program("atoll-tables"); }
 
 }  // namespace atl::tables
