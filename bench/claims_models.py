@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import beside_llama_cpp as llama
 import harness_tasks
 import real
 import tokenizer_speed
@@ -259,7 +260,7 @@ claims.measured("families: models whose weights come back byte for byte", lambda
 # --- a real model ---
 claims.measured("SmolLM2 in bf16: most memory of an evaluation over its file, MB", memory_over_file, lambda m: m <= 300, "<= 300", "{:.0f}")
 claims.measured("SmolLM2: a long text, time over transformers'", long_text_time, lambda r: r <= 1, "<= 1", "{:.2f}")
-claims.measured("GGUF: each of 14 types, 7 architectures: values with other bits than gguf's", gguf_differs, lambda n: n == 0, "0", "{}")
+claims.measured("GGUF: each of 16 types, 7 architectures: values with other bits than gguf's", gguf_differs, lambda n: n == 0, "0", "{}")
 claims.measured("SmolLM2: tensors with other bits than transformers'", lambda: gguf_differs(real.smollm2()), lambda n: n == 0, "0", "{}")
 claims.measured(f"SmolLM2: log-probabilities of {NUM_SCORED} tokens, largest difference from transformers",
                 lambda: likelihood_difference(reference()[0]), lambda d: d <= 1e-4, "<= 1e-4", "{:.1e}")
@@ -274,5 +275,20 @@ for task in harness_tasks.TASKS:
                     lambda: score_difference(task), lambda d: d <= 1e-6, "<= 1e-6", "{:.1e}")
 claims.measured("SmolLM2: these five tasks, time of the whole program over lm-evaluation-harness's evaluation", task_time,
                 lambda r: r <= 0.5, "<= 0.5", "{:.2f}")
+
+# --- beside llama.cpp, which is compiled for some minutes; then some minutes more: LONG=1 ---
+NUM_TYPES = len(llama.OURS) + len(llama.THEIRS)
+READERS = ("atoll/codec", "atoll/model", "atoll/weights", "bench/beside_llama_cpp.py")
+COMMAND = "LONG=1 make claims-models"
+claims.stored("llama-tokens", "beside llama.cpp, all in FP32: SmolLM2 and 15 small models, greedy tokens that are others",
+              lambda: sum(one["others"] for one in llama.in_f32().values()), lambda n: n == 0, "0", "{}", COMMAND, READERS)
+claims.stored("llama-f32", "the same: places of 2,000, and 500 each, with the same likeliest token, %, the least of the models",
+              lambda: min(100 * one["same"] for one in llama.in_f32().values()), lambda p: p == 100, "100", "{:.2f}", COMMAND, READERS)
+claims.stored("llama-widened", f"SmolLM2 in each of {NUM_TYPES} other types, llama.cpp given the values in FP32: the same, least of the types",
+              lambda: min(100 * one["same_widened"] for one in llama.in_types().values()), lambda p: p >= 99, ">= 99", "{:.2f}", COMMAND, READERS)
+claims.stored("llama-top", "the same, llama.cpp on the file itself (it rounds activations to 8 bits)",
+              lambda: min(100 * one["same"] for one in llama.in_types().values()), lambda p: p >= 99, ">= 99", "{:.2f}", COMMAND, READERS)
+claims.stored("llama-divergence", "the same: mean divergence of its distribution from Atoll's, nats, the largest of the types",
+              lambda: max(one["divergence"] for one in llama.in_types().values()), lambda d: True, "told", "{:.2g}", COMMAND, READERS)
 
 sys.exit(claims.end())

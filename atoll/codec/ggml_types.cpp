@@ -99,6 +99,32 @@ ATOLL_INLINE void read_mxfp4(const std::byte* block, float* __restrict values) {
   });
 }
 
+/// Four bits choose one of sixteen values, which lie closer together around zero.
+constexpr std::array kUneven = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                1,    13,   25,  38,  53,  69,  89,  113};
+
+ATOLL_INLINE void read_uneven(float scale, const std::byte* packed, float* __restrict values) {
+  for_nibbles(packed, [&](size_t i, int bits) __attribute__((always_inline)) {
+    values[i] = scale * static_cast<float>(kUneven[static_cast<size_t>(bits)]);
+  });
+}
+
+ATOLL_INLINE void read_iq4_nl(const std::byte* block, float* __restrict values) {
+  read_uneven(load_f16(block), block + 2, values);
+}
+
+/// With six bits of scale for each part of 32: the four lower ones, and the upper two apart.
+ATOLL_INLINE void read_iq4_xs(const std::byte* block, float* __restrict values) {
+  const float scale = load_f16(block);
+  const auto highs = load<uint16_t>(block + 2);
+  for (size_t part = 0; part < kSuper / kSmall; ++part) {
+    const int low = byte_at(block, 4 + part / 2) >> (part % 2 * 4) & 15;
+    const int high = highs >> (part * 2) & 3;
+    read_uneven(scale * static_cast<float>((low | high << 4) - 32), block + 8 + part * kSmall / 2,
+                values + part * kSmall);
+  }
+}
+
 // Types with scales for parts of a block: a loop over a part has nothing that changes with the
 // value but where it lies, so that it runs on whole registers.
 
@@ -222,6 +248,8 @@ constexpr std::array kTypes = {
     TypeRow{GgmlType::kQ4_K, {"Q4_K", kSuper, 144}},
     TypeRow{GgmlType::kQ5_K, {"Q5_K", kSuper, 176}},
     TypeRow{GgmlType::kQ6_K, {"Q6_K", kSuper, 210}},
+    TypeRow{GgmlType::kIQ4_NL, {"IQ4_NL", kSmall, 18}},
+    TypeRow{GgmlType::kIQ4_XS, {"IQ4_XS", kSuper, 136}},
     TypeRow{GgmlType::kMXFP4, {"MXFP4", kSmall, 17}},
 };
 
@@ -266,6 +294,10 @@ ATOLL_CLONES void read_blocks(const TypeRow& row, const std::byte* blocks, size_
       return read_each<read_q5_k>(row.block, blocks, count, values);
     case GgmlType::kQ6_K:
       return read_each<read_q6_k>(row.block, blocks, count, values);
+    case GgmlType::kIQ4_NL:
+      return read_each<read_iq4_nl>(row.block, blocks, count, values);
+    case GgmlType::kIQ4_XS:
+      return read_each<read_iq4_xs>(row.block, blocks, count, values);
     case GgmlType::kMXFP4:
       return read_each<read_mxfp4>(row.block, blocks, count, values);
   }

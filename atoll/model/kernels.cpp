@@ -309,16 +309,18 @@ void softmax_loss(Rows rows, float* logits, const int64_t* targets, const Softma
   });
 }
 
-void score_rows(Rows rows, const float* logits, const int64_t* targets, double* log_probabilities,
-                int64_t* num_larger) {
-  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const float* const row = logits + r * rows.width;
+void score_rows(Rows rows, const float* logits, std::span<const RowTarget> targets,
+                double* log_probabilities, int64_t* num_larger) {
+  const auto count = static_cast<int64_t>(targets.size());
+  at::parallel_for(0, count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const RowTarget& wanted = targets[static_cast<size_t>(i)];
+      const float* const row = logits + wanted.row * rows.width;
       const float maximum = largest_of(row, rows.width);
       const double log_sum = std::log(sum_of_exponentials(row, rows.width, maximum));
-      const float target = row[targets[r]];
-      log_probabilities[r] = static_cast<double>(target) - static_cast<double>(maximum) - log_sum;
-      num_larger[r] = count_larger(row, rows.width, target);
+      const float target = row[wanted.id];
+      log_probabilities[i] = static_cast<double>(target) - static_cast<double>(maximum) - log_sum;
+      num_larger[i] = count_larger(row, rows.width, target);
     }
   });
 }

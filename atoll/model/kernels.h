@@ -6,6 +6,7 @@
 //
 // Plain pointers, contiguous rows unless a stride is given; nothing overlaps unless said.
 #include <cstdint>
+#include <span>
 
 namespace atl::model {
 
@@ -68,9 +69,14 @@ struct SoftmaxLoss {
 void softmax_loss(Rows rows, float* logits, const int64_t* targets, const SoftmaxLoss& options,
                   float* losses, float* squares);
 
-/// Per row of logits: the log-probability of its target, which is below `width`, to 1e-7 of it, and
-/// how many logits are larger. The same bits on every processor.
-void score_rows(Rows rows, const float* logits, const int64_t* targets, double* log_probabilities,
-                int64_t* num_larger);
+/// A token that is asked for behind a row of logits.
+struct RowTarget {
+  int64_t row = 0;
+  int64_t id = 0;
+};
+/// Of each target, the log-probability to 1e-7 of it, and how many logits of its row are larger.
+/// Rows and ids lie within `rows`. The same bits on every processor.
+void score_rows(Rows rows, const float* logits, std::span<const RowTarget> targets,
+                double* log_probabilities, int64_t* num_larger);
 
 }  // namespace atl::model

@@ -27,6 +27,7 @@ constexpr int64_t kCachePositions = 8192;
 struct Texts {
   std::vector<std::vector<int64_t>> ids;
   std::vector<std::vector<size_t>> requests;
+  std::vector<int64_t> num_scored;  // Behind so many of its last ids something is scored.
 };
 
 Texts texts_of(std::span<const tasks::TokenRequest> requests) {
@@ -40,6 +41,8 @@ Texts texts_of(std::span<const tasks::TokenRequest> requests) {
   }
   Texts texts;
   for (auto& [ids, same] : by_ids) {
+    const auto count = [&](size_t place) { return std::ssize(requests[place].continuation); };
+    texts.num_scored.push_back(count(*std::ranges::max_element(same, {}, count)));
     texts.ids.push_back(ids);
     texts.requests.push_back(std::move(same));
   }
@@ -51,7 +54,10 @@ class Reading {
  public:
   Reading(const SharedTexts& group, const Texts& texts) : group_(group), next_(group.begin) {
     for (size_t i = group.begin; i < group.end; ++i) {
-      longest_ = std::max(longest_, std::ssize(texts.ids[i]));
+      const int64_t length = std::ssize(texts.ids[i]);
+      longest_ = std::max(longest_, length);
+      num_shared_scored_ =
+          std::max(num_shared_scored_, texts.num_scored[i] - (length - group.num_shared));
     }
   }
 
@@ -61,17 +67,20 @@ class Reading {
   /// Positions that a cache needs, and the most tokens of an ending.
   int64_t longest() const { return longest_; }
   int64_t longest_ending() const { return longest_ - group_.num_shared; }
+  /// Behind so many of the last shared tokens something is scored.
+  int64_t num_shared_scored() const { return num_shared_scored_; }
 
   bool is_done() const { return next_ == group_.end; }
   size_t take() { return next_++; }
 
   std::vector<model::KvCache> caches;  // One for each ending that is read in a pass.
-  at::Tensor shared_TC;                // The hidden states of what is shared.
+  int64_t shared_end = 0;              // Among the scored rows, behind those of what is shared.
 
  private:
   SharedTexts group_;
   size_t next_;
   int64_t longest_ = 0;
+  int64_t num_shared_scored_ = 0;
 };
 
 /// A cache that holds what `from` does, with room for `capacity` positions.
@@ -133,6 +142,7 @@ class Reader {
       read_endings(readings);
       std::erase_if(readings, [](const Reading& reading) { return reading.is_done(); });
     }
+    score();
   }
 
   std::vector<tasks::Likelihood> take() { return std::move(results_); }
@@ -150,11 +160,13 @@ class Reader {
     const std::vector<at::Tensor> hidden = pass.run(model_);
     for (size_t i = 0; i < readings.size(); ++i) {
       Reading& reading = readings[i];
-      done_tokens_ += hidden[i].size(0);
-      reading.shared_TC = hidden[i];
-      if (reading.is_alone()) want(reading.take(), hidden[i], {});
+      if (reading.is_alone()) {
+        want(reading.take(), hidden[i], 0);
+      } else {
+        reading.shared_end = add_rows(hidden[i], reading.num_shared_scored());
+      }
     }
-    score();
+    tell(hidden);
   }
 
   /// Few contexts with many endings: several of each are read at a time, each with its own cache.
@@ -193,35 +205,40 @@ class Reader {
     }
     const std::vector<at::Tensor> hidden = pass.run(model_);
     for (size_t i = 0; i < endings.size(); ++i) {
-      done_tokens_ += hidden[i].size(0);
-      want(endings[i].text, hidden[i], endings[i].reading->shared_TC);
+      want(endings[i].text, hidden[i], endings[i].reading->shared_end);
     }
-    score();
+    tell(hidden);
   }
 
-  /// Notes the hidden states from which a text's requests are scored: the last of those behind
-  /// what is shared, and where that is not all, the last of what is.
-  void want(size_t text, const at::Tensor& own_TC, const at::Tensor& shared_TC) {
+  void tell(const std::vector<at::Tensor>& hidden) {
+    for (const at::Tensor& part_TC : hidden) done_tokens_ += part_TC.size(0);
+    if (progress_) progress_(done_tokens_, num_tokens_);
+  }
+
+  /// Keeps the last `count` hidden states to score behind; returns the place after them.
+  int64_t add_rows(const at::Tensor& hidden_TC, int64_t count) {
+    if (count > 0) rows_TC_.push_back(hidden_TC.narrow(0, hidden_TC.size(0) - count, count));
+    return num_rows_ += std::max<int64_t>(count, 0);
+  }
+
+  /// Notes what is scored behind a text: its own last hidden states, and where its continuations
+  /// begin before those, the last of what it shares.
+  void want(size_t text, const at::Tensor& own_TC, int64_t shared_end) {
+    const int64_t num_own = std::min(texts_.num_scored[text], own_TC.size(0));
+    const int64_t end = add_rows(own_TC, num_own);
     for (const size_t place : texts_.requests[text]) {
-      const auto count = static_cast<int64_t>(requests_[place].continuation.size());
-      const int64_t own = std::min(count, own_TC.size(0));
-      if (own < count) {
-        wanted_TC_.push_back(shared_TC.narrow(0, shared_TC.size(0) - (count - own), count - own));
+      int64_t left = std::ssize(requests_[place].continuation);
+      for (const int64_t id : requests_[place].continuation) {
+        targets_.push_back({left <= num_own ? end - left : shared_end - (left - num_own), id});
+        --left;
       }
-      wanted_TC_.push_back(own_TC.narrow(0, own_TC.size(0) - own, own));
       wanted_.push_back(place);
     }
   }
 
   /// All that is wanted at once: the head is a large matrix, and every pass over it costs.
   void score() {
-    if (wanted_.empty()) return;
-    std::vector<int64_t> targets;
-    for (const size_t place : wanted_) {
-      const std::vector<int64_t>& continuation = requests_[place].continuation;
-      targets.insert(targets.end(), continuation.begin(), continuation.end());
-    }
-    const auto scores = train::score_targets(model_, at::cat(wanted_TC_), targets);
+    const auto scores = train::score_targets(model_, at::cat(rows_TC_), targets_);
     auto token = scores.begin();
     for (const size_t place : wanted_) {
       tasks::Likelihood& result = results_[place];
@@ -237,8 +254,9 @@ class Reader {
       }
     }
     wanted_.clear();
-    wanted_TC_.clear();
-    if (progress_) progress_(done_tokens_, num_tokens_);
+    targets_.clear();
+    rows_TC_.clear();
+    num_rows_ = 0;
   }
 
   const model::Model& model_;
@@ -247,8 +265,10 @@ class Reader {
   const Progress& progress_;
   int64_t num_tokens_;
   int64_t done_tokens_ = 0;
+  std::vector<at::Tensor> rows_TC_;  // Hidden states behind which something is scored.
+  int64_t num_rows_ = 0;
+  std::vector<model::RowTarget> targets_;  // Of each request in wanted_ its continuation.
   std::vector<size_t> wanted_;
-  std::vector<at::Tensor> wanted_TC_;
   std::vector<tasks::Likelihood> results_;
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
@@ -50,24 +51,36 @@ double mean_loss(const model::Model& model, const data::Batches& rows, int64_t s
 }
 
 std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,
-                                      std::span<const int64_t> targets) {
-  constexpr int64_t kSlice = 128;  // Positions whose logits exist at a time.
-  model.check_ids(targets);
-  const auto count = static_cast<int64_t>(targets.size());
-  std::vector<double> log_probabilities(targets.size());
-  std::vector<int64_t> num_larger(targets.size());
-  for (int64_t begin = 0; begin < count; begin += kSlice) {
-    const int64_t size = std::min(kSlice, count - begin);
+                                      std::span<const model::RowTarget> targets) {
+  constexpr int64_t kSlice = 128;  // Rows whose logits exist at a time.
+  std::vector<int64_t> ids;
+  for (const model::RowTarget& target : targets) ids.push_back(target.id);
+  model.check_ids(ids);
+  std::vector<size_t> order(targets.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](size_t place) { return targets[place].row; });
+  std::vector<TokenScore> scores(targets.size());
+  auto next = order.begin();
+  for (int64_t begin = 0; begin < hidden_TC.size(0) && next != order.end(); begin += kSlice) {
+    const int64_t size = std::min(kSlice, hidden_TC.size(0) - begin);
+    const auto slice = std::span(next, std::find_if(next, order.end(), [&](size_t place) {
+                                   return targets[place].row >= begin + size;
+                                 }));
+    next += std::ssize(slice);
+    std::vector<model::RowTarget> wanted;
+    for (const size_t place : slice) {
+      wanted.push_back({targets[place].row - begin, targets[place].id});
+    }
     // A device's are few enough to be scored here.
     const at::Tensor logits_TV =
         model.logits(hidden_TC.narrow(0, begin, size)).to(at::kCPU, at::kFloat).contiguous();
-    model::score_rows({size, logits_TV.size(1)}, logits_TV.const_data_ptr<float>(),
-                      targets.data() + begin, &log_probabilities[static_cast<size_t>(begin)],
-                      &num_larger[static_cast<size_t>(begin)]);
-  }
-  std::vector<TokenScore> scores;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    scores.push_back({log_probabilities[i], num_larger[i] + 1});
+    std::vector<double> log_probabilities(wanted.size());
+    std::vector<int64_t> num_larger(wanted.size());
+    model::score_rows({size, logits_TV.size(1)}, logits_TV.const_data_ptr<float>(), wanted,
+                      log_probabilities.data(), num_larger.data());
+    for (size_t i = 0; i < slice.size(); ++i) {
+      scores[slice[i]] = {log_probabilities[i], num_larger[i] + 1};
+    }
   }
   return scores;
 }
@@ -85,9 +98,12 @@ std::vector<std::optional<TokenScore>> score_tokens(const model::Model& model,
     // The last token of a window is only a target.
     const at::Tensor hidden_BTC =
         model.hidden_BTC(tokens_BT(ids.subspan(begin, end - begin), model.device()));
+    std::vector<model::RowTarget> targets;
+    for (int64_t place = scored; place < end; ++place) {
+      targets.push_back({place - scored, ids[static_cast<size_t>(place)]});
+    }
     const auto found =
-        score_targets(model, hidden_BTC[0].narrow(0, scored - 1 - begin, end - scored),
-                      ids.subspan(scored, end - scored));
+        score_targets(model, hidden_BTC[0].narrow(0, scored - 1 - begin, end - scored), targets);
     std::ranges::copy(found, scores.begin() + scored);
     scored = end;
     if (progress) progress(scored);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "atoll/data/batches.h"
+#include "atoll/model/kernels.h"
 #include "atoll/model/model.h"
 
 namespace atl::train {
@@ -25,9 +26,11 @@ struct TokenScore {
   int64_t rank = 1;            // 1 + how many tokens have a larger logit: 1 is the likeliest.
 };
 
-/// How the model saw each of `targets`, from the hidden state at the same place of hidden_TC.
+/// How the model saw each of `targets`, in any order; their rows are those of hidden_TC. Each slice
+/// of rows goes through the head once, however many are asked for behind it. Throws InputError when
+/// an id is not below the model's vocabulary.
 std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,
-                                      std::span<const int64_t> targets);
+                                      std::span<const model::RowTarget> targets);
 
 /// One entry per id; empty for the first, which nothing precedes. A text longer than `window` is
 /// read in windows that begin `stride` tokens after each other; a token is scored in the first

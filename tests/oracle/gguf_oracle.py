@@ -21,7 +21,8 @@ from safetensors.numpy import load_file
 HIDDEN, INNER, HEADS, KV_HEADS, VOCAB, LAYERS, CONTEXT, EXPERTS = 256, 512, 4, 2, 256 + 5, 2, 512, 3
 # Where the scales of a block are (half precision), so that random ones are finite.
 SCALES = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.Q2_K: [80, 82], Type.Q3_K: [108],
-          Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.MXFP4: []}
+          Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0], Type.IQ4_XS: [0],
+          Type.MXFP4: []}
 TYPES = [Type.F32, Type.F16, Type.BF16, *SCALES]
 generator = numpy.random.default_rng(7)
 
