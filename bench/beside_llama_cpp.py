@@ -1,8 +1,8 @@
 """Atoll beside llama.cpp (PyPI llama-cpp-python) on the same GGUF files, for claims_models.py.
 
-With weights in FP32 and an FP32 cache both must say the same tokens. With other types llama.cpp rounds activations to the weights'
-type (quantised ones to 8 bits) before it multiplies and Atoll does not. So two comparisons: on the file as it is, and on the same values
-widened to FP32, which tells whether both read them alike.
+With weights in FP32 and an FP32 cache both must say the same tokens; GPT-2's and GPT-NeoX's GELU is a table in half precision there. With
+other types llama.cpp rounds activations to 8 bits (F16, BF16: to 16) before it multiplies and Atoll does not. So there are three
+comparisons: the values that each takes from a file, what both say with the values that llama.cpp took, and what both say with the file.
 """
 import contextlib
 import copy
@@ -24,11 +24,15 @@ import gguf_write_oracle as small  # noqa: E402
 import tokenizer_families  # noqa: E402
 
 PRINT_LOGITS = ROOT / "build" / "bin" / "atoll-print-logits"
-NUM_GREEDY, NUM_PLACES = 200, 2000
+NUM_GREEDY, NUM_PLACES, NUM_SMALL_GREEDY, NUM_SMALL_PLACES = 200, 2000, 64, 500
 PROMPT = "The atoll lies"
-# Types that Atoll writes, and those that llama.cpp itself makes of FP32, by its numbers (LLAMA_FTYPE_MOSTLY_*).
-OURS = ("f16", "bf16", "q8_0", "q4_0")
-THEIRS = {"q4_1": 3, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25, "iq4_xs": 30}
+GELU = ("gpt2", "gptneox", "gptneox-tied")
+# llama.cpp's numbers of file types. A type alone, for all matrices of a model whose rows are whole blocks of each:
+ALONE = {"F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 14, "Q5_K": 16, "Q6_K": 18,
+         "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32}
+# What people choose, a mix of types each; rows that are no whole blocks get others:
+MIXES = {"F16": 1, "BF16": 32, "Q8_0": 7, "Q4_0": 2, "Q4_1": 3, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K_M": 12, "Q4_K_M": 15, "Q5_K_M": 17,
+         "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30}
 
 scratch = tempfile.TemporaryDirectory(prefix="atoll-llama-")
 folder = pathlib.Path(scratch.name)
@@ -43,42 +47,51 @@ def llama_cpp():
     return module
 
 
-@contextlib.contextmanager
 def opened(path, num_positions):
     module = llama_cpp()
-    float32 = module.GGML_TYPE_F32
-    model = module.Llama(str(path), n_ctx=num_positions, n_batch=512, n_gpu_layers=0, n_threads=os.cpu_count(), n_threads_batch=os.cpu_count(),
-                         logits_all=True, type_k=float32, type_v=float32, flash_attn=False, verbose=False)
-    yield model
-    model.close()
+    float32, threads = module.GGML_TYPE_F32, os.cpu_count()
+    return contextlib.closing(module.Llama(str(path), n_ctx=num_positions, n_batch=512, n_gpu_layers=0, n_threads=threads,
+                                           n_threads_batch=threads, logits_all=True, type_k=float32, type_v=float32, flash_attn=False,
+                                           verbose=False))
 
 
 def their_logits(path, ids):
     with opened(path, len(ids)) as model:
         model.eval(ids)
-        return model.scores[: len(ids)].copy()
+        return finite(model.scores[: len(ids)].copy())
 
 
 def our_logits(path, ids):
     done = subprocess.run([PRINT_LOGITS, path], input=" ".join(map(str, ids)).encode(), check=True, capture_output=True)
-    return numpy.frombuffer(done.stdout, dtype=numpy.float32).reshape(len(ids), -1)
+    return finite(numpy.frombuffer(done.stdout, dtype=numpy.float32).reshape(len(ids), -1))
+
+
+def finite(logits):
+    if not numpy.isfinite(logits).all():
+        raise RuntimeError("logits that are no numbers")
+    return logits
 
 
 def ids_of(path, text):
-    return [int(id) for id in run([ATOLL, "tokenizer", "encode", "--tokenizer", path, "--text", "-"], input=text).strip().split(",")]
+    told = run([ATOLL, "tokenizer", "encode", "--tokenizer", path, "--text", "-", "--special"], input=text)
+    return [int(id) for id in told.strip().split(",")]
 
 
 def greedy_different(path, count):
-    """Of `count` greedy tokens, how many are others; who stops before does not say the end."""
-    told = json.loads(run([ATOLL, "generate", path, "--prompt", PROMPT, "--greedy", "--max-tokens", str(count), "--json"]))["ids"]
-    prompt = ids_of(path, PROMPT)
+    """Of `count` greedy tokens, how many are others; where Atoll ends, llama.cpp must end too."""
+    told = json.loads(run([ATOLL, "generate", path, "--prompt", PROMPT, "--greedy", "--max-tokens", str(count), "--json"]))
+    prompt, ends = ids_of(path, PROMPT), told["finish_reason"] != "length"
     found, new = [], prompt
     with opened(path, len(prompt) + count) as model:
-        for _ in told:
+        for _ in range(len(told["ids"]) + ends):
             model.eval(new)
             new = [int(model.scores[model.n_tokens - 1].argmax())]
             found += new
-    return sum(a != b for a, b in zip(told, found))
+        others = sum(a != b for a, b in zip(told["ids"], found))
+        if ends:
+            module = llama_cpp()
+            others += not module.llama_vocab_is_eog(module.llama_model_get_vocab(model.model), found[-1])
+    return {"greedy": len(found), "others": others}
 
 
 def log_softmax(logits):
@@ -87,31 +100,42 @@ def log_softmax(logits):
     return logits - numpy.log(numpy.exp(logits).sum(axis=1, keepdims=True))
 
 
-def compared(path, ids):
-    """Share of places with the same likeliest token, mean divergence in nats, largest difference of a log-probability that counts."""
-    ours, theirs = our_logits(path, ids), their_logits(path, ids)
-    same = float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean())
+def same_places(ours, theirs):
+    """Share of places with the same likeliest token."""
+    return float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean())
+
+
+def compared(ours, theirs):
+    """That share, the mean divergence of theirs in nats, and by how much the log-probability of a token over e^-20 differs at most."""
     divergence, largest = 0.0, 0.0
-    for begin in range(0, len(ids), 100):
+    for begin in range(0, len(ours), 100):
         p, q = (log_softmax(one[begin : begin + 100]) for one in (ours, theirs))
         divergence += float((numpy.exp(p) * (p - q)).sum())
         largest = max(largest, float(abs(p - q)[p > -20].max()))
-    return {"same": same, "divergence": divergence / len(ids), "largest": largest}
+    return {"same": same_places(ours, theirs), "divergence": divergence / len(ours), "largest": largest}
 
 
-@functools.cache
-def real_in(kind):
-    """SmolLM2 as a file of this type."""
-    path = folder / f"real-{kind}.gguf"
-    if kind in THEIRS:
-        module = llama_cpp()
-        options = module.llama_model_quantize_default_params()
-        options.ftype, options.nthread = THEIRS[kind], os.cpu_count()
-        if module.llama_model_quantize(str(real_in("f32")).encode(), str(path).encode(), ctypes.byref(options)) != 0:
-            raise RuntimeError(f"llama.cpp makes no {kind} of SmolLM2")
-    else:
-        run([ATOLL, "convert", real.smollm2(), path, "--type", kind])
+def made_by_llama_cpp(source, file_type, path, alone=False):
+    module = llama_cpp()
+    options = module.llama_model_quantize_default_params()
+    options.ftype, options.nthread, options.allow_requantize, options.pure = file_type, os.cpu_count(), True, alone
+    if module.llama_model_quantize(str(source).encode(), str(path).encode(), ctypes.byref(options)) != 0:
+        raise RuntimeError(f"llama.cpp does not make {path.name} of {source.name}")
     return path
+
+
+def tensors(path):
+    return {tensor.name: tensor for tensor in small.gguf.GGUFReader(path).tensors}
+
+
+def num_other_tensors(path, widened):
+    """How many tensors of a file Atoll widens to other bits than llama.cpp did."""
+    ours = folder / "ours.gguf"
+    run([ATOLL, "convert", path, ours, "--type", "f32"])
+    a, b = tensors(ours), tensors(widened)
+    num = len(set(a) ^ set(b)) + sum(a[name].data.tobytes() != b[name].data.tobytes() for name in set(a) & set(b))
+    ours.unlink()
+    return num
 
 
 @functools.cache
@@ -120,48 +144,67 @@ def text():
 
 
 @functools.cache
-def real_ids():
-    return ids_of(real.smollm2(), text())[:NUM_PLACES]
+def smollm2():
+    """SmolLM2 in FP32, and ids of a text."""
+    path = folder / "smollm2.gguf"
+    run([ATOLL, "convert", real.smollm2(), path, "--type", "f32"])
+    return path, ids_of(path, text())[:NUM_PLACES]
 
 
-@functools.cache
-def family(name):
-    """A small model of random weights; without a window, which llama.cpp does not heed in Mistral's files (Atoll warns)."""
-    words = "llama-bpe"
-    path, config = folder / f"{name}.gguf", copy.deepcopy(small.MODELS[name][0])
-    if name == "mistral":
-        config.sliding_window = None
-    small.make_folder(folder / name, config, small.TOKENIZERS[words]())
+def model_file(name, config):
+    """A small model of random weights."""
+    path = folder / f"{name}.gguf"
+    small.make_folder(folder / name, config, small.TOKENIZERS["llama-bpe"]())
     run([ATOLL, "convert", folder / name, path, "--type", "f32"])
     return path
 
 
 @functools.cache
 def in_f32():
-    """Of SmolLM2 and each family that both have: name -> what is found."""
+    """SmolLM2 and a model of each family that both have: name -> what is found."""
     found = {}
-    found["SmolLM2"] = {"others": greedy_different(real_in("f32"), NUM_GREEDY)} | compared(real_in("f32"), real_ids())
-    for name in small.MODELS:
-        path = family(name)
-        found[name] = {"others": greedy_different(path, 64)} | compared(path, ids_of(path, text())[:500])
+    path, ids = smollm2()
+    found["SmolLM2"] = greedy_different(path, NUM_GREEDY) | compared(our_logits(path, ids), their_logits(path, ids))
+    for name, (config, _, _) in small.MODELS.items():
+        config = copy.deepcopy(config)
+        if name == "mistral":
+            config.sliding_window = None  # llama.cpp does not heed Mistral's: Atoll warns.
+        path = model_file(name, config)
+        ids = ids_of(path, text())[:NUM_SMALL_PLACES]
+        found[name] = greedy_different(path, NUM_SMALL_GREEDY) | compared(our_logits(path, ids), their_logits(path, ids))
     for name, one in found.items():
         print(f"{name}: {one}", file=sys.stderr, flush=True)
     return found
 
 
 @functools.cache
-def in_types():
+def other_tensors():
+    """Each type alone: name -> tensors with other bits than llama.cpp's."""
+    config = small.transformers.LlamaConfig(**small.GATED | {"hidden_size": 256, "intermediate_size": 512})
+    source, found = model_file("blocks", config), {}
+    for name, file_type in ALONE.items():
+        path = made_by_llama_cpp(source, file_type, folder / f"blocks-{name}.gguf", alone=True)
+        if not any(tensor.tensor_type.name == name for tensor in tensors(path).values()):
+            raise RuntimeError(f"llama.cpp put no {name} into {path.name}")
+        found[name] = num_other_tensors(path, made_by_llama_cpp(path, 0, folder / "widened.gguf"))
+    print(f"tensors with other bits: {found}", file=sys.stderr, flush=True)
+    return found
+
+
+@functools.cache
+def in_mixes():
+    """SmolLM2 in what people choose: name -> what is found."""
     found = {}
-    for kind in (*OURS, *THEIRS):
-        widened = folder / "widened.gguf"
-        run([ATOLL, "convert", real_in(kind), widened, "--type", "f32"])
-        found[kind] = compared(real_in(kind), real_ids())
-        found[kind]["same_widened"] = float((our_logits(real_in(kind), real_ids()).argmax(axis=1) ==
-                                             their_logits(widened, real_ids()).argmax(axis=1)).mean())
-        widened.unlink()
-        print(f"SmolLM2 in {kind}: {found[kind]}", file=sys.stderr, flush=True)
+    source, ids = smollm2()
+    for name, file_type in MIXES.items():
+        path = made_by_llama_cpp(source, file_type, folder / "mix.gguf")
+        widened = made_by_llama_cpp(path, 0, folder / "widened.gguf")
+        ours = our_logits(path, ids)
+        found[name] = compared(ours, their_logits(path, ids)) | {"same_widened": same_places(ours, their_logits(widened, ids)),
+                                                                 "other_tensors": num_other_tensors(path, widened)}
+        print(f"SmolLM2 in {name}: {found[name]}", file=sys.stderr, flush=True)
     return found
 
 
 if __name__ == "__main__":
-    print(json.dumps({"f32": in_f32(), "types": in_types()}, indent=1))
+    print(json.dumps({"f32": in_f32(), "types": other_tensors(), "mixes": in_mixes()}, indent=1))

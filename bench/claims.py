@@ -2,13 +2,14 @@
 
 A claim is `met` or `short` when measured now. What takes too long is kept in bench/results/*.json with
 commit, command and machine, and prints `stored`, or `stale` once the code it measured has changed;
-LONG=1 measures it again, LONG=asan,tsan only those.
+LONG=1 measures it again, LONG=asan,tsan only those. ONLY=PATTERN measures and shows the claims alone whose text it is found in.
 """
 import hashlib
 import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 ATOLL = str(ROOT / "build" / "bin" / "atoll")
+ONLY = re.compile(os.environ.get("ONLY", ""))
 LONG = os.environ.get("LONG", "").split(",")  # 1: all that takes long; or keys, with commas between.
 
 
@@ -56,6 +58,8 @@ class Claims:
 
     def measured(self, claim, measure, met, target, shown="{:.3g}"):
         """`measure()` gives the figure now; a failure to measure counts as short."""
+        if not ONLY.search(claim):
+            return None
         print(f"... {claim}", end="\r", file=sys.stderr, flush=True)
         try:
             figure = measure()
@@ -68,6 +72,8 @@ class Claims:
 
     def stored(self, key, claim, measure, met, target, shown="{:.3g}", command="", paths=CODE):
         """Measured only with LONG=1; else what was measured last."""
+        if not ONLY.search(claim):
+            return
         file = RESULTS / f"{self.name}-{key}.json"
         if "1" in LONG or key in LONG:
             figure = self.measured(claim, measure, met, target, shown)
@@ -90,6 +96,8 @@ class Claims:
 
     def kept(self, claim, measure, met, target, is_current, shown="{:.3g}"):
         """Of a result that another command keeps; `is_current()` says whether the program still gives it."""
+        if not ONLY.search(claim):
+            return None
         print(f"... {claim}", end="\r", file=sys.stderr, flush=True)
         try:
             figure = measure()

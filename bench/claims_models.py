@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 
-import beside_llama_cpp as llama
 import harness_tasks
 import real
 import tokenizer_speed
@@ -276,19 +275,40 @@ for task in harness_tasks.TASKS:
 claims.measured("SmolLM2: these five tasks, time of the whole program over lm-evaluation-harness's evaluation", task_time,
                 lambda r: r <= 0.5, "<= 0.5", "{:.2f}")
 
-# --- beside llama.cpp, which is compiled for some minutes; then some minutes more: LONG=1 ---
-NUM_TYPES = len(llama.OURS) + len(llama.THEIRS)
-READERS = ("atoll/codec", "atoll/model", "atoll/weights", "bench/beside_llama_cpp.py")
-COMMAND = "LONG=1 make claims-models"
-claims.stored("llama-tokens", "beside llama.cpp, all in FP32: SmolLM2 and 15 small models, greedy tokens that are others",
-              lambda: sum(one["others"] for one in llama.in_f32().values()), lambda n: n == 0, "0", "{}", COMMAND, READERS)
-claims.stored("llama-f32", "the same: places of 2,000, and 500 each, with the same likeliest token, %, the least of the models",
-              lambda: min(100 * one["same"] for one in llama.in_f32().values()), lambda p: p == 100, "100", "{:.2f}", COMMAND, READERS)
-claims.stored("llama-widened", f"SmolLM2 in each of {NUM_TYPES} other types, llama.cpp given the values in FP32: the same, least of the types",
-              lambda: min(100 * one["same_widened"] for one in llama.in_types().values()), lambda p: p >= 99, ">= 99", "{:.2f}", COMMAND, READERS)
-claims.stored("llama-top", "the same, llama.cpp on the file itself (it rounds activations to 8 bits)",
-              lambda: min(100 * one["same"] for one in llama.in_types().values()), lambda p: p >= 99, ">= 99", "{:.2f}", COMMAND, READERS)
-claims.stored("llama-divergence", "the same: mean divergence of its distribution from Atoll's, nats, the largest of the types",
-              lambda: max(one["divergence"] for one in llama.in_types().values()), lambda d: True, "told", "{:.2g}", COMMAND, READERS)
+# --- beside llama.cpp, which is compiled for some minutes; the comparison takes some more ---
+READERS = ("atoll/codec", "atoll/model", "atoll/weights", "atoll/tokenizer", "atoll/serve", "bench/beside_llama_cpp.py", "bench/real.py",
+           "tests/oracle/gguf_write_oracle.py", "tests/oracle/tokenizer_families.py", "tests/oracle/print_logits.cpp")
+
+
+def llama(part):
+    import beside_llama_cpp
+    return getattr(beside_llama_cpp, part)()
+
+
+def largest_difference(is_gelu):
+    import beside_llama_cpp
+    return max(one["largest"] for name, one in llama("in_f32").items() if (name in beside_llama_cpp.GELU) == is_gelu)
+
+
+def beside_llama(key, claim, measure, met, target, shown):
+    claims.stored(f"llama-{key}", f"beside llama.cpp: {claim}", measure, met, target, shown, "LONG=1 ONLY=llama make claims-models", READERS)
+
+
+beside_llama("values", "each of 14 types: tensors that are widened to other bits",
+             lambda: sum(llama("other_tensors").values()) + sum(one["other_tensors"] for one in llama("in_mixes").values()),
+             lambda n: n == 0, "0", "{}")
+beside_llama("tokens", "FP32, SmolLM2 and the families of GGUF: greedy tokens that are others",
+             lambda: sum(one["others"] for one in llama("in_f32").values()), lambda n: n == 0, "0", "{}")
+beside_llama("places", "the same: places with the same likeliest token, %, the least",
+             lambda: min(100 * one["same"] for one in llama("in_f32").values()), lambda p: p == 100, "100", "{:.2f}")
+beside_llama("logprobs", "the same: log-probabilities, largest difference", lambda: largest_difference(False), lambda d: d <= 1e-3,
+             "<= 1e-3", "{:.1e}")
+beside_llama("gelu", "the same with GELU, a table in half precision there", lambda: largest_difference(True), lambda d: True, "told", "{:.1e}")
+beside_llama("widened", "SmolLM2 in 14 mixes of types, as it widens them: same places, %, the least",
+             lambda: min(100 * one["same_widened"] for one in llama("in_mixes").values()), lambda p: p >= 99, ">= 99", "{:.2f}")
+beside_llama("mixes", "the same files themselves (it rounds activations to 8 or 16 bits)",
+             lambda: min(100 * one["same"] for one in llama("in_mixes").values()), lambda p: p >= 99, ">= 99", "{:.2f}")
+beside_llama("divergence", "the same: mean divergence of what it says, nats, the largest",
+             lambda: max(one["divergence"] for one in llama("in_mixes").values()), lambda d: True, "told", "{:.1e}")
 
 sys.exit(claims.end())

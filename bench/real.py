@@ -76,7 +76,7 @@ def llama_cpp():
         shutil.rmtree(part, ignore_errors=True)
         _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", part, package, "diskcache"], package)
         part.rename(folder)
-    sys.path.append(str(folder))
+    sys.path.insert(0, str(folder))
     return importlib.import_module("llama_cpp")
 
 

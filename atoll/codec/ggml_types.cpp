@@ -113,7 +113,8 @@ ATOLL_INLINE void read_iq4_nl(const std::byte* block, float* __restrict values) 
   read_uneven(load_f16(block), block + 2, values);
 }
 
-/// With six bits of scale for each part of 32: the four lower ones, and the upper two apart.
+/// Each part of 32 has a scale of six bits: the four lower ones of all parts lie together, and so
+/// do the two upper ones.
 ATOLL_INLINE void read_iq4_xs(const std::byte* block, float* __restrict values) {
   const float scale = load_f16(block);
   const auto highs = load<uint16_t>(block + 2);

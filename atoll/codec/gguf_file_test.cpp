@@ -97,6 +97,22 @@ TEST(GgmlTypesTest, BlocksHaveTheirValues) {
   EXPECT_EQ(values[0], 1);
   EXPECT_EQ(values[1], 0);
   EXPECT_EQ(values[16], -6) << "the upper four bits are of the second half";
+  dequantize(GgmlType::kIQ4_NL,
+             as_byte_span(std::string("\0\x3c\x29", 3) + std::string(15, '\xf0')), values);
+  EXPECT_EQ(values[0], 13);
+  EXPECT_EQ(values[16], -83);
+  EXPECT_EQ(values[1], -127);
+  EXPECT_EQ(values[17], 113);
+  // Part 0 has the scale 0 - 32, part 1 has 1 + 2 * 16 - 32.
+  std::vector<float> many(256);
+  dequantize(GgmlType::kIQ4_XS,
+             as_byte_span(std::string("\0\x3c\x08\0\x10\0\0\0", 8) + std::string(16, '\x98') +
+                          std::string(112, '\x7f')),
+             many);
+  EXPECT_EQ(many[0], -32);
+  EXPECT_EQ(many[16], -32 * 13);
+  EXPECT_EQ(many[32], 113);
+  EXPECT_EQ(many[48], -10);
 }
 
 TEST(GgmlQuantizeTest, LevelsComeBackAsTheyAre) {

@@ -313,11 +313,17 @@ void score_rows(Rows rows, const float* logits, std::span<const RowTarget> targe
                 double* log_probabilities, int64_t* num_larger) {
   const auto count = static_cast<int64_t>(targets.size());
   at::parallel_for(0, count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    int64_t last_row = -1;  // Targets of one row often follow each other.
+    float maximum = 0;
+    double log_sum = 0;
     for (int64_t i = begin; i < end; ++i) {
       const RowTarget& wanted = targets[static_cast<size_t>(i)];
       const float* const row = logits + wanted.row * rows.width;
-      const float maximum = largest_of(row, rows.width);
-      const double log_sum = std::log(sum_of_exponentials(row, rows.width, maximum));
+      if (wanted.row != last_row) {
+        last_row = wanted.row;
+        maximum = largest_of(row, rows.width);
+        log_sum = std::log(sum_of_exponentials(row, rows.width, maximum));
+      }
       const float target = row[wanted.id];
       log_probabilities[i] = static_cast<double>(target) - static_cast<double>(maximum) - log_sum;
       num_larger[i] = count_larger(row, rows.width, target);

@@ -74,7 +74,8 @@ class Reading {
   size_t take() { return next_++; }
 
   std::vector<model::KvCache> caches;  // One for each ending that is read in a pass.
-  int64_t shared_end = 0;              // Among the scored rows, behind those of what is shared.
+  at::Tensor shared_TC;    // Hidden states of what is shared, as far as they are scored.
+  int64_t shared_end = 0;  // Their end among the rows that are scored next.
 
  private:
   SharedTexts group_;
@@ -138,9 +139,13 @@ class Reader {
     read_beginnings(readings);
     std::erase_if(readings, [](const Reading& reading) { return reading.is_done(); });
     make_copies(readings);
+    add_shared_rows(readings);
     while (!readings.empty()) {
       read_endings(readings);
       std::erase_if(readings, [](const Reading& reading) { return reading.is_done(); });
+      if (num_rows_ < kBatchTokens) continue;
+      score();
+      add_shared_rows(readings);
     }
     score();
   }
@@ -163,7 +168,8 @@ class Reader {
       if (reading.is_alone()) {
         want(reading.take(), hidden[i], 0);
       } else {
-        reading.shared_end = add_rows(hidden[i], reading.num_shared_scored());
+        const int64_t count = reading.num_shared_scored();
+        reading.shared_TC = hidden[i].narrow(0, hidden[i].size(0) - count, count).clone();
       }
     }
     tell(hidden);
@@ -215,22 +221,27 @@ class Reader {
     if (progress_) progress_(done_tokens_, num_tokens_);
   }
 
-  /// Keeps the last `count` hidden states to score behind; returns the place after them.
-  int64_t add_rows(const at::Tensor& hidden_TC, int64_t count) {
-    if (count > 0) rows_TC_.push_back(hidden_TC.narrow(0, hidden_TC.size(0) - count, count));
-    return num_rows_ += std::max<int64_t>(count, 0);
+  /// Keeps hidden states to score behind; returns the place after them.
+  int64_t add_rows(const at::Tensor& rows_TC) {
+    rows_TC_.push_back(rows_TC);
+    return num_rows_ += rows_TC.size(0);
+  }
+
+  void add_shared_rows(std::vector<Reading>& readings) {
+    for (Reading& reading : readings) reading.shared_end = add_rows(reading.shared_TC);
   }
 
   /// Notes what is scored behind a text: its own last hidden states, and where its continuations
   /// begin before those, the last of what it shares.
   void want(size_t text, const at::Tensor& own_TC, int64_t shared_end) {
     const int64_t num_own = std::min(texts_.num_scored[text], own_TC.size(0));
-    const int64_t end = add_rows(own_TC, num_own);
+    // A copy, so that the other states of the pass are freed.
+    const int64_t end = add_rows(own_TC.narrow(0, own_TC.size(0) - num_own, num_own).clone());
     for (const size_t place : texts_.requests[text]) {
-      int64_t left = std::ssize(requests_[place].continuation);
+      int64_t behind = std::ssize(requests_[place].continuation);  // Rows from here to the last.
       for (const int64_t id : requests_[place].continuation) {
-        targets_.push_back({left <= num_own ? end - left : shared_end - (left - num_own), id});
-        --left;
+        targets_.push_back({behind <= num_own ? end - behind : shared_end + num_own - behind, id});
+        --behind;
       }
       wanted_.push_back(place);
     }
@@ -238,6 +249,7 @@ class Reader {
 
   /// All that is wanted at once: the head is a large matrix, and every pass over it costs.
   void score() {
+    if (wanted_.empty()) return;
     const auto scores = train::score_targets(model_, at::cat(rows_TC_), targets_);
     auto token = scores.begin();
     for (const size_t place : wanted_) {

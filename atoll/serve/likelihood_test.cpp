@@ -50,6 +50,12 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
   for (int64_t i = 0; i < 3; ++i) {  // What they share is scored, too.
     requests.push_back({{2}, {4, 4, 5, 5, 6, 6, 7, 7, 8, 8, i, 9}});
   }
+  // The text of the first of those, and another continuation of it.
+  requests.push_back({{2, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 0}, {1}});
+  // More endings than one pass has, and more rows than are kept; their beginning is scored, too.
+  for (int64_t i = 0; i < 1100; ++i) {
+    requests.push_back({{5}, {6, 6, 6, 6, 6, 6, 6, 6, i % 40, i / 40, 1, 2, 3}});
+  }
   for (int64_t i = 0; i < 5; ++i) {  // A context that pays to be read once.
     tasks::TokenRequest request{{9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 8, 7}, {i, 2 * i}};
     if (i % 2 == 1) request.continuation.insert(request.continuation.end(), {i, 3});
@@ -57,6 +63,8 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
   }
   // What the model itself says is greedy: find it for one context.
   for (int64_t id = 0; id < 40; ++id) requests.push_back({{1, 2, 3}, {id}});
+  std::vector<tasks::Likelihood> expected;
+  for (const tasks::TokenRequest& request : requests) expected.push_back(alone(model, request));
   int num_greedy = 0;
   std::vector<int64_t> num_read;
   for (const int64_t batch_rows : {1, 5, 0}) {
@@ -70,9 +78,8 @@ TEST(LikelihoodTest, ABatchOfUnequalTextsIsEachOfThemAlone) {
     EXPECT_EQ(done, all);
     num_read.push_back(all);
     for (size_t i = 0; i < requests.size(); ++i) {
-      const tasks::Likelihood expected = alone(model, requests[i]);
-      EXPECT_NEAR(found[i].log_probability, expected.log_probability, 1e-5) << i;
-      EXPECT_EQ(found[i].is_greedy, expected.is_greedy) << i;
+      EXPECT_NEAR(found[i].log_probability, expected[i].log_probability, 1e-5) << i;
+      EXPECT_EQ(found[i].is_greedy, expected[i].is_greedy) << i;
       num_greedy += static_cast<int>(found[i].is_greedy);
     }
   }

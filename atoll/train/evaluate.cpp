@@ -59,6 +59,7 @@ std::vector<TokenScore> score_targets(const model::Model& model, const at::Tenso
   std::vector<size_t> order(targets.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](size_t place) { return targets[place].row; });
+  ATOLL_CHECK(order.empty() || targets[order.front()].row >= 0);
   std::vector<TokenScore> scores(targets.size());
   auto next = order.begin();
   for (int64_t begin = 0; begin < hidden_TC.size(0) && next != order.end(); begin += kSlice) {
@@ -82,6 +83,7 @@ std::vector<TokenScore> score_targets(const model::Model& model, const at::Tenso
       scores[slice[i]] = {log_probabilities[i], num_larger[i] + 1};
     }
   }
+  ATOLL_CHECK(next == order.end());
   return scores;
 }
 

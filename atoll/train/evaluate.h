@@ -26,9 +26,9 @@ struct TokenScore {
   int64_t rank = 1;            // 1 + how many tokens have a larger logit: 1 is the likeliest.
 };
 
-/// How the model saw each of `targets`, in any order; their rows are those of hidden_TC. Each slice
-/// of rows goes through the head once, however many are asked for behind it. Throws InputError when
-/// an id is not below the model's vocabulary.
+/// How the model saw each of `targets`, in any order; their rows are those of hidden_TC. Each row
+/// goes through the head once, however many are asked for behind it. Throws InputError when an id
+/// is not below the model's vocabulary.
 std::vector<TokenScore> score_targets(const model::Model& model, const at::Tensor& hidden_TC,
                                       std::span<const model::RowTarget> targets);
 

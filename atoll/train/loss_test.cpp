@@ -244,6 +244,24 @@ TEST(EvaluateTest, ScoresEqualLogSoftmaxAlsoAcrossWindows) {
   EXPECT_NE(windowed[25]->log_probability, scores[25]->log_probability);
 }
 
+TEST(EvaluateTest, TargetsMayComeInAnyOrderAndShareRows) {
+  const ModelConfig config = small_config();
+  Model model(config, at::kCPU, Purpose::kInference);
+  randomise(model);
+  const at::Tensor text = tokens({2, 75}, config.vocab_size);
+  const at::Tensor hidden_TC = model.hidden_BTC(text).flatten(0, 1);
+  const at::Tensor log_probabilities = at::log_softmax(model.logits(hidden_TC), 1);
+  std::vector<model::RowTarget> targets;
+  for (int64_t i = 0; i < 400; ++i) targets.push_back({149 - i * i % 150, i % config.vocab_size});
+  const auto scores = score_targets(model, hidden_TC, targets);
+  ASSERT_EQ(scores.size(), targets.size());
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const at::Tensor row = log_probabilities[targets[i].row];
+    EXPECT_NEAR(scores[i].log_probability, row[targets[i].id].item<double>(), 1e-5);
+    EXPECT_EQ(scores[i].rank, 1 + (row > row[targets[i].id]).sum().item<int64_t>());
+  }
+}
+
 TEST(EvaluateTest, MeanLossIsTheMeanOverAllPredictionsOfTheRows) {
   namespace fs = std::filesystem;
   const TestFolder folder;
