@@ -1,6 +1,6 @@
 """Atoll beside llama.cpp (PyPI llama-cpp-python) on the same GGUF files, for claims_models.py.
 
-With weights in FP32 and an FP32 cache both must say the same tokens; GPT-2's and GPT-NeoX's GELU is a table in half precision there. With
+With weights in FP32 and an FP32 cache both must say the same tokens; the GELU of GPT-2, GPT-NeoX and Gemma is a table in half precision there. With
 other types llama.cpp rounds activations to 8 bits (F16, BF16: to 16) before it multiplies and Atoll does not. So there are three
 comparisons: the values that each takes from a file, what both say with the values that llama.cpp took, and what both say with the file.
 """
@@ -26,7 +26,7 @@ import tokenizer_families  # noqa: E402
 PRINT_LOGITS = ROOT / "build" / "bin" / "atoll-print-logits"
 NUM_GREEDY, NUM_PLACES, NUM_SMALL_GREEDY, NUM_SMALL_PLACES = 200, 2000, 64, 500
 PROMPT = "The atoll lies"
-GELU = ("gpt2", "gptneox", "gptneox-tied")
+GELU = ("gpt2", "gptneox", "gptneox-tied", "gemma2", "gemma3")
 # llama.cpp's numbers of file types. A type alone, for all matrices of a model whose rows are whole blocks of each:
 ALONE = {"F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 14, "Q5_K": 16, "Q6_K": 18,
          "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32}

@@ -11,6 +11,7 @@
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/data/draft_file.h"
 #include "atoll/tokenizer/gguf_tokenizer_export.h"
+#include "atoll/weights/families.h"
 #include "atoll/weights/gguf_export.h"
 #include "atoll/weights/hf_folder.h"
 
@@ -77,7 +78,8 @@ GgufReport convert_to_gguf(const GgufArguments& arguments) {
   codec::GgufWriter head;
   weights::put_gguf_settings(head, found.config, arguments.name, type);
   put_texts(head, arguments.source, found);
-  if (found.config.sliding_window > 0) {
+  const bool has_pattern = weights::family_of(found.config).has("layer_pattern");
+  if (found.config.sliding_window > 0 && !has_pattern) {
     fmt::print(
         stderr,
         "atoll: warning: llama.cpp does not know of this model's window: there, texts of more "

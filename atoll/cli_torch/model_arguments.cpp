@@ -49,7 +49,7 @@ LoadedModel load_model(const ModelArguments& arguments) {
   };
   report_not_finite(loaded.model, folder, arguments.strict);
   const int64_t vocab_size = loaded.model.config().vocab_size;
-  if (loaded.tokenizer.vocab_size() > vocab_size) {
+  if (!loaded.tokenizer.fits(vocab_size)) {
     throw InputError(fmt::format(
         "'{}' has {} tokens and the model in '{}' only {}: it is not this "
         "model's tokenizer",

@@ -89,6 +89,7 @@ class Exporter {
       set(is_unigram ? next++ : value.get<size_t>(), token, type_of(token));
     }
     for (const Json& token : json_.value("added_tokens", Json::array())) {
+      if (token.at("id").get<int64_t>() >= vocab_size_) continue;  // No text may have it: fits().
       set(token.at("id").get<size_t>(), token.at("content").get<std::string>(),
           token.value("special", false) ? kControl : kUserDefined);
     }
@@ -220,7 +221,7 @@ class Exporter {
     try {
       const codec::GgufFile file(as_byte_span(bytes), "the file to be written");
       const Tokenizer again = Tokenizer::from_json(json_of_gguf(file), file.path().string());
-      return give_same_ids(tokenizer_, again);
+      return give_same_ids(tokenizer_, again, vocab_size_);
     } catch (const InputError&) {
       return false;
     }

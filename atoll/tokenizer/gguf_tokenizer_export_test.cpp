@@ -81,6 +81,14 @@ TEST(GgufTokenizerExportTest, NamesWhatCannotBeSaid) {
               HasSubstr("has more than the model's 100 tokens"));
 }
 
+TEST(GgufTokenizerExportTest, AddedTokensMayLieBeyondTheModel) {
+  const Tokenizer tokenizer = tokenizer_of(all_bytes(kGpt2Pattern));
+  EXPECT_TRUE(tokenizer.fits(259));
+  EXPECT_TRUE(tokenizer.fits(258));
+  EXPECT_FALSE(tokenizer.fits(257));
+  EXPECT_EQ(put(tokenizer, 258), "gpt-2");
+}
+
 TEST(GgufTokenizerExportTest, IdsAreThoseThatTheFolderNames) {
   const TestFolder folder;
   folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<end>"}})");

@@ -77,6 +77,16 @@ bool Tokenizer::keeps_text() const {
 
 int64_t Tokenizer::vocab_size() const { return std::ssize(tables_->bytes); }
 
+bool Tokenizer::fits(int64_t vocab_size) const {
+  int64_t num_beyond = 0;
+  for (int64_t id = vocab_size; id < this->vocab_size(); ++id) {
+    num_beyond += static_cast<int64_t>(tables_->is_known[static_cast<size_t>(id)]);
+  }
+  return num_beyond == std::ranges::count_if(tables_->added, [&](const AddedToken& token) {
+           return token.id >= vocab_size;
+         });
+}
+
 std::optional<TokenId> Tokenizer::id_of(std::string_view special_token) const {
   for (const AddedToken& token : tables_->added) {
     if (token.content == special_token) return token.id;

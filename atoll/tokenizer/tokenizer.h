@@ -77,6 +77,9 @@ class Tokenizer {
 
   /// One more than the largest id: the rows a model's embedding needs.
   int64_t vocab_size() const;
+  /// Whether a model with so many ids goes with it: only added tokens may lie beyond them, as Gemma
+  /// 3's for images does; a text that has one is refused where it is read.
+  bool fits(int64_t vocab_size) const;
   std::optional<TokenId> id_of(std::string_view special_token) const;
   /// The id of <|endoftext|>, or of the file's only end-of-sequence-like special token ("</s>",
   /// "<|end_of_text|>", "<eos>"). Throws InputError when there is none.

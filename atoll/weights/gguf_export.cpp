@@ -29,6 +29,8 @@ class Rows {
       : values_(static_cast<size_t>(tensor.num_rows * tensor.width)),
         width_(std::ssize(values_) / gguf_num_rows(part.shape, part.order)) {
     tensor.read_all(/*has_inputs_first=*/false, values_);
+    if (part.added == 0) return;
+    for (float& value : values_) value += part.added;
   }
   int64_t count() const { return std::ssize(values_) / width_; }
   int64_t width() const { return width_; }
@@ -75,16 +77,35 @@ void refuse_unsayable(const ModelConfig& config) {
             "Llama 3's scaling with other factors than 1 and 4 ('rope_low_freq_factor', "
             "'rope_high_freq_factor')");
   refuse_if(config.sliding_window > 0 && family.has("full_layers"), "windows ('sliding_window')");
-  constexpr std::string_view kWithoutBiases[] = {"qwen3", "qwen3_moe", "olmo2", "olmoe"};
-  refuse_if(config.attention_bias && std::ranges::count(kWithoutBiases, family.name) > 0,
-            "biases in attention ('attention_bias')");
-  refuse_if(config.clip_qkv > 0, "clipped queries, keys and values ('clip_qkv')");
-  refuse_if(family.has("num_experts") &&
-                config.router_normalises != gguf_architecture_of(config).router_normalises,
+  constexpr std::string_view kWithBiases[] = {"llama", "qwen2", "granite", "gpt_neox", "gpt2"};
+  const bool may_have_biases = std::ranges::count(kWithBiases, family.name) > 0;
+  refuse_if(config.attention_bias && !may_have_biases, "biases in attention ('attention_bias')");
+  refuse_if(config.mlp_bias && !may_have_biases, "biases in the MLP ('mlp_bias')");
+  refuse_if(config.clip_qkv > 0 && family.name != "olmo",
+            "clipped queries, keys and values ('clip_qkv')");
+  const GgufArchitecture& architecture = gguf_architecture_of(config);
+  refuse_if(family.has("num_experts") && config.router_normalises != architecture.router_normalises,
             fmt::format("'router_normalises' {}", config.router_normalises));
+  refuse_if(family.has("layer_pattern") &&
+                config.layer_pattern != gguf_layer_pattern(config, architecture),
+            "layers in this order ('layer_pattern')");
+  refuse_if(!architecture.says_score_scale && family.has("attention_multiplier") &&
+                config.score_scale() != gguf_score_scale(config, architecture),
+            "scores that are divided by another number ('attention_multiplier')");
+  refuse_if((config.attention_softcap > 0) != (architecture.usual_attention_softcap > 0) ||
+                (config.logits_softcap > 0) != (architecture.usual_logits_softcap > 0),
+            fmt::format("'attention_softcap' {} and 'logits_softcap' {}", config.attention_softcap,
+                        config.logits_softcap));
   refuse_if(!config.attention_bias && family.name == "gpt_neox",
             "no biases in attention ('attention_bias')");
   refuse_if(config.activation == "gelu" && family.name == "gpt2", "'activation' gelu");
+}
+
+/// Where a setting stands for another one, that one.
+ModelConfig spelled_out(ModelConfig config) {
+  config.attention_multiplier = config.score_scale();
+  if (config.rope_local_theta == 0) config.rope_local_theta = config.rope_theta;
+  return config;
 }
 
 /// What is finite stays so.
@@ -118,6 +139,7 @@ std::vector<GgufPart> gguf_parts(const ModelConfig& config, GgmlType type) {
                   .parameters = {i},
                   .shape = gguf_shape_of(specs[i]),
                   .order = gguf_order_of(specs[i], config, architecture),
+                  .added = gguf_added(specs[i], config),
                   .is_of_experts = specs[i].expert >= 0};
     if (part.is_of_experts) {
       const auto [place, is_new] = of_experts.emplace(part.name, parts.size());
@@ -150,6 +172,7 @@ void put_gguf_settings(codec::GgufWriter& file, const ModelConfig& config, const
   refuse_unsayable(config);
   const Family& family = family_of(config);
   const GgufArchitecture& architecture = gguf_architecture_of(config);
+  const ModelConfig said = spelled_out(config);
   const auto key = [&](const char* what) { return fmt::format("{}.{}", architecture.name, what); };
   const auto whole = [&](const char* what, int64_t value) {
     file.whole(key(what), static_cast<uint32_t>(value));
@@ -174,10 +197,11 @@ void put_gguf_settings(codec::GgufWriter& file, const ModelConfig& config, const
   }
   whole("attention.head_count", config.num_heads);
   whole("attention.head_count_kv", config.num_kv_heads);
-  real(family.design.norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
-                                              : "attention.layer_norm_rms_epsilon",
-       config.norm_eps);
+  real(gguf_norm_key(family), config.norm_eps);
   if (config.sliding_window > 0) whole("attention.sliding_window", config.sliding_window);
+  for_each_gguf_real(architecture, family, said, [&](const char* what, double value, double) {
+    if (value != 0) real(what, value);
+  });
   if (family.has("parallel_residual")) {
     file.flag(key("use_parallel_residual"), config.parallel_residual);
   }
@@ -240,6 +264,10 @@ void for_each_tensor(const ModelFiles& model, const ModelConfig& config,
 
 ModelConfig as_gguf_says(ModelConfig config) {
   if (config.architecture == "mistral" && config.sliding_window == 0) config.architecture = "llama";
+  const GgufArchitecture& architecture = gguf_architecture_of(config);
+  if (architecture.says_score_scale) config.attention_multiplier = config.score_scale();
+  for_each_gguf_real(architecture, family_of(config), config,
+                     [](const char*, double& value, double) { value = as_single(value); });
   config.norm_eps = as_single(config.norm_eps);
   config.rope_theta = as_single(config.rope_theta);
   config.rope_factor = as_single(config.rope_factor);
@@ -261,6 +289,9 @@ int64_t num_changed(const ModelFiles& model, const ModelFiles& file,
     std::vector<float> found(wanted.size());
     for (int64_t i = 0; i < rows.count(); ++i) {
       codec::dequantize(part.type, codec::quantize(part.type, rows.row(i)), wanted);
+      if (part.added != 0) {
+        for (float& value : wanted) value -= part.added;
+      }
       written.read(i, 0, found);
       if (std::memcmp(wanted.data(), found.data(), found.size() * sizeof(float)) == 0) continue;
       for (size_t j = 0; j < found.size(); ++j) {

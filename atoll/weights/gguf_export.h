@@ -25,6 +25,7 @@ struct GgufPart {
   codec::GgmlType type = codec::GgmlType::kF32;
   std::vector<int64_t> shape;  // Of each.
   RowOrder order = {};
+  float added = 0;  // See gguf_added().
   bool is_of_experts = false;
 
   std::vector<int64_t> whole_shape() const;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "atoll/base/bytes.h"
@@ -38,6 +39,15 @@ ModelConfig small(const std::string& family) {
   if (family == "gpt2") config.activation = "gelu_tanh";
   if (find_family(family)->has("num_experts")) config.num_experts = 3;
   if (family == "olmoe") config.router_normalises = false;
+  if (family.starts_with("gemma")) config.sliding_window = 5;
+  if (family == "gemma2") {
+    config.attention_softcap = 50;
+    config.logits_softcap = 30;
+  }
+  if (find_family(family)->has("layer_pattern")) {
+    config.num_layers = 7;
+    config.layer_pattern = gguf_layer_pattern(config, gguf_architecture_of(config));
+  }
   return config;
 }
 
@@ -119,7 +129,31 @@ TEST_F(GgufExportTest, SettingsThatNotAllHaveComeBack) {
   ModelConfig tied = small("gpt_neox");
   tied.tie_embeddings = true;
   tied.activation = "gelu_tanh";
-  for (const ModelConfig& config : {mistral, linear, llama3, tied}) {
+  ModelConfig joined = small("phi3");
+  joined.sliding_window = 9;
+  joined.partial_rotary_factor = 0.5;
+  ModelConfig clipped = small("olmo");
+  clipped.clip_qkv = 8;
+  ModelConfig granite = small("granite");
+  granite.embedding_multiplier = 12;
+  granite.residual_multiplier = 0.22;
+  granite.attention_multiplier = 0.015625;
+  granite.logits_divisor = 8;
+  granite.mlp_bias = true;
+  ModelConfig capped = small("gemma2");
+  capped.attention_softcap = 7.5;
+  capped.logits_softcap = 0.3;
+  ModelConfig wide = small("gemma3_text");  // Of as many layers as the 27B model.
+  wide.num_layers = 62;
+  wide.layer_pattern = "sssssf";
+  wide.head_dim = 16;
+  wide.attention_multiplier = 1 / std::sqrt(8.0);
+  wide.rope_local_theta = 20'000;
+  wide.rope_theta = 1'000'000;
+  wide.rope_type = "linear";
+  wide.rope_factor = 8;
+  for (const ModelConfig& config :
+       {mistral, linear, llama3, tied, joined, clipped, granite, capped, wide}) {
     const auto path = written(config, GgmlType::kF32);
     EXPECT_EQ(load_hf_config(path).config, as_gguf_says(config)) << config.architecture;
     EXPECT_EQ(
@@ -168,6 +202,21 @@ TEST_F(GgufExportTest, NamesWhatSuchFilesCannotSay) {
   config = small("gpt2");
   config.activation = "gelu";
   EXPECT_THAT(error_of(config), HasSubstr("cannot have 'activation' gelu"));
+  config = small("smollm3");
+  config.layer_pattern = "ffn";
+  EXPECT_THAT(error_of(config), HasSubstr("cannot have layers in this order"));
+  config = small("smollm3");
+  config.mlp_bias = true;
+  EXPECT_THAT(error_of(config), HasSubstr("cannot have biases in the MLP"));
+  config = small("gemma3_text");
+  config.attention_multiplier = 0.25;
+  EXPECT_THAT(error_of(config), HasSubstr("divided by another number"));
+  config = small("gemma3_text");
+  config.logits_softcap = 30;
+  EXPECT_THAT(error_of(config), HasSubstr("cannot have 'attention_softcap' 0 and"));
+  config = small("olmoe");
+  config.clip_qkv = 8;
+  EXPECT_THAT(error_of(config), HasSubstr("cannot have clipped queries"));
   first_ = 70'000;
   EXPECT_THAT(error_of(small("llama")),
               HasSubstr("has values that F16 cannot hold; use --type bf16"));

@@ -27,10 +27,10 @@ std::string stem_of(const ParameterSpec& spec) {
     case Role::kAttentionNormBehind:
       return "post_attention_norm";
     case Role::kQueryKeyValue:
-      return has("q_proj")   ? "attn_q"
-             : has("k_proj") ? "attn_k"
-             : has("v_proj") ? "attn_v"
-                             : "attn_qkv";
+      return has(".q_proj")   ? "attn_q"
+             : has(".k_proj") ? "attn_k"
+             : has(".v_proj") ? "attn_v"
+                              : "attn_qkv";
     case Role::kQueryNorm:
       return "attn_q_norm";
     case Role::kKeyNorm:
@@ -74,6 +74,13 @@ const GgufArchitecture& gguf_architecture_of(const ModelConfig& config) {
                   config.architecture, known));
 }
 
+const char* gguf_norm_key(const Family& family) {
+  const NormKind norm = family.design.norm;
+  return norm == NormKind::kRms || norm == NormKind::kRmsFromOne
+             ? "attention.layer_norm_rms_epsilon"
+             : "attention.layer_norm_epsilon";
+}
+
 std::vector<double> llama3_factors(const ModelConfig& config) {
   std::vector<double> factors;
   const auto turning = static_cast<double>(config.rotary_size());
@@ -100,6 +107,26 @@ std::string gguf_name_of(const ParameterSpec& spec) {
 std::vector<int64_t> gguf_shape_of(const ParameterSpec& spec) {
   if (!spec.inputs_first) return spec.shape;
   return {spec.shape.rbegin(), spec.shape.rend()};
+}
+
+float gguf_added(const ParameterSpec& spec, const ModelConfig& config) {
+  if (family_of(config).design.norm != NormKind::kRmsFromOne) return 0;
+  constexpr std::array kNorms = {
+      Role::kAttentionNorm, Role::kAttentionNormBehind, Role::kQueryNorm, Role::kKeyNorm,
+      Role::kMlpNorm,       Role::kMlpNormBehind,       Role::kFinalNorm};
+  return std::ranges::count(kNorms, spec.role) > 0 ? 1 : 0;
+}
+
+std::string gguf_layer_pattern(const ModelConfig& config, const GgufArchitecture& architecture) {
+  ModelConfig like = config;
+  like.layer_pattern = architecture.layer_pattern;
+  return canonical(like).layer_pattern;
+}
+
+double gguf_score_scale(const ModelConfig& config, const GgufArchitecture& architecture) {
+  const bool is_wide = config.num_layers == architecture.num_layers_of_wide_scores;
+  return 1 / std::sqrt(static_cast<double>(is_wide ? config.hidden_size / config.num_heads
+                                                   : config.head_size()));
 }
 
 int64_t gguf_num_rows(const std::vector<int64_t>& shape, const RowOrder& order) {

@@ -52,10 +52,7 @@ class Settings {
     config.num_kv_heads = whole("attention.head_count_kv").value_or(config.num_heads);
     config.head_dim = whole("attention.key_length").value_or(config.hidden_size / config.num_heads);
     config.max_positions = count("context_length");
-    const bool has_layer_norm = family_.design.norm == NormKind::kLayer;
-    config.norm_eps =
-        real(has_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon")
-            .value_or(1e-5);
+    config.norm_eps = real(gguf_norm_key(family_)).value_or(1e-5);
     config.tie_embeddings = is_tied(file_);
     if (family_.turns()) read_turning(config);
     read_parts(config);
@@ -121,6 +118,12 @@ class Settings {
     if (family_.has("parallel_residual")) {
       config.parallel_residual = file_.flag(key("use_parallel_residual")).value_or(true);
     }
+    for_each_gguf_real(
+        architecture_, family_, config,
+        [&](const char* name, double& value, double usual) { value = real(name).value_or(usual); });
+    if (!architecture_.says_score_scale && family_.has("attention_multiplier")) {
+      config.attention_multiplier = gguf_score_scale(config, architecture_);
+    }
     if (family_.has("num_experts")) {
       config.num_experts = count("expert_count");
       config.experts_per_token = count("expert_used_count");
@@ -135,6 +138,9 @@ class Settings {
         file_.fail("windows are not supported in this architecture");
       }
       config.sliding_window = *window;
+    }
+    if (family_.has("layer_pattern")) {
+      config.layer_pattern = gguf_layer_pattern(config, architecture_);
     }
     const auto values = whole("attention.value_length");
     if (values && *values != config.head_size()) {
@@ -189,13 +195,14 @@ class Settings {
   const Family& family_;
 };
 
-StoredTensor stored(const GgufTensor& tensor, const RowOrder& order) {
+StoredTensor stored(const GgufTensor& tensor, const RowOrder& order, float added) {
   const int64_t num_rows = gguf_num_rows(tensor.shape, order);
   return {.type = tensor.type,
           .bytes = tensor.bytes,
           .num_rows = num_rows,
           .width = static_cast<int64_t>(tensor.num_values()) / num_rows,
-          .order = order};
+          .order = order,
+          .added = -added};
 }
 
 }  // namespace
@@ -229,7 +236,8 @@ std::vector<StoredTensor> tensors_of_gguf(const GgufFile& file, const ModelConfi
       file.fail(fmt::format("tensor '{}' has shape [{}], and its settings ask for [{}]",
                             tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
     }
-    const StoredTensor whole = stored(tensor, gguf_order_of(spec, config, architecture));
+    const StoredTensor whole =
+        stored(tensor, gguf_order_of(spec, config, architecture), gguf_added(spec, config));
     if (whole.width % static_cast<int64_t>(codec::ggml_block(whole.type).num_values) != 0) {
       file.fail(fmt::format("tensor '{}' is of type {}, which a bias cannot be", tensor.name,
                             codec::ggml_block(whole.type).name));

@@ -29,6 +29,8 @@ void StoredTensor::read(int64_t row, int64_t begin, std::span<float> values) con
   ATOLL_CHECK(row < num_rows && begin + std::ssize(values) <= width);
   const std::byte* const from = this->row(row) + num_bytes(begin);
   codec::dequantize(type, {from, static_cast<size_t>(num_bytes(std::ssize(values)))}, values);
+  if (added == 0) return;
+  for (float& value : values) value += added;
 }
 
 void StoredTensor::read_all(bool has_inputs_first, std::span<float> values) const {

@@ -35,6 +35,7 @@ struct StoredTensor {
   int64_t width = 0;     // Elements per row: whole blocks of the type.
   RowOrder order = {};
   bool inputs_first = false;  // A matrix with a row for each input, not for each output.
+  float added = 0;            // To each value as it is read; the products of matrices do not.
 
   /// Of whole blocks.
   int64_t num_bytes(int64_t num_values) const;

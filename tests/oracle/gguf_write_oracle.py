@@ -47,8 +47,18 @@ MODELS = {
     "qwen3moe": (transformers.Qwen3MoeConfig(**GATED, head_dim=128, moe_intermediate_size=768, num_experts=4, num_experts_per_tok=2,
                                              norm_topk_prob=True), "qwen3moe", True),
     "olmoe": (transformers.OlmoeConfig(**SIZES, num_experts=4, num_experts_per_tok=3), "olmoe", False),
+    "olmo": (transformers.OlmoConfig(**GATED, clip_qkv=0.5), "olmo", False),
+    # By that name, since llama.cpp looks for tokens of its own in what is called phi3.
+    "joined": (transformers.Phi3Config(**GATED, pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}), "phi3", False),
+    "smollm3": (transformers.SmolLM3Config(**GATED | {"num_hidden_layers": 5}, pad_token_id=0), "smollm3", False),
+    "granite": (transformers.GraniteConfig(**GATED, embedding_multiplier=6.0, residual_multiplier=0.25, attention_multiplier=0.125,
+                                           logits_scaling=4.0, attention_bias=True), "granite", False),
+    "gemma2": (transformers.Gemma2Config(**GATED | {"num_hidden_layers": 3}, head_dim=32, query_pre_attn_scalar=32, sliding_window=9), "gemma2", False),
+    "gemma3": (transformers.Gemma3TextConfig(**GATED | {"num_hidden_layers": 7}, head_dim=32, query_pre_attn_scalar=32, sliding_window=9),
+               "gemma3", False),
     "narrow": (transformers.LlamaConfig(**GATED | {"hidden_size": 48}), "llama", False),
 }
+TURNING_NEIGHBOURS = ("llama", "olmo", "smollm3", "granite")  # Pairs of queries and keys that turn together lie side by side.
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0, "q4_0": Type.Q4_0}
 
 
@@ -119,14 +129,16 @@ def make_folder(folder, config, tokenizer):
 def expected_tensors(architecture, folder):
     """By llama.cpp's names, as its converter lays them out."""
     arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(arch, 2)
+    names = gguf.get_tensor_name_map(arch, 8)
     expected, experts = {}, collections.defaultdict(list)
     for ours, values in load_file(folder / "model.safetensors").items():
-        heads = {"q": HEADS, "k": 2}.get(ours.split(".")[-2][0]) if architecture == "llama" and ours.split(".")[-2] in ("q_proj", "k_proj") else None
+        heads = {"q": HEADS, "k": 2}.get(ours.split(".")[-2][0]) if architecture in TURNING_NEIGHBOURS and ours.split(".")[-2] in ("q_proj", "k_proj") else None
         if heads:
             values = values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
         if "query_key_value" in ours:
             values = values.reshape(HEADS, 3, -1, *values.shape[1:]).swapaxes(0, 1).reshape(values.shape)
+        if architecture.startswith("gemma") and ours.endswith("norm.weight"):
+            values = values + numpy.float32(1)
         if architecture == "gpt2" and values.ndim == 2 and ".h." in ours:
             values = values.T
         theirs = names.get_name(re.sub(r"experts\.\d+", "experts", ours), try_suffixes=(".weight", ".bias"))
