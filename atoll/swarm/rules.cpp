@@ -17,8 +17,6 @@ constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
 constexpr double kMaxSumOfSquares = 1e100;  // Of kMaxCount floats it is 2e90 at most.
 constexpr int64_t kMaxRate = int64_t{1} << 44;
-constexpr size_t kMaxName = 64;
-constexpr size_t kMaxPrinted = 400;
 constexpr size_t kMaxMembers = 1024;
 
 bool are_members(const std::vector<int32_t>& numbers) {
@@ -76,20 +74,6 @@ std::string fault_of(const std::vector<Relay>& relays, const std::vector<int32_t
 }
 
 }  // namespace
-
-bool is_valid_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
-}
-
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, kMaxPrinted));
-  std::ranges::replace_if(out, [](char c) { return c < 0x20 || c > 0x7E; }, '?');
-  if (text.size() > kMaxPrinted) out += "...";
-  return out;
-}
 
 std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members) {
   std::vector<int64_t> shares;

@@ -10,16 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/base/name.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/wire.h"
 
 namespace atl::swarm {
 
-/// 1 to 64 of letters, digits, '-', '_' and '.'.
-bool is_valid_name(std::string_view name);
-
-/// A stranger's text, fit for a log: other than printable ASCII becomes '?', and it is cut at 400.
-std::string printable(std::string_view text);
+using atl::is_valid_name;
+using atl::printable;
 
 /// Equal shares of the segments for `num_members` owners; where there are few some are 0.
 std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members);
