@@ -21,6 +21,10 @@ inline std::span<const std::byte> as_byte_span(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 class ByteWriter {
  public:
   template <typename T>

@@ -24,10 +24,6 @@ constexpr const char* kKeyFile = "authority-key.pem";
 constexpr const char* kCertificateFile = "authority.pem";
 constexpr const char* kRevocationsFile = "revocations.bin";
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::string common_name_of(const X509* certificate) {
   const X509_NAME* const subject = X509_get_subject_name(certificate);
   const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);

@@ -25,10 +25,6 @@ constexpr std::string_view kPrefix = "atoll1.";
 constexpr size_t kChecksumBytes = 4;
 constexpr size_t kMaxNameBytes = 64;
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 /// RFC 4648, section 5, without padding: a shell leaves it alone, and a double click takes it
 /// whole.
 std::string to_base64url(std::string_view bytes) {

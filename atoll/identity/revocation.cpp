@@ -64,10 +64,6 @@ RevocationList read_list(std::span<const std::byte> bytes) {
   return list;
 }
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 bool RevocationList::is_revoked(const CertificateFacts& facts) const {
