@@ -16,7 +16,6 @@
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/name.h"
-#include "atoll/identity/wipe.h"
 
 namespace atl::identity {
 namespace {

@@ -9,6 +9,7 @@
 #include "atoll/base/result.h"
 #include "atoll/identity/peer.h"
 #include "atoll/identity/wall_time.h"
+#include "atoll/identity/wipe.h"
 
 namespace atl::identity {
 
@@ -27,6 +28,7 @@ struct Invite {
   Role role = Role::kIsland;
   WallTime expiry;
 
+  ~Invite() { wipe(secret); }
   bool operator==(const Invite&) const = default;
 };
 

@@ -146,6 +146,8 @@ void require_sense(const InviteTerms& terms, WallTime now) {
 
 }  // namespace
 
+std::string invite_id(std::string_view secret) { return hash_of(secret).substr(0, kIdDigits); }
+
 std::string InviteBook::add(const InviteTerms& terms, WallTime now) {
   require_sense(terms, now);
   std::string secret = new_secret();

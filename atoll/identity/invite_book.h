@@ -31,9 +31,12 @@ struct InviteTerms {
   bool operator==(const InviteTerms&) const = default;
 };
 
+/// Twelve digits that name an invite in lists and logs, and are of no use to anybody else.
+std::string invite_id(std::string_view secret);
+
 /// An invite as its operator sees it.
 struct ListedInvite {
-  std::string id;  // Twelve digits, by which it is withdrawn; of no use to anybody else.
+  std::string id;
   InviteTerms terms;
 };
 

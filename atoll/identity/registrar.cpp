@@ -9,13 +9,11 @@
 #include "atoll/base/hash.h"
 #include "atoll/base/name.h"
 #include "atoll/identity/events.h"
-#include "atoll/identity/wipe.h"
 
 namespace atl::identity {
 namespace {
 
 constexpr std::chrono::seconds kBetweenHeldBackTold{60};
-constexpr size_t kIdDigits = 12;
 
 RegistrationReply refusal_of(std::string sentence) { return {.refusal = std::move(sentence)}; }
 
@@ -36,7 +34,7 @@ std::string Registrar::answer(std::string_view request, const Caller& caller, Wa
 RegistrationReply Registrar::reply_to(std::string_view bytes, const Caller& caller, WallTime now) {
   // Before anything is read: a guess must cost as little as can be.
   if (!caller.certificate && !guesses_.allows(caller.address, now)) return hold_back(caller, now);
-  auto request = decode_request(bytes);
+  const auto request = decode_request(bytes);
   if (!request) {
     const std::string why = printable(request.error().message);
     return refuse(caller, {.to_stranger = why, .to_log = why, .is_guess = true}, now);
@@ -48,14 +46,8 @@ RegistrationReply Registrar::reply_to(std::string_view bytes, const Caller& call
         {.to_stranger = key.error().message, .to_log = key.error().message, .is_guess = true}, now);
   }
   const std::string key_hash = hex(sha256(as_byte_span(*key)));
-  RegistrationReply reply;
-  if (!request->invite_secret.empty()) {
-    reply = register_member(*request, key_hash, caller, now);
-  } else {
-    reply = renew(*request, key_hash, caller, now);
-  }
-  wipe(request->invite_secret);
-  return reply;
+  return request->invite_secret.empty() ? renew(*request, key_hash, caller, now)
+                                        : register_member(*request, key_hash, caller, now);
 }
 
 RegistrationReply Registrar::register_member(const RegistrationRequest& request,
@@ -126,7 +118,7 @@ RegistrationReply Registrar::hold_back(const Caller& caller, WallTime now) {
 
 std::string Registrar::invite(const InviteTerms& terms, WallTime now) {
   std::string secret = book_.add(terms, now);
-  tell_(MemberInvited{.invite = hex(sha256(as_byte_span(secret))).substr(0, kIdDigits),
+  tell_(MemberInvited{.invite = invite_id(secret),
                       .role = std::string(name_of(terms.role)),
                       .uses = terms.uses,
                       .until = text_of(terms.expiry)});

@@ -8,6 +8,7 @@
 #include "atoll/base/result.h"
 #include "atoll/identity/certificate.h"
 #include "atoll/identity/key.h"
+#include "atoll/identity/wipe.h"
 
 namespace atl::identity {
 
@@ -20,6 +21,8 @@ struct RegistrationRequest {
   std::string invite_secret;
   std::string name;
   std::string certificate_request;  // Key::request().
+
+  ~RegistrationRequest() { wipe(invite_secret); }
 };
 
 struct RegistrationReply {
