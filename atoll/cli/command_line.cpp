@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -19,6 +21,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/nearest.h"
 #include "atoll/base/process.h"
+#include "atoll/identity/invite.h"
 #include "atoll/tokenizer/tokenizer.h"
 
 namespace atl::cli {
@@ -83,6 +86,17 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   }
 }
 
+/// The word by way of a file in memory: who lists processes sees their arguments.
+std::string hidden(const char* invite) {
+  const int file = ::memfd_create("invite", 0);
+  const std::string_view word(invite);
+  if (file < 0 || ::write(file, word.data(), word.size()) != std::ssize(word)) {
+    throw InputError(fmt::format("cannot pass the invite on: {}", std::strerror(errno)));
+  }
+  ::lseek(file, 0, SEEK_SET);
+  return fmt::format("@/dev/fd/{}", file);
+}
+
 }  // namespace
 
 int run_app(CLI::App& app, int argc, char** argv) {
@@ -99,7 +113,11 @@ int run_app(CLI::App& app, int argc, char** argv) {
 void become_torch_program(char** argv, const std::vector<std::string>& more) {
   const std::string program = sibling_program("atoll-torch");
   std::vector<const char*> words;
-  for (char** word = argv; *word != nullptr; ++word) words.push_back(*word);
+  std::deque<std::string> replaced;
+  for (char** word = argv; *word != nullptr; ++word) {
+    const bool is_secret = argv[1] == std::string_view("join") && identity::is_invite_word(*word);
+    words.push_back(is_secret ? replaced.emplace_back(hidden(*word)).c_str() : *word);
+  }
   for (const std::string& word : more) words.push_back(word.c_str());
   words.push_back(nullptr);
   ::execv(program.c_str(), const_cast<char* const*>(words.data()));

@@ -21,10 +21,11 @@
 #include "atoll/coordinator/run_router.h"
 #include "atoll/coordinator/status_board.h"
 #include "atoll/net/address.h"
-#include "atoll/net/grpc_transport.h"
 #include "atoll/net/http_server.h"
+#include "atoll/net/tcp_transport.h"
 #include "atoll/run/config.h"
 #include "atoll/run/coordinated_run.h"
+#include "atoll/run/run_authority.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::cli {
@@ -34,7 +35,7 @@ namespace fs = std::filesystem;
 
 struct CoordinateArguments {
   std::vector<std::string> configs;
-  std::string listen = "127.0.0.1:7070";
+  std::string listen;             // Empty: this machine, or any of its addresses if encrypted.
   int64_t min_replicas = 0;       // 0: as the settings say.
   std::vector<std::string> runs;  // Folders; empty: one run without a journal.
   std::string http = "127.0.0.1:0";
@@ -53,8 +54,12 @@ Several runs on one coordinator: a --config and a --run for each, in the same or
 as its folder is, and islands join it by that name. Settings given as --section.key=value are for
 all of them. Each begins, fails and ends by itself; the coordinator ends with the last.
 
+A run that `atoll create` made is encrypted, and only the invited take part. Its settings may lie in
+its folder (config.toml).
+
 Examples:
-  atoll coordinate --config run.toml --run runs/ours             on one machine
+  atoll coordinate --run runs/ours                               a run that was created
+  atoll coordinate --config run.toml --run runs/ours             on one machine, in the clear
   atoll join 127.0.0.1:7070 --run runs/here                      on each island
   atoll status runs/ours                                         how it goes
 
@@ -128,8 +133,33 @@ std::vector<run::CoordinatedRun::Request> requests_of(const CoordinateArguments&
   return requests;
 }
 
-void coordinate(const CoordinateArguments& arguments, std::vector<std::string> overrides) {
-  net::require_address("--listen", arguments.listen);
+/// The authority of the only run, if it was created; its events go to `tell`.
+std::unique_ptr<run::RunAuthority> authority_of(const CoordinateArguments& arguments,
+                                                EventSink tell) {
+  const bool any = std::ranges::any_of(
+      arguments.runs, [](const std::string& run) { return run::has_authority(run); });
+  if (!any) return nullptr;
+  if (arguments.runs.size() > 1) {
+    throw UsageError("a run that 'atoll create' made has a coordinator of its own: one --run");
+  }
+  if (arguments.insecure) {
+    throw UsageError(
+        fmt::format("--insecure: '{}' was created as an encrypted run", arguments.runs.front()));
+  }
+  return std::make_unique<run::RunAuthority>(arguments.runs.front(), std::move(tell));
+}
+
+/// The folder of a created run may have its settings.
+void find_config(CoordinateArguments& arguments) {
+  if (!arguments.configs.empty() || arguments.runs.size() != 1) return;
+  const fs::path config = fs::path(arguments.runs.front()) / "config.toml";
+  if (run::has_authority(arguments.runs.front()) && fs::exists(config)) {
+    arguments.configs.push_back(config.string());
+  }
+}
+
+void coordinate(CoordinateArguments arguments, std::vector<std::string> overrides) {
+  find_config(arguments);
   warn_of_local(overrides);
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
@@ -140,6 +170,10 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
     runs.emplace_back(std::move(request), overrides, clock);
   if (arguments.insecure) warn_insecure();
   watch_interrupts();
+  const auto authority =
+      authority_of(arguments, [&](const Event& event) { runs.front().note(event); });
+  if (arguments.listen.empty()) arguments.listen = authority ? "0.0.0.0:7070" : "127.0.0.1:7070";
+  net::require_address("--listen", arguments.listen);
   std::vector<swarm::RunStatus> statuses;
   for (const run::CoordinatedRun& run : runs) statuses.push_back(run.first_status());
   swarm::StatusBoard board(std::move(statuses), clock);
@@ -153,9 +187,17 @@ void coordinate(const CoordinateArguments& arguments, std::vector<std::string> o
   swarm::CoordinatorServer server(
       std::move(served),
       [&](net::Transport::Sink sink) {
-        return net::make_grpc_transport({.insecure = arguments.insecure}, clock, std::move(sink));
+        return net::make_tcp_transport(
+            {.trust = authority ? authority->trust() : nullptr, .insecure = arguments.insecure},
+            clock, std::move(sink));
       },
-      clock, run::print_log);
+      clock, run::print_log,
+      authority
+          ? swarm::AuthorityCallbacks{
+                .answer = [&](auto request,
+                              const auto& caller) { return authority->answer(request, caller); },
+                .newer_revocations = [&] { return authority->newer_revocations(); }}
+          : swarm::AuthorityCallbacks{});
   const auto address = server.listen(arguments.listen);
   if (!address) throw InputError(address.error().message);
   for (run::CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
@@ -178,8 +220,9 @@ void add_coordinate_command(CLI::App& app) {
                    "TOML file with the run's settings; once for each run")
       ->check(CLI::ExistingFile)
       ->allow_extra_args(false);
-  command->add_option("--listen", arguments->listen, "HOST:PORT; port 0: the system chooses")
-      ->capture_default_str();
+  command->add_option("--listen", arguments->listen,
+                      "HOST:PORT; port 0: the system chooses (default: 127.0.0.1:7070, of an "
+                      "encrypted run 0.0.0.0:7070)");
   command
       ->add_option("--min-replicas", arguments->min_replicas, "islands without which rounds wait")
       ->check(whole_number<int>(1, 1024));

@@ -7,6 +7,7 @@
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/coordinate_command.h"
+#include "atoll/cli/create_command.h"
 #include "atoll/cli/data_command.h"
 #include "atoll/cli/installed_help.h"
 #include "atoll/cli/plan_command.h"
@@ -53,6 +54,9 @@ int main(int argc, char** argv) {
   }
   atl::cli::add_train_command(app, argv, nullptr);
   atl::cli::add_coordinate_command(app);
+  atl::cli::add_create_command(app);
+  atl::cli::add_invite_command(app);
+  atl::cli::add_revoke_command(app);
   atl::cli::add_status_command(app);
   atl::cli::add_data_command(app);
   atl::cli::add_tokenizer_command(app);

@@ -19,7 +19,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/laws/recorded_run.h"
 #include "atoll/net/address.h"
-#include "atoll/net/grpc_transport.h"
+#include "atoll/net/tcp_transport.h"
 #include "atoll/plan/plan_request.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/config.h"
@@ -110,7 +110,7 @@ swarm::MeasuredLink measure_line(const MeasureOptions& options, const Clock& clo
   const auto link = swarm::measure_link(
       options.coordinator,
       [&](net::Transport::Sink sink) {
-        return net::make_grpc_transport({.insecure = options.insecure}, clock, std::move(sink));
+        return net::make_tcp_transport({.insecure = options.insecure}, clock, std::move(sink));
       },
       clock, [] { return num_interrupts() > 0; });
   throw_if_interrupted();

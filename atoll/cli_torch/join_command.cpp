@@ -10,6 +10,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/train_command.h"
+#include "atoll/identity/invite.h"
 #include "atoll/island/island.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
@@ -36,8 +37,13 @@ under way takes new islands, and takes back those that were lost. SIGTERM: this 
 what it had learned is with the others, who go on; Ctrl-C: all checkpoint after the next sync and
 end.
 
+An invite makes this machine a member of an encrypted run: a key is made here, which never leaves,
+and the coordinator certifies it. Afterwards the folder is enough.
+
 Examples:
-  atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine
+  atoll join @invite.txt --run runs/here                         by an invite of `atoll create`
+  atoll join --run runs/here                                     again, later
+  atoll coordinate --config run.toml --listen 127.0.0.1:7070     on one machine, in the clear
   atoll join 127.0.0.1:7070 --run runs/here                      on each island
   atoll join 127.0.0.1:7070/ours --run runs/here                 one of several runs there)";
 
@@ -53,6 +59,9 @@ void join(JoinArguments& arguments) {
   if (arguments.options.insecure) warn_insecure();
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
   arguments.options.folder = arguments.folder;
+  if (!arguments.options.coordinator.empty()) {
+    arguments.options.coordinator = identity::read_invite_argument(arguments.options.coordinator);
+  }
   const SystemClock clock;
   watch_interrupts();
   if (!arguments.together) leave_on_terminate();
@@ -83,17 +92,19 @@ void add_join_command(CLI::App& app) {
   auto* command = app.add_subcommand("join", "Join a run: this machine becomes one of its islands");
   auto arguments = std::make_shared<JoinArguments>();
   auto& options = arguments->options;
-  command
-      ->add_option("coordinator", options.coordinator,
-                   "HOST:PORT of the coordinator, with /NAME where it has several runs")
-      ->required();
+  command->add_option("coordinator", options.coordinator,
+                      "an invite (\"-\": read from stdin, @FILE: from a file), or HOST:PORT of the "
+                      "coordinator, with /NAME where it has several runs");
   command->add_option("--run", arguments->folder, "this island's run directory");
   command->add_option("--name", options.name,
                       "this island's name (default: made up once, then kept)");
   command->add_option("--data", arguments->data, "token store, or text to make one of");
   add_init_options(*command, options.init);
-  command->add_option("--listen", options.listen, "where other islands reach this one")
-      ->capture_default_str();
+  command->add_option("--listen", options.listen,
+                      "HOST:PORT where other islands reach this one (default: as the coordinator "
+                      "sees this machine)");
+  command->add_option("--advertise", options.advertise,
+                      "HOST:PORT that other islands are told instead, e.g. a forwarded port");
   command->add_option("--link-rate", arguments->link_rate,
                       "hold this island's sending side, e.g. 20mbit");
   command->add_flag("--insecure", options.insecure,

@@ -59,12 +59,12 @@ void Engine::handle(net::Event event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (opened->connection == control_) {
       act(member_.connected(address_, now), now);
-    } else if (links_.opened(opened->connection, now)) {
-      ask_around(now);
     } else if (opened->inbound) {
-      const bool is_let_in =
-          opened->plane == net::Plane::kBulk && visitors_.admit(opened->connection, now);
+      const bool is_let_in = opened->plane == net::Plane::kBulk &&
+                             visitors_.admit(opened->connection, opened->certificate, now);
       if (!is_let_in) transport_.close(opened->connection);
+    } else {
+      reached(*opened, now);
     }
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
     if (received->connection != control_) {
@@ -146,6 +146,7 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
     } else if (auto* started = std::get_if<Member::Started>(&action)) {
       start(started->start, now);
     } else if (auto* viewed = std::get_if<Member::Viewed>(&action)) {
+      if (!viewed->revocations.empty()) options_.on_revocations(viewed->revocations);
       view(viewed->members, now);
     } else if (auto* exchange = std::get_if<Member::Exchange>(&action)) {
       open(exchange->attempt, now);

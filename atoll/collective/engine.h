@@ -156,6 +156,8 @@ class Engine {
 
   // Connections between members (engine_links.cpp).
   void dial_peer(int32_t number, Time now);
+  /// A connection that was dialled stands.
+  void reached(const net::Opened& opened, Time now);
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);
   void handle_visitor(net::ConnectionId connection, const swarm::Message& message, Time now);
   void handle_peer(int32_t number, swarm::Message message, size_t frame_bytes, Time now);

@@ -10,10 +10,32 @@
 #include "atoll/swarm/wire.h"
 
 namespace atl::collective {
+namespace {
+
+/// Whether it is the island of that name, as far as there are certificates here.
+bool is_proved(const std::optional<identity::CertificateFacts>& certificate,
+               const std::string& name) {
+  return !certificate ||
+         (certificate->peer.role == identity::Role::kIsland && certificate->peer.name == name);
+}
+
+}  // namespace
+
 void Engine::dial_peer(int32_t number, Time now) {
   const swarm::PeerHello hello{
       .header = member_.header(), .view = member_.view(), .number = member_.number()};
   if (!links_.dial(number, hello)) drop_link(number, "the connection was closed at once", now);
+}
+
+void Engine::reached(const net::Opened& opened, Time now) {
+  const auto number = links_.number_of(opened.connection);
+  if (!number) return;
+  if (!is_proved(opened.certificate, name(*number))) {
+    return drop_link(*number, fmt::format("'{}' is at its address", opened.certificate->peer.name),
+                     now);
+  }
+  links_.opened(opened.connection, now);
+  ask_around(now);
 }
 
 void Engine::handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now) {
@@ -75,6 +97,9 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   }
   const Link* const link = links_.find(hello.number);
   if (link == nullptr) return;  // Of a view that is not here yet, or long over.
+  if (!is_proved(visitors_.certificate(connection), name(hello.number))) {
+    return transport_.close(connection);
+  }
   if (link->connection != 0) drop_link(hello.number, "it has connected anew", now);
   if (over_) return;
   const std::vector<swarm::Fetch> early = visitors_.take(connection);

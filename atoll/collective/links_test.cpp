@@ -226,7 +226,7 @@ TEST(BackoffTest, PausesGrowUntilItSucceeds) {
 TEST(VisitorsTest, SayWhoTheyAreOnceAndThenAskForLittle) {
   const Time now{seconds(1)};
   Visitors visitors;
-  ASSERT_TRUE(visitors.admit(7, now));
+  ASSERT_TRUE(visitors.admit(7, {}, now));
   EXPECT_FALSE(visitors.hear(7, swarm::Fetch{})) << "who are you?";
   EXPECT_TRUE(visitors.known().empty());
   EXPECT_TRUE(visitors.hear(7, swarm::PeerHello{.number = 3}));
@@ -244,8 +244,8 @@ TEST(VisitorsTest, SayWhoTheyAreOnceAndThenAskForLittle) {
 TEST(VisitorsTest, AreFewAndNotSilentForLong) {
   const Time now{seconds(1)};
   Visitors visitors;
-  for (net::ConnectionId i = 0; i < Visitors::kMost; ++i) EXPECT_TRUE(visitors.admit(i, now));
-  EXPECT_FALSE(visitors.admit(Visitors::kMost, now));
+  for (net::ConnectionId i = 0; i < Visitors::kMost; ++i) EXPECT_TRUE(visitors.admit(i, {}, now));
+  EXPECT_FALSE(visitors.admit(Visitors::kMost, {}, now));
   EXPECT_TRUE(visitors.hear(5, swarm::PeerHello{}));
   EXPECT_TRUE(visitors.mute(now + Visitors::kPatience).empty());
   EXPECT_EQ(visitors.mute(now + Visitors::kPatience + seconds(1)).size(), Visitors::kMost - 1);

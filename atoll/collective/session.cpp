@@ -60,14 +60,15 @@ class Session::Impl final : public EngineListener {
   Result<void> run() {
     auto bound = transport_->listen(options_.listen);
     if (!bound) return tl::unexpected(bound.error());
-    const auto address = net::parse_address(*bound);
+    const std::string told = options_.advertise.empty() ? *bound : options_.advertise;
+    const auto address = net::parse_address(told);
     if (address && (address->host == "0.0.0.0" || address->host == "::")) {
       return failure(
-          fmt::format("--listen {}: other islands are told this address, so it must name "
-                      "this machine as they see it, e.g. 192.168.1.5:7071",
-                      options_.listen));
+          fmt::format("{} is no address that others can go to: listen on this machine as they see "
+                      "it, e.g. 192.168.1.5:7071, or say so with --advertise",
+                      told));
     }
-    engine_.emplace(options_, *bound, *transport_, *this);
+    engine_.emplace(options_, told, *transport_, *this);
     thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
     return {};
   }

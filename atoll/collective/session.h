@@ -23,6 +23,7 @@ struct SessionOptions {
   std::string coordinator;             // HOST:PORT
   std::string run_name;                // To join, among the coordinator's; empty: it has but one.
   std::string listen = "127.0.0.1:0";  // Where other islands reach this one.
+  std::string advertise;               // HOST:PORT for them instead; empty: what `listen` became.
   std::string name;                    // Unique within the run: letters, digits, '-', '_', '.'.
   std::map<std::string, std::string> settings;  // What the user asked for; must be the run's.
   Duration connect_patience = std::chrono::seconds(60);  // For a coordinator that is absent.
@@ -35,6 +36,8 @@ struct SessionOptions {
   double work_share = 1.0;
   /// On a thread of the session: the coordinator was lost, or is back (collective/events.h).
   EventSink on_event = [](const Event&) {};
+  /// On a thread of the session: the signed list of who is no member any more (swarm's View).
+  std::function<void(const Bytes&)> on_revocations = [](const Bytes&) {};
   /// True once the user wants no more: ends the wait for the coordinator and for other islands.
   std::function<bool()> cancelled = [] { return false; };
 };

@@ -1,5 +1,5 @@
 // Sessions and a coordinator as real threads, over the in-memory transport (under ThreadSanitizer
-// too: gRPC is not instrumented).
+// too).
 #include "atoll/collective/session.h"
 
 #include <gmock/gmock.h>

@@ -22,12 +22,17 @@ class Visitors {
   static constexpr Duration kPatience = std::chrono::seconds(10);
 
   /// False: there are too many.
-  [[nodiscard]] bool admit(net::ConnectionId connection, Time now) {
+  [[nodiscard]] bool admit(net::ConnectionId connection,
+                           const std::optional<identity::CertificateFacts>& certificate, Time now) {
     if (visitors_.size() >= kMost) return false;
-    visitors_[connection] = {.since = now};
+    visitors_[connection] = {.certificate = certificate, .since = now};
     return true;
   }
   bool contains(net::ConnectionId connection) const { return visitors_.contains(connection); }
+  /// Of one that is here.
+  const std::optional<identity::CertificateFacts>& certificate(net::ConnectionId connection) const {
+    return visitors_.at(connection).certificate;
+  }
   /// Of one that is here. False: it must not say this.
   [[nodiscard]] bool hear(net::ConnectionId connection, const swarm::Message& message) {
     Visitor& visitor = visitors_.at(connection);
@@ -73,6 +78,7 @@ class Visitors {
 
  private:
   struct Visitor {
+    std::optional<identity::CertificateFacts> certificate;
     std::optional<swarm::PeerHello> hello;
     std::vector<swarm::Fetch> early;
     Time since{};

@@ -256,6 +256,13 @@ Coordinator::Actions Coordinator::request_stop(Time now) {
   return take();
 }
 
+Coordinator::Actions Coordinator::tell_revocations(Bytes signed_list, Time now) {
+  now_ = now;
+  revocations_ = std::move(signed_list);
+  if (!finished_) announce_view();
+  return take();
+}
+
 Coordinator::Actions Coordinator::end(const std::string& reason) {
   fail(reason);
   return take();

@@ -81,6 +81,8 @@ class Coordinator {
   /// The operator's Ctrl-C: the next commit (elastic: the one that has all fragments) tells all to
   /// stop; before the start the run ends.
   Actions request_stop(Time now);
+  /// The authority's signed list of who is no member any more, for all members.
+  Actions tell_revocations(Bytes signed_list, Time now);
   /// Ends the run for everybody now.
   Actions end(const std::string& reason);
 
@@ -205,6 +207,7 @@ class Coordinator {
   Outliers outliers_;  // By the norms that were committed.
   Links links_;
   uint64_t view_ = 0;
+  Bytes revocations_;  // Told with each view.
   // In this process. After those who left an earlier one, the run may be begun again.
   bool has_anyone_left_ = false;
   bool finished_ = false;

@@ -111,6 +111,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   log(IslandBack{resume.name});
   send(connection,
        Resumed{header(), view_, peers(), book_.leases().behind(resume.number, resume.num_leased)});
+  if (!revocations_.empty()) send(connection, View{header(), view_, peers(), revocations_});
   for (const Committed& committed : book_.history()) {
     if (committed.index >= resume.num_commits) send(connection, message_of(committed));
   }

@@ -9,7 +9,7 @@ namespace atl::swarm {
 
 void Coordinator::announce_view() {
   view_ += 1;
-  broadcast(View{header(), view_, peers()});
+  broadcast(View{header(), view_, peers(), revocations_});
 }
 
 void Coordinator::put_away(int32_t number, const std::string& why, Time now) {

@@ -55,6 +55,10 @@ void CoordinatorService::tick(Time now) { act(coordinator_.tick(now)); }
 
 void CoordinatorService::request_stop(Time now) { act(coordinator_.request_stop(now)); }
 
+void CoordinatorService::tell_revocations(Bytes signed_list, Time now) {
+  act(coordinator_.tell_revocations(std::move(signed_list), now));
+}
+
 void CoordinatorService::end(const std::string& reason) { act(coordinator_.end(reason)); }
 
 void CoordinatorService::act(Coordinator::Actions actions) {
@@ -86,10 +90,13 @@ struct CoordinatorServer::State {
   };
 
   State(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
-        const Clock& clock_in, std::function<void(const std::string&)> on_log_in)
+        const Clock& clock_in, std::function<void(const std::string&)> on_log_in,
+        AuthorityCallbacks authority)
       : clock(clock_in),
         on_log(std::move(on_log_in)),
         router(places_of(runs)),
+        join_desk(std::move(authority.answer)),
+        newer_revocations(std::move(authority.newer_revocations)),
         transport(make_transport([this](net::Event event) { inbox.push(std::move(event)); })) {
     for (ServedRun& run : runs) {
       served.push_back({.name = std::move(run.name),
@@ -110,7 +117,17 @@ struct CoordinatorServer::State {
     Time until = std::min(deadline, router.next_deadline());
     for (const Served& run : served) until = std::min(until, next_deadline(run));
     const Duration patience = std::clamp(until - clock.now(), Duration{}, kPollInterval);
-    if (auto event = inbox.pop(patience)) act(router.handle(std::move(*event), clock.now()));
+    if (auto event = inbox.pop(patience)) {
+      if (!join_desk.handle(*event, clock.now()))
+        act(router.handle(std::move(*event), clock.now()));
+    }
+    join_desk.tick(clock.now());
+    for (JoinDesk::LastWord& word : join_desk.take_last_words()) {
+      if (!word.frame.empty()) {
+        std::ignore = transport->send(word.connection, std::move(word.frame));
+      }
+      transport->close(word.connection);
+    }
     for (const net::ConnectionId connection : inbox.take_greedy()) {
       if (on_log) on_log("a connection was closed that sent more than a coordinator can hold");
       transport->close(connection);
@@ -178,6 +195,15 @@ struct CoordinatorServer::State {
     if (run.callbacks.on_end) run.callbacks.on_end();
   }
 
+  void look_for_revocations() {
+    if (!newer_revocations) return;
+    const auto list = newer_revocations();
+    if (!list) return;
+    for (size_t run = 0; run < served.size(); ++run) {
+      with(run, [&](CoordinatorService& service) { service.tell_revocations(*list, clock.now()); });
+    }
+  }
+
   void report(const Served& run) {
     if (run.result || !run.callbacks.on_progress) return;
     run.callbacks.on_progress(run.service->coordinator().status(clock.now()));
@@ -212,6 +238,8 @@ struct CoordinatorServer::State {
   std::function<void(const std::string&)> on_log;
   EventInbox inbox{kMaxQueuedBytes};  // The transport's sink uses it: it must go last.
   RunRouter router;
+  JoinDesk join_desk;
+  std::function<std::optional<Bytes>()> newer_revocations;
   std::unique_ptr<net::Transport> transport;
   std::vector<Served> served;
 };
@@ -219,8 +247,10 @@ struct CoordinatorServer::State {
 CoordinatorServer::CoordinatorServer(std::vector<ServedRun> runs,
                                      const net::TransportFactory& make_transport,
                                      const Clock& clock,
-                                     std::function<void(const std::string&)> on_log)
-    : state_(std::make_unique<State>(std::move(runs), make_transport, clock, std::move(on_log))) {}
+                                     std::function<void(const std::string&)> on_log,
+                                     AuthorityCallbacks authority)
+    : state_(std::make_unique<State>(std::move(runs), make_transport, clock, std::move(on_log),
+                                     std::move(authority))) {}
 
 CoordinatorServer::~CoordinatorServer() = default;
 
@@ -239,6 +269,7 @@ Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
     if (state.clock.now() >= next_progress) {
       next_progress = state.clock.now() + kProgressInterval;
       for (const auto& run : state.served) state.report(run);
+      state.look_for_revocations();
     }
   }
   const Time end = state.clock.now() + kDrainPatience;  // The last words are still on their way.

@@ -12,6 +12,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
 #include "atoll/coordinator/coordinator.h"
+#include "atoll/coordinator/join_desk.h"
 #include "atoll/net/transport.h"
 
 namespace atl::swarm {
@@ -37,6 +38,7 @@ class CoordinatorService {
   void handle(net::Event event, Time now);
   void tick(Time now);
   void request_stop(Time now);
+  void tell_revocations(Bytes signed_list, Time now);
   void end(const std::string& reason);
 
   Time next_deadline() const { return coordinator_.next_deadline(); }
@@ -61,13 +63,23 @@ struct ServedRun {
   CoordinatorCallbacks callbacks;
 };
 
+/// Who becomes a member of an encrypted run and who is none any more, on the thread in run(). Both
+/// may be empty: then nobody joins over the network.
+struct AuthorityCallbacks {
+  JoinDesk::Answer answer;
+  /// A few times a second: the authority's signed list of who is revoked, where it is newer than
+  /// the last one.
+  std::function<std::optional<Bytes>()> newer_revocations;
+};
+
 class CoordinatorServer {
  public:
   /// `clock` must outlive it. The callbacks run on the thread in run(), `on_log` for what belongs
   /// to no run. Throws UsageError when the runs cannot be told apart (run_router.h), and what
   /// `persist` throws.
   CoordinatorServer(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
-                    const Clock& clock, std::function<void(const std::string&)> on_log = {});
+                    const Clock& clock, std::function<void(const std::string&)> on_log = {},
+                    AuthorityCallbacks authority = {});
   ~CoordinatorServer();
 
   /// Returns the bound address (port 0: the system chooses). Fails when the port is in use.

@@ -38,6 +38,25 @@ std::string refused(const Message& first) {
   return fmt::format("island '{}' was refused", printable(hello ? hello->name : resume->name));
 }
 
+/// Why what a first message says of its sender is not what its certificate says; empty where that
+/// agrees, and where connections are in the clear.
+std::string impostor_in(const Message& first,
+                        const std::optional<identity::CertificateFacts>& certificate) {
+  if (!certificate) return {};
+  const auto* hello = std::get_if<Hello>(&first);
+  const auto* resume = std::get_if<Resume>(&first);
+  if (hello == nullptr && resume == nullptr) return {};
+  const std::string& name = hello != nullptr ? hello->name : resume->name;
+  const identity::PeerId& peer = certificate->peer;
+  if (peer.role != identity::Role::kIsland) {
+    return fmt::format("its certificate is for a {}, not for an island",
+                       identity::name_of(peer.role));
+  }
+  if (peer.name == name) return {};
+  return fmt::format("it says that it is '{}', and its certificate that it is '{}'",
+                     printable(name), peer.name);
+}
+
 }  // namespace
 
 void require_names(const std::vector<std::string>& names) {
@@ -119,7 +138,8 @@ void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
     return refuse(connection, error.what());
   }
   if (const auto* probe = std::get_if<Probe>(&message)) return begin_probing(stranger, *probe, now);
-  const Result<size_t> run = find(message);
+  const std::string impostor = impostor_in(message, stranger.certificate);
+  const Result<size_t> run = impostor.empty() ? find(message) : failure(impostor);
   if (!run) {
     actions_.emplace_back(Log{fmt::format("{}: {}", refused(message), run.error().message)});
     return refuse(connection, run.error().message);

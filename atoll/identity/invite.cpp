@@ -110,6 +110,8 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
+bool is_invite_word(std::string_view word) { return word.starts_with(kPrefix); }
+
 std::string new_secret() {
   std::array<unsigned char, 16> bytes;
   ATOLL_CHECK(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1);

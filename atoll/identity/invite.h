@@ -32,6 +32,8 @@ struct Invite {
   bool operator==(const Invite&) const = default;
 };
 
+/// Whether the word is an invite, or the begin of one.
+bool is_invite_word(std::string_view word);
 /// 128 random bits as 22 letters, digits, '-' and '_'.
 std::string new_secret();
 /// Whether it could be one: nothing else reaches logs, files or hashes.

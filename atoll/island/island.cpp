@@ -92,8 +92,8 @@ run::Summary join_run_here(const JoinOptions& options, const run::RunFolder& fol
                            const Clock& clock, const ProgressCallback& on_progress,
                            const EventSink& events) {
   newest_checkpoint(folder.path(), options.init);
-  const JoinOptions named = with_name(options, folder.path());
-  return value_of(take_part(named, folder, clock, on_progress, events), folder.path());
+  const Destination destination = find_destination(options, folder.path(), clock, events);
+  return value_of(take_part(destination, folder, clock, on_progress, events), folder.path());
 }
 
 }  // namespace

@@ -24,8 +24,11 @@ run::Summary train_alone(const run::RunConfig& config, const std::filesystem::pa
                          const ProgressCallback& on_progress);
 
 struct JoinOptions {
-  std::string coordinator;  // HOST:PORT, or HOST:PORT/NAME of one of its runs.
-  std::string listen = "127.0.0.1:0";
+  /// HOST:PORT, or HOST:PORT/NAME of one of its runs; or an invite, as identity/invite.h writes it.
+  /// Empty: where the folder's member joined before.
+  std::string coordinator;
+  std::string listen;     // Empty: where the coordinator's machine can reach this one.
+  std::string advertise;  // HOST:PORT that others are told instead of it; empty: `listen`.
   std::string name;
   std::filesystem::path folder;  // Empty: a new one is made.
   run::InitialModel init;

@@ -11,9 +11,11 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/random.h"
 #include "atoll/base/settings.h"
+#include "atoll/identity/invite.h"
 #include "atoll/net/address.h"
-#include "atoll/net/grpc_transport.h"
+#include "atoll/net/tcp_transport.h"
 #include "atoll/run/events.h"
+#include "atoll/run/run_authority.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/swarm/rules.h"
 
@@ -54,6 +56,29 @@ WantedRun wanted_run(const std::string& text) {
   return wanted;
 }
 
+/// Where this island listens: as the user says, else where the coordinator's machine sees it.
+std::string listening_address(const JoinOptions& options, const net::Address& coordinator) {
+  if (options.listen.empty()) {
+    const std::string host = net::host_towards(coordinator);
+    return net::Address{.host = host.empty() ? "127.0.0.1" : host, .port = 0}.text();
+  }
+  net::require_address("--listen", options.listen);
+  const auto listen = net::parse_address(options.listen);
+  if (net::is_loopback(*listen) && !net::is_loopback(coordinator)) {
+    throw UsageError(
+        fmt::format("the coordinator '{}' is on another machine, whose islands cannot reach {}; "
+                    "say where they reach this one: --listen ADDRESS:0",
+                    coordinator.text(), options.listen));
+  }
+  const bool is_any = listen->host == "0.0.0.0" || listen->host == "::";
+  if (is_any && options.advertise.empty()) {
+    throw UsageError(fmt::format(
+        "{} is no address that others can go to: say which is, with --advertise HOST:PORT",
+        options.listen));
+  }
+  return options.listen;
+}
+
 }  // namespace
 
 JoinOptions with_name(JoinOptions options, const std::filesystem::path& run_folder) {
@@ -72,38 +97,80 @@ JoinOptions with_name(JoinOptions options, const std::filesystem::path& run_fold
   return options;
 }
 
-std::unique_ptr<collective::Session> connect(const JoinOptions& options, const Clock& clock,
+Destination find_destination(JoinOptions options, const std::filesystem::path& run_folder,
+                             const Clock& clock, const EventSink& events) {
+  const bool is_member = run::has_identity(run_folder);
+  const bool has_invite = identity::is_invite_word(options.coordinator);
+  if (is_member) {
+    const std::string name = run::certified_name(run_folder);
+    if (!options.name.empty() && options.name != name) {
+      throw UsageError(fmt::format("the certificate in '{}' is that of '{}', not of '{}'",
+                                   run_folder.string(), name, options.name));
+    }
+    options.name = name;
+  }
+  options = with_name(std::move(options), run_folder);
+  if (has_invite) {
+    const auto invite = identity::invite_in(options.coordinator);
+    if (!invite) throw UsageError(invite.error().message);
+    options.coordinator = is_member
+                              ? run::rejoin_by_invite(*invite, run_folder)
+                              : run::register_by_invite(*invite, run_folder, options.name, clock,
+                                                        [] { return num_interrupts() > 0; });
+  } else if (options.coordinator.empty()) {
+    options.coordinator = run::joined_coordinator(run_folder);
+    if (options.coordinator.empty()) {
+      throw UsageError(
+          fmt::format("which coordinator? '{}' joined none before: give its address, or an invite",
+                      run_folder.string()));
+    }
+  }
+  Destination destination{.options = std::move(options)};
+  if (run::has_identity(run_folder)) {
+    destination.certificate = std::make_unique<run::Certificate>(
+        run_folder, wanted_run(destination.options.coordinator).address, clock, events);
+  }
+  return destination;
+}
+
+std::unique_ptr<collective::Session> connect(const Destination& destination, const Clock& clock,
                                              const EventSink& events) {
+  const JoinOptions& options = destination.options;
+  const run::Certificate* const certificate = destination.certificate.get();
   run::RunConfig asked;
   const auto demands = demands_of(options, asked);
   const WantedRun wanted = wanted_run(options.coordinator);
-  net::require_address("--listen", options.listen);
-  const auto reachable = net::check_address(wanted.address, options.insecure);
+  const bool may_leave_machine = options.insecure || certificate != nullptr;
+  const auto reachable = net::check_address(wanted.address, may_leave_machine);
   if (!reachable) throw InputError(reachable.error().message);
-  const auto listen = net::check_address(options.listen, options.insecure);
-  if (!listen) throw InputError(listen.error().message);
-  if (net::is_loopback(*listen) && !net::is_loopback(*reachable)) {
-    throw UsageError(
-        fmt::format("the coordinator '{}' is on another machine, whose islands cannot reach {}; "
-                    "say where they reach this one: --listen ADDRESS:0",
-                    wanted.address, options.listen));
+  const std::string listen = listening_address(options, *reachable);
+  if (const auto checked = net::check_address(listen, may_leave_machine); !checked) {
+    throw InputError(checked.error().message);
   }
+  if (!options.advertise.empty()) net::require_address("--advertise", options.advertise);
   events(run::CoordinatorSought{.coordinator = options.coordinator,
                                 .patience_s = asked.swarm.join_patience});
   auto session = collective::Session::connect(
       {.coordinator = wanted.address,
        .run_name = wanted.name,
-       .listen = options.listen,
+       .listen = listen,
+       .advertise = options.advertise,
        .name = options.name,
        .settings = demands,
        .connect_patience = duration_of(asked.swarm.join_patience),
        .return_patience = duration_of(asked.swarm.return_patience),
        .work_share = asked.sync.exchange_share,
        .on_event = events,
+       .on_revocations =
+           [certificate](const Bytes& signed_list) {
+             if (certificate != nullptr) certificate->take_revocations(signed_list);
+           },
        .cancelled = [] { return num_interrupts() > 0 || has_to_leave(); }},
       [&](net::Transport::Sink sink) {
-        auto transport = net::make_grpc_transport(
-            {.insecure = options.insecure, .link_rate_bits_per_s = options.link_rate_bits_per_s},
+        auto transport = net::make_tcp_transport(
+            {.trust = certificate == nullptr ? nullptr : certificate->trust(),
+             .insecure = options.insecure,
+             .link_rate_bits_per_s = options.link_rate_bits_per_s},
             clock, std::move(sink));
         return options.around_transport ? options.around_transport(std::move(transport))
                                         : std::move(transport);

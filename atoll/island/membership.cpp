@@ -37,9 +37,10 @@ constexpr size_t kMostLogged = 8;
 class Membership {
  public:
   /// `may_return`: it may be the one that this island had in an earlier process.
-  Membership(const JoinOptions& options, const run::RunFolder& folder, const Clock& clock,
+  Membership(const Destination& destination, const run::RunFolder& folder, const Clock& clock,
              const ProgressCallback& on_progress, const EventSink& events, bool may_return)
-      : options_(options),
+      : destination_(destination),
+        options_(destination.options),
         folder_(folder),
         clock_(clock),
         on_progress_(on_progress),
@@ -60,7 +61,7 @@ class Membership {
 
  private:
   Result<run::Summary> take_part() {
-    session_ = connect(options_, clock_, events_);
+    session_ = connect(destination_, clock_, events_);
     prepare();
     const auto start = session_->ready(report());
     if (!start) return tl::unexpected(start.error());
@@ -251,6 +252,7 @@ class Membership {
     return joined;
   }
 
+  const Destination& destination_;
   const JoinOptions& options_;
   const run::RunFolder& folder_;
   const Clock& clock_;
@@ -271,11 +273,11 @@ class Membership {
 
 }  // namespace
 
-Result<run::Summary> take_part(const JoinOptions& options, const run::RunFolder& folder,
+Result<run::Summary> take_part(const Destination& destination, const run::RunFolder& folder,
                                const Clock& clock, const ProgressCallback& on_progress,
                                const EventSink& events) {
   for (bool is_first = true;; is_first = false) {
-    Membership membership(options, folder, clock, on_progress, events, /*may_return=*/is_first);
+    Membership membership(destination, folder, clock, on_progress, events, /*may_return=*/is_first);
     auto summary = membership.train();
     if (summary || !membership.may_join_again() || num_interrupts() > 0 || has_to_leave()) {
       return summary;

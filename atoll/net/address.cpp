@@ -58,12 +58,13 @@ bool is_loopback(const Address& address) {
   return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-Result<Address> check_address(std::string_view text, bool insecure) {
+Result<Address> check_address(std::string_view text, bool any) {
   Result<Address> address = parse_address(text);
-  if (address && !insecure && !is_loopback(*address)) {
+  if (address && !any && !is_loopback(*address)) {
     return failure(fmt::format(
-        "{} is not on this machine and connections are not encrypted yet: anyone on the way could "
-        "read and change them; pass --insecure if you trust the whole network in between",
+        "{} is not on this machine, and anyone on the way could read and change what is said in "
+        "the clear: encrypt the run ('atoll create' makes it one, 'atoll join INVITE' joins), or "
+        "pass --insecure if you trust the whole network in between",
         address->text()));
   }
   return address;

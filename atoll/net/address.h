@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atoll/base/result.h"
 
@@ -22,11 +23,18 @@ Result<Address> parse_address(std::string_view text);
 /// Throws UsageError naming the option when its text is no address.
 void require_address(std::string_view option, std::string_view text);
 
+/// The host of this machine that others at `remote` see it as, if nothing on the way translates
+/// addresses; empty where there is no way to it. Sends nothing.
+std::string host_towards(const Address& remote);
+
+/// Hosts at which other machines may reach this one, IPv4 first.
+std::vector<std::string> own_hosts();
+
 /// True for 127.0.0.0/8, ::1 and "localhost": nobody outside this machine can listen in.
 bool is_loopback(const Address& address);
 
-/// Reads an address to listen on or connect to. While connections are unencrypted only loopback
-/// passes, unless `insecure`; who sets it warns the user at every start.
-Result<Address> check_address(std::string_view text, bool insecure);
+/// Reads an address to listen on or connect to. Where connections are in the clear only loopback
+/// passes, unless the user accepts that (`any`), who is warned at every start.
+Result<Address> check_address(std::string_view text, bool any);
 
 }  // namespace atl::net

@@ -8,13 +8,11 @@
 #include "atoll/base/hash.h"
 
 namespace atl::net {
-namespace {
-/// With what gRPC (5), HTTP/2 (9 for each 16 KiB) and the fields of a segment (up to 18) add. TCP
-/// and IP, 2 to 3 %, are not in it.
-int64_t wire_bytes(size_t data_bytes) {
-  return static_cast<int64_t>(data_bytes + 23 + 9 * (data_bytes / 16'384 + 1));
+int64_t ConnectionContext::wire_bytes(size_t data_bytes) const {
+  const size_t size = data_bytes + kHeaderBytes;
+  const size_t num_records = (size + kRecordBytes - 1) / kRecordBytes;
+  return static_cast<int64_t>(size + num_records * record_overhead);
 }
-}  // namespace
 
 Connection::Connection(ConnectionId id, Plane plane, std::string remote,
                        std::shared_ptr<ConnectionContext> context)
@@ -23,10 +21,11 @@ Connection::Connection(ConnectionId id, Plane plane, std::string remote,
       remote_(std::move(remote)),
       context_(std::move(context)),
       max_queued_bytes_(plane == Plane::kControl ? context_->queue_bytes
-                                                 : context_->bulk_queue_bytes) {}
+                                                 : context_->bulk_queue_bytes),
+      max_frame_bytes_(plane == Plane::kJoin ? kMaxJoinFrameBytes : kMaxLaneFrameBytes) {}
 
 Sent Connection::send(SharedFrame frame) {
-  ATOLL_CHECK(frame.size() <= kMaxLaneFrameBytes, "the frame is too long");
+  ATOLL_CHECK(frame.size() <= max_frame_bytes_, "the frame is too long");
   const MutexLock lock(mutex_);
   if (state_ == State::kOver || is_closing_) return Sent::kClosed;
   if (queued_bytes_ > 0 && queued_bytes_ + frame.size() > max_queued_bytes_) {
@@ -52,11 +51,6 @@ void Connection::end(const std::string& reason, bool all_arrived) {
   end_call();
 }
 
-void Connection::silence() {
-  const MutexLock lock(emit_mutex_);
-  lost_emitted_ = true;
-}
-
 bool Connection::is_opening() {
   const MutexLock lock(mutex_);
   return state_ == State::kOpening;
@@ -77,8 +71,9 @@ bool Connection::is_writing() {
   return is_writing_;
 }
 
-void Connection::on_opened(bool inbound) {
-  if (!is_closing()) emit(Opened{id_, inbound, plane_, remote_});
+void Connection::on_opened(bool inbound,
+                           const std::optional<identity::CertificateFacts>& certificate) {
+  if (!is_closing()) emit(Opened{id_, inbound, plane_, remote_, certificate});
   const MutexLock lock(mutex_);
   if (state_ != State::kOpening) return;
   state_ = State::kOpen;
@@ -135,7 +130,7 @@ void Connection::pump() {
   }
   is_waiting_ = true;
   const size_t rest = queue_.empty() ? 0 : queue_.front()->size() - position_;
-  context_->pacer.request_turn(plane_, wire_bytes(std::min(rest, max_piece_bytes())),
+  context_->pacer.request_turn(plane_, context_->wire_bytes(std::min(rest, max_piece_bytes())),
                                [self = shared_from_this()] {
                                  const MutexLock lock(self->mutex_);
                                  self->is_waiting_ = false;
@@ -148,7 +143,7 @@ void Connection::write_next_piece() {
   goodbye_sent_ = piece.goodbye;
   is_writing_ = true;
   written_bytes_ = piece.size;
-  context_->bytes_sent += wire_bytes(piece.size);
+  context_->bytes_sent += context_->wire_bytes(piece.size);
   write(piece);
 }
 
@@ -174,7 +169,7 @@ void Connection::on_written(bool is_written) {
 }
 
 void Connection::on_piece(Piece piece) {
-  context_->bytes_received += wire_bytes(piece.data.size());
+  context_->bytes_received += context_->wire_bytes(piece.data.size());
   if (piece.goodbye) {
     end(reason_unless_closing("closed by the other side"), /*all_arrived=*/true);
     return;
@@ -196,8 +191,8 @@ void Connection::on_piece(Piece piece) {
 
 std::string Connection::add_to_frame(Piece piece) {
   if (piece.data.empty() && !piece.last) return "an empty piece of a frame";
-  if (incoming_.size() + piece.data.size() > kMaxLaneFrameBytes) {
-    return fmt::format("a frame of more than {} bytes", kMaxLaneFrameBytes);
+  if (incoming_.size() + piece.data.size() > max_frame_bytes_) {
+    return fmt::format("a frame of more than {} bytes", max_frame_bytes_);
   }
   if (incoming_.empty()) {
     incoming_ = std::move(piece.data);

@@ -9,44 +9,49 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "atoll/base/mutex.h"
 #include "atoll/net/pacer.h"
+#include "atoll/net/segment.h"
 #include "atoll/net/stripe_frame.h"
 #include "atoll/net/transport.h"
 
 namespace atl::net {
 
-/// What all connections of a transport share. It may outlive the transport: a call to a peer that
-/// no longer reads ends when gRPC's keepalive does.
+/// What all connections of a transport share.
 struct ConnectionContext {
   ConnectionContext(Transport::Sink transport_sink, double rate, const Clock& clock, size_t queue,
-                    size_t bulk_queue)
+                    size_t bulk_queue, size_t overhead)
       : sink(std::move(transport_sink)),
         queue_bytes(queue),
         bulk_queue_bytes(bulk_queue),
+        record_overhead(overhead),
         pacer(rate, clock) {}
+
+  /// What a piece of that many bytes is on the wire: with its header, and with what TLS adds to
+  /// each record. TCP and IP, 2 to 3 %, are not in it.
+  int64_t wire_bytes(size_t data_bytes) const;
 
   const Transport::Sink sink;
   const size_t queue_bytes;
   const size_t bulk_queue_bytes;    // Of each lane.
+  const size_t record_overhead;     // What TLS adds to each kRecordBytes; 0 in the clear.
   std::atomic<bool> muted = false;  // The transport is being destroyed.
   std::atomic<int64_t> bytes_sent = 0;
   std::atomic<int64_t> bytes_received = 0;
   Pacer pacer;
 };
 
+/// The most that one record of TLS holds.
+constexpr size_t kRecordBytes = size_t{16} << 10;
+
 /// Largest frame with what striping adds to it.
 constexpr size_t kMaxLaneFrameBytes = kMaxFrameBytes + kStripeTrailerBytes;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// Frames travel in pieces of at most this where they are paced, so that pacing is fine,
-  static constexpr size_t kPacedPieceBytes = size_t{64} << 10;
-  /// and elsewhere of this, for each costs some time.
-  static constexpr size_t kMaxPieceBytes = size_t{512} << 10;
-
   /// As it is received.
   struct Piece {
     Bytes data;
@@ -79,14 +84,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
   /// Ends it now, because of `reason`.
   void end(const std::string& reason, bool all_arrived = false);
-  /// No events from here on; waits for one that is being delivered.
-  void silence();
   bool is_opening();
   bool is_over();
 
  protected:
   /// From here on pieces may be written.
-  void on_opened(bool inbound);
+  void on_opened(bool inbound, const std::optional<identity::CertificateFacts>& certificate);
   void on_piece(Piece piece);
   /// The piece given to write() is on its way (or is not: then the call is about to end).
   void on_written(bool is_written);
@@ -97,6 +100,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string reason_unless_closing(const std::string& reason);
   bool is_writing();
   bool is_closing();
+  /// Of frames of either side.
+  size_t max_frame_bytes() const { return max_frame_bytes_; }
 
  private:
   enum class State : uint8_t { kOpening, kOpen, kOver };
@@ -119,6 +124,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string remote_;
   const std::shared_ptr<ConnectionContext> context_;
   const size_t max_queued_bytes_;
+  const size_t max_frame_bytes_;
 
   Mutex mutex_;
   State state_ ATOLL_GUARDED_BY(mutex_) = State::kOpening;

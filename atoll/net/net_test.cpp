@@ -1,4 +1,4 @@
-// What needs no gRPC: addresses, pacing, the logic of a connection, the in-memory transport.
+// What needs no sockets: addresses, pacing, the logic of a connection, the in-memory transport.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -155,8 +155,8 @@ class FakeConnection final : public Connection {
 struct ConnectionTest : testing::Test {
   explicit ConnectionTest(double rate = 0, size_t queue_bytes = 200'000)
       : context(std::make_shared<ConnectionContext>(recorder.sink(), rate, clock, queue_bytes,
-                                                    queue_bytes)) {
-    connection->on_opened(/*inbound=*/false);
+                                                    queue_bytes, /*overhead=*/0)) {
+    connection->on_opened(/*inbound=*/false, /*certificate=*/{});
   }
   std::string lost() { return recorder.wait_lost(7); }
   Connection::Piece piece(std::span<const std::byte> data) {

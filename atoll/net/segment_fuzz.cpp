@@ -1,19 +1,24 @@
-// Pieces made of any bytes, cut into any slices, as a stranger sends them through gRPC.
+// Any bytes as a header and as a Hello: what is read is written the same, and is within its bounds.
+#include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "atoll/base/check.h"
 #include "atoll/net/segment.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const size_t step = 1 + data[0] % 32;
-  std::vector<grpc::Slice> slices;
-  for (size_t at = 1; at < size; at += step) {
-    slices.emplace_back(data + at, std::min(step, size - at));
+  using namespace atl::net;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  if (size >= kHeaderBytes) {
+    const auto head = bytes.first<kHeaderBytes>();
+    if (const auto header = decode_header(head)) {
+      ATOLL_CHECK(header->size <= kMaxPieceBytes);
+      ATOLL_CHECK(std::ranges::equal(encode(*header), head));
+    }
   }
-  grpc::ByteBuffer buffer(slices.data(), slices.size());
-  const auto piece = atl::net::to_piece(buffer);
-  if (piece) ATOLL_CHECK(piece->data.size() < size);
+  if (const auto hello = decode_hello(bytes); hello && hello->version == kProtocolVersion) {
+    const auto again = encode(*hello);
+    ATOLL_CHECK(std::ranges::equal(std::span(again).subspan(kHeaderBytes), bytes));
+  }
   return 0;
 }

@@ -1,103 +1,65 @@
-// The hand-written Segment against protobuf's own.
 #include "atoll/net/segment.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "atoll.pb.h"
-#include "atoll/base/hash.h"
+#include <cstring>
 
 namespace atl::net {
 namespace {
 
-grpc::ByteBuffer buffer_of(const std::string& text) {
-  const grpc::Slice slice(text);
-  return {&slice, 1};
+std::array<std::byte, kHeaderBytes> bytes_of(uint32_t size, uint32_t kind, uint64_t checksum) {
+  std::array<std::byte, kHeaderBytes> bytes{};
+  std::memcpy(bytes.data(), &size, sizeof size);
+  std::memcpy(bytes.data() + 4, &kind, sizeof kind);
+  std::memcpy(bytes.data() + 8, &checksum, sizeof checksum);
+  return bytes;
 }
 
-std::string text_of(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  EXPECT_TRUE(buffer.Dump(&slices).ok());
-  std::string text;
-  for (const auto& slice : slices) {
-    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+TEST(SegmentTest, HeadersHaveTheirPlacesOnTheWire) {
+  const SegmentHeader header{.kind = SegmentKind::kLastPiece, .size = 0x01020304, .checksum = 5};
+  EXPECT_EQ(encode(header), bytes_of(0x01020304, 4, 5));
+  const auto read = decode_header(bytes_of(1000, 4, 77));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->kind, SegmentKind::kLastPiece);
+  EXPECT_EQ(read->size, 1000U);
+  EXPECT_EQ(read->checksum, 77U);
+}
+
+TEST(SegmentTest, SizesAreBoundedByKindBeforeThereIsABody) {
+  EXPECT_TRUE(decode_header(bytes_of(kMaxPieceBytes, 3, 0)));
+  for (const auto& [size, kind] : {std::pair<size_t, uint32_t>{kMaxPieceBytes + 1, 3},
+                                   {kMaxPieceBytes + 1, 4},
+                                   {65, 1},
+                                   {kMaxReasonBytes + 1, 2},
+                                   {1, 5},
+                                   {1, 6},
+                                   {1, 7},
+                                   {0, 0},
+                                   {0, 8},
+                                   {0, 0x103}}) {
+    EXPECT_FALSE(decode_header(bytes_of(static_cast<uint32_t>(size), kind, 0))) << size << kind;
   }
-  return text;
 }
 
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-Bytes bytes_of(std::string_view text) {
-  const auto bytes = as_byte_span(text);
-  return {bytes.begin(), bytes.end()};
-}
-
-const auto kFrame = std::make_shared<const SharedFrame>(
-    SharedFrame{.head = bytes_of("head-"),
-                .blob = std::make_shared<const Bytes>(bytes_of("no, a body, no")),
-                .begin = 4,
-                .num_bytes = 6,
-                .tail = bytes_of("-tail")});
-
-TEST(SegmentTest, ProtobufReadsWhatIsWritten) {
-  EXPECT_EQ(kFrame->joined(), bytes_of("head-a body-tail"));
-  for (size_t begin = 0; begin <= kFrame->size(); ++begin) {
-    for (size_t size = 0; begin + size <= kFrame->size(); ++size) {
-      wire::Segment segment;
-      const Connection::OutPiece piece{
-          .frame = kFrame, .begin = begin, .size = size, .last = true, .checksum = 0x1234567890};
-      ASSERT_TRUE(segment.ParseFromString(text_of(to_segment(piece))));
-      EXPECT_EQ(segment.data(), std::string("head-a body-tail").substr(begin, size));
-      EXPECT_TRUE(segment.last());
-      EXPECT_EQ(segment.checksum(), 0x1234567890U);
-      EXPECT_FALSE(segment.goodbye());
-    }
+TEST(SegmentTest, HellosAreReadBackAndOtherVersionsAreNamed) {
+  for (const Plane plane : {Plane::kControl, Plane::kBulk, Plane::kLane, Plane::kJoin}) {
+    const Bytes bytes = encode(Hello{.plane = plane});
+    const auto hello = decode_hello(std::span(bytes).subspan(kHeaderBytes));
+    ASSERT_TRUE(hello);
+    EXPECT_EQ(hello->plane, plane);
+    EXPECT_EQ(version_mismatch(*hello), "");
   }
-  wire::Segment goodbye;
-  ASSERT_TRUE(goodbye.ParseFromString(text_of(to_segment({.goodbye = true}))));
-  EXPECT_TRUE(goodbye.goodbye());
-}
-
-TEST(SegmentTest, WhatProtobufWritesIsRead) {
-  wire::Segment segment;
-  auto buffer = buffer_of(segment.SerializeAsString());
-  const auto empty = to_piece(buffer);
-  ASSERT_TRUE(empty);
-  EXPECT_TRUE(empty->data.empty() && !empty->last && !empty->goodbye);
-  segment.set_data(std::string(100'000, 'x'));
-  segment.set_last(true);
-  segment.set_checksum(77);
-  segment.set_goodbye(true);
-  buffer = buffer_of(segment.SerializeAsString());
-  const auto piece = to_piece(buffer);
-  ASSERT_TRUE(piece);
-  EXPECT_EQ(text_of(piece->data), segment.data());
-  EXPECT_EQ(piece->checksum, 77U);
-  EXPECT_TRUE(piece->last && piece->goodbye);
-}
-
-TEST(SegmentTest, UnknownFieldsAreSkippedAndNonsenseIsRefused) {
-  auto later = buffer_of(
-      "\x50\x05\x59"
-      "12345678"
-      "\x62\x02hi"
-      "\x6d"
-      "1234"
-      "\x10\x01");
-  ASSERT_TRUE(to_piece(later));
-  EXPECT_TRUE(to_piece(later)->last);
-  const std::string too_long = std::string("\x0a") + "\xff\xff\xff\x7f";
-  for (const std::string& text :
-       {std::string("\x0a\x05"
-                    "abc"),
-        too_long, std::string("\x0b"),
-        std::string("\x19"
-                    "123"),
-        std::string("\x10"), std::string("\x62\x7fx"), std::string(20, '\xff')}) {
-    auto wrong = buffer_of(text);
-    EXPECT_FALSE(to_piece(wrong)) << text;
-  }
+  Bytes later = encode(Hello{.version = 999});
+  later.resize(later.size() + 20);  // What it says more is for its own kind.
+  const auto hello = decode_hello(std::span(later).subspan(kHeaderBytes));
+  ASSERT_TRUE(hello);
+  EXPECT_THAT(version_mismatch(*hello), testing::HasSubstr("it speaks Atoll protocol 999"));
+  Bytes wrong = encode(Hello{});
+  wrong.back() = std::byte{9};
+  EXPECT_FALSE(decode_hello(std::span(wrong).subspan(kHeaderBytes)));
+  EXPECT_FALSE(decode_hello(std::span(wrong).subspan(kHeaderBytes, 4)));
+  EXPECT_FALSE(decode_hello({}));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ class StripedTransport final : public Transport {
 };
 
 ConnectionId StripedTransport::connect(const std::string& address, Plane plane) {
-  if (plane == Plane::kControl) return inner_->connect(address, plane);
+  if (plane != Plane::kBulk) return inner_->connect(address, plane);
   auto stripe = make_stripe();
   stripe->address = address;
   const MutexLock stripe_lock(stripe->mutex);
@@ -136,7 +136,8 @@ void StripedTransport::handle(Event event) {
   auto* const opened = std::get_if<Opened>(&event);
   if (is_mute) {
     on_stranger(lane, std::move(event));
-  } else if (opened != nullptr && opened->plane != Plane::kControl) {
+  } else if (opened != nullptr &&
+             (opened->plane == Plane::kBulk || opened->plane == Plane::kLane)) {
     on_opened(std::move(*opened));
   } else {
     sink_(std::move(event));

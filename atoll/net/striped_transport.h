@@ -10,7 +10,7 @@
 // the other side knows them by a token.
 //
 // Threads: as Transport says. The inner transport's sink calls back into it (send, connect, close),
-// which is more than Transport promises: gRPC's, memory's and the simulator's allow it. A
+// which is more than Transport promises: TCP's, memory's and the simulator's allow it. A
 // connection has a lock, under which the inner transport is called; `mutex_` is inside it, and no
 // lock is held when the sink is called.
 #include <functional>

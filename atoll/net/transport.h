@@ -1,5 +1,5 @@
 #pragma once
-// Ordered, checked frames between machines. Three transports exist: gRPC (net/grpc_transport.h),
+// Ordered, checked frames between machines. Three transports exist: TCP (net/tcp_transport.h),
 // the simulator's (sim/sim_transport.h: one thread, virtual time) and one within a process, for
 // ThreadSanitizer (testing/memory_transport.h: real threads, no network). Protocol code sees only
 // this interface, so it runs the same under all. Connections are two-way; each side may send at
@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/result.h"
+#include "atoll/identity/certificate.h"
 #include "atoll/net/link_estimate.h"
 
 namespace atl::net {
@@ -23,8 +25,10 @@ using ConnectionId = uint64_t;
 
 /// Control messages have a connection of their own and never queue behind bulk data.
 /// kLane: one more connection for a bulk connection that stands (net/striped_transport.h); only
-/// transports use it.
-enum class Plane : uint8_t { kControl, kBulk, kLane };
+/// transports use it. kJoin: who is no member yet asks for a certificate, or a member for a new
+/// one; its frames are short (kMaxJoinFrameBytes).
+enum class Plane : uint8_t { kControl, kBulk, kLane, kJoin };
+constexpr Plane kLastPlane = Plane::kJoin;
 
 /// A connection is usable from here on. `remote` is for messages to people.
 struct Opened {
@@ -32,6 +36,8 @@ struct Opened {
   bool inbound = false;
   Plane plane = Plane::kControl;
   std::string remote;
+  /// The other side's, of which it has proved to have the key. Nothing in the clear.
+  std::optional<identity::CertificateFacts> certificate;
 };
 /// One whole frame, in the order sent, its checksum verified.
 struct Received {
@@ -108,5 +114,6 @@ using TransportFactory = std::function<std::unique_ptr<Transport>(Transport::Sin
 
 /// Largest frame either side accepts: bounds memory before anything is parsed.
 constexpr size_t kMaxFrameBytes = size_t{4} << 20;
+constexpr size_t kMaxJoinFrameBytes = size_t{64} << 10;
 
 }  // namespace atl::net

@@ -1,10 +1,11 @@
-// Frames over loopback gRPC, unpaced: what the transport itself costs.
+// Frames over loopback, unpaced: what the transport itself costs.
 #include <benchmark/benchmark.h>
 
 #include <thread>
 
 #include "atoll/base/mutex.h"
-#include "atoll/net/grpc_transport.h"
+#include "atoll/identity/authority.h"
+#include "atoll/net/tcp_transport.h"
 #include "atoll/testing/recorder.h"
 
 namespace atl::net {
@@ -30,12 +31,28 @@ struct Counter {
   int64_t num_changes = 0;  // Opened, Writable.
 };
 
+/// Null: in the clear.
+std::shared_ptr<Trust> trust_of(bool is_encrypted, identity::Role role) {
+  if (!is_encrypted) return nullptr;
+  static const auto now =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  static const auto authority = identity::Authority::create("bench", now);
+  const auto key = identity::Key::generate();
+  const auto certificate = authority.sign(key.request(), {authority.fingerprint(), role, "one"},
+                                          std::chrono::hours(1), now);
+  return std::make_shared<Trust>(
+      identity::Credentials{authority.certificate_pem(), certificate.value(), key.pem()});
+}
+
 void send_over_loopback(benchmark::State& state) {
   const SystemClock clock;
   Counter server_log;
   Counter client_log;
-  const auto server = make_grpc_transport({}, clock, server_log.sink());
-  const auto client = make_grpc_transport({}, clock, client_log.sink());
+  const bool is_encrypted = state.range(1) != 0;
+  const auto server = make_tcp_transport(
+      {.trust = trust_of(is_encrypted, identity::Role::kCoordinator)}, clock, server_log.sink());
+  const auto client = make_tcp_transport({.trust = trust_of(is_encrypted, identity::Role::kIsland)},
+                                         clock, client_log.sink());
   const ConnectionId connection =
       client->connect(server->listen("127.0.0.1:0").value(), Plane::kBulk);
   client_log.wait([&] { return client_log.num_changes == 1; });
@@ -55,7 +72,10 @@ void send_over_loopback(benchmark::State& state) {
   server_log.wait([&] { return server_log.num_frames == num_sent; });
   state.SetBytesProcessed(num_sent * state.range(0));
 }
-BENCHMARK(send_over_loopback)->Arg(256)->Arg(256 << 10)->UseRealTime();
+BENCHMARK(send_over_loopback)
+    ->ArgNames({"bytes", "tls"})
+    ->ArgsProduct({{256, 256 << 10}, {0, 1}})
+    ->UseRealTime();
 
 void round_trip(benchmark::State& state) {
   const SystemClock clock;
@@ -65,12 +85,12 @@ void round_trip(benchmark::State& state) {
   Mutex mutex;
   Condition changed;
   std::vector<Event> events;
-  server = make_grpc_transport({}, clock, [&](Event event) {
+  server = make_tcp_transport({}, clock, [&](Event event) {
     const MutexLock lock(mutex);
     events.push_back(std::move(event));
     changed.notify_all();
   });
-  const auto client = make_grpc_transport({}, clock, client_log.sink());
+  const auto client = make_tcp_transport({}, clock, client_log.sink());
   const ConnectionId connection =
       client->connect(server->listen("127.0.0.1:0").value(), Plane::kControl);
   const std::jthread echo([&](const std::stop_token& stop) {

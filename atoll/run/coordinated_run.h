@@ -54,6 +54,10 @@ class CoordinatedRun {
   swarm::ServedRun served(std::function<void(swarm::RunStatus)> publish);
   /// coordinator.json, for programs. `status` is empty where none is served.
   void leave_file(const std::string& control, const std::string& status);
+  /// Something of this run that happened outside of its coordinator.
+  void note(const Event& event) {
+    if (events_) events_->add(event);
+  }
   /// For people.
   void announce(const std::string& control);
 

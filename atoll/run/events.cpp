@@ -19,6 +19,11 @@ std::string CoordinatorSought::sentence() const {
                 coordinator, format_duration(patience_s));
 }
 
+std::string CertificateNotRenewed::sentence() const {
+  return format("warning: this island's certificate was not renewed: {}; it is tried again{}",
+                reason, until.empty() ? "" : format(", and it is good until {}", until));
+}
+
 std::string CameAs::sentence() const { return format("came as '{}'", island); }
 
 std::string CodecChosen::sentence() const { return "sync.codec = auto: " + choice; }

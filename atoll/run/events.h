@@ -21,6 +21,14 @@ struct CoordinatorSought {
   std::string sentence() const;
 };
 
+struct CertificateNotRenewed {
+  static constexpr const char* kKind = "certificate_not_renewed";
+  std::string reason;
+  std::string until;  // When the one that there is ends.
+  void visit(auto&& field) const { field("reason", reason), field("until", until); }
+  std::string sentence() const;
+};
+
 struct CameAs {
   static constexpr const char* kKind = "came_as";
   std::string island;

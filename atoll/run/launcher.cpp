@@ -20,6 +20,7 @@
 #include "atoll/run/events.h"
 #include "atoll/run/island_history.h"
 #include "atoll/run/live_view.h"
+#include "atoll/run/run_authority.h"
 #include "atoll/run/run_folder.h"
 
 namespace atl::run {
@@ -49,6 +50,7 @@ class Launch {
                 [this](const std::string& sentence) { view_.say("atoll: " + sentence + "\n"); }) {}
 
   std::vector<Summary> run() {
+    make_authority();
     start_coordinator(Log::kBegins);
     start_islands();
     while (!all_ended()) {
@@ -73,6 +75,15 @@ class Launch {
       names.push_back(fmt::format("island-{}", i));
     }
     return names;
+  }
+
+  /// All that the run's processes say to each other is encrypted, and only they take part.
+  void make_authority() {
+    if (!has_authority(options_.folder)) create_authority(options_.folder, "local");
+    for (const std::string& name : island_names()) {
+      std::filesystem::create_directories(options_.folder / name);
+      enrol(options_.folder, options_.folder / name, name);
+    }
   }
 
   void start_coordinator(Log log) {

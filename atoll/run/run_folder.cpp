@@ -36,12 +36,14 @@ fs::path create_default_folder() {
   return path;  // If it could not be created, opening the lock says why.
 }
 
-/// A run's directory has a lock; an island's may begin with the log of the launcher.
+/// A run's directory has a lock; an island's may begin with the log of the launcher, and with who
+/// it is.
 void require_run_directory(const fs::path& folder) {
   std::error_code missing;
   if (fs::exists(folder / "lock")) return;
   for (const auto& entry : fs::directory_iterator(folder, missing)) {
-    if (entry.path().filename() == "log.txt") continue;
+    const auto name = entry.path().filename();
+    if (name == "log.txt" || name == "identity") continue;
     throw UsageError(
         fmt::format("--run: '{}' is not empty and is no run directory (it holds '{}'); choose a "
                     "new name or an empty folder",

@@ -1,6 +1,6 @@
 #pragma once
 // A network made from one seed: hosts by name, links with latency and bandwidth, connections that
-// break, processes that die. The protocol code that runs over gRPC runs over it unchanged, in
+// break, processes that die. The protocol code that runs over TCP runs over it unchanged, in
 // virtual time and one thread: equal seed and calls, equal events, to the bit.
 //
 // What it keeps of TCP: order and integrity within a connection, none between connections; a

@@ -274,7 +274,7 @@ void Member::on(const Resumed& message) {
   term_ = message.header.term;
   view_ = message.view;
   contact_.restore();
-  actions_.emplace_back(Viewed{message.members});
+  actions_.emplace_back(Viewed{.members = message.members});
   if (!message.units.empty()) on(Lease{message.header, message.units});
   say_again();
 }
@@ -294,7 +294,7 @@ void Member::on(const View& message) {
   if (phase_ < Phase::kTraining) return;
   if (const std::string fault = fault_of(message.members); !fault.empty()) return protest(fault);
   view_ = message.view;
-  actions_.emplace_back(Viewed{message.members});
+  actions_.emplace_back(Viewed{message.members, message.revocations});
 }
 
 void Member::on(const OpenAttempt& message) {

@@ -50,6 +50,7 @@ class Member {
   /// Who the members are now.
   struct Viewed {
     std::vector<Peer> members;
+    Bytes revocations;  // As View has them.
   };
   /// Exchange the values of a round that was begun; whatever came of earlier attempts is void.
   struct Exchange {

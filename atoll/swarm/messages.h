@@ -23,7 +23,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
 /// ever, so that two versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 11;
+constexpr uint16_t kProtocolVersion = 12;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -125,6 +125,7 @@ struct View {
   Header header;
   uint64_t view = 0;
   std::vector<Peer> members;  // Numbers rise.
+  Bytes revocations;  // The authority's signed list (identity/revocation.h); empty: there is none.
 };
 
 /// A member whose connection broke, or whose coordinator did, is back, with all that it had.

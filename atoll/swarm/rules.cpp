@@ -17,6 +17,7 @@ constexpr int64_t kMaxWeight = int64_t{1} << 48;
 constexpr int64_t kMaxCount = int64_t{1} << 44;
 constexpr double kMaxSumOfSquares = 1e100;  // Of kMaxCount floats it is 2e90 at most.
 constexpr int64_t kMaxRate = int64_t{1} << 44;
+constexpr size_t kMaxExchangeName = 400;
 constexpr size_t kMaxMembers = 1024;
 
 bool are_members(const std::vector<int32_t>& numbers) {
@@ -222,7 +223,7 @@ std::string fault_of(const Begin& begin) {
     return fmt::format("began round {} with a line of {} bytes per second", begin.header.round,
                        begin.rate);
   }
-  if (begin.exchange.size() > kMaxPrinted) {
+  if (begin.exchange.size() > kMaxExchangeName) {
     return fmt::format("began round {} with {} bytes of how to exchange it", begin.header.round,
                        begin.exchange.size());
   }

@@ -28,7 +28,7 @@ void visit(auto& io, Is<Start> auto& m) {
   io(m.header, m.view, m.number, m.start_step, m.step, m.num_commits, m.joins, m.returns, m.members,
      m.held, m.units, m.num_replicas, m.report_every);
 }
-void visit(auto& io, Is<View> auto& m) { io(m.header, m.view, m.members); }
+void visit(auto& io, Is<View> auto& m) { io(m.header, m.view, m.members, m.revocations); }
 void visit(auto& io, Is<Resume> auto& m) {
   io(m.header, m.number, m.name, m.address, m.num_commits, m.first_round, m.num_leased);
 }

@@ -32,7 +32,7 @@ std::vector<Message> samples() {
           Refused{kHeader, "why"},
           Ready{kHeader, {{"data", "d"}}, {{0, "x"}, {20, "y"}}, {3, 1, 40, {7, -1}}},
           Start{kHeader, 1, 3, 20, 40, 7, true, false, peers, {held}, units, 2, 5},
-          View{kHeader, 2, peers},
+          View{kHeader, 2, peers, Bytes(3, std::byte{7})},
           Resume{kHeader, 3, "b", "h:2", 7, 4, 60},
           Resumed{kHeader, 2, peers, units},
           Begin{kHeader, 1, 20, 300, 4000, 4096, 30, 125000, "fp32 scatter"},

@@ -1,6 +1,6 @@
 #pragma once
 // Arrow and Parquet files as lines of JSON. Another program reads them, `atoll-tables`: Arrow's
-// libraries bring a protobuf and an abseil of their own, whose names meet gRPC's in one process,
+// libraries bring a protobuf and an abseil of their own, whose names meet ours in one process,
 // and files of strangers are read outside of ours. The caller's thread.
 #include <filesystem>
 #include <string>

@@ -19,7 +19,7 @@
 #include "atoll/codec/codec.h"
 #include "atoll/collective/session.h"
 #include "atoll/coordinator/coordinator_server.h"
-#include "atoll/net/grpc_transport.h"
+#include "atoll/net/tcp_transport.h"
 
 namespace atl::collective {
 namespace {
@@ -35,7 +35,7 @@ double cpu_seconds() {
 
 net::TransportFactory transports(const Clock& clock) {
   return [&clock](net::Transport::Sink sink) {
-    return net::make_grpc_transport({.insecure = true}, clock, std::move(sink));
+    return net::make_tcp_transport({.insecure = true}, clock, std::move(sink));
   };
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // A transport between threads of one process: real concurrency, no network. Protocol code runs over
-// it under ThreadSanitizer, which reports false races inside gRPC.
+// it under ThreadSanitizer, and its peers die as tests want them to.
 //
 // Each transport delivers its events on a thread of its own. All methods may be called from any
 // thread.

@@ -73,6 +73,24 @@ class Recorder {
     return frames;
   }
 
+  /// How the connection began.
+  Opened opened(ConnectionId connection) {
+    Opened found;
+    wait([&](const std::vector<Event>& events) {
+      for (const Event& event : events) {
+        const auto* opened = std::get_if<Opened>(&event);
+        if (opened != nullptr && opened->connection == connection) found = *opened;
+      }
+      return found.connection != 0;
+    });
+    return found;
+  }
+
+  size_t num_events() {
+    const MutexLock lock(mutex_);
+    return events_.size();
+  }
+
   template <typename T>
   size_t count(ConnectionId connection) {
     const MutexLock lock(mutex_);

@@ -27,7 +27,7 @@ class OneOfSeveral(SwarmRun):
     """A run of a Coordinator below, and nothing of the others."""
 
     def __init__(self, shared, name, settings):
-        super().__init__(ATOLL, STORE, shared.folder / name, settings)
+        super().__init__(ATOLL, STORE, shared.folder / name, settings, is_created=False)
         self.shared, self.name, self.coordinated = shared, name, shared.folder / "runs" / name
         self.config = self.folder / "config.toml"
         self.config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in self.settings.items()))

@@ -9,6 +9,7 @@ started again. For fault tests and for claims; what it waits for are events, ste
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -37,8 +38,9 @@ def wait_for(condition, what, deadline=DEADLINE_S):
 
 
 class SwarmRun:
-    def __init__(self, atoll, store, folder, settings=None, net=None, hosts=None, around=None):
-        """With `net` (tests/wan) each process runs on hosts[name]; `around(name)` gives words before the command."""
+    def __init__(self, atoll, store, folder, settings=None, net=None, hosts=None, around=None, is_created=True):
+        """With `net` (tests/wan) each process runs on hosts[name]; `around(name)` gives words before the command.
+        Connections are encrypted unless the run is not created."""
         self.atoll, self.store, self.folder = str(atoll), str(store), pathlib.Path(folder)
         self.settings = {**TINY, **(settings or {})}
         self.net, self.hosts, self.around = net, hosts or {}, around
@@ -46,6 +48,7 @@ class SwarmRun:
         self.folder.mkdir(parents=True)  # A run's own: what another left there would be read as its.
         self.processes = {}  # The newest of each name; "coordinator" is one.
         self.port = self.address = None  # The coordinator's.
+        self.is_created, self.identities = is_created, {}
         self._events = {}  # By name.
 
     # --- processes ---
@@ -64,28 +67,49 @@ class SwarmRun:
     def host(self, name):
         return self.net.address(self.hosts[name]) if self.net else "127.0.0.1"
 
+    def _atoll(self, *words):
+        return subprocess.run([self.atoll, *map(str, words)], check=True, capture_output=True, text=True).stdout.strip()
+
+    def _keep_identity(self, name):
+        """An island whose disk is lost has its key elsewhere: its name is that key's."""
+        identity = self.folder / name / "identity"
+        if (identity / "certificate.pem").exists() and name not in self.identities:
+            self.identities[name] = shutil.copytree(identity, self.folder / f"identity-of-{name}")
+
+    def _way_in(self, name, folder):
+        """What it joins by: an invite the first time, later the coordinator's address."""
+        identity = pathlib.Path(folder) / "identity"
+        if not self.is_created or (identity / "certificate.pem").exists():
+            return self.address
+        if name in self.identities:
+            shutil.copytree(self.identities[name], identity)
+            return self.address
+        return self._atoll("invite", self.coordinated, "--address", self.address, "--name", name)
+
     def coordinate(self, *words, **options):
         """On a port of the system's choice, the next time on the same one."""
-        insecure = ["--insecure"] if self.net else []
+        if self.is_created and not (self.coordinated / "authority").exists():
+            self._atoll("create", self.coordinated)
         if not self.net and not self.port:
             self.port = KeptPort()
         listen = self.port.address if self.port else self.address or f"{self.host('coordinator')}:0"
         config = [f"--{name}={value}" for name, value in self.settings.items()]
         process = self._start("coordinator", ["coordinate", "--listen", listen, "--run", self.coordinated,
-                                              *insecure, *config, *words], **options)
+                                              *config, *words], **options)
         out = self.folder / "coordinator.out"
         wait_for(lambda: out.read_text().endswith("\n") or process.poll() is not None, "the coordinator's address")
         self.address = out.read_text().strip() or self.address
         return process
 
     def join(self, name, *words, address=None, folder=None, **options):
-        more = ["--insecure", "--listen", f"{self.host(name)}:0"] if self.net else []
-        return self._start(name, ["join", address or self.address, "--run", folder or self.folder / name, "--name", name,
+        more = ["--listen", f"{self.host(name)}:0"] if self.net else []
+        place = folder or self.folder / name
+        return self._start(name, ["join", address or self._way_in(name, place), "--run", place, "--name", name,
                                   "--data", self.store, "--json", "--train.threads=1", *more, *words], **options)
 
     def join_rogue(self, name, how, from_round):
         """An island that breaks the protocol in this way (rogue_island.cpp) from its Begin of that round on."""
-        return self._start(name, [self.address, name, self.folder / name, self.store, how, from_round],
+        return self._start(name, [self._way_in(name, self.folder / name), name, self.folder / name, self.store, how, from_round],
                            program=str(pathlib.Path(self.atoll).parent / "atoll-rogue-island"))
 
     def signal(self, name, number):
@@ -94,6 +118,7 @@ class SwarmRun:
     def kill(self, name):
         self.processes[name].kill()
         self.processes[name].wait()
+        self._keep_identity(name)
 
     def kill_all(self):
         """The end of a test: also those that are stopped."""
@@ -110,6 +135,7 @@ class SwarmRun:
             code = self.processes[name].wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not end in {DEADLINE_S} s: {self.tail(name)}") from None
+        self._keep_identity(name)
         text = (self.folder / f"{name}.out").read_text()
         return code, json.loads(text) if code == 0 and name != "coordinator" else None
 

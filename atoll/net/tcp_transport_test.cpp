@@ -1,6 +1,5 @@
-// Over loopback, real sockets. ThreadSanitizer leaves the suites named Grpc* out: gRPC is not
-// instrumented.
-#include "atoll/net/grpc_transport.h"
+// Over loopback, real sockets, in the clear.
+#include "atoll/net/tcp_transport.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -35,7 +34,7 @@ Bytes frame_of(size_t size, uint64_t seed = 0) {
 /// A transport and what it saw.
 struct Peer {
   explicit Peer(TransportOptions options = {})
-      : transport(make_grpc_transport(options, clock, recorder.sink())) {}
+      : transport(make_tcp_transport(options, clock, recorder.sink())) {}
   std::string listen() { return transport->listen("127.0.0.1:0").value(); }
 
   SystemClock clock;
@@ -78,7 +77,7 @@ bool send_all(Peer& peer, ConnectionId connection, const Bytes& frame) {
   return send_all(peer, connection, frame);
 }
 
-TEST(GrpcTransportTest, FramesOfAllSizesArriveInOrderBothWays) {
+TEST(TcpTransportTest, FramesOfAllSizesArriveInOrderBothWays) {
   Connected pair;
   const std::vector<size_t> sizes = {0, 1, 65'535, 65'536, 65'537, 300'000, kMaxFrameBytes};
   for (const size_t size : sizes) {
@@ -98,7 +97,7 @@ TEST(GrpcTransportTest, FramesOfAllSizesArriveInOrderBothWays) {
             pair.server.transport->traffic().bytes_received);
 }
 
-TEST(GrpcTransportTest, CloseFlushesAndBothSidesAreLostOnce) {
+TEST(TcpTransportTest, CloseFlushesAndBothSidesAreLostOnce) {
   for (const bool client_closes : {true, false}) {
     Connected pair;
     Peer& closer = client_closes ? pair.client : pair.server;
@@ -117,7 +116,7 @@ TEST(GrpcTransportTest, CloseFlushesAndBothSidesAreLostOnce) {
   }
 }
 
-TEST(GrpcTransportTest, DestroyingATransportFlushes) {
+TEST(TcpTransportTest, DestroyingATransportFlushes) {
   Connected pair;
   ASSERT_TRUE(send_all(pair.server, pair.in, frame_of(2'000'000, 4)));
   pair.server.transport.reset();
@@ -150,7 +149,7 @@ size_t num_established(const std::string& address) {
   return connections_to(parse_address(address)->port).size();
 }
 
-TEST(GrpcTransportTest, ControlAndBulkAreDifferentTcpConnections) {
+TEST(TcpTransportTest, ControlAndBulkAreDifferentTcpConnections) {
   Peer server;
   Peer client({.num_lanes = [](const LinkEstimate&) { return 1; }});
   const std::string address = server.listen();
@@ -161,7 +160,7 @@ TEST(GrpcTransportTest, ControlAndBulkAreDifferentTcpConnections) {
   EXPECT_EQ(num_established(address), 3U);
 }
 
-TEST(GrpcTransportTest, BulkGetsMoreTcpConnectionsAndControlKeepsItsOwn) {
+TEST(TcpTransportTest, BulkGetsMoreTcpConnectionsAndControlKeepsItsOwn) {
   Peer server;
   Peer client({.num_lanes = [](const LinkEstimate&) { return 3; }});
   const std::string address = server.listen();
@@ -190,7 +189,7 @@ TEST(GrpcTransportTest, BulkGetsMoreTcpConnectionsAndControlKeepsItsOwn) {
   EXPECT_EQ(server.recorder.wait_lost(in), "closed by the other side");
 }
 
-TEST(GrpcTransportTest, TrafficIsWhatTheKernelSent) {
+TEST(TcpTransportTest, TrafficIsWhatTheKernelSent) {
   Peer server;
   Peer client;
   const std::string address = server.listen();
@@ -208,7 +207,7 @@ TEST(GrpcTransportTest, TrafficIsWhatTheKernelSent) {
   EXPECT_NEAR(counted / sent, 1.0, 0.01) << counted << " counted, " << sent << " sent";
 }
 
-TEST(GrpcTransportTest, PortInUseIsAnError) {
+TEST(TcpTransportTest, PortInUseIsAnError) {
   Peer first;
   Peer second;
   const std::string address = first.listen();
@@ -218,7 +217,7 @@ TEST(GrpcTransportTest, PortInUseIsAnError) {
   EXPECT_THAT(again.error().message, HasSubstr("Address already in use"));
 }
 
-TEST(GrpcTransportTest, RefusedConnectionIsLostFast) {
+TEST(TcpTransportTest, RefusedConnectionIsLostFast) {
   std::string address;
   {
     Peer gone;
@@ -252,7 +251,7 @@ struct Listener {
   uint16_t port = 0;
 };
 
-TEST(GrpcTransportTest, ASilentAddressIsLostAfterTheTimeout) {
+TEST(TcpTransportTest, ASilentAddressIsLostAfterTheTimeout) {
   const Listener listener;  // Accepts in the kernel and never says a word.
   Peer client({.connect_timeout = milliseconds(300)});
   const SystemClock clock;
@@ -263,7 +262,7 @@ TEST(GrpcTransportTest, ASilentAddressIsLostAfterTheTimeout) {
   EXPECT_LT(seconds(clock.now() - begin), 5.0);
 }
 
-TEST(GrpcTransportTest, OnlyLoopbackUnlessInsecure) {
+TEST(TcpTransportTest, OnlyLoopbackUnlessInsecure) {
   Peer strict;
   const auto bound = strict.transport->listen("0.0.0.0:0");
   ASSERT_FALSE(bound);
@@ -276,7 +275,7 @@ TEST(GrpcTransportTest, OnlyLoopbackUnlessInsecure) {
   EXPECT_THAT(open.transport->listen("0.0.0.0:0").value(), HasSubstr("0.0.0.0:"));
 }
 
-TEST(GrpcTransportTest, Ipv6LoopbackWorks) {
+TEST(TcpTransportTest, Ipv6LoopbackWorks) {
   Peer server;
   Peer client;
   const auto address = server.transport->listen("[::1]:0");
@@ -286,7 +285,7 @@ TEST(GrpcTransportTest, Ipv6LoopbackWorks) {
   EXPECT_NE(client.recorder.wait_opened(false), 0U);
 }
 
-TEST(GrpcTransportTest, FullQueueRefusesThenReportsWritable) {
+TEST(TcpTransportTest, FullQueueRefusesThenReportsWritable) {
   // The first piece leaves at once, the second a quarter of a second later: until then there is no
   // room for another frame.
   Connected pair({.link_rate_bits_per_s = 2e6, .queue_bytes = 100'000});
@@ -298,7 +297,7 @@ TEST(GrpcTransportTest, FullQueueRefusesThenReportsWritable) {
   EXPECT_EQ(pair.server.recorder.wait_frames(pair.in, 2).size(), 2U);
 }
 
-TEST(GrpcTransportTest, PacingHoldsTheRateAndControlGoesFirst) {
+TEST(TcpTransportTest, PacingHoldsTheRateAndControlGoesFirst) {
   Peer server;
   // 2 MB a second; both frames have room at once.
   Peer client({.link_rate_bits_per_s = 16e6, .lane_queue_bytes = 4'000'000});
@@ -328,12 +327,12 @@ struct ChildProcess {
   ChildProcess() {
     int pipe_ends[2];
     EXPECT_EQ(::pipe(pipe_ends), 0);
-    pid = ::fork();  // This process has used gRPC: the child must exec.
+    pid = ::fork();  // This process has threads: the child must exec.
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::dup2(pipe_ends[1], 1);
-      ::execl("/proc/self/exe", "net_grpc_transport_test", "--gtest_also_run_disabled_tests",
-              "--gtest_filter=GrpcChild.DISABLED_Listens", static_cast<char*>(nullptr));
+      ::execl("/proc/self/exe", "net_tcp_transport_test", "--gtest_also_run_disabled_tests",
+              "--gtest_filter=TcpChild.DISABLED_Listens", static_cast<char*>(nullptr));
       ::_exit(1);
     }
     ::close(pipe_ends[1]);
@@ -352,7 +351,7 @@ struct ChildProcess {
   std::string address;
 };
 
-TEST(GrpcTransportTest, KilledProcessIsLostWithinMilliseconds) {
+TEST(TcpTransportTest, KilledProcessIsLostWithinMilliseconds) {
   const ChildProcess child;
   Peer client;
   const ConnectionId connection = client.transport->connect(child.address, Plane::kBulk);
@@ -364,7 +363,7 @@ TEST(GrpcTransportTest, KilledProcessIsLostWithinMilliseconds) {
   EXPECT_LT(seconds(clock.now() - begin), 1.0);
 }
 
-TEST(GrpcTransportTest, StoppedProcessIsLostByKeepaliveWhileSending) {
+TEST(TcpTransportTest, StoppedProcessIsLostByKeepaliveWhileSending) {
   const ChildProcess child;
   Peer client({.keepalive = milliseconds(500)});
   const ConnectionId connection = client.transport->connect(child.address, Plane::kBulk);
@@ -374,7 +373,7 @@ TEST(GrpcTransportTest, StoppedProcessIsLostByKeepaliveWhileSending) {
   EXPECT_THAT(client.recorder.wait_lost(connection), HasSubstr(child.address + " lost"));
 }
 
-TEST(GrpcTransportTest, AStoppedProcessDoesNotHoldUpTheEnd) {
+TEST(TcpTransportTest, AStoppedProcessDoesNotHoldUpTheEnd) {
   const ChildProcess child;
   const SystemClock clock;
   Time begin;
@@ -390,7 +389,7 @@ TEST(GrpcTransportTest, AStoppedProcessDoesNotHoldUpTheEnd) {
 }
 
 /// What runs in it.
-TEST(GrpcChild, DISABLED_Listens) {
+TEST(TcpChild, DISABLED_Listens) {
   Peer server;
   const std::string line = fmt::format("address={}!\n", server.listen());
   ASSERT_GT(::write(1, line.data(), line.size()), 0);
@@ -415,7 +414,7 @@ void send_raw(const std::string& address, const Bytes& bytes) {
   ::close(socket);
 }
 
-TEST(GrpcTransportTest, GarbageSendersAreSurvived) {
+TEST(TcpTransportTest, GarbageSendersAreSurvived) {
   Peer server;
   const std::string address = server.listen();
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -435,7 +434,7 @@ TEST(GrpcTransportTest, GarbageSendersAreSurvived) {
   EXPECT_EQ(client.recorder.wait_opened(false), connection);
 }
 
-TEST(GrpcTransportTest, ManyConnectionsOpenAndCloseFromManyThreads) {
+TEST(TcpTransportTest, ManyConnectionsOpenAndCloseFromManyThreads) {
   Peer server;
   const std::string address = server.listen();
   std::vector<std::jthread> threads;
@@ -461,7 +460,7 @@ TEST(GrpcTransportTest, ManyConnectionsOpenAndCloseFromManyThreads) {
   }));
 }
 
-TEST(GrpcTransportTest, ConnectionsBeyondTheLimitAreRefused) {
+TEST(TcpTransportTest, ConnectionsBeyondTheLimitAreRefused) {
   Peer server({.max_inbound = 1});
   Peer client;
   const std::string address = server.listen();

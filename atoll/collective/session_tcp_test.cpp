@@ -9,18 +9,18 @@
 #include "atoll/codec/codec.h"
 #include "atoll/collective/session.h"
 #include "atoll/coordinator/coordinator_server.h"
-#include "atoll/net/grpc_transport.h"
+#include "atoll/net/tcp_transport.h"
 
 namespace atl::collective {
 namespace {
 
 using testing::HasSubstr;
 
-class GrpcSessionTest : public testing::Test {
+class TcpSessionTest : public testing::Test {
  protected:
   net::TransportFactory transports() {
     return [this](net::Transport::Sink sink) {
-      return net::make_grpc_transport({}, clock_, std::move(sink));
+      return net::make_tcp_transport({}, clock_, std::move(sink));
     };
   }
   Result<std::unique_ptr<Session>> connect(const std::string& name) {
@@ -42,12 +42,12 @@ class GrpcSessionTest : public testing::Test {
   std::jthread thread_;
 };
 
-class GrpcTopologyTest : public GrpcSessionTest, public testing::WithParamInterface<Topology> {};
+class TcpTopologyTest : public TcpSessionTest, public testing::WithParamInterface<Topology> {};
 
-INSTANTIATE_TEST_SUITE_P(Both, GrpcTopologyTest,
+INSTANTIATE_TEST_SUITE_P(Both, TcpTopologyTest,
                          testing::Values(Topology::kScatter, Topology::kGather));
 
-TEST_P(GrpcTopologyTest, ThreeIslandsAverageAMillionValues) {
+TEST_P(TcpTopologyTest, ThreeIslandsAverageAMillionValues) {
   const Topology topology = GetParam();
   coordinate(3);
   std::vector<std::vector<float>> means(3);
@@ -87,13 +87,13 @@ TEST_P(GrpcTopologyTest, ThreeIslandsAverageAMillionValues) {
   EXPECT_EQ(means[0].size(), 1'000'000U);
 }
 
-TEST_F(GrpcSessionTest, AbsentCoordinatorIsReportedAfterThePatience) {
+TEST_F(TcpSessionTest, AbsentCoordinatorIsReportedAfterThePatience) {
   const auto session = connect("a");
   ASSERT_FALSE(session.has_value());
   EXPECT_THAT(session.error().message, HasSubstr("no coordinator answered at '127.0.0.1:9'"));
 }
 
-TEST_F(GrpcSessionTest, PortInUseIsReported) {
+TEST_F(TcpSessionTest, PortInUseIsReported) {
   coordinate(2);
   swarm::CoordinatorServer second({{.options = {.run = "r2"}}}, transports(), clock_);
   const auto bound = second.listen(address_);

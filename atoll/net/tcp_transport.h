@@ -1,22 +1,26 @@
 #pragma once
-// Frames over gRPC: one bidirectional stream, on a TCP connection of its own, per connection
-// (net/atoll.proto), and more of them for a bulk connection over a long line
-// (net/striped_transport.h). No gRPC or protobuf header leaks out of here.
-//
-// Threads: every method may be called from any thread; events arrive on gRPC's threads. One more
-// thread paces and keeps time limits. Not yet encrypted: only loopback addresses are accepted
+// Frames over TCP: a connection of its own each (net/segment.h says what is on it), and more of
+// them for a bulk connection over a long line (net/striped_transport.h). With an identity all of it
+// is TLS 1.3, and both ends prove who they are; without one only loopback addresses are taken,
 // unless the options say otherwise.
+//
+// Threads: every method may be called from any thread; events arrive on the transport's loops. One
+// more thread paces.
 #include <chrono>
 #include <memory>
 
 #include "atoll/base/clock.h"
+#include "atoll/net/door.h"
 #include "atoll/net/striped_transport.h"
 #include "atoll/net/transport.h"
+#include "atoll/net/trust.h"
 
 namespace atl::net {
 
 struct TransportOptions {
-  /// Also listens on and connects to other machines, unencrypted. Who sets it warns the user.
+  /// Who this process is, and whom it believes; null: connections are in the clear.
+  std::shared_ptr<Trust> trust;
+  /// In the clear, also listens on and connects to other machines. Who sets it warns the user.
   bool insecure = false;
   /// Holds what this process sends, on all connections together, to this rate (bits per second;
   /// 0: unlimited). Control goes first.
@@ -26,7 +30,8 @@ struct TransportOptions {
   size_t lane_queue_bytes = size_t{1} << 20;
   /// How many TCP connections a bulk connection uses.
   std::function<int(const LinkEstimate&)> num_lanes = net::num_lanes;
-  /// An address that does not answer is Lost after this. A refused connection is Lost at once.
+  /// An address that does not answer is Lost after this. A refused connection is Lost at once. A
+  /// caller that does not say Hello in this time is turned away.
   std::chrono::milliseconds connect_timeout{5'000};
   /// A peer that is silent and does not answer a ping is Lost after twice this.
   std::chrono::milliseconds keepalive{10'000};
@@ -34,10 +39,11 @@ struct TransportOptions {
   std::chrono::milliseconds close_timeout{2'000};
   /// Inbound connections beyond this are refused.
   int max_inbound = 1'024;
+  DoorLimits door;
 };
 
 /// `clock` paces; it must outlive the transport.
-std::unique_ptr<Transport> make_grpc_transport(TransportOptions options, const Clock& clock,
-                                               Transport::Sink sink);
+std::unique_ptr<Transport> make_tcp_transport(TransportOptions options, const Clock& clock,
+                                              Transport::Sink sink);
 
 }  // namespace atl::net

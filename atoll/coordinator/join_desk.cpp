@@ -1,0 +1,54 @@
+#include "atoll/coordinator/join_desk.h"
+
+#include <utility>
+
+#include "atoll/net/address.h"
+
+namespace atl::swarm {
+
+bool JoinDesk::handle(const net::Event& event, Time now) {
+  if (const auto* opened_event = std::get_if<net::Opened>(&event)) {
+    if (opened_event->plane != net::Plane::kJoin) return false;
+    opened(*opened_event, now);
+    return true;
+  }
+  const auto connection = std::visit([](const auto& e) { return e.connection; }, event);
+  const auto found = visitors_.find(connection);
+  if (found == visitors_.end()) return false;
+  if (std::holds_alternative<net::Lost>(event)) {
+    visitors_.erase(found);
+  } else if (const auto* received = std::get_if<net::Received>(&event)) {
+    if (found->second.is_answered) return true;
+    const auto& frame = received->frame;
+    const std::string reply =
+        answer_({reinterpret_cast<const char*>(frame.data()), frame.size()}, found->second.caller);
+    const auto bytes = as_byte_span(reply);
+    dismiss(connection, Bytes(bytes.begin(), bytes.end()));
+  }
+  return true;
+}
+
+void JoinDesk::opened(const net::Opened& opened, Time now) {
+  const auto address = net::parse_address(opened.remote);
+  visitors_[opened.connection] = {.caller = {.address = address ? address->host : opened.remote,
+                                             .certificate = opened.certificate},
+                                  .since = now};
+  if (!answer_ || visitors_.size() > kMost) dismiss(opened.connection);
+}
+
+void JoinDesk::dismiss(net::ConnectionId connection, Bytes frame) {
+  visitors_.at(connection).is_answered = true;
+  last_words_.push_back({connection, std::move(frame)});
+}
+
+void JoinDesk::tick(Time now) {
+  for (const auto& [connection, visitor] : visitors_) {
+    if (!visitor.is_answered && now - visitor.since >= kPatience) dismiss(connection);
+  }
+}
+
+std::vector<JoinDesk::LastWord> JoinDesk::take_last_words() {
+  return std::exchange(last_words_, {});
+}
+
+}  // namespace atl::swarm

@@ -1,0 +1,100 @@
+#include "atoll/net/dialer.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "atoll/net/socket_address.h"
+
+namespace atl::net {
+namespace {
+
+/// The addresses of one name, tried in their order. On the loop.
+class Dial : public std::enable_shared_from_this<Dial> {
+ public:
+  Dial(std::shared_ptr<EventLoop> loop, std::vector<SocketAddress> addresses, Dialled done)
+      : loop_(std::move(loop)), addresses_(std::move(addresses)), done_(std::move(done)) {}
+
+  void start(Duration patience) {
+    loop_->call_after(patience, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->give_up();
+    });
+    try_next();
+  }
+
+ private:
+  void try_next() {
+    while (next_ < addresses_.size()) {
+      const SocketAddress& address = addresses_[next_++];
+      socket_ =
+          Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      if (socket_.get() >= 0) {
+        send_without_delay(socket_.get());
+        if (::connect(socket_.get(), address.get(), address.size) == 0) return finish();
+        if (errno == EINPROGRESS) return wait();
+      }
+      reason_ = std::strerror(errno);
+    }
+    done_(failure(reason_ == std::strerror(ECONNREFUSED) ? "connection refused" : reason_));
+  }
+
+  void wait() {
+    loop_->watch(socket_.get(), EPOLLOUT, [self = shared_from_this()](uint32_t /*ready*/) {
+      self->loop_->forget(self->socket_.get());
+      int error = 0;
+      socklen_t size = sizeof error;
+      ::getsockopt(self->socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      if (error == 0) return self->finish();
+      self->reason_ = std::strerror(error);
+      self->try_next();
+    });
+  }
+
+  void finish() { done_(std::move(socket_)); }
+
+  /// Of one that is over nothing is left but this.
+  void give_up() {
+    loop_->forget(socket_.get());
+    done_(failure("no answer"));
+  }
+
+  const std::shared_ptr<EventLoop> loop_;
+  const std::vector<SocketAddress> addresses_;
+  const Dialled done_;
+  size_t next_ = 0;
+  Descriptor socket_;
+  std::string reason_ = "it has no address";
+};
+
+void dial_found(const std::shared_ptr<EventLoop>& loop,
+                const Result<std::vector<SocketAddress>>& addresses, Duration patience,
+                const Dialled& done) {
+  if (!addresses) return done(tl::unexpected(addresses.error()));
+  std::make_shared<Dial>(loop, *addresses, done)->start(patience);
+}
+
+}  // namespace
+
+void dial(const std::shared_ptr<EventLoop>& loop, const Address& address, Duration patience,
+          Dialled done) {
+  if (is_numeric(address)) {
+    loop->post([loop = std::weak_ptr(loop), address, patience, done = std::move(done)] {
+      if (const auto still = loop.lock()) dial_found(still, look_up(address), patience, done);
+    });
+    return;
+  }
+  // A name server that does not answer takes many seconds, and cannot be interrupted: nobody waits
+  // for that thread.
+  std::thread([loop, address, patience, done = std::move(done)] {
+    loop->post([loop = std::weak_ptr(loop), addresses = look_up(address), patience, done] {
+      if (const auto still = loop.lock()) dial_found(still, addresses, patience, done);
+    });
+  }).detach();
+}
+
+}  // namespace atl::net

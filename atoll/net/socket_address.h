@@ -1,0 +1,38 @@
+#pragma once
+// What the system knows of an address and of a socket. Private to atoll/net.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "atoll/base/result.h"
+#include "atoll/net/address.h"
+
+namespace atl::net {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+  void set_port(uint16_t port);
+  /// HOST:PORT with the host as a number.
+  Address address() const;
+};
+
+/// True when it is written as a number: nobody has to be asked.
+bool is_numeric(const Address& address);
+/// All that the name stands for; asks the network unless it is numeric, and waits. For `listening`
+/// sockets or for those that connect.
+Result<std::vector<SocketAddress>> look_up(const Address& address, bool listening = false);
+
+/// Of this end of the socket, and of the other one.
+SocketAddress local_address(int socket);
+SocketAddress remote_address(int socket);
+
+/// Small frames go at once.
+void send_without_delay(int socket);
+
+}  // namespace atl::net

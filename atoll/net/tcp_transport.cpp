@@ -1,0 +1,291 @@
+#include "atoll/net/tcp_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "atoll/base/mutex.h"
+#include "atoll/net/acceptor.h"
+#include "atoll/net/dialer.h"
+#include "atoll/net/greeting.h"
+#include "atoll/net/socket_address.h"
+#include "atoll/net/stream_connection.h"
+
+namespace atl::net {
+namespace {
+
+/// Beside the frames of others: for what striping says of its own.
+constexpr size_t kOwnQueueBytes = 4096;
+constexpr unsigned kMaxBulkLoops = 4;
+
+/// Why the peer may not be at the other end of such a connection; empty when it may. What a member
+/// says there is for others to judge.
+std::string objection_to(const std::optional<identity::CertificateFacts>& peer, Plane plane,
+                         bool is_called, bool is_encrypted) {
+  const bool is_join = plane == Plane::kJoin;
+  if (!is_encrypted) return is_join ? "nobody gets a certificate in the clear" : "";
+  if (!peer) return is_join ? "" : "it showed no certificate";
+  const bool asks_coordinator = is_join || plane == Plane::kControl;
+  if (is_called || !asks_coordinator || peer->peer.role == identity::Role::kCoordinator) return "";
+  return fmt::format("it is {} '{}' of the run, not its coordinator",
+                     identity::name_of(peer->peer.role), peer->peer.name);
+}
+
+/// The live connections. Thread-safe.
+class ConnectionTable {
+ public:
+  ConnectionId next_id() {
+    const MutexLock lock(mutex_);
+    return ++last_id_;
+  }
+  /// False once sealed. An inbound one has a place.
+  bool add(const std::shared_ptr<StreamConnection>& connection,
+           std::shared_ptr<Door::Place> place) {
+    const MutexLock lock(mutex_);
+    if (is_sealed_) return false;
+    connections_.emplace(connection->id(), Entry{connection, std::move(place)});
+    return true;
+  }
+  void remove(ConnectionId id) {
+    Entry removed;  // Its destructor is called without the lock.
+    const MutexLock lock(mutex_);
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    removed = std::move(found->second);
+    connections_.erase(found);
+    changed_.notify_all();
+  }
+  std::shared_ptr<StreamConnection> find(ConnectionId id) const {
+    const MutexLock lock(mutex_);
+    const auto found = connections_.find(id);
+    return found == connections_.end() ? nullptr : found->second.connection;
+  }
+  int num_inbound() const {
+    const MutexLock lock(mutex_);
+    return static_cast<int>(std::ranges::count_if(
+        connections_, [](const auto& entry) { return entry.second.place != nullptr; }));
+  }
+  /// Nothing is added from here on.
+  void seal() {
+    const MutexLock lock(mutex_);
+    is_sealed_ = true;
+  }
+  std::vector<std::shared_ptr<StreamConnection>> all() const {
+    const MutexLock lock(mutex_);
+    std::vector<std::shared_ptr<StreamConnection>> connections;
+    for (const auto& [id, entry] : connections_) connections.push_back(entry.connection);
+    return connections;
+  }
+  void wait_until_empty() {
+    MutexLock lock(mutex_);
+    changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) { return connections_.empty(); });
+  }
+
+ private:
+  struct Entry {
+    std::shared_ptr<StreamConnection> connection;
+    std::shared_ptr<Door::Place> place;  // Of an inbound one.
+  };
+  mutable Mutex mutex_;
+  Condition changed_;
+  ConnectionId last_id_ ATOLL_GUARDED_BY(mutex_) = 0;
+  bool is_sealed_ ATOLL_GUARDED_BY(mutex_) = false;
+  std::map<ConnectionId, Entry> connections_ ATOLL_GUARDED_BY(mutex_);
+};
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(TransportOptions options, const Clock& clock, Sink sink)
+      : options_(std::move(options)),
+        context_(std::make_shared<ConnectionContext>(
+            std::move(sink), options_.link_rate_bits_per_s, clock, options_.queue_bytes,
+            std::min(options_.queue_bytes, options_.lane_queue_bytes) + kOwnQueueBytes,
+            options_.trust ? kRecordOverhead : 0)),
+        door_(std::make_shared<Door>(options_.door)),
+        greeting_loop_(std::make_shared<EventLoop>(clock)),
+        control_loop_(std::make_shared<EventLoop>(clock)) {
+    const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1U, kMaxBulkLoops);
+    for (unsigned i = 0; i < count; ++i) bulk_loops_.push_back(std::make_shared<EventLoop>(clock));
+    if (options_.trust) {
+      revocation_callback_ = options_.trust->on_revocation([this] { end_revoked(); });
+    }
+  }
+
+  ~TcpTransport() override {
+    if (options_.trust) options_.trust->forget(revocation_callback_);
+    context_->muted = true;
+    table_.seal();
+    for (const auto& connection : table_.all()) close_in_time(connection);
+    table_.wait_until_empty();
+    context_->pacer.stop();
+    greeting_loop_->stop();
+    control_loop_->stop();
+    for (const auto& loop : bulk_loops_) loop->stop();
+  }
+
+  Result<std::string> listen(const std::string& text) override;
+  ConnectionId connect(const std::string& text, Plane plane) override;
+
+  Sent send(ConnectionId connection, Bytes frame) override {
+    const auto found = table_.find(connection);
+    return found ? found->send(std::move(frame)) : Sent::kClosed;
+  }
+  Sent send_shared(ConnectionId connection, SharedFrame frame) override {
+    const auto found = table_.find(connection);
+    return found ? found->send(std::move(frame)) : Sent::kClosed;
+  }
+
+  void close(ConnectionId connection) override {
+    if (const auto found = table_.find(connection)) close_in_time(found);
+  }
+
+  Traffic traffic() const override { return {context_->bytes_sent, context_->bytes_received}; }
+
+ private:
+  Result<Address> address_of(const std::string& text) const {
+    return check_address(text, options_.insecure || options_.trust != nullptr);
+  }
+  std::shared_ptr<StreamConnection> make_connection(Plane plane, const std::string& remote);
+  EventLoop& loop_for(Plane plane, ConnectionId id) const {
+    return plane == Plane::kControl ? *control_loop_ : *bulk_loops_[id % bulk_loops_.size()];
+  }
+  void on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
+                  Result<Descriptor> socket);
+  void accept(Descriptor socket, std::shared_ptr<Door::Place> place);
+  void attach(const std::shared_ptr<StreamConnection>& connection,
+              std::unique_ptr<ByteStream> stream, bool inbound) const;
+  void close_in_time(const std::shared_ptr<StreamConnection>& connection) const;
+  void end_revoked();
+
+  const TransportOptions options_;
+  const std::shared_ptr<ConnectionContext> context_;
+  ConnectionTable table_;
+  int revocation_callback_ = 0;
+  const std::shared_ptr<Door> door_;
+  /// Strangers keep nobody but each other waiting: what they cost is done on a loop of their own.
+  const std::shared_ptr<EventLoop> greeting_loop_;
+  const std::shared_ptr<EventLoop> control_loop_;
+  std::vector<std::shared_ptr<EventLoop>> bulk_loops_;
+  Mutex acceptors_mutex_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_ ATOLL_GUARDED_BY(acceptors_mutex_);
+};
+
+std::shared_ptr<StreamConnection> TcpTransport::make_connection(Plane plane,
+                                                                const std::string& remote) {
+  const ConnectionId id = table_.next_id();
+  return std::make_shared<StreamConnection>(id, plane, remote, context_, loop_for(plane, id),
+                                            options_.keepalive,
+                                            [this](ConnectionId closed) { table_.remove(closed); });
+}
+
+Result<std::string> TcpTransport::listen(const std::string& text) {
+  const auto address = address_of(text);
+  if (!address) return tl::unexpected(address.error());
+  auto acceptor = std::make_unique<Acceptor>();
+  const auto bound =
+      acceptor->listen(greeting_loop_, door_, *address,
+                       [this](Descriptor socket, std::shared_ptr<Door::Place> place) {
+                         accept(std::move(socket), std::move(place));
+                       });
+  if (!bound) return tl::unexpected(bound.error());
+  const MutexLock lock(acceptors_mutex_);
+  acceptors_.push_back(std::move(acceptor));
+  return bound->text();
+}
+
+ConnectionId TcpTransport::connect(const std::string& text, Plane plane) {
+  const auto address = address_of(text);
+  const auto connection = make_connection(plane, address ? address->text() : text);
+  if (!table_.add(connection, nullptr)) return connection->id();
+  if (!address) {
+    connection->loop().post(
+        [connection, reason = address.error().message] { connection->end(reason); });
+    return connection->id();
+  }
+  dial(greeting_loop_, *address, options_.connect_timeout,
+       [this, connection, plane](Result<Descriptor> socket) {
+         on_dialled(connection, plane, std::move(socket));
+       });
+  return connection->id();
+}
+
+void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
+                              Result<Descriptor> socket) {
+  const auto fails = [connection](const std::string& why) {
+    connection->end(fmt::format("cannot connect to {}: {}", connection->remote(), why));
+  };
+  if (!socket) return fails(socket.error().message);
+  auto stream = options_.trust ? options_.trust->calling_stream(std::move(*socket))
+                               : make_plain_stream(std::move(*socket));
+  Greeting::begin_outbound(*greeting_loop_, std::move(stream), plane, options_.connect_timeout,
+                           [this, connection, fails, plane](const Result<Hello>& hello,
+                                                            std::unique_ptr<ByteStream> greeted) {
+                             if (!hello) return fails(hello.error().message);
+                             const std::string why =
+                                 objection_to(greeted->peer(), plane, /*is_called=*/false,
+                                              options_.trust != nullptr);
+                             if (!why.empty()) return fails(why);
+                             attach(connection, std::move(greeted), /*inbound=*/false);
+                           });
+}
+
+void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place) {
+  auto stream = options_.trust ? options_.trust->called_stream(std::move(socket))
+                               : make_plain_stream(std::move(socket));
+  const auto objection = [this](const Hello& hello, const ByteStream& greeted) {
+    std::string why =
+        objection_to(greeted.peer(), hello.plane, /*is_called=*/true, options_.trust != nullptr);
+    if (why.empty() && greeted.peer()) why = options_.trust->objection(*greeted.peer());
+    if (!why.empty()) return why;
+    if (table_.num_inbound() < options_.max_inbound) return std::string();
+    return fmt::format("all {} connections are taken", options_.max_inbound);
+  };
+  Greeting::begin_inbound(
+      *greeting_loop_, std::move(stream), options_.connect_timeout, objection,
+      [this, place](const Result<Hello>& hello, std::unique_ptr<ByteStream> greeted) {
+        if (!hello) return;  // Nobody here knows of it.
+        place->greeted();
+        const auto remote = remote_address(greeted->descriptor()).address().text();
+        const auto connection = make_connection(hello->plane, remote);
+        if (table_.add(connection, place)) attach(connection, std::move(greeted), /*inbound=*/true);
+      });
+}
+
+void TcpTransport::attach(const std::shared_ptr<StreamConnection>& connection,
+                          std::unique_ptr<ByteStream> stream, bool inbound) const {
+  connection->loop().post([connection, inbound,
+                           held = std::make_shared<std::unique_ptr<ByteStream>>(std::move(
+                               stream))] { connection->attach(std::move(*held), inbound); });
+}
+
+void TcpTransport::close_in_time(const std::shared_ptr<StreamConnection>& connection) const {
+  connection->close();
+  connection->loop().call_after(options_.close_timeout, [weak = std::weak_ptr(connection)] {
+    if (const auto still = weak.lock()) {
+      still->end("closed by this side before everything was sent");
+    }
+  });
+}
+
+void TcpTransport::end_revoked() {
+  for (const auto& connection : table_.all()) connection->end_unless_believed(*options_.trust);
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_tcp_transport(TransportOptions options, const Clock& clock,
+                                              Transport::Sink sink) {
+  const auto num_lanes = options.num_lanes;
+  return make_striped_transport(
+      {.num_lanes = num_lanes},
+      [&](Transport::Sink inner_sink) {
+        return std::make_unique<TcpTransport>(std::move(options), clock, std::move(inner_sink));
+      },
+      clock, std::move(sink));
+}
+
+}  // namespace atl::net

@@ -1,0 +1,154 @@
+#include "atoll/net/tls_stream.h"
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "atoll/net/connection.h"
+#include "atoll/net/socket_bio.h"
+
+namespace atl::net {
+namespace {
+
+/// ALPN's list of one name.
+std::string alpn_of(std::string_view protocol) {
+  std::string list(1, static_cast<char>(protocol.size()));
+  return list.append(protocol);
+}
+
+/// The newest of OpenSSL's errors of this thread, as it words it.
+std::string openssl_reason() {
+  const unsigned long error = ERR_peek_last_error();
+  const char* reason = error == 0 ? nullptr : ERR_reason_error_string(error);
+  ERR_clear_error();
+  return reason == nullptr ? "" : reason;
+}
+
+class TlsStream final : public ByteStream {
+ public:
+  TlsStream(Descriptor socket, std::shared_ptr<SSL_CTX> context, TlsEnd end,
+            PeerObjection objection)
+      : ByteStream(std::move(socket)),
+        context_(std::move(context)),
+        ssl_(SSL_new(context_.get()), SSL_free),
+        objection_(std::move(objection)) {
+    BIO* const bio = new_socket_bio(descriptor());
+    SSL_set_bio(ssl_.get(), bio, bio);  // Takes it over.
+    if (end == TlsEnd::kCalled) {
+      SSL_set_accept_state(ssl_.get());
+      return;
+    }
+    SSL_set_connect_state(ssl_.get());
+    const std::string alpn = alpn_of(end == TlsEnd::kJoining ? kJoinProtocol : kLinkProtocol);
+    SSL_set_alpn_protos(ssl_.get(), reinterpret_cast<const unsigned char*>(alpn.data()),
+                        static_cast<unsigned>(alpn.size()));
+  }
+
+  Moved greet() override {
+    ERR_clear_error();
+    const int result = SSL_do_handshake(ssl_.get());
+    if (result != 1) return moved(result, 0);
+    X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+    if (certificate == nullptr) return {};  // Of a caller of the join.
+    const auto facts = identity::facts_of(certificate);
+    if (!facts) return refuse(facts.error().message);
+    if (objection_) {
+      if (const std::string why = objection_(*facts); !why.empty()) return refuse(why);
+    }
+    peer_ = *facts;
+    return {};
+  }
+
+  Moved read(std::span<std::byte> out) override {
+    ERR_clear_error();
+    size_t num_read = 0;
+    const int result = SSL_read_ex(ssl_.get(), out.data(), out.size(), &num_read);
+    return moved(result, num_read);
+  }
+
+  Moved write(std::span<const std::span<const std::byte>> parts) override {
+    // Records are filled: what is short is gathered, what is long is sealed from where it lies.
+    std::span<const std::byte> next;
+    size_t num_gathered = 0;
+    for (const auto part : parts) {
+      if (num_gathered == 0 && part.size() >= kRecordBytes) {
+        next = part.first(kRecordBytes);
+        break;
+      }
+      const size_t here = std::min(part.size(), gathered_.size() - num_gathered);
+      if (here > 0) std::memcpy(gathered_.data() + num_gathered, part.data(), here);
+      num_gathered += here;
+      next = std::span(gathered_).first(num_gathered);
+      if (num_gathered == gathered_.size()) break;
+    }
+    ERR_clear_error();
+    size_t num_written = 0;
+    const int result = SSL_write_ex(ssl_.get(), next.data(), next.size(), &num_written);
+    return moved(result, num_written);
+  }
+
+  void say_goodbye() override {
+    if (SSL_is_init_finished(ssl_.get()) == 1) SSL_shutdown(ssl_.get());
+    ERR_clear_error();
+  }
+
+  const std::optional<identity::CertificateFacts>& peer() const override { return peer_; }
+
+ private:
+  Moved refuse(const std::string& why) const {
+    return {.outcome = Moved::Outcome::kEnded,
+            .reason = fmt::format("its certificate is not taken: {}", why)};
+  }
+
+  Moved moved(int result, size_t num_bytes) const {
+    if (result == 1) return {.num_bytes = num_bytes};
+    switch (SSL_get_error(ssl_.get(), result)) {
+      case SSL_ERROR_WANT_READ:
+        return {.outcome = Moved::Outcome::kWantRead};
+      case SSL_ERROR_WANT_WRITE:
+        return {.outcome = Moved::Outcome::kWantWrite};
+      case SSL_ERROR_ZERO_RETURN:
+        return {.outcome = Moved::Outcome::kEnded};
+      default:
+        return {.outcome = Moved::Outcome::kEnded, .reason = why_failed()};
+    }
+  }
+
+  std::string why_failed() const {
+    const int error = errno;
+    const std::string reason = openssl_reason();
+    if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
+      return fmt::format("its certificate is not taken: {}",
+                         X509_verify_cert_error_string(verified));
+    }
+    if (reason.find("alert") != std::string::npos) {
+      return fmt::format("it does not take this side's certificate, or speaks no TLS 1.3: {}",
+                         reason);
+    }
+    if (reason.find("wrong version number") != std::string::npos) return "it speaks no TLS";
+    if (!reason.empty()) return fmt::format("TLS: {}", reason);
+    return error == 0 ? "" : std::strerror(error);
+  }
+
+  const std::shared_ptr<SSL_CTX> context_;
+  const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  const PeerObjection objection_;
+  std::optional<identity::CertificateFacts> peer_;
+  std::vector<std::byte> gathered_ = std::vector<std::byte>(kRecordBytes);
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<SSL_CTX> context,
+                                            TlsEnd end, PeerObjection objection) {
+  return std::make_unique<TlsStream>(std::move(socket), std::move(context), end,
+                                     std::move(objection));
+}
+
+}  // namespace atl::net

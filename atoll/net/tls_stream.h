@@ -1,0 +1,26 @@
+#pragma once
+// A byte stream in TLS 1.3. Private to atoll/net: made by Trust.
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "atoll/net/byte_stream.h"
+
+struct ssl_ctx_st;
+
+namespace atl::net {
+
+enum class TlsEnd : uint8_t { kCalling, kCalled, kJoining };
+
+/// What a TLS handshake says it is for. A join is the one for which a caller needs no certificate.
+constexpr const char* kLinkProtocol = "atoll";
+constexpr const char* kJoinProtocol = "atoll-join";
+
+/// Why the peer is not believed, of one whose certificate the authority signed; empty when it is.
+/// Null: that is looked at later, and the peer is told.
+using PeerObjection = std::function<std::string(const identity::CertificateFacts&)>;
+
+std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<ssl_ctx_st> context,
+                                            TlsEnd end, PeerObjection objection);
+
+}  // namespace atl::net

@@ -1,0 +1,66 @@
+#pragma once
+// A member's side of certificates: it asks the coordinator for the first by its invite, and for
+// each next one by the one it has, while it trains.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/event.h"
+#include "atoll/base/mutex.h"
+#include "atoll/identity/invite.h"
+#include "atoll/net/trust.h"
+
+namespace atl::run {
+
+/// Becomes a member by an invite: the key and what comes of it are kept in `folder`/identity, with
+/// the coordinator's address, which is returned. Tries all addresses of the invite. Throws
+/// InputError.
+std::string register_by_invite(const identity::Invite& invite, const std::filesystem::path& folder,
+                               const std::string& name, const Clock& clock,
+                               const std::function<bool()>& cancelled);
+
+/// The same for a folder that is a member already, which nobody is asked for: the coordinator is
+/// where the invite says. Throws InputError where the invite is another run's.
+std::string rejoin_by_invite(const identity::Invite& invite, const std::filesystem::path& folder);
+
+/// The coordinator that the member in `folder` joined; empty where that is not known.
+std::string joined_coordinator(const std::filesystem::path& folder);
+/// The name that the certificate in `folder` is for.
+std::string certified_name(const std::filesystem::path& folder);
+
+/// The certificate of a member while it trains: in force, renewed before it ends, and who is
+/// revoked is believed no more.
+class Certificate {
+ public:
+  /// Throws InputError where the files are damaged, or it has expired. `clock` must outlive it.
+  Certificate(std::filesystem::path folder, std::string coordinator, const Clock& clock,
+              EventSink tell);
+  ~Certificate();
+  Certificate(const Certificate&) = delete;
+  Certificate& operator=(const Certificate&) = delete;
+
+  const std::shared_ptr<net::Trust>& trust() const { return trust_; }
+  /// A list that came from the coordinator. Not signed by the authority: nothing happens.
+  void take_revocations(const Bytes& signed_list) const;
+
+ private:
+  void keep_renewed();
+  void renew();
+  bool is_stopping() const;
+
+  const std::filesystem::path folder_;
+  const std::string coordinator_;
+  const Clock& clock_;
+  const EventSink tell_;
+  std::string authority_pem_;
+  std::shared_ptr<net::Trust> trust_;
+  mutable Mutex mutex_;
+  Condition stopped_;
+  bool is_stopping_ ATOLL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace atl::run

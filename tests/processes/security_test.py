@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Who gets into an encrypted run, who does not, and who is put out of it, with real processes and OpenSSL's own client.
+
+usage: security_test.py ATOLL STORE [unittest arguments]
+"""
+import json
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from swarm_run import SwarmRun, wait_for  # noqa: E402
+
+ATOLL = STORE = ""
+
+
+def atoll(*words, code=0, **options):
+    done = subprocess.run([ATOLL, *map(str, words)], capture_output=True, text=True, timeout=60, check=False, **options)
+    if done.returncode != code:
+        raise AssertionError(f"atoll {words}: {done.returncode}, not {code}: {done.stderr}")
+    return done.stdout.strip() if code == 0 else done.stderr
+
+
+def listening_ports(pid):
+    """Of one process, on any address, from the kernel's own tables."""
+    inodes = set()
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue
+        if match := re.fullmatch(r"socket:\[(\d+)\]", target):
+            inodes.add(match[1])
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                ports.add(int(fields[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
+def tls_client(port, *words, say=""):
+    """What OpenSSL's client says of the server."""
+    done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{port}", *words], input=say, text=True,
+                          capture_output=True, timeout=30, check=False)
+    return done.stdout + done.stderr
+
+
+class Secured(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-security-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def begin(self, names="ab", **settings):
+        run = SwarmRun(ATOLL, STORE, self.folder / "run", {"swarm.replicas": len(names), **settings})
+        self.addCleanup(run.kill_all)
+        run.coordinate()
+        for name in names:
+            run.join(name)
+        if names:
+            run.wait_event("run_begun", step=0)
+        return run
+
+    def refused(self, run, word, name="x"):
+        """Why nobody joins by that word."""
+        run.join(name, address=word)
+        code, _ = run.finish(name)
+        self.assertNotEqual(code, 0)
+        return run.tail(name)
+
+
+class MembersTest(Secured):
+    def test_a_revoked_member_is_cut_off_everywhere_and_the_others_go_on(self):
+        run = self.begin("abc")
+        run.wait_commits(1, after=0)
+        begin = time.monotonic()
+        atoll("revoke", "b", "--run", run.coordinated)
+        lost = run.wait_event("island_lost", island="b")
+        self.assertIn("revoked", lost["reason"])
+        self.assertLess(time.monotonic() - begin, 10)  # Two seconds, on a machine that has them.
+        port = int(run.wait_event("island_came", island="b")["address"].rsplit(":", 1)[1])
+        wait_for(lambda: not established_to(port), "the other members to hang up")
+        run.wait_commits(2)
+        self.assertIn("no such invite", self.refused(run, self.invite_of(run, "b")))
+        run.kill("b")
+
+    def invite_of(self, run, name):
+        """The one that it came by, which nobody has any more: a guess in its form."""
+        word = atoll("invite", run.coordinated, "--address", run.address, "--name", name, "--json")
+        invite = json.loads(word)
+        atoll("invite", run.coordinated, "--withdraw", invite["id"])
+        return invite["invite"]
+
+    def test_invites_that_are_void_let_nobody_in(self):
+        run = self.begin("")
+        once = atoll("invite", run.coordinated, "--address", run.address)
+        run.join("a", address=once)
+        wait_for(lambda: (run.folder / "a" / "identity" / "certificate.pem").exists(), "a's certificate")
+        self.assertIn("no such invite", self.refused(run, once))
+        short = atoll("invite", run.coordinated, "--address", run.address, "--expires", "1s")
+        time.sleep(2.1)
+        self.assertIn("expired", self.refused(run, short, "y"))
+        self.assertRegex(self.refused(run, once[:-3], "z"), "invite")
+        other = self.folder / "other"
+        theirs = atoll("create", other, "--address", run.address)
+        self.assertIn("certificate is not taken", self.refused(run, theirs, "w"))
+
+    def test_no_secret_is_seen_in_processes_logs_or_files(self):
+        run = self.begin("")
+        word = atoll("invite", run.coordinated, "--address", run.address)
+        process = run.join("a", address=word)
+        wait_for(lambda: (run.folder / "a" / "identity" / "certificate.pem").exists(), "a's certificate")
+        command = pathlib.Path(f"/proc/{process.pid}/cmdline").read_text()
+        self.assertNotIn("atoll1.", command)
+        for path in run.folder.rglob("*"):
+            if path.is_file():
+                self.assertNotIn(word.encode(), path.read_bytes(), path)
+        for key in run.folder.rglob("*key.pem"):
+            self.assertEqual(key.stat().st_mode & 0o777, 0o600, key)
+
+    def test_a_key_that_others_can_read_is_refused(self):
+        run = self.begin("")
+        run.join("a")
+        wait_for(lambda: (run.folder / "a" / "identity" / "certificate.pem").exists(), "a's certificate")
+        run.kill("a")
+        (run.folder / "a" / "identity" / "key.pem").chmod(0o644)
+        self.assertIn("chmod 600", self.refused(run, run.address, "a"))
+
+    def test_a_restored_authority_knows_its_members(self):
+        run = self.begin("")
+        run.kill("coordinator")
+        authority = run.coordinated / "authority"
+        created = self.folder / "created"
+        code = self.folder / "code"
+        code.write_text("a long enough code\n")
+        atoll("create", created, "--passphrase", f"@{code}")
+        shutil.rmtree(authority)
+        backup = created / "authority-backup"
+        atoll("create", run.coordinated, "--restore", backup, "--passphrase", f"@{code}")
+        self.assertEqual((authority / "authority.pem").read_bytes(),
+                         (created / "authority" / "authority.pem").read_bytes())
+        code.write_text("another code\n")
+        again = self.folder / "again"
+        self.assertIn("wrong passphrase",
+                      atoll("create", again, "--restore", backup, "--passphrase", f"@{code}", code=1))
+        run.coordinate()
+        run.join("a")
+        run.join("b")
+        run.wait_event("run_begun", step=0)
+
+
+def established_to(port):
+    text = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+    ends = [(line.split()[1], line.split()[2], line.split()[3]) for line in text]
+    return [end for end in ends if end[2] == "01" and f":{port:04X}" in end[0] + end[1]]
+
+
+class SocketsTest(Secured):
+    def test_every_listening_socket_speaks_tls_13_alone_and_wants_a_certificate(self):
+        run = self.begin("ab")
+        ports = {}
+        for name, process in run.processes.items():
+            for port in listening_ports(process.pid):
+                ports[port] = name
+        http = {int(event.rsplit(":", 1)[1]) for event in re.findall(r"http://([\d.:]+)/status", run.log())}
+        self.assertGreaterEqual(len(ports.keys() - http), 3)
+        for port in ports.keys() - http:
+            for version in ("-tls1", "-tls1_1", "-tls1_2"):
+                self.assertNotIn("Cipher is TLS", tls_client(port, version), (ports[port], version))
+            bare = tls_client(port, "-tls1_3", "-ign_eof")
+            self.assertRegex(bare, "TLSv1.3", ports[port])
+            self.assertRegex(bare, "certificate required", ports[port])
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+                plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = plain.recv(100)  # An alert of TLS at most.
+                self.assertTrue(answer == b"" or answer[0] == 0x15, (ports[port], answer))
+        run.wait_commits(1)
+
+    def test_another_runs_member_is_turned_away(self):
+        run = self.begin("")
+        other = self.folder / "other"
+        atoll("create", other)
+        theirs = self.folder / "theirs"
+        theirs.mkdir()
+        for words in (("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", theirs / "key"),
+                      ("req", "-new", "-x509", "-key", theirs / "key", "-subj", "/CN=a", "-out", theirs / "cert")):
+            subprocess.run(["openssl", *words], check=True, capture_output=True)
+        port = int(run.address.rsplit(":", 1)[1])
+        said = tls_client(port, "-tls1_3", "-ign_eof", "-cert", theirs / "cert", "-key", theirs / "key", say="x\n")
+        self.assertRegex(said, "alert (unknown ca|bad certificate|decrypt error|unsupported certificate)|unknown ca")
+
+    def test_insecure_is_refused_where_a_run_was_created(self):
+        run = self.folder / "ours"
+        atoll("create", run)
+        self.assertIn("--insecure", atoll("coordinate", "--run", run, "--insecure", code=2))
+
+
+if __name__ == "__main__":
+    ATOLL, STORE = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
