@@ -9,6 +9,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
+#include "atoll/swarm/rules.h"
 
 namespace atl::collective {
 
@@ -25,6 +26,7 @@ Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
+  sampling_ = Sampling(plan_.header.round, count);
   const size_t num_own = contribution_.needs_own ? count : 0;
   values_memory_ = memory_->pages.take((count + num_own) * sizeof(float));
   mean_ = {reinterpret_cast<float*>(values_memory_->data()), count};
@@ -98,13 +100,14 @@ void Exchange::assign_owners() {
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
   means_ = BlobArena(gathers() ? 0 : segments_.size(),
                      contribution_.codec->max_encoded_bytes(plan_.segment_values), memory_->pages);
+  const bool tells_products = swarm::num_products(plan_.members.size()) > 0;
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
     if (!gathers()) segment.kept = {};
     segment.incoming_mean = {};
     segment.mean = SegmentMean(rule_, segment.of(mean_));
-    segment.squares.clear();
+    segment.measures = SegmentMeasures(plan_.members.size(), tells_products);
   }
 }
 
@@ -302,8 +305,8 @@ Result<void> Exchange::add_next(size_t index) {
     return added;
   }
   if (segment.owner == plan_.rank) {
-    segment.squares.resize(plan_.members.size());
-    segment.squares[static_cast<size_t>(rank)] = sum_of_squares(values);
+    segment.measures.add(static_cast<size_t>(rank), values, segment.begin, sampling_);
+    if (!segment.mean.wanted()) segment.measures.end();
   }
   schedule_sum(index);
   return {};
@@ -381,13 +384,11 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
   }
 }
 
-std::vector<double> Exchange::sums_of_squares() const {
-  std::vector<double> sums(plan_.members.size());
-  for (const Segment& segment : segments_) {
-    for (size_t rank = 0; rank < segment.squares.size(); ++rank) {
-      sums[rank] += segment.squares[rank];
-    }
-  }
+swarm::Measures Exchange::measures() const {
+  const size_t num_members = plan_.members.size();
+  swarm::Measures sums{.squares = std::vector<double>(num_members),
+                       .products = std::vector<double>(swarm::num_products(num_members))};
+  for (const Segment& segment : segments_) segment.measures.add_to(sums.squares, sums.products);
   return sums;
 }
 

@@ -42,6 +42,7 @@
 #include "atoll/collective/blob_arena.h"
 #include "atoll/collective/blob_pool.h"
 #include "atoll/collective/incoming_blob.h"
+#include "atoll/collective/measures.h"
 #include "atoll/collective/round_result.h"
 #include "atoll/collective/segment_mean.h"
 #include "atoll/collective/segments.h"
@@ -74,7 +75,7 @@ class Exchange {
     std::vector<std::string> members;  // Names, for messages.
     std::vector<int64_t> weights;      // >= 0
     std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. With kGather only
-                                       // sums_of_squares() asks for them.
+                                       // measures() asks for them.
     std::map<int32_t, int32_t> via;    // Members that this one reaches through another: numbers.
     size_t segment_values = kSegmentValues;
 
@@ -119,10 +120,10 @@ class Exchange {
   int32_t culprit() const { return culprit_; }
   /// It did so by its contribution: the round can go on without that.
   bool is_culprit_a_contributor() const { return is_culprit_a_contributor_; }
-  /// By rank: the sums of squares of the contributions, as they are decoded, in the segments that
-  /// the shares give to this member. So those of all members add up to the whole, with kGather too.
-  /// Once complete.
-  std::vector<double> sums_of_squares() const;
+  /// How large the contributions are, as they are decoded, and how they lie to each other, in the
+  /// segments that the shares give to this member. So those of all members add up to the whole,
+  /// with kGather too. Once complete.
+  swarm::Measures measures() const;
   /// What the round was made of, for those who had no part in it. Once complete.
   RoundResult take_result();
   /// The attempt counts, and this member goes no further with it: what is not summed here keeps its
@@ -141,9 +142,9 @@ class Exchange {
     bool waits_to_be_sent = false;
     std::shared_ptr<const Bytes> own;  // This member's, sent and not yet summed.
     SharedBytes kept;  // As it travels, for the result: the mean, or with kGather this member's.
-    IncomingBlob incoming_mean;   // Where another member sums.
-    SegmentMean mean;             // As it is made here.
-    std::vector<double> squares;  // Their sum, by rank, for the owner.
+    IncomingBlob incoming_mean;  // Where another member sums.
+    SegmentMean mean;            // As it is made here.
+    SegmentMeasures measures;    // Of contributions, for the owner.
 
     /// Of something as long as the values, or empty.
     template <typename Value>
@@ -188,6 +189,7 @@ class Exchange {
   Plan plan_;
   const Contribution& contribution_;
   MeanRule rule_;
+  Sampling sampling_;
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
