@@ -9,7 +9,6 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/codec/codec.h"
-#include "atoll/swarm/rules.h"
 
 namespace atl::collective {
 
@@ -26,7 +25,6 @@ Exchange::Exchange(Plan plan, const Contribution& contribution, std::shared_ptr<
   ATOLL_CHECK(contribution_.values.empty() || !contribution_.device_values.encode);
   ATOLL_CHECK(contribution_.mean_residual.size() == contribution_.new_mean_residual.size());
   ATOLL_CHECK(!has_residual || (contribution_.mean_residual.size() == count && !gathers()));
-  sampling_ = Sampling(plan_.header.round, count);
   const size_t num_own = contribution_.needs_own ? count : 0;
   values_memory_ = memory_->pages.take((count + num_own) * sizeof(float));
   mean_ = {reinterpret_cast<float*>(values_memory_->data()), count};
@@ -100,15 +98,14 @@ void Exchange::assign_owners() {
   ATOLL_CHECK(gathers() || index == segments_.size(), "each segment has an owner");
   means_ = BlobArena(gathers() ? 0 : segments_.size(),
                      contribution_.codec->max_encoded_bytes(plan_.segment_values), memory_->pages);
-  const bool tells_products = swarm::num_products(plan_.members.size()) > 0;
   for (Segment& segment : segments_) {
     segment.waits_to_be_sent = false;
     segment.own = nullptr;
     if (!gathers()) segment.kept = {};
     segment.incoming_mean = {};
     segment.mean = SegmentMean(rule_, segment.of(mean_));
-    segment.measures = SegmentMeasures(plan_.members.size(), tells_products);
   }
+  make_room_for_samples();
 }
 
 void Exchange::plan_sends() {
@@ -305,7 +302,7 @@ Result<void> Exchange::add_next(size_t index) {
     return added;
   }
   if (segment.owner == plan_.rank) {
-    segment.measures.add(static_cast<size_t>(rank), values, segment.begin, sampling_);
+    segment.measures.add(static_cast<size_t>(rank), values, segment.begin, sampling());
     if (!segment.mean.wanted()) segment.measures.end();
   }
   schedule_sum(index);
@@ -382,38 +379,6 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
                                   .total = blob->size()},
                          .blob = blob});
   }
-}
-
-swarm::Measures Exchange::measures() const {
-  const size_t num_members = plan_.members.size();
-  swarm::Measures sums{.squares = std::vector<double>(num_members),
-                       .products = std::vector<double>(swarm::num_products(num_members))};
-  for (const Segment& segment : segments_) segment.measures.add_to(sums.squares, sums.products);
-  return sums;
-}
-
-std::vector<Debtor> Exchange::debtors() const {
-  std::vector<bool> owes(plan_.members.size(), false);  // A contribution.
-  std::vector<bool> owes_mean(plan_.members.size(), false);
-  if (failed_) return {};  // Another attempt is to come.
-  for (const Segment& segment : segments_) {
-    if (num_missing_ == 0) break;
-    if (!is_summed_here(segment)) {
-      if (!segment.incoming_mean.done()) owes_mean[static_cast<size_t>(segment.owner)] = true;
-      continue;
-    }
-    for (int32_t rank = 0; std::cmp_less(rank, owes.size()); ++rank) {
-      const auto i = static_cast<size_t>(rank);
-      if (rank == plan_.rank || abstains(rank)) continue;
-      const auto found = segment.contributions.find(plan_.numbers[i]);
-      if (found == segment.contributions.end() || !found->second.done()) owes[i] = true;
-    }
-  }
-  std::vector<Debtor> debtors;
-  for (size_t rank = 0; rank < owes.size(); ++rank) {
-    if (owes[rank] || owes_mean[rank]) debtors.push_back({plan_.numbers[rank], !owes[rank]});
-  }
-  return debtors;
 }
 
 void Exchange::forget(int32_t number) {

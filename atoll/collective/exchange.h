@@ -22,7 +22,8 @@
 // Memory beyond the caller's spans: the mean, `own` if wanted, two segments, and encoded bytes:
 // this member's until they are sent (the caller bounds them by holding work() back) and the others'
 // as long as there may be another attempt, about (M - 1) / M of the encoded values with kScatter
-// and M - 1 times them with kGather, plus the encoded mean.
+// and M - 1 times them with kGather, plus the encoded mean. With four members or more also samples
+// of the contributions (measures.h), 1 MiB at most.
 //
 // Pure: parts go in, blobs to send come out. It reads what strangers sent: every part is checked,
 // and a failure names the peer. Not thread-safe.
@@ -161,6 +162,8 @@ class Exchange {
   void cut_into_segments();
   void begin_attempt();
   void assign_owners();
+  void make_room_for_samples();
+  Sampling sampling() const { return {plan_.header.round, contribution_.num_values()}; }
   void plan_sends();
   /// Ranks, the next one first, so that not all members send to the same one at once.
   std::vector<int32_t> others() const;
@@ -189,12 +192,12 @@ class Exchange {
   Plan plan_;
   const Contribution& contribution_;
   MeanRule rule_;
-  Sampling sampling_;
   std::vector<Segment> segments_;  // In the order of the values.
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
   std::shared_ptr<RoundMemory> memory_;
-  std::shared_ptr<PagePool::Pages> values_memory_;  // Touched segment by segment.
+  std::shared_ptr<PagePool::Pages> values_memory_;   // Touched segment by segment.
+  std::shared_ptr<PagePool::Pages> samples_memory_;  // Of contributions to this member's share.
   std::span<float> mean_;
   std::span<float> own_;        // Empty unless wanted.
   std::vector<float> decoded_;  // One segment.

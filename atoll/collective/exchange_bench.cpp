@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
@@ -38,8 +39,9 @@ BENCHMARK(BM_SumOfSquares)->Arg(1 << 18);
 
 /// All the work of one round of so many members on one thread, the frames' bytes included, without
 /// a network. Bytes: the encoded parts that travel.
+/// `memory`: that of the rounds before, as in a run; null: all is fresh.
 void whole_round(benchmark::State& state, int32_t num_members, const std::string& name,
-                 Topology topology) {
+                 Topology topology, const std::shared_ptr<RoundMemory>& memory = nullptr) {
   const auto count = static_cast<size_t>(state.range(0));
   const auto codec = codec::make_codec(name);
   const auto values = random_values(count);
@@ -56,7 +58,7 @@ void whole_round(benchmark::State& state, int32_t num_members, const std::string
   for (auto _ : state) {
     std::vector<std::unique_ptr<Exchange>> members;
     for (plan.rank = 0; plan.rank < num_members; ++plan.rank) {
-      members.push_back(std::make_unique<Exchange>(plan, contribution));
+      members.push_back(std::make_unique<Exchange>(plan, contribution, memory));
     }
     for (int32_t pass = 0; pass < 3 * num_members; ++pass) {
       Exchange& member = *members[static_cast<size_t>(pass % num_members)];
@@ -86,10 +88,10 @@ void round_of_two(benchmark::State& state, const std::string& name, Topology top
 }
 /// Contributions are compared, too.
 void round_of_five(benchmark::State& state, const std::string& name, Topology topology) {
-  whole_round(state, 5, name, topology);
+  whole_round(state, 5, name, topology, std::make_shared<RoundMemory>(PagePool(size_t{1} << 30)));
 }
 void round_of_sixteen(benchmark::State& state, const std::string& name, Topology topology) {
-  whole_round(state, 16, name, topology);
+  whole_round(state, 16, name, topology, std::make_shared<RoundMemory>(PagePool(size_t{1} << 30)));
 }
 
 #define ATOLL_BENCH_ROUND(round, codec, name, topology)                \

@@ -9,8 +9,8 @@
 // Products of all pairs say how each contribution lies to the mean of any others, whatever their
 // sizes are, without a second look at what was summed and is gone. So of each contribution a sample
 // waits until the segment has all: blocks of values, one drawn from each `stride` of them, other
-// ones in each round. There are about a million values in it: two independent contributions have a
-// cosine of 1e-3 there.
+// ones in each round. There are about a quarter of a million values in it: two independent
+// contributions have a cosine of 2e-3 there.
 //
 // Pure; not thread-safe.
 #include <cstddef>
@@ -22,19 +22,21 @@ namespace atl::collective {
 
 /// Products of finite values, added up; the same double wherever it is made.
 double dot(std::span<const float> a, std::span<const float> b);
-inline double sum_of_squares(std::span<const float> values) { return dot(values, values); }
+double sum_of_squares(std::span<const float> values);
 
 /// Which values of a round are in the sample.
 class Sampling {
  public:
   static constexpr size_t kBlock = 16;                // Values side by side.
-  static constexpr size_t kEnough = size_t{1} << 20;  // Values; of so many all are in it.
+  static constexpr size_t kEnough = size_t{1} << 18;  // Values; of so many all are in it.
 
   Sampling() = default;
   Sampling(int64_t round, size_t count);
 
-  /// Appends those of a segment, which begins at the value `begin` of the round.
-  void take(size_t begin, std::span<const float> segment, std::vector<float>& out) const;
+  /// Of a segment of so many values at most.
+  size_t most_of(size_t num_values) const;
+  /// Copies those of a segment, which begins at the value `begin` of the round, and says how many.
+  size_t take(size_t begin, std::span<const float> segment, std::span<float> out) const;
 
  private:
   uint64_t round_ = 0;
@@ -45,9 +47,9 @@ class Sampling {
 class SegmentMeasures {
  public:
   SegmentMeasures() = default;
-  /// `tells_products`: else squares alone.
-  SegmentMeasures(size_t num_members, bool tells_products)
-      : squares_(num_members), tells_products_(tells_products) {}
+  /// `room`, for the samples of all members, must outlive this object. Where it is empty there are
+  /// no products.
+  SegmentMeasures(size_t num_members, std::span<float> room) : squares_(num_members), room_(room) {}
 
   /// The contribution of that rank as it was decoded. Each once.
   void add(size_t rank, std::span<const float> values, size_t begin, const Sampling& sampling);
@@ -60,9 +62,9 @@ class SegmentMeasures {
 
  private:
   std::vector<double> squares_;
-  bool tells_products_ = false;
-  std::vector<size_t> ranks_;   // Of the samples.
-  std::vector<float> samples_;  // One behind the other, until the end.
+  std::span<float> room_;  // Samples, one behind the other.
+  size_t sample_size_ = 0;
+  std::vector<size_t> ranks_;  // Of the samples.
   std::vector<double> products_;
 };
 
