@@ -331,8 +331,7 @@ void Engine::prepared(const Result<Digest>& digest, Time now) {
         fmt::format("the outer step of round {} failed: {}", header.round, digest.error().message),
         now);
   }
-  act(member_.prepared(header.round, header.attempt, *digest,
-                       found->second.exchange->sums_of_squares()),
+  act(member_.prepared(header.round, header.attempt, *digest, found->second.exchange->measures()),
       now);
 }
 

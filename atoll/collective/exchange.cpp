@@ -104,8 +104,8 @@ void Exchange::assign_owners() {
     if (!gathers()) segment.kept = {};
     segment.incoming_mean = {};
     segment.mean = SegmentMean(rule_, segment.of(mean_));
-    segment.squares.clear();
   }
+  make_room_for_samples();
 }
 
 void Exchange::plan_sends() {
@@ -302,8 +302,8 @@ Result<void> Exchange::add_next(size_t index) {
     return added;
   }
   if (segment.owner == plan_.rank) {
-    segment.squares.resize(plan_.members.size());
-    segment.squares[static_cast<size_t>(rank)] = sum_of_squares(values);
+    segment.measures.add(static_cast<size_t>(rank), values, segment.begin, sampling());
+    if (!segment.mean.wanted()) segment.measures.end();
   }
   schedule_sum(index);
   return {};
@@ -379,40 +379,6 @@ void Exchange::send(const Segment& segment, PartKind kind, std::shared_ptr<const
                                   .total = blob->size()},
                          .blob = blob});
   }
-}
-
-std::vector<double> Exchange::sums_of_squares() const {
-  std::vector<double> sums(plan_.members.size());
-  for (const Segment& segment : segments_) {
-    for (size_t rank = 0; rank < segment.squares.size(); ++rank) {
-      sums[rank] += segment.squares[rank];
-    }
-  }
-  return sums;
-}
-
-std::vector<Debtor> Exchange::debtors() const {
-  std::vector<bool> owes(plan_.members.size(), false);  // A contribution.
-  std::vector<bool> owes_mean(plan_.members.size(), false);
-  if (failed_) return {};  // Another attempt is to come.
-  for (const Segment& segment : segments_) {
-    if (num_missing_ == 0) break;
-    if (!is_summed_here(segment)) {
-      if (!segment.incoming_mean.done()) owes_mean[static_cast<size_t>(segment.owner)] = true;
-      continue;
-    }
-    for (int32_t rank = 0; std::cmp_less(rank, owes.size()); ++rank) {
-      const auto i = static_cast<size_t>(rank);
-      if (rank == plan_.rank || abstains(rank)) continue;
-      const auto found = segment.contributions.find(plan_.numbers[i]);
-      if (found == segment.contributions.end() || !found->second.done()) owes[i] = true;
-    }
-  }
-  std::vector<Debtor> debtors;
-  for (size_t rank = 0; rank < owes.size(); ++rank) {
-    if (owes[rank] || owes_mean[rank]) debtors.push_back({plan_.numbers[rank], !owes[rank]});
-  }
-  return debtors;
 }
 
 void Exchange::forget(int32_t number) {

@@ -22,7 +22,8 @@
 // Memory beyond the caller's spans: the mean, `own` if wanted, two segments, and encoded bytes:
 // this member's until they are sent (the caller bounds them by holding work() back) and the others'
 // as long as there may be another attempt, about (M - 1) / M of the encoded values with kScatter
-// and M - 1 times them with kGather, plus the encoded mean.
+// and M - 1 times them with kGather, plus the encoded mean. With four members or more also samples
+// of the contributions (measures.h), 1 MiB at most.
 //
 // Pure: parts go in, blobs to send come out. It reads what strangers sent: every part is checked,
 // and a failure names the peer. Not thread-safe.
@@ -42,6 +43,7 @@
 #include "atoll/collective/blob_arena.h"
 #include "atoll/collective/blob_pool.h"
 #include "atoll/collective/incoming_blob.h"
+#include "atoll/collective/measures.h"
 #include "atoll/collective/round_result.h"
 #include "atoll/collective/segment_mean.h"
 #include "atoll/collective/segments.h"
@@ -74,7 +76,7 @@ class Exchange {
     std::vector<std::string> members;  // Names, for messages.
     std::vector<int64_t> weights;      // >= 0
     std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. With kGather only
-                                       // sums_of_squares() asks for them.
+                                       // measures() asks for them.
     std::map<int32_t, int32_t> via;    // Members that this one reaches through another: numbers.
     size_t segment_values = kSegmentValues;
 
@@ -119,10 +121,10 @@ class Exchange {
   int32_t culprit() const { return culprit_; }
   /// It did so by its contribution: the round can go on without that.
   bool is_culprit_a_contributor() const { return is_culprit_a_contributor_; }
-  /// By rank: the sums of squares of the contributions, as they are decoded, in the segments that
-  /// the shares give to this member. So those of all members add up to the whole, with kGather too.
-  /// Once complete.
-  std::vector<double> sums_of_squares() const;
+  /// How large the contributions are, as they are decoded, and how they lie to each other, in the
+  /// segments that the shares give to this member. So those of all members add up to the whole,
+  /// with kGather too. Once complete.
+  swarm::Measures measures() const;
   /// What the round was made of, for those who had no part in it. Once complete.
   RoundResult take_result();
   /// The attempt counts, and this member goes no further with it: what is not summed here keeps its
@@ -141,9 +143,9 @@ class Exchange {
     bool waits_to_be_sent = false;
     std::shared_ptr<const Bytes> own;  // This member's, sent and not yet summed.
     SharedBytes kept;  // As it travels, for the result: the mean, or with kGather this member's.
-    IncomingBlob incoming_mean;   // Where another member sums.
-    SegmentMean mean;             // As it is made here.
-    std::vector<double> squares;  // Their sum, by rank, for the owner.
+    IncomingBlob incoming_mean;  // Where another member sums.
+    SegmentMean mean;            // As it is made here.
+    SegmentMeasures measures;    // Of contributions, for the owner.
 
     /// Of something as long as the values, or empty.
     template <typename Value>
@@ -160,6 +162,8 @@ class Exchange {
   void cut_into_segments();
   void begin_attempt();
   void assign_owners();
+  void make_room_for_samples();
+  Sampling sampling() const { return {plan_.header.round, contribution_.num_values()}; }
   void plan_sends();
   /// Ranks, the next one first, so that not all members send to the same one at once.
   std::vector<int32_t> others() const;
@@ -192,7 +196,8 @@ class Exchange {
   std::deque<size_t> to_encode_;   // Segments to send, in their order.
   std::deque<Unit> units_;         // What can be done.
   std::shared_ptr<RoundMemory> memory_;
-  std::shared_ptr<PagePool::Pages> values_memory_;  // Touched segment by segment.
+  std::shared_ptr<PagePool::Pages> values_memory_;   // Touched segment by segment.
+  std::shared_ptr<PagePool::Pages> samples_memory_;  // Of contributions to this member's share.
   std::span<float> mean_;
   std::span<float> own_;        // Empty unless wanted.
   std::vector<float> decoded_;  // One segment.

@@ -48,7 +48,7 @@ class Attempts {
       ASSERT_TRUE(std::ranges::equal(member.mean(), expected.mean));
       ASSERT_TRUE(std::ranges::equal(member.own(), expected.own[rank]));
       double sum = 0;
-      for (const size_t other : survivors_) sum += group_.members[other]->sums_of_squares()[rank];
+      for (const size_t other : survivors_) sum += group_.members[other]->measures().squares[rank];
       double norm = 0;
       for (const float value : expected.own[rank]) norm += static_cast<double>(value) * value;
       ASSERT_NEAR(sum, norm, 1e-9 * norm);

@@ -157,19 +157,31 @@ INSTANTIATE_TEST_SUITE_P(Topologies, AbstainingTest,
                          testing::Values(Topology::kScatter, Topology::kGather));
 
 /// By definition: of what the others decode, over all members' shares.
-void expect_norms(const Group& group) {
+void expect_measures(const Group& group) {
   const DefinedRound defined = define_round(group.in);
-  for (size_t rank = 0; rank < group.names.size(); ++rank) {
+  const auto expected = [&](size_t i, size_t j) {
     double sum = 0;
-    for (const auto& member : group.members) sum += member->sums_of_squares()[rank];
-    double expected = 0;
-    for (const float value : defined.own[rank]) expected += static_cast<double>(value) * value;
-    EXPECT_NEAR(sum, expected, 1e-9 * expected);
-    EXPECT_EQ(sum > 0, group.in.weights[rank] > 0);
+    for (size_t at = 0; at < defined.own[i].size(); ++at) {
+      sum += static_cast<double>(defined.own[i][at]) * defined.own[j][at];
+    }
+    return sum;
+  };
+  for (size_t i = 0; i < group.names.size(); ++i) {
+    double square = 0;
+    for (const auto& member : group.members) square += member->measures().squares[i];
+    EXPECT_NEAR(square, expected(i, i), 1e-9 * square);
+    EXPECT_EQ(square > 0, group.in.weights[i] > 0);
+    for (size_t j = 0; j <= i; ++j) {
+      double product = 0;
+      for (const auto& member : group.members) {
+        product += member->measures().products.at(i * (i + 1) / 2 + j);
+      }
+      EXPECT_NEAR(product, expected(i, j), 1e-9 * std::sqrt(expected(i, i) * expected(j, j)));
+    }
   }
 }
 
-TEST(ExchangeTest, MembersSayHowLargeContributionsAre) {
+TEST(ExchangeTest, MembersSayHowLargeContributionsAreAndWhichWayTheyPoint) {
   for (const Topology topology : {Topology::kScatter, Topology::kGather}) {
     for (const auto* codec : {"fp32", "int8"}) {
       Group group(4, 12'000, codec, topology);
@@ -177,7 +189,7 @@ TEST(ExchangeTest, MembersSayHowLargeContributionsAre) {
       for (float& value : group.in.values[1]) value *= 1e30F;  // Squares beyond a float.
       group.run(5);
       group.expect_as_defined();
-      expect_norms(group);
+      expect_measures(group);
     }
   }
 }

@@ -1,36 +1,13 @@
 #include "atoll/collective/segment_mean.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <utility>
 
 #include "atoll/base/check.h"
-#include "atoll/base/clones.h"
 #include "atoll/codec/codec.h"
 
 namespace atl::collective {
-namespace {
-
-/// Summed at once, so that sums do not wait for each other.
-constexpr size_t kLanes = 32;
-
-/// `count` is a multiple of kLanes.
-ATOLL_CLONES double square_lanes(const float* values, size_t count) {
-  std::array<double, kLanes> sums{};
-  for (size_t begin = 0; begin < count; begin += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[begin + lane];
-      sums[lane] += value * value;
-    }
-  }
-  double sum = 0;
-  for (const double part : sums) sum += part;
-  return sum;
-}
-
-}  // namespace
-
 void add_scaled(std::span<float> mean, std::span<const float> values, float coefficient) {
   ATOLL_CHECK(mean.size() == values.size());
   float* const to = mean.data();
@@ -43,13 +20,6 @@ void set_scaled(std::span<float> mean, std::span<const float> values, float coef
   float* const to = mean.data();
   const float* const from = values.data();
   for (size_t i = 0; i < mean.size(); ++i) to[i] = 0.0F + coefficient * from[i];
-}
-
-double sum_of_squares(std::span<const float> values) {
-  const size_t whole = values.size() / kLanes * kLanes;
-  double sum = square_lanes(values.data(), whole);
-  for (const float value : values.subspan(whole)) sum += static_cast<double>(value) * value;
-  return sum;
 }
 
 std::vector<float> coefficients(std::span<const int64_t> weights) {

@@ -36,9 +36,6 @@ void add_scaled(std::span<float> mean, std::span<const float> values, float coef
 /// The same for a mean that is zero, whatever it holds: bit for bit, the sign of a zero too.
 void set_scaled(std::span<float> mean, std::span<const float> values, float coefficient);
 
-/// Of finite values; the same double wherever it is summed.
-double sum_of_squares(std::span<const float> values);
-
 /// w_i / W rounded to FP32, by rank; all 0 when W is.
 std::vector<float> coefficients(std::span<const int64_t> weights);
 

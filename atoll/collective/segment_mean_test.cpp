@@ -125,17 +125,5 @@ TEST(CoefficientsTest, AreTheSharesOfTheTokens) {
   EXPECT_EQ(coefficients(std::vector<int64_t>{0, 0}), (Values{0.0F, 0.0F}));
 }
 
-TEST(SumOfSquaresTest, IsThatOfAllValues) {
-  for (const size_t count : {0U, 1U, 31U, 32U, 33U, 1000U}) {
-    Values values(count);
-    double expected = 0;
-    for (size_t i = 0; i < count; ++i) {
-      values[i] = static_cast<float>(i) * 0.5F;
-      expected += 0.25 * static_cast<double>(i * i);
-    }
-    EXPECT_EQ(sum_of_squares(values), expected);  // Nothing is rounded.
-  }
-}
-
 }  // namespace
 }  // namespace atl::collective

@@ -14,7 +14,9 @@ namespace {
 
 /// A member that is behind by more commits than these cannot be told of all.
 constexpr size_t kMaxHistory = 4096;
-constexpr uint8_t kContentsKind = 255;
+constexpr uint8_t kContentsKind = 254;
+constexpr uint8_t kContentsWithoutNormsKind = 255;
+static_assert(std::variant_size_v<Record> == kCommittedKind, "a kind of its own");
 
 void require(bool ok, const char* what) {
   if (!ok) throw InputError(fmt::format("a journal that contradicts itself: {}", what));
@@ -34,8 +36,8 @@ void visit(auto& io, Is<Granted> auto& m) { io(m.numbers, m.count); }
 void visit(auto& io, Is<Committed> auto& m) {
   io(m.index, m.attempt, m.held, m.count, m.segment_values, m.members, m.weights, m.num_trained);
 }
-
 void visit(auto& io, Is<Left> auto& m) { io(m.number); }
+void visit(auto& io, Is<Outliers::Contributed> auto& m) { io(m.number, m.norm, m.weight); }
 
 Book::Grants Book::apply(const Record& record) {
   return std::visit([&](const auto& kind) { return take(kind); }, record);
@@ -61,6 +63,7 @@ Book::Grants Book::take(const RunBegan& record) {
   left_.clear();
   held_.clear();
   history_.clear();
+  norms_.clear();
   last_round_ = -1;
   return {};
 }
@@ -127,6 +130,7 @@ Book::Grants Book::take(const Committed& record) {
   require(record.weights.size() == size && record.num_trained.size() == size, "a commit's lists");
   const auto held = held_.find(record.held.fragment);
   require(held == held_.end() || held->second.round < record.held.round, "a round twice");
+  require(record.norms.empty() || record.norms.size() == size, "a commit's norms");
   Counted counted{.step = record.held.step};
   for (size_t i = 0; i < size; ++i) {
     const int32_t number = record.members[i];
@@ -146,8 +150,26 @@ Book::Grants Book::take(const Committed& record) {
   last_step_ = std::max(last_step_, record.held.step);
   num_commits_ += 1;
   history_.push_back(record);
+  history_.back().norms = {};
   if (history_.size() > kMaxHistory) history_.pop_front();
+  remember_norms(record);
   return {};
+}
+
+void Book::remember_norms(const Committed& record) {
+  if (record.held.fragment == kNoFragment) return;
+  for (size_t i = 0; i < record.norms.size(); ++i) {
+    require(record.norms[i] >= 0, "a norm that is none");
+    if (record.weights[i] == 0) continue;
+    Outliers::remember(norms_[record.held.fragment],
+                       {record.members[i], record.norms[i], record.weights[i]});
+  }
+}
+
+const Outliers::Norms& Book::norms(int32_t fragment) const {
+  static const Outliers::Norms kNone;
+  const auto found = norms_.find(fragment);
+  return found == norms_.end() ? kNone : found->second;
 }
 
 Bytes Book::contents() const {
@@ -155,14 +177,17 @@ Bytes Book::contents() const {
   out.put(kContentsKind);
   FieldWriter writer(out);
   visit(writer, *this);
+  writer(norms_);
   return out.take();
 }
 
 Bytes encode(const Record& record) {
   ByteWriter out;
-  out.put(static_cast<uint8_t>(record.index()));
+  const auto* const committed = std::get_if<Committed>(&record);
+  out.put(committed != nullptr ? kCommittedKind : static_cast<uint8_t>(record.index()));
   FieldWriter writer(out);
   std::visit([&](const auto& kind) { visit(writer, kind); }, record);
+  if (committed != nullptr) writer(committed->norms);
   return out.take();
 }
 
@@ -183,15 +208,20 @@ Book read_book(std::span<const Bytes> journal) {
     ByteReader in(entry);
     FieldReader reader(in);
     const auto kind = in.get<uint8_t>();
-    if (kind == kContentsKind) {
+    if (kind == kContentsKind || kind == kContentsWithoutNormsKind) {
       book = {};
       visit(reader, book);
+      if (kind == kContentsKind) reader(book.norms_);
       in.expect_end();
       continue;
     }
-    require(kind < std::variant_size_v<Record>, "an entry of unknown kind");
-    Record record = empty_record(kind, std::make_index_sequence<std::variant_size_v<Record>>());
+    require(kind <= kCommittedKind, "an entry of unknown kind");
+    Record record =
+        kind == kCommittedKind
+            ? Committed{}
+            : empty_record(kind, std::make_index_sequence<std::variant_size_v<Record>>());
     std::visit([&](auto& fields) { visit(reader, fields); }, record);
+    if (kind == kCommittedKind) reader(std::get<Committed>(record).norms);
     in.expect_end();
     book.apply(record);
   }

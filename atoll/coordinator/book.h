@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "atoll/base/bytes.h"
+#include "atoll/coordinator/outliers.h"
 #include "atoll/swarm/leases.h"
 #include "atoll/swarm/messages.h"
 
@@ -58,6 +59,9 @@ struct Committed {
   std::vector<int32_t> members;      // Numbers, rising.
   std::vector<int64_t> weights;      // By rank.
   std::vector<int64_t> num_trained;  // By rank: units of its leases that the snapshot had seen.
+  /// By rank: of contributions, 0 for who did not count; empty where not all were told. Kept until
+  /// the book has them.
+  std::vector<double> norms;
 
   bool operator==(const Committed&) const = default;
 };
@@ -103,7 +107,9 @@ class Book {
   /// By fragment; what has no commit yet is not there.
   const std::map<int32_t, Held>& held() const { return held_; }
   uint64_t num_commits() const { return num_commits_; }
-  /// The newest ones, oldest first.
+  /// The last of what counted in a fragment's rounds.
+  const Outliers::Norms& norms(int32_t fragment) const;
+  /// The newest ones, oldest first; without norms.
   const std::deque<Committed>& history() const { return history_; }
   int64_t last_round() const { return last_round_; }
   /// Where the run stands: the start step if nothing is committed.
@@ -122,6 +128,9 @@ class Book {
   Grants take(const Committed& record);
   Grants take(const Left& record);
   void void_commits_after(int64_t step, int64_t num_replicas);
+  void remember_norms(const Committed& record);
+  friend Book read_book(std::span<const Bytes> journal);
+  /// All but norms, as it was kept before there were any.
   friend void visit(auto& io, auto& m)
     requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(m)>>, Book>
   {
@@ -148,13 +157,16 @@ class Book {
   std::deque<Committed> history_;
   int64_t last_round_ = -1;
   int64_t last_step_ = 0;
+  std::map<int32_t, Outliers::Norms> norms_;  // By fragment.
 };
 
-/// A record as a journal keeps it.
+/// A record as a journal keeps it: a kind and the fields. The kind is the record's place in Record,
+/// but for a round that was committed: that of its place had no norms.
 Bytes encode(const Record& record);
+constexpr uint8_t kCommittedKind = 7;
 
-/// The book that a journal's entries make: Book::contents() may stand for all before it. Throws
-/// InputError when an entry is damaged.
+/// The book that a journal's entries make: Book::contents() may stand for all before it. Journals
+/// from before norms were kept are read as well. Throws InputError when an entry is damaged.
 Book read_book(std::span<const Bytes> journal);
 
 }  // namespace atl::swarm

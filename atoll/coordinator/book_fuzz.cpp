@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t length = std::min<size_t>(data[begin] % 64 + 1, size - begin);
     atl::Bytes entry(bytes.begin() + static_cast<ptrdiff_t>(begin),
                      bytes.begin() + static_cast<ptrdiff_t>(begin + length));
-    entry[0] = static_cast<std::byte>(data[begin] % 8 == 7 ? 255 : data[begin] % 8);
+    const int kind = data[begin] % 10;
+    entry[0] = static_cast<std::byte>(kind < 8 ? kind : kind + 246);  // 254, 255: a whole book.
     journal.push_back(std::move(entry));
     begin += length;
   }

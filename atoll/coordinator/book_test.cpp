@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "atoll/testing/temporary_folder.h"
 
 namespace atl::swarm {
@@ -98,6 +100,54 @@ TEST(BookTest, AJournalMakesTheSameBookFromRecordsOrContents) {
   }
 }
 
+std::vector<int32_t> numbers_of(const Outliers::Norms& norms) {
+  std::vector<int32_t> numbers;
+  for (const auto& one : norms) numbers.push_back(one.number);
+  return numbers;
+}
+
+TEST(BookTest, KnowsTheLastNormsThatCounted) {
+  auto records = story();
+  Committed second = commit(1, 0, 6, {3, 3});
+  second.weights = {0, 7};
+  second.norms = {0, 2.5};
+  records.emplace_back(second);
+  Committed third = commit(2, 0, 7, {3, 3});
+  third.norms = {1, 2};
+  records.emplace_back(third);
+  Book book = told(records);
+  EXPECT_THAT(numbers_of(book.norms(0)), ElementsAre(1, 0, 1)) << "the first one told none";
+  EXPECT_EQ(book.norms(0)[0], (Outliers::Contributed{1, 2.5, 7}));
+  EXPECT_TRUE(book.norms(1).empty());
+  EXPECT_TRUE(book.history().back().norms.empty()) << "they would be there twice";
+  EXPECT_EQ(read_book(journal_of(records)), book);
+  EXPECT_EQ(read_book(std::vector<Bytes>{book.contents()}), book);
+  for (int64_t round = 8; round < 200; ++round) {
+    third.index += 1;
+    third.held.round = round;
+    book.apply(third);
+  }
+  EXPECT_EQ(book.norms(0).size(), Outliers::kMemory);
+  book.apply(RunBegan{"r", 10, 2, {}});
+  EXPECT_TRUE(book.norms(0).empty()) << "they were of other members, and further on";
+}
+
+/// As it was written by a program that knew no norms.
+TEST(BookTest, AJournalWithoutNormsIsRead) {
+  const std::vector<Record> records = story();
+  std::vector<Bytes> journal = journal_of(records);
+  Bytes& commit = journal.back();
+  ASSERT_EQ(commit[0], std::byte{kCommittedKind});
+  commit[0] = std::byte{5};
+  commit.resize(commit.size() - sizeof(uint32_t));  // The empty list.
+  EXPECT_EQ(read_book(journal), told(records));
+  Bytes contents = told(records).contents();
+  ASSERT_EQ(contents[0], std::byte{254});
+  contents[0] = std::byte{255};
+  contents.resize(contents.size() - sizeof(uint32_t));
+  EXPECT_EQ(read_book(std::vector<Bytes>{contents}), told(records));
+}
+
 TEST(BookTest, GrantsSayWhatEachGot) {
   Book book = told(story());
   const auto grants = book.apply(Granted{{0, 1}, 2});
@@ -168,6 +218,11 @@ TEST(BookTest, ContradictionsAreRefused) {
   Committed short_lists = commit(1, 0, 6);
   short_lists.weights.pop_back();
   EXPECT_THAT(complaint(book, short_lists), HasSubstr("a commit's lists"));
+  Committed short_norms = commit(1, 0, 6);
+  short_norms.norms = {1};
+  EXPECT_THAT(complaint(book, short_norms), HasSubstr("a commit's norms"));
+  short_norms.norms = {1, NAN};
+  EXPECT_THAT(complaint(book, short_norms), HasSubstr("a norm that is none"));
 }
 
 TEST(BookTest, DamagedEntriesAreRefused) {

@@ -34,7 +34,6 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       roster_(options_.suspicion(), now),
       quorum_(options_),
       pace_(make_pace(options_)),
-      outliers_(options_.outlier_factor),
       now_(now),
       next_alive_(now + options_.alive_interval),
       events_(now) {

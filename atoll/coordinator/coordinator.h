@@ -25,7 +25,6 @@
 #include "atoll/coordinator/gathering.h"
 #include "atoll/coordinator/guests.h"
 #include "atoll/coordinator/links.h"
-#include "atoll/coordinator/outliers.h"
 #include "atoll/coordinator/pace.h"
 #include "atoll/coordinator/quorum.h"
 #include "atoll/coordinator/recent_events.h"
@@ -37,6 +36,8 @@
 #include "atoll/swarm/rules.h"
 
 namespace atl::swarm {
+
+struct IslandLeftOut;  // events.h
 
 /// Not thread-safe. Every method may return actions; do them in order.
 class Coordinator {
@@ -180,12 +181,10 @@ class Coordinator {
   /// Says what becomes of pairs that cannot reach each other, where it is new.
   void note_ways(int64_t number, const Round& round);
 
-  /// Its members abstain from the attempts that follow; `why` is for a person.
-  void leave_out(Round& round, int64_t round_number, int32_t number, const std::string& why);
+  /// It abstains from the attempts that follow. `event` is without its name.
+  void leave_out(Round& round, int32_t number, IslandLeftOut event);
   /// Before a commit. False: nobody is to be left out.
   bool leave_outliers_out(int64_t round_number, Round& round);
-  /// After one.
-  void note_norms(const Round& round, int32_t fragment);
 
   /// Calls the next round if the islands have trained on enough.
   void call_round();
@@ -204,7 +203,6 @@ class Coordinator {
   Quorum quorum_;
   OpenRounds rounds_;
   std::unique_ptr<Pace> pace_;
-  Outliers outliers_;  // By the norms that were committed.
   Links links_;
   uint64_t view_ = 0;
   Bytes revocations_;  // Told with each view.

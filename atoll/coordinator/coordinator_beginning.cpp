@@ -40,7 +40,6 @@ void Coordinator::start_run(Time now) {
   rounds_ = {};
   roster_.clear();
   links_ = {};
-  outliers_ = Outliers(options_.outlier_factor);
   record(RunBegan{options_.run, step, options_.replicas, guests_.facts(), options_.config});
   pace_->begin(book_);
   std::vector<int32_t> numbers;

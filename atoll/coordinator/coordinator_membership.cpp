@@ -39,7 +39,6 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
   pace_->forget(number);
   links_.forget(number);
   rounds_.forget(number);  // Its rows are free: no commit may count them.
-  outliers_.forget(number);
   record(Removed{number});
   announce_view();
   note_membership();

@@ -30,6 +30,7 @@ struct CoordinatorOptions {
   int64_t round_units = 0;
   /// Whose contribution's norm is over so many times the usual one is left out; 0: nobody is.
   double outlier_factor = 10;
+  bool compares_directions = true;  // Of contributions, too: they are of enough steps.
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
   Duration alive_interval = std::chrono::milliseconds(200);

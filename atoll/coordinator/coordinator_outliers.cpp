@@ -1,5 +1,5 @@
-// Whose contribution does not count, though it was made: it cannot be used, or is far larger than
-// usual. Such a member abstains from the round's next attempts, and stays.
+// Whose contribution does not count, though it was made: it cannot be used, or is unlike the usual
+// ones. Such a member abstains from the round's next attempts, and stays.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,9 +10,27 @@
 
 namespace atl::swarm {
 
-void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
-                            const std::string& why) {
-  log(IslandLeftOut{.island = name(number), .round = round_number, .reason = why});
+namespace {
+
+IslandLeftOut event_of(int64_t round, const Outliers::Outlier& outlier) {
+  const auto& [number, offence, figure, usual] = outlier;
+  const bool is_norm = offence == Outliers::Offence::kNorm;
+  return {.round = round,
+          .offence = is_norm ? "norm" : "direction",
+          .figure = figure,
+          .usual = usual,
+          .reason = is_norm ? fmt::format("its norm is {:.2g}, {:.0f} times the usual", figure,
+                                          figure / usual)
+                            : fmt::format("its cosine to the mean of the others is {:.2f}, where "
+                                          "{:.2f} is usual",
+                                          figure, usual)};
+}
+
+}  // namespace
+
+void Coordinator::leave_out(Round& round, int32_t number, IslandLeftOut event) {
+  event.island = name(number);
+  log(event);
   round.leave_out(number);
   roster_.at(number).note_left_out();
 }
@@ -20,17 +38,14 @@ void Coordinator::leave_out(Round& round, int64_t round_number, int32_t number,
 bool Coordinator::leave_outliers_out(int64_t round_number, Round& round) {
   const int32_t fragment = round.begun().begin()->second.fragment;
   if (fragment == kNoFragment) return false;
-  const auto outliers = outliers_.judge(fragment, round.norms());
-  for (const auto& [number, norm, usual] : outliers) {
-    leave_out(round, round_number, number,
-              fmt::format("its norm is {:.2g}, {:.0f} times the usual", norm, norm / usual));
+  const auto outliers =
+      Outliers(options_.outlier_factor)
+          .judge(book_.norms(fragment), round.contributed(),
+                 options_.compares_directions ? round.compared() : Outliers::Compared());
+  for (const Outliers::Outlier& outlier : outliers) {
+    leave_out(round, outlier.number, event_of(round_number, outlier));
   }
   return !outliers.empty();
-}
-
-void Coordinator::note_norms(const Round& round, int32_t fragment) {
-  const bool all_known = round.prepared().size() == round.ways().members.size();
-  if (fragment != kNoFragment && all_known) outliers_.committed(fragment, round.norms());
 }
 
 void Coordinator::on(int32_t number, const Unusable& unusable) {
@@ -46,9 +61,11 @@ void Coordinator::on(int32_t number, const Unusable& unusable) {
     return violate(
         number, fmt::format("cannot use what nobody sent it in round {}", unusable.header.round));
   }
-  leave_out(
-      *round, unusable.header.round, contributor,
-      fmt::format("'{}' cannot use its values: {}", name(number), printable(unusable.reason)));
+  leave_out(*round, contributor,
+            {.round = unusable.header.round,
+             .offence = "unusable",
+             .reason = fmt::format("'{}' cannot use its values: {}", name(number),
+                                   printable(unusable.reason))});
   advance(unusable.header.round);
 }
 

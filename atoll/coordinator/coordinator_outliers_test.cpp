@@ -129,6 +129,121 @@ TEST_F(CoordinatorOutliersTest, WhoIsLeftOutStaysSoThoughItHasNotHeard) {
   EXPECT_THAT(again[0].second.weights, ElementsAre(0));
 }
 
+/// A coordinator that comes back judges by what it knew.
+TEST_F(CoordinatorOutliersTest, NormsOutliveTheirCoordinator) {
+  start_two();
+  usual_rounds(5);
+  Coordinator again(options(), read_book(std::vector<Bytes>{coordinator.book().contents()}), now);
+  again.begin();
+  for (const uint64_t island : {1, 2}) {
+    again.opened(island, now);
+    again.received(island,
+                   Resume{.header = kRun,
+                          .number = island == 1 ? 1 : 0,
+                          .name = island == 1 ? "b" : "a",
+                          .num_commits = 5,
+                          .first_round = 0,
+                          .num_leased = 8},
+                   now);
+    Begin message = begin(next);
+    message.header.term = 2;
+    again.received(island, message, now);
+  }
+  Prepared message = prepared(next, {}, {0.75, 1e4});
+  message.header.term = 2;
+  again.received(2, message, now);
+  message.measures.squares = {0.25, 3e4};
+  EXPECT_THAT(
+      log_of(again.received(1, message, now)),
+      HasSubstr("island 'b' is left out of round 5: its norm is 2e+02, 200 times the usual"));
+}
+
+/// Islands a (connection 1) to e (5), which have begun round 0.
+class FiveIslandsTest : public CoordinatorOutliersTest {
+ protected:
+  FiveIslandsTest() : run(of_five(), {}, now) { begin_five(run); }
+  void begin_five(Coordinator& five) {
+    five.begin();
+    for (uint64_t island = 1; island <= 5; ++island) {
+      five.opened(island, now);
+      five.received(island, hello(std::string(1, static_cast<char>('a' + island - 1))), now);
+      five.received(island, ready(), now);
+    }
+    for (uint64_t island = 1; island <= 5; ++island) five.received(island, begin(0), now);
+  }
+  static CoordinatorOptions of_five() {
+    auto five = options();
+    five.replicas = 5;
+    return five;
+  }
+  /// Of the first attempt, told by the last to prepare it.
+  Coordinator::Actions prepare(std::vector<double> squares, std::vector<double> products) {
+    Coordinator::Actions last;
+    for (uint64_t island = 1; island <= 5; ++island) {
+      Prepared message = prepared(0, {}, std::vector<double>(5));
+      message.measures.products.resize(15);
+      if (island == 3) message.measures = {squares, products};  // It owns all of it.
+      last = run.received(island, message, now);
+    }
+    return last;
+  }
+
+  Coordinator run;
+};
+
+TEST_F(FiveIslandsTest, TheFirstRoundHasOutliersToo) {
+  const auto actions = prepare({1, 1, 1, 1, 1e4}, std::vector<double>(15));
+  const auto events = told(actions);
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0], Event(IslandLeftOut{.island = "e",
+                                           .round = 0,
+                                           .offence = "norm",
+                                           .figure = 100,
+                                           .usual = 1,
+                                           .reason = "its norm is 1e+02, 100 times the usual"}));
+  const auto attempts = sent<OpenAttempt>(actions);
+  ASSERT_EQ(attempts.size(), 5U);
+  EXPECT_THAT(attempts[0].second.weights, ElementsAre(10, 10, 10, 10, 0));
+}
+
+TEST_F(FiveIslandsTest, AFlippedSignStandsOut) {
+  const std::vector<double> products = {1, 1, 1, 1, 1, 1, -1, -1, -1, 1, 1, 1, 1, -1, 1};
+  const auto actions = prepare({1, 1, 1, 1, 1}, products);
+  const auto events = told(actions);
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0],
+            Event(IslandLeftOut{
+                .island = "d",
+                .round = 0,
+                .offence = "direction",
+                .figure = -1,
+                .usual = 1,
+                .reason = "its cosine to the mean of the others is -1.00, where 1.00 is usual"}));
+  EXPECT_THAT(sent<OpenAttempt>(actions).at(0).second.weights, ElementsAre(10, 10, 10, 0, 10));
+}
+
+TEST_F(FiveIslandsTest, DirectionsOfFewStepsAreNotCompared) {
+  auto few_steps = of_five();
+  few_steps.compares_directions = false;
+  run = Coordinator(few_steps, {}, now);
+  begin_five(run);
+  const std::vector<double> products = {1, 1, 1, 1, 1, 1, -1, -1, -1, 1, 1, 1, 1, -1, 1};
+  EXPECT_EQ(sent<Commit>(prepare({1, 1, 1, 1, 1}, products)).size(), 5U);
+}
+
+TEST_F(FiveIslandsTest, ReportsWithoutTheirProductsBreakTheProtocol) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const std::vector<double>& products :
+       {std::vector<double>(), std::vector<double>(14), std::vector<double>(15, NAN),
+        std::vector<double>(15, -infinity)}) {
+    Coordinator five(of_five(), {}, now);
+    begin_five(five);
+    Prepared message = prepared(0, {}, std::vector<double>(5));
+    message.measures.products = products;
+    EXPECT_THAT(log_of(five.received(5, message, now)), HasSubstr("island 'e' broke the protocol"));
+  }
+}
+
 TEST_F(CoordinatorOutliersTest, ImpossibleReportsBreakTheProtocol) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const std::vector<double>& squares : std::vector<std::vector<double>>{

@@ -142,7 +142,6 @@ void Coordinator::commit(int64_t number) {
   }
   record(committed);
   count(committed);
-  note_norms(round, committed.held.fragment);
   links_.carried(round.ways());
   for (const auto& [member, prepared] : round.prepared()) {
     roster_.at(member).note_commit(committed.index);

@@ -303,9 +303,13 @@ struct IslandLeftOut {
   static constexpr const char* kKind = "island_left_out";
   std::string island;
   int64_t round = 0;
+  std::string offence;           // norm, direction or unusable.
+  std::optional<double> figure;  // Its norm, or its cosine to the mean of the others,
+  std::optional<double> usual;   // and what is usual.
   std::string reason;
   void visit(auto&& field) const {
-    field("island", island), field("round", round), field("reason", reason);
+    field("island", island), field("round", round), field("offence", offence);
+    field("figure", figure), field("usual", usual), field("reason", reason);
   }
   std::string sentence() const;
 };

@@ -121,9 +121,18 @@ TEST(CoordinatorEventsTest, OfMembers) {
   EXPECT_EQ(line(ProtocolBroken{.island = "a", .what = "did so"}),
             R"("kind":"protocol_broken","island":"a","what":"did so",)"
             R"("sentence":"island 'a' broke the protocol: it did so"})");
-  EXPECT_EQ(line(IslandLeftOut{.island = "a", .round = 4, .reason = "why"}),
-            R"("kind":"island_left_out","island":"a","round":4,"reason":"why",)"
-            R"("sentence":"island 'a' is left out of round 4: why"})");
+  EXPECT_EQ(line(IslandLeftOut{.island = "a",
+                               .round = 4,
+                               .offence = "norm",
+                               .figure = 8,
+                               .usual = 0.5,
+                               .reason = "why"}),
+            R"("kind":"island_left_out","island":"a","round":4,"offence":"norm","figure":8.0,)"
+            R"("usual":0.5,"reason":"why","sentence":"island 'a' is left out of round 4: why"})");
+  EXPECT_EQ(
+      line(IslandLeftOut{.island = "a", .round = 4, .offence = "unusable", .reason = "why"}),
+      R"("kind":"island_left_out","island":"a","round":4,"offence":"unusable","reason":"why",)"
+      R"("sentence":"island 'a' is left out of round 4: why"})");
 }
 
 TEST(CoordinatorEventsTest, OfLinks) {

@@ -54,7 +54,7 @@ OpenAttempt Round::open(int64_t number, Ways ways) {
 std::string Round::objection_to(int32_t member, const Prepared& prepared) const {
   if (const std::string fault = fault_of(prepared); !fault.empty()) return fault;
   const int64_t round = prepared.header.round;
-  if (is_whole_ && prepared.sums_of_squares.size() != ways_.members.size()) {
+  if (is_whole_ && prepared.measures.squares.size() != ways_.members.size()) {
     return fmt::format("prepared round {} with other members than it has", round);
   }
   if (prepared_.contains(member)) return fmt::format("prepared round {} twice", round);
@@ -106,17 +106,42 @@ bool Round::goes_on(const std::set<int32_t>& live, const Ways& possible,
          });
 }
 
-std::vector<Outliers::Contributed> Round::norms() const {
+std::vector<Outliers::Contributed> Round::contributed() const {
   std::vector<Outliers::Contributed> all;
   for (size_t rank = 0; rank < ways_.members.size(); ++rank) {
     const int32_t member = ways_.members[rank];
     const int64_t weight = begun_.at(member).weight;
     if (weight == 0) continue;
     double sum = 0;
-    for (const auto& [other, said] : prepared_) sum += said.sums_of_squares[rank];
+    for (const auto& [other, said] : prepared_) sum += said.measures.squares[rank];
     all.push_back({member, std::sqrt(sum), weight});
   }
   return all;
+}
+
+Outliers::Compared Round::compared() const {
+  if (num_products(ways_.members.size()) == 0) return {};
+  std::vector<size_t> ranks;
+  for (size_t rank = 0; rank < ways_.members.size(); ++rank) {
+    if (begun_.at(ways_.members[rank]).weight > 0) ranks.push_back(rank);
+  }
+  const auto product = [&](size_t a, size_t b) {
+    const auto [j, i] = std::minmax(ranks[a], ranks[b]);
+    double sum = 0;
+    for (const auto& [other, said] : prepared_) sum += said.measures.products[i * (i + 1) / 2 + j];
+    return sum;
+  };
+  std::vector<double> lengths;
+  for (size_t a = 0; a < ranks.size(); ++a)
+    lengths.push_back(std::sqrt(std::max(0.0, product(a, a))));
+  Outliers::Compared compared{.num_values = begun_.at(ways_.members.front()).count};
+  for (size_t a = 0; a < ranks.size(); ++a) {
+    for (size_t b = 0; b < ranks.size(); ++b) {
+      const double both = lengths[a] * lengths[b];
+      compared.cosines.push_back(both > 0 ? std::clamp(product(a, b) / both, -1.0, 1.0) : 0.0);
+    }
+  }
+  return compared;
 }
 
 Committed Round::result() const {
@@ -130,6 +155,12 @@ Committed Round::result() const {
   for (const int32_t each : ways_.members) {
     committed.weights.push_back(begun_.at(each).weight);
     committed.num_trained.push_back(begun_.at(each).num_trained);
+  }
+  if (first.fragment == kNoFragment || prepared_.size() < ways_.members.size()) return committed;
+  committed.norms.resize(ways_.members.size());
+  for (const Outliers::Contributed& one : contributed()) {
+    const auto rank = std::ranges::find(ways_.members, one.number) - ways_.members.begin();
+    committed.norms[static_cast<size_t>(rank)] = one.norm;
   }
   return committed;
 }

@@ -69,7 +69,9 @@ class Round {
   bool goes_on(const std::set<int32_t>& live, const Ways& possible, const Pairs& no_links) const;
   /// Of what was contributed to the attempt, by what its members say. The part of who was lost
   /// before it could say is not known: then a norm is at least this.
-  std::vector<Outliers::Contributed> norms() const;
+  std::vector<Outliers::Contributed> contributed() const;
+  /// In the order of those.
+  Outliers::Compared compared() const;
   /// As the open attempt made it, all of whose digests are equal: but for its index, with the step
   /// of its snapshots.
   Committed result() const;

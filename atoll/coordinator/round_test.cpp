@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace atl::swarm {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pointwise;
 using testing::SizeIs;
 
 constexpr Time kNow{};
@@ -26,7 +29,7 @@ Begin begin_of(int32_t member, int64_t weight = 10) {
 }
 
 Prepared prepared(std::vector<double> squares = {1, 1, 1}) {
-  return {.header = {.round = 7}, .sums_of_squares = std::move(squares)};
+  return {.header = {.round = 7}, .measures = {.squares = std::move(squares)}};
 }
 
 /// Round 7 of three members, who have all begun it and exchange.
@@ -149,14 +152,47 @@ TEST_F(RoundTest, ObjectsToWhatDoesNotFitTheAttempt) {
   EXPECT_EQ(round.objection_to(2, prepared({1, 1})), "") << "it is over, whoever is in it";
 }
 
-TEST_F(RoundTest, NormsAreOfAllPartsThatAreKnown) {
+TEST_F(RoundTest, ContributionsAreAsLargeAsAllPartsThatAreKnown) {
   round.begin(1, begin_of(1, 0), kNow);
   round.prepare(0, prepared({9, 0, 1}));
   round.prepare(2, prepared({16, 0, 3}));
-  const auto norms = round.norms();
+  const auto norms = round.contributed();
   ASSERT_THAT(norms, SizeIs(2)) << "who abstains has none";
   EXPECT_EQ(std::pair(norms[0].number, norms[0].norm), std::pair(0, 5.0));
   EXPECT_EQ(std::pair(norms[1].number, norms[1].norm), std::pair(2, 2.0));
+}
+
+TEST(ComparedRoundTest, CosinesAreOfThoseWhoContribute) {
+  Round round;
+  for (const int32_t member : {0, 1, 2, 3}) {
+    round.begin(member, begin_of(member, member == 1 ? 0 : 10), kNow);
+  }
+  round.open(7, {.members = {0, 1, 2, 3}});
+  // Of 0 (1, 1), of 2 (3, 0), of 3 (0, -2): one half each.
+  Prepared message = prepared({1, 0, 9, 0});
+  message.measures.products = {1, 0, 0, 3, 0, 9, 0, 0, 0, 0};
+  round.prepare(0, message);
+  message.measures.products = {1, 0, 0, 0, 0, 0, -2, 0, 0, 4};
+  round.prepare(2, message);
+  const Outliers::Compared compared = round.compared();
+  EXPECT_EQ(compared.num_values, 5000);
+  const double half = std::sqrt(0.5);
+  EXPECT_THAT(compared.cosines, Pointwise(testing::DoubleNear(1e-12),
+                                          {1.0, half, -half, half, 1.0, 0.0, -half, 0.0, 1.0}));
+}
+
+TEST_F(RoundTest, FewAreNotCompared) {
+  prepare({0, 1, 2});
+  EXPECT_THAT(round.compared().cosines, IsEmpty());
+}
+
+TEST_F(RoundTest, ItsResultHasNormsWhereAllHaveTold) {
+  round.begin(1, begin_of(1, 0), kNow);
+  round.prepare(0, prepared({9, 0, 1}));
+  round.prepare(2, prepared({16, 0, 3}));
+  EXPECT_THAT(round.result().norms, IsEmpty());
+  round.prepare(1, prepared({0, 0, 0}));
+  EXPECT_THAT(round.result().norms, ElementsAre(5, 0, 2));
 }
 
 TEST_F(RoundTest, ItsResultNamesWhoWasInItWithWhat) {

@@ -39,10 +39,11 @@ void SwarmOptions::visit(SettingList& list) {
       "have together, each at its own speed, and nobody waits (diloco, streaming_diloco, "
       "sparse_loco)",
       {"lockstep", "elastic"});
-  list.add("outlier_factor", outlier_factor,
-           "an island's contribution whose norm is over so many times the usual one is left out of "
-           "its round (0: none is)",
-           {.min = 0, .max = 1e6});
+  list.add(
+      "outlier_factor", outlier_factor,
+      "an island's contribution whose norm is over so many times the usual one, or that points "
+      "elsewhere than the others, is left out of its round (0: none is)",
+      {.min = 0, .max = 1e6});
   list.add("silence_timeout", silence_timeout,
            "seconds without a word after which an island counts as lost, however irregular its "
            "signs of life were; regular ones are missed sooner",

@@ -57,6 +57,9 @@ int64_t most_lost(const run::RunConfig& config) {
   return 2 * config.train.checkpoint_every + 3 * method::max_steps_apart(config.sync);
 }
 
+/// What islands learn in fewer steps has too little in common: batches differ by more.
+constexpr int64_t kStepsOfADirection = 5;
+
 /// Elastic: in a period all fragments are synchronised in turn.
 int64_t units_of_round(const run::RunConfig& config) {
   const int64_t units = config.sync.sync_every * config.swarm.num_replicas();
@@ -80,6 +83,7 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
       .most_ahead = method::max_steps_apart(config.sync),
       .steps_ahead = std::max(kLeastStepsAhead, method::period(config.sync)),
       .outlier_factor = config.swarm.outlier_factor,
+      .compares_directions = method::period(config.sync) >= kStepsOfADirection,
       .least_term = static_cast<uint64_t>(wall_time()),
       .silence_timeout = duration_of(config.swarm.silence_timeout),
       .round_timeout =

@@ -48,18 +48,23 @@ void Patience::note_round(const collective::Commit& commit, bool abstained) {
   const std::string why =
       commit.left_out
           ? std::string(
-                "the others could not use it, or its norm was far over the usual one (the "
-                "coordinator says which)")
+                "the others could not use it, or it was unlike what islands usually contribute "
+                "(the coordinator says how)")
           : fmt::format("it was not finite, or more than sync.codec = '{}' can hold",
                         method::codec_name(sync_));
   const PartLeftOut left_out{.round = commit.round, .reason = why};
   if (!is_alone_ && abstained_in_a_row_ <= kPeriods * method::num_fragments(sync_)) {
     return events_(left_out);
   }
-  throw InputError(fmt::format(
-      "{}, and so were {} before it; {}, so start a new one with a codec for larger numbers (bf16, "
-      "fp32) or settings that keep them smaller (train.lr, train.grad_clip)",
-      left_out.what(), abstained_in_a_row_ - 1, kKeepsSettings));
+  const std::string remedy =
+      commit.left_out
+          ? std::string("look at this island's machine and at its events: the others go on")
+          : fmt::format(
+                "{}, so start a new one with a codec for larger numbers (bf16, fp32) or "
+                "settings that keep them smaller (train.lr, train.grad_clip)",
+                kKeepsSettings);
+  throw InputError(fmt::format("{}, and so were {} before it; {}", left_out.what(),
+                               abstained_in_a_row_ - 1, remedy));
 }
 
 }  // namespace atl::run

@@ -61,7 +61,8 @@ TEST_F(PatienceTest, AbstainedRoundsAreCountedAndForgivenForAWhile) {
   EXPECT_THAT(
       message_of([&] { patience.note_round({.round = 7, .left_out = true}, /*abstained=*/true); }),
       testing::AllOf(testing::HasSubstr("and so were 3 before it"),
-                     testing::HasSubstr("the others could not use it")));
+                     testing::HasSubstr("the others could not use it"),
+                     testing::HasSubstr("look at this island's machine")));
 }
 
 TEST_F(PatienceTest, WhatIsMeantIsNoFault) {

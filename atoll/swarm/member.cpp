@@ -155,10 +155,10 @@ Member::Actions Member::begin(int64_t round, Begin begin) {
 }
 
 Member::Actions Member::prepared(int64_t round, int32_t attempt, const Digest& digest,
-                                 std::vector<double> sums_of_squares) {
+                                 Measures measures) {
   if (phase_ == Phase::kOver) return take();
   if (rounds_.prepare(round, attempt, digest)) {
-    send(Prepared{header(round, attempt), digest, std::move(sums_of_squares)});
+    send(Prepared{header(round, attempt), digest, std::move(measures)});
   }
   return take();
 }

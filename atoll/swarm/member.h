@@ -108,9 +108,7 @@ class Member {
                 std::map<int64_t, std::string> checkpoints, Former former = {});
   /// `begin` without its header. Said only if this member takes part in the round.
   Actions begin(int64_t round, Begin begin);
-  /// `sums_of_squares` as Prepared has them.
-  Actions prepared(int64_t round, int32_t attempt, const Digest& digest,
-                   std::vector<double> sums_of_squares);
+  Actions prepared(int64_t round, int32_t attempt, const Digest& digest, Measures measures);
   /// What `contributor` sent in that attempt cannot be decoded to finite values.
   Actions unusable(int64_t round, int32_t attempt, int32_t contributor, const std::string& reason);
   /// All that Missed named was fetched.

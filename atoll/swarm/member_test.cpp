@@ -56,7 +56,7 @@ TEST_F(MemberTest, AppliesOnlyWhatItPrepared) {
   begin();
   EXPECT_TRUE(has<Member::Exchange>(member.received(attempt(), kStart)));
   const Digest digest{};
-  member.prepared(3, 0, digest, {1, 1});
+  member.prepared(3, 0, digest, {.squares = {1, 1}});
   EXPECT_TRUE(has<Member::Committed>(member.received(commit(digest), kStart)));
   EXPECT_TRUE(member.received(commit(digest), kStart).empty()) << "said again";
 }
@@ -90,7 +90,7 @@ TEST_F(MemberTest, WhatItDidNotPrepareItHasMissed) {
 TEST_F(MemberTest, WhatItPreparedOtherwiseItHasMissed) {
   begin();
   member.received(attempt(), kStart);
-  member.prepared(3, 0, {}, {1, 1});
+  member.prepared(3, 0, {}, {.squares = {1, 1}});
   Digest other{};
   other[5] = std::byte{1};
   EXPECT_TRUE(has<Member::Missed>(member.received(commit(other), kStart)));
@@ -104,7 +104,7 @@ TEST_F(MemberTest, ComesBackAsItselfAndSaysAgain) {
   begin();
   member.received(attempt(), kStart);
   const Digest digest{};
-  member.prepared(3, 0, digest, {1, 1});
+  member.prepared(3, 0, digest, {.squares = {1, 1}});
   EXPECT_TRUE(has<Member::Reconnect>(member.coordinator_lost("reset", kStart)));
   const auto back = member.connected("a:1", kStart);
   ASSERT_EQ(back.size(), 1U);

@@ -187,14 +187,21 @@ struct OpenAttempt {
   std::vector<Relay> relays;    // By a, then b. All other pairs reach each other.
 };
 
+/// Of the contributions in the segments that are one member's share: those of all members add up
+/// to what they are of the whole. 0 for who abstains.
+struct Measures {
+  std::vector<double> squares;  // By rank: the sum of squares, from 0 to 1e100.
+  /// Over a sample of the values: the sum of products of each pair of ranks (i, j), j <= i, in the
+  /// order (0, 0), (1, 0), (1, 1), (2, 0), ...; empty where num_products() in rules.h says so.
+  std::vector<double> products;
+};
+
 /// The member holds the result of the round in a spare buffer: it neither applies nor drops it
 /// until the coordinator decides.
 struct Prepared {
   Header header;
   Digest digest{};
-  /// By rank: of the values of that contribution in the segments that are this member's share, the
-  /// sum of squares. Each from 0 to 1e100; 0 for who abstains.
-  std::vector<double> sums_of_squares;
+  Measures measures;
 };
 
 /// All digests are equal: apply. With `stop`, checkpoint and end after it. Everybody hears of every

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <functional>
 #include <set>
 #include <tuple>
@@ -277,10 +278,20 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t num
 }
 
 std::string fault_of(const Prepared& prepared) {
-  if (prepared.sums_of_squares.size() > kMaxMembers) return "prepared a round of too many members";
+  const auto& [squares, products] = prepared.measures;
+  if (squares.size() > kMaxMembers) return "prepared a round of too many members";
+  const int64_t round = prepared.header.round;
   const auto possible = [](double sum) { return sum >= 0 && sum <= kMaxSumOfSquares; };
-  if (std::ranges::all_of(prepared.sums_of_squares, possible)) return {};
-  return fmt::format("prepared round {} with a sum of squares that is none", prepared.header.round);
+  if (!std::ranges::all_of(squares, possible)) {
+    return fmt::format("prepared round {} with a sum of squares that is none", round);
+  }
+  if (products.size() != num_products(squares.size())) {
+    return fmt::format("prepared round {} with {} products of {} members", round, products.size(),
+                       squares.size());
+  }
+  const auto meant = [](double sum) { return std::abs(sum) <= kMaxSumOfSquares; };
+  if (std::ranges::all_of(products, meant)) return {};
+  return fmt::format("prepared round {} with a product that is none", round);
 }
 
 std::string fault_of(const Commit& commit) {

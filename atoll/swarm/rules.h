@@ -28,6 +28,17 @@ std::vector<int64_t> equal_shares(int64_t num_segments, int64_t num_members);
 /// mean of its share to everybody. Equal where a rate is 0.
 std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int64_t>& rates);
 
+/// Fewer than so many contributions are not compared: it would not show which of them is wrong. Nor
+/// are those of more members: the pairs become too many to tell.
+constexpr size_t kFewestCompared = 4;
+constexpr size_t kMostCompared = 64;
+
+/// Of a round of so many members: how many products Measures has.
+constexpr size_t num_products(size_t num_members) {
+  const bool are_told = num_members >= kFewestCompared && num_members <= kMostCompared;
+  return are_told ? num_members * (num_members + 1) / 2 : 0;
+}
+
 /// How many segments those values are.
 int64_t num_segments(int64_t count, int64_t segment_values);
 

@@ -42,7 +42,9 @@ void visit(auto& io, Is<OpenAttempt> auto& m) {
   io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares,
      m.relays);
 }
-void visit(auto& io, Is<Prepared> auto& m) { io(m.header, m.digest, m.sums_of_squares); }
+void visit(auto& io, Is<Prepared> auto& m) {
+  io(m.header, m.digest, m.measures.squares, m.measures.products);
+}
 void visit(auto& io, Is<Commit> auto& m) {
   io(m.header, m.index, m.held, m.count, m.segment_values, m.members, m.weights, m.stop);
 }

@@ -37,7 +37,7 @@ std::vector<Message> samples() {
           Resumed{kHeader, 2, peers, units},
           Begin{kHeader, 1, 20, 300, 4000, 4096, 30, 125000, "fp32 scatter"},
           OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3, 4}, {3, 2, 1}, {3, 2, 0}, {{1, 3, 4}}},
-          Prepared{kHeader, sha256({}), {1.5, 0}},
+          Prepared{kHeader, sha256({}), {{1.5, 0}, {2}}},
           Commit{kHeader, 7, held, 10, 2, {1, 3}, {3, 2}, true},
           Lease{kHeader, units},
           CaughtUp{kHeader, 7},
@@ -83,7 +83,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0b00"      // version
+            "0c00"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -102,13 +102,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0b00"
+            "0c00"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0b00"
+            "0c00"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -119,9 +119,9 @@ TEST(WireTest, GoldenBytes) {
 
 TEST(WireTest, GoldenBytesOfPrepared) {
   EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
-                                     .sums_of_squares = {0, 1}})),
+                                     .measures = {.squares = {0, 1}, .products = {-1}}})),
             "41544c4c"
-            "0b00"
+            "0c00"
             "0a"
             "0100000072"
             "0100000000000000"
@@ -130,7 +130,9 @@ TEST(WireTest, GoldenBytesOfPrepared) {
             "0000000000000000000000000000000000000000000000000000000000000000"
             "02000000"
             "0000000000000000"
-            "000000000000f03f");
+            "000000000000f03f"
+            "01000000"
+            "000000000000f0bf");
 }
 
 TEST(WireTest, EveryTruncationAndExtensionIsRefused) {

@@ -106,7 +106,7 @@ class CoordinatorTest : public testing::Test {
   }
   Prepared prepared(int64_t round, std::byte mark = {}, std::vector<double> squares = {1, 1}) {
     Prepared message{.header = {.run = "r1", .term = 1, .round = round, .attempt = 0},
-                     .sums_of_squares = std::move(squares)};
+                     .measures = {.squares = std::move(squares)}};
     message.digest[0] = mark;
     return message;
   }

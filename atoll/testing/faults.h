@@ -13,7 +13,7 @@ namespace atl::collective {
 /// Sizes, speeds and a method's ways.
 inline Plan draw_plan(Draws& draw) {
   Plan plan;
-  plan.num_islands = 1 + static_cast<int>(draw(4));
+  plan.num_islands = 1 + static_cast<int>(draw(5));
   plan.min_replicas = 1 + static_cast<int>(draw(3) == 0 ? draw(plan.num_islands) : 0);
   plan.num_rounds = 20 + static_cast<int64_t>(draw(60));
   plan.count = draw(16) == 0 ? 1 + draw(40'000) : 1 + draw(600);
@@ -23,7 +23,7 @@ inline Plan draw_plan(Draws& draw) {
   plan.topology = draw(2) == 0 ? Topology::kScatter : Topology::kGather;
   plan.has_residual = plan.topology == Topology::kScatter && draw(2) == 0;
   plan.abstain_one_in = draw(4) == 0 ? 2 + draw(3) : 0;
-  plan.outlier_one_in = draw(3) == 0 ? 2 + draw(12) : 0;
+  plan.poison_one_in = draw(3) == 0 ? 2 + draw(12) : 0;
   plan.unit_time = draw.milliseconds(0, draw(2) == 0 ? 0 : 20);
   plan.prepare_time = draw.milliseconds(0, draw(2) == 0 ? 0 : 500);
   plan.step_time = draw.milliseconds(10, 500);
@@ -64,6 +64,7 @@ class Faults {
 
  private:
   static constexpr uint64_t kNumKinds = 20;
+  static constexpr uint64_t kCoordinatorDies = 2;  // It knows afterwards what it knew.
 
   void at(Duration delay, std::function<void()> action) {
     over_ = std::max(over_, world_.now() + delay);
@@ -77,14 +78,14 @@ class Faults {
 
   void begin(uint64_t kind) {
     if (world_.result()) return;
-    world_.invariants.judge_outliers(false);
+    if (kind != kCoordinatorDies) world_.invariants.judge_outliers(false);
     const Duration time = outage();
     Machine& machine = pick();
     switch (kind) {
       case 0:
       case 1:
         return kill(machine, time);
-      case 2:
+      case kCoordinatorDies:
         return kill_coordinator(time);
       case 3:
         world_.die_writing(draw_(6), draw_(2) == 0);

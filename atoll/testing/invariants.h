@@ -177,6 +177,7 @@ class Invariants {
   }
   void take(const swarm::RunBegan& record) {
     epoch_ += 1;
+    outliers_.past.clear();
     last_step_ = record.start_step;
     const int64_t first = record.start_step * record.num_replicas;
     if (std::exchange(lost_disk_, false) || first < first_unit_) {  // Before what is known.
@@ -280,16 +281,18 @@ class Invariants {
     for (size_t rank = 0; rank < record.members.size(); ++rank) {
       in.weights[rank] = contributions.at(record.members[rank]).weight;
     }
-    const DefinedRound all = define_round(in);
+    DefinedRound all = define_round(in);
+    std::vector<Theta> vectors;
     for (size_t rank = 0; rank < record.members.size(); ++rank) {
       if (in.weights[rank] == 0) continue;
       const int32_t number = record.members[rank];
       double sum = 0;
       for (const float value : all.own[rank]) sum += static_cast<double>(value) * value;
       round.all.push_back({number, std::sqrt(sum), in.weights[rank]});
+      vectors.push_back(std::move(all.own[rank]));
       if (record.weights[rank] == 0) round.left_out.insert(number);
     }
-    if (round.left_out != outliers_.judge_all_attempts(round.fragment, round.all)) {
+    if (round.left_out != outliers_.judge_all_attempts(round.fragment, round.all, vectors)) {
       violated("outliers",
                fmt::format("round {} has not left out who was to be", record.held.round));
     }

@@ -1,9 +1,10 @@
 #pragma once
 // For tests: who is left out of a round, by definition: from all rounds of a run so far, one by
-// one. Shares no code with Outliers.
+// one, and from the contributions themselves. Shares no code with Outliers.
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <set>
-#include <span>
 #include <vector>
 
 #include "atoll/coordinator/outliers.h"
@@ -13,88 +14,123 @@ namespace atl::swarm {
 class OutlierDefinition {
  public:
   using Contributed = Outliers::Contributed;
+  using Vector = std::vector<float>;
   struct Round {
     int32_t fragment = 0;
     std::vector<Contributed> all;  // Those who were left out too.
     std::set<int32_t> left_out;
   };
 
-  /// Of one attempt.
-  std::set<int32_t> judge(int32_t fragment, const std::vector<Contributed>& all) const {
-    const std::set<int32_t> large = large_ones(past.size(), fragment, all);
-    if (large.size() > all.size() - large.size()) return {};
-    std::set<int32_t> out;
-    for (const int32_t number : large) {
-      if (num_left_out(fragment, number) < 3) out.insert(number);
+  /// Of one attempt; `vectors` in the order of `all`.
+  std::set<int32_t> judge(int32_t fragment, const std::vector<Contributed>& all,
+                          const std::vector<Vector>& vectors) const {
+    std::set<int32_t> out = large_ones(fragment, all);
+    std::vector<size_t> rest;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!out.contains(all[i].number)) rest.push_back(i);
+    }
+    for (const size_t i : rest) {
+      if (points_elsewhere(i, rest, all, vectors)) out.insert(all[i].number);
     }
     return out;
   }
   /// Until an attempt has none.
-  std::set<int32_t> judge_all_attempts(int32_t fragment, std::vector<Contributed> all) const {
+  std::set<int32_t> judge_all_attempts(int32_t fragment, std::vector<Contributed> all,
+                                       std::vector<Vector> vectors) const {
     std::set<int32_t> left_out;
     while (true) {
-      const std::set<int32_t> more = judge(fragment, all);
+      const std::set<int32_t> more = judge(fragment, all, vectors);
       if (more.empty()) return left_out;
-      left_out.insert(more.begin(), more.end());
-      std::erase_if(all, [&](const Contributed& one) { return more.contains(one.number); });
+      for (size_t i = all.size(); i-- > 0;) {
+        if (!more.contains(all[i].number)) continue;
+        left_out.insert(all[i].number);
+        all.erase(all.begin() + static_cast<ptrdiff_t>(i));
+        vectors.erase(vectors.begin() + static_cast<ptrdiff_t>(i));
+      }
     }
   }
 
   std::vector<Round> past;
 
  private:
-  /// By their norms, and for each token too.
-  std::set<int32_t> large_ones(size_t before, int32_t fragment,
-                               const std::vector<Contributed>& all) const {
-    const auto norm = [](const Contributed& one) { return one.norm; };
-    const auto per_token = [](const Contributed& one) {
-      return one.norm / static_cast<double>(one.weight);
-    };
-    std::set<int32_t> both;
-    const std::set<int32_t> dense = large_by(before, fragment, all, per_token);
-    for (const int32_t number : large_by(before, fragment, all, norm)) {
-      if (dense.contains(number)) both.insert(number);
-    }
-    return both;
+  static double middle(std::vector<double> values) {
+    std::ranges::sort(values);
+    return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
   }
-  template <typename Measure>
-  std::set<int32_t> large_by(size_t before, int32_t fragment, const std::vector<Contributed>& all,
-                             Measure measure) const {
-    std::set<int32_t> large;
-    for (const Contributed& one : all) {
-      const int32_t number = one.number;
-      std::vector<double> norms;
-      for (size_t i = 0; i < before; ++i) {
-        if (past[i].fragment != fragment) continue;
-        for (const Contributed& other : past[i].all) {
-          const bool is_of_interest = all.size() >= 4 || other.number == number;
-          if (is_of_interest && !past[i].left_out.contains(other.number)) {
-            norms.push_back(measure(other));
-          }
-        }
-      }
-      if (norms.size() > 20) norms.erase(norms.begin(), norms.end() - 20);
-      if (norms.size() < 5) continue;
-      std::ranges::sort(norms);
-      const double usual = (norms[(norms.size() - 1) / 2] + norms[norms.size() / 2]) / 2;
-      if (usual > 0 && measure(one) > 10 * usual) large.insert(number);
+  static bool is_over(const Contributed& one, const std::vector<Contributed>& those) {
+    std::vector<double> norms;
+    std::vector<double> per_token;
+    for (const Contributed& other : those) {
+      norms.push_back(other.norm);
+      per_token.push_back(other.norm / static_cast<double>(other.weight));
     }
-    return large;
+    return middle(norms) > 0 && one.norm > 10 * middle(norms) &&
+           one.norm / static_cast<double>(one.weight) > 10 * middle(per_token);
   }
-  /// Since it was last in a round with a norm that was not too large.
-  int num_left_out(int32_t fragment, int32_t number) const {
-    int count = 0;
-    for (size_t i = past.size(); i > 0; --i) {
-      const Round& round = past[i - 1];
+  /// The last 20 that counted, of all or of one; nothing where there are fewer than 5.
+  std::vector<Contributed> last(int32_t fragment, std::optional<int32_t> number) const {
+    std::vector<Contributed> counted;
+    for (const Round& round : past) {
       if (round.fragment != fragment) continue;
-      if (round.left_out.contains(number)) count += 1;
-      std::vector<Contributed> rest = round.all;
-      std::erase_if(rest,
-                    [&](const Contributed& one) { return round.left_out.contains(one.number); });
-      const bool was_in = std::ranges::find(rest, number, &Contributed::number) != rest.end();
-      if (was_in && !large_ones(i - 1, fragment, rest).contains(number)) break;
+      for (const Contributed& one : round.all) {
+        if (!round.left_out.contains(one.number)) counted.push_back(one);
+      }
     }
-    return count;
+    if (counted.size() > 60) counted.erase(counted.begin(), counted.end() - 60);
+    if (number) std::erase_if(counted, [&](const auto& one) { return one.number != *number; });
+    if (counted.size() > 20) counted.erase(counted.begin(), counted.end() - 20);
+    if (counted.size() < 5) counted.clear();
+    return counted;
+  }
+  std::set<int32_t> large_ones(int32_t fragment, const std::vector<Contributed>& all) const {
+    const std::vector<Contributed> before = last(fragment, std::nullopt);
+    std::set<int32_t> by_past;
+    std::set<int32_t> by_others;
+    for (const Contributed& one : all) {
+      std::vector<Contributed> others = all;
+      std::erase_if(others, [&](const auto& other) { return other.number == one.number; });
+      if (all.size() >= 4 && is_over(one, others)) by_others.insert(one.number);
+      if (before.empty() || !is_over(one, before)) continue;
+      const std::vector<Contributed> own = last(fragment, one.number);
+      if (all.size() >= 4 || (!own.empty() && is_over(one, own))) by_past.insert(one.number);
+    }
+    const bool have_most_grown = by_past.size() > all.size() - by_past.size();
+    return before.empty() || have_most_grown ? by_others : by_past;
+  }
+
+  /// Its cosine to the mean of the others of `rest`, each as long as any other.
+  static double alignment(size_t of, const std::vector<size_t>& rest,
+                          const std::vector<Vector>& vectors) {
+    const auto length = [](const auto& values) {
+      double sum = 0;
+      for (const double value : values) sum += value * value;
+      return std::sqrt(sum);
+    };
+    std::vector<double> mean(vectors[of].size());
+    for (const size_t other : rest) {
+      const double size = length(vectors[other]);
+      if (other == of || size == 0) continue;
+      for (size_t i = 0; i < mean.size(); ++i) mean[i] += vectors[other][i] / size;
+    }
+    double product = 0;
+    for (size_t i = 0; i < mean.size(); ++i) product += mean[i] * vectors[of][i];
+    const double both = length(mean) * length(vectors[of]);
+    return length(mean) > 3e-5 && both > 0 ? product / both : 0;
+  }
+  static bool points_elsewhere(size_t of, const std::vector<size_t>& rest,
+                               const std::vector<Contributed>& all,
+                               const std::vector<Vector>& vectors) {
+    if (rest.size() < 4) return false;
+    std::vector<double> alignments;
+    std::vector<double> weights;
+    for (const size_t i : rest) {
+      alignments.push_back(alignment(i, rest, vectors));
+      weights.push_back(static_cast<double>(all[i].weight));
+    }
+    const double usual = middle(alignments);
+    if (usual < 0.1 || usual < 5 / std::sqrt(static_cast<double>(vectors[of].size()))) return false;
+    const double share = static_cast<double>(all[of].weight) / middle(weights);
+    return alignment(of, rest, vectors) < usual / 4 * std::min(1.0, std::sqrt(share));
   }
 };
 

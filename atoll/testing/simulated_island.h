@@ -337,13 +337,14 @@ class Life final : public EngineListener {
     const int64_t round = own.round;
     Fragment& fragment = fragments_[static_cast<size_t>(own.fragment)];
     Flight& flight = flights_[round];
-    flight.values = values_of(in_.seed, round + 1000 * start->number, in_.name, in_.plan.count);
+    flight.values = values_of(in_.seed, round, start->number, in_.name, in_.plan.count);
     if (abstains(in_.plan, in_.seed, round, in_.name)) rounds_->abstain();
     const bool counts = rounds_->counts(round);
     if (!counts) std::ranges::fill(flight.values, NAN);
-    if (is_outlier(in_.plan, in_.seed, round, in_.name) || std::exchange(swell, false)) {
-      for (float& value : flight.values) value *= 1e6F;
-    }
+    const bool swells = std::exchange(swell, false);
+    poison_values(flight.values,
+                  swells ? Poison::kSwollen : poison_of(in_.plan, in_.seed, round, in_.name),
+                  in_.seed, random_stream("poison") + static_cast<uint64_t>(round));
     if (std::exchange(poison, false)) flight.values.back() = NAN;
     flight.residual = fragment.residual;
     flight.new_residual.assign(fragment.residual.size(), 55.0F);

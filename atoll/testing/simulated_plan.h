@@ -18,6 +18,15 @@ namespace atl::collective {
 
 constexpr Duration kTick = std::chrono::milliseconds(100);
 
+/// What is wrong with an island's contribution, though it is sent as it must be.
+enum class Poison : uint8_t {
+  kNone,
+  kSwollen,  // A million times as large.
+  kGarbage,  // Noise, a hundred times as large.
+  kFlipped,  // The other way.
+  kNoise,    // As large as usual.
+};
+
 struct Plan {
   int num_islands = 2;  // That the run begins with.
   int min_replicas = 1;
@@ -29,8 +38,9 @@ struct Plan {
   std::string codec = "fp32";
   Topology topology = Topology::kScatter;
   bool has_residual = false;
-  uint64_t abstain_one_in = 0;  // Of the islands in each round; 0: none.
-  uint64_t outlier_one_in = 0;  // The same, whose values are a million times as large.
+  uint64_t abstain_one_in = 0;    // Of the islands in each round; 0: none.
+  uint64_t poison_one_in = 0;     // The same, whose values are poisoned in one way or another.
+  Poison poison = Poison::kNone;  // Of all that this island contributes.
   Duration step_time = std::chrono::milliseconds(50);
   Duration unit_time{};     // That a unit of work takes.
   Duration prepare_time{};  // And an outer step.
@@ -106,13 +116,46 @@ class ProcessQueue {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-inline Theta values_of(uint64_t seed, int64_t round, const std::string& name, size_t count) {
+/// From -0.5 to 0.5.
+inline Theta noise_of(uint64_t seed, uint64_t stream, size_t count) {
   Theta values(count);
-  const uint64_t stream = random_stream(name) + static_cast<uint64_t>(round);
   for (size_t i = 0; i < count; ++i) {
     values[i] = static_cast<float>(random_uniform(seed, stream, i) - 0.5);
   }
   return values;
+}
+
+/// What an island contributes: one half of it is what all learn in that round.
+inline Theta values_of(uint64_t seed, int64_t round, int32_t number, const std::string& name,
+                       size_t count) {
+  const auto of_round = static_cast<uint64_t>(round);
+  const auto of_member = static_cast<uint64_t>(round + 1000 * number);
+  Theta values = noise_of(seed, random_stream(name) + of_member, count);
+  const Theta common = noise_of(seed, random_stream("all") + of_round, count);
+  for (size_t i = 0; i < count; ++i) values[i] = 0.5F * values[i] + 0.5F * common[i];
+  return values;
+}
+
+inline void poison_values(Theta& values, Poison poison, uint64_t seed, uint64_t stream) {
+  const Theta noise = noise_of(seed, stream, values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    switch (poison) {
+      case Poison::kNone:
+        break;
+      case Poison::kSwollen:
+        values[i] *= 1e6F;
+        break;
+      case Poison::kGarbage:
+        values[i] = 100 * noise[i];
+        break;
+      case Poison::kFlipped:
+        values[i] = -values[i];
+        break;
+      case Poison::kNoise:
+        values[i] = noise[i];
+        break;
+    }
+  }
 }
 
 inline bool abstains(const Plan& plan, uint64_t seed, int64_t round, const std::string& name) {
@@ -122,11 +165,11 @@ inline bool abstains(const Plan& plan, uint64_t seed, int64_t round, const std::
              0;
 }
 
-inline bool is_outlier(const Plan& plan, uint64_t seed, int64_t round, const std::string& name) {
-  return plan.outlier_one_in > 0 &&
-         random_bits(seed, 6 + random_stream(name), static_cast<uint64_t>(round)) %
-                 plan.outlier_one_in ==
-             0;
+inline Poison poison_of(const Plan& plan, uint64_t seed, int64_t round, const std::string& name) {
+  if (plan.poison_one_in == 0) return plan.poison;
+  const uint64_t bits = random_bits(seed, 6 + random_stream(name), static_cast<uint64_t>(round));
+  if (bits % plan.poison_one_in != 0) return plan.poison;
+  return static_cast<Poison>(1 + (bits >> 32) % 4);
 }
 
 /// A run of one seed draws its numbers one after the other.

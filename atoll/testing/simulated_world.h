@@ -272,13 +272,12 @@ class World {
     };
     if (plan.bug != Bug::kForgetsCommits) return;
     while (ends_with(kGranted)) journal.pop_back();
-    if (ends_with(kCommitted)) journal.pop_back();
+    if (ends_with(swarm::kCommittedKind)) journal.pop_back();
   }
 
-  static constexpr size_t kGranted = 4;  // Places in swarm::Record.
-  static constexpr size_t kCommitted = 5;
+  static constexpr size_t kGranted = 4;  // Its place in swarm::Record.
   static_assert(
-      std::is_same_v<std::variant_alternative_t<kCommitted, swarm::Record>, swarm::Committed>);
+      std::is_same_v<std::variant_alternative_t<kGranted, swarm::Record>, swarm::Granted>);
 
   uint64_t seed_;
   std::unique_ptr<Coordinating> coordinator_;

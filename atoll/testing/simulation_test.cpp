@@ -439,6 +439,59 @@ TEST(SimulationTest, AnOutlierIsLeftOutAndStays) {
   }
 }
 
+/// Three islands, each judged by its own norms.
+TEST(SimulationTest, ACoordinatorThatComesBackKnowsWhatIsUsual) {
+  Training world;
+  world.kill_coordinator();
+  world.run_for(seconds(1));
+  world.life(1).swell = true;
+  world.start_coordinator();
+  world.run_for(seconds(2));
+  EXPECT_THAT(world.log, HasSubstr("island 'island-1' is left out of round"));
+  EXPECT_EQ(world.life(1).num_left_out, 1);
+  for (const size_t i : {0U, 1U, 2U}) EXPECT_TRUE(world.takes_part(i)) << world.log;
+}
+
+class PoisonTest : public testing::TestWithParam<Poison> {};
+
+/// One of five from its first round on; the coordinator dies in between. It stays a member.
+TEST_P(PoisonTest, CountsInNoRound) {
+  Plan plan;
+  plan.num_islands = 5;
+  plan.num_rounds = 40;
+  plan.count = 600;
+  World world(1, plan);
+  world.invariants.judge_outliers(true);
+  world.start_coordinator();
+  for (int i = 0; i < 5; ++i) {
+    Machine& machine = world.make(fmt::format("island-{}", i));
+    if (i == 2) {
+      machine.plan = plan;
+      machine.plan->poison = GetParam();
+    }
+    world.start(machine);
+  }
+  ASSERT_TRUE(world.run_until([&] { return world.invariants.num_commits() == 15; }, seconds(60)));
+  world.kill_coordinator();
+  world.run_for(seconds(1));
+  world.start_coordinator();
+  ASSERT_TRUE(world.run(seconds(60))) << world.log;
+  expect_all_done(world);
+  for (const auto& [round, commit] : world.invariants.commits()) {
+    for (size_t rank = 0; rank < commit.members.size(); ++rank) {
+      EXPECT_EQ(commit.weights[rank] == 0, commit.members[rank] == 2) << "round " << round.second;
+    }
+  }
+  EXPECT_EQ(world.machines[2]->life->num_left_out, 40);
+  for (const size_t other : {0U, 1U, 3U, 4U}) {
+    EXPECT_EQ(world.machines[other]->life->num_left_out, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, PoisonTest,
+                         testing::Values(Poison::kSwollen, Poison::kGarbage, Poison::kFlipped,
+                                         Poison::kNoise));
+
 TEST(SimulationTest, StrangersDoNotDisturb) {
   Training world;
   std::vector<net::ConnectionId> lost;

@@ -6,15 +6,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/process.h"
+#include "atoll/base/random.h"
+#include "atoll/codec/codec.h"
 #include "atoll/island/island.h"
 #include "atoll/swarm/wire.h"
 
@@ -48,6 +53,46 @@ bool send_nan(Message& message) {
   return true;
 }
 
+/// Changes the whole values that are in a chunk of an FP32 contribution.
+template <typename Change>
+bool change_values(Message& message, Change change) {
+  auto* part = std::get_if<Part>(&message);
+  if (part == nullptr || part->kind != atl::swarm::PartKind::kContribution) return true;
+  const size_t header = part->offset == 0 ? atl::codec::Codec::kHeaderBytes : 0;
+  const size_t torn = part->offset == 0 ? 0 : (part->offset - atl::codec::Codec::kHeaderBytes) % 4;
+  const size_t begin = header + (4 - torn) % 4;
+  if (begin >= part->data.size()) return true;
+  std::vector<float> values((part->data.size() - begin) / sizeof(float));
+  std::memcpy(values.data(), part->data.data() + begin, values.size() * sizeof(float));
+  change(values);
+  std::memcpy(part->data.data() + begin, values.data(), values.size() * sizeof(float));
+  return true;
+}
+
+bool send_flipped(Message& message) {
+  return change_values(message, [](std::vector<float>& values) {
+    for (float& value : values) value = -value;
+  });
+}
+
+/// So many times as large as what it stands for.
+bool send_noise_of(Message& message, double size) {
+  static std::atomic<uint64_t> stream = 0;
+  return change_values(message, [&](std::vector<float>& values) {
+    double square = 0;
+    for (const float value : values) square += static_cast<double>(value) * value;
+    const double usual = std::sqrt(square / static_cast<double>(values.size()));
+    const uint64_t own = ++stream;
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(size * usual * atl::random_normal(1, own, i));
+    }
+  });
+}
+
+bool send_noise(Message& message) { return send_noise_of(message, 1); }
+
+bool send_garbage(Message& message) { return send_noise_of(message, 100); }
+
 bool send_no_parts(Message& message) { return !std::holds_alternative<Part>(message); }
 
 bool send_no_begin(Message& message) { return !std::holds_alternative<atl::swarm::Begin>(message); }
@@ -56,7 +101,8 @@ bool send_nothing(Message& /*message*/) { return false; }
 
 const std::map<std::string, Misdeed> kMisdeeds = {
     {"lengths", send_wrong_lengths}, {"terms", send_stale_terms}, {"nan", send_nan},
-    {"no-parts", send_no_parts},     {"no-begin", send_no_begin}, {"nothing", send_nothing}};
+    {"no-parts", send_no_parts},     {"no-begin", send_no_begin}, {"nothing", send_nothing},
+    {"flipped", send_flipped},       {"noise", send_noise},       {"garbage", send_garbage}};
 
 class RogueTransport final : public atl::net::Transport {
  public:

@@ -23,6 +23,7 @@ class Commit:
     members: list
     weights: list
     trained: list
+    norms: list
 
 
 class Fields:
@@ -33,6 +34,9 @@ class Fields:
         value = struct.unpack_from("<" + code, self._data, self._at)[0]
         self._at += struct.calcsize("<" + code)
         return value
+
+    def left(self):
+        return len(self._data) - self._at
 
     def take(self, size):
         self._at += size
@@ -48,7 +52,8 @@ class Fields:
         index, attempt = self.get("Q"), self.get("i")
         fragment, number, step, digest = self.get("i"), self.get("q"), self.get("q"), self.take(32).hex()
         self.get("q"), self.get("q")  # Values, and those of a segment.
-        return Commit(index, attempt, fragment, number, step, digest, self.list("i"), self.list("q"), self.list("q"))
+        lists = self.list("i"), self.list("q"), self.list("q")
+        return Commit(index, attempt, fragment, number, step, digest, *lists, self.list("d") if self.left() else [])
 
 
 def records(path):
@@ -75,7 +80,8 @@ class Journal:
         self.counted = []  # (step, unit) of each commit that stands.
         for data in records(path):
             kind, fields = data[0], Fields(data[1:])
-            kinds = (self._term, self._run, self._admitted, self._removed, self._granted, self._committed, self._left)
+            kinds = (self._term, self._run, self._admitted, self._removed, self._granted, self._committed, self._left,
+                     self._committed)  # The latter with norms.
             assert kind < len(kinds), f"{path} was made short"
             kinds[kind](fields)
 

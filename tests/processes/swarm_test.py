@@ -696,6 +696,30 @@ class RogueTest(Swarm):
             weights = dict(zip((journal.names[number] for number in commit.members), commit.weights))
             self.assertEqual(weights.get("rogue", 0) > 0, commit.round < 3, commit)
 
+    def test_poison_counts_in_no_round_and_a_coordinator_that_comes_back_knows_it(self):
+        for how, offence in (("garbage", "norm"), ("flipped", "direction")):
+            run = self.new_run(name=how, swarm__replicas=5, train__batch_rows=20, sync__codec="fp32")
+            run.coordinate()
+            for name in "wxyz":
+                run.join(name)
+            run.join_rogue("rogue", how, from_round=0)
+            run.wait_event("island_left_out", island="rogue", round=0, offence=offence)
+            run.wait_commits(2, after=0)
+            run.kill("coordinator")
+            mark = run.mark()
+            run.coordinate()
+            run.wait_event("island_left_out", after=mark, island="rogue", offence=offence)
+            run.wait_commits(1, after=mark)
+            run.kill("rogue")
+            del run.processes["rogue"]
+            run.end()
+            journal = run.journal()
+            for commit in journal.commits:
+                for number, weight, norm in zip(commit.members, commit.weights, commit.norms):
+                    is_rogue = journal.names[number] == "rogue"
+                    self.assertEqual((weight == 0, norm == 0), (is_rogue, is_rogue), commit)
+            self.assertEqual({event["island"] for event in run.events().all() if event["kind"] == "island_left_out"}, {"rogue"})
+
     def test_nothing_of_what_it_owes(self):
         """Its links stand and carry nothing; nor does a newcomer get anything from it."""
         run = self.with_rogue("no-parts", swarm__silence_timeout=3)
