@@ -10,6 +10,7 @@ first round, in which connections and memory are new, is shown and not counted. 
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -34,9 +35,11 @@ class Loopback:
         return subprocess.Popen(command, **options)
 
 
-def rounds(network, million_values, count, codec="fp32", topology="gather"):
-    """One dict per round: seconds, and bytes received by each island."""
+def rounds(network, million_values, count, codec="fp32", topology="gather", authority=None):
+    """One dict per round: seconds, and bytes received by each island. `authority`: a folder of `atoll create`; encrypted."""
     options = {"stdout": subprocess.PIPE, "text": True}
+    if authority:
+        options["env"] = {**os.environ, "ATOLL_AUTHORITY": str(authority)}
     coordinator = network.start("a", [PROGRAM, "coordinate", network.address("a") + ":0", "2"], **options)
     address = coordinator.stdout.readline().strip()
     islands = [network.start(host, [PROGRAM, "island", address, network.address(host) + ":0", host, codec, topology,
@@ -58,20 +61,20 @@ def report(name, figures, unit):
     return statistics.median(figures[1:])
 
 
-def loopback_gigabytes(count):
-    done = rounds(Loopback(), 32, count)
+def loopback_gigabytes(count, authority=None):
+    done = rounds(Loopback(), 32, count, authority=authority)
     cpu = statistics.median(line["cpu_seconds"] / sum(line["bytes"]) * 1e9 for line in done)
     print(f"  processor time: {cpu:.2f} s for each GB received")
-    return report("loopback", [sum(line["bytes"]) / line["seconds"] / 1e9 for line in done], "GB/s")
+    return report("encrypted" if authority else "loopback", [sum(line["bytes"]) / line["seconds"] / 1e9 for line in done], "GB/s")
 
 
-def wan_share(count):
+def wan_share(count, authority=None):
     reason = wan.unavailable(EMULATOR)
     if reason:
         raise RuntimeError(reason)
     link = wan.Link(rate=RATE_MBIT, delay=DELAY_MS, queue=QUEUE_KIB)
     with wan.Network(EMULATOR, dict.fromkeys(ISLANDS, link), mtu=MTU) as network:
-        done = rounds(network, 64, count)
+        done = rounds(network, 64, count, authority=authority)
     return report("of the line's rate", [min(line["bytes"]) * 8e-6 / line["seconds"] / RATE_MBIT for line in done], "")
 
 

@@ -20,10 +20,7 @@ EventLoop::EventLoop(const Clock& clock)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wakeup_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   ATOLL_CHECK(epoll_.get() >= 0 && wakeup_.get() >= 0, "no descriptors are left for a loop");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = wakeup_.get();
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeup_.get(), &event);
+  control(EPOLL_CTL_ADD, wakeup_.get(), EPOLLIN, 0);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -72,19 +69,20 @@ void EventLoop::call_after(Duration delay, Task task) {
   if (is_next && std::this_thread::get_id() != thread_.get_id()) wake();
 }
 
-void EventLoop::watch(int descriptor, uint32_t events, OnReady on_ready) {
-  watched_[descriptor] = std::make_shared<OnReady>(std::move(on_ready));
+void EventLoop::control(int operation, int descriptor, uint32_t events, uint32_t number) const {
   epoll_event event{};
   event.events = events;
-  event.data.fd = descriptor;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
+  event.data.u64 = uint64_t{number} << 32 | static_cast<uint32_t>(descriptor);
+  ::epoll_ctl(epoll_.get(), operation, descriptor, &event);
+}
+
+void EventLoop::watch(int descriptor, uint32_t events, OnReady on_ready) {
+  watched_[descriptor] = {++last_number_, std::make_shared<OnReady>(std::move(on_ready))};
+  control(EPOLL_CTL_ADD, descriptor, events, last_number_);
 }
 
 void EventLoop::rewatch(int descriptor, uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = descriptor;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, descriptor, &event);
+  control(EPOLL_CTL_MOD, descriptor, events, watched_.at(descriptor).number);
 }
 
 void EventLoop::forget(int descriptor) {
@@ -131,15 +129,16 @@ void EventLoop::run() {
     }
     const int count = ::epoll_wait(epoll_.get(), ready.data(), kMaxReady, patience_ms());
     for (int i = 0; i < count; ++i) {
-      const int descriptor = ready[i].data.fd;
+      const auto descriptor = static_cast<int>(ready[i].data.u64 & 0xffffffff);
       if (descriptor == wakeup_.get()) {
         uint64_t ignored = 0;
         [[maybe_unused]] const ssize_t got = ::read(descriptor, &ignored, sizeof ignored);
         continue;
       }
       const auto found = watched_.find(descriptor);
-      if (found == watched_.end()) continue;  // Forgotten in this turn.
-      const auto on_ready = found->second;    // It may forget itself.
+      // Forgotten in this turn, and perhaps another of that number by now.
+      if (found == watched_.end() || found->second.number != ready[i].data.u64 >> 32) continue;
+      const auto on_ready = found->second.on_ready;  // It may forget itself.
       (*on_ready)(ready[i].events);
     }
     run_posted();

@@ -45,6 +45,7 @@ class EventLoop {
 
  private:
   void run();
+  void control(int operation, int descriptor, uint32_t events, uint32_t number) const;
   void wake() const;
   void run_due();
   void run_posted();
@@ -53,7 +54,13 @@ class EventLoop {
   const Clock& clock_;
   Descriptor epoll_;
   Descriptor wakeup_;
-  std::map<int, std::shared_ptr<OnReady>> watched_;  // Of the loop's thread alone.
+  /// A descriptor's number is soon another's: what was said of the old one must not reach it.
+  struct Watch {
+    uint32_t number = 0;
+    std::shared_ptr<OnReady> on_ready;
+  };
+  std::map<int, Watch> watched_;  // Of the loop's thread alone, like the next.
+  uint32_t last_number_ = 0;
   Mutex mutex_;
   bool stopping_ ATOLL_GUARDED_BY(mutex_) = false;
   std::vector<Task> posted_ ATOLL_GUARDED_BY(mutex_);

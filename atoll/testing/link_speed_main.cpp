@@ -4,21 +4,28 @@
 //   atoll-link-speed coordinate HOST:PORT NUM_ISLANDS
 //   atoll-link-speed island COORDINATOR LISTEN NAME CODEC scatter|gather MILLION_VALUES ROUNDS
 //
-// The coordinator prints its address. An island prints a line of JSON per round: encoded bytes
-// received from the others, seconds from begin() until the mean was whole, processor seconds.
+// With ATOLL_AUTHORITY=FOLDER (of `atoll create`) connections are encrypted; each process then
+// makes its own certificate. The coordinator prints its address. An island prints a line of JSON
+// per round: encoded bytes received from the others, seconds from begin() until the mean was whole,
+// processor seconds.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "atoll/base/clock.h"
+#include "atoll/base/error.h"
 #include "atoll/base/process.h"
 #include "atoll/base/random.h"
 #include "atoll/codec/codec.h"
 #include "atoll/collective/session.h"
 #include "atoll/coordinator/coordinator_server.h"
+#include "atoll/identity/authority.h"
 #include "atoll/net/tcp_transport.h"
 
 namespace atl::collective {
@@ -33,9 +40,23 @@ double cpu_seconds() {
   return of(use.ru_utime) + of(use.ru_stime);
 }
 
-net::TransportFactory transports(const Clock& clock) {
-  return [&clock](net::Transport::Sink sink) {
-    return net::make_tcp_transport({.insecure = true}, clock, std::move(sink));
+/// Null without an authority: in the clear.
+std::shared_ptr<net::Trust> trust_of(identity::Role role, const std::string& name) {
+  const char* const folder = std::getenv("ATOLL_AUTHORITY");
+  if (folder == nullptr) return nullptr;
+  const auto authority = identity::Authority::load(folder);
+  const auto key = identity::Key::generate();
+  const auto certificate =
+      authority.sign(key.request(), {authority.fingerprint(), role, name}, std::chrono::hours(1),
+                     identity::wall_time_of(wall_time()));
+  if (!certificate) throw InputError(certificate.error().message);
+  return std::make_shared<net::Trust>(
+      identity::Credentials{authority.certificate_pem(), *certificate, key.pem()});
+}
+
+net::TransportFactory transports(const std::shared_ptr<net::Trust>& trust, const Clock& clock) {
+  return [trust, &clock](net::Transport::Sink sink) {
+    return net::make_tcp_transport({.trust = trust, .insecure = true}, clock, std::move(sink));
   };
 }
 
@@ -45,8 +66,9 @@ int fail(const std::string& reason) {
 }
 
 int coordinate(const std::string& address, int64_t num_islands, const Clock& clock) {
-  swarm::CoordinatorServer server({{.options = {.run = "speed", .min_replicas = num_islands}}},
-                                  transports(clock), clock);
+  swarm::CoordinatorServer server(
+      {{.options = {.run = "speed", .min_replicas = num_islands}}},
+      transports(trust_of(identity::Role::kCoordinator, "coordinator"), clock), clock);
   const auto bound = server.listen(address);
   if (!bound) return fail(bound.error().message);
   fmt::print("{}\n", *bound);
@@ -89,8 +111,9 @@ int join(const std::vector<std::string>& words, const Clock& clock) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(random_uniform(1, words[2].size(), i) - 0.5);
   }
-  auto session = Session::connect({.coordinator = words[0], .listen = words[1], .name = words[2]},
-                                  transports(clock), clock);
+  auto session =
+      Session::connect({.coordinator = words[0], .listen = words[1], .name = words[2]},
+                       transports(trust_of(identity::Role::kIsland, words[2]), clock), clock);
   if (!session) return fail(session.error().message);
   if (const auto ready = (*session)->ready({.checkpoints = {{0, "p"}}}); !ready) {
     return fail(ready.error().message);
