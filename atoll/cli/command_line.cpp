@@ -20,6 +20,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/nearest.h"
+#include "atoll/base/number.h"
 #include "atoll/base/process.h"
 #include "atoll/identity/invite.h"
 #include "atoll/tokenizer/tokenizer.h"
@@ -86,6 +87,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   }
 }
 
+constexpr std::string_view kHidden = "@/dev/fd/";
+
 /// The word by way of a file in memory: who lists processes sees their arguments.
 std::string hidden(const char* invite) {
   const int file = ::memfd_create("invite", 0);
@@ -94,7 +97,7 @@ std::string hidden(const char* invite) {
     throw InputError(fmt::format("cannot pass the invite on: {}", std::strerror(errno)));
   }
   ::lseek(file, 0, SEEK_SET);
-  return fmt::format("@/dev/fd/{}", file);
+  return fmt::format("{}{}", kHidden, file);
 }
 
 }  // namespace
@@ -125,6 +128,12 @@ void become_torch_program(char** argv, const std::vector<std::string>& more) {
       fmt::format("this command needs LibTorch, and '{}' cannot be started: {}; build it "
                   "with ATOLL_TORCH=ON (`make build` does)",
                   program, std::strerror(errno)));
+}
+
+void close_hidden(const std::string& argument) {
+  if (!argument.starts_with(kHidden)) return;
+  const auto file = number_in<int>(std::string_view(argument).substr(kHidden.size()));
+  if (file && *file > 2) ::close(*file);
 }
 
 std::vector<std::string> overrides_from(const std::vector<std::string>& rest) {

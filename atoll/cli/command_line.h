@@ -36,6 +36,8 @@ std::string read_text(const std::string& file);
 /// it is empty, InputError when it could not be written. `option` appears in messages.
 void require_output_file(const std::string& path, const std::string& option);
 
+/// Of an argument that become_torch_program() hid from who lists processes: it was read.
+void close_hidden(const std::string& argument);
 /// What --insecure means, on stderr.
 void warn_insecure();
 

@@ -187,9 +187,10 @@ void coordinate(CoordinateArguments arguments, std::vector<std::string> override
   swarm::CoordinatorServer server(
       std::move(served),
       [&](net::Transport::Sink sink) {
-        return net::make_tcp_transport(
-            {.trust = authority ? authority->trust() : nullptr, .insecure = arguments.insecure},
-            clock, std::move(sink));
+        return net::make_tcp_transport({.trust = authority ? authority->trust() : nullptr,
+                                        .insecure = arguments.insecure,
+                                        .takes_joins = true},
+                                       clock, std::move(sink));
       },
       clock, run::print_log,
       authority

@@ -148,6 +148,14 @@ std::string name_of(const fs::path& folder) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
+/// Not as a word on the command line, which others see and shells remember.
+std::string read_passphrase(const std::string& argument) {
+  if (argument != "-" && !argument.starts_with('@')) {
+    throw UsageError("--passphrase: give it by a file (@FILE) or by stdin (-)");
+  }
+  return identity::read_invite_argument(argument);
+}
+
 void restore(const CreateArguments& arguments) {
   if (arguments.passphrase.empty()) {
     throw UsageError("--restore needs the recovery code: --passphrase - or --passphrase @FILE");
@@ -156,12 +164,14 @@ void restore(const CreateArguments& arguments) {
   if (run::has_authority(run)) {
     throw InputError(fmt::format("'{}' has an authority already", run.string()));
   }
-  const std::string code = identity::read_invite_argument(arguments.passphrase);
+  const std::string code = read_passphrase(arguments.passphrase);
   auto authority = identity::Authority::restore(read_file(arguments.restore), code);
   fs::create_directories(run);
   authority.save(run::authority_folder(run));
   fmt::print(stderr,
-             "atoll: '{}' is the authority of run '{}' again; invites that were open are not\n",
+             "atoll: '{}' is the authority of run '{}' again; invites and the names of members are "
+             "not in a "
+             "backup: invite with --name, and revoke again who was\n",
              run.string(), authority.run_name());
 }
 
@@ -184,9 +194,8 @@ void create(const CreateArguments& arguments) {
   if (!arguments.config.empty()) {
     write_file_atomically(run / "config.toml", read_file(arguments.config));
   }
-  const std::string code = arguments.passphrase.empty()
-                               ? identity::new_secret()
-                               : identity::read_invite_argument(arguments.passphrase);
+  const std::string code =
+      arguments.passphrase.empty() ? identity::new_secret() : read_passphrase(arguments.passphrase);
   identity::write_private_file(run / kBackupFile, authority.encrypted_backup(code));
   fmt::print(stderr, "atoll: created '{}'; its authority is {}\n", run.string(),
              authority.fingerprint().substr(0, 16));
@@ -237,13 +246,17 @@ void revoke(const std::string& run, const std::string& member) {
   const bool is_known =
       std::ranges::any_of(holders, [&](const auto& holder) { return holder.first == member; });
   if (!is_known) {
-    throw UsageError(fmt::format("'{}' is no member of '{}'; 'atoll invite {} --list' shows them",
-                                 printable(member), run, run));
+    fmt::print(stderr,
+               "atoll: warning: nobody is known as '{}' ('atoll invite {} --list' shows members); "
+               "certificates of that name are revoked all the same\n",
+               printable(member), run);
   }
   identity::Registrar registrar(authority, book, {}, [](const Event& event) {
     fmt::print(stderr, "atoll: {}\n", event.sentence);
   });
-  registrar.revoke(identity::Revocation::Kind::kPeer, member, run::wall_now());
+  // A renewal that is on its way while the list is written is revoked too.
+  registrar.revoke(identity::Revocation::Kind::kPeer, member,
+                   run::wall_now() + std::chrono::seconds(1));
 }
 
 void add_invite_options(CLI::App& command, InviteArguments& arguments) {

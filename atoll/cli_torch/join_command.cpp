@@ -60,7 +60,9 @@ void join(JoinArguments& arguments) {
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
   arguments.options.folder = arguments.folder;
   if (!arguments.options.coordinator.empty()) {
-    arguments.options.coordinator = identity::read_invite_argument(arguments.options.coordinator);
+    const std::string given = arguments.options.coordinator;
+    arguments.options.coordinator = identity::read_invite_argument(given);
+    close_hidden(given);
   }
   const SystemClock clock;
   watch_interrupts();

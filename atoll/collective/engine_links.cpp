@@ -35,6 +35,7 @@ void Engine::reached(const net::Opened& opened, Time now) {
                      now);
   }
   links_.opened(opened.connection, now);
+  links_.pump(*number, now);
   ask_around(now);
 }
 

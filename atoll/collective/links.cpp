@@ -201,7 +201,7 @@ void Links::pump(int32_t number, Time now) {
   const auto found = links_.find(number);
   if (found == links_.end()) return;
   Link& link = found->second;
-  if (link.connection == 0 || link.is_lost()) return;
+  if (link.connection == 0 || !link.is_open()) return;  // Who is there is not known before.
   while (!link.full && !link.transfers.empty() && send_chunk(link, link.transfers, now)) {
   }
   lend_some(now);
@@ -221,7 +221,7 @@ void Links::lend_some(Time now) {
 }
 
 bool Links::lend_chunk(Link& link, bool rounds_wait, Time now) {
-  if (link.connection == 0 || link.is_lost() || link.full || link.lent.empty()) return false;
+  if (link.connection == 0 || !link.is_open() || link.full || link.lent.empty()) return false;
   // What a slow line needs for the share of the rounds is no stall.
   const double rate = transport_.estimate(link.connection).bytes_per_second;
   const double share = LendingShare::kOneIn * static_cast<double>(chunk_size(rate));

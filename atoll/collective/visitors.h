@@ -20,11 +20,14 @@ class Visitors {
   static constexpr size_t kMost = 1024;
   static constexpr size_t kMostEarly = 64;  // Requests of one.
   static constexpr Duration kPatience = std::chrono::seconds(10);
+  /// For the view that has the member which it says it is.
+  static constexpr Duration kKnownPatience = std::chrono::seconds(60);
 
   /// False: there are too many.
   [[nodiscard]] bool admit(net::ConnectionId connection,
                            const std::optional<identity::CertificateFacts>& certificate, Time now) {
     if (visitors_.size() >= kMost) return false;
+    if (certificate && certificate->peer.role != identity::Role::kIsland) return false;
     visitors_[connection] = {.certificate = certificate, .since = now};
     return true;
   }
@@ -58,7 +61,8 @@ class Visitors {
   std::vector<net::ConnectionId> mute(Time now) const {
     std::vector<net::ConnectionId> out;
     for (const auto& [connection, visitor] : visitors_) {
-      if (!visitor.hello && now - visitor.since > kPatience) out.push_back(connection);
+      const Duration patience = visitor.hello ? kKnownPatience : kPatience;
+      if (now - visitor.since > patience) out.push_back(connection);
     }
     return out;
   }

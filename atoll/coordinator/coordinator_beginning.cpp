@@ -62,6 +62,7 @@ void Coordinator::start_run(Time now) {
     start.units = grants.at(number);
     send_to(roster_.at(number), std::move(start));
   }
+  if (!revocations_.empty()) announce_view();
 }
 
 /// They cannot join later.

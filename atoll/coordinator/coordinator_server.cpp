@@ -197,7 +197,13 @@ struct CoordinatorServer::State {
 
   void look_for_revocations() {
     if (!newer_revocations) return;
-    const auto list = newer_revocations();
+    std::optional<Bytes> list;
+    try {
+      list = newer_revocations();
+    } catch (const InputError& error) {  // A disk that is full or away: the last list stays.
+      if (on_log && last_complaint != error.what()) on_log(error.what());
+      last_complaint = error.what();
+    }
     if (!list) return;
     for (size_t run = 0; run < served.size(); ++run) {
       with(run, [&](CoordinatorService& service) { service.tell_revocations(*list, clock.now()); });
@@ -240,6 +246,7 @@ struct CoordinatorServer::State {
   RunRouter router;
   JoinDesk join_desk;
   std::function<std::optional<Bytes>()> newer_revocations;
+  std::string last_complaint;  // Of it; each is told once.
   std::unique_ptr<net::Transport> transport;
   std::vector<Served> served;
 };

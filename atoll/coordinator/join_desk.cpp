@@ -1,7 +1,9 @@
 #include "atoll/coordinator/join_desk.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "atoll/identity/guess_limit.h"
 #include "atoll/net/address.h"
 
 namespace atl::swarm {
@@ -30,10 +32,22 @@ bool JoinDesk::handle(const net::Event& event, Time now) {
 
 void JoinDesk::opened(const net::Opened& opened, Time now) {
   const auto address = net::parse_address(opened.remote);
-  visitors_[opened.connection] = {.caller = {.address = address ? address->host : opened.remote,
-                                             .certificate = opened.certificate},
-                                  .since = now};
-  if (!answer_ || visitors_.size() > kMost) dismiss(opened.connection);
+  const std::string host = address ? address->host : opened.remote;
+  const std::string group = identity::guess_group(host);
+  const auto is_waiting_stranger = [](const auto& entry) {
+    return !entry.second.is_answered && !entry.second.caller.certificate;
+  };
+  const auto of_group = std::ranges::count_if(visitors_, [&](const auto& entry) {
+    return is_waiting_stranger(entry) && entry.second.group == group;
+  });
+  const auto num_strangers = std::ranges::count_if(visitors_, is_waiting_stranger);
+  // Who has waited longest has had its time: connections are numbered in their order.
+  const auto oldest = std::ranges::find_if(visitors_, is_waiting_stranger);
+  const bool is_stranger = !opened.certificate;
+  if (is_stranger && num_strangers >= static_cast<std::ptrdiff_t>(kMost)) dismiss(oldest->first);
+  visitors_[opened.connection] = {
+      .caller = {.address = host, .certificate = opened.certificate}, .group = group, .since = now};
+  if (!answer_ || (is_stranger && of_group >= kMostOfOneGroup)) dismiss(opened.connection);
 }
 
 void JoinDesk::dismiss(net::ConnectionId connection, Bytes frame) {

@@ -17,7 +17,8 @@ namespace atl::swarm {
 
 class JoinDesk {
  public:
-  static constexpr size_t kMost = 64;  // At once.
+  static constexpr size_t kMost = 64;            // Strangers at once; members always get in.
+  static constexpr int64_t kMostOfOneGroup = 4;  // Of them from one address.
   static constexpr Duration kPatience = std::chrono::seconds(10);
 
   /// The reply to a request.
@@ -40,6 +41,7 @@ class JoinDesk {
  private:
   struct Visitor {
     identity::Caller caller;
+    std::string group;  // Of its address (identity/guess_limit.h).
     Time since;
     bool is_answered = false;
   };

@@ -48,18 +48,38 @@ TEST_F(JoinDeskTest, OtherConnectionsAreNoneOfItsBusiness) {
   EXPECT_FALSE(desk.handle(net::Lost{2, ""}, now));
 }
 
-TEST_F(JoinDeskTest, SilenceAndACrowdAreSentAway) {
-  for (net::ConnectionId one = 1; one <= JoinDesk::kMost; ++one) desk.handle(caller(one), now);
+TEST_F(JoinDeskTest, OneAddressGetsAFewPlaces) {
+  for (net::ConnectionId one = 1; one <= 6; ++one) desk.handle(caller(one), now);
+  const auto words = desk.take_last_words();
+  ASSERT_EQ(words.size(), 2U);
+  EXPECT_EQ(words[0].connection, 5U);
+  EXPECT_EQ(words[1].connection, 6U);
+}
+
+TEST_F(JoinDeskTest, SilenceEndsAndACrowdKeepsNobodyOut) {
+  const auto from = [&](net::ConnectionId connection, int group) {
+    net::Opened opened = caller(connection);
+    opened.remote = "192.0.2." + std::to_string(group) + ":5000";
+    desk.handle(opened, now);
+  };
+  net::ConnectionId last = 0;
+  for (int group = 0; group < 16; ++group) {
+    for (int i = 0; i < 4; ++i) from(++last, group);
+  }
   EXPECT_TRUE(desk.take_last_words().empty());
-  desk.handle(caller(100), now);
+  from(101, 77);
   const auto words = desk.take_last_words();
   ASSERT_EQ(words.size(), 1U);
-  EXPECT_EQ(words[0].connection, 100U);
+  EXPECT_EQ(words[0].connection, 1U);  // Who has waited longest.
   EXPECT_TRUE(words[0].frame.empty());
+  net::Opened member = caller(102);
+  member.certificate.emplace();
+  desk.handle(member, now);
+  EXPECT_TRUE(desk.take_last_words().empty());
   desk.tick(now + seconds(9));
   EXPECT_TRUE(desk.take_last_words().empty());
   desk.tick(now + seconds(10));
-  EXPECT_EQ(desk.take_last_words().size(), JoinDesk::kMost);
+  EXPECT_EQ(desk.take_last_words().size(), JoinDesk::kMost + 1);
   desk.tick(now + seconds(20));
   EXPECT_TRUE(desk.take_last_words().empty());
 }

@@ -142,7 +142,8 @@ void Authority::revoke(Revocation::Kind kind, std::string_view subject, WallTime
     RevocationList changed = revocations_;
     changed.forget_before(now - kMaxValidity);
     changed.add({.kind = kind, .subject = std::string(subject), .when = now});
-    ++changed.number;
+    // Above all that members may know from before this authority was restored from a backup.
+    changed.number = std::max<uint64_t>(changed.number + 1, now.time_since_epoch().count());
     return changed;
   };
   if (folder_.empty()) {

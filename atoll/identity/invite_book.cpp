@@ -115,7 +115,10 @@ tl::expected<Grant, Refusal> redeem_in(Book& book, std::string_view secret, std:
   }
   if (invite.uses <= 0) return tl::unexpected(guess(fmt::format("invite {} is used up", id)));
   if (const auto fault = fault_of_name(invite, name)) return tl::unexpected(mistake(*fault));
-  if (is_held) {
+  // Who lost its certificate and not its key comes back by a new invite.
+  const bool is_its_own =
+      is_held && holder->second.key_hash == key_hash && holder->second.role == invite.role;
+  if (is_held && !is_its_own) {
     return tl::unexpected(
         mistake(fmt::format("the name '{}' is taken in this run: choose another", name)));
   }
@@ -123,8 +126,8 @@ tl::expected<Grant, Refusal> redeem_in(Book& book, std::string_view secret, std:
     return tl::unexpected(mistake("the run has as many members as it can have"));
   }
   --invite.uses;
-  book.holders.emplace(
-      name, NameHolder{.role = invite.role, .key_hash = std::string(key_hash), .invite = hash});
+  book.holders[std::string(name)] =
+      NameHolder{.role = invite.role, .key_hash = std::string(key_hash), .invite = hash};
   return Grant{.role = invite.role, .invite_id = id};
 }
 

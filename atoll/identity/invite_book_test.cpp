@@ -83,8 +83,16 @@ TEST_F(InviteBookTest, ANameHasOneHolder) {
   EXPECT_THAT(refusal(first, "anna", "k2"), HasSubstr("is taken"));
   EXPECT_EQ(last_.to_stranger, "the name 'anna' is taken in this run: choose another");
   EXPECT_FALSE(last_.is_guess);
-  EXPECT_THAT(refusal(second, "anna", "k1"), HasSubstr("is taken"));
+  EXPECT_THAT(refusal(second, "anna", "k2"), HasSubstr("is taken"));
   EXPECT_EQ(refusal(second, "bert", "k1"), "");  // A name that is taken cost no use.
+}
+
+TEST_F(InviteBookTest, WhoHasTheKeyComesBackByANewInvite) {
+  EXPECT_EQ(refusal(add({}), "anna", "k1"), "");
+  const std::string second = add({});
+  EXPECT_EQ(refusal(second, "anna", "k1"), "");
+  EXPECT_THAT(refusal(second, "bert", "k3"), HasSubstr("used up"));
+  EXPECT_THAT(refusal(add({.role = Role::kReader}), "anna", "k1"), HasSubstr("is taken"));
 }
 
 TEST_F(InviteBookTest, NamesMayBeFixed) {

@@ -70,7 +70,9 @@ bool RevocationList::is_revoked(const CertificateFacts& facts) const {
   const WallTime issued = facts.not_before + kBackdated;
   return std::ranges::any_of(entries, [&](const Revocation& entry) {
     if (entry.kind == Revocation::Kind::kSerial) return entry.subject == facts.serial;
-    return entry.subject == facts.peer.name && issued <= entry.when;
+    // A coordinator's certificate is no member's, whatever name it has.
+    return facts.peer.role != Role::kCoordinator && entry.subject == facts.peer.name &&
+           issued <= entry.when;
   });
 }
 

@@ -113,10 +113,17 @@ Destination find_destination(JoinOptions options, const std::filesystem::path& r
   if (has_invite) {
     const auto invite = identity::invite_in(options.coordinator);
     if (!invite) throw UsageError(invite.error().message);
-    options.coordinator = is_member
-                              ? run::rejoin_by_invite(*invite, run_folder)
-                              : run::register_by_invite(*invite, run_folder, options.name, clock,
-                                                        [] { return num_interrupts() > 0; });
+    if (is_member && run::has_come_by(*invite, run_folder)) {
+      options.coordinator = run::joined_coordinator(run_folder);
+    } else {
+      run::RunConfig asked;
+      demands_of(options, asked);
+      events(run::CoordinatorSought{.coordinator = invite->addresses.front(),
+                                    .patience_s = asked.swarm.join_patience});
+      options.coordinator = run::register_by_invite(
+          *invite, run_folder, options.name, duration_of(asked.swarm.join_patience), clock,
+          [] { return num_interrupts() > 0 || has_to_leave(); });
+    }
   } else if (options.coordinator.empty()) {
     options.coordinator = run::joined_coordinator(run_folder);
     if (options.coordinator.empty()) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "atoll/identity/guess_limit.h"
 #include "atoll/net/socket_address.h"
 
 namespace atl::net {
@@ -75,7 +76,7 @@ void Acceptor::accept_all(int listening) {
       return;
     }
     send_without_delay(socket.get());
-    auto place = door_->enter(remote_address(socket.get()).address().host);
+    auto place = door_->enter(identity::guess_group(remote_address(socket.get()).address().host));
     if (place) on_socket_(std::move(socket), std::move(place));
   }
 }

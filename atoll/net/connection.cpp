@@ -51,11 +51,6 @@ void Connection::end(const std::string& reason, bool all_arrived) {
   end_call();
 }
 
-bool Connection::is_opening() {
-  const MutexLock lock(mutex_);
-  return state_ == State::kOpening;
-}
-
 bool Connection::is_closing() {
   const MutexLock lock(mutex_);
   return is_closing_;
@@ -64,11 +59,6 @@ bool Connection::is_closing() {
 bool Connection::is_over() {
   const MutexLock lock(mutex_);
   return state_ == State::kOver;
-}
-
-bool Connection::is_writing() {
-  const MutexLock lock(mutex_);
-  return is_writing_;
 }
 
 void Connection::on_opened(bool inbound,
@@ -171,7 +161,7 @@ void Connection::on_written(bool is_written) {
 void Connection::on_piece(Piece piece) {
   context_->bytes_received += context_->wire_bytes(piece.data.size());
   if (piece.goodbye) {
-    end(reason_unless_closing("closed by the other side"), /*all_arrived=*/true);
+    end(reason_unless_closing("closed by the other side"), /*all_arrived=*/incoming_.empty());
     return;
   }
   const bool is_last = piece.last;

@@ -84,7 +84,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
   /// Ends it now, because of `reason`.
   void end(const std::string& reason, bool all_arrived = false);
-  bool is_opening();
   bool is_over();
 
  protected:
@@ -98,7 +97,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void emit_lost(const std::string& reason, bool all_arrived = false);
   /// "closed by this side" if that is why the call ended, else `reason`.
   std::string reason_unless_closing(const std::string& reason);
-  bool is_writing();
   bool is_closing();
   /// Of frames of either side.
   size_t max_frame_bytes() const { return max_frame_bytes_; }

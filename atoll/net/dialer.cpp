@@ -21,9 +21,14 @@ class Dial : public std::enable_shared_from_this<Dial> {
       : loop_(std::move(loop)), addresses_(std::move(addresses)), done_(std::move(done)) {}
 
   void start(Duration patience) {
-    loop_->call_after(patience, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->give_up();
-    });
+    // One that does not answer must leave time for the next.
+    const Duration each = patience / static_cast<int64_t>(addresses_.size());
+    for (size_t i = 1; i <= addresses_.size(); ++i) {
+      loop_->call_after(i * each, [weak = weak_from_this(), i] {
+        const auto self = weak.lock();
+        if (self && self->next_ <= i) self->give_up_one();
+      });
+    }
     try_next();
   }
 
@@ -58,9 +63,10 @@ class Dial : public std::enable_shared_from_this<Dial> {
   void finish() { done_(std::move(socket_)); }
 
   /// Of one that is over nothing is left but this.
-  void give_up() {
+  void give_up_one() {
     loop_->forget(socket_.get());
-    done_(failure("no answer"));
+    reason_ = "no answer";
+    try_next();
   }
 
   const std::shared_ptr<EventLoop> loop_;

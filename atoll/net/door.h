@@ -14,8 +14,8 @@ namespace atl::net {
 struct DoorLimits {
   /// An institution's islands may share one address.
   int per_address = 256;
-  int greeting = 256;             // That have not said Hello yet,
-  int greeting_per_address = 64;  // of these from one address.
+  int greeting = 512;             // That have not said Hello yet,
+  int greeting_per_address = 32;  // of these from one address.
 };
 
 class Door : public std::enable_shared_from_this<Door> {
@@ -38,7 +38,8 @@ class Door : public std::enable_shared_from_this<Door> {
   };
 
   explicit Door(DoorLimits limits) : limits_(limits) {}
-  /// Null when there is none for that address (a host, without its port).
+  /// Null when there is none for that address: a host without its port, of IPv6 its network, as
+  /// identity::guess_group() has it.
   std::shared_ptr<Place> enter(const std::string& address);
 
  private:

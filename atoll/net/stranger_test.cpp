@@ -104,7 +104,7 @@ TEST_F(StrangerTest, AnotherVersionHearsOurs) {
 TEST_F(StrangerTest, NobodyJoinsInTheClear) {
   const Caller caller(address);
   caller.say(encode(Hello{.plane = Plane::kJoin}));
-  EXPECT_THAT(caller.heard(), HasSubstr("nobody gets a certificate in the clear"));
+  EXPECT_THAT(caller.heard(), HasSubstr("nobody is certified here"));
 }
 
 TEST_F(StrangerTest, AWrongChecksumIsLostWithTheReason) {
@@ -131,6 +131,24 @@ TEST_F(StrangerTest, PiecesThatNeverEndAreCutOffAtTheLargestFrame) {
     caller.say({.kind = SegmentKind::kPiece, .size = static_cast<uint32_t>(body.size())}, body);
   }
   EXPECT_THAT(recorder.wait_lost(connection), HasSubstr("sent a frame of more than"));
+}
+
+TEST_F(StrangerTest, AFloodOfPingsFromWhoHangsUpIsSurvived) {
+  for (int i = 0; i < 20; ++i) {
+    const Caller caller(address);
+    caller.say(encode(Hello{.plane = Plane::kControl}));
+    const auto ping = encode(SegmentHeader{.kind = SegmentKind::kPing});
+    Bytes flood;
+    for (int k = 0; k < 50'000; ++k) flood.insert(flood.end(), ping.begin(), ping.end());
+    const timeval moment{.tv_sec = 0, .tv_usec = 20'000};
+    ::setsockopt(caller.socket.get(), SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment);
+    caller.say(flood);
+    const linger at_once{.l_onoff = 1, .l_linger = 0};  // Its end is a reset.
+    ::setsockopt(caller.socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+  const Caller next(address);
+  next.say(encode(Hello{.plane = Plane::kBulk}));
+  EXPECT_NE(recorder.wait_opened(true, Plane::kBulk), 0U);
 }
 
 struct CrowdTest : StrangerTest {

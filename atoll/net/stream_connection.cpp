@@ -87,6 +87,7 @@ void StreamConnection::on_ready(uint32_t ready) {
   // Where only an error is there reading finds out which.
   if ((ready & EPOLLOUT) != 0) flush();
   if (stream_ && (ready & ~static_cast<uint32_t>(EPOLLOUT)) != 0) read_all();
+  if (stream_ && outgoing_) flush();  // It may have waited for something to be read.
 }
 
 void StreamConnection::watch(bool wants_write) {
@@ -145,7 +146,8 @@ bool StreamConnection::write_some() {
       watch(moved.outcome == Moved::Outcome::kWantWrite);
       return false;
     case Moved::Outcome::kEnded:
-      read_all();  // A goodbye may lie there, or a reason.
+      is_deaf_ = true;  // What is read now may ask for an answer: reading must not end here again.
+      read_all();       // A goodbye may lie there, or a reason.
       if (stream_) on_stream_end(moved.reason);
       return false;
   }
@@ -154,7 +156,7 @@ bool StreamConnection::write_some() {
 
 void StreamConnection::flush() {
   size_t num_moved = 0;
-  while (stream_ && take_next_outgoing()) {
+  while (stream_ && !is_deaf_ && take_next_outgoing()) {
     const size_t before = outgoing_->num_written;
     if (!write_some()) return;
     num_moved += outgoing_->num_written - before;
@@ -168,7 +170,7 @@ void StreamConnection::flush() {
       return;
     }
   }
-  if (stream_) watch(/*wants_write=*/false);
+  if (stream_ && !is_deaf_) watch(/*wants_write=*/false);
 }
 
 void StreamConnection::read_all() {
@@ -178,7 +180,11 @@ void StreamConnection::read_all() {
                               : std::span<std::byte>(header_bytes_).subspan(num_read_);
     const Moved moved = stream_->read(rest);
     if (moved.outcome == Moved::Outcome::kEnded) return on_stream_end(moved.reason);
-    if (!moved.is_done()) return;
+    if (!moved.is_done()) {
+      // TLS has to say something first, which the socket does not take yet.
+      if (moved.outcome == Moved::Outcome::kWantWrite) watch(/*wants_write=*/true);
+      break;
+    }
     last_sign_ = loop_.now();
     num_read_ += moved.num_bytes;
     num_moved += moved.num_bytes;
@@ -190,7 +196,12 @@ void StreamConnection::read_all() {
       }
     }
     if (num_moved >= kTurnBytes) {  // What TLS has read already epoll does not see.
-      loop_.post([connection = self()] { connection->read_all(); });
+      if (!std::exchange(is_reading_posted_, true)) {
+        loop_.post([connection = self()] {
+          connection->is_reading_posted_ = false;
+          connection->read_all();
+        });
+      }
       return;
     }
   }
@@ -235,12 +246,12 @@ void StreamConnection::on_stream_end(const std::string& reason) {
 void StreamConnection::look_for_silence() {
   if (!stream_) return;
   const Time now = loop_.now();
-  if (outgoing_) {  // A line that takes what is sent is alive, however long that is on its way.
-    int unsent = 0;
-    if (::ioctl(stream_->descriptor(), SIOCOUTQ, &unsent) == 0 && unsent != unsent_bytes_) {
-      last_sign_ = now;
-      unsent_bytes_ = unsent;
-    }
+  // A line that takes what is sent is alive, however long that is on its way. That the last of it
+  // was taken, a ping perhaps, says nothing of the process there.
+  int unsent = 0;
+  if (::ioctl(stream_->descriptor(), SIOCOUTQ, &unsent) == 0 && unsent != unsent_bytes_) {
+    if (unsent > 0 || outgoing_) last_sign_ = now;
+    unsent_bytes_ = unsent;
   }
   const Duration silence = now - last_sign_;
   if (silence >= 2 * keepalive_) {

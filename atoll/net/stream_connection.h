@@ -76,6 +76,8 @@ class StreamConnection final : public Connection {
   std::unique_ptr<ByteStream> stream_;
   bool inbound_ = false;
   bool is_shut_ = false;
+  bool is_deaf_ = false;            // A write has failed: it takes nothing any more.
+  bool is_reading_posted_ = false;  // Reading goes on in the loop's next turn.
   uint32_t watched_ = 0;
   std::optional<Outgoing> outgoing_;
   bool owes_pong_ = false;

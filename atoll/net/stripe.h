@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct Stripe {
   std::string address;  // Whom this side connected to; empty if it was the other one.
 
   Mutex mutex;
+  /// Who is at the other end of the first lane, and so of all; nothing in the clear.
+  std::optional<identity::PeerId> peer ATOLL_GUARDED_BY(mutex);
   StripeToken token ATOLL_GUARDED_BY(mutex){};
   std::vector<Lane> lanes ATOLL_GUARDED_BY(mutex);
   bool opened ATOLL_GUARDED_BY(mutex) = false;

@@ -27,6 +27,10 @@ StripeToken make_token() {
   return token;
 }
 
+std::optional<identity::PeerId> peer_of(const Opened& opened) {
+  return opened.certificate ? std::optional(opened.certificate->peer) : std::nullopt;
+}
+
 class StripedTransport final : public Transport {
  public:
   StripedTransport(StripeOptions options, const TransportFactory& make_inner, const Clock& clock,
@@ -69,8 +73,12 @@ class StripedTransport final : public Transport {
   mutable Mutex mutex_;  // No stripe is locked while it is held.
   std::map<ConnectionId, StripePtr> by_lane_ ATOLL_GUARDED_BY(mutex_);
   std::map<StripeToken, std::weak_ptr<Stripe>> by_token_ ATOLL_GUARDED_BY(mutex_);
-  /// Inbound; since when.
-  std::map<ConnectionId, Time> mute_lanes_ ATOLL_GUARDED_BY(mutex_);
+  struct MuteLane {
+    Time since;
+    std::optional<identity::PeerId> peer;
+  };
+  /// Inbound ones that have not said whose they are.
+  std::map<ConnectionId, MuteLane> mute_lanes_ ATOLL_GUARDED_BY(mutex_);
   std::unique_ptr<Transport> inner_;  // Goes first: its last events need the rest.
 };
 
@@ -152,6 +160,7 @@ void StripedTransport::on_opened(Opened opened) {
     {
       const MutexLock stripe_lock(stripe->mutex);
       stripe->opened = true;
+      stripe->peer = peer_of(opened);
       stripe->lanes.push_back({.id = stripe->id, .opened = true});
       stripe->events.emplace_back(std::move(opened));
       const MutexLock lock(mutex_);
@@ -163,10 +172,10 @@ void StripedTransport::on_opened(Opened opened) {
   std::vector<ConnectionId> too_late;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [lane, since] : mute_lanes_) {
-      if (now - since > kMuteLanePatience) too_late.push_back(lane);
+    for (const auto& [lane, mute] : mute_lanes_) {
+      if (now - mute.since > kMuteLanePatience) too_late.push_back(lane);
     }
-    mute_lanes_[opened.connection] = now;
+    mute_lanes_[opened.connection] = {now, peer_of(opened)};
   }
   for (const ConnectionId lane : too_late) inner_->close(lane);
 }
@@ -184,14 +193,18 @@ void StripedTransport::join(ConnectionId lane, Bytes frame) {
   const auto trailer = take_trailer(frame);
   const auto token = read_token(frame);
   StripePtr stripe;
+  std::optional<identity::PeerId> peer;
   if (trailer && token && trailer->kind == StripeKind::kJoin) {
     const MutexLock lock(mutex_);
+    peer = mute_lanes_.at(lane).peer;
     const auto found = by_token_.find(*token);
     if (found != by_token_.end()) stripe = found->second.lock();
   }
   if (stripe == nullptr) return inner_->close(lane);
   const MutexLock stripe_lock(stripe->mutex);
-  if (stripe->over || stripe->closing || stripe->lanes.size() >= kMaxLanes) {
+  // A token may have been overheard by another member, at whose address a lane came out.
+  if (stripe->over || stripe->closing || stripe->lanes.size() >= kMaxLanes ||
+      stripe->peer != peer) {
     return inner_->close(lane);
   }
   stripe->lanes.push_back({.id = lane, .opened = true});
@@ -205,8 +218,10 @@ void StripedTransport::handle_lane(const StripePtr& stripe, ConnectionId id, Eve
     const MutexLock lock(stripe->mutex);
     Stripe::Lane* const lane = stripe->find(id);
     if (auto* opened = std::get_if<Opened>(&event); opened != nullptr && lane != nullptr) {
-      lane->opened = true;
       const bool is_first = !std::exchange(stripe->opened, true);
+      if (is_first) stripe->peer = peer_of(*opened);
+      if (stripe->peer != peer_of(*opened)) return inner_->close(id);
+      lane->opened = true;
       if (!stripe->closing && !stripe->over) {
         stripe->send_token(id, is_first ? StripeKind::kToken : StripeKind::kJoin);
         if (is_first) stripe->events.emplace_back(std::move(*opened));

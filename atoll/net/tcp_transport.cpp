@@ -107,6 +107,7 @@ class TcpTransport final : public Transport {
             options_.trust ? kRecordOverhead : 0)),
         door_(std::make_shared<Door>(options_.door)),
         greeting_loop_(std::make_shared<EventLoop>(clock)),
+        dialling_loop_(std::make_shared<EventLoop>(clock)),
         control_loop_(std::make_shared<EventLoop>(clock)) {
     const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1U, kMaxBulkLoops);
     for (unsigned i = 0; i < count; ++i) bulk_loops_.push_back(std::make_shared<EventLoop>(clock));
@@ -123,6 +124,7 @@ class TcpTransport final : public Transport {
     table_.wait_until_empty();
     context_->pacer.stop();
     greeting_loop_->stop();
+    dialling_loop_->stop();
     control_loop_->stop();
     for (const auto& loop : bulk_loops_) loop->stop();
   }
@@ -168,6 +170,7 @@ class TcpTransport final : public Transport {
   const std::shared_ptr<Door> door_;
   /// Strangers keep nobody but each other waiting: what they cost is done on a loop of their own.
   const std::shared_ptr<EventLoop> greeting_loop_;
+  const std::shared_ptr<EventLoop> dialling_loop_;
   const std::shared_ptr<EventLoop> control_loop_;
   std::vector<std::shared_ptr<EventLoop>> bulk_loops_;
   Mutex acceptors_mutex_;
@@ -206,7 +209,7 @@ ConnectionId TcpTransport::connect(const std::string& text, Plane plane) {
         [connection, reason = address.error().message] { connection->end(reason); });
     return connection->id();
   }
-  dial(greeting_loop_, *address, options_.connect_timeout,
+  dial(dialling_loop_, *address, options_.connect_timeout,
        [this, connection, plane](Result<Descriptor> socket) {
          on_dialled(connection, plane, std::move(socket));
        });
@@ -221,7 +224,7 @@ void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connectio
   if (!socket) return fails(socket.error().message);
   auto stream = options_.trust ? options_.trust->calling_stream(std::move(*socket))
                                : make_plain_stream(std::move(*socket));
-  Greeting::begin_outbound(*greeting_loop_, std::move(stream), plane, options_.connect_timeout,
+  Greeting::begin_outbound(*dialling_loop_, std::move(stream), plane, options_.connect_timeout,
                            [this, connection, fails, plane](const Result<Hello>& hello,
                                                             std::unique_ptr<ByteStream> greeted) {
                              if (!hello) return fails(hello.error().message);
@@ -234,11 +237,13 @@ void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connectio
 }
 
 void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place) {
-  auto stream = options_.trust ? options_.trust->called_stream(std::move(socket))
-                               : make_plain_stream(std::move(socket));
+  auto stream = options_.trust
+                    ? options_.trust->called_stream(std::move(socket), options_.takes_joins)
+                    : make_plain_stream(std::move(socket));
   const auto objection = [this](const Hello& hello, const ByteStream& greeted) {
     std::string why =
         objection_to(greeted.peer(), hello.plane, /*is_called=*/true, options_.trust != nullptr);
+    if (hello.plane == Plane::kJoin && !options_.takes_joins) why = "nobody is certified here";
     if (why.empty() && greeted.peer()) why = options_.trust->objection(*greeted.peer());
     if (!why.empty()) return why;
     if (table_.num_inbound() < options_.max_inbound) return std::string();
@@ -257,9 +262,12 @@ void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place)
 
 void TcpTransport::attach(const std::shared_ptr<StreamConnection>& connection,
                           std::unique_ptr<ByteStream> stream, bool inbound) const {
-  connection->loop().post([connection, inbound,
-                           held = std::make_shared<std::unique_ptr<ByteStream>>(std::move(
-                               stream))] { connection->attach(std::move(*held), inbound); });
+  const auto held = std::make_shared<std::unique_ptr<ByteStream>>(std::move(stream));
+  connection->loop().post([this, connection, inbound, held] {
+    connection->attach(std::move(*held), inbound);
+    // Who was revoked during the greeting was not there to be cut off.
+    if (options_.trust) connection->end_unless_believed(*options_.trust);
+  });
 }
 
 void TcpTransport::close_in_time(const std::shared_ptr<StreamConnection>& connection) const {

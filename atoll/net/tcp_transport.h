@@ -37,6 +37,8 @@ struct TransportOptions {
   std::chrono::milliseconds keepalive{10'000};
   /// How long close() may take to send what is queued.
   std::chrono::milliseconds close_timeout{2'000};
+  /// Strangers may ask for a certificate here (Plane::kJoin): a coordinator's business.
+  bool takes_joins = false;
   /// Inbound connections beyond this are refused.
   int max_inbound = 1'024;
   DoorLimits door;

@@ -16,6 +16,9 @@
 namespace atl::net {
 namespace {
 
+/// Where this is a connection's own datum, it may be a join.
+constinit char kTakesJoins = 0;
+
 /// ALPN's list of one name.
 std::string alpn_of(std::string_view protocol) {
   std::string list(1, static_cast<char>(protocol.size()));
@@ -40,8 +43,9 @@ class TlsStream final : public ByteStream {
         objection_(std::move(objection)) {
     BIO* const bio = new_socket_bio(descriptor());
     SSL_set_bio(ssl_.get(), bio, bio);  // Takes it over.
-    if (end == TlsEnd::kCalled) {
+    if (end == TlsEnd::kCalled || end == TlsEnd::kCalledToJoin) {
       SSL_set_accept_state(ssl_.get());
+      if (end == TlsEnd::kCalledToJoin) SSL_set_app_data(ssl_.get(), &kTakesJoins);
       return;
     }
     SSL_set_connect_state(ssl_.get());
@@ -144,6 +148,8 @@ class TlsStream final : public ByteStream {
 };
 
 }  // namespace
+
+bool takes_joins(const SSL* ssl) { return SSL_get_app_data(ssl) == &kTakesJoins; }
 
 std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<SSL_CTX> context,
                                             TlsEnd end, PeerObjection objection) {

@@ -6,11 +6,13 @@
 
 #include "atoll/net/byte_stream.h"
 
+struct ssl_st;  // OpenSSL's SSL.
 struct ssl_ctx_st;
 
 namespace atl::net {
 
-enum class TlsEnd : uint8_t { kCalling, kCalled, kJoining };
+/// kCalledToJoin: a coordinator's, which strangers may ask for a certificate.
+enum class TlsEnd : uint8_t { kCalling, kJoining, kCalled, kCalledToJoin };
 
 /// What a TLS handshake says it is for. A join is the one for which a caller needs no certificate.
 constexpr const char* kLinkProtocol = "atoll";
@@ -19,6 +21,9 @@ constexpr const char* kJoinProtocol = "atoll-join";
 /// Why the peer is not believed, of one whose certificate the authority signed; empty when it is.
 /// Null: that is looked at later, and the peer is told.
 using PeerObjection = std::function<std::string(const identity::CertificateFacts&)>;
+
+/// Of a called one, for the callback that chooses the protocol.
+bool takes_joins(const ssl_st* ssl);
 
 std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<ssl_ctx_st> context,
                                             TlsEnd end, PeerObjection objection);

@@ -31,9 +31,10 @@ identity::Credentials credentials_of(const Authority& authority, Role role, cons
 }
 
 struct Member {
-  Member(const identity::Credentials& credentials)
+  Member(const identity::Credentials& credentials, bool takes_joins = false)
       : trust(std::make_shared<Trust>(credentials)),
-        transport(make_tcp_transport({.trust = trust}, clock, recorder.sink())) {}
+        transport(make_tcp_transport({.trust = trust, .takes_joins = takes_joins}, clock,
+                                     recorder.sink())) {}
   explicit Member(std::shared_ptr<Trust> whom)
       : trust(std::move(whom)),
         transport(make_tcp_transport({.trust = trust}, clock, recorder.sink())) {}
@@ -47,7 +48,8 @@ struct Member {
 
 struct TlsTransportTest : testing::Test {
   Authority authority = Authority::create("ours", wall_now());
-  Member coordinator{credentials_of(authority, Role::kCoordinator, "coordinator")};
+  Member coordinator{credentials_of(authority, Role::kCoordinator, "coordinator"),
+                     /*takes_joins=*/true};
   std::string address = coordinator.listen();
 
   std::string reason_of(Member& member, Plane plane = Plane::kControl) {
@@ -119,8 +121,20 @@ TEST_F(TlsTransportTest, AStrangerReachesTheJoinAloneAndKnowsWhomItAsks) {
   EXPECT_EQ(stranger.recorder.opened(out).certificate->peer.role, Role::kCoordinator);
   EXPECT_THAT(reason_of(stranger, Plane::kControl), HasSubstr("it showed no certificate"));
   EXPECT_THAT(reason_of(stranger, Plane::kBulk), HasSubstr("it showed no certificate"));
+  Member island(credentials_of(authority, Role::kIsland, "reef"));
+  const ConnectionId asked = stranger.transport->connect(island.listen(), Plane::kJoin);
+  EXPECT_THAT(stranger.recorder.wait_lost(asked), HasSubstr("cannot connect"));
+  EXPECT_EQ(island.recorder.num_events(), 0U);
   Member misled(Trust::stranger(std::string(64, 'a')));
   EXPECT_THAT(reason_of(misled, Plane::kJoin), HasSubstr("its certificate is not taken"));
+}
+
+TEST_F(TlsTransportTest, ACoordinatorIsNotRevokedWithAMemberOfItsName) {
+  Member island(credentials_of(authority, Role::kIsland, "reef"));
+  authority.revoke(identity::Revocation::Kind::kPeer, "coordinator", wall_now());
+  island.trust->revoke(authority.revocations());
+  const ConnectionId out = island.transport->connect(address, Plane::kControl);
+  EXPECT_EQ(island.recorder.wait_opened(false, Plane::kControl), out);
 }
 
 TEST_F(TlsTransportTest, ARenewedCertificateIsForNewConnections) {

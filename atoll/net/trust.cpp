@@ -34,6 +34,7 @@ int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* chose
       *chosen = offered + at + 1;
       *chosen_size = offered[at];
       if (name == kJoinProtocol) {
+        if (!takes_joins(ssl)) return SSL_TLSEXT_ERR_ALERT_FATAL;
         SSL_set_verify(ssl, SSL_VERIFY_PEER, nullptr);  // Who has a certificate may show it.
       }
       return SSL_TLSEXT_ERR_OK;
@@ -126,11 +127,6 @@ void Trust::renew(const identity::Credentials& credentials) {
   self_ = facts->peer;
 }
 
-std::optional<identity::PeerId> Trust::self() const {
-  const MutexLock lock(mutex_);
-  return self_;
-}
-
 std::string Trust::objection(const identity::CertificateFacts& facts) const {
   const MutexLock lock(mutex_);
   if (!self_) {
@@ -143,24 +139,23 @@ std::string Trust::objection(const identity::CertificateFacts& facts) const {
 }
 
 void Trust::revoke(identity::RevocationList list) {
-  std::map<int, std::function<void()>> callbacks;
   {
     const MutexLock lock(mutex_);
     if (list.number <= revoked_.number) return;
     revoked_ = std::move(list);
-    callbacks = callbacks_;
   }
-  for (const auto& [number, callback] : callbacks) callback();
+  const MutexLock lock(callbacks_mutex_);
+  for (const auto& [number, callback] : callbacks_) callback();
 }
 
 int Trust::on_revocation(std::function<void()> callback) {
-  const MutexLock lock(mutex_);
+  const MutexLock lock(callbacks_mutex_);
   callbacks_.emplace(++last_callback_, std::move(callback));
   return last_callback_;
 }
 
 void Trust::forget(int callback) {
-  const MutexLock lock(mutex_);
+  const MutexLock lock(callbacks_mutex_);
   callbacks_.erase(callback);
 }
 
@@ -170,9 +165,10 @@ std::unique_ptr<ByteStream> Trust::calling_stream(Descriptor socket) const {
                          [this](const auto& facts) { return objection(facts); });
 }
 
-std::unique_ptr<ByteStream> Trust::called_stream(Descriptor socket) const {
+std::unique_ptr<ByteStream> Trust::called_stream(Descriptor socket, bool takes_joins) const {
   const MutexLock lock(mutex_);
-  return make_tls_stream(std::move(socket), context_, TlsEnd::kCalled, nullptr);
+  return make_tls_stream(std::move(socket), context_,
+                         takes_joins ? TlsEnd::kCalledToJoin : TlsEnd::kCalled, nullptr);
 }
 
 }  // namespace atl::net

@@ -34,9 +34,6 @@ class Trust {
   /// join of its run's coordinator, and nothing else.
   static std::unique_ptr<Trust> stranger(const std::string& fingerprint);
 
-  /// This process's name; nothing for a stranger.
-  std::optional<identity::PeerId> self() const;
-
   /// New connections use the new certificate; those that stand go on.
   void renew(const identity::Credentials& credentials);
   /// Who is on the list is no longer believed. An older list than the one that is known is ignored.
@@ -47,12 +44,13 @@ class Trust {
   /// Called after each revoke(), on its thread; by a transport, which then ends connections. Until
   /// the number it returns is given to forget().
   int on_revocation(std::function<void()> callback);
+  /// On return it is not being called and will not be.
   void forget(int callback);
 
   /// The two ends of a connection. Who calls finds out by itself whether it believes the other
   /// side; who is called asks objection() of a caller with a certificate.
   std::unique_ptr<ByteStream> calling_stream(Descriptor socket) const;
-  std::unique_ptr<ByteStream> called_stream(Descriptor socket) const;
+  std::unique_ptr<ByteStream> called_stream(Descriptor socket, bool takes_joins) const;
 
  private:
   using Context = std::shared_ptr<ssl_ctx_st>;
@@ -64,8 +62,9 @@ class Trust {
   std::optional<identity::PeerId> self_ ATOLL_GUARDED_BY(mutex_);
   Context context_ ATOLL_GUARDED_BY(mutex_);
   identity::RevocationList revoked_ ATOLL_GUARDED_BY(mutex_);
-  int last_callback_ ATOLL_GUARDED_BY(mutex_) = 0;
-  std::map<int, std::function<void()>> callbacks_ ATOLL_GUARDED_BY(mutex_);
+  Mutex callbacks_mutex_;  // Held while they are called; mutex_ may be taken under it.
+  int last_callback_ ATOLL_GUARDED_BY(callbacks_mutex_) = 0;
+  std::map<int, std::function<void()>> callbacks_ ATOLL_GUARDED_BY(callbacks_mutex_);
 };
 
 }  // namespace atl::net

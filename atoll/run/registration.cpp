@@ -8,6 +8,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/identity/invite_book.h"
 #include "atoll/identity/member_files.h"
 #include "atoll/identity/registration.h"
 #include "atoll/identity/revocation.h"
@@ -24,8 +25,15 @@ constexpr Duration kPatience = std::chrono::seconds(20);  // For an answer.
 constexpr Duration kNap = std::chrono::milliseconds(100);
 constexpr size_t kMaxQueuedBytes = size_t{1} << 20;
 constexpr const char* kCoordinatorFile = "coordinator";
+constexpr const char* kInviteFile = "invite";  // The id of the one that the member came by.
+constexpr Duration kBetweenTries = std::chrono::seconds(1);
 /// Whether a renewal is due is looked at so often; after one that failed it is tried again then.
 constexpr std::chrono::seconds kBetweenLooks{30};
+
+/// Whether somebody was there, whose answer will be the same the next time.
+bool is_verdict(const std::string& reason) {
+  return reason.find("certificate") != std::string::npos;
+}
 
 /// One question and its answer, over a connection of its own.
 Result<std::string> ask(const std::string& address, std::shared_ptr<net::Trust> trust,
@@ -53,14 +61,15 @@ Result<std::string> ask(const std::string& address, std::shared_ptr<net::Trust> 
   return failure(fmt::format("{} does not answer", address));
 }
 
-/// Asks for a certificate and keeps it.
+/// Asks for a certificate and keeps it. `is_answered`: somebody said no.
 Result<void> obtain(const std::string& address, std::shared_ptr<net::Trust> trust,
                     const std::string& fingerprint, const fs::path& folder,
                     identity::RegistrationRequest request, const Clock& clock,
-                    const std::function<bool()>& cancelled) {
+                    const std::function<bool()>& cancelled, bool& is_answered) {
   const identity::Key key = identity::member_key(identity_folder(folder));
   request.certificate_request = key.request();
   const auto answer = ask(address, std::move(trust), identity::encode(request), clock, cancelled);
+  is_answered = is_answered || answer || is_verdict(answer.error().message);
   if (!answer) return tl::unexpected(answer.error());
   const auto reply = identity::decode_reply(*answer);
   if (!reply) return tl::unexpected(reply.error());
@@ -74,7 +83,7 @@ Result<void> obtain(const std::string& address, std::shared_ptr<net::Trust> trus
 }  // namespace
 
 std::string register_by_invite(const identity::Invite& invite, const fs::path& folder,
-                               const std::string& name, const Clock& clock,
+                               const std::string& name, Duration patience, const Clock& clock,
                                const std::function<bool()>& cancelled) {
   if (invite.expiry < wall_now()) {
     throw InputError(
@@ -82,27 +91,39 @@ std::string register_by_invite(const identity::Invite& invite, const fs::path& f
                     identity::text_of(invite.expiry), identity::text_of(wall_now())));
   }
   const std::shared_ptr<net::Trust> trust = net::Trust::stranger(invite.fingerprint);
-  std::string reasons;
-  for (const std::string& address : invite.addresses) {
-    const auto result = obtain(address, trust, invite.fingerprint, folder,
-                               {.invite_secret = invite.secret, .name = name}, clock, cancelled);
-    if (result) {
-      write_file_atomically(identity_folder(folder) / kCoordinatorFile, address + "\n");
-      return address;
+  const Time end = clock.now() + patience;
+  while (true) {
+    std::string reasons;
+    bool is_answered = false;
+    for (const std::string& address : invite.addresses) {
+      const auto result =
+          obtain(address, trust, invite.fingerprint, folder,
+                 {.invite_secret = invite.secret, .name = name}, clock, cancelled, is_answered);
+      if (result) {
+        write_file_atomically(identity_folder(folder) / kCoordinatorFile, address + "\n");
+        write_file_atomically(identity_folder(folder) / kInviteFile,
+                              identity::invite_id(invite.secret));
+        return address;
+      }
+      reasons += (reasons.empty() ? "" : "; ") + result.error().message;
     }
-    reasons += (reasons.empty() ? "" : "; ") + result.error().message;
+    if (is_answered || cancelled() || clock.now() >= end) {
+      throw InputError(fmt::format("cannot join '{}': {}", invite.run_name, reasons));
+    }
+    std::this_thread::sleep_for(kBetweenTries);
   }
-  throw InputError(fmt::format("cannot join '{}': {}", invite.run_name, reasons));
 }
 
-std::string rejoin_by_invite(const identity::Invite& invite, const fs::path& folder) {
-  const auto fingerprint =
-      identity::fingerprint_of(read_file(identity_folder(folder) / "authority.pem"));
-  if (fingerprint != invite.fingerprint) {
-    throw InputError(fmt::format("'{}' is a member of another run than '{}': choose another --run",
-                                 folder.string(), invite.run_name));
+bool has_come_by(const identity::Invite& invite, const fs::path& folder) {
+  const fs::path file = identity_folder(folder) / kInviteFile;
+  if (!has_identity(folder) || !fs::exists(file)) return false;
+  if (read_file(file) != identity::invite_id(invite.secret)) return false;
+  try {
+    identity::load_credentials(identity_folder(folder), wall_now());
+    return true;
+  } catch (const InputError&) {  // It has expired: the invite may be good for another.
+    return false;
   }
-  return joined_coordinator(folder).empty() ? invite.addresses.front() : joined_coordinator(folder);
 }
 
 std::string joined_coordinator(const fs::path& folder) {
@@ -162,8 +183,10 @@ void Certificate::renew() {
     const auto facts = identity::facts_of(read_file(identity_folder(folder_) / "certificate.pem"));
     if (!facts || !identity::renewal_due(*facts, wall_now())) return;
     const auto fingerprint = facts->peer.run;
-    const auto result = obtain(coordinator_, trust_, fingerprint, folder_, {}, clock_,
-                               [this] { return is_stopping(); });
+    bool is_answered = false;
+    const auto result = obtain(
+        coordinator_, trust_, fingerprint, folder_, {}, clock_, [this] { return is_stopping(); },
+        is_answered);
     if (result) {
       trust_->renew(identity::load_credentials(identity_folder(folder_), wall_now()));
       return;

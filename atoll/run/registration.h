@@ -16,15 +16,15 @@
 namespace atl::run {
 
 /// Becomes a member by an invite: the key and what comes of it are kept in `folder`/identity, with
-/// the coordinator's address, which is returned. Tries all addresses of the invite. Throws
-/// InputError.
+/// the coordinator's address, which is returned. A folder that has a key keeps it. Tries all
+/// addresses of the invite, for as long as `patience` where nobody answers. Throws InputError.
 std::string register_by_invite(const identity::Invite& invite, const std::filesystem::path& folder,
-                               const std::string& name, const Clock& clock,
+                               const std::string& name, Duration patience, const Clock& clock,
                                const std::function<bool()>& cancelled);
 
-/// The same for a folder that is a member already, which nobody is asked for: the coordinator is
-/// where the invite says. Throws InputError where the invite is another run's.
-std::string rejoin_by_invite(const identity::Invite& invite, const std::filesystem::path& folder);
+/// Whether the member in `folder` came by this very invite, and its certificate holds: then nobody
+/// need be asked.
+bool has_come_by(const identity::Invite& invite, const std::filesystem::path& folder);
 
 /// The coordinator that the member in `folder` joined; empty where that is not known.
 std::string joined_coordinator(const std::filesystem::path& folder);

@@ -39,7 +39,8 @@ bool has_identity(const fs::path& folder) {
 }
 
 identity::Authority create_authority(const fs::path& run, const std::string& name) {
-  if (has_authority(run)) {
+  // A folder without a key was left by one that was interrupted.
+  if (fs::exists(authority_folder(run) / "authority-key.pem")) {
     throw InputError(
         fmt::format("'{}' has an authority already: 'atoll invite' invites to it", run.string()));
   }

@@ -469,7 +469,7 @@ class RunTest(unittest.TestCase):
             self.assert_fails(run("join", "127.0.0.1:1", "--run", self.folder / "x", "--listen", address), 2, "--listen")
 
     def test_an_address_that_others_cannot_reach_is_said(self):
-        result = finish(self.join("192.0.2.1:7070", "a", "--insecure", "--swarm.join_patience=1"))
+        result = finish(self.join("192.0.2.1:7070", "a", "--insecure", "--listen", "127.0.0.1:0", "--swarm.join_patience=1"))
         self.assert_fails(result, 2, "--listen")
 
     def test_ctrl_c_ends_the_wait_for_others(self):
