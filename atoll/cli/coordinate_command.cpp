@@ -78,7 +78,7 @@ std::unique_ptr<net::HttpServer> serve_status(const std::string& where, swarm::S
         where));
   }
   auto server = net::HttpServer::start(
-      where, [&](const std::string& path) { return board.reply(path); }, clock);
+      where, [&](const net::HttpRequest& request) { return board.reply(request.path); }, clock);
   if (!server) throw InputError("--http: " + server.error().message);
   return std::move(*server);
 }
