@@ -66,17 +66,15 @@ ReaderGate::Answer ReaderGate::answer(const Caller& caller, std::string_view aut
                                       WallTime now) {
   if (caller.certificate && is_member(*caller.certificate)) return Answer::kMayRead;
   if (authorization.empty()) return Answer::kUnknown;
-  {
-    // Before anything is read: a guess must cost as little as can be.
-    const MutexLock lock(mutex_);
-    if (!guesses_.allows(caller.address, now)) {
-      count_refusal(caller);
-      return Answer::kHeldBack;
-    }
+  // One at a time, so that nobody guesses more often by guessing at once.
+  const MutexLock lock(mutex_);
+  // Before anything is read: a guess must cost as little as can be.
+  if (!guesses_.allows(caller.address, now)) {
+    count_refusal(caller);
+    return Answer::kHeldBack;
   }
   const Secret token = token_in(authorization);
   if (book_.is_reader_token(token.text(), now)) return Answer::kMayRead;
-  const MutexLock lock(mutex_);
   guesses_.count(caller.address, now);
   count_refusal(caller);
   return Answer::kUnknown;

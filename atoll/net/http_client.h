@@ -17,7 +17,7 @@ Result<HttpReply> http_get(const std::string& address, const std::string& path, 
                            size_t max_bytes);
 
 /// The same of a server that must prove to be the host in `address`, before it is asked anything.
-/// All has to be done within `patience`.
+/// All has to be done within `patience`, but that names are looked up first.
 Result<HttpReply> https_get(const std::string& address, const std::string& path,
                             const HttpsIdentity& who, Duration patience, size_t max_bytes);
 
