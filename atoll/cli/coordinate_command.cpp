@@ -16,6 +16,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/reader_server.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/coordinator/coordinator_server.h"
 #include "atoll/coordinator/run_router.h"
@@ -39,6 +40,8 @@ struct CoordinateArguments {
   int64_t min_replicas = 0;       // 0: as the settings say.
   std::vector<std::string> runs;  // Folders; empty: one run without a journal.
   std::string http = "127.0.0.1:0";
+  std::string https;  // Empty: off.
+  std::vector<std::string> https_names;
   bool insecure = false;
   bool together = false;
 };
@@ -55,10 +58,12 @@ as its folder is, and islands join it by that name. Settings given as --section.
 all of them. Each begins, fails and ends by itself; the coordinator ends with the last.
 
 A run that `atoll create` made is encrypted, and only the invited take part. Its settings may lie in
-its folder (config.toml).
+its folder (config.toml). With --https readers on other machines see how it goes, by a token
+(`atoll invite RUN --role reader --token`) or a member's certificate.
 
 Examples:
   atoll coordinate --run runs/ours                               a run that was created
+  atoll coordinate --run runs/ours --https 0.0.0.0:9443          and told to readers anywhere
   atoll coordinate --config run.toml --run runs/ours             on one machine, in the clear
   atoll join 127.0.0.1:7070 --run runs/here                      on each island
   atoll status runs/ours                                         how it goes
@@ -73,14 +78,27 @@ std::unique_ptr<net::HttpServer> serve_status(const std::string& where, swarm::S
   net::require_address("--http", where);
   if (!net::is_loopback(*net::parse_address(where))) {
     throw UsageError(fmt::format(
-        "--http: {} is not on this machine; only loopback addresses are served for now (from "
-        "elsewhere: ssh -L PORT:127.0.0.1:PORT, then ask the near end)",
+        "--http: {} is not on this machine; only loopback addresses are served in the clear (for "
+        "readers elsewhere: --https, or ssh -L PORT:127.0.0.1:PORT, then ask the near end)",
         where));
   }
   auto server = net::HttpServer::start(
-      where, [&](const std::string& path) { return board.reply(path); }, clock);
+      where, [&](const net::HttpRequest& request) { return board.reply(request.path); }, clock);
   if (!server) throw InputError("--http: " + server.error().message);
   return std::move(*server);
+}
+
+std::unique_ptr<net::HttpServer> serve_web(const CoordinateArguments& arguments,
+                                           run::RunAuthority* authority, swarm::StatusBoard& board,
+                                           const Clock& clock) {
+  if (arguments.https.empty() && arguments.https_names.empty()) return nullptr;
+  if (arguments.https.empty()) throw UsageError("--https-name is for --https");
+  if (authority == nullptr) {
+    throw UsageError(
+        "--https is for a run that 'atoll create' made: its authority signs the server's "
+        "certificate, and says who may read");
+  }
+  return serve_readers(arguments.https, arguments.https_names, *authority, board, clock);
 }
 
 /// What belongs to each island is of no use here.
@@ -178,6 +196,7 @@ void coordinate(CoordinateArguments arguments, std::vector<std::string> override
   for (const run::CoordinatedRun& run : runs) statuses.push_back(run.first_status());
   swarm::StatusBoard board(std::move(statuses), clock);
   const auto http = serve_status(arguments.http, board, clock);
+  const auto https = serve_web(arguments, authority.get(), board, clock);
   std::vector<swarm::ServedRun> served;
   for (run::CoordinatedRun& run : runs) {
     served.push_back(run.served([&board, number = served.size()](swarm::RunStatus status) {
@@ -206,6 +225,7 @@ void coordinate(CoordinateArguments arguments, std::vector<std::string> override
   std::fflush(stdout);  // A launcher reads it.
   for (run::CoordinatedRun& run : runs) run.announce(*address);
   if (http) run::print_log(fmt::format("status at http://{}/status", http->address()));
+  if (https) run::print_log(fmt::format("for readers at https://{}/status", https->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);
   }
@@ -235,6 +255,14 @@ void add_coordinate_command(CLI::App& app) {
       ->add_option("--http", arguments->http,
                    "HOST:PORT on this machine for /status and /metrics, or \"off\"")
       ->capture_default_str();
+  command->add_option("--https", arguments->https,
+                      "HOST:PORT of the same over HTTPS, for readers on other machines, of a run "
+                      "that was created");
+  command
+      ->add_option("--https-name", arguments->https_names,
+                   "a host by which readers ask --https, which its certificate then names; may be "
+                   "given several times (this machine's addresses are known)")
+      ->allow_extra_args(false);
   command->add_flag("--insecure", arguments->insecure,
                     "allow addresses beyond this machine, unencrypted");
   command->add_flag("--together", arguments->together, "nobody trains on without who is lost")

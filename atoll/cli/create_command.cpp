@@ -50,10 +50,13 @@ Examples:
   atoll create runs/ours --restore authority-backup --passphrase @code.txt)";
 
 constexpr const char* kInviteFooter = R"(
-Prints another invite to a run that `atoll create` made; its coordinator may be running.
+Prints another invite to a run that `atoll create` made; its coordinator may be running. With
+--role reader --token it prints a token instead: who has it may ask a coordinator with --https how
+the run goes, as often as wanted until it ends, and nothing else.
 
 Examples:
   atoll invite runs/ours --uses 1 --name reef --expires 1h > invite.txt
+  atoll invite runs/ours --role reader --token --expires 30d > token.txt
   atoll invite runs/ours --list
   atoll invite runs/ours --withdraw 3f2c9a0b77d1)";
 
@@ -72,6 +75,7 @@ struct InviteArguments {
   std::string expires = "7d";
   std::string name;
   std::string withdraw;
+  bool token = false;
   bool list = false;
   bool json = false;
 };
@@ -143,6 +147,39 @@ void print_invite(const InviteArguments& arguments, const identity::Authority& a
              identity::text_of(expiry), places);
 }
 
+void print_token(const InviteArguments& arguments, const identity::Authority& authority) {
+  if (arguments.role != identity::name_of(identity::Role::kReader)) {
+    throw UsageError("--token is for --role reader: others come by an invite");
+  }
+  if (!arguments.name.empty())
+    throw UsageError("--token: nobody is named by one; leave --name out");
+  const auto now = run::wall_now();
+  const identity::WallTime expiry = now + duration_from("--expires", arguments.expires);
+  const identity::Secret token(
+      identity::InviteBook(run::invite_file(arguments.run))
+          .add({.role = identity::Role::kReader, .uses = 0, .expiry = expiry, .is_token = true},
+               now));
+  const std::string id = identity::invite_id(token.text());
+  if (arguments.json) {
+    fmt::print("{}\n", nlohmann::json{{"token", token.text()},
+                                      {"id", id},
+                                      {"authority", authority.fingerprint()},
+                                      {"until", identity::text_of(expiry)}}
+                           .dump());
+    return;
+  }
+  fmt::print("{}\n", token.text());
+  fmt::print(stderr, "atoll: reader's token {}, until {}; the authority's fingerprint is {}\n", id,
+             identity::text_of(expiry), authority.fingerprint());
+}
+
+/// "2 islands", "a token of readers".
+std::string text_of(const identity::InviteTerms& terms) {
+  if (terms.is_token) return "a token of readers";
+  return fmt::format("{} {}{}", terms.uses, identity::name_of(terms.role),
+                     terms.uses == 1 ? "" : "s");
+}
+
 std::string name_of(const fs::path& folder) {
   const fs::path whole = fs::absolute(folder).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
@@ -210,8 +247,7 @@ void list_invites(const InviteArguments& arguments) {
   const identity::InviteBook book(run::invite_file(arguments.run));
   const auto invites = book.list();
   for (const identity::ListedInvite& invite : invites) {
-    fmt::print("{}  {} {}{}, until {}{}\n", invite.id, invite.terms.uses,
-               identity::name_of(invite.terms.role), invite.terms.uses == 1 ? "" : "s",
+    fmt::print("{}  {}, until {}{}\n", invite.id, text_of(invite.terms),
                identity::text_of(invite.terms.expiry),
                invite.terms.name.empty() ? "" : ", as '" + invite.terms.name + "'");
   }
@@ -235,6 +271,7 @@ void invite(const InviteArguments& arguments) {
     return;
   }
   const auto authority = identity::Authority::load(run::authority_folder(arguments.run));
+  if (arguments.token) return print_token(arguments, authority);
   print_invite(arguments, authority, addresses_of(arguments));
 }
 
@@ -302,6 +339,8 @@ void add_invite_command(CLI::App& app) {
   auto* command = app.add_subcommand("invite", "Print another invite to an encrypted run");
   auto arguments = std::make_shared<InviteArguments>();
   add_invite_options(*command, *arguments);
+  command->add_flag("--token", arguments->token,
+                    "print a reader's token instead, which is good for reading over HTTPS alone");
   command->add_flag("--list", arguments->list, "show open invites and members instead");
   command->add_option("--withdraw", arguments->withdraw, "void the invite with this id instead");
   command->footer(kInviteFooter);

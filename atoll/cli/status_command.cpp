@@ -19,6 +19,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/result.h"
+#include "atoll/cli/reader_options.h"
 #include "atoll/cli/status_events.h"
 #include "atoll/coordinator/status.h"
 #include "atoll/net/address.h"
@@ -34,6 +35,8 @@ namespace fs = std::filesystem;
 constexpr Duration kPatience = std::chrono::seconds(10);
 constexpr size_t kMaxBytes = size_t{16} << 20;
 
+constexpr std::string_view kHttps = "https://";
+
 constexpr const char* kFooter = R"(
 Without a place it asks the coordinator of the one folder below runs/ in which one runs.
 
@@ -41,6 +44,10 @@ Where a coordinator has several runs, its address shows all and a run's folder s
 
 With --events a run's folder tells what happened in it, and in its islands' folders below; an
 island's folder tells of that island. That needs no coordinator.
+
+An https:// address is asked from any machine, and known by the run's authority: a member asks with
+its folder, others with a token (`atoll invite RUN --role reader --token`) and the authority's
+certificate or fingerprint. The token is sent only to who has proved to be that server.
 
 Live counts islands that are heard; "in the last commit" those whose parts it awaited; the share of
 tokens averaged is of what they could have brought. An ALARM says who is live without taking part.
@@ -50,10 +57,13 @@ Examples:
   atoll status runs/two --watch 2             until the run is over, or Ctrl-C
   atoll status runs/two --events              what happened so far
   atoll status 127.0.0.1:41937 --json         for a program; the coordinator logs this address
-  atoll status 127.0.0.1:41937/ours           one of several runs, by its name)";
+  atoll status 127.0.0.1:41937/ours           one of several runs, by its name
+  atoll status https://ours.example.org:9443 --run runs/here
+  atoll status https://ours.example.org:9443 --token @token.txt --authority authority.pem)";
 
 struct StatusArguments {
   std::string place;  // A folder or an address.
+  ReaderOptions reader;
   bool json = false;
   bool events = false;
   double watch = 0;  // Seconds; 0: once.
@@ -66,6 +76,8 @@ struct Target {
   // Known for a folder's coordinator.
   fs::path folder;
   std::string run;
+  /// Of an https:// address: who asks, and whom. Null: in the clear, on this machine.
+  std::shared_ptr<const net::HttpsIdentity> https;
 };
 
 using Runs = std::vector<swarm::RunStatus>;
@@ -96,6 +108,7 @@ Target only_running() {
 /// HOST:PORT, or HOST:PORT/NAME. People paste what the coordinator's log shows, too:
 /// http://127.0.0.1:1234/status, perhaps with /NAME.
 Target target_at(std::string text) {
+  if (text.starts_with(kHttps)) text.erase(0, kHttps.size());
   if (text.starts_with("http://")) text.erase(0, 7);
   const size_t slash = text.find('/');
   Target target{.address = text.substr(0, slash)};
@@ -105,7 +118,14 @@ Target target_at(std::string text) {
   return target;
 }
 
-Target find_target(const std::string& place) {
+Target find_target(const StatusArguments& arguments) {
+  const std::string& place = arguments.place;
+  const bool is_https = place.starts_with(kHttps);
+  if (!is_https && arguments.reader.any()) {
+    throw UsageError(
+        "--token, --run, --authority and --fingerprint are for https://HOST:PORT; on this machine "
+        "name the run's folder alone");
+  }
   if (place.empty()) return only_running();
   if (fs::is_directory(place)) return target_in(place);
   Target target = target_at(place);
@@ -116,13 +136,24 @@ Target find_target(const std::string& place) {
                                  fs::exists(place) ? "no folder" : "no folder that exists"));
   }
   target.address = address->text();
+  if (is_https) target.https = https_identity(arguments.reader);
   return target;
 }
 
 Result<Answer> ask(const Target& target) {
   const std::string path = target.name.empty() ? "/status" : "/status/" + target.name;
-  const auto reply = net::http_get(target.address, path, kPatience, kMaxBytes);
+  const auto reply = target.https
+                         ? net::https_get(target.address, path, *target.https, kPatience, kMaxBytes)
+                         : net::http_get(target.address, path, kPatience, kMaxBytes);
   if (!reply) return failure(reply.error().message);
+  if (reply->status == 401 || reply->status == 429) {
+    return failure(fmt::format("{} does not let this reader read: {}", target.address,
+                               reply->status == 429      ? "too many attempts, wait a minute"
+                               : target.https == nullptr ? "it asks for a token"
+                               : target.https->token.empty()
+                                   ? "it knows no such member; use --token"
+                                   : "it knows no such token (any more)"));
+  }
   if (reply->status == 404 && reply->body.starts_with("an Atoll coordinator")) {
     return failure(fmt::format("the coordinator at {} has no run that is called '{}'",
                                target.address, target.name));
@@ -216,7 +247,7 @@ void print_status(const StatusArguments& arguments) {
     throw UsageError("--json with --watch is for --events");
   }
   std::signal(SIGPIPE, SIG_IGN);  // A coordinator may hang up while it is asked.
-  const Target target = find_target(arguments.place);
+  const Target target = find_target(arguments);
   const auto answer = ask(target);
   if (!answer) fail(target, answer.error().message);
   if (arguments.json) {
@@ -233,9 +264,11 @@ void print_status(const StatusArguments& arguments) {
 void add_status_command(CLI::App& app) {
   auto* command = app.add_subcommand("status", "Show how a run goes: islands, rounds, alarms");
   auto arguments = std::make_shared<StatusArguments>();
-  command->add_option(
-      "place", arguments->place,
-      "a run's folder, or the HOST:PORT[/NAME] where its coordinator tells its status");
+  command->add_option("place", arguments->place,
+                      "a run's folder, or the HOST:PORT[/NAME] where its coordinator tells its "
+                      "status (https://... for readers "
+                      "elsewhere)");
+  add_reader_options(*command, arguments->reader);
   command->add_flag("--events", arguments->events,
                     "what happened: the events that are kept in a run's folder");
   command->add_flag("--json", arguments->json, "print one JSON object; of events one on each line");

@@ -118,6 +118,27 @@ Authority Authority::restore(std::string_view backup, std::string_view passphras
   return of_parts(key.text(), std::move(certificate), as_byte_span(revocations), "the backup");
 }
 
+std::string Authority::objection_to(std::chrono::seconds validity, WallTime now) const {
+  if (validity <= std::chrono::seconds(0) || validity > kMaxValidity) {
+    return fmt::format("a certificate may be valid for {} days, not longer", kMaxValidity.count());
+  }
+  return is_expired(certificate_in(certificate_pem_).get(), now)
+             ? "the authority's own certificate has expired"
+             : "";
+}
+
+Result<std::string> Authority::sign_web(const Key& server, const std::vector<std::string>& hosts,
+                                        std::chrono::seconds validity, WallTime now) const {
+  if (auto why = objection_to(validity, now); !why.empty()) return failure(std::move(why));
+  if (hosts.empty()) return failure("a web certificate is for one host at least");
+  for (const std::string& host : hosts) {
+    if (!is_web_host(host)) {
+      return failure(fmt::format("'{}' is no host's name and no IP address", printable(host)));
+    }
+  }
+  return web_certificate(key_, certificate_pem_, server, hosts, validity, now);
+}
+
 Result<std::string> Authority::sign(std::string_view request_pem, const PeerId& peer,
                                     std::chrono::seconds validity, WallTime now) const {
   if (peer.run != fingerprint_) return failure("the authority signs for its own run alone");
@@ -125,13 +146,7 @@ Result<std::string> Authority::sign(std::string_view request_pem, const PeerId& 
     return failure(fmt::format("'{}' is no valid name", printable(peer.name)));
   }
   if (peer.role > Role::kRelay) return failure("there is no such role");
-  if (validity <= std::chrono::seconds(0) || validity > kMaxValidity) {
-    return failure(
-        fmt::format("a certificate may be valid for {} days, not longer", kMaxValidity.count()));
-  }
-  if (is_expired(certificate_in(certificate_pem_).get(), now)) {
-    return failure("the authority's own certificate has expired");
-  }
+  if (auto why = objection_to(validity, now); !why.empty()) return failure(std::move(why));
   const auto key = public_key_in(request_pem);
   if (!key) return failure(key.error().message);
   return member_certificate(key_, certificate_pem_, request_pem, peer, validity, now);

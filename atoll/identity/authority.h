@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/result.h"
@@ -39,6 +40,10 @@ class Authority {
   /// a name that is none, a life that is too long, an authority that has expired.
   Result<std::string> sign(std::string_view request_pem, const PeerId& peer,
                            std::chrono::seconds validity, WallTime now) const;
+  /// For the key of a server that readers ask over HTTPS at these hosts (issue.h). Fails as sign()
+  /// does, and for a host that is none.
+  Result<std::string> sign_web(const Key& server, const std::vector<std::string>& hosts,
+                               std::chrono::seconds validity, WallTime now) const;
 
   const RevocationList& revocations() const { return revocations_; }
   /// For members: revocation.h's verify() reads it.
@@ -50,6 +55,8 @@ class Authority {
   void reload_revocations();
 
  private:
+  /// Why no certificate of that life can be signed; empty where one can.
+  std::string objection_to(std::chrono::seconds validity, WallTime now) const;
   Authority(Key key, std::string certificate_pem, RevocationList revocations);
   static Authority of_parts(std::string_view key_pem, std::string certificate_pem,
                             std::span<const std::byte> signed_revocations, std::string_view where);

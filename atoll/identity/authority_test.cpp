@@ -317,7 +317,7 @@ TEST_F(AuthorityTest, TwoProcessesRevokeInOneFolder) {
   authority_.revoke(Revocation::Kind::kPeer, "eve", kNow);
   other.revoke(Revocation::Kind::kSerial, "0a0b", kNow);
   EXPECT_EQ(other.revocations().entries.size(), 2U);
-  EXPECT_EQ(other.revocations().number, 2U);
+  EXPECT_GT(other.revocations().number, authority_.revocations().number);
   authority_.reload_revocations();
   EXPECT_EQ(authority_.revocations(), other.revocations());
 }

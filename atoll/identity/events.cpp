@@ -26,6 +26,10 @@ std::string CertificateRenewed::sentence() const {
 std::string MemberRevoked::sentence() const {
   return fmt::format("'{}' is revoked (list {})", subject, number);
 }
+std::string ReadersRefused::sentence() const {
+  return fmt::format("{} may not read: {} request{} over HTTPS refused by now", address, requests,
+                     requests == 1 ? "" : "s");
+}
 std::string RegistrarFailed::sentence() const {
   return fmt::format("no certificate can be given: {}", reason);
 }

@@ -65,6 +65,15 @@ struct MemberRevoked {
   std::string sentence() const;
 };
 
+/// Once a minute at most, and not of each: whoever guesses must not fill the disk.
+struct ReadersRefused {
+  static constexpr const char* kKind = "readers_refused";
+  std::string address;   // Of the last one.
+  int64_t requests = 0;  // So far, of all addresses.
+  void visit(auto&& field) const { field("address", address), field("requests", requests); }
+  std::string sentence() const;
+};
+
 struct RegistrarFailed {
   static constexpr const char* kKind = "registrar_failed";
   std::string reason;

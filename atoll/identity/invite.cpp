@@ -95,7 +95,7 @@ std::string first_line_of(std::istream& input, std::string_view name) {
   std::string line(kMaxInviteBytes + 1, '\0');
   input.getline(line.data(), static_cast<std::streamsize>(line.size()));
   if (input.bad() || (input.fail() && input.gcount() == 0)) {
-    throw InputError(fmt::format("no invite could be read from {}", name));
+    throw InputError(fmt::format("nothing could be read from {}", name));
   }
   // Without an end of line within the maximum the invite is cut, which its checksum says.
   line.resize(std::min(line.find('\0'), line.size()));
@@ -171,7 +171,7 @@ std::string read_invite_argument(std::string_view word, std::istream& input) {
   } else if (word.starts_with('@')) {
     const std::string path(word.substr(1));
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw InputError(fmt::format("no invite could be read from '{}'", path));
+    if (!file) throw InputError(fmt::format("nothing could be read from '{}'", path));
     text = first_line_of(file, fmt::format("'{}'", path));
   }
   return std::string(trimmed(text));

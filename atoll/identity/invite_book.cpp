@@ -30,10 +30,12 @@ struct StoredInvite {
   int64_t expiry = 0;  // Seconds since 1970.
   std::string name;
   std::string name_prefix;
+  bool is_token = false;
 
   void visit(auto&& field) {
     field("role", role), field("uses", uses), field("expiry", expiry);
     field("name", name, LeftOutWhenNew{}), field("name_prefix", name_prefix, LeftOutWhenNew{});
+    field("is_token", is_token, LeftOutWhenNew{});
   }
   WallTime end() const { return WallTime(std::chrono::seconds(expiry)); }
 };
@@ -107,6 +109,9 @@ tl::expected<Grant, Refusal> redeem_in(Book& book, std::string_view secret, std:
   if (found == nullptr) return tl::unexpected(guess("of an unknown invite"));
   StoredInvite& invite = book.invites.at(found->first);
   const std::string id = hash.substr(0, kIdDigits);
+  if (invite.is_token) {
+    return tl::unexpected(guess(fmt::format("{} is a reader's token and no invite", id)));
+  }
   if (now >= invite.end()) return tl::unexpected(guess(fmt::format("invite {} has expired", id)));
   const auto holder = book.holders.find(std::string(name));
   const bool is_held = holder != book.holders.end();
@@ -136,7 +141,13 @@ void require_sense(const InviteTerms& terms, WallTime now) {
   if (terms.role == Role::kCoordinator || terms.role > Role::kRelay) {
     refuse("a coordinator is not invited: who has the authority's folder signs its certificate");
   }
-  if (terms.uses < 1 || terms.uses > kMaxUses) {
+  if (terms.is_token) {
+    if (terms.role != Role::kReader) refuse("a token is a reader's");
+    if (terms.uses != 0 || !terms.name.empty() || !terms.name_prefix.empty()) {
+      refuse("nobody is named by a token, and its uses are not counted");
+    }
+  }
+  if (!terms.is_token && (terms.uses < 1 || terms.uses > kMaxUses)) {
     refuse(fmt::format("from 1 to {} members may use one", kMaxUses));
   }
   if (terms.expiry <= now || terms.expiry > kLastWallTime) refuse("its end must lie ahead");
@@ -165,7 +176,8 @@ std::string InviteBook::add(const InviteTerms& terms, WallTime now) {
                                      .uses = terms.uses,
                                      .expiry = terms.expiry.time_since_epoch().count(),
                                      .name = terms.name,
-                                     .name_prefix = terms.name_prefix};
+                                     .name_prefix = terms.name_prefix,
+                                     .is_token = terms.is_token};
     return true;
   });
   return secret;
@@ -179,7 +191,8 @@ std::vector<ListedInvite> InviteBook::list() const {
                              .uses = invite.uses,
                              .expiry = invite.end(),
                              .name = invite.name,
-                             .name_prefix = invite.name_prefix}});
+                             .name_prefix = invite.name_prefix,
+                             .is_token = invite.is_token}});
   }
   return out;
 }
@@ -204,6 +217,14 @@ tl::expected<Grant, Refusal> InviteBook::redeem(std::string_view secret, std::st
     return answer && !answer->is_again;
   });
   return answer;
+}
+
+bool InviteBook::is_reader_token(std::string_view secret, WallTime now) const {
+  if (!is_secret(secret)) return false;
+  const Book book = read_book(path_);
+  const auto* const found = find_invite(book, hash_of(secret));
+  return found != nullptr && found->second.is_token && found->second.role == Role::kReader &&
+         now < found->second.end();
 }
 
 bool InviteBook::hold(const PeerId& peer, std::string_view key_hash) {

@@ -27,6 +27,9 @@ struct InviteTerms {
   WallTime expiry;
   std::string name;         // The one name; empty: the member chooses.
   std::string name_prefix;  // What the name must begin with.
+  /// A reader's token: nobody becomes a member by it, and it may be shown as often as one likes.
+  /// Without uses and names.
+  bool is_token = false;
 
   bool operator==(const InviteTerms&) const = default;
 };
@@ -82,6 +85,9 @@ class InviteBook {
   /// Gives the name to the key, for one use of the invite. Durable on return.
   tl::expected<Grant, Refusal> redeem(std::string_view secret, std::string_view name,
                                       std::string_view key_hash, WallTime now);
+
+  /// Whether that is a reader's token, and still holds. Changes nothing: for any thread.
+  bool is_reader_token(std::string_view secret, WallTime now) const;
 
   /// Gives a name without an invite, or a new key to it. Whether that could be: it is nobody's, or
   /// held in this role.

@@ -1,5 +1,6 @@
 #include "atoll/identity/issue.h"
 
+#include <arpa/inet.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
@@ -23,16 +24,19 @@ void set_serial(X509* certificate) {
               BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) != nullptr);
 }
 
-/// For people who look at a certificate; programs read the alternative name alone. The two
-/// organisations keep a member with the run's name from looking as if it had signed itself.
-void set_subject(X509* certificate, std::string_view organisation, std::string_view name) {
+/// For people who look at a certificate; programs read the alternative name alone. The
+/// organisations keep a member with the run's name from looking as if it had signed itself. Some
+/// web clients take a common name ("CN") for a host's where no alternative name is one, and a
+/// member chooses its name: so a member's stands in another field.
+void set_subject(X509* certificate, std::string_view organisation, const char* name_field,
+                 std::string_view name) {
   X509_NAME* const subject = X509_get_subject_name(certificate);
   const auto add = [&](const char* field, std::string_view text) {
     ATOLL_CHECK(X509_NAME_add_entry_by_txt(subject, field, MBSTRING_ASC, unsigned_bytes(text),
                                            static_cast<int>(text.size()), -1, 0) == 1);
   };
   add("O", organisation);
-  add("CN", name);
+  add(name_field, name);
 }
 
 void set_times(X509* certificate, WallTime begin, WallTime end) {
@@ -64,13 +68,34 @@ OwnedCertificate new_certificate() {
   return certificate;
 }
 
+/// What all have that an authority signs for others. The key must be there.
+void complete_leaf(X509* certificate, X509* issuer, const char* usage,
+                   std::chrono::seconds validity, WallTime now) {
+  set_times(certificate, now - kBackdated, now + validity);
+  if (ASN1_TIME_compare(X509_get0_notAfter(certificate), X509_get0_notAfter(issuer)) > 0) {
+    ATOLL_CHECK(X509_set1_notAfter(certificate, X509_get0_notAfter(issuer)) == 1);
+  }
+  ATOLL_CHECK(X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) == 1);
+  add_extension(certificate, issuer, NID_basic_constraints, "critical,CA:FALSE");
+  add_extension(certificate, issuer, NID_key_usage, "critical,digitalSignature");
+  add_extension(certificate, issuer, NID_ext_key_usage, usage);
+  add_extension(certificate, issuer, NID_subject_key_identifier, "hash");
+  add_extension(certificate, issuer, NID_authority_key_identifier, "keyid:always");
+}
+
+bool is_ip_address(const std::string& host) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
 }  // namespace
 
 std::string authority_certificate(const Key& key, std::string_view run_name, WallTime now) {
   const OwnedCertificate owned = new_certificate();
   X509* const certificate = owned.get();
   set_times(certificate, now - kBackdated, now + kAuthorityValidity);
-  set_subject(certificate, "Atoll authority", run_name);
+  set_subject(certificate, "Atoll authority", "CN", run_name);
   ATOLL_CHECK(X509_set_issuer_name(certificate, X509_get_subject_name(certificate)) == 1 &&
               X509_set_pubkey(certificate, key.get()) == 1);
   add_extension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
@@ -88,20 +113,41 @@ std::string member_certificate(const Key& authority, std::string_view authority_
   const OwnedCertificate owned = new_certificate();
   X509* const certificate = owned.get();
   ATOLL_CHECK(issuer != nullptr && request != nullptr);
-  set_times(certificate, now - kBackdated, now + validity);
-  if (ASN1_TIME_compare(X509_get0_notAfter(certificate), X509_get0_notAfter(issuer.get())) > 0) {
-    ATOLL_CHECK(X509_set1_notAfter(certificate, X509_get0_notAfter(issuer.get())) == 1);
-  }
-  set_subject(certificate, "Atoll member", peer.name);
-  ATOLL_CHECK(X509_set_issuer_name(certificate, X509_get_subject_name(issuer.get())) == 1 &&
-              X509_set_pubkey(certificate, X509_REQ_get0_pubkey(request.get())) == 1);
-  add_extension(certificate, issuer.get(), NID_basic_constraints, "critical,CA:FALSE");
-  add_extension(certificate, issuer.get(), NID_key_usage, "critical,digitalSignature");
-  add_extension(certificate, issuer.get(), NID_ext_key_usage, "serverAuth,clientAuth");
-  add_extension(certificate, issuer.get(), NID_subject_key_identifier, "hash");
-  add_extension(certificate, issuer.get(), NID_authority_key_identifier, "keyid:always");
+  set_subject(certificate, "Atoll member", "OU", peer.name);
+  ATOLL_CHECK(X509_set_pubkey(certificate, X509_REQ_get0_pubkey(request.get())) == 1);
+  complete_leaf(certificate, issuer.get(), "serverAuth,clientAuth", validity, now);
   // A name is letters, digits, '-', '_' and '.': nothing in it means anything to OpenSSL's parser.
   add_extension(certificate, issuer.get(), NID_subject_alt_name, "URI:" + uri_of(peer));
+  return finished(certificate, authority);
+}
+
+bool is_web_host(std::string_view host) {
+  if (is_ip_address(std::string(host))) return true;
+  constexpr size_t kMaxHostBytes = 253;  // RFC 1035.
+  // Nothing in it means anything to OpenSSL's parser either.
+  return !host.empty() && host.size() <= kMaxHostBytes && host.front() != '.' &&
+         host.find("..") == std::string_view::npos && std::ranges::all_of(host, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '.';
+         });
+}
+
+std::string web_certificate(const Key& authority, std::string_view authority_pem, const Key& server,
+                            const std::vector<std::string>& hosts, std::chrono::seconds validity,
+                            WallTime now) {
+  const OwnedCertificate issuer = certificate_in(authority_pem);
+  const OwnedCertificate owned = new_certificate();
+  X509* const certificate = owned.get();
+  ATOLL_CHECK(issuer != nullptr && !hosts.empty());
+  std::string names;
+  for (const std::string& host : hosts) {
+    ATOLL_CHECK(is_web_host(host));
+    names += (names.empty() ? "" : ",") + std::string(is_ip_address(host) ? "IP:" : "DNS:") + host;
+  }
+  set_subject(certificate, "Atoll web server", "OU", "for readers");
+  ATOLL_CHECK(X509_set_pubkey(certificate, server.get()) == 1);
+  complete_leaf(certificate, issuer.get(), "serverAuth", validity, now);
+  add_extension(certificate, issuer.get(), NID_subject_alt_name, names);
   return finished(certificate, authority);
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atoll/identity/key.h"
 #include "atoll/identity/peer.h"
@@ -24,5 +25,15 @@ std::string authority_certificate(const Key& key, std::string_view run_name, Wal
 std::string member_certificate(const Key& authority, std::string_view authority_pem,
                                std::string_view request_pem, const PeerId& peer,
                                std::chrono::seconds validity, WallTime now);
+
+/// Whether a web certificate may name it: a host's name, or an IPv4 or IPv6 address.
+bool is_web_host(std::string_view host);
+
+/// For a server that readers ask over HTTPS, by one of these names (at least one, each of which
+/// is_web_host()). It is nobody's who takes part: its alternative names are hosts and no peer's
+/// URI, and it is good for servers alone.
+std::string web_certificate(const Key& authority, std::string_view authority_pem, const Key& server,
+                            const std::vector<std::string>& hosts, std::chrono::seconds validity,
+                            WallTime now);
 
 }  // namespace atl::identity

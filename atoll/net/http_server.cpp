@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -15,13 +11,16 @@
 #include <thread>
 #include <utility>
 
+#include "atoll/identity/guess_limit.h"
 #include "atoll/net/address.h"
+#include "atoll/net/door.h"
+#include "atoll/net/limited_stream.h"
+#include "atoll/net/socket_address.h"
 
 namespace atl::net {
 namespace {
 
 constexpr int kBacklog = 128;  // Connections that the kernel has accepted and we have not.
-constexpr Duration kPollInterval = std::chrono::milliseconds(50);  // For the end of the server.
 
 /// The library's threads, with a bound on who waits for one: then the thread that accepts waits,
 /// and the kernel's short queue is the last.
@@ -42,80 +41,28 @@ class BoundedPool final : public httplib::ThreadPool {
   std::counting_semaphore<> room_;
 };
 
-/// A connection that ends by itself: at its deadline, after too many bytes, with the server.
-class LimitedStream final : public httplib::Stream {
- public:
-  LimitedStream(int socket, const HttpLimits& limits, const Clock& clock,
-                const std::atomic<bool>& stopping)
-      : socket_(socket),
-        bytes_left_(limits.request_bytes),
-        deadline_(clock.now() + limits.deadline),
-        clock_(clock),
-        stopping_(stopping) {}
-
-  bool is_readable() const override { return begin_ < end_ || wait(POLLIN); }
-  bool is_writable() const override { return wait(POLLOUT); }
-
-  ssize_t read(char* out, size_t size) override {
-    if (begin_ == end_) {
-      const size_t most = std::min(buffer_.size(), bytes_left_);
-      if (most == 0 || !wait(POLLIN)) return -1;
-      const ssize_t got = ::recv(socket_, buffer_.data(), most, MSG_DONTWAIT);
-      if (got <= 0) return got;
-      begin_ = 0;
-      end_ = static_cast<size_t>(got);
-      bytes_left_ -= end_;
-    }
-    const size_t count = std::min(size, end_ - begin_);
-    std::memcpy(out, buffer_.data() + begin_, count);
-    begin_ += count;
-    return static_cast<ssize_t>(count);
-  }
-
-  ssize_t write(const char* data, size_t size) override {
-    if (!wait(POLLOUT)) return -1;
-    const ssize_t sent = ::send(socket_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent < 0 && errno == EAGAIN ? 0 : sent;
-  }
-
-  // Nothing that is served depends on who asks.
-  void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
-  void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
-  socket_t socket() const override { return socket_; }
-
- private:
-  bool wait(short events) const {
-    while (!stopping_ && clock_.now() < deadline_) {
-      const Duration patience = std::min(kPollInterval, Duration(deadline_ - clock_.now()));
-      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(patience).count();
-      pollfd entry{socket_, events, 0};
-      if (::poll(&entry, 1, static_cast<int>(std::max<int64_t>(ms, 0))) > 0) return true;
-    }
-    return false;
-  }
-
-  int socket_;
-  size_t bytes_left_;
-  Time deadline_;
-  const Clock& clock_;
-  const std::atomic<bool>& stopping_;
-  std::array<char, 4096> buffer_{};
-  size_t begin_ = 0;
-  size_t end_ = 0;
-};
+/// The connection that this thread serves: the library has no place in its request for who asks.
+thread_local const LimitedStream* current_stream = nullptr;
 
 /// The library's server with our streams in the place of its own.
 class LimitedServer final : public httplib::Server {
  public:
-  LimitedServer(HttpHandler handler, const Clock& clock, HttpLimits limits)
-      : limits_(limits), clock_(clock) {
+  LimitedServer(HttpHandler handler, const Clock& clock, HttpLimits limits,
+                std::shared_ptr<const HttpsHost> https)
+      : limits_(limits), clock_(clock), https_(std::move(https)), door_(door_of(limits)) {
     new_task_queue = [threads = limits.threads] { return new BoundedPool(threads); };
     // Before the library looks at bodies or matches regular expressions with paths.
     set_pre_routing_handler(
         [handler = std::move(handler)](const httplib::Request& request, httplib::Response& out) {
           HttpReply reply{.status = 405, .body = "only GET is answered here\n"};
-          if (request.method == "GET" || request.method == "HEAD") reply = handler(request.path);
+          if (request.method == "GET" || request.method == "HEAD") {
+            reply = handler({.path = request.path,
+                             .host = current_stream->remote_host(),
+                             .authorization = request.get_header_value("Authorization"),
+                             .certificate = current_stream->peer()});
+          }
           out.status = reply.status;
+          if (!reply.challenge.empty()) out.set_header("WWW-Authenticate", reply.challenge);
           out.set_content(reply.body, reply.type);
           return HandlerResponse::Handled;
         });
@@ -131,25 +78,45 @@ class LimitedServer final : public httplib::Server {
   void end_connections() { stopping_ = true; }
 
  private:
-  bool process_and_close_socket(socket_t socket) override {
-    LimitedStream stream(socket, limits_, clock_, stopping_);
+  static std::shared_ptr<Door> door_of(const HttpLimits& limits) {
+    const auto all = static_cast<int>(limits.threads);
+    const auto one = static_cast<int>(limits.per_address);
+    return std::make_shared<Door>(
+        DoorLimits{.per_address = one, .greeting = all, .greeting_per_address = one});
+  }
+
+  bool process_and_close_socket(socket_t accepted) override {
+    Descriptor socket(accepted);
+    const auto place = door_->enter(identity::guess_group(remote_address(accepted).address().host));
+    if (place == nullptr) return false;
+    set_nonblocking(accepted);
+    LimitedStream stream(
+        https_ != nullptr ? https_->called_stream(std::move(socket))
+                          : make_plain_stream(std::move(socket)),
+        {.bytes = limits_.request_bytes, .deadline = clock_.now() + limits_.deadline}, clock_,
+        &stopping_);
+    if (!stream.greet()) return false;
     bool closed = false;
+    current_stream = &stream;
     const bool done = process_request(stream, /*close_connection=*/true, closed, nullptr);
-    ::shutdown(socket, SHUT_RDWR);
-    ::close(socket);
+    current_stream = nullptr;
+    stream.end();
     return done;
   }
 
   HttpLimits limits_;
   const Clock& clock_;
+  const std::shared_ptr<const HttpsHost> https_;
+  const std::shared_ptr<Door> door_;
   std::atomic<bool> stopping_{false};
 };
 
 }  // namespace
 
 struct HttpServer::State {
-  State(HttpHandler handler, const Clock& clock, HttpLimits limits)
-      : server(std::move(handler), clock, limits) {}
+  State(HttpHandler handler, const Clock& clock, HttpLimits limits,
+        std::shared_ptr<const HttpsHost> https)
+      : server(std::move(handler), clock, limits, std::move(https)) {}
 
   LimitedServer server;
   std::atomic<bool> ended{false};
@@ -158,14 +125,15 @@ struct HttpServer::State {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address,
                                                       HttpHandler handler, const Clock& clock,
-                                                      HttpLimits limits) {
+                                                      HttpLimits limits,
+                                                      std::shared_ptr<const HttpsHost> https) {
   auto where = parse_address(address);
   if (!where) return failure(where.error().message);
-  if (!is_loopback(*where)) {
+  if (https == nullptr && !is_loopback(*where)) {
     return failure(fmt::format("{} is not on this machine, and whoever reaches it could read along",
                                where->text()));
   }
-  auto state = std::make_unique<State>(std::move(handler), clock, limits);
+  auto state = std::make_unique<State>(std::move(handler), clock, limits, std::move(https));
   errno = 0;
   const int port = where->port == 0 ? state->server.bind_to_any_port(where->host)
                    : state->server.bind_to_port(where->host, where->port) ? where->port

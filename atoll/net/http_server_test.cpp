@@ -64,7 +64,8 @@ class HttpServerTest : public testing::Test {
     return std::move(*server);
   }
   static HttpHandler handler() {
-    return [](const std::string& path) -> HttpReply {
+    return [](const HttpRequest& request) -> HttpReply {
+      const std::string& path = request.path;
       if (path == "/big") return {.body = std::string(size_t{32} << 20, 'x')};
       if (path == "/here") return {.type = "application/json", .body = "{}\n"};
       return {.status = 404, .body = "there is only /here\n"};

@@ -25,6 +25,12 @@ std::string alpn_of(std::string_view protocol) {
   return list.append(protocol);
 }
 
+const char* protocol_of(TlsEnd end) {
+  return end == TlsEnd::kReading   ? kHttpProtocol
+         : end == TlsEnd::kJoining ? kJoinProtocol
+                                   : kLinkProtocol;
+}
+
 /// The newest of OpenSSL's errors of this thread, as it words it.
 std::string openssl_reason() {
   const unsigned long error = ERR_peek_last_error();
@@ -40,6 +46,7 @@ class TlsStream final : public ByteStream {
       : ByteStream(std::move(socket)),
         context_(std::move(context)),
         ssl_(SSL_new(context_.get()), SSL_free),
+        is_peer_a_host_(end == TlsEnd::kReading),
         objection_(std::move(objection)) {
     BIO* const bio = new_socket_bio(descriptor());
     SSL_set_bio(ssl_.get(), bio, bio);  // Takes it over.
@@ -49,7 +56,7 @@ class TlsStream final : public ByteStream {
       return;
     }
     SSL_set_connect_state(ssl_.get());
-    const std::string alpn = alpn_of(end == TlsEnd::kJoining ? kJoinProtocol : kLinkProtocol);
+    const std::string alpn = alpn_of(protocol_of(end));
     SSL_set_alpn_protos(ssl_.get(), reinterpret_cast<const unsigned char*>(alpn.data()),
                         static_cast<unsigned>(alpn.size()));
   }
@@ -58,6 +65,7 @@ class TlsStream final : public ByteStream {
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_.get());
     if (result != 1) return moved(result, 0);
+    if (is_peer_a_host_) return {};
     X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
     if (certificate == nullptr) return {};  // Of a caller of the join.
     const auto facts = identity::facts_of(certificate);
@@ -142,6 +150,7 @@ class TlsStream final : public ByteStream {
 
   const std::shared_ptr<SSL_CTX> context_;
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  const bool is_peer_a_host_;  // And no member: its name was verified with its certificate.
   const PeerObjection objection_;
   std::optional<identity::CertificateFacts> peer_;
   std::vector<std::byte> gathered_ = std::vector<std::byte>(kRecordBytes);

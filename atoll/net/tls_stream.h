@@ -1,5 +1,5 @@
 #pragma once
-// A byte stream in TLS 1.3. Private to atoll/net: made by Trust.
+// A byte stream in TLS 1.3. Private to atoll/net: made by Trust, and for HTTPS (https.h).
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,12 +11,14 @@ struct ssl_ctx_st;
 
 namespace atl::net {
 
-/// kCalledToJoin: a coordinator's, which strangers may ask for a certificate.
-enum class TlsEnd : uint8_t { kCalling, kJoining, kCalled, kCalledToJoin };
+/// kCalledToJoin: a coordinator's, which strangers may ask for a certificate. kReading asks a web
+/// server, whose certificate names a host: the context says which.
+enum class TlsEnd : uint8_t { kCalling, kJoining, kReading, kCalled, kCalledToJoin };
 
 /// What a TLS handshake says it is for. A join is the one for which a caller needs no certificate.
 constexpr const char* kLinkProtocol = "atoll";
 constexpr const char* kJoinProtocol = "atoll-join";
+constexpr const char* kHttpProtocol = "http/1.1";
 
 /// Why the peer is not believed, of one whose certificate the authority signed; empty when it is.
 /// Null: that is looked at later, and the peer is told.

@@ -67,8 +67,11 @@ void enrol(const fs::path& run, const fs::path& folder, const std::string& name)
 RunAuthority::RunAuthority(const fs::path& run, EventSink tell)
     : authority_(identity::Authority::load(authority_folder(run))),
       book_(invite_file(run)),
-      registrar_(authority_, book_, {}, std::move(tell)),
+      tell_(std::move(tell)),
+      registrar_(authority_, book_, {}, tell_),
       trust_(std::make_shared<net::Trust>(own_credentials())),
+      readers_(invite_file(run),
+               [trust = trust_](const auto& facts) { return trust->objection(facts); }),
       renewed_(wall_now()) {}
 
 identity::Credentials RunAuthority::own_credentials() const {
@@ -80,6 +83,19 @@ identity::Credentials RunAuthority::own_credentials() const {
   return {authority_.certificate_pem(), *certificate, key.pem()};
 }
 
+identity::Credentials RunAuthority::web_credentials() const {
+  const identity::Key key = identity::Key::generate();
+  const auto certificate = authority_.sign_web(key, web_hosts_, kOwnValidity, wall_now());
+  if (!certificate) throw InputError(certificate.error().message);
+  return {authority_.certificate_pem(), *certificate, key.pem()};
+}
+
+std::shared_ptr<const net::HttpsHost> RunAuthority::serve_web(std::vector<std::string> hosts) {
+  web_hosts_ = std::move(hosts);
+  web_ = std::make_shared<net::HttpsHost>(web_credentials());
+  return web_;
+}
+
 std::string RunAuthority::answer(std::string_view request, const identity::Caller& caller) {
   return registrar_.answer(request, caller, wall_now());
 }
@@ -87,8 +103,10 @@ std::string RunAuthority::answer(std::string_view request, const identity::Calle
 std::optional<Bytes> RunAuthority::newer_revocations() {
   if (wall_now() - renewed_ >= kOwnValidity / 2) {
     trust_->renew(own_credentials());
+    if (web_) web_->renew(web_credentials());
     renewed_ = wall_now();
   }
+  if (const auto refused = readers_.news(wall_now())) tell_(*refused);
   authority_.reload_revocations();
   const auto& list = authority_.revocations();
   if (list.entries.empty() || told_ == list.number) return std::nullopt;

@@ -13,7 +13,9 @@
 #include "atoll/base/event.h"
 #include "atoll/identity/authority.h"
 #include "atoll/identity/invite_book.h"
+#include "atoll/identity/reader_gate.h"
 #include "atoll/identity/registrar.h"
+#include "atoll/net/https.h"
 #include "atoll/net/trust.h"
 
 namespace atl::run {
@@ -37,7 +39,8 @@ void enrol(const std::filesystem::path& run, const std::filesystem::path& folder
            const std::string& name);
 
 /// What a coordinator does for its run's members: certifies them, and tells who is revoked. The
-/// coordinator's own certificate is made anew with each process. For one thread.
+/// coordinator's own certificates are made anew with each process. For one thread, but for
+/// readers().
 class RunAuthority {
  public:
   RunAuthority(const std::filesystem::path& run, EventSink tell);
@@ -47,16 +50,27 @@ class RunAuthority {
 
   std::string answer(std::string_view request, const identity::Caller& caller);
   /// The signed list, where another process has made it longer since the last call. It is in force
-  /// here at once. Renews the coordinator's own certificate when that is due.
+  /// here at once. Renews the coordinator's own certificates when that is due, and tells of
+  /// readers that were refused.
   std::optional<Bytes> newer_revocations();
+
+  /// For a server that readers ask over HTTPS by these hosts. Throws InputError.
+  std::shared_ptr<const net::HttpsHost> serve_web(std::vector<std::string> hosts);
+  /// Who of them may read. Thread-safe.
+  identity::ReaderGate& readers() { return readers_; }
 
  private:
   identity::Credentials own_credentials() const;
+  identity::Credentials web_credentials() const;
 
   identity::Authority authority_;
   identity::InviteBook book_;
+  EventSink tell_;
   identity::Registrar registrar_;
   std::shared_ptr<net::Trust> trust_;
+  identity::ReaderGate readers_;
+  std::vector<std::string> web_hosts_;
+  std::shared_ptr<net::HttpsHost> web_;  // Null: no server was asked for.
   identity::WallTime renewed_;
   std::optional<uint64_t> told_;  // The number of the list.
 };

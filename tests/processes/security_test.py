@@ -202,6 +202,110 @@ class SocketsTest(Secured):
         self.assertIn("--insecure", atoll("coordinate", "--run", run, "--insecure", code=2))
 
 
+def curl(url, *words):
+    """Status and body; 0 where there was no answer by HTTP."""
+    done = subprocess.run(["curl", "--silent", "--max-time", "30", "--write-out", "\n%{http_code}", *map(str, words), url],
+                          capture_output=True, text=True, check=False)
+    body, _, code = done.stdout.rpartition("\n")
+    return int(code), body
+
+
+class ReadersTest(Secured):
+    """A coordinator that is asked over HTTPS, by curl and by `atoll status`."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_ = SwarmRun(ATOLL, STORE, self.folder / "run", {"swarm.replicas": 1})
+        self.addCleanup(self.run_.kill_all)
+        self.run_.coordinate("--https", "127.0.0.1:0", "--https-name", "ours.example.org")
+        log = wait_for(lambda: re.search(r"https://127\.0\.0\.1:(\d+)/status", self.run_.log()), "the address for readers")
+        self.port = int(log[1])
+        self.address = f"127.0.0.1:{self.port}"
+        self.created = self.run_.coordinated
+        self.authority = self.created / "authority" / "authority.pem"
+
+    def token(self, *words):
+        made = json.loads(atoll("invite", self.created, "--role", "reader", "--token", "--json", *words))
+        (self.folder / "token").write_text(made["token"] + "\n")
+        return made
+
+    def curl(self, path="/status", *words, token=None, host="127.0.0.1", scheme="https"):
+        more = ["--header", f"Authorization: Bearer {token}"] if token else []
+        return curl(f"{scheme}://{host}:{self.port}{path}", "--cacert", self.authority,
+                    "--resolve", f"ours.example.org:{self.port}:127.0.0.1",
+                    "--resolve", f"theirs.example.org:{self.port}:127.0.0.1", *more, *words)
+
+    def test_a_token_reads_until_it_is_withdrawn_and_nothing_else_does(self):
+        made = self.token()
+        token = made["token"]
+        code, body = self.curl(token=token)
+        self.assertEqual(code, 200)
+        self.assertEqual(json.loads(body)["wanted"], 1)
+        self.assertEqual(self.curl("/metrics", token=token)[0], 200)
+        self.assertEqual(self.curl(token=token, host="ours.example.org")[0], 200)
+        self.assertEqual(self.curl(token=token, host="theirs.example.org")[0], 0)
+        self.assertEqual(self.curl("/status", "--user", f"somebody:{token}")[0], 200)
+        code, asked = self.curl("/status", "--include")
+        self.assertEqual(code, 401)
+        self.assertIn('WWW-Authenticate: Basic realm="atoll"', asked)
+        self.assertNotIn("islands", asked)
+        self.assertEqual(self.curl(token=token[:-1] + "_")[0], 401)
+        self.assertEqual(self.curl("/nowhere", token=token)[0], 404)
+        self.assertEqual(self.curl("/nowhere")[0], 401)
+        self.assertEqual(self.curl(scheme="http", token=token)[0], 0)
+        self.assertEqual(self.curl("/status", "--tlsv1.2", "--tls-max", "1.2", token=token)[0], 0)
+        self.assertIn("a token of readers", atoll("invite", self.created, "--list"))
+        atoll("invite", self.created, "--withdraw", made["id"])
+        self.assertEqual(self.curl(token=token)[0], 401)
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path.name != "token":
+                self.assertNotIn(token.encode(), path.read_bytes(), path)
+
+    def test_who_guesses_is_held_back_and_told_of(self):
+        codes = [self.curl(token="a" * 22)[0] for _ in range(8)]
+        self.assertEqual(codes[:5], [401] * 5)
+        self.assertEqual(codes[-1], 429)
+        self.run_.wait_event("readers_refused", address="127.0.0.1")
+
+    def test_members_read_by_their_certificates_until_they_are_revoked(self):
+        self.run_.join("a")
+        identity = self.run_.folder / "a" / "identity"
+        wait_for((identity / "certificate.pem").exists, "a's certificate")
+        mine = ["--cert", identity / "certificate.pem", "--key", identity / "key.pem"]
+        self.assertEqual(self.curl("/status", *mine)[0], 200)
+        shown = atoll("status", f"https://{self.address}", "--run", self.run_.folder / "a", "--json")
+        self.assertIn("islands", shown)
+        atoll("revoke", "a", "--run", self.created)
+        wait_for(lambda: self.curl("/status", *mine)[0] == 401, "the revoked member to be refused")
+        self.assertIn("--token", atoll("status", f"https://{self.address}", "--run", self.run_.folder / "a", code=1))
+        self.run_.kill("a")
+
+    def test_atoll_status_asks_whom_it_can_know_and_nobody_else(self):
+        made = self.token()
+        token = ["--token", f"@{self.folder / 'token'}"]
+        place = f"https://{self.address}"
+        for pin in (["--authority", self.authority], ["--fingerprint", made["authority"]], ["--run", self.created]):
+            self.assertIn("islands", atoll("status", place, *token, *pin, "--json"), pin)
+            self.assertIn("no such member", atoll("status", place, *pin, code=1))
+        self.assertIn("0 of 1 islands", atoll("status", f"{place}/status", *token, "--run", self.created))
+        self.assertIn("--authority", atoll("status", place, *token, code=2))
+        self.assertIn("stdin", atoll("status", place, "--token", made["token"], "--run", self.created, code=2))
+        self.assertIn("https", atoll("status", self.address, *token, "--run", self.created, code=2))
+        other = self.folder / "other"
+        atoll("create", other)
+        self.assertIn("certificate is not taken", atoll("status", place, *token, "--run", other, code=1))
+        self.assertIn("--fingerprint", atoll("status", place, *token, "--fingerprint", "12ab", code=2))
+
+    def test_https_is_for_runs_that_were_created(self):
+        said = atoll("coordinate", "--run", self.folder / "plain", "--https", "127.0.0.1:0", code=2)
+        self.assertIn("atoll create", said)
+        other = self.folder / "other"
+        atoll("create", other)
+        self.assertIn("--https-name", atoll("coordinate", "--run", other, "--https-name", "a", code=2))
+        said = atoll("coordinate", "--run", other, "--https", "127.0.0.1:0", "--https-name", "a,b", code=2)
+        self.assertIn("no host's name", said)
+
+
 if __name__ == "__main__":
     ATOLL, STORE = sys.argv[1:3]
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,56 @@
+#pragma once
+// Both ends of HTTPS, for readers from anywhere: TLS 1.3, a server that shows a certificate of the
+// run's authority for the host that it is asked by, and clients that may show one.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "atoll/base/descriptor.h"
+#include "atoll/base/mutex.h"
+#include "atoll/base/result.h"
+#include "atoll/identity/member_files.h"
+#include "atoll/net/address.h"
+#include "atoll/net/byte_stream.h"
+
+struct ssl_ctx_st;
+
+namespace atl::net {
+
+/// The server's end. Thread-safe.
+class HttpsHost {
+ public:
+  /// With a web certificate (identity/issue.h). Throws InputError where they do not fit together.
+  explicit HttpsHost(const identity::Credentials& credentials) { renew(credentials); }
+
+  /// For new connections.
+  void renew(const identity::Credentials& credentials);
+
+  /// Whoever calls may show a certificate, and need not. One that the authority did not sign, or
+  /// that is out of its time, ends the greeting; whether a member is still believed is asked later.
+  std::unique_ptr<ByteStream> called_stream(Descriptor socket) const;
+
+ private:
+  mutable Mutex mutex_;
+  std::shared_ptr<ssl_ctx_st> context_ ATOLL_GUARDED_BY(mutex_);
+};
+
+/// The client's end: whom it believes, and what it shows.
+struct HttpsIdentity {
+  /// The authority that must have signed the server's certificate: in PEM, or, where that is
+  /// empty, by its fingerprint.
+  std::string authority_pem;
+  std::string fingerprint;
+  /// A member's, if it shows one.
+  std::optional<identity::Credentials> member;
+  /// A reader's token; empty: none. It is sent to who has proved to be the host, and nobody else.
+  std::string token;
+
+  ~HttpsIdentity() { identity::wipe(token); }
+};
+
+/// To the host of that address. `who` must outlive the stream. Throws InputError where a
+/// certificate cannot be used.
+std::unique_ptr<ByteStream> asking_stream(Descriptor socket, const Address& server,
+                                          const HttpsIdentity& who);
+
+}  // namespace atl::net
