@@ -20,6 +20,7 @@ endforeach()
 file(REMOVE ${root}/share/doc/atoll/LICENSE)  # It is there as `copyright`.
 
 file(GLOB programs ${root}/bin/*)
+execute_process(COMMAND strip --strip-unneeded ${programs} COMMAND_ERROR_IS_FATAL ANY)
 set(folder ${CPACK_TEMPORARY_DIRECTORY}-depends)  # dpkg-shlibdeps wants a source package around it.
 file(WRITE ${folder}/debian/control "Source: atoll\n\nPackage: atoll\nArchitecture: any\n")
 execute_process(COMMAND dpkg-shlibdeps --ignore-missing-info --warnings=0 -l${root}/lib/atoll -O ${programs} ${libraries}

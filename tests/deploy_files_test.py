@@ -6,6 +6,7 @@ usage: deploy_files_test.py BUILD_FOLDER [unittest arguments]    LONG=1 packs an
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -251,9 +252,29 @@ class PackageTest(unittest.TestCase):
             done = run(self.root / "usr/bin/atoll", *words, env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_it_is_installed_and_its_user_makes_a_run(self):
+        """By dpkg, into a view of this machine that is thrown away: an overlay in a mount namespace."""
+        if os.geteuid() != 0 or run("unshare", "--mount", "true").returncode != 0:
+            self.skipTest("it needs root and mount namespaces")
+        view = self.folder / "view"
+        for name in ("upper", "work", "merged"):
+            (view / name).mkdir(parents=True)
+        overlay = f"mount -t overlay overlay -o lowerdir=/,upperdir={view}/upper,workdir={view}/work {view}/merged"
+        if run("unshare", "--mount", "sh", "-c", overlay).returncode != 0:
+            self.skipTest("no overlay of / can be mounted here")
+        shutil.copy(self.package, view / "upper")
+        inside = "dpkg --force-depends -i /atoll.deb && runuser -u atoll -- /usr/bin/atoll create /var/lib/atoll/coordinator/ours " \
+                 "--address ours.example.org:7070 && stat -c '%U %a' /var/lib/atoll/coordinator/ours/authority/authority-key.pem " \
+                 "&& dpkg -r atoll"
+        done = run("unshare", "--mount", "sh", "-ec", f"{overlay}; mount -t proc proc {view}/merged/proc; exec chroot {view}/merged "
+                   f"sh -ec {shlex.quote(inside)}")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("\natoll 600\n", done.stdout)
+
     @needs("lintian")
     def test_lintian_finds_no_error_but_the_bundle(self):
-        bundled = "embedded-library,shlib-with-executable-stack,unstripped-binary-or-object,malformed-deb-archive,no-changelog,custom-library-search-path"
+        # Of the wheels' libraries the first two; zstd, which Debian 12's dpkg reads and its lintian does not know; no release yet.
+        bundled = "embedded-library,unstripped-binary-or-object,malformed-deb-archive,no-changelog"
         done = run("lintian", "--fail-on", "error", "--suppress-tags", bundled, "--allow-root", self.package)
         self.assertEqual(done.returncode, 0, done.stdout)
 
