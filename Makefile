@@ -5,6 +5,7 @@
 # make nightly what takes hours, in parts; goes on where it stopped
 # make build   the command alone, at build/bin/atoll
 # make install PREFIX=~/.local   the command, its man page and completions
+# make deb     a Debian package of them, with LibTorch and systemd units: build/package/atoll.deb
 VENV := $(or $(ATOLL_VENV),$(CURDIR)/.venv)
 PYTHON := $(VENV)/bin/python
 export ATOLL_VENV = $(VENV)
@@ -15,7 +16,7 @@ CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_
 
 CTEST = ctest --test-dir build --output-on-failure -j$(shell nproc)
 
-.PHONY: build install tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
+.PHONY: build install deb tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
   claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling claims-house claims-models claims-security report-methods report-scaling clean
 
 build:
@@ -31,6 +32,9 @@ tests:
 # Programs, man page and completions; LibTorch stays where it is. DESTDIR is heeded.
 install: build
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
+
+deb: build
+	@cpack --config build/CPackConfig.cmake -B build/package
 
 demo: build
 	@case "$(if $(findstring command,$(origin MODEL)),$(MODEL))" in \

@@ -1,0 +1,31 @@
+# Run by cpack on what is to be packed: programs look for LibTorch in the package and nowhere where it was built; pages are small;
+# what they need of Debian's packages is found by dpkg-shlibdeps. (cpack's own call of it refuses bundled libraries.)
+set(root ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr)
+foreach(program ${root}/bin/atoll-torch ${root}/bin/atoll-tables)
+  if(EXISTS ${program})
+    file(RPATH_SET FILE ${program} NEW_RPATH "$ORIGIN/../lib/atoll")
+  endif()
+endforeach()
+if(EXISTS ${root}/bin/atoll-torch AND NOT EXISTS ${root}/lib/atoll/libtorch_cpu.so)
+  message(FATAL_ERROR "the package brings a CPU build of LibTorch along; this tree was built with a CUDA one: `make install`")
+endif()
+file(GLOB libraries ${root}/lib/atoll/*)
+foreach(library IN LISTS libraries)
+  file(CHMOD ${library} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+endforeach()
+file(GLOB pages ${root}/share/man/man1/*.1)
+foreach(page IN LISTS pages)
+  execute_process(COMMAND gzip -9nf ${page} COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+file(REMOVE ${root}/share/doc/atoll/LICENSE)  # It is there as `copyright`.
+
+file(GLOB programs ${root}/bin/*)
+execute_process(COMMAND strip --strip-unneeded ${programs} COMMAND_ERROR_IS_FATAL ANY)
+set(folder ${CPACK_TEMPORARY_DIRECTORY}-depends)  # dpkg-shlibdeps wants a source package around it.
+file(WRITE ${folder}/debian/control "Source: atoll\n\nPackage: atoll\nArchitecture: any\n")
+execute_process(COMMAND dpkg-shlibdeps --ignore-missing-info --warnings=0 -l${root}/lib/atoll -O ${programs} ${libraries}
+                WORKING_DIRECTORY ${folder} OUTPUT_VARIABLE depends ERROR_VARIABLE said RESULT_VARIABLE result)
+if(NOT result EQUAL 0 OR NOT depends MATCHES "shlibs:Depends=([^\n]+)")
+  message(FATAL_ERROR "dpkg-shlibdeps: ${said}")
+endif()
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "${CMAKE_MATCH_1}, passwd")
