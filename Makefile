@@ -83,7 +83,7 @@ tsan-build:
 	@cmake --build build-tsan
 
 tsan: tsan-build
-	@ctest --test-dir build-tsan --output-on-failure -j$(shell nproc) -L unit -E '[Gg]rpc'
+	@ctest --test-dir build-tsan --output-on-failure -j$(shell nproc) -L unit -E '_tcp_|net.(tcp|tls|https|stranger)'
 
 bench: tests
 	@$(PYTHON) bench/train_speed.py build/bin/atoll

@@ -121,7 +121,7 @@ bool StreamConnection::take_next_outgoing() {
 }
 
 bool StreamConnection::write_some() {
-  Outgoing& out = *outgoing_;
+  OutgoingSegment& out = *outgoing_;
   std::array<std::span<const std::byte>, 4> parts = {out.header};
   if (out.piece.frame) {
     // The piece's stretch of the frame: what is before it is skipped, what is behind is cut off.

@@ -17,6 +17,16 @@
 
 namespace atl::net {
 
+/// A segment on its way to the stream: its header, then up to three stretches of memory.
+struct OutgoingSegment {
+  std::array<std::byte, kHeaderBytes> header{};
+  Connection::OutPiece piece;
+  bool is_piece = false;  // Else it is of the connection's own: a ping or its answer.
+  size_t num_written = 0;
+
+  size_t size() const { return kHeaderBytes + piece.size; }
+};
+
 class StreamConnection final : public Connection {
  public:
   /// Called once the socket is closed, on the loop (with `id`): nothing follows.
@@ -36,15 +46,6 @@ class StreamConnection final : public Connection {
   EventLoop& loop() { return loop_; }
 
  private:
-  /// A segment as it goes to the stream: header, then up to three stretches of memory.
-  struct Outgoing {
-    std::array<std::byte, kHeaderBytes> header{};
-    OutPiece piece;
-    bool is_piece = false;  // Else it is of our own: a ping or its answer.
-    size_t num_written = 0;
-    size_t size() const { return kHeaderBytes + piece.size; }
-  };
-
   void write(const OutPiece& piece) override;
   void end_call() override;
   std::shared_ptr<StreamConnection> self();
@@ -79,7 +80,7 @@ class StreamConnection final : public Connection {
   bool is_deaf_ = false;            // A write has failed: it takes nothing any more.
   bool is_reading_posted_ = false;  // Reading goes on in the loop's next turn.
   uint32_t watched_ = 0;
-  std::optional<Outgoing> outgoing_;
+  std::optional<OutgoingSegment> outgoing_;
   bool owes_pong_ = false;
   bool owes_ping_ = false;
   std::array<std::byte, kHeaderBytes> header_bytes_{};
