@@ -89,11 +89,12 @@ claims.measured("from invite to certified member, with one command: seconds", se
 
 @functools.cache
 def exchange_rates():
-    """GB/s, in the clear and encrypted, in turn: the machine is not equally fast all the time."""
+    """GB/s, in the clear and encrypted, in turn: the machine is not equally fast all the time. The first pair is not
+    counted: a virtual machine's memory may have to be got from its host again."""
     run([ATOLL, "create", work / "speed"])
     authority = work / "speed" / "authority"
-    pairs = [(link_speed.loopback_gigabytes(5), link_speed.loopback_gigabytes(5, authority)) for _ in range(3)]
-    return [statistics.median(rates) for rates in zip(*pairs)]
+    pairs = [(link_speed.loopback_gigabytes(7), link_speed.loopback_gigabytes(7, authority)) for _ in range(4)]
+    return [statistics.median(rates) for rates in zip(*pairs[1:])]
 
 
 claims.measured("exchange with mutual TLS over loopback: GB/s", lambda: exchange_rates()[1], lambda rate: rate >= 0.6, ">= 0.6")

@@ -11,6 +11,9 @@
 namespace atl::net {
 namespace {
 constexpr const char* kNoPeer = "it is no Atoll peer";
+/// A caller in the clear hears nothing that it understands from a run that is encrypted.
+constexpr const char* kNoPeerInTheClear =
+    "it is no Atoll peer, or a run that is encrypted: join that by an invite";
 }  // namespace
 
 void Greeting::begin_outbound(EventLoop& loop, std::unique_ptr<ByteStream> stream, Plane plane,
@@ -72,7 +75,11 @@ std::string Greeting::why_ended(const Moved& moved) {
   std::array<std::byte, 1> ignored{};
   const Moved last = phase_ == Phase::kSaying ? stream_->read(ignored) : moved;
   const std::string& why = last.reason.empty() ? moved.reason : last.reason;
-  return why.empty() ? kNoPeer : why;
+  return why.empty() ? no_peer() : why;
+}
+
+std::string Greeting::no_peer() const {
+  return stream_->peer() || is_inbound() ? kNoPeer : kNoPeerInTheClear;
 }
 
 bool Greeting::settle(const Moved& moved) {
@@ -117,7 +124,7 @@ bool Greeting::hear() {
   const bool may_be =
       header && (header->kind == SegmentKind::kHello || header->kind == SegmentKind::kRefusal);
   if (!may_be) {
-    end(failure(kNoPeer));
+    end(failure(no_peer()));
     return false;
   }
   if (in_.size() < kHeaderBytes + header->size) {

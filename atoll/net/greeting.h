@@ -40,6 +40,7 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
   bool step();
   bool settle(const Moved& moved);
   std::string why_ended(const Moved& moved);
+  std::string no_peer() const;
   bool say();
   bool hear();
   /// The other side's first segment is here.
