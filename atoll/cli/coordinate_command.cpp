@@ -27,6 +27,7 @@
 #include "atoll/run/config.h"
 #include "atoll/run/coordinated_run.h"
 #include "atoll/run/run_authority.h"
+#include "atoll/run/run_folder.h"
 #include "atoll/swarm/rules.h"
 
 namespace atl::cli {
@@ -118,12 +119,6 @@ void warn_of_local(const std::vector<std::string>& overrides) {
   }
 }
 
-/// "runs/ours/" and "." have a last part too.
-std::string name_of(const fs::path& folder) {
-  const fs::path whole = fs::absolute(folder).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
 std::vector<run::CoordinatedRun::Request> requests_of(const CoordinateArguments& arguments) {
   const std::vector<std::string>& configs = arguments.configs;
   const std::vector<std::string>& runs = arguments.runs;
@@ -141,7 +136,7 @@ std::vector<run::CoordinatedRun::Request> requests_of(const CoordinateArguments&
     if (i < configs.size()) requests[i].config = configs[i];
     if (i >= runs.size() || runs[i].empty()) continue;
     requests[i].folder = runs[i];
-    const std::string name = name_of(runs[i]);
+    const std::string name = run::name_of_run(runs[i]);
     // One that is alone is found without a name.
     if (num_runs > 1 || swarm::is_valid_name(name)) requests[i].name = name;
   }

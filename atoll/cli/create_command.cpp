@@ -24,6 +24,7 @@
 #include "atoll/net/address.h"
 #include "atoll/run/config.h"
 #include "atoll/run/run_authority.h"
+#include "atoll/run/run_folder.h"
 
 namespace atl::cli {
 namespace {
@@ -180,11 +181,6 @@ std::string text_of(const identity::InviteTerms& terms) {
                      terms.uses == 1 ? "" : "s");
 }
 
-std::string name_of(const fs::path& folder) {
-  const fs::path whole = fs::absolute(folder).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
 /// Not as a word on the command line, which others see and shells remember.
 std::string read_passphrase(const std::string& argument) {
   if (argument != "-" && !argument.starts_with('@')) {
@@ -215,7 +211,7 @@ void restore(const CreateArguments& arguments) {
 void create(const CreateArguments& arguments) {
   if (!arguments.restore.empty()) return restore(arguments);
   const fs::path run = arguments.invite.run;
-  const std::string name = name_of(run);
+  const std::string name = run::name_of_run(run);
   if (!is_valid_name(name)) {
     throw UsageError(fmt::format(
         "a run is called as its folder is: 1 to 64 letters, digits, '-', '_' or '.'; '{}' is none",

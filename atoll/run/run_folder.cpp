@@ -57,6 +57,11 @@ bool has_checkpoint(const fs::path& folder) {
 
 }  // namespace
 
+std::string name_of_run(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   std::error_code error;
   if (path_.empty()) {

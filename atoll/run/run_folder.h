@@ -31,6 +31,9 @@ class RunFolder {
   bool created_ = false;
 };
 
+/// A run is called as its folder is: "runs/ours/" and "." have a last part too.
+std::string name_of_run(const std::filesystem::path& folder);
+
 /// Whether the run in `folder` has a checkpoint, of its own or of its islands. From then on it
 /// keeps its settings, its data and its islands' names; before, a mistake can be mended.
 bool was_started(const std::filesystem::path& folder);
