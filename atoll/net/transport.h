@@ -27,8 +27,28 @@ using ConnectionId = uint64_t;
 /// kLane: one more connection for a bulk connection that stands (net/striped_transport.h); only
 /// transports use it. kJoin: who is no member yet asks for a certificate, or a member for a new
 /// one; its frames are short (kMaxJoinFrameBytes).
-enum class Plane : uint8_t { kControl, kBulk, kLane, kJoin };
-constexpr Plane kLastPlane = Plane::kJoin;
+/// kCircuit: what two members say to each other through a relay (net/relay.h); only transports use
+/// it.
+enum class Plane : uint8_t { kControl, kBulk, kLane, kJoin, kCircuit };
+constexpr Plane kLastPlane = Plane::kCircuit;
+
+/// How a connection came about: one end called the other; both called at once, through what
+/// translates their addresses; or a relay passes on what they say, which it cannot read.
+enum class Way : uint8_t { kDirect, kPunched, kRelayed };
+constexpr Way kLastWay = Way::kRelayed;
+
+/// What two members name who want to meet at a relay: random, and known to them alone.
+using CircuitId = std::array<std::byte, 16>;
+
+/// Where a member meets another that it cannot reach directly.
+struct Meeting {
+  std::string relay;  // HOST:PORT
+  CircuitId circuit{};
+  /// One of the two calls the other, whose connection is inbound.
+  bool calls = false;
+  /// First a direct connection is tried, through the NATs of both ends.
+  bool may_punch = true;
+};
 
 /// A connection is usable from here on. `remote` is for messages to people.
 struct Opened {
@@ -38,6 +58,7 @@ struct Opened {
   std::string remote;
   /// The other side's, of which it has proved to have the key. Nothing in the clear.
   std::optional<identity::CertificateFacts> certificate;
+  Way way = Way::kDirect;
 };
 /// One whole frame, in the order sent, its checksum verified.
 struct Received {
@@ -96,6 +117,9 @@ class Transport {
   virtual Result<std::string> listen(const std::string& address) = 0;
   /// Starts to connect; Opened or Lost follows (a bad address is Lost too).
   virtual ConnectionId connect(const std::string& address, Plane plane) = 0;
+  /// Starts to meet another member; both have to within a few seconds. Opened or Lost follows, at
+  /// both ends.
+  virtual ConnectionId meet(const Meeting& meeting, Plane plane) = 0;
   /// Never blocks. Each connection queues a bounded number of bytes. Sending before Opened is
   /// allowed: the frame waits. `frame` has at most kMaxFrameBytes.
   [[nodiscard]] virtual Sent send(ConnectionId connection, Bytes frame) = 0;
