@@ -60,8 +60,9 @@ void Engine::handle(net::Event event, Time now) {
     if (opened->connection == control_) {
       act(member_.connected(address_, now), now);
     } else if (opened->inbound) {
-      const bool is_let_in = opened->plane == net::Plane::kBulk &&
-                             visitors_.admit(opened->connection, opened->certificate, now);
+      const bool is_let_in =
+          opened->plane == net::Plane::kBulk &&
+          visitors_.admit(opened->connection, opened->certificate, now, opened->way);
       if (!is_let_in) transport_.close(opened->connection);
     } else {
       reached(*opened, now);
@@ -164,6 +165,8 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
                         .fragment = due.fragment,
                         .base = due.base,
                         .step = due.step});
+    } else if (auto* meets = std::get_if<Member::Meets>(&action)) {
+      meet_peer(meets->other, meets->meeting, now);
     } else if (auto* waits = std::get_if<Member::Waits>(&action)) {
       options_.on_event(waits->why.empty() ? Event(WaitOver{}) : WaitBegun{waits->why});
     } else if (std::holds_alternative<Member::Reconnect>(action)) {

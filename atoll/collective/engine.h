@@ -156,6 +156,7 @@ class Engine {
 
   // Connections between members (engine_links.cpp).
   void dial_peer(int32_t number, Time now);
+  void meet_peer(int32_t number, const net::Meeting& meeting, Time now);
   /// A connection that was dialled stands.
   void reached(const net::Opened& opened, Time now);
   void handle_bulk(net::ConnectionId connection, const Bytes& frame, Time now);

@@ -27,6 +27,14 @@ void Engine::dial_peer(int32_t number, Time now) {
   if (!links_.dial(number, hello)) drop_link(number, "the connection was closed at once", now);
 }
 
+void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
+  const Link* const link = links_.find(number);
+  if (link == nullptr || link->is_open()) return;  // It has mended by itself.
+  const swarm::PeerHello hello{
+      .header = member_.header(), .view = member_.view(), .number = member_.number()};
+  if (!links_.meet(number, meeting, hello)) drop_link(number, "the relay cannot be reached", now);
+}
+
 void Engine::reached(const net::Opened& opened, Time now) {
   const auto number = links_.number_of(opened.connection);
   if (!number) return;
@@ -34,7 +42,7 @@ void Engine::reached(const net::Opened& opened, Time now) {
     return drop_link(*number, fmt::format("'{}' is at its address", opened.certificate->peer.name),
                      now);
   }
-  links_.opened(opened.connection, now);
+  links_.opened(opened.connection, opened.way, now);
   links_.pump(*number, now);
   ask_around(now);
 }
@@ -103,8 +111,9 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   }
   if (link->connection != 0) drop_link(hello.number, "it has connected anew", now);
   if (over_) return;
+  const net::Way way = visitors_.way(connection);
   const std::vector<swarm::Fetch> early = visitors_.take(connection);
-  links_.accept(hello.number, connection, now);
+  links_.accept(hello.number, connection, way, now);
   check_links(now);
   links_.pump(hello.number, now);
   for (const swarm::Fetch& fetch : early) {
@@ -151,7 +160,7 @@ void Engine::check_links(Time now) {
       act(member_.link_changed(number, false, *why), now);
     }
     if (links_.take_return(number)) {
-      act(member_.link_changed(number, true, ""), now);
+      act(member_.link_changed(number, true, "", links_.find(number)->way), now);
       links_.pump(number, now);
       any_is_back = true;
     }

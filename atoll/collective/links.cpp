@@ -92,16 +92,32 @@ bool Links::dial(int32_t number, const swarm::PeerHello& hello) {
   return transport_.send(link.connection, swarm::encode(hello)) == net::Sent::kAccepted;
 }
 
-bool Links::opened(net::ConnectionId connection, Time now) {
+bool Links::meet(int32_t number, const net::Meeting& meeting, const swarm::PeerHello& hello) {
+  Link& link = links_.at(number);
+  if (!meeting.calls) {  // It comes as a visitor.
+    transport_.meet(meeting, net::Plane::kBulk);
+    return true;
+  }
+  if (link.connection != 0) transport_.close(link.connection);
+  link.redial.tried();
+  link.opened = false;
+  link.full = false;
+  link.connection = transport_.meet(meeting, net::Plane::kBulk);
+  return transport_.send(link.connection, swarm::encode(hello)) == net::Sent::kAccepted;
+}
+
+bool Links::opened(net::ConnectionId connection, net::Way way, Time now) {
   const auto number = number_of(connection);
   if (!number) return false;
+  links_.at(*number).way = way;
   links_.at(*number).opened = true;
   links_.at(*number).opened_at = now;
   return true;
 }
 
-void Links::accept(int32_t number, net::ConnectionId connection, Time now) {
+void Links::accept(int32_t number, net::ConnectionId connection, net::Way way, Time now) {
   Link& link = links_.at(number);
+  link.way = way;
   link.connection = connection;
   link.opened = true;
   link.opened_at = now;

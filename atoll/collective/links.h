@@ -43,6 +43,7 @@ struct Link {
   bool is_ours_to_dial = false;
   net::ConnectionId connection = 0;  // 0: none.
   bool opened = false;
+  net::Way way = net::Way::kDirect;  // As which it was opened.
   Time opened_at{};
   bool full = false;
   std::string lost;           // Why there is none; empty while it stands or was not there yet.
@@ -92,10 +93,13 @@ class Links {
   Changes view(const std::vector<swarm::Peer>& members, int32_t own, Time now);
   /// Connects, and says hello. False: the connection was closed at once; drop() it.
   [[nodiscard]] bool dial(int32_t number, const swarm::PeerHello& hello);
+  /// The same, by meeting the member; it may be the one that calls, and then says hello.
+  [[nodiscard]] bool meet(int32_t number, const net::Meeting& meeting,
+                          const swarm::PeerHello& hello);
   /// A connection that was dialled stands. False: it is of no member.
-  bool opened(net::ConnectionId connection, Time now);
+  bool opened(net::ConnectionId connection, net::Way way, Time now);
   /// A connection that the member has made.
-  void accept(int32_t number, net::ConnectionId connection, Time now);
+  void accept(int32_t number, net::ConnectionId connection, net::Way way, Time now);
   /// It is gone, by itself. Whose it was; drop() that.
   std::optional<int32_t> take_lost(net::ConnectionId connection);
   void drop(int32_t number, const std::string& reason, Time now);

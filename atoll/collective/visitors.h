@@ -25,10 +25,11 @@ class Visitors {
 
   /// False: there are too many.
   [[nodiscard]] bool admit(net::ConnectionId connection,
-                           const std::optional<identity::CertificateFacts>& certificate, Time now) {
+                           const std::optional<identity::CertificateFacts>& certificate, Time now,
+                           net::Way way = net::Way::kDirect) {
     if (visitors_.size() >= kMost) return false;
     if (certificate && certificate->peer.role != identity::Role::kIsland) return false;
-    visitors_[connection] = {.certificate = certificate, .since = now};
+    visitors_[connection] = {.certificate = certificate, .way = way, .since = now};
     return true;
   }
   bool contains(net::ConnectionId connection) const { return visitors_.contains(connection); }
@@ -36,6 +37,7 @@ class Visitors {
   const std::optional<identity::CertificateFacts>& certificate(net::ConnectionId connection) const {
     return visitors_.at(connection).certificate;
   }
+  net::Way way(net::ConnectionId connection) const { return visitors_.at(connection).way; }
   /// Of one that is here. False: it must not say this.
   [[nodiscard]] bool hear(net::ConnectionId connection, const swarm::Message& message) {
     Visitor& visitor = visitors_.at(connection);
@@ -83,6 +85,7 @@ class Visitors {
  private:
   struct Visitor {
     std::optional<identity::CertificateFacts> certificate;
+    net::Way way = net::Way::kDirect;
     std::optional<swarm::PeerHello> hello;
     std::vector<swarm::Fetch> early;
     Time since{};

@@ -34,6 +34,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Book book, Time now)
       roster_(options_.suspicion(), now),
       quorum_(options_),
       pace_(make_pace(options_)),
+      meetings_(options_.circuit_secret),
       now_(now),
       next_alive_(now + options_.alive_interval),
       events_(now) {
@@ -107,6 +108,10 @@ void Coordinator::finish(Result<void> result) {
   for (const Connection connection : roster_.connections()) {
     actions_.emplace_back(Close{connection});
   }
+  for (const Connection relay : meetings_.relays()) {
+    if (result) send(relay, RunEnded{header(), outcome().sentence, is_at_end()});
+    actions_.emplace_back(Close{relay});
+  }
   finished_ = true;
   log(result ? outcome() : RunFailed{result.error().message});
   actions_.emplace_back(Finished{std::move(result)});
@@ -130,6 +135,7 @@ void Coordinator::fail(const std::string& reason) {
   broadcast(RunEnded{header(), sentence});
   for (const auto& [connection, guest] : guests_.all())
     send(connection, RunEnded{header(), sentence});
+  for (const Connection relay : meetings_.relays()) send(relay, RunEnded{header(), sentence});
   finish(failure(sentence));
 }
 
@@ -153,6 +159,8 @@ Coordinator::Actions Coordinator::received(Connection connection, const Message&
     on_guest(connection, message, now);
   } else if (const auto number = roster_.number_of(connection)) {
     on_member(*number, message, now);
+  } else if (meetings_.is_relay(connection)) {
+    refuse(connection, fmt::format("a relay says no {}", kind_name(message)));
   }
   return take();
 }
@@ -173,6 +181,7 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
 void Coordinator::greet(Connection from, const Message& message, Time now) {
   if (const auto* hello = std::get_if<Hello>(&message)) return admit(from, *hello, now);
   if (const auto* back = std::get_if<Resume>(&message)) return resume(from, *back, now);
+  if (const auto* relay = std::get_if<RelayHello>(&message)) return take_relay(from, *relay);
   refuse(from, "an island must say Hello first");
 }
 
@@ -239,6 +248,9 @@ Coordinator::Actions Coordinator::lost(Connection connection, const std::string&
     return take();
   }
   if (finished_) return take();
+  if (const auto relay = meetings_.relay_went(connection)) {
+    log(RelayLost{.relay = *relay, .reason = reason});
+  }
   if (const auto number = roster_.disconnect(connection)) put_away(*number, reason, now);
   return take();
 }
@@ -258,7 +270,11 @@ Coordinator::Actions Coordinator::request_stop(Time now) {
 Coordinator::Actions Coordinator::tell_revocations(Bytes signed_list, Time now) {
   now_ = now;
   revocations_ = std::move(signed_list);
-  if (!finished_) announce_view();
+  if (finished_) return take();
+  announce_view();
+  for (const Connection relay : meetings_.relays()) {
+    send(relay, View{header(), view_, {}, revocations_});
+  }
   return take();
 }
 
@@ -294,6 +310,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   call_round();
   if (pace_->has_graces()) advance_all();
   if (finished_) return take();
+  arrange_meetings();
   const auto quiet =
       std::chrono::duration_cast<std::chrono::milliseconds>(now - roster_.last_moved());
   const Alive alive{header(), static_cast<uint64_t>(quiet.count()), why_waits()};

@@ -25,6 +25,7 @@
 #include "atoll/coordinator/gathering.h"
 #include "atoll/coordinator/guests.h"
 #include "atoll/coordinator/links.h"
+#include "atoll/coordinator/meetings.h"
 #include "atoll/coordinator/pace.h"
 #include "atoll/coordinator/quorum.h"
 #include "atoll/coordinator/recent_events.h"
@@ -114,6 +115,8 @@ class Coordinator {
   void on_member(int32_t number, const Message& message, Time now);
   void admit(Connection connection, const Hello& hello, Time now);
   void resume(Connection connection, const Resume& resume, Time now);
+  void take_relay(Connection connection, const RelayHello& hello);
+  std::string objection_to(const RelayHello& hello) const;
   std::string objection_to(const Hello& hello) const;
   std::string objection_to(const Resume& resume) const;
 
@@ -181,6 +184,9 @@ class Coordinator {
   /// Says what becomes of pairs that cannot reach each other, where it is new.
   void note_ways(int64_t number, const Round& round);
 
+  /// Tells those who cannot reach each other where to meet.
+  void arrange_meetings();
+
   /// It abstains from the attempts that follow. `event` is without its name.
   void leave_out(Round& round, int32_t number, IslandLeftOut event);
   /// Before a commit. False: nobody is to be left out.
@@ -204,6 +210,7 @@ class Coordinator {
   OpenRounds rounds_;
   std::unique_ptr<Pace> pace_;
   Links links_;
+  Meetings meetings_;
   uint64_t view_ = 0;
   Bytes revocations_;  // Told with each view.
   // In this process. After those who left an earlier one, the run may be begun again.

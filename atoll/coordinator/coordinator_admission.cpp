@@ -91,6 +91,33 @@ std::string Coordinator::objection_to(const Resume& resume) const {
   return {};
 }
 
+std::string Coordinator::objection_to(const RelayHello& hello) const {
+  if (hello.version != options_.version) {
+    return fmt::format("atoll version: the coordinator runs {}, this relay {}", options_.version,
+                       printable(hello.version));
+  }
+  if (!is_valid_name(hello.name)) return fmt::format("'{}' is no name", printable(hello.name));
+  if (hello.address.size() > kMaxAddressBytes) return "its address is too long";
+  return {};
+}
+
+void Coordinator::take_relay(Connection connection, const RelayHello& hello) {
+  std::optional<Connection> replaced;
+  std::string objection = objection_to(hello);
+  if (objection.empty()) {
+    objection = meetings_.relay_came(connection, hello.name, hello.address, replaced);
+  }
+  if (replaced) actions_.emplace_back(Close{*replaced});
+  if (!objection.empty()) {
+    log(RelayRefused{.relay = printable(hello.name), .reason = objection});
+    return refuse(connection, objection);
+  }
+  strangers_.erase(connection);
+  log(RelayCame{.relay = hello.name, .address = printable(hello.address)});
+  send(connection, View{header(), view_, {}, revocations_});
+  arrange_meetings();
+}
+
 void Coordinator::resume(Connection connection, const Resume& resume, Time now) {
   if (const std::string objection = objection_to(resume); !objection.empty()) {
     log(IslandRefused{.island = printable(resume.name), .reason = objection});
@@ -105,6 +132,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   }
   roster_.connect(resume.number, connection);
   links_.forget_reports_of(resume.number);
+  meetings_.forget(resume.number);
   // It has let go of what it exchanged, but for what it had prepared.
   rounds_.let_go(resume.number);
   seat.come_back(resume.first_round, now);

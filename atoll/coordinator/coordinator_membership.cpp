@@ -38,6 +38,7 @@ void Coordinator::vacate(int32_t number, const std::string& why) {
   roster_.vacate(number);
   pace_->forget(number);
   links_.forget(number);
+  meetings_.forget(number);
   rounds_.forget(number);  // Its rows are free: no commit may count them.
   record(Removed{number});
   announce_view();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/hash.h"
 #include "atoll/coordinator/suspicion.h"
 #include "atoll/swarm/version.h"
 
@@ -32,6 +33,7 @@ struct CoordinatorOptions {
   double outlier_factor = 10;
   bool compares_directions = true;  // Of contributions, too: they are of enough steps.
   uint64_t least_term = 1;  // A clock's seconds, so that terms rise though a journal was lost.
+  Digest circuit_secret{};  // Random: of it the names of circuits are made, where members meet.
   Duration silence_timeout = std::chrono::seconds(30);  // At most, before silence is a loss.
   Duration alive_interval = std::chrono::milliseconds(200);
   Duration hello_timeout = std::chrono::seconds(10);    // A connection that says nothing is closed.

@@ -201,10 +201,17 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const auto pair = std::minmax(number, link.other);
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
+    meetings_.stands(pair, link.way);
     if (!links_.stands(pair)) return;
-    if (both_live) log(LinkBack{{name(pair.first), name(pair.second)}});
+    if (both_live) {
+      const auto* const detour = meetings_.detour(pair);
+      log(LinkBack{.islands = {name(pair.first), name(pair.second)},
+                   .way = std::string(net::name_of(link.way)),
+                   .relay = detour != nullptr ? detour->relay : ""});
+    }
     return advance_all();  // Rounds may have waited for it.
   }
+  meetings_.broke(pair, now_);
   if (!links_.broke(pair)) return;
   for (const auto& [round_number, round] : rounds_.all()) {
     links_.mistrust(pair, round_number, round.ways());
@@ -212,7 +219,17 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   if (both_live) {  // Of who is lost it is known.
     log(LinkLost{.islands = {name(number), name(link.other)}, .reason = printable(link.reason)});
   }
+  arrange_meetings();
   advance_all();
+}
+
+void Coordinator::arrange_meetings() {
+  for (const auto& [pair, relay, circuit] : meetings_.take_due(now_)) {
+    const Seat& a = roster_.at(pair.first);
+    const Seat& b = roster_.at(pair.second);
+    send_to(a, Meet{.header = header(), .other = pair.second, .relay = relay, .circuit = circuit});
+    send_to(b, Meet{.header = header(), .other = pair.first, .relay = relay, .circuit = circuit});
+  }
 }
 
 }  // namespace atl::swarm

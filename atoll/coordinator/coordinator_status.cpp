@@ -35,6 +35,17 @@ RunStatus Coordinator::status(Time now) const {
     if (seat.connection() && seat.is_here()) run.live += 1;
   }
   std::ranges::sort(run.islands, {}, &IslandStatus::name);
+  run.relays = meetings_.status();
+  for (const int32_t a : roster_.in(State::kActive)) {
+    for (const int32_t b : roster_.in(State::kActive)) {
+      const Meetings::Detour* const detour = a < b ? meetings_.detour({a, b}) : nullptr;
+      const bool is_broken = links_.broken().contains({a, b});
+      if (detour == nullptr && !is_broken) continue;
+      run.ways.push_back({.islands = {name(a), name(b)},
+                          .way = is_broken ? "none" : std::string(net::name_of(detour->way)),
+                          .relay = is_broken ? "" : detour->relay});
+    }
+  }
   tally_.fill(run, now);
   if (const std::string waits = why_waits(); !waits.empty() && book_.has_begun()) {
     run.alarm = run.alarm.empty() ? waits : waits + "; " + run.alarm;

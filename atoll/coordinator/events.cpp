@@ -157,8 +157,22 @@ std::string LinkLost::sentence() const {
 }
 
 std::string LinkBack::sentence() const {
-  return format("islands '{}' and '{}' reach each other again", islands.at(0), islands.at(1));
+  const std::string how = relay.empty()      ? ""
+                          : way == "punched" ? format(", directly, since they met at '{}'", relay)
+                                             : format(" through '{}'", relay);
+  return format("islands '{}' and '{}' reach each other again{}", islands.at(0), islands.at(1),
+                how);
 }
+
+std::string RelayCame::sentence() const {
+  return format("islands may meet at relay '{}', {}", relay, address);
+}
+
+std::string RelayRefused::sentence() const {
+  return format("relay '{}' was refused: {}", relay, reason);
+}
+
+std::string RelayLost::sentence() const { return format("relay '{}' was lost: {}", relay, reason); }
 
 std::string LinkRelayed::sentence() const {
   return format("islands '{}' and '{}' exchange through '{}' from round {} on", islands.at(0),

@@ -327,7 +327,36 @@ struct LinkLost {
 struct LinkBack {
   static constexpr const char* kKind = "link_back";
   std::vector<std::string> islands;
-  void visit(auto&& field) const { field("islands", islands); }
+  std::string way;    // direct, punched or relayed.
+  std::string relay;  // Where they met; empty where they did not.
+  void visit(auto&& field) const {
+    field("islands", islands), field("way", way), field("relay", relay);
+  }
+  std::string sentence() const;
+};
+
+/// Members may meet there.
+struct RelayCame {
+  static constexpr const char* kKind = "relay_came";
+  std::string relay;
+  std::string address;
+  void visit(auto&& field) const { field("relay", relay), field("address", address); }
+  std::string sentence() const;
+};
+
+struct RelayRefused {
+  static constexpr const char* kKind = "relay_refused";
+  std::string relay;
+  std::string reason;
+  void visit(auto&& field) const { field("relay", relay), field("reason", reason); }
+  std::string sentence() const;
+};
+
+struct RelayLost {
+  static constexpr const char* kKind = "relay_lost";
+  std::string relay;
+  std::string reason;
+  void visit(auto&& field) const { field("relay", relay), field("reason", reason); }
   std::string sentence() const;
 };
 

@@ -34,6 +34,9 @@ void require_ids(const std::vector<RunRouter::Run>& runs) {
 std::string refused(const Message& first) {
   const auto* hello = std::get_if<Hello>(&first);
   const auto* resume = std::get_if<Resume>(&first);
+  if (const auto* relay = std::get_if<RelayHello>(&first)) {
+    return fmt::format("relay '{}' was refused", printable(relay->name));
+  }
   if (hello == nullptr && resume == nullptr) return "a stranger was turned away";
   return fmt::format("island '{}' was refused", printable(hello ? hello->name : resume->name));
 }
@@ -45,12 +48,14 @@ std::string impostor_in(const Message& first,
   if (!certificate) return {};
   const auto* hello = std::get_if<Hello>(&first);
   const auto* resume = std::get_if<Resume>(&first);
-  if (hello == nullptr && resume == nullptr) return {};
-  const std::string& name = hello != nullptr ? hello->name : resume->name;
+  const auto* relay = std::get_if<RelayHello>(&first);
+  if (hello == nullptr && resume == nullptr && relay == nullptr) return {};
+  const std::string& name = relay ? relay->name : hello ? hello->name : resume->name;
   const identity::PeerId& peer = certificate->peer;
-  if (peer.role != identity::Role::kIsland) {
-    return fmt::format("its certificate is for a {}, not for an island",
-                       identity::name_of(peer.role));
+  const auto wanted = relay != nullptr ? identity::Role::kRelay : identity::Role::kIsland;
+  if (peer.role != wanted) {
+    return fmt::format("its certificate is of role {}, not {}", identity::name_of(peer.role),
+                       identity::name_of(wanted));
   }
   if (peer.name == name) return {};
   return fmt::format("it says that it is '{}', and its certificate that it is '{}'",
@@ -205,8 +210,9 @@ Result<size_t> RunRouter::find(const Message& first) const {
     return over_or(*place);
   }
   const auto* hello = std::get_if<Hello>(&first);
-  if (hello == nullptr) return failure("an island must say Hello first");
-  const std::string& name = hello->header.run;
+  const auto* relay = std::get_if<RelayHello>(&first);
+  if (hello == nullptr && relay == nullptr) return failure("an island must say Hello first");
+  const std::string& name = relay != nullptr ? relay->header.run : hello->header.run;
   if (name.empty() && runs_.size() == 1) return over_or(0);
   if (const auto place = place_of([&](const Run& run) { return run.name == name; })) {
     return over_or(*place);

@@ -111,6 +111,22 @@ struct MembershipEvent {
   void visit(auto&& field) { field("time_s", time_s), field("kind", kind), field("line", line); }
 };
 
+/// Two islands that reach each other by a detour, or not at all.
+struct WayStatus {
+  std::vector<std::string> islands;  // Two.
+  std::string way;                   // punched, relayed or none.
+  std::string relay;                 // Where they met.
+
+  void visit(auto&& field) { field("islands", islands), field("way", way), field("relay", relay); }
+};
+
+struct RelayStatus {
+  std::string name;
+  std::string address;
+
+  void visit(auto&& field) { field("name", name), field("address", address); }
+};
+
 /// Being heard, taking part and being averaged are three things: an island may send signs of life
 /// for days while no commit holds any of its work. So they are counted apart.
 struct RunStatus {
@@ -137,6 +153,8 @@ struct RunStatus {
   /// A sentence where being heard, taking part and being averaged differ; empty when all is well.
   std::string alarm;
   std::vector<IslandStatus> islands;    // By name.
+  std::vector<WayStatus> ways;          // Of pairs that do not reach each other directly.
+  std::vector<RelayStatus> relays;      // By name.
   std::vector<MembershipEvent> events;  // The last ones, oldest first.
 
   void visit(auto&& field) {
@@ -169,6 +187,8 @@ struct RunStatus {
                  "islands could have brought (0 to 1)."});
     field("alarm", alarm, Metric{"alarm", "1 when live islands take no part in commits."});
     field("islands", islands);
+    field("ways", ways);
+    field("relays", relays);
     field("events", events);
   }
 };

@@ -94,6 +94,23 @@ std::string link_table(const RunStatus& run) {
   return text.empty() ? text : "\n" + text;
 }
 
+std::string way_table(const RunStatus& run) {
+  std::string text;
+  for (const RelayStatus& relay : run.relays) {
+    text += fmt::format("relay {} at {}\n", printable(relay.name), printable(relay.address));
+  }
+  for (const WayStatus& way : run.ways) {
+    if (way.islands.size() != 2) continue;
+    const std::string how = way.way == "punched"
+                                ? "directly, since they met at the relay " + way.relay
+                            : way.way == "relayed" ? "through the relay " + way.relay
+                                                   : "not at all";
+    text += fmt::format("{} and {} reach each other {}\n", printable(way.islands[0]),
+                        printable(way.islands[1]), printable(how));
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
 std::string event_list(const RunStatus& run) {
   std::string text;
   const size_t count = std::min(kShownEvents, run.events.size());
@@ -118,7 +135,7 @@ std::string to_text(const RunStatus& status) {
     text += fmt::format("ALARM: {}\n", sentence);
   }
   if (!status.islands.empty()) text += island_table(status);
-  return text + link_table(status) + event_list(status);
+  return text + link_table(status) + way_table(status) + event_list(status);
 }
 
 std::string to_line(const RunStatus& status) {

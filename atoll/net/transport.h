@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "atoll/base/bytes.h"
@@ -35,7 +36,9 @@ constexpr Plane kLastPlane = Plane::kCircuit;
 /// How a connection came about: one end called the other; both called at once, through what
 /// translates their addresses; or a relay passes on what they say, which it cannot read.
 enum class Way : uint8_t { kDirect, kPunched, kRelayed };
-constexpr Way kLastWay = Way::kRelayed;
+constexpr std::string_view name_of(Way way) {
+  return way == Way::kDirect ? "direct" : way == Way::kPunched ? "punched" : "relayed";
+}
 
 /// What two members name who want to meet at a relay: random, and known to them alone.
 using CircuitId = std::array<std::byte, 16>;

@@ -9,10 +9,13 @@
 #include <ctime>
 #include <utility>
 
+#include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
+#include "atoll/base/hash.h"
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/coordinator/events.h"
+#include "atoll/identity/invite.h"
 #include "atoll/method/method.h"
 #include "atoll/net/address.h"
 #include "atoll/run/run_folder.h"
@@ -84,6 +87,7 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
       .steps_ahead = std::max(kLeastStepsAhead, method::period(config.sync)),
       .outlier_factor = config.swarm.outlier_factor,
       .compares_directions = method::period(config.sync) >= kStepsOfADirection,
+      .circuit_secret = sha256(as_byte_span(identity::new_secret())),
       .least_term = static_cast<uint64_t>(wall_time()),
       .silence_timeout = duration_of(config.swarm.silence_timeout),
       .round_timeout =

@@ -19,6 +19,14 @@ std::string CoordinatorSought::sentence() const {
                 coordinator, format_duration(patience_s));
 }
 
+std::string RelayTaken::sentence() const {
+  return format("members of the run at {} may meet at {}", coordinator, address);
+}
+
+std::string CoordinatorMissed::sentence() const {
+  return format("the coordinator is away: {}; it is tried again", reason);
+}
+
 std::string CertificateNotRenewed::sentence() const {
   return format("warning: this island's certificate was not renewed: {}; it is tried again{}",
                 reason, until.empty() ? "" : format(", and it is good until {}", until));

@@ -21,6 +21,27 @@ struct CoordinatorSought {
   std::string sentence() const;
 };
 
+// --- a relay ---
+
+/// The coordinator tells members of it.
+struct RelayTaken {
+  static constexpr const char* kKind = "relay_taken";
+  std::string coordinator;
+  std::string address;  // Where members meet.
+  void visit(auto&& field) const { field("coordinator", coordinator), field("address", address); }
+  std::string sentence() const;
+};
+
+/// It is tried again and again.
+struct CoordinatorMissed {
+  static constexpr const char* kKind = "coordinator_missed";
+  std::string reason;
+  void visit(auto&& field) const { field("reason", reason); }
+  std::string sentence() const;
+};
+
+// --- certificates ---
+
 struct CertificateNotRenewed {
   static constexpr const char* kKind = "certificate_not_renewed";
   std::string reason;

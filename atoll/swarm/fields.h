@@ -55,6 +55,7 @@ class FieldWriter {
   }
   void put(const std::string& text) { out_.put_string(text); }
   void put(const Digest& digest) { out_.put_bytes(digest); }
+  void put(const net::CircuitId& circuit) { out_.put_bytes(circuit); }
   void put(const Bytes& bytes) {
     out_.put(static_cast<uint32_t>(bytes.size()));
     out_.put_bytes(bytes);
@@ -85,6 +86,10 @@ class FieldReader {
   }
   void get(bool& value) { value = get_below(2, "a truth value") == 1; }
   void get(PartKind& kind) { kind = static_cast<PartKind>(get_below(4, "a part's kind")); }
+  void get(net::Way& way) { way = static_cast<net::Way>(get_below(3, "a way")); }
+  void get(net::CircuitId& circuit) {
+    std::ranges::copy(in_.get_bytes(circuit.size()), circuit.begin());
+  }
   void get(std::string& text) { text = in_.get_string(kMaxTextBytes); }
   void get(Digest& digest) { std::ranges::copy(in_.get_bytes(digest.size()), digest.begin()); }
   void get(Bytes& bytes) {

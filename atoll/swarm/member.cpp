@@ -175,8 +175,9 @@ Member::Actions Member::caught_up() {
   return take();
 }
 
-Member::Actions Member::link_changed(int32_t other, bool up, const std::string& reason) {
-  if (phase_ == Phase::kTraining) send(LinkState{header(), other, up, reason});
+Member::Actions Member::link_changed(int32_t other, bool up, const std::string& reason,
+                                     net::Way way) {
+  if (phase_ == Phase::kTraining) send(LinkState{header(), other, up, reason, way});
   return take();
 }
 
@@ -295,6 +296,15 @@ void Member::on(const View& message) {
   if (const std::string fault = fault_of(message.members); !fault.empty()) return protest(fault);
   view_ = message.view;
   actions_.emplace_back(Viewed{message.members, message.revocations});
+}
+
+void Member::on(const Meet& message) {
+  if (phase_ != Phase::kTraining || message.other == number()) return;
+  actions_.emplace_back(Meets{.other = message.other,
+                              .meeting = {.relay = message.relay,
+                                          .circuit = message.circuit,
+                                          .calls = number() > message.other,
+                                          .may_punch = message.may_punch}});
 }
 
 void Member::on(const OpenAttempt& message) {

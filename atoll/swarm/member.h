@@ -76,6 +76,11 @@ class Member {
   struct Called {
     Due due;
   };
+  /// That member, which this one cannot reach, is to be met there.
+  struct Meets {
+    int32_t other = 0;
+    net::Meeting meeting;
+  };
   /// Why no round goes on, for people; empty: they do again.
   struct Waits {
     std::string why;
@@ -92,7 +97,7 @@ class Member {
     Ending ending = Ending::kFailure;
   };
   using Action = std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased,
-                              TakesPart, Called, Waits, Reconnect, Left, Failed>;
+                              TakesPart, Called, Meets, Waits, Reconnect, Left, Failed>;
   using Actions = std::vector<Action>;
 
   explicit Member(MemberOptions options);
@@ -113,7 +118,8 @@ class Member {
   Actions unusable(int64_t round, int32_t attempt, int32_t contributor, const std::string& reason);
   /// All that Missed named was fetched.
   Actions caught_up();
-  Actions link_changed(int32_t other, bool up, const std::string& reason);
+  /// `way` where it is up.
+  Actions link_changed(int32_t other, bool up, const std::string& reason, net::Way way = {});
   /// A member broke the protocol (`culprit`), or this one cannot go on (-1).
   Actions trouble(const std::string& reason, int32_t culprit = -1);
   void report(int64_t step, double loss, double tokens_per_s, int64_t num_trained);
@@ -158,6 +164,7 @@ class Member {
   void on(const Lease& message);
   void on(const Reinstated& message);
   void on(const Due& message);
+  void on(const Meet& message);
   void on(const Goodbye& message);
   void on(const RunEnded& message);
   void on(const Alive& message);

@@ -4,8 +4,10 @@
 //
 //   island -> coordinator  Hello, Ready, Resume, Begin, Prepared, Unusable, CaughtUp, Heartbeat,
 //                          LinkState, Trouble, StopRequest, Leave; and from anybody Probe
+//   relay -> coordinator   RelayHello
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
-//                          Reinstated, Due, Alive, Goodbye, RunEnded, ProbeReply
+//                          Reinstated, Due, Alive, Meet, Goodbye, RunEnded, ProbeReply
+//   coordinator -> relay   Refused, View (of no members), RunEnded
 //   island -> island       PeerHello, Part, Fetch, NotHeld
 //
 // The last are the bulk plane: no tensor passes through the coordinator.
@@ -17,13 +19,14 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/hash.h"
+#include "atoll/net/transport.h"
 #include "atoll/swarm/leases.h"
 
 namespace atl::swarm {
 
 /// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
 /// ever, so that two versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 12;
+constexpr uint16_t kProtocolVersion = 13;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -269,6 +272,25 @@ struct LinkState {
   int32_t other = 0;  // Number.
   bool up = false;
   std::string reason;
+  net::Way way = net::Way::kDirect;  // Where it is up.
+};
+
+/// First word of a relay on its control connection: members may meet there.
+struct RelayHello {
+  Header header;  // As in Hello.
+  uint16_t protocol = kProtocolVersion;
+  std::string version;
+  std::string name;
+  std::string address;  // HOST:PORT where members reach it.
+};
+
+/// Two members cannot reach each other, and each is told where to meet the other.
+struct Meet {
+  Header header;
+  int32_t other = 0;  // Number. Of the two the higher one calls.
+  std::string relay;  // HOST:PORT
+  net::CircuitId circuit{};
+  bool may_punch = true;  // As net::Meeting has it.
 };
 
 /// An exchange failed, a snapshot is not finite: names who and why.
@@ -368,6 +390,6 @@ using Message =
     std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
                  Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
                  Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld,
-                 Unusable, Probe, ProbeReply>;
+                 Unusable, Probe, ProbeReply, RelayHello, Meet>;
 
 }  // namespace atl::swarm

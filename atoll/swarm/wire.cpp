@@ -56,7 +56,7 @@ void visit(auto& io, Is<Heartbeat> auto& m) {
   io(m.header, m.step, m.loss, m.tokens_per_s, m.num_trained, m.moved, m.caught_up);
 }
 void visit(auto& io, Is<Alive> auto& m) { io(m.header, m.quiet_ms, m.waits); }
-void visit(auto& io, Is<LinkState> auto& m) { io(m.header, m.other, m.up, m.reason); }
+void visit(auto& io, Is<LinkState> auto& m) { io(m.header, m.other, m.up, m.reason, m.way); }
 void visit(auto& io, Is<Trouble> auto& m) { io(m.header, m.culprit, m.reason); }
 void visit(auto& io, Is<StopRequest> auto& m) { io(m.header); }
 void visit(auto& io, Is<Leave> auto& m) { io(m.header); }
@@ -71,17 +71,21 @@ void visit(auto& io, Is<NotHeld> auto& m) { io(m.header, m.kind, m.fragment, m.n
 void visit(auto& io, Is<Unusable> auto& m) { io(m.header, m.contributor, m.reason); }
 void visit(auto& io, Is<Probe> auto& m) { io(m.header, m.reply_bytes, m.data); }
 void visit(auto& io, Is<ProbeReply> auto& m) { io(m.header, m.data); }
+void visit(auto& io, Is<RelayHello> auto& m) {
+  io(m.header, m.protocol, m.version, m.name, m.address);
+}
+void visit(auto& io, Is<Meet> auto& m) { io(m.header, m.other, m.relay, m.circuit, m.may_punch); }
 
 namespace {
 
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",      "Welcome", "Refused",     "Ready",     "Start",     "View",    "Resume",
-    "Resumed",    "Begin",   "OpenAttempt", "Prepared",  "Commit",    "Lease",   "CaughtUp",
-    "Reinstated", "Due",     "Heartbeat",   "Alive",     "LinkState", "Trouble", "StopRequest",
-    "Leave",      "Goodbye", "RunEnded",    "PeerHello", "Part",      "Fetch",   "NotHeld",
-    "Unusable",   "Probe",   "ProbeReply"};
+    "Hello",      "Welcome", "Refused",     "Ready",      "Start",     "View",    "Resume",
+    "Resumed",    "Begin",   "OpenAttempt", "Prepared",   "Commit",    "Lease",   "CaughtUp",
+    "Reinstated", "Due",     "Heartbeat",   "Alive",      "LinkState", "Trouble", "StopRequest",
+    "Leave",      "Goodbye", "RunEnded",    "PeerHello",  "Part",      "Fetch",   "NotHeld",
+    "Unusable",   "Probe",   "ProbeReply",  "RelayHello", "Meet"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;
