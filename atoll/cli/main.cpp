@@ -11,6 +11,7 @@
 #include "atoll/cli/data_command.h"
 #include "atoll/cli/installed_help.h"
 #include "atoll/cli/plan_command.h"
+#include "atoll/cli/relay_command.h"
 #include "atoll/cli/scaling_command.h"
 #include "atoll/cli/status_command.h"
 #include "atoll/cli/tokenizer_command.h"
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   atl::cli::add_create_command(app);
   atl::cli::add_invite_command(app);
   atl::cli::add_revoke_command(app);
+  atl::cli::add_relay_command(app);
   atl::cli::add_status_command(app);
   atl::cli::add_data_command(app);
   atl::cli::add_tokenizer_command(app);

@@ -165,6 +165,9 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
                         .fragment = due.fragment,
                         .base = due.base,
                         .step = due.step});
+    } else if (auto* unreachable = std::get_if<Member::Unreachable>(&action)) {
+      options_.on_event(
+          AddressUnreachable{.address = unreachable->address, .reason = unreachable->fault});
     } else if (auto* meets = std::get_if<Member::Meets>(&action)) {
       meet_peer(meets->other, meets->meeting, now);
     } else if (auto* waits = std::get_if<Member::Waits>(&action)) {

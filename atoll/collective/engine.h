@@ -11,8 +11,7 @@
 // Bulk connections: a member connects to those of lower number, says PeerHello, and both send over
 // it; one that breaks is made again. A stranger on a bulk connection is turned away; a member that
 // sends what it must not is named to the coordinator, which puts it out. Two members that cannot
-// reach each other have a relay in the attempt: it passes on, chunk by chunk, what they send each
-// other, and reads none of it.
+// reach each other are told where to meet (net/relay.h).
 //
 // What a member has missed (a round without it, the state when it joins) it fetches from the others
 // over the same connections, beside the parts of rounds.
@@ -106,10 +105,6 @@ class Engine {
   bool over() const { return over_; }
 
  private:
-  struct EarlyPart {
-    int32_t over = 0;  // Whose link brought it.
-    swarm::Part part;
-  };
   struct Round {
     // The job has them too; the exchange is there from the first attempt on.
     std::shared_ptr<const Contribution> contribution;
@@ -121,13 +116,11 @@ class Engine {
     double own_share = 0;
     int64_t bytes_sent = 0;
     int64_t bytes_received = 0;
-    Time progressed{};             // When a part of it came last.
-    std::vector<EarlyPart> early;  // Parts of an attempt that this member has not heard of.
-    size_t early_bytes = 0;        // What they take in memory, at most.
-    bool decided = false;          // Without a result here, which is being fetched.
-    bool was_announced = false;    // The coordinator waits for this member's part.
-    swarm::OpenAttempt newest;     // That this member has heard of: what it relays, and
-    std::map<std::pair<int32_t, int32_t>, size_t> relayed_bytes;  // how much, from whom to whom.
+    Time progressed{};               // When a part of it came last.
+    std::vector<swarm::Part> early;  // Of an attempt that this member has not heard of.
+    size_t early_bytes = 0;          // What they take in memory, at most.
+    bool decided = false;            // Without a result here, which is being fetched.
+    bool was_announced = false;      // The coordinator waits for this member's part.
   };
 
   void dial();
@@ -169,7 +162,6 @@ class Engine {
   void drop_link(int32_t number, const std::string& reason, Time now);
   /// Breaks connections over which nothing comes any more though they stand.
   void check_stalls(Time now);
-  std::vector<int32_t> silent_to_relay(const Round& round) const;
   /// Reports lost links, and tries again.
   void check_links(Time now);
   void accuse(int32_t number, const std::string& reason, Time now);
@@ -179,17 +171,12 @@ class Engine {
   void announce(int64_t number, Round& round, Time now);
   int64_t link_rate() const;
   void open(const swarm::OpenAttempt& attempt, Time now);
-  void hear(Round& round, const swarm::OpenAttempt& attempt);
   void take_early(Round& round, Time now);
   Exchange::Plan plan_of(const swarm::OpenAttempt& attempt) const;
   void commit(const swarm::Commit& message, Time now);
-  /// Of a round; `over` is whose link brought it.
-  void receive(int32_t over, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
+  /// Of a round; `from` is whose link brought it.
+  void receive(int32_t from, swarm::Part part, std::span<const std::byte> data, size_t frame_bytes,
                Time now);
-  /// What another member sends another.
-  void relay(Round& round, swarm::Part part, std::span<const std::byte> data, Time now);
-  /// Whose link parts of the exchange take, to this member and from it.
-  static int32_t neighbour(const Exchange& exchange, int32_t number);
   /// The most that one member may send another of a round's attempt.
   static size_t most_bytes(const Round& round);
   /// Queues what the exchange wants sent.

@@ -29,7 +29,10 @@ void Engine::dial_peer(int32_t number, Time now) {
 
 void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
   const Link* const link = links_.find(number);
-  if (link == nullptr || link->is_open()) return;  // It has mended by itself.
+  if (link == nullptr) return;
+  const bool is_good = meeting.may_punch || link->way == net::Way::kRelayed;
+  if (link->is_open() && is_good) return;  // It has mended by itself.
+  if (link->is_open()) drop_link(number, "it is not trusted, and made anew through a relay", now);
   const swarm::PeerHello hello{
       .header = member_.header(), .view = member_.view(), .number = member_.number()};
   if (!links_.meet(number, meeting, hello)) drop_link(number, "the relay cannot be reached", now);
@@ -100,12 +103,12 @@ void Engine::accuse(int32_t number, const std::string& reason, Time now) {
 }
 
 /// It connects to those of lower number; again when its last connection is gone, or is about to be.
+/// To those of higher number only where these do not get through.
 void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now) {
-  if (hello.header.run != member_.run() || hello.number < member_.number()) {
-    return transport_.close(connection);
-  }
+  if (hello.header.run != member_.run()) return transport_.close(connection);
   const Link* const link = links_.find(hello.number);
   if (link == nullptr) return;  // Of a view that is not here yet, or long over.
+  if (link->is_ours_to_dial && link->is_open()) return transport_.close(connection);
   if (!is_proved(visitors_.certificate(connection), name(hello.number))) {
     return transport_.close(connection);
   }
@@ -137,12 +140,8 @@ void Engine::take(int32_t number, swarm::Part part, std::span<const std::byte> d
 void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
   links_.drop(number, reason, now);
   for (auto& [round_number, round] : rounds_) {
-    std::erase_if(round.early, [&](const EarlyPart& early) { return early.over == number; });
-    if (round.exchange == nullptr) continue;
-    if (neighbour(*round.exchange, number) == number) round.exchange->forget(number);
-    for (const auto& [other, via] : round.exchange->plan().via) {
-      if (via == number) round.exchange->forget(other);
-    }
+    std::erase_if(round.early, [&](const swarm::Part& early) { return early.sender == number; });
+    if (round.exchange != nullptr) round.exchange->forget(number);
   }
   lender_.forget(number);
   fetcher_.lost(number);
@@ -173,47 +172,25 @@ void Engine::check_stalls(Time now) {
   for (const auto& [number, round] : rounds_) {
     // While others move something, what this member waits for may come yet.
     const Time progressed = std::max(round.progressed, member_.last_moved());
-    if (round.exchange == nullptr || now - progressed <= options_.silence_timeout) continue;
-    for (const int32_t member : silent_to_relay(round)) silent.emplace_back(member, number);
-    if (round.prepared) continue;
+    if (round.exchange == nullptr || round.prepared || now - progressed <= options_.silence_timeout)
+      continue;
     for (const Debtor& debtor : round.exchange->debtors()) {
-      // A relay misses who is silent behind it too, and who owes a mean may be waiting for a
-      // contribution itself: they say so first.
-      const int32_t over = neighbour(*round.exchange, debtor.number);
-      const int patience = 1 + (over != debtor.number ? 1 : 0) + (debtor.owes_only_means ? 2 : 0);
-      if (now - progressed > patience * options_.silence_timeout) silent.emplace_back(over, number);
+      // Who owes a mean may be waiting for a contribution itself: it says so first.
+      const int patience = debtor.owes_only_means ? 3 : 1;
+      if (now - progressed > patience * options_.silence_timeout) {
+        silent.emplace_back(debtor.number, number);
+      }
     }
   }
-  for (const auto& [over, round] : silent) {
-    const Link* const link = links_.find(over);
+  for (const auto& [member, round] : silent) {
+    const Link* const link = links_.find(member);
     if (link == nullptr || link->is_lost()) continue;
     if (now - link->opened_at <= options_.silence_timeout) continue;
-    drop_link(over,
+    drop_link(member,
               fmt::format("in round {} nothing came for {:.0f} s", round,
                           seconds(options_.silence_timeout)),
               now);
   }
-}
-
-/// Whose contribution this member is to pass on in the newest attempt, and from whom nothing came.
-std::vector<int32_t> Engine::silent_to_relay(const Round& round) const {
-  const swarm::OpenAttempt& attempt = round.newest;
-  const bool gathers = round.contribution->topology == Topology::kGather;
-  const auto rank = [&](int32_t number) {
-    return static_cast<size_t>(std::ranges::find(attempt.members, number) -
-                               attempt.members.begin());
-  };
-  const auto sends = [&](int32_t from, int32_t to) {
-    return attempt.weights[rank(from)] > 0 && (gathers || attempt.shares[rank(to)] > 0);
-  };
-  std::vector<int32_t> silent;
-  for (const swarm::Relay& relay : attempt.relays) {
-    if (relay.via != member_.number()) continue;
-    for (const auto& [from, to] : {std::pair(relay.a, relay.b), std::pair(relay.b, relay.a)}) {
-      if (sends(from, to) && !round.relayed_bytes.contains({from, to})) silent.push_back(from);
-    }
-  }
-  return silent;
 }
 
 const std::string& Engine::name(int32_t number) const { return names_.at(number); }

@@ -64,20 +64,15 @@ Exchange::Plan Engine::plan_of(const swarm::OpenAttempt& attempt) const {
                       .shares = attempt.shares,
                       .segment_values = static_cast<size_t>(attempt.segment_values)};
   for (const int32_t number : attempt.members) plan.members.push_back(name(number));
-  for (const swarm::Relay& relay : attempt.relays) {
-    if (relay.a == member_.number()) plan.via[relay.b] = relay.via;
-    if (relay.b == member_.number()) plan.via[relay.a] = relay.via;
-  }
   return plan;
 }
 
 void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   const int64_t number = attempt.header.round;
   Round& round = rounds_.at(number);
-  hear(round, attempt);
   if (preparing_ && preparing_->round == number) {
     round.next = attempt;
-    return take_early(round, now);  // The others need not wait for the job too.
+    return;
   }
   Exchange::Plan plan = plan_of(attempt);
   round.prepared = false;
@@ -93,10 +88,8 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
     links_.drop_transfers(number, [&](const Transfer& transfer) {
       // A mean that has begun goes on: the other member drops it.
       const swarm::Part& part = transfer.part;
-      return part.sender == member_.number() &&
-             ((part.kind == swarm::PartKind::kMean && transfer.sent == 0) ||
-              plan.via.contains(part.receiver) ||
-              round.exchange->plan().via.contains(part.receiver));
+      return part.sender == member_.number() && part.kind == swarm::PartKind::kMean &&
+             transfer.sent == 0;
     });
     round.exchange->reopen(std::move(plan));
   }
@@ -105,22 +98,12 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
   check_links(now);
 }
 
-/// What this member relays, it relays of this attempt from here on.
-void Engine::hear(Round& round, const swarm::OpenAttempt& attempt) {
-  if (round.newest.header == attempt.header) return;
-  round.newest = attempt;
-  round.relayed_bytes.clear();
-  links_.drop_transfers(attempt.header.round, [&](const Transfer& transfer) {
-    return transfer.part.sender != member_.number() && transfer.part.header != attempt.header;
-  });
-}
-
 void Engine::take_early(Round& round, Time now) {
   round.early_bytes = 0;
-  for (EarlyPart& early : std::exchange(round.early, {})) {
+  for (swarm::Part& early : std::exchange(round.early, {})) {
     if (over_) return;
-    const Bytes data = std::exchange(early.part.data, {});
-    receive(early.over, std::move(early.part), data, 0, now);
+    const Bytes data = std::exchange(early.data, {});
+    receive(early.sender, std::move(early), data, 0, now);
   }
 }
 
@@ -148,16 +131,15 @@ void Engine::commit(const swarm::Commit& message, Time now) {
                       /*begun=*/true);
 }
 
-void Engine::receive(int32_t over, swarm::Part part, std::span<const std::byte> data,
+void Engine::receive(int32_t from, swarm::Part part, std::span<const std::byte> data,
                      size_t frame_bytes, Time now) {
-  const bool is_for_me = part.receiver == member_.number();
-  const bool is_relayed = part.sender != over || !is_for_me;
-  if ((part.sender != over && !is_for_me) || part.header.run != member_.run()) {
+  if (part.sender != from || part.receiver != member_.number() ||
+      part.header.run != member_.run()) {
     return accuse(
-        over,
+        from,
         fmt::format("island '{}' sent a part of run '{}' in the name of member {} to "
                     "member {}",
-                    name(over), swarm::printable(part.header.run), part.sender, part.receiver),
+                    name(from), swarm::printable(part.header.run), part.sender, part.receiver),
         now);
   }
   const auto found = rounds_.find(part.header.round);
@@ -167,76 +149,32 @@ void Engine::receive(int32_t over, swarm::Part part, std::span<const std::byte> 
   Round& round = found->second;
   round.bytes_received += static_cast<int64_t>(frame_bytes);
   if (data.empty()) {
-    return accuse(over,
-                  fmt::format("island '{}' sent a part of round {} without data", name(over),
+    return accuse(from,
+                  fmt::format("island '{}' sent a part of round {} without data", name(from),
                               part.header.round),
                   now);
   }
   const auto attempt_of = [](const swarm::Header& header) {
     return std::pair(header.term, header.attempt);
   };
-  const bool has_exchange = is_for_me && round.exchange != nullptr;
-  const swarm::Header known = has_exchange ? round.exchange->plan().header
-                              : is_for_me  ? swarm::Header{}
-                                           : round.newest.header;
+  const swarm::Header known =
+      round.exchange != nullptr ? round.exchange->plan().header : swarm::Header{};
   if (attempt_of(part.header) > attempt_of(known)) {
     round.early_bytes += data.size() + kPartOverhead;
-    if (round.early_bytes > (links_.all().size() + 1) * links_.all().size() * most_bytes(round)) {
+    if (round.early_bytes > (links_.all().size() + 1) * most_bytes(round)) {
       return accuse(
-          over,
-          fmt::format("island '{}' sent more than round {} has", name(over), part.header.round),
+          from,
+          fmt::format("island '{}' sent more than round {} has", name(from), part.header.round),
           now);
     }
     part.data.assign(data.begin(), data.end());
-    round.early.push_back({over, std::move(part)});
+    round.early.push_back(std::move(part));
     return;
   }
-  const bool is_past = attempt_of(part.header) < attempt_of(known);
-  if (is_past && is_relayed) return;  // All of it is sent again.
-  const bool goes_so =
-      is_for_me ? neighbour(*round.exchange, part.sender) == over
-                : std::ranges::find(round.newest.relays,
-                                    swarm::Relay{std::min(part.sender, part.receiver),
-                                                 std::max(part.sender, part.receiver),
-                                                 member_.number()}) != round.newest.relays.end();
-  if (!is_past && !goes_so) {
-    return accuse(over,
-                  fmt::format("island '{}' sent a part of round {} from member {} to member {}, "
-                              "which does not go that way",
-                              name(over), part.header.round, part.sender, part.receiver),
-                  now);
-  }
-  if (!is_for_me) return relay(round, std::move(part), data, now);
   round.progressed = now;
   if (auto result = round.exchange->receive(part, data); !result) {
-    accuse(part.sender, result.error().message, now);
+    accuse(from, result.error().message, now);
   }
-}
-
-void Engine::relay(Round& round, swarm::Part part, std::span<const std::byte> data, Time now) {
-  size_t& bytes = round.relayed_bytes[{part.sender, part.receiver}];
-  bytes += data.size() + kPartOverhead;
-  if (bytes > most_bytes(round)) {
-    return accuse(part.sender,
-                  fmt::format("island '{}' sent member {} more than round {} has",
-                              name(part.sender), part.receiver, part.header.round),
-                  now);
-  }
-  const int32_t receiver = part.receiver;
-  const Link* const link = links_.find(receiver);
-  if (link == nullptr || link->is_lost()) return;  // Another attempt is coming.
-  const size_t base = part.offset;
-  links_.post(receiver,
-              {.part = std::move(part),
-               .blob = std::make_shared<const Bytes>(data.begin(), data.end()),
-               .end = data.size(),
-               .base = base},
-              now);
-}
-
-int32_t Engine::neighbour(const Exchange& exchange, int32_t number) {
-  const auto found = exchange.plan().via.find(number);
-  return found == exchange.plan().via.end() ? number : found->second;
 }
 
 size_t Engine::most_bytes(const Round& round) {
@@ -280,15 +218,14 @@ void Engine::blame(const Exchange& exchange, const std::string& reason, Time now
 
 void Engine::post(Round& round, Time now) {
   for (Outgoing& outgoing : round.exchange->take_outgoing()) {
-    const int32_t over = neighbour(*round.exchange, outgoing.to);
-    const Link* const link = links_.find(over);
+    const Link* const link = links_.find(outgoing.to);
     if (link == nullptr) continue;  // A member no more: another attempt is coming.
     if (link->is_lost()) {          // check_links() sees to it.
       round.exchange->forget(outgoing.to);
       continue;
     }
     const size_t size = outgoing.blob->size();
-    links_.post(over,
+    links_.post(outgoing.to,
                 {.part = std::move(outgoing.part), .blob = std::move(outgoing.blob), .end = size},
                 now);
   }

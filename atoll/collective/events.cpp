@@ -13,6 +13,13 @@ std::string CoordinatorLost::sentence() const {
 
 std::string CoordinatorBack::sentence() const { return "the coordinator is back"; }
 
+std::string AddressUnreachable::sentence() const {
+  return fmt::format(
+      "the coordinator cannot call this island at {}, where others are told that it is: {}; it "
+      "calls them itself, or meets them at a relay (--advertise names another address)",
+      address, reason);
+}
+
 std::string WaitBegun::sentence() const { return reason; }
 
 std::string WaitOver::sentence() const { return "the wait is over: rounds go on"; }

@@ -21,6 +21,15 @@ struct CoordinatorBack {
   std::string sentence() const;
 };
 
+/// The coordinator cannot call this island where others are told that it is: they meet somewhere.
+struct AddressUnreachable {
+  static constexpr const char* kKind = "address_unreachable";
+  std::string address;
+  std::string reason;
+  void visit(auto&& field) const { field("address", address), field("reason", reason); }
+  std::string sentence() const;
+};
+
 /// The coordinator says why rounds do not go on.
 struct WaitBegun {
   static constexpr const char* kKind = "wait_begun";

@@ -43,9 +43,7 @@ void Exchange::reopen(Plan plan) {
   ATOLL_CHECK(plan.header.run == plan_.header.run && plan.header.round == plan_.header.round &&
                   plan.segment_values == plan_.segment_values,
               "another attempt of the same round");
-  for (const auto& [number, via] : plan_.via) forget(number);
   plan_ = std::move(plan);
-  for (const auto& [number, via] : plan_.via) forget(number);
   begin_attempt();
 }
 
@@ -188,8 +186,6 @@ Result<void> Exchange::receive(const Part& part, std::span<const std::byte> data
   IncomingBlob& incoming = is_mean ? segment.incoming_mean : segment.contributions[part.sender];
   // It is sent again, for its sender cannot know what had come; or is what had not come before.
   if (!incoming.begin(attempt)) return {};
-  // What a relay lost on its other side leaves a gap, until the next attempt.
-  if (part.offset > incoming.received() && plan_.via.contains(part.sender)) return {};
   const IncomingBlob::Expected expected{
       .sender = name(*rank),
       .num_values = segment.size,

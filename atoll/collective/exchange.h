@@ -77,7 +77,6 @@ class Exchange {
     std::vector<int64_t> weights;      // >= 0
     std::vector<int64_t> shares;       // Segments, >= 0, adding up to all. With kGather only
                                        // measures() asks for them.
-    std::map<int32_t, int32_t> via;    // Members that this one reaches through another: numbers.
     size_t segment_values = kSegmentValues;
 
     int32_t number(int32_t of_rank) const { return numbers[static_cast<size_t>(of_rank)]; }

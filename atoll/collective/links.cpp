@@ -78,7 +78,12 @@ Links::Changes Links::view(const std::vector<swarm::Peer>& members, int32_t own,
     }
     link.address = peer.address;
     link.is_ours_to_dial = peer.number < own;
-    if ((is_new || has_moved) && link.is_ours_to_dial) changes.to_dial.push_back(peer.number);
+    if (!is_new && !has_moved) continue;
+    if (link.is_ours_to_dial) {
+      changes.to_dial.push_back(peer.number);
+    } else {
+      link.redial.no_later_than(now + kTheirTurn);
+    }
   }
   return changes;
 }
@@ -118,6 +123,7 @@ bool Links::opened(net::ConnectionId connection, net::Way way, Time now) {
 void Links::accept(int32_t number, net::ConnectionId connection, net::Way way, Time now) {
   Link& link = links_.at(number);
   link.way = way;
+  link.redial.tried();
   link.connection = connection;
   link.opened = true;
   link.opened_at = now;
@@ -140,7 +146,11 @@ void Links::drop(int32_t number, const std::string& reason, Time now) {
   link.opened = false;
   link.was_reported = false;
   link.verdict_due = now + kVerdictGrace;
-  if (link.is_ours_to_dial) link.redial.failed(now);
+  if (link.is_ours_to_dial) {
+    link.redial.failed(now);
+  } else {
+    link.redial.no_later_than(now + kTheirTurn);
+  }
 }
 
 void Links::close_all() {

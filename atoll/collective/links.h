@@ -2,7 +2,8 @@
 // Connections to the other members, one to each, and what waits to be sent over them: transfers of
 // rounds first, and beside them, as a share of the line (lending_share.h), what was lent.
 //
-// Each pair has one that dials, again and again, with growing pauses. A link that breaks loses what
+// Each pair has one that dials, again and again, with growing pauses. Where it has not come through
+// for a while the other dials as well: one may be behind a router that lets nobody in. A link that breaks loses what
 // was to go over it: whoever posted that posts it again. The coordinator hears of it a little
 // later, unless it has dropped the member meanwhile, and again when it is back.
 //
@@ -65,6 +66,8 @@ class Links {
   static constexpr size_t kMaxWaitingBytes = size_t{4} << 20;
   /// A member that dies is lost to the coordinator too, which can say so better: it gets this long.
   static constexpr Duration kVerdictGrace = std::chrono::milliseconds(250);
+  /// How long the one that dials is waited for by the other.
+  static constexpr Duration kTheirTurn = std::chrono::seconds(4);
 
   /// A frame went out, of something of that round.
   using OnSent = std::function<void(int64_t round, size_t frame_bytes, Time now)>;

@@ -308,9 +308,9 @@ Coordinator::Actions Coordinator::tick(Time now) {
   // who was expected back.
   if (!finished_ && roster_.num_live() > 0) seat_guests(now);
   call_round();
-  if (pace_->has_graces()) advance_all();
-  if (finished_) return take();
   arrange_meetings();
+  if (pace_->has_graces() || !links_.broken().empty()) advance_all();
+  if (finished_) return take();
   const auto quiet =
       std::chrono::duration_cast<std::chrono::milliseconds>(now - roster_.last_moved());
   const Alive alive{header(), static_cast<uint64_t>(quiet.count()), why_waits()};

@@ -57,6 +57,13 @@ class Coordinator {
   struct Close {
     Connection connection = 0;
   };
+  /// Call the member at its address, which is to be of that name where there are certificates; then
+  /// say called().
+  struct Call {
+    int32_t number = 0;
+    std::string name;
+    std::string address;
+  };
   /// Something that a person watching wants to know.
   struct Log {
     Event event;
@@ -65,7 +72,7 @@ class Coordinator {
   struct Finished {
     Result<void> result;
   };
-  using Action = std::variant<Persist, Send, Close, Log, Finished>;
+  using Action = std::variant<Persist, Send, Close, Call, Log, Finished>;
   using Actions = std::vector<Action>;
 
   /// `book` is what a journal has kept, or a new one.
@@ -78,6 +85,8 @@ class Coordinator {
   /// A frame that is no message: `reason` says why.
   Actions garbled(Connection connection, const std::string& reason, Time now);
   Actions lost(Connection connection, const std::string& reason, Time now);
+  /// What came of a Call: `fault` says why the member cannot be reached there; empty: it can.
+  Actions called(const Call& call, const std::string& fault, Time now);
   /// Call at next_deadline() or later.
   Actions tick(Time now);
   /// The operator's Ctrl-C: the next commit (elastic: the one that has all fragments) tells all to
@@ -139,6 +148,8 @@ class Coordinator {
   Start start_of(int32_t number, bool joins) const;
   std::vector<Peer> peers() const;
   void announce_view();
+  /// Finds out whether others can.
+  void call(int32_t number);
 
   void on(int32_t number, const Begin& begin);
   void on(int32_t number, const Prepared& prepared);
@@ -180,9 +191,10 @@ class Coordinator {
 
   void advance_all();
   void advance(int64_t number);
-  void open(int64_t number, Round& round, Ways ways);
-  /// Says what becomes of pairs that cannot reach each other, where it is new.
-  void note_ways(int64_t number, const Round& round);
+  Duration mending_patience() const;
+  void open(int64_t number, Round& round, std::vector<int32_t> members);
+  /// Says who is left out since it cannot reach another, where it is new.
+  void note_unreachable(int64_t number, const Round& round);
 
   /// Tells those who cannot reach each other where to meet.
   void arrange_meetings();

@@ -136,6 +136,7 @@ void Coordinator::resume(Connection connection, const Resume& resume, Time now) 
   // It has let go of what it exchanged, but for what it had prepared.
   rounds_.let_go(resume.number);
   seat.come_back(resume.first_round, now);
+  call(resume.number);
   log(IslandBack{resume.name});
   send(connection,
        Resumed{header(), view_, peers(), book_.leases().behind(resume.number, resume.num_leased)});

@@ -81,6 +81,7 @@ int32_t Coordinator::seat(Connection connection, Time now) {
   const Hello hello = guests_.take(connection);
   record(Admitted{{number, hello.name, hello.address}});
   roster_.seat(number, connection, now);
+  call(number);
   return number;
 }
 

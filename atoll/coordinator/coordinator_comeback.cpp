@@ -39,9 +39,11 @@ void Coordinator::seat_again(Connection connection, uint64_t first_lacking) {
   const Hello hello = guests_.take(connection);
   rounds_.forget(number);  // It begins them again.
   links_.forget(number);   // They were another process's.
+  meetings_.forget(number);
   record(Admitted{{number, hello.name, hello.address}});
   roster_.connect(number, connection);
   roster_.at(number).come_back_whole(first_lacking, now_);
+  call(number);
   log(IslandComputesAgain{hello.name});
 }
 
@@ -69,7 +71,7 @@ void Coordinator::tell_found(const Committed& committed) {
 }
 
 void Coordinator::tell_again(const Round& round, Committed committed, const Digest& digest) {
-  const std::vector<int32_t> members = round.ways().members;
+  const std::vector<int32_t> members = round.members();
   if (digest != committed.held.digest || members != committed.members) {
     // Another processor's sums: the run begins again before it.
     for (const int32_t member : members) {
@@ -79,7 +81,7 @@ void Coordinator::tell_again(const Round& round, Committed committed, const Dige
     return;
   }
   committed.attempt = round.attempt();
-  links_.carried(round.ways());
+  links_.carried(round.members());
   for (const auto& [member, prepared] : round.prepared()) {
     roster_.at(member).note_commit(committed.index);
   }

@@ -12,6 +12,27 @@ void Coordinator::announce_view() {
   broadcast(View{header(), view_, peers(), revocations_});
 }
 
+void Coordinator::call(int32_t number) {
+  const Peer& peer = book_.members().at(number);
+  roster_.at(number).note_reach(std::nullopt);
+  actions_.emplace_back(Call{.number = number, .name = peer.name, .address = peer.address});
+}
+
+Coordinator::Actions Coordinator::called(const Call& call, const std::string& fault, Time now) {
+  now_ = now;
+  if (finished_ || !roster_.contains(call.number)) return take();
+  const bool is_still = book_.members().at(call.number).address == call.address;
+  if (!is_still) return take();  // It is another process by now, which was called as well.
+  Seat& seat = roster_.at(call.number);
+  seat.note_reach(fault);
+  if (!fault.empty()) {
+    log(IslandNotReached{.island = call.name, .address = printable(call.address), .reason = fault});
+  }
+  send_to(seat, AddressTried{.header = header(), .address = call.address, .fault = fault});
+  arrange_meetings();
+  return take();
+}
+
 void Coordinator::put_away(int32_t number, const std::string& why, Time now) {
   Seat& seat = roster_.at(number);
   if (seat.state() == State::kLeft || seat.state() == State::kAway) return;

@@ -54,9 +54,10 @@ void Coordinator::on(int32_t number, const Unusable& unusable) {
   const int32_t contributor = unusable.contributor;
   if (contributor < 0) return violate(number, "named a contributor that is none");
   // Of an attempt that is over, or has no such member any more.
-  const Ways& ways = round->ways();
-  if (unusable.header.attempt != round->attempt() || !ways.has(number) || !ways.has(contributor))
+  if (unusable.header.attempt != round->attempt() || !round->takes_part(number) ||
+      !round->takes_part(contributor)) {
     return;
+  }
   if (contributor == number || round->begun().at(contributor).weight == 0) {
     return violate(
         number, fmt::format("cannot use what nobody sent it in round {}", unusable.header.round));

@@ -67,38 +67,39 @@ void Coordinator::advance(int64_t number) {
     return members.empty() || std::cmp_less(members.size(), least_for_round());
   };
   if (are_few(awaited) || !round.have_begun(awaited)) return;
-  Pairs no_links = links_.closed_in(number);
-  Ways ways = plan_ways(awaited, round.begun(), no_links);
-  if (are_few(ways.members)) {  // Rather over a link that is not trusted.
-    no_links = links_.broken();
-    ways = plan_ways(std::move(awaited), round.begun(), no_links);
+  if (links_.may_mend(awaited, now_, mending_patience())) return;
+  std::vector<int32_t> members = plan_members(awaited, round.begun(), links_.closed_in(number));
+  if (are_few(members)) {  // Rather over a link that is not trusted.
+    members = plan_members(std::move(awaited), round.begun(), links_.broken());
   }
-  if (round.goes_on(live, ways, no_links)) return;
-  are_few(ways.members) ? round.break_off() : open(number, round, std::move(ways));
+  if (round.goes_on(live, members)) return;
+  are_few(members) ? round.break_off() : open(number, round, std::move(members));
 }
 
-void Coordinator::open(int64_t number, Round& round, Ways ways) {
-  OpenAttempt attempt = round.open(number, std::move(ways));
+/// A connection that broke is made again at once, or its ends meet somewhere.
+Duration Coordinator::mending_patience() const {
+  constexpr Duration kForARedial = std::chrono::seconds(2);
+  constexpr Duration kForAMeeting = std::chrono::seconds(8);
+  return meetings_.relays().empty() ? kForARedial : kForAMeeting;
+}
+
+void Coordinator::open(int64_t number, Round& round, std::vector<int32_t> members) {
+  OpenAttempt attempt = round.open(number, std::move(members));
   attempt.header = header(number, round.attempt());
   attempt.view = view_;
-  for (const int32_t member : round.ways().members) send_to(roster_.at(member), attempt);
-  note_ways(number, round);
+  for (const int32_t member : round.members()) send_to(roster_.at(member), attempt);
+  note_unreachable(number, round);
 }
 
-void Coordinator::note_ways(int64_t number, const Round& round) {
+void Coordinator::note_unreachable(int64_t number, const Round& round) {
   std::set<int32_t> wanting;
   for (const auto& [member, begin] : round.begun()) {
     if (roster_.at(member).is_live()) wanting.insert(member);
   }
-  for (const auto& [pair, relay] : links_.news(number, round.ways(), wanting)) {
-    const auto& [a, b] = pair;
-    if (relay) {
-      log(LinkRelayed{.islands = {name(a), name(b)}, .via = name(relay->via), .round = number});
-    } else {
-      const bool has_a = round.ways().has(a);
-      log(IslandUnreachable{
-          .island = name(has_a ? b : a), .other = name(has_a ? a : b), .round = number});
-    }
+  for (const auto& [a, b] : links_.news(number, round.members(), wanting)) {
+    const bool has_a = round.takes_part(a);
+    log(IslandUnreachable{
+        .island = name(has_a ? b : a), .other = name(has_a ? a : b), .round = number});
   }
 }
 
@@ -111,7 +112,7 @@ void Coordinator::on(int32_t number, const Prepared& prepared) {
                                        prepared.header.round, attempt));
   }
   // It does not know of the next one yet, or was left out meanwhile.
-  if (attempt < round->attempt() || !round->ways().has(number)) return;
+  if (attempt < round->attempt() || !round->takes_part(number)) return;
   const std::string objection = round->objection_to(number, prepared);
   if (!objection.empty()) return violate(number, objection);
   round->prepare(number, prepared);
@@ -142,7 +143,7 @@ void Coordinator::commit(int64_t number) {
   }
   record(committed);
   count(committed);
-  links_.carried(round.ways());
+  links_.carried(round.members());
   for (const auto& [member, prepared] : round.prepared()) {
     roster_.at(member).note_commit(committed.index);
   }
@@ -202,7 +203,7 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
     meetings_.stands(pair, link.way);
-    if (!links_.stands(pair)) return;
+    if (!links_.stands(pair, link.way)) return;
     if (both_live) {
       const auto* const detour = meetings_.detour(pair);
       log(LinkBack{.islands = {name(pair.first), name(pair.second)},
@@ -211,11 +212,14 @@ void Coordinator::on(int32_t number, const LinkState& link) {
     }
     return advance_all();  // Rounds may have waited for it.
   }
-  meetings_.broke(pair, now_);
-  if (!links_.broke(pair)) return;
-  for (const auto& [round_number, round] : rounds_.all()) {
-    links_.mistrust(pair, round_number, round.ways());
+  if (!links_.broke(pair, now_)) return;
+  bool is_mistrusted = false;
+  for (const int64_t round_number : rounds_.numbers()) {
+    Round& round = rounds_.at(round_number);
+    is_mistrusted = links_.mistrust(pair, round_number, round.members()) || is_mistrusted;
+    round.break_link(pair);
   }
+  meetings_.broke(pair, now_, is_mistrusted);
   if (both_live) {  // Of who is lost it is known.
     log(LinkLost{.islands = {name(number), name(link.other)}, .reason = printable(link.reason)});
   }
@@ -224,11 +228,21 @@ void Coordinator::on(int32_t number, const LinkState& link) {
 }
 
 void Coordinator::arrange_meetings() {
-  for (const auto& [pair, relay, circuit] : meetings_.take_due(now_)) {
+  if (!meetings_.any_due(now_)) return;
+  std::vector<Meetings::Host> hosts;
+  for (const int32_t number : roster_.in(State::kActive)) {
+    const Peer& peer = book_.members().at(number);
+    if (!roster_.at(number).is_reachable()) continue;
+    hosts.push_back({.number = number, .name = peer.name, .address = peer.address});
+  }
+  for (const auto& [pair, relay, circuit, may_punch] : meetings_.take_due(hosts, now_)) {
     const Seat& a = roster_.at(pair.first);
     const Seat& b = roster_.at(pair.second);
-    send_to(a, Meet{.header = header(), .other = pair.second, .relay = relay, .circuit = circuit});
-    send_to(b, Meet{.header = header(), .other = pair.first, .relay = relay, .circuit = circuit});
+    Meet meet{.header = header(), .relay = relay, .circuit = circuit, .may_punch = may_punch};
+    meet.other = pair.second;
+    send_to(a, meet);
+    meet.other = pair.first;
+    send_to(b, meet);
   }
 }
 

@@ -31,7 +31,28 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
   act(coordinator_.begin());
 }
 
+bool CoordinatorService::answer_call(const net::Event& event, Time now) {
+  const auto connection = std::visit([](const auto& any) { return any.connection; }, event);
+  const auto found = calls_.find(connection);
+  if (found == calls_.end()) return false;
+  std::optional<Coordinator::Call>& call = found->second;
+  if (const auto* opened = std::get_if<net::Opened>(&event)) {
+    const auto& certificate = opened->certificate;
+    const bool is_other = certificate && certificate->peer.name != call->name;
+    const std::string fault =
+        is_other ? fmt::format("'{}' is there", certificate->peer.name) : std::string();
+    act(coordinator_.called(*std::exchange(call, {}), fault, now));
+    transport_.close(connection);
+  } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    const auto unanswered = std::exchange(call, {});
+    calls_.erase(found);
+    if (unanswered) act(coordinator_.called(*unanswered, lost->reason, now));
+  }
+  return true;
+}
+
 void CoordinatorService::handle(net::Event event, Time now) {
+  if (answer_call(event, now)) return;
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (opened->plane == net::Plane::kControl) {
       act(coordinator_.opened(opened->connection, now));
@@ -72,6 +93,9 @@ void CoordinatorService::act(Coordinator::Actions actions) {
       }
     } else if (auto* close = std::get_if<Coordinator::Close>(&action)) {
       transport_.close(close->connection);
+    } else if (auto* call = std::get_if<Coordinator::Call>(&action)) {
+      const auto connection = transport_.connect(call->address, net::Plane::kBulk);
+      calls_.emplace(connection, std::move(*call));
     } else if (auto* log = std::get_if<Coordinator::Log>(&action)) {
       if (callbacks_.on_event) callbacks_.on_event(log->event);
     } else if (auto* finished = std::get_if<Coordinator::Finished>(&action)) {
@@ -118,8 +142,7 @@ struct CoordinatorServer::State {
     for (const Served& run : served) until = std::min(until, next_deadline(run));
     const Duration patience = std::clamp(until - clock.now(), Duration{}, kPollInterval);
     if (auto event = inbox.pop(patience)) {
-      if (!join_desk.handle(*event, clock.now()))
-        act(router.handle(std::move(*event), clock.now()));
+      handle(std::move(*event));
     }
     join_desk.tick(clock.now());
     for (JoinDesk::LastWord& word : join_desk.take_last_words()) {
@@ -136,6 +159,18 @@ struct CoordinatorServer::State {
     for (size_t run = 0; run < served.size(); ++run) {
       if (clock.now() < next_deadline(served[run])) continue;
       with(run, [&](CoordinatorService& service) { service.tick(clock.now()); });
+    }
+  }
+
+  void handle(net::Event event) {
+    const auto connection = std::visit([](const auto& any) { return any.connection; }, event);
+    const auto called = std::ranges::find_if(
+        served, [&](const Served& run) { return run.service->has_called(connection); });
+    if (called != served.end()) {
+      with(static_cast<size_t>(called - served.begin()),
+           [&](CoordinatorService& service) { service.handle(std::move(event), clock.now()); });
+    } else if (!join_desk.handle(event, clock.now())) {
+      act(router.handle(std::move(event), clock.now()));
     }
   }
 

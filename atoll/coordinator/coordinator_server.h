@@ -4,6 +4,7 @@
 // several on the caller's thread until all are over. Nothing but the address, the thread and the
 // transport is common to them: each has its own book, its own connections (run_router.h), its end.
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,15 +44,21 @@ class CoordinatorService {
 
   Time next_deadline() const { return coordinator_.next_deadline(); }
   const Coordinator& coordinator() const { return coordinator_; }
+  /// Whether that connection was made here, to find out whether a member can be called.
+  bool has_called(net::ConnectionId connection) const { return calls_.contains(connection); }
   /// Set once the run is over.
   const std::optional<Result<void>>& result() const { return result_; }
 
  private:
   void act(Coordinator::Actions actions);
+  /// Of a connection that this service made.
+  bool answer_call(const net::Event& event, Time now);
 
   Coordinator coordinator_;
   CoordinatorCallbacks callbacks_;
   net::Transport& transport_;
+  /// That it made; those that were answered are only to end.
+  std::map<net::ConnectionId, std::optional<Coordinator::Call>> calls_;
   std::optional<Result<void>> result_;
 };
 

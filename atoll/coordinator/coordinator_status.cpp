@@ -58,7 +58,7 @@ std::string Coordinator::why_waits() const {
   if ((pace_->is_stopping() && !options_.ends_together) || finished_) return {};
   if (roster_.num_live() == 0 && !gathering_.notice().empty()) return gathering_.notice();
   if (quorum_.waits()) return quorum_.why_waits(roster_.num_live());
-  if (rounds_.any_lacks_ways()) return quorum_.why_broken_off();
+  if (rounds_.any_lacks_links()) return quorum_.why_broken_off();
   if (book_.has_begun() || guests_.empty()) return {};
   return fmt::format("{} of {} islands are here", guests_.num_ready(), options_.replicas);
 }

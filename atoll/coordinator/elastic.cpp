@@ -106,7 +106,7 @@ void Elastic::settle(int64_t round) {
 
 int64_t Elastic::step_after(const Round& round, const Book& book) const {
   int64_t consumed = book.leases().num_consumed();
-  for (const int32_t member : round.ways().members) {
+  for (const int32_t member : round.members()) {
     const Begin& begin = round.begun().at(member);
     if (begin.weight > 0) consumed += book.leases().num_open(member, begin.num_trained);
   }

@@ -164,6 +164,10 @@ std::string LinkBack::sentence() const {
                 how);
 }
 
+std::string IslandNotReached::sentence() const {
+  return format("island '{}' cannot be called at {}: {}", island, address, reason);
+}
+
 std::string RelayCame::sentence() const {
   return format("islands may meet at relay '{}', {}", relay, address);
 }
@@ -174,16 +178,9 @@ std::string RelayRefused::sentence() const {
 
 std::string RelayLost::sentence() const { return format("relay '{}' was lost: {}", relay, reason); }
 
-std::string LinkRelayed::sentence() const {
-  return format("islands '{}' and '{}' exchange through '{}' from round {} on", islands.at(0),
-                islands.at(1), via, round);
-}
-
 std::string IslandUnreachable::sentence() const {
-  return format(
-      "round {} goes on without island '{}': it cannot reach '{}', and no third island reaches "
-      "both",
-      round, island, other);
+  return format("round {} goes on without island '{}': it cannot reach '{}', nor could they meet",
+                round, island, other);
 }
 
 }  // namespace atl::swarm

@@ -335,6 +335,18 @@ struct LinkBack {
   std::string sentence() const;
 };
 
+/// The coordinator cannot call it where others are told that it is.
+struct IslandNotReached {
+  static constexpr const char* kKind = "island_not_reached";
+  std::string island;
+  std::string address;
+  std::string reason;
+  void visit(auto&& field) const {
+    field("island", island), field("address", address), field("reason", reason);
+  }
+  std::string sentence() const;
+};
+
 /// Members may meet there.
 struct RelayCame {
   static constexpr const char* kKind = "relay_came";
@@ -357,17 +369,6 @@ struct RelayLost {
   std::string relay;
   std::string reason;
   void visit(auto&& field) const { field("relay", relay), field("reason", reason); }
-  std::string sentence() const;
-};
-
-struct LinkRelayed {
-  static constexpr const char* kKind = "link_relayed";
-  std::vector<std::string> islands;
-  std::string via;
-  int64_t round = 0;  // From which on.
-  void visit(auto&& field) const {
-    field("islands", islands), field("via", via), field("round", round);
-  }
   std::string sentence() const;
 };
 

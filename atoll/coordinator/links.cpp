@@ -5,57 +5,72 @@
 
 namespace atl::swarm {
 
-bool Links::broke(const Pair& pair) {
-  if (!broken_.insert(pair).second) return false;
-  is_relayed_.erase(pair);
+bool Links::broke(const Pair& pair, Time now) {
+  if (!broken_.emplace(pair, now).second) return false;
+  told_.erase(pair);
   return true;
 }
 
-void Links::mistrust(const Pair& pair, int64_t round, const Ways& ways) {
-  if (are_open(ways, {pair})) return;  // It does without that link.
+bool Links::mistrust(const Pair& pair, int64_t round, const std::vector<int32_t>& members) {
+  if (reach_each_other(members, {pair})) return false;  // It does without that link.
   Mistrust& mistrust = mistrusted_[pair];
-  if (round <= mistrust.last_round) return;
-  mistrust.num_rounds = std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
+  if (round <= mistrust.last_round) return mistrust.num_rounds > 0;
+  mistrust.num_rounds = mistrust.num_rounds < 0
+                            ? 0
+                            : std::clamp<int64_t>(2 * mistrust.num_rounds, 1, kLongestMistrust);
   mistrust.last_round = round + mistrust.num_rounds - 1;
+  return mistrust.num_rounds > 0;
 }
 
-bool Links::stands(const Pair& pair) { return broken_.erase(pair) > 0; }
+bool Links::stands(const Pair& pair, net::Way way) {
+  if (way == net::Way::kRelayed) mistrusted_.erase(pair);
+  return broken_.erase(pair) > 0;
+}
 
-void Links::carried(const Ways& ways) {
-  std::erase_if(mistrusted_, [&](const auto& entry) { return !are_open(ways, {entry.first}); });
+void Links::carried(const std::vector<int32_t>& members) {
+  std::erase_if(mistrusted_,
+                [&](const auto& entry) { return !reach_each_other(members, {entry.first}); });
 }
 
 void Links::forget_reports_of(int32_t number) {
-  std::erase_if(broken_, [&](const Pair& pair) { return is_of(pair, number); });
+  std::erase_if(broken_, [&](const auto& entry) { return is_of(entry.first, number); });
 }
 
 void Links::forget(int32_t number) {
   forget_reports_of(number);
   std::erase_if(mistrusted_, [&](const auto& entry) { return is_of(entry.first, number); });
-  std::erase_if(is_relayed_, [&](const auto& entry) { return is_of(entry.first, number); });
+  std::erase_if(told_, [&](const Pair& pair) { return is_of(pair, number); });
 }
 
 Pairs Links::closed_in(int64_t round) const {
-  Pairs pairs = broken_;
+  Pairs pairs = broken();
   for (const auto& [pair, mistrust] : mistrusted_) {
     if (round <= mistrust.last_round) pairs.insert(pair);
   }
   return pairs;
 }
 
-std::vector<Links::Detour> Links::news(int64_t round, const Ways& ways,
-                                       const std::set<int32_t>& wanting) {
-  std::vector<Detour> out;
+Pairs Links::broken() const {
+  Pairs pairs;
+  for (const auto& [pair, since] : broken_) pairs.insert(pair);
+  return pairs;
+}
+
+bool Links::may_mend(const std::vector<int32_t>& members, Time now, Duration patience) const {
+  return std::ranges::any_of(broken_, [&](const auto& entry) {
+    const auto& [pair, since] = entry;
+    return now - since < patience && has(members, pair.first) && has(members, pair.second);
+  });
+}
+
+std::vector<Links::Pair> Links::news(int64_t round, const std::vector<int32_t>& members,
+                                     const std::set<int32_t>& wanting) {
+  std::vector<Pair> out;
   for (const Pair& pair : closed_in(round)) {
     const auto& [a, b] = pair;
-    if (!wanting.contains(a) || !wanting.contains(b) || (!ways.has(a) && !ways.has(b))) continue;
-    Detour detour{.pair = pair};
-    for (const Relay& relay : ways.relays) {
-      if (relay.a == a && relay.b == b) detour.relay = relay;
-    }
-    const bool is_relayed = detour.relay.has_value();
-    const auto [said, is_new] = is_relayed_.try_emplace(pair, is_relayed);
-    if (is_new || std::exchange(said->second, is_relayed) != is_relayed) out.push_back(detour);
+    const bool is_one_left_out = has(members, a) != has(members, b);
+    if (!wanting.contains(a) || !wanting.contains(b) || !is_one_left_out) continue;
+    if (told_.insert(pair).second) out.push_back(pair);
   }
   return out;
 }

@@ -44,12 +44,17 @@ std::vector<RelayStatus> Meetings::status() const {
   return out;
 }
 
-void Meetings::broke(const Pair& pair, Time now) {
+void Meetings::broke(const Pair& pair, Time now, bool is_mistrusted) {
   detours_.erase(pair);
-  wishes_.try_emplace(pair, Wish{.due = now});
+  Wish& wish = wishes_.try_emplace(pair, Wish{.due = now}).first->second;
+  wish.is_mistrusted = wish.is_mistrusted || is_mistrusted;
 }
 
 void Meetings::stands(const Pair& pair, net::Way way) {
+  const auto found = wishes_.find(pair);
+  const bool is_enough =
+      found == wishes_.end() || !found->second.is_mistrusted || way == net::Way::kRelayed;
+  if (!is_enough) return;
   const auto wish = wishes_.extract(pair);
   if (way == net::Way::kDirect) {
     detours_.erase(pair);
@@ -66,36 +71,46 @@ void Meetings::forget(int32_t number) {
   std::erase_if(detours_, is_its);
 }
 
-std::vector<Meetings::Meeting> Meetings::take_due(Time now) {
-  std::vector<Meeting> out;
-  for (auto& [pair, wish] : wishes_) {
-    if (now < wish.due) continue;
-    const Relay* const relay = best_for(wish);
-    if (relay == nullptr) continue;
-    wish.due = now + wish.pause;
-    wish.pause = std::min(2 * wish.pause, kLongestPause);
-    wish.tries[relay->name] += 1;
-    wish.last = relay->name;
-    out.push_back({.pair = pair, .relay = relay->address, .circuit = next_circuit()});
-  }
-  return out;
+bool Meetings::any_due(Time now) const {
+  return std::ranges::any_of(wishes_, [&](const auto& entry) { return now >= entry.second.due; });
 }
 
-/// The one that was tried least for this pair, and of these the one that has fewest others.
-const Meetings::Relay* Meetings::best_for(const Wish& wish) const {
+std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts, Time now) {
   std::map<std::string, int64_t> load;
   for (const auto& [pair, detour] : detours_) {
     if (detour.way == net::Way::kRelayed) load[detour.relay] += 1;
   }
-  const auto tries = [&](const std::string& name) {
-    const auto found = wish.tries.find(name);
-    return found == wish.tries.end() ? 0 : found->second;
-  };
-  const auto best = std::ranges::min_element(relays_, {}, [&](const auto& entry) {
-    const std::string& name = entry.second.name;
-    return std::tuple(tries(name), load[name], name);
-  });
-  return best == relays_.end() ? nullptr : &best->second;
+  std::vector<Meeting> out;
+  for (auto& [pair, wish] : wishes_) {
+    if (now < wish.due) continue;
+    const std::vector<Relay> places = places_for(pair, hosts);
+    if (places.empty()) continue;
+    // The one that was tried least, and of these one that is there for it, with fewest others.
+    const Relay& place = *std::ranges::min_element(places, {}, [&](const Relay& relay) {
+      return std::tuple(wish.tries[relay.name], relay.is_host, load[relay.name], relay.name);
+    });
+    wish.due = now + wish.pause;
+    wish.pause = std::min(2 * wish.pause, kLongestPause);
+    wish.tries[place.name] += 1;
+    wish.last = place.name;
+    load[place.name] += 1;
+    out.push_back({.pair = pair,
+                   .relay = place.address,
+                   .circuit = next_circuit(),
+                   .may_punch = !wish.is_mistrusted});
+  }
+  return out;
+}
+
+std::vector<Meetings::Relay> Meetings::places_for(const Pair& pair,
+                                                  const std::vector<Host>& hosts) const {
+  std::vector<Relay> places;
+  for (const auto& [connection, relay] : relays_) places.push_back(relay);
+  for (const Host& host : hosts) {
+    if (is_of(pair, host.number)) continue;
+    places.push_back({.name = host.name, .address = host.address, .is_host = true});
+  }
+  return places;
 }
 
 const Meetings::Detour* Meetings::detour(const Pair& pair) const {

@@ -27,10 +27,17 @@ class Meetings {
   static constexpr Duration kFirstPause = std::chrono::seconds(10);  // A meeting takes up to that.
   static constexpr Duration kLongestPause = std::chrono::minutes(2);
 
+  /// A member that others can call, and which passes on what two others say.
+  struct Host {
+    int32_t number = 0;
+    std::string name;
+    std::string address;
+  };
   struct Meeting {
     Pair pair;
     std::string relay;  // Its address.
     net::CircuitId circuit{};
+    bool may_punch = true;
   };
   /// How two members reach each other, where it is not the direct way.
   struct Detour {
@@ -51,15 +58,18 @@ class Meetings {
   std::vector<Connection> relays() const;
   std::vector<RelayStatus> status() const;
 
-  /// They cannot reach each other.
-  void broke(const Pair& pair, Time now);
+  /// They cannot reach each other. `is_mistrusted`: they may, but what is large does not get
+  /// through; they are to meet for that.
+  void broke(const Pair& pair, Time now, bool is_mistrusted = false);
   /// They do, that way.
   void stands(const Pair& pair, net::Way way);
   /// The member is none any more, or another process.
   void forget(int32_t number);
 
-  /// Whom to tell now.
-  std::vector<Meeting> take_due(Time now);
+  /// Whom to tell now. They meet at a relay, where there is one, else at one of `hosts`.
+  std::vector<Meeting> take_due(const std::vector<Host>& hosts, Time now);
+  /// Whether some pair is to be told now, if there is a place.
+  bool any_due(Time now) const;
   /// Nothing where they reach each other directly, or not at all.
   const Detour* detour(const Pair& pair) const;
 
@@ -67,14 +77,16 @@ class Meetings {
   struct Relay {
     std::string name;
     std::string address;
+    bool is_host = false;
   };
   struct Wish {
     Time due{};
     Duration pause = kFirstPause;
+    bool is_mistrusted = false;            // The direct way.
     std::map<std::string, int64_t> tries;  // By the relay's name.
     std::string last;                      // The relay of the last one.
   };
-  const Relay* best_for(const Wish& wish) const;
+  std::vector<Relay> places_for(const Pair& pair, const std::vector<Host>& hosts) const;
   net::CircuitId next_circuit();
 
   const Digest secret_;

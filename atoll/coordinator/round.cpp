@@ -29,21 +29,20 @@ bool Round::begin(int32_t member, Begin begin, Time now) {
   return begun_.insert_or_assign(member, std::move(begin)).second;
 }
 
-OpenAttempt Round::open(int64_t number, Ways ways) {
+OpenAttempt Round::open(int64_t number, std::vector<int32_t> members) {
   attempt_ += 1;
-  ways_ = std::move(ways);
+  members_ = std::move(members);
   is_whole_ = true;
-  lacks_ways_ = false;
+  lacks_links_ = false;
   prepared_.clear();
-  const Begin& first = begun_.at(ways_.members.front());
+  const Begin& first = begun_.at(members_.front());
   OpenAttempt attempt{.header = {.round = number, .attempt = attempt_},
                       .fragment = first.fragment,
                       .count = first.count,
                       .segment_values = first.segment_values,
-                      .members = ways_.members,
-                      .relays = ways_.relays};
+                      .members = members_};
   std::vector<int64_t> rates;
-  for (const int32_t member : ways_.members) {
+  for (const int32_t member : members_) {
     attempt.weights.push_back(begun_.at(member).weight);
     rates.push_back(begun_.at(member).rate);
   }
@@ -54,7 +53,7 @@ OpenAttempt Round::open(int64_t number, Ways ways) {
 std::string Round::objection_to(int32_t member, const Prepared& prepared) const {
   if (const std::string fault = fault_of(prepared); !fault.empty()) return fault;
   const int64_t round = prepared.header.round;
-  if (is_whole_ && prepared.measures.squares.size() != ways_.members.size()) {
+  if (is_whole_ && prepared.measures.squares.size() != members_.size()) {
     return fmt::format("prepared round {} with other members than it has", round);
   }
   if (prepared_.contains(member)) return fmt::format("prepared round {} twice", round);
@@ -65,26 +64,30 @@ void Round::prepare(int32_t member, const Prepared& prepared) {
   prepared_.emplace(member, prepared);
 }
 
+void Round::break_link(const Pairs::value_type& pair) {
+  if (takes_part(pair.first) && takes_part(pair.second)) is_whole_ = false;
+}
+
 void Round::break_off() {
   is_whole_ = false;
-  lacks_ways_ = true;
+  lacks_links_ = true;
 }
 
 void Round::leave_out(int32_t member) {
   begun_.at(member).weight = 0;
   left_out_.insert(member);
-  ways_.members.clear();  // Another attempt is due.
+  members_.clear();  // Another attempt is due.
   prepared_.clear();
 }
 
 void Round::let_go(int32_t member) {
-  if (ways_.has(member) && !prepared_.contains(member)) is_whole_ = false;
+  if (takes_part(member) && !prepared_.contains(member)) is_whole_ = false;
 }
 
 void Round::forget(int32_t member) {
   begun_.erase(member);
-  lacks_ways_ = false;
-  if (std::erase(ways_.members, member) == 0) return;
+  lacks_links_ = false;
+  if (std::erase(members_, member) == 0) return;
   prepared_.clear();
   is_whole_ = false;
 }
@@ -94,22 +97,20 @@ bool Round::is_complete(const std::set<int32_t>& live) const {
   const auto has_prepared = [&](int32_t member) {
     return !is_here(member) || prepared_.contains(member);
   };
-  return is_whole_ && !prepared_.empty() && std::ranges::any_of(ways_.members, is_here) &&
-         std::ranges::all_of(ways_.members, has_prepared);
+  return is_whole_ && !prepared_.empty() && std::ranges::any_of(members_, is_here) &&
+         std::ranges::all_of(members_, has_prepared);
 }
 
-bool Round::goes_on(const std::set<int32_t>& live, const Ways& possible,
-                    const Pairs& no_links) const {
-  return is_whole_ && !ways_.members.empty() && are_open(ways_, no_links) &&
-         std::ranges::all_of(ways_.members, [&](int32_t member) {
-           return live.contains(member) && possible.has(member);
+bool Round::goes_on(const std::set<int32_t>& live, const std::vector<int32_t>& possible) const {
+  return is_whole_ && !members_.empty() && std::ranges::all_of(members_, [&](int32_t member) {
+           return live.contains(member) && has(possible, member);
          });
 }
 
 std::vector<Outliers::Contributed> Round::contributed() const {
   std::vector<Outliers::Contributed> all;
-  for (size_t rank = 0; rank < ways_.members.size(); ++rank) {
-    const int32_t member = ways_.members[rank];
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    const int32_t member = members_[rank];
     const int64_t weight = begun_.at(member).weight;
     if (weight == 0) continue;
     double sum = 0;
@@ -120,10 +121,10 @@ std::vector<Outliers::Contributed> Round::contributed() const {
 }
 
 Outliers::Compared Round::compared() const {
-  if (num_products(ways_.members.size()) == 0) return {};
+  if (num_products(members_.size()) == 0) return {};
   std::vector<size_t> ranks;
-  for (size_t rank = 0; rank < ways_.members.size(); ++rank) {
-    if (begun_.at(ways_.members[rank]).weight > 0) ranks.push_back(rank);
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    if (begun_.at(members_[rank]).weight > 0) ranks.push_back(rank);
   }
   const auto product = [&](size_t a, size_t b) {
     const auto [j, i] = std::minmax(ranks[a], ranks[b]);
@@ -134,7 +135,7 @@ Outliers::Compared Round::compared() const {
   std::vector<double> lengths;
   for (size_t a = 0; a < ranks.size(); ++a)
     lengths.push_back(std::sqrt(std::max(0.0, product(a, a))));
-  Outliers::Compared compared{.num_values = begun_.at(ways_.members.front()).count};
+  Outliers::Compared compared{.num_values = begun_.at(members_.front()).count};
   for (size_t a = 0; a < ranks.size(); ++a) {
     for (size_t b = 0; b < ranks.size(); ++b) {
       const double both = lengths[a] * lengths[b];
@@ -151,15 +152,15 @@ Committed Round::result() const {
                       .held = {first.fragment, said.header.round, first.step, said.digest},
                       .count = first.count,
                       .segment_values = first.segment_values,
-                      .members = ways_.members};
-  for (const int32_t each : ways_.members) {
+                      .members = members_};
+  for (const int32_t each : members_) {
     committed.weights.push_back(begun_.at(each).weight);
     committed.num_trained.push_back(begun_.at(each).num_trained);
   }
-  if (first.fragment == kNoFragment || prepared_.size() < ways_.members.size()) return committed;
-  committed.norms.resize(ways_.members.size());
+  if (first.fragment == kNoFragment || prepared_.size() < members_.size()) return committed;
+  committed.norms.resize(members_.size());
   for (const Outliers::Contributed& one : contributed()) {
-    const auto rank = std::ranges::find(ways_.members, one.number) - ways_.members.begin();
+    const auto rank = std::ranges::find(members_, one.number) - members_.begin();
     committed.norms[static_cast<size_t>(rank)] = one.norm;
   }
   return committed;
@@ -189,8 +190,8 @@ Round& OpenRounds::begin(int64_t number) {
   return rounds_[number];
 }
 
-bool OpenRounds::any_lacks_ways() const {
-  return std::ranges::any_of(rounds_, [](const auto& entry) { return entry.second.lacks_ways(); });
+bool OpenRounds::any_lacks_links() const {
+  return std::ranges::any_of(rounds_, [](const auto& entry) { return entry.second.lacks_links(); });
 }
 
 const Committed* OpenRounds::lost(int64_t round) const {

@@ -5,7 +5,7 @@
 //
 // Invariants: whatever members have begun is about the same values; the members of an attempt have
 // begun; who was left out has weight 0 from then on; attempts only rise. An attempt is *whole*
-// until one of its members lets go of it, is a member no more or lacks a way to the others: what is
+// until one of its members lets go of it, is a member no more or cannot reach another: what is
 // not whole is never committed.
 #include <cstdint>
 #include <map>
@@ -33,8 +33,9 @@ class Round {
   Time waits_since() const { return waits_since_; }
   /// The one that is open; -1: none was yet.
   int32_t attempt() const { return attempt_; }
-  /// Of that attempt.
-  const Ways& ways() const { return ways_; }
+  /// Of that attempt: numbers, rising.
+  const std::vector<int32_t>& members() const { return members_; }
+  bool takes_part(int32_t member) const { return has(members_, member); }
   bool is_whole() const { return is_whole_; }
   const std::map<int32_t, Prepared>& prepared() const { return prepared_; }
   bool is_left_out(int32_t member) const { return left_out_.contains(member); }
@@ -45,15 +46,17 @@ class Round {
   /// There is no contradiction. False: it said so before.
   bool begin(int32_t member, Begin begin, Time now);
   /// The next attempt, of those who have begun: without its header's run and term, and its view.
-  OpenAttempt open(int64_t number, Ways ways);
+  OpenAttempt open(int64_t number, std::vector<int32_t> members);
   /// What is wrong with that of a member of the open attempt; empty if nothing.
   std::string objection_to(int32_t member, const Prepared& prepared) const;
   /// Of the open attempt, without objection.
   void prepare(int32_t member, const Prepared& prepared);
-  /// Too few of those who have begun have ways to each other: the open attempt is over, and the
+  /// Two of them cannot reach each other: the open attempt is over where it has both.
+  void break_link(const Pairs::value_type& pair);
+  /// Too few of those who have begun reach each other: the open attempt is over, and the
   /// next one waits for links.
   void break_off();
-  bool lacks_ways() const { return lacks_ways_; }
+  bool lacks_links() const { return lacks_links_; }
   /// It abstains from the attempts that follow; the open one is over.
   void leave_out(int32_t member);
   /// It has come back without what it was exchanging; what it has prepared it still has.
@@ -64,9 +67,8 @@ class Round {
   /// All who are left of the open attempt have completed it: it stands, as who is lost since has
   /// sent its part.
   bool is_complete(const std::set<int32_t>& live) const;
-  /// The open attempt can still be completed, by members who are all in the ways that are possible
-  /// now.
-  bool goes_on(const std::set<int32_t>& live, const Ways& possible, const Pairs& no_links) const;
+  /// The open attempt can still be completed, by members who could all be in another now.
+  bool goes_on(const std::set<int32_t>& live, const std::vector<int32_t>& possible) const;
   /// Of what was contributed to the attempt, by what its members say. The part of who was lost
   /// before it could say is not known: then a norm is at least this.
   std::vector<Outliers::Contributed> contributed() const;
@@ -80,9 +82,9 @@ class Round {
   std::map<int32_t, Begin> begun_;
   Time waits_since_{};
   int32_t attempt_ = -1;
-  Ways ways_;
+  std::vector<int32_t> members_;
   bool is_whole_ = true;
-  bool lacks_ways_ = false;
+  bool lacks_links_ = false;
   std::map<int32_t, Prepared> prepared_;
   std::set<int32_t> left_out_;
 };
@@ -105,7 +107,7 @@ class OpenRounds {
   Round& begin(int64_t number);
   /// The highest that anybody has begun, decided or not; -1: none.
   int64_t highest() const { return highest_; }
-  bool any_lacks_ways() const;
+  bool any_lacks_links() const;
   /// Commits, in their order, whose results are lost with all who had them: their members, who have
   /// all else, make them again before any other round is decided. Returns those that were being
   /// made.

@@ -79,6 +79,7 @@ IslandStatus Seat::status(const Peer& peer, Time now) const {
                       .step = progress_.step,
                       .left_out = num_left_out_,
                       .heard_s = seconds(now - heard_)};
+  if (fault_of_address_ && connection_) status.unreachable = printable(*fault_of_address_);
   switch (state_) {
     case State::kBehind:
       status.state = IslandState::kFetching;

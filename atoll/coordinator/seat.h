@@ -78,6 +78,10 @@ class Seat {
   bool is_level(uint64_t num_commits) const { return caught_up_ == num_commits; }
   bool lacks_any(uint64_t num_commits) const { return caught_up_ < num_commits; }
 
+  /// Whether others can call it at its address; `fault`: why not. Nothing: that is not known.
+  void note_reach(std::optional<std::string> fault) { fault_of_address_ = std::move(fault); }
+  bool is_reachable() const { return fault_of_address_ && fault_of_address_->empty(); }
+
   void note_left_out() { num_left_out_ += 1; }
   IslandStatus status(const Peer& peer, Time now) const;
 
@@ -95,6 +99,7 @@ class Seat {
   Time trained_at_{};
   uint64_t caught_up_ = 0;
   int64_t num_left_out_ = 0;  // Rounds.
+  std::optional<std::string> fault_of_address_;
 };
 
 }  // namespace atl::swarm

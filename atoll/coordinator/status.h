@@ -60,6 +60,7 @@ struct IslandStatus {
   std::string name;
   std::optional<int64_t> number;  // Once it has one.
   std::string address;            // HOST:PORT where other islands reach it.
+  std::string unreachable;        // Why the coordinator cannot call it there; empty: it can.
   IslandState state = IslandState::kJoining;
   std::string reason;  // Why it is in this state, where that says something.
   int64_t step = 0;    // The last that it told of.
@@ -76,6 +77,7 @@ struct IslandStatus {
     field("name", name);
     field("number", number);
     field("address", address);
+    field("unreachable", unreachable);
     field("state", state,
           Metric{"island_state", "1 for the state that the island is in, 0 for the others."});
     field("reason", reason);

@@ -75,6 +75,11 @@ std::string island_table(const RunStatus& run) {
         printable(island.address));
   }
   for (const IslandStatus& island : run.islands) {
+    if (island.unreachable.empty()) continue;
+    text += fmt::format("{}: others cannot call it at {}: {}\n", printable(island.name),
+                        printable(island.address), printable(island.unreachable));
+  }
+  for (const IslandStatus& island : run.islands) {
     if (island.reason.empty()) continue;
     text += fmt::format("{}: {}\n", printable(island.name), printable(island.reason));
   }

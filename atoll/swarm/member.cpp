@@ -298,6 +298,12 @@ void Member::on(const View& message) {
   actions_.emplace_back(Viewed{message.members, message.revocations});
 }
 
+void Member::on(const AddressTried& message) {
+  if (message.fault.empty()) return;
+  actions_.emplace_back(
+      Unreachable{.address = printable(message.address), .fault = printable(message.fault)});
+}
+
 void Member::on(const Meet& message) {
   if (phase_ != Phase::kTraining || message.other == number()) return;
   actions_.emplace_back(Meets{.other = message.other,

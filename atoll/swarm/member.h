@@ -76,6 +76,11 @@ class Member {
   struct Called {
     Due due;
   };
+  /// Others cannot call this member at the address that they are told.
+  struct Unreachable {
+    std::string address;
+    std::string fault;
+  };
   /// That member, which this one cannot reach, is to be met there.
   struct Meets {
     int32_t other = 0;
@@ -96,8 +101,9 @@ class Member {
     std::string reason;
     Ending ending = Ending::kFailure;
   };
-  using Action = std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased,
-                              TakesPart, Called, Meets, Waits, Reconnect, Left, Failed>;
+  using Action =
+      std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased, TakesPart,
+                   Called, Unreachable, Meets, Waits, Reconnect, Left, Failed>;
   using Actions = std::vector<Action>;
 
   explicit Member(MemberOptions options);
@@ -164,6 +170,7 @@ class Member {
   void on(const Lease& message);
   void on(const Reinstated& message);
   void on(const Due& message);
+  void on(const AddressTried& message);
   void on(const Meet& message);
   void on(const Goodbye& message);
   void on(const RunEnded& message);

@@ -6,7 +6,8 @@
 //                          LinkState, Trouble, StopRequest, Leave; and from anybody Probe
 //   relay -> coordinator   RelayHello
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
-//                          Reinstated, Due, Alive, Meet, Goodbye, RunEnded, ProbeReply
+//                          Reinstated, Due, Alive, AddressTried, Meet,
+//                          Goodbye, RunEnded, ProbeReply
 //   coordinator -> relay   Refused, View (of no members), RunEnded
 //   island -> island       PeerHello, Part, Fetch, NotHeld
 //
@@ -165,16 +166,6 @@ struct Begin {
   std::string exchange;        // How values travel ("bf16 gather"): must be equal on all islands.
 };
 
-/// Two members of an attempt, a < b, that cannot reach each other: what they send each other goes
-/// through a third, which reaches both.
-struct Relay {
-  int32_t a = 0;
-  int32_t b = 0;
-  int32_t via = 0;
-
-  bool operator==(const Relay&) const = default;
-};
-
 /// All members that are here have begun: exchange. An attempt may be followed by another, of fewer
 /// members, or with weight 0 for one whose contribution is left out. In an attempt the members have
 /// one weight and one share each, by rank: their place in its list.
@@ -187,7 +178,6 @@ struct OpenAttempt {
   std::vector<int32_t> members;  // Numbers, rising.
   std::vector<int64_t> weights;
   std::vector<int64_t> shares;  // Segments that each member sums, one member's after another's.
-  std::vector<Relay> relays;    // By a, then b. All other pairs reach each other.
 };
 
 /// Of the contributions in the segments that are one member's share: those of all members add up
@@ -284,6 +274,13 @@ struct RelayHello {
   std::string address;  // HOST:PORT where members reach it.
 };
 
+/// The coordinator has called this member at the address that others are told.
+struct AddressTried {
+  Header header;
+  std::string address;
+  std::string fault;  // Why that failed; empty: it did not.
+};
+
 /// Two members cannot reach each other, and each is told where to meet the other.
 struct Meet {
   Header header;
@@ -334,7 +331,7 @@ enum class PartKind : uint8_t { kContribution, kMean, kState, kResult };
 
 /// A chunk of an encoded segment: a member's contribution on its way to those who sum it, or the
 /// mean on its way to everybody. A contribution is good for every attempt of its round, a mean for
-/// its own. Both may come through a relay. Or a chunk of what was asked for by Fetch.
+/// its own. Or a chunk of what was asked for by Fetch.
 struct Part {
   Header header;
   PartKind kind = PartKind::kContribution;
@@ -390,6 +387,6 @@ using Message =
     std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
                  Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
                  Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld,
-                 Unusable, Probe, ProbeReply, RelayHello, Meet>;
+                 Unusable, Probe, ProbeReply, RelayHello, AddressTried, Meet>;
 
 }  // namespace atl::swarm

@@ -26,53 +26,16 @@ bool are_members(const std::vector<int32_t>& numbers) {
          std::ranges::adjacent_find(numbers, std::greater_equal<>()) == numbers.end();
 }
 
-bool contains(const std::vector<int32_t>& numbers, int32_t number) {
-  return std::ranges::find(numbers, number) != numbers.end();
-}
-
-bool is_open(int32_t a, int32_t b, const Pairs& no_links) {
-  return !no_links.contains(std::minmax(a, b));
-}
-
-/// The members that reach both.
-std::vector<int32_t> between(int32_t a, int32_t b, const std::vector<int32_t>& members,
-                             const Pairs& no_links) {
-  std::vector<int32_t> out;
-  for (const int32_t via : members) {
-    const bool is_third = via != a && via != b;
-    if (is_third && is_open(a, via, no_links) && is_open(b, via, no_links)) out.push_back(via);
-  }
-  return out;
-}
-
-/// How many others each member has no way to; only those that lack one.
-std::map<int32_t, int64_t> missing_ways(const std::vector<int32_t>& members,
-                                        const Pairs& no_links) {
+/// How many others each member cannot reach; only those that lack one.
+std::map<int32_t, int64_t> missing_links(const std::vector<int32_t>& members,
+                                         const Pairs& no_links) {
   std::map<int32_t, int64_t> out;
   for (const auto& [a, b] : no_links) {
-    if (!contains(members, a) || !contains(members, b)) continue;
-    if (!between(a, b, members, no_links).empty()) continue;
+    if (!has(members, a) || !has(members, b)) continue;
     out[a] += 1;
     out[b] += 1;
   }
   return out;
-}
-
-/// What is wrong with an attempt's relays; empty if nothing.
-std::string fault_of(const std::vector<Relay>& relays, const std::vector<int32_t>& members) {
-  Pairs relayed;
-  for (const Relay& relay : relays) {
-    const bool are_three = relay.a < relay.b && relay.via != relay.a && relay.via != relay.b;
-    if (!are_three || !contains(members, relay.a) || !contains(members, relay.b) ||
-        !contains(members, relay.via)) {
-      return "a relay is none of three members";
-    }
-    const std::pair pair(relay.a, relay.b);
-    if (!relayed.empty() && *relayed.rbegin() >= pair) return "the relays are not in order";
-    relayed.insert(relayed.end(), pair);
-  }
-  return are_open({members, relays}, relayed) ? std::string()
-                                              : std::string("a relay cannot reach both");
 }
 
 }  // namespace
@@ -115,15 +78,23 @@ std::vector<int64_t> shares_by_rate(int64_t num_segments, const std::vector<int6
   return shares;
 }
 
-bool Ways::has(int32_t member) const { return contains(members, member); }
+bool has(const std::vector<int32_t>& members, int32_t number) {
+  return std::ranges::binary_search(members, number);
+}
 
-Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& begun,
-               const Pairs& no_links) {
+bool reach_each_other(const std::vector<int32_t>& members, const Pairs& no_links) {
+  return std::ranges::none_of(no_links, [&](const auto& pair) {
+    return has(members, pair.first) && has(members, pair.second);
+  });
+}
+
+std::vector<int32_t> plan_members(std::vector<int32_t> members,
+                                  const std::map<int32_t, Begin>& begun, const Pairs& no_links) {
   std::vector<int32_t> left_out;
   while (true) {
-    const auto missing = missing_ways(members, no_links);
+    const auto missing = missing_links(members, no_links);
     if (missing.empty()) break;
-    // Most ways first, then least weight, then the last to come.
+    // Most links first, then least weight, then the last to come.
     const auto worst = std::ranges::max_element(missing, {}, [&](const auto& entry) {
       return std::tuple(entry.second, -begun.at(entry.first).weight, entry.first);
     });
@@ -135,32 +106,9 @@ Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& beg
                     [&](int32_t number) { return std::pair(-begun.at(number).weight, number); });
   for (const int32_t number : left_out) {
     const auto place = members.insert(std::ranges::lower_bound(members, number), number);
-    if (!missing_ways(members, no_links).empty()) members.erase(place);
+    if (!reach_each_other(members, no_links)) members.erase(place);
   }
-  Ways ways{.members = std::move(members)};
-  std::map<int32_t, int64_t> num_relayed;
-  for (const auto& [a, b] : no_links) {
-    if (!contains(ways.members, a) || !contains(ways.members, b)) continue;
-    const auto candidates = between(a, b, ways.members, no_links);
-    const int32_t via = *std::ranges::min_element(candidates, {}, [&](int32_t number) {
-      return std::tuple(num_relayed[number], -begun.at(number).rate, number);
-    });
-    num_relayed[via] += 1;
-    ways.relays.push_back({a, b, via});
-  }
-  return ways;
-}
-
-bool are_open(const Ways& ways, const Pairs& no_links) {
-  Pairs relayed;
-  for (const auto& [a, b, via] : ways.relays) {
-    relayed.emplace(a, b);
-    if (!is_open(a, via, no_links) || !is_open(b, via, no_links)) return false;
-  }
-  return std::ranges::all_of(no_links, [&](const auto& pair) {
-    return relayed.contains(pair) || !contains(ways.members, pair.first) ||
-           !contains(ways.members, pair.second);
-  });
+  return members;
 }
 
 int64_t num_segments(int64_t count, int64_t segment_values) {
@@ -274,7 +222,7 @@ std::string fault_of(const OpenAttempt& attempt, const Begin& begin, int32_t num
     rest -= attempt.shares[i];
   }
   if (rest != 0) return "the shares do not cover the segments";
-  return fault_of(attempt.relays, attempt.members);
+  return {};
 }
 
 std::string fault_of(const Prepared& prepared) {

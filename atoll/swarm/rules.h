@@ -48,25 +48,17 @@ inline bool is_of(const Pairs::value_type& pair, int32_t number) {
   return pair.first == number || pair.second == number;
 }
 
-/// Who takes part in an attempt, and who reaches whom through whom.
-struct Ways {
-  std::vector<int32_t> members;  // Numbers, rising.
-  std::vector<Relay> relays;     // By a, then b.
+/// Whether it is among those, whose numbers rise.
+bool has(const std::vector<int32_t>& members, int32_t number);
 
-  bool has(int32_t member) const;
-  bool operator==(const Ways&) const = default;
-};
+/// Whether none of these pairs is of two of the members.
+bool reach_each_other(const std::vector<int32_t>& members, const Pairs& no_links);
 
-/// Ways for `members`, who have all begun the round; pairs in `no_links` cannot reach each other.
-/// Such a pair is relayed through a member that reaches both: the one that relays fewest others,
-/// of these the one whose line carries most. Where there is none, one of the pair is left out: who
-/// lacks a way to most others, then who has least weight. Nobody is left out who has a way to all
-/// that take part.
-Ways plan_ways(std::vector<int32_t> members, const std::map<int32_t, Begin>& begun,
-               const Pairs& no_links);
-
-/// Whether none of the links that these ways use is among `no_links`.
-bool are_open(const Ways& ways, const Pairs& no_links);
+/// Of `members`, who have all begun the round, those that can exchange it; pairs in `no_links`
+/// cannot reach each other. Of each such pair one is left out: who lacks most others, then who has
+/// least weight. Nobody is left out who reaches all that take part.
+std::vector<int32_t> plan_members(std::vector<int32_t> members,
+                                  const std::map<int32_t, Begin>& begun, const Pairs& no_links);
 
 /// An island's checkpoints: step -> digest of the global parameters.
 using Checkpoints = std::map<int64_t, std::string>;

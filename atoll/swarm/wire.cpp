@@ -37,10 +37,8 @@ void visit(auto& io, Is<Begin> auto& m) {
   io(m.header, m.fragment, m.step, m.weight, m.count, m.segment_values, m.num_trained, m.rate,
      m.exchange);
 }
-void visit(auto& io, Is<Relay> auto& m) { io(m.a, m.b, m.via); }
 void visit(auto& io, Is<OpenAttempt> auto& m) {
-  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares,
-     m.relays);
+  io(m.header, m.view, m.fragment, m.count, m.segment_values, m.members, m.weights, m.shares);
 }
 void visit(auto& io, Is<Prepared> auto& m) {
   io(m.header, m.digest, m.measures.squares, m.measures.products);
@@ -74,6 +72,7 @@ void visit(auto& io, Is<ProbeReply> auto& m) { io(m.header, m.data); }
 void visit(auto& io, Is<RelayHello> auto& m) {
   io(m.header, m.protocol, m.version, m.name, m.address);
 }
+void visit(auto& io, Is<AddressTried> auto& m) { io(m.header, m.address, m.fault); }
 void visit(auto& io, Is<Meet> auto& m) { io(m.header, m.other, m.relay, m.circuit, m.may_punch); }
 
 namespace {
@@ -81,11 +80,11 @@ namespace {
 constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Hello",      "Welcome", "Refused",     "Ready",      "Start",     "View",    "Resume",
-    "Resumed",    "Begin",   "OpenAttempt", "Prepared",   "Commit",    "Lease",   "CaughtUp",
-    "Reinstated", "Due",     "Heartbeat",   "Alive",      "LinkState", "Trouble", "StopRequest",
-    "Leave",      "Goodbye", "RunEnded",    "PeerHello",  "Part",      "Fetch",   "NotHeld",
-    "Unusable",   "Probe",   "ProbeReply",  "RelayHello", "Meet"};
+    "Hello",      "Welcome", "Refused",     "Ready",      "Start",        "View",    "Resume",
+    "Resumed",    "Begin",   "OpenAttempt", "Prepared",   "Commit",       "Lease",   "CaughtUp",
+    "Reinstated", "Due",     "Heartbeat",   "Alive",      "LinkState",    "Trouble", "StopRequest",
+    "Leave",      "Goodbye", "RunEnded",    "PeerHello",  "Part",         "Fetch",   "NotHeld",
+    "Unusable",   "Probe",   "ProbeReply",  "RelayHello", "AddressTried", "Meet"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;
