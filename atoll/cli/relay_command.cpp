@@ -75,15 +75,15 @@ std::string take_place(const RelayArguments& arguments, const Clock& clock) {
   const auto invite = identity::invite_in(arguments.invite);
   if (!invite) throw UsageError(invite.error().message);
   if (invite->role != identity::Role::kRelay) {
-    throw UsageError(fmt::format("that invite is for a {}: a relay needs one of its own (atoll "
-                                 "invite RUN --role relay)",
-                                 identity::name_of(invite->role)));
+    throw UsageError(
+        fmt::format("that invite is for a {}: a relay needs one of its own (atoll "
+                    "invite RUN --role relay)",
+                    identity::name_of(invite->role)));
   }
   if (run::has_come_by(*invite, folder)) return run::joined_coordinator(folder);
-  const std::string name = !arguments.name.empty() ? arguments.name
-                           : run::has_identity(folder)
-                               ? run::certified_name(folder)
-                               : "relay-" + random_name().substr(0, 6);
+  const std::string name = !arguments.name.empty()     ? arguments.name
+                           : run::has_identity(folder) ? run::certified_name(folder)
+                                                       : "relay-" + random_name().substr(0, 6);
   return run::register_by_invite(*invite, folder, name, kJoinPatience, clock,
                                  [] { return num_interrupts() > 0; });
 }

@@ -3,9 +3,9 @@
 // rounds first, and beside them, as a share of the line (lending_share.h), what was lent.
 //
 // Each pair has one that dials, again and again, with growing pauses. Where it has not come through
-// for a while the other dials as well: one may be behind a router that lets nobody in. A link that breaks loses what
-// was to go over it: whoever posted that posts it again. The coordinator hears of it a little
-// later, unless it has dropped the member meanwhile, and again when it is back.
+// for a while the other dials as well: one may be behind a router that lets nobody in. A link that
+// breaks loses what was to go over it: whoever posted that posts it again. The coordinator hears of
+// it a little later, unless it has dropped the member meanwhile, and again when it is back.
 //
 // Invariants: over one connection frames go in the order posted, and a transfer as one chunk behind
 // the other; nothing goes over a link that is lost. What a link has of rounds and has not sent is

@@ -309,7 +309,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   if (!finished_ && roster_.num_live() > 0) seat_guests(now);
   call_round();
   arrange_meetings();
-  if (pace_->has_graces() || !links_.broken().empty()) advance_all();
+  if (pace_->has_graces() || links_.any_broken() || meetings_.any_wanted()) advance_all();
   if (finished_) return take();
   const auto quiet =
       std::chrono::duration_cast<std::chrono::milliseconds>(now - roster_.last_moved());

@@ -191,7 +191,6 @@ class Coordinator {
 
   void advance_all();
   void advance(int64_t number);
-  Duration mending_patience() const;
   void open(int64_t number, Round& round, std::vector<int32_t> members);
   /// Says who is left out since it cannot reach another, where it is new.
   void note_unreachable(int64_t number, const Round& round);

@@ -67,20 +67,14 @@ void Coordinator::advance(int64_t number) {
     return members.empty() || std::cmp_less(members.size(), least_for_round());
   };
   if (are_few(awaited) || !round.have_begun(awaited)) return;
-  if (links_.may_mend(awaited, now_, mending_patience())) return;
+  // A connection that broke is made again, or its ends meet somewhere.
+  if (links_.may_mend(awaited, now_) || meetings_.are_expected(awaited, now_)) return;
   std::vector<int32_t> members = plan_members(awaited, round.begun(), links_.closed_in(number));
   if (are_few(members)) {  // Rather over a link that is not trusted.
     members = plan_members(std::move(awaited), round.begun(), links_.broken());
   }
   if (round.goes_on(live, members)) return;
   are_few(members) ? round.break_off() : open(number, round, std::move(members));
-}
-
-/// A connection that broke is made again at once, or its ends meet somewhere.
-Duration Coordinator::mending_patience() const {
-  constexpr Duration kForARedial = std::chrono::seconds(2);
-  constexpr Duration kForAMeeting = std::chrono::seconds(8);
-  return meetings_.relays().empty() ? kForARedial : kForAMeeting;
 }
 
 void Coordinator::open(int64_t number, Round& round, std::vector<int32_t> members) {

@@ -385,55 +385,88 @@ class ThreeIslandsTest : public CoordinatorTest {
   }
 };
 
-TEST_F(ThreeIslandsTest, APairThatCannotReachEachOtherIsRelayed) {
-  const auto actions = say(1, LinkState{kRun, 0, false, "cut"});  // b cannot reach a.
+/// It may be made again at once: nothing is decided before.
+TEST_F(ThreeIslandsTest, APairThatCannotReachEachOtherIsPartedAfterAWhile) {
+  EXPECT_THAT(told(say(1, LinkState{kRun, 0, false, "cut"})),  // b cannot reach a.
+              ElementsAre(Event(LinkLost{.islands = {"b", "a"}, .reason = "cut"})));
+  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty());
+  now += seconds(3);
+  const auto actions = coordinator.tick(now);
+  const auto opened = sent<OpenAttempt>(actions);
+  ASSERT_EQ(opened.size(), 2U);
+  EXPECT_EQ(opened[0].second.header.attempt, 1);
+  EXPECT_THAT(opened[0].second.members, ElementsAre(0, 2));
+  EXPECT_THAT(told(actions),
+              Contains(Event(IslandUnreachable{.island = "b", .other = "a", .round = 0})));
+}
+
+/// What was on its way is sent again.
+TEST_F(ThreeIslandsTest, ALinkThatIsMadeAgainAtOnceIsFollowedByAnotherAttemptOfAll) {
+  say(1, LinkState{kRun, 0, false, "reset"});
+  const auto actions = say(1, LinkState{kRun, 0, true, ""});
   const auto opened = sent<OpenAttempt>(actions);
   ASSERT_EQ(opened.size(), 3U);
-  EXPECT_EQ(opened[0].second.header.attempt, 1);
   EXPECT_THAT(opened[0].second.members, ElementsAre(0, 1, 2));
-  EXPECT_THAT(opened[0].second.relays, ElementsAre(Relay{0, 1, 2}));
-  EXPECT_THAT(told(actions),
-              ElementsAre(Event(LinkLost{.islands = {"b", "a"}, .reason = "cut"}),
-                          Event(LinkRelayed{.islands = {"a", "b"}, .via = "c", .round = 0})));
-  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty());
-  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, true, ""})).empty());
-  EXPECT_TRUE(sent<OpenAttempt>(say(2, LinkState{kRun, 1, false, "cut"})).empty())
-      << "the attempt does without that link";
+  EXPECT_THAT(told(actions), ElementsAre(Event(LinkBack{.islands = {"a", "b"}, .way = "direct"})));
 }
 
-/// Its link to the relay fails too: nobody is left who reaches both.
-TEST_F(ThreeIslandsTest, WhoseRelayIsOutOfReachIsLeftOut) {
-  say(1, LinkState{kRun, 0, false, "cut"});
-  const auto actions = say(3, LinkState{kRun, 0, false, "cut"});
-  const auto opened = sent<OpenAttempt>(actions);
-  ASSERT_EQ(opened.size(), 2U);
-  EXPECT_EQ(opened[0].second.header.attempt, 2);
-  EXPECT_THAT(opened[0].second.members, ElementsAre(1, 2));
-  EXPECT_THAT(opened[0].second.relays, ElementsAre());
-  EXPECT_THAT(told(actions),
-              Contains(Event(IslandUnreachable{.island = "a", .other = "b", .round = 0})));
+TEST_F(ThreeIslandsTest, TwoMeetAtTheThirdIfThatCanBeCalled) {
+  EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty()) << "not known yet";
+  const auto told_to_meet = sent<Meet>(coordinator.called({.number = 2, .name = "c"}, "", now));
+  ASSERT_EQ(told_to_meet.size(), 2U);
+  EXPECT_EQ(told_to_meet[0].second.circuit, told_to_meet[1].second.circuit);
+  EXPECT_EQ(told_to_meet[0].first, 2U) << "a";
+  EXPECT_EQ(told_to_meet[0].second.other, 1);
+  EXPECT_EQ(told_to_meet[1].first, 1U);
+  EXPECT_EQ(told_to_meet[1].second.other, 0);
+  EXPECT_TRUE(told_to_meet[0].second.may_punch);
+  say(1, LinkState{kRun, 0, true, "", net::Way::kRelayed});
+  const RunStatus status = coordinator.status(now);
+  ASSERT_EQ(status.ways.size(), 1U);
+  EXPECT_EQ(status.ways[0].way, "relayed");
+  EXPECT_EQ(status.ways[0].relay, "c");
 }
 
-/// What was on its way over the relay's broken connection must be sent again.
-TEST_F(ThreeIslandsTest, AnAttemptWhoseRelayLostAConnectionIsFollowedByAnother) {
-  say(1, LinkState{kRun, 0, false, "cut"});
-  const auto opened = sent<OpenAttempt>(say(3, LinkState{kRun, 1, false, "cut"}));
-  ASSERT_EQ(opened.size(), 2U);
-  EXPECT_THAT(opened[0].second.members, ElementsAre(0, 2)) << "b reaches nobody";
-  EXPECT_THAT(told(say(3, LinkState{kRun, 1, true, ""})), ElementsAre(Event(LinkBack{{"b", "c"}})));
+TEST_F(ThreeIslandsTest, WhoCannotBeCalledIsTold) {
+  const auto actions = coordinator.called({.number = 2, .name = "c"}, "no answer", now);
+  const auto tried = sent<AddressTried>(actions);
+  ASSERT_EQ(tried.size(), 1U);
+  EXPECT_EQ(tried[0].first, 3U);
+  EXPECT_EQ(tried[0].second.fault, "no answer");
+  EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty());
+  EXPECT_EQ(coordinator.status(now).islands[2].unreachable, "no answer");
+}
+
+TEST_F(ThreeIslandsTest, ARelayIsToldOfAndTakenBeforeIslands) {
+  coordinator.called({.number = 2, .name = "c"}, "", now);
+  coordinator.opened(9, now);
+  const auto actions =
+      say(9, RelayHello{.version = options().version, .name = "meeting", .address = "relay:7"});
+  EXPECT_EQ(sent<View>(actions).size(), 1U);
+  const auto meets = sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"}));
+  ASSERT_EQ(meets.size(), 2U);
+  EXPECT_EQ(meets[0].second.relay, "relay:7");
+  EXPECT_THAT(told(coordinator.lost(9, "killed", now)),
+              ElementsAre(Event(RelayLost{.relay = "meeting", .reason = "killed"})));
+  EXPECT_TRUE(coordinator.status(now).relays.empty());
+}
+
+TEST_F(ThreeIslandsTest, ARelayOfAnotherVersionIsRefused) {
+  coordinator.opened(9, now);
+  EXPECT_EQ(sent<Refused>(say(9, RelayHello{.version = "0.0.0", .name = "meeting"})).size(), 1U);
+  EXPECT_TRUE(coordinator.status(now).relays.empty());
 }
 
 /// Connections stand, and what is sent over them does not come.
 TEST_F(ThreeIslandsTest, ALinkThatBreaksAgainIsDoneWithoutForLonger) {
   const auto breaks = [&] {
-    const auto opened = sent<OpenAttempt>(say(1, LinkState{kRun, 0, false, "nothing came"}));
-    say(1, LinkState{kRun, 0, true, ""});
-    return opened.at(0).second;
+    say(1, LinkState{kRun, 0, false, "nothing came"});
+    return sent<OpenAttempt>(say(1, LinkState{kRun, 0, true, ""})).at(0).second;
   };
   const auto next = [&](const OpenAttempt& open) {
     const int64_t round = open.header.round;
     for (const uint64_t connection : {1, 2, 3}) {
-      Prepared message = prepared(round, {}, {1, 1, 1});
+      Prepared message = prepared(round, {}, std::vector<double>(open.members.size(), 1));
       message.header.attempt = open.header.attempt;
       say(connection, message);
     }
@@ -441,21 +474,33 @@ TEST_F(ThreeIslandsTest, ALinkThatBreaksAgainIsDoneWithoutForLonger) {
     say(2, begin(round + 1));
     return sent<OpenAttempt>(say(3, begin(round + 1))).at(0).second;
   };
-  const auto goes_directly = [](const OpenAttempt& open) { return open.relays.empty(); };
   OpenAttempt open = breaks();
-  EXPECT_FALSE(goes_directly(open)) << "round 0";
+  EXPECT_THAT(open.members, SizeIs(3)) << "once is an accident";
+  open = breaks();
+  EXPECT_THAT(open.members, SizeIs(2)) << "round 0";
   open = next(open);
-  EXPECT_TRUE(goes_directly(open)) << "round 1 tries it again";
+  EXPECT_THAT(open.members, SizeIs(3)) << "round 1 tries it again";
   open = breaks();
   for (int i = 0; i < 2; ++i) {
-    EXPECT_FALSE(goes_directly(open)) << open.header.round;
+    EXPECT_THAT(open.members, SizeIs(2)) << open.header.round;
     open = next(open);
   }
-  EXPECT_TRUE(goes_directly(open)) << "round 3";
+  EXPECT_THAT(open.members, SizeIs(3)) << "round 3";
   open = next(open);  // It has carried a round: all is forgotten.
-  open = breaks();
-  EXPECT_FALSE(goes_directly(open));
-  EXPECT_TRUE(goes_directly(next(open)));
+  EXPECT_THAT(breaks().members, SizeIs(3));
+}
+
+TEST_F(ThreeIslandsTest, WhoseLinkIsNotTrustedMeetAtARelayWithoutTryingItAgain) {
+  coordinator.called({.number = 2, .name = "c"}, "", now);
+  EXPECT_EQ(sent<Meet>(say(1, LinkState{kRun, 0, false, "nothing came"})).size(), 2U);
+  say(1, LinkState{kRun, 0, true, ""});
+  const auto meets = sent<Meet>(say(1, LinkState{kRun, 0, false, "nothing came"}));
+  ASSERT_EQ(meets.size(), 2U);
+  EXPECT_FALSE(meets[0].second.may_punch);
+  EXPECT_TRUE(sent<OpenAttempt>(say(1, LinkState{kRun, 0, true, "", net::Way::kPunched})).empty())
+      << "it stands, and is waited for through the relay";
+  const auto opened = sent<OpenAttempt>(say(1, LinkState{kRun, 0, true, "", net::Way::kRelayed}));
+  ASSERT_EQ(opened.size(), 3U);
 }
 
 /// It may be alive, but it takes no part: no sign of life.

@@ -139,16 +139,16 @@ TEST(CoordinatorEventsTest, OfLinks) {
   EXPECT_EQ(line(LinkLost{.islands = {"b", "a"}, .reason = "why"}),
             R"("kind":"link_lost","islands":["b","a"],"reason":"why",)"
             R"("sentence":"islands 'b' and 'a' cannot reach each other: why"})");
-  EXPECT_EQ(line(LinkBack{{"a", "b"}}),
-            R"("kind":"link_back","islands":["a","b"],)"
+  EXPECT_EQ(line(LinkBack{.islands = {"a", "b"}, .way = "direct"}),
+            R"("kind":"link_back","islands":["a","b"],"way":"direct","relay":"",)"
             R"("sentence":"islands 'a' and 'b' reach each other again"})");
-  EXPECT_EQ(line(LinkRelayed{.islands = {"a", "b"}, .via = "c", .round = 8}),
-            R"("kind":"link_relayed","islands":["a","b"],"via":"c","round":8,)"
-            R"("sentence":"islands 'a' and 'b' exchange through 'c' from round 8 on"})");
+  EXPECT_EQ(line(LinkBack{.islands = {"a", "b"}, .way = "relayed", .relay = "c"}),
+            R"("kind":"link_back","islands":["a","b"],"way":"relayed","relay":"c",)"
+            R"("sentence":"islands 'a' and 'b' reach each other again through 'c'"})");
   EXPECT_EQ(line(IslandUnreachable{.island = "a", .other = "b", .round = 8}),
             R"("kind":"island_unreachable","island":"a","other":"b","round":8,)"
-            R"("sentence":"round 8 goes on without island 'a': it cannot reach 'b', and no third )"
-            R"(island reaches both"})");
+            R"("sentence":"round 8 goes on without island 'a': it cannot reach 'b', nor could )"
+            R"(they meet"})");
 }
 
 }  // namespace

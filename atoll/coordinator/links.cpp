@@ -56,10 +56,10 @@ Pairs Links::broken() const {
   return pairs;
 }
 
-bool Links::may_mend(const std::vector<int32_t>& members, Time now, Duration patience) const {
+bool Links::may_mend(const std::vector<int32_t>& members, Time now) const {
   return std::ranges::any_of(broken_, [&](const auto& entry) {
     const auto& [pair, since] = entry;
-    return now - since < patience && has(members, pair.first) && has(members, pair.second);
+    return now - since < kMending && has(members, pair.first) && has(members, pair.second);
   });
 }
 

@@ -23,6 +23,7 @@ class Links {
  public:
   using Pair = Pairs::value_type;
   static constexpr int64_t kLongestMistrust = 8;  // Rounds.
+  static constexpr Duration kMending = std::chrono::seconds(2);
 
   /// One end says that it cannot reach the other. False: so it was known; both ends say it.
   bool broke(const Pair& pair, Time now);
@@ -43,8 +44,9 @@ class Links {
   Pairs closed_in(int64_t round) const;
   /// Pairs that cannot, trusted or not.
   Pairs broken() const;
-  /// Whether a link between two of these broke within `patience`: it may stand again soon.
-  bool may_mend(const std::vector<int32_t>& members, Time now, Duration patience) const;
+  bool any_broken() const { return !broken_.empty(); }
+  /// Whether a link between two of these broke within kMending: it may stand again soon.
+  bool may_mend(const std::vector<int32_t>& members, Time now) const;
   /// The pairs of which one is not among the members of that round's attempt since they do not
   /// reach each other; where that is new, and only of `wanting`.
   std::vector<Pair> news(int64_t round, const std::vector<int32_t>& members,

@@ -89,6 +89,7 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts
     const Relay& place = *std::ranges::min_element(places, {}, [&](const Relay& relay) {
       return std::tuple(wish.tries[relay.name], relay.is_host, load[relay.name], relay.name);
     });
+    if (wish.last.empty()) wish.waited_until = now + kPatience;
     wish.due = now + wish.pause;
     wish.pause = std::min(2 * wish.pause, kLongestPause);
     wish.tries[place.name] += 1;
@@ -111,6 +112,13 @@ std::vector<Meetings::Relay> Meetings::places_for(const Pair& pair,
     places.push_back({.name = host.name, .address = host.address, .is_host = true});
   }
   return places;
+}
+
+bool Meetings::are_expected(const std::vector<int32_t>& members, Time now) const {
+  return std::ranges::any_of(wishes_, [&](const auto& entry) {
+    const auto& [pair, wish] = entry;
+    return now < wish.waited_until && has(members, pair.first) && has(members, pair.second);
+  });
 }
 
 const Meetings::Detour* Meetings::detour(const Pair& pair) const {

@@ -26,6 +26,7 @@ class Meetings {
   static constexpr size_t kMostRelays = 64;
   static constexpr Duration kFirstPause = std::chrono::seconds(10);  // A meeting takes up to that.
   static constexpr Duration kLongestPause = std::chrono::minutes(2);
+  static constexpr Duration kPatience = std::chrono::seconds(8);  // Of rounds, with a first one.
 
   /// A member that others can call, and which passes on what two others say.
   struct Host {
@@ -68,8 +69,11 @@ class Meetings {
 
   /// Whom to tell now. They meet at a relay, where there is one, else at one of `hosts`.
   std::vector<Meeting> take_due(const std::vector<Host>& hosts, Time now);
+  bool any_wanted() const { return !wishes_.empty(); }
   /// Whether some pair is to be told now, if there is a place.
   bool any_due(Time now) const;
+  /// Whether two of these were told to meet, and may yet: rounds wait for them.
+  bool are_expected(const std::vector<int32_t>& members, Time now) const;
   /// Nothing where they reach each other directly, or not at all.
   const Detour* detour(const Pair& pair) const;
 
@@ -83,6 +87,7 @@ class Meetings {
     Time due{};
     Duration pause = kFirstPause;
     bool is_mistrusted = false;            // The direct way.
+    Time waited_until{};                   // By the rounds.
     std::map<std::string, int64_t> tries;  // By the relay's name.
     std::string last;                      // The relay of the last one.
   };

@@ -16,7 +16,7 @@ using testing::SizeIs;
 
 constexpr Time kNow{};
 const std::set<int32_t> kAll{0, 1, 2};
-const Ways kThree{.members = {0, 1, 2}};
+const std::vector<int32_t> kThree{0, 1, 2};
 
 Begin begin_of(int32_t member, int64_t weight = 10) {
   return {.header = {.round = 7},
@@ -107,7 +107,7 @@ TEST_F(RoundTest, WhoLetsGoOfItsExchangeBreaksTheAttempt) {
   round.let_go(1);
   prepare({2});
   EXPECT_FALSE(round.is_complete({0, 2}));
-  EXPECT_FALSE(round.goes_on(kAll, kThree, {}));
+  EXPECT_FALSE(round.goes_on(kAll, kThree));
   round.open(7, kThree);
   EXPECT_TRUE(round.is_whole());
   EXPECT_THAT(round.prepared(), IsEmpty());
@@ -118,24 +118,27 @@ TEST_F(RoundTest, WhoIsForgottenIsInNoCommit) {
   round.forget(1);
   EXPECT_FALSE(round.is_complete(kAll));
   EXPECT_FALSE(round.has_begun(1));
-  round.open(7, {.members = {0, 2}});
+  round.open(7, {0, 2});
   round.forget(1);
   EXPECT_TRUE(round.is_whole()) << "it was in it no more";
 }
 
 TEST_F(RoundTest, AnAttemptGoesOnWhileItsMembersAndLinksDo) {
-  EXPECT_TRUE(round.goes_on(kAll, kThree, {}));
-  EXPECT_FALSE(round.goes_on({0, 1}, kThree, {})) << "one is lost";
-  EXPECT_FALSE(round.goes_on(kAll, {.members = {0, 1}}, {})) << "one is not to take part";
-  EXPECT_FALSE(round.goes_on(kAll, kThree, {{0, 1}})) << "a link that it uses broke";
-  EXPECT_FALSE(Round().goes_on(kAll, kThree, {})) << "there is none";
+  EXPECT_TRUE(round.goes_on(kAll, kThree));
+  EXPECT_FALSE(round.goes_on({0, 1}, kThree)) << "one is lost";
+  EXPECT_FALSE(round.goes_on(kAll, {0, 1})) << "one is not to take part";
+  EXPECT_FALSE(Round().goes_on(kAll, kThree)) << "there is none";
+  round.break_link({2, 3});
+  EXPECT_TRUE(round.goes_on(kAll, kThree)) << "a link that it does not use";
+  round.break_link({0, 1});
+  EXPECT_FALSE(round.goes_on(kAll, kThree));
 }
 
 TEST_F(RoundTest, WhoIsLeftOutAbstainsFromTheAttemptsThatFollow) {
   prepare({0, 1, 2});
   round.leave_out(1);
   EXPECT_FALSE(round.is_complete(kAll));
-  EXPECT_FALSE(round.goes_on(kAll, kThree, {}));
+  EXPECT_FALSE(round.goes_on(kAll, kThree));
   EXPECT_THAT(round.open(7, kThree).weights, ElementsAre(10, 0, 10));
   round.begin(1, begin_of(1), kNow);  // It has not heard.
   EXPECT_THAT(round.open(7, kThree).weights, ElementsAre(10, 0, 10));

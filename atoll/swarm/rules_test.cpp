@@ -103,7 +103,7 @@ TEST(CheckpointsTest, TheOneThatMostHold) {
   EXPECT_EQ(most_held_checkpoint(held, 21, 40, 1), Checkpoint(40, "d"));
 }
 
-// Ways, on graphs of few members.
+// Who takes part, on graphs of few members.
 
 struct Graph {
   std::vector<int32_t> members;
@@ -113,24 +113,11 @@ struct Graph {
   Graph(int32_t num_members, Pairs missing) : no_links(std::move(missing)) {
     for (int32_t number = 0; number < num_members; ++number) {
       members.push_back(number);
-      begun[number] = {.weight = 10, .rate = 1000};
+      begun[number] = {.weight = 10};
     }
   }
-  Ways ways() const { return plan_ways(members, begun, no_links); }
-  bool reach(int32_t a, int32_t b) const { return !no_links.contains(std::minmax(a, b)); }
-  /// Whether all pairs of these reach each other, or both reach a third of these.
-  bool can_exchange(const std::vector<int32_t>& some) const {
-    return std::ranges::all_of(no_links, [&](const auto& pair) {
-      const auto& [a, b] = pair;
-      if (std::ranges::find(some, a) == some.end() || std::ranges::find(some, b) == some.end()) {
-        return true;
-      }
-      return std::ranges::any_of(some, [&](int32_t via) {
-        return via != a && via != b && reach(a, via) && reach(b, via);
-      });
-    });
-  }
-  /// The most weight that can exchange, of all subsets.
+  std::vector<int32_t> plan() const { return plan_members(members, begun, no_links); }
+  /// The most weight of members that reach each other, of all subsets.
   int64_t most_weight() const {
     int64_t most = 0;
     for (uint32_t bits = 1; bits < 1U << members.size(); ++bits) {
@@ -138,7 +125,7 @@ struct Graph {
       for (const int32_t number : members) {
         if ((bits >> static_cast<uint32_t>(number) & 1U) != 0) some.push_back(number);
       }
-      if (can_exchange(some)) most = std::max(most, weight(some));
+      if (reach_each_other(some, no_links)) most = std::max(most, weight(some));
     }
     return most;
   }
@@ -149,41 +136,25 @@ struct Graph {
   }
 };
 
-TEST(WaysTest, AllThatReachEachOtherGoWithoutRelays) {
-  EXPECT_EQ(Graph(3, {}).ways(), (Ways{{0, 1, 2}, {}}));
-  EXPECT_EQ(Graph(3, {{1, 7}, {7, 9}}).ways(), (Ways{{0, 1, 2}, {}})) << "others' links";
+TEST(PlanMembersTest, AllThatReachEachOtherTakePart) {
+  EXPECT_THAT(Graph(3, {}).plan(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Graph(3, {{1, 7}, {7, 9}}).plan(), ElementsAre(0, 1, 2)) << "others' links";
+  EXPECT_THAT(Graph(2, {{0, 1}}).plan(), ElementsAre(0));
 }
 
-TEST(WaysTest, APairGoesThroughAThirdAndNeverThroughAFourth) {
-  EXPECT_EQ(Graph(3, {{0, 2}}).ways(), (Ways{{0, 1, 2}, {{0, 2, 1}}}));
-  EXPECT_EQ(Graph(2, {{0, 1}}).ways(), (Ways{{0}, {}}));
-  // In a row, the ends are two others apart.
-  EXPECT_EQ(Graph(4, {{0, 2}, {0, 3}, {1, 3}}).ways(), (Ways{{0, 1, 2}, {{0, 2, 1}}}));
-}
-
-TEST(WaysTest, RelaysAreSpreadAndThenTheBestLineIsTaken) {
-  Graph graph(4, {{0, 1}, {2, 3}});
-  EXPECT_EQ(graph.ways().relays, (std::vector<Relay>{{0, 1, 2}, {2, 3, 0}}));
-  graph.begun.at(3).rate = 2000;
-  EXPECT_EQ(graph.ways().relays, (std::vector<Relay>{{0, 1, 3}, {2, 3, 0}}));
-  graph = Graph(5, {{0, 1}, {0, 2}, {1, 2}});
-  graph.begun.at(4).rate = 2000;
-  EXPECT_EQ(graph.ways().relays, (std::vector<Relay>{{0, 1, 4}, {0, 2, 3}, {1, 2, 4}}));
-}
-
-TEST(WaysTest, WhoLacksMostWaysIsLeftOutThenWhoHasLeastWeight) {
-  EXPECT_THAT(Graph(4, {{0, 1}, {0, 2}, {0, 3}}).ways().members, ElementsAre(1, 2, 3));
+TEST(PlanMembersTest, WhoLacksMostLinksIsLeftOutThenWhoHasLeastWeight) {
+  EXPECT_THAT(Graph(4, {{0, 1}, {0, 2}, {0, 3}}).plan(), ElementsAre(1, 2, 3));
   Graph halves(4, {{0, 2}, {0, 3}, {1, 2}, {1, 3}});
   halves.begun.at(1).weight = 11;
-  EXPECT_THAT(halves.ways().members, ElementsAre(0, 1));
+  EXPECT_THAT(halves.plan(), ElementsAre(0, 1));
 }
 
 /// Against all subsets: nobody is left out for nothing, and the weight is nearly the most there can
-/// be (who lacks most ways is not always who had best be left out).
-TEST(WaysTest, AreAsGoodAsAllSubsetsTriedByHand) {
+/// be (who lacks most links is not always who had best be left out).
+TEST(PlanMembersTest, IsAsGoodAsAllSubsetsTriedByHand) {
   std::mt19937 random(1);
-  int num_best = 0;
-  int num_worse = 0;
+  int64_t sum = 0;
+  int64_t sum_of_best = 0;
   for (int turn = 0; turn < 5000; ++turn) {
     const auto num_members = static_cast<int32_t>(2 + random() % 6);
     Pairs missing;
@@ -196,56 +167,22 @@ TEST(WaysTest, AreAsGoodAsAllSubsetsTriedByHand) {
     Graph graph(num_members, missing);
     for (auto& [number, begun] : graph.begun) {
       begun.weight = static_cast<int64_t>(1 + random() % 3);
-      begun.rate = static_cast<int64_t>(random() % 3);
     }
-    const Ways ways = graph.ways();
-    ASSERT_TRUE(are_open(ways, graph.no_links));
-    ASSERT_TRUE(graph.can_exchange(ways.members));
-    ASSERT_FALSE(ways.members.empty());
-    for (const Relay& relay : ways.relays) {
-      EXPECT_FALSE(graph.reach(relay.a, relay.b)) << "who reach each other need no relay";
-    }
+    const std::vector<int32_t> members = graph.plan();
+    ASSERT_FALSE(members.empty());
+    ASSERT_TRUE(reach_each_other(members, graph.no_links));
     for (const int32_t number : graph.members) {
-      std::vector<int32_t> more = ways.members;
-      if (std::ranges::find(more, number) != more.end()) continue;
-      more.push_back(number);
-      EXPECT_FALSE(graph.can_exchange(more)) << "left out for nothing";
+      std::vector<int32_t> more = members;
+      if (has(more, number)) continue;
+      more.insert(std::ranges::lower_bound(more, number), number);
+      EXPECT_FALSE(reach_each_other(more, graph.no_links)) << "left out for nothing";
     }
     const int64_t most = graph.most_weight();
-    EXPECT_EQ(ways.members == graph.members, most == graph.weight(graph.members));
-    (graph.weight(ways.members) == most ? num_best : num_worse) += 1;
+    EXPECT_EQ(members == graph.members, most == graph.weight(graph.members));
+    sum += graph.weight(members);
+    sum_of_best += most;
   }
-  EXPECT_LT(num_worse * 20, num_best);
-}
-
-TEST(WaysTest, AreClosedByALinkThatTheyUse) {
-  const Ways ways{{0, 1, 2, 3}, {{0, 1, 2}}};
-  EXPECT_TRUE(are_open(ways, {{0, 1}, {0, 9}}));
-  for (const auto& pair : Pairs{{0, 2}, {1, 2}, {0, 3}, {2, 3}}) {
-    EXPECT_FALSE(are_open(ways, {pair}));
-  }
-}
-
-TEST(WaysTest, ImpossibleRelaysAreAFault) {
-  const Begin begin{.weight = 3, .count = 10, .segment_values = 2};
-  OpenAttempt attempt{.count = 10,
-                      .segment_values = 2,
-                      .members = {1, 3, 4, 6},
-                      .weights = {3, 3, 3, 3},
-                      .shares = {5, 0, 0, 0}};
-  const auto fault = [&](std::vector<Relay> relays) {
-    attempt.relays = std::move(relays);
-    return fault_of(attempt, begin, 1);
-  };
-  EXPECT_EQ(fault({}), "");
-  EXPECT_EQ(fault({{1, 3, 4}, {4, 6, 1}}), "");
-  for (const Relay& relay :
-       {Relay{3, 1, 4}, {1, 1, 4}, {1, 3, 1}, {1, 3, 3}, {1, 5, 4}, {5, 6, 4}, {1, 3, 5}}) {
-    EXPECT_EQ(fault({relay}), "a relay is none of three members");
-  }
-  EXPECT_EQ(fault({{1, 3, 4}, {1, 3, 6}}), "the relays are not in order");
-  EXPECT_EQ(fault({{4, 6, 1}, {1, 3, 4}}), "the relays are not in order");
-  EXPECT_EQ(fault({{1, 3, 4}, {1, 4, 6}}), "a relay cannot reach both");
+  EXPECT_GT(sum * 20, sum_of_best * 19);
 }
 
 }  // namespace
