@@ -22,8 +22,10 @@ bool is_proved(const std::optional<identity::CertificateFacts>& certificate,
 }  // namespace
 
 void Engine::dial_peer(int32_t number, Time now) {
-  const swarm::PeerHello hello{
-      .header = member_.header(), .view = member_.view(), .number = member_.number()};
+  const swarm::PeerHello hello{.header = member_.header(),
+                               .view = member_.view(),
+                               .number = member_.number(),
+                               .to = number};
   if (!links_.dial(number, hello)) drop_link(number, "the connection was closed at once", now);
 }
 
@@ -33,8 +35,10 @@ void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
   const bool is_good = meeting.may_punch || link->way == net::Way::kRelayed;
   if (link->is_open() && is_good) return;  // It has mended by itself.
   if (link->is_open()) drop_link(number, "it is not trusted, and made anew through a relay", now);
-  const swarm::PeerHello hello{
-      .header = member_.header(), .view = member_.view(), .number = member_.number()};
+  const swarm::PeerHello hello{.header = member_.header(),
+                               .view = member_.view(),
+                               .number = member_.number(),
+                               .to = number};
   if (!links_.meet(number, meeting, hello)) drop_link(number, "the relay cannot be reached", now);
 }
 
@@ -105,7 +109,9 @@ void Engine::accuse(int32_t number, const std::string& reason, Time now) {
 /// It connects to those of lower number; again when its last connection is gone, or is about to be.
 /// To those of higher number only where these do not get through.
 void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, Time now) {
-  if (hello.header.run != member_.run()) return transport_.close(connection);
+  if (hello.header.run != member_.run() || hello.to != member_.number()) {
+    return transport_.close(connection);
+  }
   const Link* const link = links_.find(hello.number);
   if (link == nullptr) return;  // Of a view that is not here yet, or long over.
   if (link->is_ours_to_dial && link->is_open()) return transport_.close(connection);

@@ -21,8 +21,8 @@ class LinksTest : public testing::Test {
     const Links::Changes changes = links_.view(members_, 1, now_);
     EXPECT_EQ(changes.to_dial, Numbers{0});
     EXPECT_TRUE(links_.dial(0, {}));
-    EXPECT_TRUE(links_.opened(kTo0, now_));
-    links_.accept(2, kTo2, now_);
+    EXPECT_TRUE(links_.opened(kTo0, net::Way::kDirect, now_));
+    links_.accept(2, kTo2, net::Way::kDirect, now_);
   }
   static Transfer transfer(size_t size, int64_t round = 0) {
     return {.part = {.header = {.round = round}, .total = size},
@@ -110,12 +110,12 @@ TEST_F(LinksTest, ALossIsReportedOnceAndALittleLater) {
   EXPECT_EQ(links_.due(), now_ + Links::kVerdictGrace);
   EXPECT_EQ(links_.take_verdict(2, now_ + Links::kVerdictGrace), "the connection was lost: reset");
   EXPECT_EQ(links_.take_verdict(2, now_ + seconds(1)), std::nullopt);
-  EXPECT_EQ(links_.due(), Time::max()) << "the other one dials";
+  EXPECT_EQ(links_.due(), now_ + Links::kTheirTurn) << "the other one dials";
 }
 
 TEST_F(LinksTest, ALinkThatIsBackCarriesNothingUntilThatIsReported) {
   links_.drop(2, "reset", now_);
-  links_.accept(2, kTo2, now_);
+  links_.accept(2, kTo2, net::Way::kDirect, now_);
   EXPECT_FALSE(links_.take_return(2)) << "the coordinator does not know of the loss";
   EXPECT_TRUE(links_.take_verdict(2, now_ + seconds(1)));
   links_.post(2, transfer(10), now_);
@@ -147,6 +147,9 @@ TEST_F(LinksTest, OneOfTwoDialsWithGrowingPauses) {
     EXPECT_FALSE(links_.is_dial_due(0, now + seconds(100)));
   }
   links_.drop(2, "reset", now);
+  EXPECT_FALSE(links_.is_dial_due(2, now + Links::kTheirTurn - seconds(1)));
+  EXPECT_TRUE(links_.is_dial_due(2, now + Links::kTheirTurn)) << "it did not come through";
+  links_.accept(2, kTo2, net::Way::kDirect, now);
   EXPECT_FALSE(links_.is_dial_due(2, now + seconds(100)));
   transport_.is_closed = true;
   EXPECT_FALSE(links_.dial(0, {}));
@@ -160,7 +163,7 @@ TEST_F(LinksTest, AViewClosesWhatIsOfNoMember) {
   EXPECT_TRUE(changes.to_dial.empty());
   EXPECT_EQ(transport_.closed, std::vector<net::ConnectionId>{kTo2});
   EXPECT_TRUE(links_.contains(3));
-  EXPECT_FALSE(links_.opened(kTo2, now_));
+  EXPECT_FALSE(links_.opened(kTo2, net::Way::kDirect, now_));
 }
 
 TEST_F(LinksTest, WhoCameBackElsewhereIsTriedBeforeItIsReported) {
@@ -183,7 +186,7 @@ TEST_F(LinksTest, WhoWasReportedAndCameBackElsewhereIsReportedWhenItIsReached) {
   EXPECT_FALSE(links_.find(0)->is_lost());
   EXPECT_TRUE(links_.dial(0, {}));
   EXPECT_FALSE(links_.take_return(0));
-  EXPECT_TRUE(links_.opened(kTo0 + 1, now_));
+  EXPECT_TRUE(links_.opened(kTo0 + 1, net::Way::kDirect, now_));
   EXPECT_TRUE(links_.take_return(0));
   EXPECT_FALSE(links_.take_return(0));
 }

@@ -40,6 +40,7 @@ void Coordinator::start_run(Time now) {
   rounds_ = {};
   roster_.clear();
   links_ = {};
+  meetings_.forget_members();
   record(RunBegan{options_.run, step, options_.replicas, guests_.facts(), options_.config});
   pace_->begin(book_);
   std::vector<int32_t> numbers;

@@ -23,8 +23,8 @@ bool Links::mistrust(const Pair& pair, int64_t round, const std::vector<int32_t>
 }
 
 bool Links::stands(const Pair& pair, net::Way way) {
-  if (way == net::Way::kRelayed) mistrusted_.erase(pair);
-  return broken_.erase(pair) > 0;
+  const bool is_trusted_anew = way == net::Way::kRelayed && mistrusted_.erase(pair) > 0;
+  return broken_.erase(pair) > 0 || is_trusted_anew;
 }
 
 void Links::carried(const std::vector<int32_t>& members) {

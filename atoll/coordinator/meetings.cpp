@@ -75,6 +75,11 @@ bool Meetings::any_due(Time now) const {
   return std::ranges::any_of(wishes_, [&](const auto& entry) { return now >= entry.second.due; });
 }
 
+void Meetings::forget_members() {
+  wishes_.clear();
+  detours_.clear();
+}
+
 std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts, Time now) {
   std::map<std::string, int64_t> load;
   for (const auto& [pair, detour] : detours_) {

@@ -66,6 +66,7 @@ class Meetings {
   void stands(const Pair& pair, net::Way way);
   /// The member is none any more, or another process.
   void forget(int32_t number);
+  void forget_members();
 
   /// Whom to tell now. They meet at a relay, where there is one, else at one of `hosts`.
   std::vector<Meeting> take_due(const std::vector<Host>& hosts, Time now);
@@ -94,7 +95,7 @@ class Meetings {
   std::vector<Relay> places_for(const Pair& pair, const std::vector<Host>& hosts) const;
   net::CircuitId next_circuit();
 
-  const Digest secret_;
+  Digest secret_;
   uint64_t num_circuits_ = 0;
   std::map<Connection, Relay> relays_;
   std::map<Pair, Wish> wishes_;

@@ -43,6 +43,7 @@ class StripedTransport final : public Transport {
     return inner_->listen(address);
   }
   ConnectionId connect(const std::string& address, Plane plane) override;
+  ConnectionId meet(const Meeting& meeting, Plane plane) override;
   Sent send(ConnectionId connection, Bytes frame) override;
   Sent send_shared(ConnectionId connection, SharedFrame frame) override;
   void close(ConnectionId connection) override;
@@ -93,6 +94,11 @@ ConnectionId StripedTransport::connect(const std::string& address, Plane plane) 
   stripe->lanes.push_back({.id = stripe->id});
   by_lane_[stripe->id] = stripe;
   return stripe->id;
+}
+
+ConnectionId StripedTransport::meet(const Meeting& meeting, Plane plane) {
+  if (plane != Plane::kBulk) return inner_->meet(meeting, plane);
+  return inner_->meet(meeting, Plane::kControl);  // STUB
 }
 
 Sent StripedTransport::send(ConnectionId connection, Bytes frame) {

@@ -28,6 +28,7 @@ struct SimNetwork::End {
   Host* host = nullptr;  // Null once the process is gone.
   std::string local;
   std::string remote;
+  std::string via;  // The host that passes on what it says; empty: none.
   Plane plane = Plane::kControl;
   std::weak_ptr<End> peer;
   bool opened = false;
@@ -78,6 +79,7 @@ class SimNetwork::Host final : public net::Transport {
   }
 
   ConnectionId connect(const std::string& address, Plane plane) override;
+  ConnectionId meet(const net::Meeting& meeting, Plane plane) override;
 
   Sent send(ConnectionId connection, Bytes frame) override {
     ATOLL_CHECK(frame.size() <= net::kMaxFrameBytes);
@@ -197,6 +199,57 @@ ConnectionId SimNetwork::Host::connect(const std::string& address, Plane plane) 
   return end->id;
 }
 
+ConnectionId SimNetwork::Host::meet(const net::Meeting& meeting, Plane plane) {
+  const auto parsed = net::parse_address(meeting.relay);
+  auto end = add_end(parsed ? parsed->host : meeting.relay, plane);
+  network_.queue_.after(network_.options_.connect_timeout, [end, meeting, &network = network_] {
+    if (end->opened || end->over) return;
+    network.meetings_.erase(meeting.circuit);
+    SimNetwork::lose(*end, fmt::format("cannot meet at {}: nobody came", meeting.relay));
+  });
+  Link& link = network_.link(end->local, end->remote);
+  network_.queue_.after(network_.flight_time(link), [end, meeting, &network = network_] {
+    if (network.is_cut(end->local, end->remote) || end->over) return;
+    if (network.listeners_.contains(meeting.relay)) network.arrive_at_relay(end, meeting);
+  });
+  return end->id;
+}
+
+/// The second of the two joins them: directly, if nothing but a router was between them.
+void SimNetwork::arrive_at_relay(const std::shared_ptr<End>& end, const net::Meeting& meeting) {
+  const auto [entry, is_first] = meetings_.try_emplace(meeting.circuit, Attender{end, meeting});
+  if (is_first) return;
+  const Attender other = entry->second;
+  meetings_.erase(entry);
+  const auto first = other.end.lock();
+  if (!first || first->over || other.meeting.calls == meeting.calls) return;
+  const std::string relay = end->remote;
+  const bool is_direct = meeting.may_punch && other.meeting.may_punch &&
+                         !is_cut(first->local, end->local) && !is_cut(end->local, first->local);
+  const auto join = [&](const std::shared_ptr<End>& one, const std::shared_ptr<End>& to,
+                        bool calls) {
+    one->remote = to->local;
+    one->via = is_direct ? "" : relay;
+    one->peer = to;
+    queue_.after(flight_time(link(relay, one->local)), [this, one, calls, is_direct] {
+      if (one->over) return;
+      one->opened = true;
+      if (!one->closing) {
+        one->host->emit(net::Opened{.connection = one->id,
+                                    .inbound = !calls,
+                                    .plane = one->plane,
+                                    .remote = one->remote,
+                                    .way = is_direct ? net::Way::kPunched : net::Way::kRelayed});
+      }
+      std::deque<Bytes> unsent = std::exchange(one->unsent, {});
+      for (Bytes& frame : unsent) transmit(one, std::move(frame), /*last=*/false);
+      if (one->closing) transmit(one, {}, /*last=*/true);
+    });
+  };
+  join(first, end, other.meeting.calls);
+  join(end, first, meeting.calls);
+}
+
 SimNetwork::SimNetwork(SimOptions options) : options_(options) {}
 
 SimNetwork::~SimNetwork() { ATOLL_CHECK(hosts_.empty(), "a transport outlives its network"); }
@@ -218,6 +271,21 @@ void SimNetwork::set_link(const std::string& a, const std::string& b, LinkOption
 }
 
 bool SimNetwork::is_cut(const std::string& a, const std::string& b) { return link(a, b).is_cut; }
+
+bool SimNetwork::is_cut(const End& from) {
+  if (from.via.empty()) return is_cut(from.local, from.remote);
+  return is_cut(from.local, from.via) || is_cut(from.via, from.remote);
+}
+
+bool SimNetwork::is_cut_towards(const End& to) {
+  if (to.via.empty()) return is_cut(to.remote, to.local);
+  return is_cut(to.remote, to.via) || is_cut(to.via, to.local);
+}
+
+Duration SimNetwork::flight_time(const End& from) {
+  if (from.via.empty()) return flight_time(link(from.local, from.remote));
+  return flight_time(link(from.local, from.via)) + flight_time(link(from.via, from.remote));
+}
 
 double SimNetwork::draw() { return random_uniform(options_.seed, 0, num_draws_++); }
 
@@ -257,8 +325,12 @@ void SimNetwork::arrive_at_listener(const std::shared_ptr<End>& client,
 }
 
 void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool last) {
-  Link& way = link(from->local, from->remote);
-  const double rate = way.options.bits_per_second;
+  Link& way = link(from->local, from->via.empty() ? from->remote : from->via);
+  double rate = way.options.bits_per_second;
+  if (!from->via.empty()) {  // The slower of the two.
+    const double onwards = link(from->via, from->remote).options.bits_per_second;
+    if (onwards > 0) rate = rate > 0 ? std::min(rate, onwards) : onwards;
+  }
   const double bits = 8.0 * static_cast<double>(frame.size());
   const Duration sending(rate > 0 ? static_cast<int64_t>(bits / rate * 1e9) : 0);
   const Time departure = from->plane == Plane::kControl
@@ -269,9 +341,9 @@ void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool la
   auto item = std::make_shared<Item>(Item{from, std::move(frame), last});
   if (from->plane == Plane::kBulk) item->mark = from->estimator.sent(queue_.now(), size);
   item->breaks = !last && way.options.break_chance > 0 && draw() < way.options.break_chance;
-  from->last_arrival = std::max(from->last_arrival, departure + flight_time(way));
+  from->last_arrival = std::max(from->last_arrival, departure + flight_time(*from));
   queue_.at(departure, [this, item] {
-    if (!is_cut(item->from->local, item->from->remote)) depart(item);
+    if (!is_cut(*item->from)) depart(item);
   });
   queue_.at(from->last_arrival, [this, item] { arrive(item); });
 }
@@ -291,7 +363,7 @@ void SimNetwork::depart(const std::shared_ptr<Item>& item) {
 void SimNetwork::arrive(const std::shared_ptr<Item>& item) {
   const auto peer = item->from->peer.lock();
   if (!peer || peer->over) return;
-  if (is_cut(item->from->local, item->from->remote) || !peer->held.empty()) {
+  if (is_cut(*item->from) || !peer->held.empty()) {
     peer->held.push_back(item);
     return;
   }
@@ -319,10 +391,10 @@ void SimNetwork::deliver(const Item& item) {
 
 void SimNetwork::release_held(const std::string& from, const std::string& to) {
   for (const auto& end : ends_between(to, from)) {
-    if (end->local != to || end->held.empty()) continue;
+    if (end->held.empty() || (end->via.empty() && end->local != to)) continue;
     // What arrives until then queues up behind them.
     queue_.after(flight_time(link(from, to)), [this, end] {
-      while (!end->held.empty() && !is_cut(end->remote, end->local)) {
+      while (!end->held.empty() && !is_cut_towards(*end)) {
         const std::shared_ptr<Item> item = end->held.front();
         end->held.pop_front();
         depart(item);
@@ -345,9 +417,9 @@ void SimNetwork::begin_close(const std::shared_ptr<End>& end) {
 void SimNetwork::break_far_side(const End& end, const std::string& reason) {
   const auto peer = end.peer.lock();
   if (!peer) return;
-  queue_.after(flight_time(link(end.local, end.remote)), [this, peer, reason] {
+  queue_.after(flight_time(end), [this, peer, reason] {
     // Behind a cut nothing is heard: the keepalive finds out.
-    if (!is_cut(peer->remote, peer->local)) lose(*peer, reason);
+    if (!is_cut_towards(*peer)) lose(*peer, reason);
   });
 }
 
@@ -356,9 +428,11 @@ std::vector<std::shared_ptr<SimNetwork::End>> SimNetwork::ends_between(const std
   std::vector<std::shared_ptr<End>> found;
   for (const Host* host : hosts_) {
     for (const auto& [id, end] : host->ends()) {
-      if ((end->local == a && end->remote == b) || (end->local == b && end->remote == a)) {
-        found.push_back(end);
-      }
+      const auto goes_over = [&](const std::string& one, const std::string& other) {
+        return end->via.empty() ? end->local == one && end->remote == other
+                                : end->via == other && (end->local == one || end->remote == one);
+      };
+      if (goes_over(a, b) || goes_over(b, a)) found.push_back(end);
     }
   }
   return found;
@@ -395,6 +469,11 @@ void SimNetwork::crash(const std::string& host) {
   const std::vector<Host*> hosts = hosts_;
   for (Host* process : hosts) {
     if (process->name() == host) process->crash();
+    for (const auto& [id, end] : process->ends()) {  // What it passed on for others.
+      if (end->via != host) continue;
+      queue_.after(flight_time(link(host, end->local)),
+                   [end] { lose(*end, fmt::format("connection to {} reset", end->via)); });
+    }
   }
 }
 

@@ -7,6 +7,9 @@
 // connection breaks rather than lose a frame. What it leaves out: congestion control, shared
 // uplinks (each ordered pair of hosts is a link of its own).
 //
+// meet() joins two at any host that listens at the relay's address: directly, where the link
+// between the two is not cut, else over both links to that host, at the rate of the slower.
+//
 // Sinks run inside the event queue. To act on an event a host adds an action
 // (`network.queue().after({}, ...)`) or is polled by whoever steps the queue.
 #include <cstdint>
@@ -76,10 +79,15 @@ class SimNetwork {
 
   Link& link(const std::string& from, const std::string& to);
   bool is_cut(const std::string& a, const std::string& b);
+  /// The way from that end to the other, and back.
+  bool is_cut(const End& from);
+  bool is_cut_towards(const End& to);
+  Duration flight_time(const End& from);
   /// From 0 to 1, the next of the seed's numbers.
   double draw();
   Duration flight_time(const Link& link);
   void arrive_at_listener(const std::shared_ptr<End>& client, const std::string& address);
+  void arrive_at_relay(const std::shared_ptr<End>& end, const net::Meeting& meeting);
   void transmit(const std::shared_ptr<End>& from, Bytes frame, bool last);
   void depart(const std::shared_ptr<Item>& item);
   void arrive(const std::shared_ptr<Item>& item);
@@ -101,7 +109,12 @@ class SimNetwork {
   uint16_t last_port_ = 40'000;
   std::map<std::pair<std::string, std::string>, Link> links_;
   std::map<std::string, Host*> listeners_;  // By "host:port".
-  std::vector<Host*> hosts_;                // In the order made: it decides the order of events.
+  struct Attender {
+    std::weak_ptr<End> end;
+    net::Meeting meeting;
+  };
+  std::map<net::CircuitId, Attender> meetings_;  // Those who came first.
+  std::vector<Host*> hosts_;  // In the order made: it decides the order of events.
 };
 
 }  // namespace atl::sim

@@ -325,6 +325,7 @@ struct PeerHello {
   Header header;
   uint64_t view = 0;
   int32_t number = 0;  // Of the member that connects.
+  int32_t to = 0;      // Of the one that it means: another may be at its address by now.
 };
 
 enum class PartKind : uint8_t { kContribution, kMean, kState, kResult };

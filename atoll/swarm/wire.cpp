@@ -60,7 +60,7 @@ void visit(auto& io, Is<StopRequest> auto& m) { io(m.header); }
 void visit(auto& io, Is<Leave> auto& m) { io(m.header); }
 void visit(auto& io, Is<Goodbye> auto& m) { io(m.header); }
 void visit(auto& io, Is<RunEnded> auto& m) { io(m.header, m.reason, m.complete); }
-void visit(auto& io, Is<PeerHello> auto& m) { io(m.header, m.view, m.number); }
+void visit(auto& io, Is<PeerHello> auto& m) { io(m.header, m.view, m.number, m.to); }
 void visit(auto& io, Is<Part> auto& m) {
   io(m.header, m.kind, m.sender, m.receiver, m.segment, m.offset, m.total, m.data);
 }

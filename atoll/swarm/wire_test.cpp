@@ -36,7 +36,7 @@ std::vector<Message> samples() {
           Resume{kHeader, 3, "b", "h:2", 7, 4, 60},
           Resumed{kHeader, 2, peers, units},
           Begin{kHeader, 1, 20, 300, 4000, 4096, 30, 125000, "fp32 scatter"},
-          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3, 4}, {3, 2, 1}, {3, 2, 0}, {{1, 3, 4}}},
+          OpenAttempt{kHeader, 1, 0, 10, 2, {1, 3, 4}, {3, 2, 1}, {3, 2, 0}},
           Prepared{kHeader, sha256({}), {{1.5, 0}, {2}}},
           Commit{kHeader, 7, held, 10, 2, {1, 3}, {3, 2}, true},
           Lease{kHeader, units},
@@ -45,19 +45,22 @@ std::vector<Message> samples() {
           Due{kHeader, 1, 3, 20},
           Heartbeat{kHeader, 20, 1.5, 1000, 30, 7, 8},
           Alive{kHeader, 30, "1 of 2 islands are here"},
-          LinkState{kHeader, 3, true, "why"},
+          LinkState{kHeader, 3, true, "why", net::Way::kRelayed},
           Trouble{kHeader, 3, "why"},
           StopRequest{kHeader},
           Leave{kHeader},
           Goodbye{kHeader},
           RunEnded{kHeader, "why", true},
-          PeerHello{kHeader, 1, 2},
+          PeerHello{kHeader, 1, 2, 3},
           Part{kHeader, PartKind::kResult, 1, 3, 2, 6, 9, Bytes(3, std::byte{7})},
           Fetch{kHeader, PartKind::kState, 1, 6, 9},
           NotHeld{kHeader, PartKind::kResult, 1, true},
           Unusable{kHeader, 3, "why"},
           Probe{kHeader, 9, Bytes(2, std::byte{7})},
-          ProbeReply{kHeader, Bytes(2, std::byte{7})}};
+          ProbeReply{kHeader, Bytes(2, std::byte{7})},
+          RelayHello{.version = "0.1.0", .name = "r", .address = "h:7"},
+          AddressTried{kHeader, "h:1", "no answer"},
+          Meet{kHeader, 3, "h:7", {std::byte{5}}, false}};
 }
 
 TEST(WireTest, EveryKindComesBack) {
@@ -83,7 +86,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0c00"      // version
+            "0d00"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -102,13 +105,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0c00"
+            "0d00"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0c00"
+            "0d00"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -121,7 +124,7 @@ TEST(WireTest, GoldenBytesOfPrepared) {
   EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
                                      .measures = {.squares = {0, 1}, .products = {-1}}})),
             "41544c4c"
-            "0c00"
+            "0d00"
             "0a"
             "0100000072"
             "0100000000000000"

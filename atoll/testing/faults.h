@@ -200,7 +200,7 @@ class Faults {
       at(time, [&network, c, b] { network.heal(c, b); });
     }
   }
-  /// Two islands lose their connections and can make none: long enough for others to relay.
+  /// Two islands lose their connections and can make none: long enough for them to meet elsewhere.
   void part(Duration time) {
     const std::string a = pick().name;
     const std::string b = pick().name;

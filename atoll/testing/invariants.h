@@ -36,7 +36,6 @@ enum class Bug : uint8_t {
   kSwapsResidualEarly,   // An island takes the new residual although its part did not count.
   kSitsStill,            // An island that has come back takes part no more.
   kCountsOutliers,       // A coordinator leaves nobody out.
-  kDamagesRelayed,       // A relay changes what it passes on.
 };
 
 /// One fragment's values, and the round after which they are so.

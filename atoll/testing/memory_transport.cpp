@@ -74,6 +74,9 @@ class MemoryNetwork::Node final : public Transport {
   ConnectionId connect(const std::string& address, Plane plane) override {
     return hub_->connect(mailbox_, address, plane);
   }
+  ConnectionId meet(const Meeting& /*meeting*/, Plane plane) override {
+    return hub_->connect(mailbox_, "nobody relays here", plane);
+  }
   Sent send(ConnectionId connection, Bytes frame) override {
     return hub_->send(connection, std::move(frame));
   }
