@@ -118,13 +118,13 @@ void relay(RelayArguments arguments) {
   if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
   const net::RelayLimits limits{.circuits = static_cast<int>(arguments.circuits),
                                 .bytes_per_s = bytes_per_s(arguments.rate),
-                                .circuit_bytes_per_s = bytes_per_s(arguments.member_rate)};
+                                .pair_bytes_per_s = bytes_per_s(arguments.member_rate)};
   const SystemClock clock;
   watch_interrupts();
   const std::string coordinator = take_place(arguments, clock);
   const EventSink tell = [](const Event& event) { run::print_log(event.sentence); };
   run::Certificate certificate(arguments.folder, coordinator, clock, tell);
-  const auto passer = std::make_shared<net::Relay>(limits);
+  const auto passer = std::make_shared<net::Relay>(limits, clock);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto transport = net::make_tcp_transport(
       {.trust = certificate.trust(), .relay = passer}, clock, [&](net::Event event) {

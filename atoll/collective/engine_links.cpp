@@ -22,10 +22,8 @@ bool is_proved(const std::optional<identity::CertificateFacts>& certificate,
 }  // namespace
 
 void Engine::dial_peer(int32_t number, Time now) {
-  const swarm::PeerHello hello{.header = member_.header(),
-                               .view = member_.view(),
-                               .number = member_.number(),
-                               .to = number};
+  const swarm::PeerHello hello{
+      .header = member_.header(), .view = member_.view(), .number = member_.number(), .to = number};
   if (!links_.dial(number, hello)) drop_link(number, "the connection was closed at once", now);
 }
 
@@ -35,10 +33,8 @@ void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
   const bool is_good = meeting.may_punch || link->way == net::Way::kRelayed;
   if (link->is_open() && is_good) return;  // It has mended by itself.
   if (link->is_open()) drop_link(number, "it is not trusted, and made anew through a relay", now);
-  const swarm::PeerHello hello{.header = member_.header(),
-                               .view = member_.view(),
-                               .number = member_.number(),
-                               .to = number};
+  const swarm::PeerHello hello{
+      .header = member_.header(), .view = member_.view(), .number = member_.number(), .to = number};
   if (!links_.meet(number, meeting, hello)) drop_link(number, "the relay cannot be reached", now);
 }
 

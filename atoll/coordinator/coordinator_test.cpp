@@ -414,7 +414,8 @@ TEST_F(ThreeIslandsTest, ALinkThatIsMadeAgainAtOnceIsFollowedByAnotherAttemptOfA
 
 TEST_F(ThreeIslandsTest, TwoMeetAtTheThirdIfThatCanBeCalled) {
   EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty()) << "not known yet";
-  const auto told_to_meet = sent<Meet>(coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "", now));
+  const auto told_to_meet =
+      sent<Meet>(coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "", now));
   ASSERT_EQ(told_to_meet.size(), 2U);
   EXPECT_EQ(told_to_meet[0].second.circuit, told_to_meet[1].second.circuit);
   EXPECT_EQ(told_to_meet[0].first, 2U) << "a";
@@ -430,7 +431,8 @@ TEST_F(ThreeIslandsTest, TwoMeetAtTheThirdIfThatCanBeCalled) {
 }
 
 TEST_F(ThreeIslandsTest, WhoCannotBeCalledIsTold) {
-  const auto actions = coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "no answer", now);
+  const auto actions =
+      coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "no answer", now);
   const auto tried = sent<AddressTried>(actions);
   ASSERT_EQ(tried.size(), 1U);
   EXPECT_EQ(tried[0].first, 3U);
