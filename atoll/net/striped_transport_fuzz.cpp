@@ -26,6 +26,9 @@ class Nowhere final : public Transport {
  public:
   atl::Result<std::string> listen(const std::string& address) override { return address; }
   ConnectionId connect(const std::string& /*address*/, Plane /*plane*/) override { return ++last_; }
+  ConnectionId meet(const atl::net::Meeting& /*meeting*/, Plane /*plane*/) override {
+    return ++last_;
+  }
   Sent send(ConnectionId /*connection*/, atl::Bytes /*frame*/) override { return Sent::kAccepted; }
   void close(ConnectionId /*connection*/) override {}
   atl::net::Traffic traffic() const override { return {}; }

@@ -11,6 +11,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/net/door.h"
+#include "atoll/net/relay.h"
 #include "atoll/net/striped_transport.h"
 #include "atoll/net/transport.h"
 #include "atoll/net/trust.h"
@@ -42,6 +43,11 @@ struct TransportOptions {
   /// Inbound connections beyond this are refused.
   int max_inbound = 1'024;
   DoorLimits door;
+  /// Members may meet here (Transport::meet); null: this process relays nothing. Its traffic is
+  /// its own, not the transport's.
+  std::shared_ptr<Relay> relay;
+  /// How long two who meet try to reach each other directly.
+  std::chrono::milliseconds punch_timeout{3'000};
 };
 
 /// `clock` paces; it must outlive the transport.

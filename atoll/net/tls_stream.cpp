@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "atoll/net/connection.h"
-#include "atoll/net/socket_bio.h"
+#include "atoll/net/stream_bio.h"
 
 namespace atl::net {
 namespace {
@@ -41,14 +41,14 @@ std::string openssl_reason() {
 
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(Descriptor socket, std::shared_ptr<SSL_CTX> context, TlsEnd end,
+  TlsStream(std::unique_ptr<ByteStream> ground, std::shared_ptr<SSL_CTX> context, TlsEnd end,
             PeerObjection objection)
-      : ByteStream(std::move(socket)),
+      : ground_{.stream = std::move(ground), .fault = {}},
         context_(std::move(context)),
         ssl_(SSL_new(context_.get()), SSL_free),
         is_peer_a_host_(end == TlsEnd::kReading),
         objection_(std::move(objection)) {
-    BIO* const bio = new_socket_bio(descriptor());
+    BIO* const bio = new_stream_bio(ground_);
     SSL_set_bio(ssl_.get(), bio, bio);  // Takes it over.
     if (end == TlsEnd::kCalled || end == TlsEnd::kCalledToJoin) {
       SSL_set_accept_state(ssl_.get());
@@ -60,6 +60,8 @@ class TlsStream final : public ByteStream {
     SSL_set_alpn_protos(ssl_.get(), reinterpret_cast<const unsigned char*>(alpn.data()),
                         static_cast<unsigned>(alpn.size()));
   }
+
+  int descriptor() const override { return ground_.stream->descriptor(); }
 
   Moved greet() override {
     ERR_clear_error();
@@ -108,6 +110,7 @@ class TlsStream final : public ByteStream {
   void say_goodbye() override {
     if (SSL_is_init_finished(ssl_.get()) == 1) SSL_shutdown(ssl_.get());
     ERR_clear_error();
+    ground_.stream->say_goodbye();
   }
 
   const std::optional<identity::CertificateFacts>& peer() const override { return peer_; }
@@ -133,7 +136,6 @@ class TlsStream final : public ByteStream {
   }
 
   std::string why_failed() const {
-    const int error = errno;
     const std::string reason = openssl_reason();
     if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
       return fmt::format("its certificate is not taken: {}",
@@ -144,10 +146,12 @@ class TlsStream final : public ByteStream {
                          reason);
     }
     if (reason.find("wrong version number") != std::string::npos) return "it speaks no TLS";
+    if (!ground_.fault.empty()) return ground_.fault;
     if (!reason.empty()) return fmt::format("TLS: {}", reason);
-    return error == 0 ? "" : std::strerror(error);
+    return "";
   }
 
+  Ground ground_;  // Outlives the next but one.
   const std::shared_ptr<SSL_CTX> context_;
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
   const bool is_peer_a_host_;  // And no member: its name was verified with its certificate.
@@ -160,9 +164,10 @@ class TlsStream final : public ByteStream {
 
 bool takes_joins(const SSL* ssl) { return SSL_get_app_data(ssl) == &kTakesJoins; }
 
-std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<SSL_CTX> context,
-                                            TlsEnd end, PeerObjection objection) {
-  return std::make_unique<TlsStream>(std::move(socket), std::move(context), end,
+std::unique_ptr<ByteStream> make_tls_stream(std::unique_ptr<ByteStream> ground,
+                                            std::shared_ptr<SSL_CTX> context, TlsEnd end,
+                                            PeerObjection objection) {
+  return std::make_unique<TlsStream>(std::move(ground), std::move(context), end,
                                      std::move(objection));
 }
 

@@ -27,7 +27,9 @@ using PeerObjection = std::function<std::string(const identity::CertificateFacts
 /// Of a called one, for the callback that chooses the protocol.
 bool takes_joins(const ssl_st* ssl);
 
-std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<ssl_ctx_st> context,
-                                            TlsEnd end, PeerObjection objection);
+/// Over a socket in the clear, or over another TLS stream that has greeted.
+std::unique_ptr<ByteStream> make_tls_stream(std::unique_ptr<ByteStream> ground,
+                                            std::shared_ptr<ssl_ctx_st> context, TlsEnd end,
+                                            PeerObjection objection);
 
 }  // namespace atl::net

@@ -109,15 +109,16 @@ void Trust::forget(int callback) {
   callbacks_.erase(callback);
 }
 
-std::unique_ptr<ByteStream> Trust::calling_stream(Descriptor socket) const {
+std::unique_ptr<ByteStream> Trust::calling_stream(std::unique_ptr<ByteStream> ground) const {
   const MutexLock lock(mutex_);
-  return make_tls_stream(std::move(socket), context_, self_ ? TlsEnd::kCalling : TlsEnd::kJoining,
+  return make_tls_stream(std::move(ground), context_, self_ ? TlsEnd::kCalling : TlsEnd::kJoining,
                          [this](const auto& facts) { return objection(facts); });
 }
 
-std::unique_ptr<ByteStream> Trust::called_stream(Descriptor socket, bool takes_joins) const {
+std::unique_ptr<ByteStream> Trust::called_stream(std::unique_ptr<ByteStream> ground,
+                                                 bool takes_joins) const {
   const MutexLock lock(mutex_);
-  return make_tls_stream(std::move(socket), context_,
+  return make_tls_stream(std::move(ground), context_,
                          takes_joins ? TlsEnd::kCalledToJoin : TlsEnd::kCalled, nullptr);
 }
 

@@ -49,8 +49,10 @@ class Trust {
 
   /// The two ends of a connection. Who calls finds out by itself whether it believes the other
   /// side; who is called asks objection() of a caller with a certificate.
-  std::unique_ptr<ByteStream> calling_stream(Descriptor socket) const;
-  std::unique_ptr<ByteStream> called_stream(Descriptor socket, bool takes_joins) const;
+  /// It lies over `ground`: a socket in the clear, or a stream to a relay.
+  std::unique_ptr<ByteStream> calling_stream(std::unique_ptr<ByteStream> ground) const;
+  std::unique_ptr<ByteStream> called_stream(std::unique_ptr<ByteStream> ground,
+                                            bool takes_joins) const;
 
  private:
   using Context = std::shared_ptr<ssl_ctx_st>;

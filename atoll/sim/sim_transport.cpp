@@ -78,6 +78,12 @@ class SimNetwork::Host final : public net::Transport {
   }
 
   ConnectionId connect(const std::string& address, Plane plane) override;
+  ConnectionId meet(const net::Meeting& meeting, Plane plane) override {
+    auto end = add_end(meeting.relay, plane);
+    const std::string reason = fmt::format("cannot meet at {}: nobody relays here", meeting.relay);
+    network_.queue_.after({}, [end, reason] { SimNetwork::lose(*end, reason); });
+    return end->id;
+  }
 
   Sent send(ConnectionId connection, Bytes frame) override {
     ATOLL_CHECK(frame.size() <= net::kMaxFrameBytes);

@@ -115,6 +115,9 @@ class RogueTransport final : public atl::net::Transport {
   atl::net::ConnectionId connect(const std::string& address, atl::net::Plane plane) override {
     return inner_->connect(address, plane);
   }
+  atl::net::ConnectionId meet(const atl::net::Meeting& meeting, atl::net::Plane plane) override {
+    return inner_->meet(meeting, plane);
+  }
   atl::net::Sent send(atl::net::ConnectionId connection, Bytes frame) override {
     Message message = atl::swarm::decode(frame);
     const auto* begin = std::get_if<atl::swarm::Begin>(&message);
