@@ -167,6 +167,17 @@ TEST_F(MeetingTest, WhoRelaysNothingSaysSo) {
             "cannot meet at " + at + ": this process relays nothing");
 }
 
+TEST_F(MeetingTest, NobodyIsMetByItself) {
+  Member again(trust_of(authority, Role::kIsland, "reef"));
+  const ConnectionId one = reef.meet(address, true);
+  const ConnectionId two = again.meet(address, false);
+  again.recorder.wait([](const auto& events) { return !events.empty(); },
+                      std::chrono::milliseconds(1'000));
+  const bool was_second = again.recorder.num_events() > 0;
+  EXPECT_THAT(was_second ? again.recorder.wait_lost(two) : reef.recorder.wait_lost(one),
+              EndsWith("nobody meets itself"));
+}
+
 TEST_F(MeetingTest, ARelayThatIsNotThereIsNamed) {
   std::string at;
   {
