@@ -1,13 +1,17 @@
 // Two members that meet at a third's, over loopback.
 #include "atoll/net/meeting.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <thread>
 
 #include "atoll/base/random.h"
 #include "atoll/identity/authority.h"
+#include "atoll/net/circuit.h"
+#include "atoll/net/socket_address.h"
 #include "atoll/net/tcp_transport.h"
 #include "atoll/testing/recorder.h"
 
@@ -165,6 +169,103 @@ TEST_F(MeetingTest, WhoRelaysNothingSaysSo) {
   const std::string at = lagoon.listen();
   EXPECT_EQ(reef.recorder.wait_lost(reef.meet(at, true)),
             "cannot meet at " + at + ": this process relays nothing");
+}
+
+/// A relay that keeps what it passes on.
+class Spy {
+ public:
+  explicit Spy(std::shared_ptr<Trust> trust) : trust_(std::move(trust)) {
+    const SocketAddress any = *numeric_address({.host = "127.0.0.1", .port = 0});
+    EXPECT_EQ(::bind(listening_.get(), any.get(), any.size), 0);
+    EXPECT_EQ(::listen(listening_.get(), 2), 0);
+    thread_ = std::thread([this] { relay(); });
+  }
+  ~Spy() { thread_.join(); }
+  std::string address() const { return local_address(listening_.get()).address().text(); }
+  std::string kept() {
+    const MutexLock lock(mutex_);
+    return kept_;
+  }
+
+ private:
+  struct Seat {
+    std::unique_ptr<ByteStream> stream;
+    CircuitRequest request;
+    std::string observed;
+  };
+
+  /// Of a socket that blocks.
+  static Bytes read(ByteStream& stream, size_t size) {
+    Bytes bytes(size);
+    for (size_t count = 0; count < size;) {
+      const Moved moved = stream.read(std::span(bytes).subspan(count));
+      if (!moved.is_done()) return {};
+      count += moved.num_bytes;
+    }
+    return bytes;
+  }
+  static bool write(ByteStream& stream, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::array parts = {bytes};
+      const Moved moved = stream.write(parts);
+      if (moved.outcome == Moved::Outcome::kEnded) return false;
+      bytes = bytes.subspan(moved.num_bytes);
+    }
+    return true;
+  }
+  Seat seat() const {
+    Descriptor socket(::accept(listening_.get(), nullptr, nullptr));
+    Seat seat{.observed = remote_address(socket.get()).address().text()};
+    seat.stream =
+        trust_->called_stream(make_plain_stream(std::move(socket)), /*takes_joins=*/false);
+    EXPECT_TRUE(seat.stream->greet().is_done());
+    const Bytes hello = encode(Hello{.plane = Plane::kCircuit});
+    EXPECT_EQ(read(*seat.stream, hello.size()), hello);
+    write(*seat.stream, hello);
+    const Bytes request = read(*seat.stream, kCircuitRequestBytes);
+    seat.request = *decode_circuit_request(std::span(request).first<kCircuitRequestBytes>());
+    return seat;
+  }
+  void relay() {
+    std::array seats = {seat(), seat()};
+    for (int i : {0, 1}) {
+      const Seat& other = seats[1 - i];
+      write(*seats[i].stream, encode(CircuitAnswer{.observed = other.observed}));
+      ::fcntl(seats[i].stream->descriptor(), F_SETFL, O_NONBLOCK);
+    }
+    for (int from = 0;; from = 1 - from) {
+      Bytes bytes(4096);
+      const Moved moved = seats[from].stream->read(bytes);
+      if (moved.outcome == Moved::Outcome::kEnded) return;
+      bytes.resize(moved.num_bytes);
+      if (!write(*seats[1 - from].stream, bytes)) return;
+      const MutexLock lock(mutex_);
+      kept_ += as_text(bytes);
+    }
+  }
+
+  const std::shared_ptr<Trust> trust_;
+  const Descriptor listening_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  Mutex mutex_;
+  std::string kept_ ATOLL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+TEST_F(MeetingTest, ARelayCannotReadWhatItPassesOn) {
+  const std::string secret = "what nobody else may read";
+  const auto words = as_byte_span(secret);
+  Spy spy(trust_of(authority, Role::kIsland, "spy"));
+  const ConnectionId out = reef.meet(spy.address(), true);
+  const ConnectionId in = lagoon.meet(spy.address(), false);
+  ASSERT_EQ(reef.transport->send(out, Bytes(words.begin(), words.end())), Sent::kAccepted);
+  EXPECT_EQ(lagoon.recorder.wait_frames(in, 1).at(0), Bytes(words.begin(), words.end()));
+  const std::string kept = spy.kept();
+  EXPECT_GT(kept.size(), 1'000U);
+  EXPECT_EQ(kept.substr(0, 2), "\x16\x03");  // The two begin to agree on keys of their own.
+  EXPECT_EQ(kept.find(secret), std::string::npos);
+  EXPECT_EQ(kept.find(secret.substr(0, 8)), std::string::npos);
+  reef.transport->close(out);
+  EXPECT_EQ(lagoon.recorder.wait_lost(in), "closed by the other side");
 }
 
 TEST_F(MeetingTest, NobodyIsMetByItself) {
