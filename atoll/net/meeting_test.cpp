@@ -268,6 +268,46 @@ TEST_F(MeetingTest, ARelayCannotReadWhatItPassesOn) {
   EXPECT_EQ(lagoon.recorder.wait_lost(in), "closed by the other side");
 }
 
+TEST_F(MeetingTest, OnePortRelaysForSeveralRuns) {
+  Authority other = Authority::create("theirs", wall_now());
+  const auto second = trust_of(other, Role::kRelay, "relay");
+  SystemClock time;
+  Recorder recorder;
+  const auto both = make_tcp_transport({.trust = trust_of(authority, Role::kRelay, "relay"),
+                                        .more_trusts = {second},
+                                        .relay = relay},
+                                       time, recorder.sink());
+  const std::string at = both->listen("127.0.0.1:0").value();
+  Member their_reef(trust_of(other, Role::kIsland, "reef"));
+  Member their_lagoon(trust_of(other, Role::kIsland, "lagoon"));
+  // The same circuit's number, in each run.
+  const ConnectionId out = reef.meet(at, true);
+  const ConnectionId their_out = their_reef.meet(at, true);
+  const ConnectionId in = lagoon.meet(at, false);
+  const ConnectionId their_in = their_lagoon.meet(at, false);
+  expect_frames_both_ways(reef, out, lagoon, in);
+  expect_frames_both_ways(their_reef, their_out, their_lagoon, their_in);
+  EXPECT_EQ(reef.recorder.opened(out).certificate->peer.run, authority.fingerprint());
+  EXPECT_EQ(their_reef.recorder.opened(their_out).certificate->peer.run, other.fingerprint());
+  const ConnectionId called = their_reef.transport->connect(at, Plane::kBulk);
+  EXPECT_THAT(their_reef.recorder.wait_lost(called), HasSubstr("this process only relays"));
+  // An authority speaks for its own run alone.
+  const auto key = identity::Key::generate();
+  const auto forged = authority.sign(key.request(), {other.fingerprint(), Role::kIsland, "reef"},
+                                     std::chrono::hours(1), wall_now());
+  if (forged) {
+    Member forger(std::make_shared<Trust>(
+        identity::Credentials{authority.certificate_pem(), *forged, key.pem()}));
+    EXPECT_THAT(forger.recorder.wait_lost(forger.meet(at, true, false, 7)),
+                HasSubstr("certificate"));
+  }
+  other.revoke(identity::Revocation::Kind::kPeer, "reef", wall_now());
+  second->revoke(other.revocations());
+  EXPECT_THAT(their_lagoon.recorder.wait_lost(their_in), HasSubstr("lost"));
+  EXPECT_EQ(reef.transport->send(out, Bytes(10)), Sent::kAccepted);
+  EXPECT_EQ(lagoon.recorder.wait_frames(in, 2).size(), 2U);
+}
+
 TEST_F(MeetingTest, NobodyIsMetByItself) {
   Member again(trust_of(authority, Role::kIsland, "reef"));
   const ConnectionId one = reef.meet(address, true);

@@ -124,10 +124,16 @@ class TcpTransport final : public Transport {
     if (options_.trust) {
       revocation_callback_ = options_.trust->on_revocation([this] { end_revoked(); });
     }
+    for (const auto& trust : options_.more_trusts) {
+      more_callbacks_.push_back(trust->on_revocation([this] { end_revoked(); }));
+    }
   }
 
   ~TcpTransport() override {
     if (options_.trust) options_.trust->forget(revocation_callback_);
+    for (size_t i = 0; i < more_callbacks_.size(); ++i) {
+      options_.more_trusts[i]->forget(more_callbacks_[i]);
+    }
     context_->muted = true;
     table_.seal();
     for (const auto& connection : table_.all()) close_in_time(connection);
@@ -168,6 +174,12 @@ class TcpTransport final : public Transport {
   }
   void on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
                   Result<Descriptor> socket);
+  /// By which the certificate at the other end was verified; null in the clear.
+  std::shared_ptr<Trust> trust_for(const ByteStream& stream) const {
+    const auto found = std::ranges::find(options_.more_trusts, stream.run(),
+                                         [](const auto& trust) { return trust->run(); });
+    return found == options_.more_trusts.end() ? options_.trust : *found;
+  }
   std::string objection_to_caller(const Hello& hello, const ByteStream& greeted) const;
   void accept(Descriptor socket, std::shared_ptr<Door::Place> place);
   void attach(const std::shared_ptr<StreamConnection>& connection,
@@ -180,6 +192,7 @@ class TcpTransport final : public Transport {
   const std::shared_ptr<ConnectionContext> context_;
   ConnectionTable table_;
   int revocation_callback_ = 0;
+  std::vector<int> more_callbacks_;
   const std::shared_ptr<Door> door_;
   /// Strangers keep nobody but each other waiting: what they cost is done on a loop of their own.
   const std::shared_ptr<EventLoop> greeting_loop_;
@@ -254,7 +267,10 @@ std::string TcpTransport::objection_to_caller(const Hello& hello, const ByteStre
   std::string why =
       objection_to(greeted.peer(), hello.plane, /*is_called=*/true, options_.trust != nullptr);
   if (hello.plane == Plane::kJoin && !options_.takes_joins) why = "nobody is certified here";
-  if (why.empty() && greeted.peer()) why = options_.trust->objection(*greeted.peer());
+  if (hello.plane != Plane::kCircuit && !greeted.run().empty()) {
+    why = "for members of that run this process only relays";
+  }
+  if (why.empty() && greeted.peer()) why = trust_for(greeted)->objection(*greeted.peer());
   if (!why.empty() || table_.num_inbound() < options_.max_inbound) return why;
   return fmt::format("all {} connections are taken", options_.max_inbound);
 }
@@ -262,7 +278,8 @@ std::string TcpTransport::objection_to_caller(const Hello& hello, const ByteStre
 void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place) {
   auto stream = make_plain_stream(std::move(socket));
   if (options_.trust) {
-    stream = options_.trust->called_stream(std::move(stream), options_.takes_joins);
+    stream = options_.trust->called_stream(std::move(stream), options_.takes_joins,
+                                           options_.more_trusts);
   }
   const auto objection = [this](const Hello& hello, const ByteStream& greeted) {
     return objection_to_caller(hello, greeted);
@@ -273,7 +290,8 @@ void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place)
         if (!hello) return;  // Nobody here knows of it.
         place->greeted();
         if (hello->plane == Plane::kCircuit) {
-          return options_.relay->take(std::move(greeted), place, options_.trust);
+          const auto trust = trust_for(*greeted);
+          return options_.relay->take(std::move(greeted), place, trust);
         }
         const auto remote = remote_address(greeted->descriptor()).address().text();
         const auto connection = make_connection(hello->plane, remote);

@@ -8,6 +8,7 @@
 // more thread paces.
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/net/door.h"
@@ -21,6 +22,8 @@ namespace atl::net {
 struct TransportOptions {
   /// Who this process is, and whom it believes; null: connections are in the clear.
   std::shared_ptr<Trust> trust;
+  /// Of further runs, whose members may meet here as well, and nothing else.
+  std::vector<std::shared_ptr<Trust>> more_trusts;
   /// In the clear, also listens on and connects to other machines. Who sets it warns the user.
   bool insecure = false;
   /// Holds what this process sends, on all connections together, to this rate (bits per second;
