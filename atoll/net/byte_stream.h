@@ -1,6 +1,6 @@
 #pragma once
-// A connected socket, in the clear or encrypted (net/tls_stream.h): bytes in and out without ever
-// waiting. Of one thread.
+// A connected socket, in the clear or encrypted (net/tls_stream.h), even twice: bytes in and out
+// without ever waiting. Of one thread.
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -29,12 +29,14 @@ struct Moved {
 
 class ByteStream {
  public:
-  explicit ByteStream(Descriptor socket) : socket_(std::move(socket)) {}
+  ByteStream() = default;
   virtual ~ByteStream() = default;
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
 
-  int descriptor() const { return socket_.get(); }
+  /// The socket's. What was read ahead lies in the stream, where epoll does not see it: who waits
+  /// has read until nothing was there.
+  virtual int descriptor() const = 0;
 
   /// Agrees on keys, before all else; called until it is done.
   virtual Moved greet() = 0;
@@ -45,9 +47,8 @@ class ByteStream {
   virtual void say_goodbye() {}
   /// Who is at the other end, as its certificate says; nothing where it needs none.
   virtual const std::optional<identity::CertificateFacts>& peer() const = 0;
-
- private:
-  Descriptor socket_;
+  /// By which run's authority, at an end that is called for several runs; empty: for its first.
+  virtual std::string run() const { return ""; }
 };
 
 /// In the clear.

@@ -88,7 +88,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  protected:
   /// From here on pieces may be written.
-  void on_opened(bool inbound, const std::optional<identity::CertificateFacts>& certificate);
+  void on_opened(bool inbound, const std::optional<identity::CertificateFacts>& certificate,
+                 Way way = Way::kDirect);
+  /// Before it is opened: the other end is known better now.
+  void set_remote(std::string remote) { remote_ = std::move(remote); }
   void on_piece(Piece piece);
   /// The piece given to write() is on its way (or is not: then the call is about to end).
   void on_written(bool is_written);
@@ -119,7 +122,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const ConnectionId id_;
   const Plane plane_;
-  const std::string remote_;
+  std::string remote_;
   const std::shared_ptr<ConnectionContext> context_;
   const size_t max_queued_bytes_;
   const size_t max_frame_bytes_;

@@ -17,8 +17,12 @@ namespace {
 /// The addresses of one name, tried in their order. On the loop.
 class Dial : public std::enable_shared_from_this<Dial> {
  public:
-  Dial(std::shared_ptr<EventLoop> loop, std::vector<SocketAddress> addresses, Dialled done)
-      : loop_(std::move(loop)), addresses_(std::move(addresses)), done_(std::move(done)) {}
+  Dial(std::shared_ptr<EventLoop> loop, std::vector<SocketAddress> addresses, Port port,
+       Dialled done)
+      : loop_(std::move(loop)),
+        addresses_(std::move(addresses)),
+        port_(port),
+        done_(std::move(done)) {}
 
   void start(Duration patience) {
     // One that does not answer must leave time for the next.
@@ -40,6 +44,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
           Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       if (socket_.get() >= 0) {
         send_without_delay(socket_.get());
+        if (port_ == Port::kShared) share_port(socket_.get(), any_address(address.family()));
         if (::connect(socket_.get(), address.get(), address.size) == 0) return finish();
         if (errno == EINPROGRESS) return wait();
       }
@@ -71,6 +76,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
 
   const std::shared_ptr<EventLoop> loop_;
   const std::vector<SocketAddress> addresses_;
+  const Port port_;
   const Dialled done_;
   size_t next_ = 0;
   Descriptor socket_;
@@ -78,27 +84,27 @@ class Dial : public std::enable_shared_from_this<Dial> {
 };
 
 void dial_found(const std::shared_ptr<EventLoop>& loop,
-                const Result<std::vector<SocketAddress>>& addresses, Duration patience,
+                const Result<std::vector<SocketAddress>>& addresses, Duration patience, Port port,
                 const Dialled& done) {
   if (!addresses) return done(tl::unexpected(addresses.error()));
-  std::make_shared<Dial>(loop, *addresses, done)->start(patience);
+  std::make_shared<Dial>(loop, *addresses, port, done)->start(patience);
 }
 
 }  // namespace
 
 void dial(const std::shared_ptr<EventLoop>& loop, const Address& address, Duration patience,
-          Dialled done) {
+          Dialled done, Port port) {
   if (is_numeric(address)) {
-    loop->post([loop = std::weak_ptr(loop), address, patience, done = std::move(done)] {
-      if (const auto still = loop.lock()) dial_found(still, look_up(address), patience, done);
+    loop->post([loop = std::weak_ptr(loop), address, patience, port, done = std::move(done)] {
+      if (const auto still = loop.lock()) dial_found(still, look_up(address), patience, port, done);
     });
     return;
   }
   // A name server that does not answer takes many seconds, and cannot be interrupted: nobody waits
   // for that thread.
-  std::thread([loop, address, patience, done = std::move(done)] {
-    loop->post([loop = std::weak_ptr(loop), addresses = look_up(address), patience, done] {
-      if (const auto still = loop.lock()) dial_found(still, addresses, patience, done);
+  std::thread([loop, address, patience, port, done = std::move(done)] {
+    loop->post([loop = std::weak_ptr(loop), addresses = look_up(address), patience, port, done] {
+      if (const auto still = loop.lock()) dial_found(still, addresses, patience, port, done);
     });
   }).detach();
 }

@@ -14,8 +14,12 @@ namespace atl::net {
 /// The socket, or why there is none: called once, on the loop; not when the loop ends before.
 using Dialled = std::function<void(Result<Descriptor>)>;
 
+/// Whether others may call from the port that a socket calls from, or be called there
+/// (net/punch.h).
+enum class Port : uint8_t { kOwn, kShared };
+
 /// Gives up after `patience`.
 void dial(const std::shared_ptr<EventLoop>& loop, const Address& address, Duration patience,
-          Dialled done);
+          Dialled done, Port port = Port::kOwn);
 
 }  // namespace atl::net

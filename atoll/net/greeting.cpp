@@ -16,18 +16,22 @@ constexpr const char* kNoPeerInTheClear =
     "it is no Atoll peer, or a run that is encrypted: join that by an invite";
 }  // namespace
 
-void Greeting::begin_outbound(EventLoop& loop, std::unique_ptr<ByteStream> stream, Plane plane,
-                              Duration patience, Done done) {
+std::weak_ptr<Greeting> Greeting::begin_outbound(EventLoop& loop,
+                                                 std::unique_ptr<ByteStream> stream, Plane plane,
+                                                 Duration patience, Done done) {
   const auto greeting =
       std::make_shared<Greeting>(loop, std::move(stream), nullptr, std::move(done));
   greeting->out_ = encode(Hello{.plane = plane});
   greeting->start(patience);
+  return greeting;
 }
 
-void Greeting::begin_inbound(EventLoop& loop, std::unique_ptr<ByteStream> stream, Duration patience,
-                             Objection objection, Done done) {
-  std::make_shared<Greeting>(loop, std::move(stream), std::move(objection), std::move(done))
-      ->start(patience);
+std::weak_ptr<Greeting> Greeting::begin_inbound(EventLoop& loop, std::unique_ptr<ByteStream> stream,
+                                                Duration patience, Objection objection, Done done) {
+  const auto greeting =
+      std::make_shared<Greeting>(loop, std::move(stream), std::move(objection), std::move(done));
+  greeting->start(patience);
+  return greeting;
 }
 
 Greeting::Greeting(EventLoop& loop, std::unique_ptr<ByteStream> stream, Objection objection,
@@ -163,6 +167,13 @@ void Greeting::heard_caller(const SegmentHeader& header, std::span<const std::by
   }
   num_said_ = 0;
   phase_ = Phase::kSaying;
+}
+
+void Greeting::abandon() {
+  if (!stream_) return;
+  loop_.forget(stream_->descriptor());
+  stream_.reset();
+  done_ = {};
 }
 
 void Greeting::end(Result<Hello> result) {

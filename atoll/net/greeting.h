@@ -23,12 +23,15 @@ class Greeting : public std::enable_shared_from_this<Greeting> {
   using Objection = std::function<std::string(const Hello&, const ByteStream&)>;
 
   /// On the loop. The caller says Hello first.
-  static void begin_outbound(EventLoop& loop, std::unique_ptr<ByteStream> stream, Plane plane,
-                             Duration patience, Done done);
-  static void begin_inbound(EventLoop& loop, std::unique_ptr<ByteStream> stream, Duration patience,
-                            Objection objection, Done done);
+  static std::weak_ptr<Greeting> begin_outbound(EventLoop& loop, std::unique_ptr<ByteStream> stream,
+                                                Plane plane, Duration patience, Done done);
+  static std::weak_ptr<Greeting> begin_inbound(EventLoop& loop, std::unique_ptr<ByteStream> stream,
+                                               Duration patience, Objection objection, Done done);
 
   Greeting(EventLoop& loop, std::unique_ptr<ByteStream> stream, Objection objection, Done done);
+
+  /// On the loop: it is of no use any more. Nothing is called.
+  void abandon();
 
  private:
   enum class Phase : uint8_t { kKeys, kSaying, kHearing };

@@ -65,7 +65,7 @@ void HttpsHost::renew(const identity::Credentials& credentials) {
 
 std::unique_ptr<ByteStream> HttpsHost::called_stream(Descriptor socket) const {
   const MutexLock lock(mutex_);
-  return make_tls_stream(std::move(socket), context_, TlsEnd::kCalled, nullptr);
+  return make_tls_stream(make_plain_stream(std::move(socket)), context_, TlsEnd::kCalled, nullptr);
 }
 
 std::unique_ptr<ByteStream> asking_stream(Descriptor socket, const Address& server,
@@ -79,7 +79,8 @@ std::unique_ptr<ByteStream> asking_stream(Descriptor socket, const Address& serv
     believe(context.get(), who.authority_pem);
   }
   if (who.member) show(context.get(), *who.member);
-  return make_tls_stream(std::move(socket), std::move(context), TlsEnd::kReading, nullptr);
+  return make_tls_stream(make_plain_stream(std::move(socket)), std::move(context), TlsEnd::kReading,
+                         nullptr);
 }
 
 }  // namespace atl::net

@@ -194,7 +194,7 @@ TEST_F(HttpsTest, TheWebServerIsNobodyInTheRun) {
   const auto server = start();
   const auto greet = [&](const Trust& trust) {
     RawClient client(*server);  // For its socket.
-    const auto stream = trust.calling_stream(Descriptor(::dup(client.socket())));
+    const auto stream = trust.calling_stream(make_plain_stream(Descriptor(::dup(client.socket()))));
     return stream->greet();
   };
   const Trust island(member_of(authority, Role::kIsland, "reef"));

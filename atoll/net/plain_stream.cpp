@@ -12,8 +12,9 @@ namespace {
 
 class PlainStream final : public ByteStream {
  public:
-  using ByteStream::ByteStream;
+  explicit PlainStream(Descriptor socket) : socket_(std::move(socket)) {}
 
+  int descriptor() const override { return socket_.get(); }
   Moved greet() override { return {}; }
 
   Moved read(std::span<std::byte> out) override {
@@ -43,7 +44,8 @@ class PlainStream final : public ByteStream {
     return {.outcome = Moved::Outcome::kEnded, .reason = std::strerror(errno)};
   }
 
-  std::optional<identity::CertificateFacts> nobody_;
+  const Descriptor socket_;
+  const std::optional<identity::CertificateFacts> nobody_;
 };
 
 }  // namespace

@@ -73,6 +73,26 @@ SocketAddress remote_address(int socket) {
   return address;
 }
 
+SocketAddress any_address(int family) {
+  SocketAddress address{.size = family == AF_INET6 ? static_cast<socklen_t>(sizeof(sockaddr_in6))
+                                                   : static_cast<socklen_t>(sizeof(sockaddr_in))};
+  address.storage.ss_family = static_cast<sa_family_t>(family);
+  return address;
+}
+
+std::optional<SocketAddress> numeric_address(const Address& address) {
+  const auto found = ask(address, AI_NUMERICHOST);
+  if (!found || found->empty()) return std::nullopt;
+  return found->front();
+}
+
+bool share_port(int socket, const SocketAddress& address) {
+  const int on = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+  return ::bind(socket, address.get(), address.size) == 0;
+}
+
 std::string host_towards(const Address& remote) {
   const auto found = look_up(remote);
   if (!found) return "";

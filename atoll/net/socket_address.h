@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,14 @@ Result<std::vector<SocketAddress>> look_up(const Address& address, bool listenin
 /// Of this end of the socket, and of the other one.
 SocketAddress local_address(int socket);
 SocketAddress remote_address(int socket);
+
+/// No address of this machine in particular, and no port.
+SocketAddress any_address(int family);
+/// Of an address written as numbers.
+std::optional<SocketAddress> numeric_address(const Address& address);
+
+/// Binds it to a port that other sockets of this user may share; false where that failed.
+bool share_port(int socket, const SocketAddress& address);
 
 /// Small frames go at once.
 void send_without_delay(int socket);

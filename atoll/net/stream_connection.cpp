@@ -40,6 +40,14 @@ std::shared_ptr<StreamConnection> StreamConnection::self() {
   return std::static_pointer_cast<StreamConnection>(shared_from_this());
 }
 
+void StreamConnection::attach_met(std::unique_ptr<ByteStream> stream, bool inbound, Way way,
+                                  std::string remote) {
+  if (is_shut_) return;
+  way_ = way;
+  set_remote(std::move(remote));
+  attach(std::move(stream), inbound);
+}
+
 void StreamConnection::attach(std::unique_ptr<ByteStream> stream, bool inbound) {
   if (is_shut_) return;  // It has ended while it was opening.
   stream_ = std::move(stream);
@@ -48,7 +56,7 @@ void StreamConnection::attach(std::unique_ptr<ByteStream> stream, bool inbound) 
   watched_ = EPOLLIN;
   loop_.watch(stream_->descriptor(), watched_,
               [connection = self()](uint32_t ready) { connection->on_ready(ready); });
-  on_opened(inbound, stream_->peer());
+  on_opened(inbound, stream_->peer(), way_);
   look_for_silence();
   read_all();  // What came with the greeting lies in the stream, where epoll does not see it.
 }

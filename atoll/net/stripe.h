@@ -52,7 +52,8 @@ struct Stripe {
   const Clock& clock;
   Transport& inner;
   ConnectionId id = 0;  // Its first lane's.
-  std::string address;  // Whom this side connected to; empty if it was the other one.
+  bool calls = false;   // This side does, not the other one.
+  std::string address;  // Of whom it calls; empty where more lanes cannot be had.
 
   Mutex mutex;
   /// Who is at the other end of the first lane, and so of all; nothing in the clear.

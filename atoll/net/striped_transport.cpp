@@ -55,6 +55,8 @@ class StripedTransport final : public Transport {
 
   void handle(Event event);
   void handle_lane(const StripePtr& stripe, ConnectionId lane, Event event);
+  /// Of a bulk connection that this side asks for: its first lane is made.
+  ConnectionId begin(const StripePtr& stripe, const std::function<ConnectionId()>& make_lane);
   void on_opened(Opened opened);
   void on_stranger(ConnectionId lane, Event event);
   void join(ConnectionId lane, Bytes frame);
@@ -86,11 +88,24 @@ class StripedTransport final : public Transport {
 ConnectionId StripedTransport::connect(const std::string& address, Plane plane) {
   if (plane != Plane::kBulk) return inner_->connect(address, plane);
   auto stripe = make_stripe();
+  stripe->calls = true;
   stripe->address = address;
+  return begin(stripe, [&] { return inner_->connect(address, plane); });
+}
+
+ConnectionId StripedTransport::meet(const Meeting& meeting, Plane plane) {
+  if (plane != Plane::kBulk) return inner_->meet(meeting, plane);
+  auto stripe = make_stripe();
+  stripe->calls = meeting.calls;
+  return begin(stripe, [&] { return inner_->meet(meeting, plane); });
+}
+
+ConnectionId StripedTransport::begin(const StripePtr& stripe,
+                                     const std::function<ConnectionId()>& make_lane) {
   const MutexLock stripe_lock(stripe->mutex);
-  stripe->token = make_token();
+  if (stripe->calls) stripe->token = make_token();
   const MutexLock lock(mutex_);  // Before its first event can be looked at.
-  stripe->id = inner_->connect(address, plane);
+  stripe->id = make_lane();
   stripe->lanes.push_back({.id = stripe->id});
   by_lane_[stripe->id] = stripe;
   return stripe->id;
@@ -229,7 +244,8 @@ void StripedTransport::handle_lane(const StripePtr& stripe, ConnectionId id, Eve
       if (stripe->peer != peer_of(*opened)) return inner_->close(id);
       lane->opened = true;
       if (!stripe->closing && !stripe->over) {
-        stripe->send_token(id, is_first ? StripeKind::kToken : StripeKind::kJoin);
+        if (stripe->calls)
+          stripe->send_token(id, is_first ? StripeKind::kToken : StripeKind::kJoin);
         if (is_first) stripe->events.emplace_back(std::move(*opened));
         stripe->tell_writable();
       }
@@ -287,7 +303,7 @@ void StripedTransport::on_frame(const StripePtr& stripe, Bytes frame) {
     wrong = "the other side sent what is no frame of a bulk connection";
   } else if (trailer->kind == StripeKind::kToken) {
     const auto token = read_token(frame);
-    const bool is_expected = token && stripe->address.empty() && stripe->token == StripeToken{};
+    const bool is_expected = token && !stripe->calls && stripe->token == StripeToken{};
     if (is_expected) {
       stripe->token = *token;
       const MutexLock lock(mutex_);

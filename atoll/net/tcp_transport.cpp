@@ -12,6 +12,7 @@
 #include "atoll/net/acceptor.h"
 #include "atoll/net/dialer.h"
 #include "atoll/net/greeting.h"
+#include "atoll/net/meeting.h"
 #include "atoll/net/socket_address.h"
 #include "atoll/net/stream_connection.h"
 
@@ -22,6 +23,11 @@ namespace {
 constexpr size_t kOwnQueueBytes = 4096;
 constexpr unsigned kMaxBulkLoops = 4;
 
+bool may_meet(identity::Role role) {
+  return role == identity::Role::kIsland || role == identity::Role::kServer ||
+         role == identity::Role::kGateway;
+}
+
 /// Why the peer may not be at the other end of such a connection; empty when it may. What a member
 /// says there is for others to judge.
 std::string objection_to(const std::optional<identity::CertificateFacts>& peer, Plane plane,
@@ -29,6 +35,9 @@ std::string objection_to(const std::optional<identity::CertificateFacts>& peer, 
   const bool is_join = plane == Plane::kJoin;
   if (!is_encrypted) return is_join ? "nobody gets a certificate in the clear" : "";
   if (!peer) return is_join ? "" : "it showed no certificate";
+  if (is_called && plane == Plane::kCircuit && !may_meet(peer->peer.role)) {
+    return fmt::format("no {} meets others here", identity::name_of(peer->peer.role));
+  }
   const bool asks_coordinator = is_join || plane == Plane::kControl;
   if (is_called || !asks_coordinator || peer->peer.role == identity::Role::kCoordinator) return "";
   return fmt::format("it is {} '{}' of the run, not its coordinator",
@@ -42,12 +51,12 @@ class ConnectionTable {
     const MutexLock lock(mutex_);
     return ++last_id_;
   }
-  /// False once sealed. An inbound one has a place.
-  bool add(const std::shared_ptr<StreamConnection>& connection,
-           std::shared_ptr<Door::Place> place) {
+  /// False once sealed. One that came to the door has a place.
+  bool add(const std::shared_ptr<StreamConnection>& connection, bool inbound,
+           std::shared_ptr<Door::Place> place = nullptr) {
     const MutexLock lock(mutex_);
     if (is_sealed_) return false;
-    connections_.emplace(connection->id(), Entry{connection, std::move(place)});
+    connections_.emplace(connection->id(), Entry{connection, inbound, std::move(place)});
     return true;
   }
   void remove(ConnectionId id) {
@@ -67,7 +76,7 @@ class ConnectionTable {
   int num_inbound() const {
     const MutexLock lock(mutex_);
     return static_cast<int>(std::ranges::count_if(
-        connections_, [](const auto& entry) { return entry.second.place != nullptr; }));
+        connections_, [](const auto& entry) { return entry.second.inbound; }));
   }
   /// Nothing is added from here on.
   void seal() {
@@ -88,7 +97,8 @@ class ConnectionTable {
  private:
   struct Entry {
     std::shared_ptr<StreamConnection> connection;
-    std::shared_ptr<Door::Place> place;  // Of an inbound one.
+    bool inbound = false;
+    std::shared_ptr<Door::Place> place;
   };
   mutable Mutex mutex_;
   Condition changed_;
@@ -114,10 +124,16 @@ class TcpTransport final : public Transport {
     if (options_.trust) {
       revocation_callback_ = options_.trust->on_revocation([this] { end_revoked(); });
     }
+    for (const auto& trust : options_.more_trusts) {
+      more_callbacks_.push_back(trust->on_revocation([this] { end_revoked(); }));
+    }
   }
 
   ~TcpTransport() override {
     if (options_.trust) options_.trust->forget(revocation_callback_);
+    for (size_t i = 0; i < more_callbacks_.size(); ++i) {
+      options_.more_trusts[i]->forget(more_callbacks_[i]);
+    }
     context_->muted = true;
     table_.seal();
     for (const auto& connection : table_.all()) close_in_time(connection);
@@ -131,7 +147,7 @@ class TcpTransport final : public Transport {
 
   Result<std::string> listen(const std::string& text) override;
   ConnectionId connect(const std::string& text, Plane plane) override;
-  ConnectionId meet(const Meeting& /*meeting*/, Plane plane) override { return connect("STUB", plane); }
+  ConnectionId meet(const Meeting& meeting, Plane plane) override;
 
   Sent send(ConnectionId connection, Bytes frame) override {
     const auto found = table_.find(connection);
@@ -158,9 +174,17 @@ class TcpTransport final : public Transport {
   }
   void on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
                   Result<Descriptor> socket);
+  /// By which the certificate at the other end was verified; null in the clear.
+  std::shared_ptr<Trust> trust_for(const ByteStream& stream) const {
+    const auto found = std::ranges::find(options_.more_trusts, stream.run(),
+                                         [](const auto& trust) { return trust->run(); });
+    return found == options_.more_trusts.end() ? options_.trust : *found;
+  }
+  std::string objection_to_caller(const Hello& hello, const ByteStream& greeted) const;
   void accept(Descriptor socket, std::shared_ptr<Door::Place> place);
   void attach(const std::shared_ptr<StreamConnection>& connection,
               std::unique_ptr<ByteStream> stream, bool inbound) const;
+  void on_met(const std::shared_ptr<StreamConnection>& connection, Met met, bool inbound) const;
   void close_in_time(const std::shared_ptr<StreamConnection>& connection) const;
   void end_revoked();
 
@@ -168,6 +192,7 @@ class TcpTransport final : public Transport {
   const std::shared_ptr<ConnectionContext> context_;
   ConnectionTable table_;
   int revocation_callback_ = 0;
+  std::vector<int> more_callbacks_;
   const std::shared_ptr<Door> door_;
   /// Strangers keep nobody but each other waiting: what they cost is done on a loop of their own.
   const std::shared_ptr<EventLoop> greeting_loop_;
@@ -204,7 +229,7 @@ Result<std::string> TcpTransport::listen(const std::string& text) {
 ConnectionId TcpTransport::connect(const std::string& text, Plane plane) {
   const auto address = address_of(text);
   const auto connection = make_connection(plane, address ? address->text() : text);
-  if (!table_.add(connection, nullptr)) return connection->id();
+  if (!table_.add(connection, /*inbound=*/false)) return connection->id();
   if (!address) {
     connection->loop().post(
         [connection, reason = address.error().message] { connection->end(reason); });
@@ -223,8 +248,8 @@ void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connectio
     connection->end(fmt::format("cannot connect to {}: {}", connection->remote(), why));
   };
   if (!socket) return fails(socket.error().message);
-  auto stream = options_.trust ? options_.trust->calling_stream(std::move(*socket))
-                               : make_plain_stream(std::move(*socket));
+  auto stream = make_plain_stream(std::move(*socket));
+  if (options_.trust) stream = options_.trust->calling_stream(std::move(stream));
   Greeting::begin_outbound(*dialling_loop_, std::move(stream), plane, options_.connect_timeout,
                            [this, connection, fails, plane](const Result<Hello>& hello,
                                                             std::unique_ptr<ByteStream> greeted) {
@@ -237,28 +262,86 @@ void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connectio
                            });
 }
 
+std::string TcpTransport::objection_to_caller(const Hello& hello, const ByteStream& greeted) const {
+  if (hello.plane == Plane::kCircuit && !options_.relay) return "this process relays nothing";
+  std::string why =
+      objection_to(greeted.peer(), hello.plane, /*is_called=*/true, options_.trust != nullptr);
+  if (hello.plane == Plane::kJoin && !options_.takes_joins) why = "nobody is certified here";
+  if (hello.plane != Plane::kCircuit && !greeted.run().empty()) {
+    why = "for members of that run this process only relays";
+  }
+  if (why.empty() && greeted.peer()) why = trust_for(greeted)->objection(*greeted.peer());
+  if (!why.empty() || table_.num_inbound() < options_.max_inbound) return why;
+  return fmt::format("all {} connections are taken", options_.max_inbound);
+}
+
 void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place) {
-  auto stream = options_.trust
-                    ? options_.trust->called_stream(std::move(socket), options_.takes_joins)
-                    : make_plain_stream(std::move(socket));
+  auto stream = make_plain_stream(std::move(socket));
+  if (options_.trust) {
+    stream = options_.trust->called_stream(std::move(stream), options_.takes_joins,
+                                           options_.more_trusts);
+  }
   const auto objection = [this](const Hello& hello, const ByteStream& greeted) {
-    std::string why =
-        objection_to(greeted.peer(), hello.plane, /*is_called=*/true, options_.trust != nullptr);
-    if (hello.plane == Plane::kJoin && !options_.takes_joins) why = "nobody is certified here";
-    if (why.empty() && greeted.peer()) why = options_.trust->objection(*greeted.peer());
-    if (!why.empty()) return why;
-    if (table_.num_inbound() < options_.max_inbound) return std::string();
-    return fmt::format("all {} connections are taken", options_.max_inbound);
+    return objection_to_caller(hello, greeted);
   };
   Greeting::begin_inbound(
       *greeting_loop_, std::move(stream), options_.connect_timeout, objection,
       [this, place](const Result<Hello>& hello, std::unique_ptr<ByteStream> greeted) {
         if (!hello) return;  // Nobody here knows of it.
         place->greeted();
+        if (hello->plane == Plane::kCircuit) {
+          const auto trust = trust_for(*greeted);
+          return options_.relay->take(std::move(greeted), place, trust);
+        }
         const auto remote = remote_address(greeted->descriptor()).address().text();
         const auto connection = make_connection(hello->plane, remote);
-        if (table_.add(connection, place)) attach(connection, std::move(greeted), /*inbound=*/true);
+        if (table_.add(connection, /*inbound=*/true, place)) {
+          attach(connection, std::move(greeted), /*inbound=*/true);
+        }
       });
+}
+
+ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
+  const auto address = address_of(meeting.relay);
+  const std::string relay = address ? address->text() : meeting.relay;
+  const auto connection = make_connection(plane, fmt::format("a member through {}", relay));
+  const bool inbound = !meeting.calls;
+  if (!table_.add(connection, inbound)) return connection->id();
+  const auto on_met = [this, connection, relay, inbound](Result<Met> met) {
+    if (met) return this->on_met(connection, std::move(*met), inbound);
+    connection->end(fmt::format("cannot meet at {}: {}", relay, met.error().message));
+  };
+  if (!address) {
+    connection->loop().post([on_met, why = address.error()] { on_met(tl::unexpected(why)); });
+    return connection->id();
+  }
+  const auto objection = [this, plane, inbound](const Hello& hello, const ByteStream& greeted) {
+    if (hello.plane != plane) return std::string("it wants a connection for something else");
+    if (inbound) return objection_to_caller(hello, greeted);
+    return objection_to(greeted.peer(), plane, /*is_called=*/false, options_.trust != nullptr);
+  };
+  begin_meeting(dialling_loop_,
+                {.relay = *address,
+                 .circuit = meeting.circuit,
+                 .calls = meeting.calls,
+                 .may_punch = meeting.may_punch,
+                 .plane = plane,
+                 .trust = options_.trust,
+                 .any_address = options_.insecure,
+                 .patience = options_.connect_timeout,
+                 .punch_patience = options_.punch_timeout,
+                 .objection = objection},
+                on_met);
+  return connection->id();
+}
+
+void TcpTransport::on_met(const std::shared_ptr<StreamConnection>& connection, Met met,
+                          bool inbound) const {
+  const auto held = std::make_shared<Met>(std::move(met));
+  connection->loop().post([this, connection, inbound, held] {
+    connection->attach_met(std::move(held->stream), inbound, held->way, std::move(held->remote));
+    if (options_.trust) connection->end_unless_believed(*options_.trust);
+  });
 }
 
 void TcpTransport::attach(const std::shared_ptr<StreamConnection>& connection,
@@ -282,6 +365,7 @@ void TcpTransport::close_in_time(const std::shared_ptr<StreamConnection>& connec
 
 void TcpTransport::end_revoked() {
   for (const auto& connection : table_.all()) connection->end_unless_believed(*options_.trust);
+  if (options_.relay) options_.relay->end_revoked();
 }
 
 }  // namespace

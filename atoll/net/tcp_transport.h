@@ -8,9 +8,11 @@
 // more thread paces.
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/net/door.h"
+#include "atoll/net/relay.h"
 #include "atoll/net/striped_transport.h"
 #include "atoll/net/transport.h"
 #include "atoll/net/trust.h"
@@ -20,6 +22,8 @@ namespace atl::net {
 struct TransportOptions {
   /// Who this process is, and whom it believes; null: connections are in the clear.
   std::shared_ptr<Trust> trust;
+  /// Of further runs, whose members may meet here as well, and nothing else.
+  std::vector<std::shared_ptr<Trust>> more_trusts;
   /// In the clear, also listens on and connects to other machines. Who sets it warns the user.
   bool insecure = false;
   /// Holds what this process sends, on all connections together, to this rate (bits per second;
@@ -42,6 +46,11 @@ struct TransportOptions {
   /// Inbound connections beyond this are refused.
   int max_inbound = 1'024;
   DoorLimits door;
+  /// Members may meet here (Transport::meet); null: this process relays nothing. Its traffic is
+  /// its own, not the transport's.
+  std::shared_ptr<Relay> relay;
+  /// How long two who meet try to reach each other directly.
+  std::chrono::milliseconds punch_timeout{3'000};
 };
 
 /// `clock` paces; it must outlive the transport.

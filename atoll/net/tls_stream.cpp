@@ -11,13 +11,10 @@
 #include <vector>
 
 #include "atoll/net/connection.h"
-#include "atoll/net/socket_bio.h"
+#include "atoll/net/stream_bio.h"
 
 namespace atl::net {
 namespace {
-
-/// Where this is a connection's own datum, it may be a join.
-constinit char kTakesJoins = 0;
 
 /// ALPN's list of one name.
 std::string alpn_of(std::string_view protocol) {
@@ -41,18 +38,20 @@ std::string openssl_reason() {
 
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(Descriptor socket, std::shared_ptr<SSL_CTX> context, TlsEnd end,
-            PeerObjection objection)
-      : ByteStream(std::move(socket)),
+  TlsStream(std::unique_ptr<ByteStream> ground, std::shared_ptr<SSL_CTX> context, TlsEnd end,
+            PeerObjection objection, std::vector<NamedRun> more_runs)
+      : ground_{.stream = std::move(ground), .fault = {}},
         context_(std::move(context)),
         ssl_(SSL_new(context_.get()), SSL_free),
         is_peer_a_host_(end == TlsEnd::kReading),
-        objection_(std::move(objection)) {
-    BIO* const bio = new_socket_bio(descriptor());
+        takes_joins_(end == TlsEnd::kCalledToJoin),
+        objection_(std::move(objection)),
+        more_runs_(std::move(more_runs)) {
+    BIO* const bio = new_stream_bio(ground_);
     SSL_set_bio(ssl_.get(), bio, bio);  // Takes it over.
     if (end == TlsEnd::kCalled || end == TlsEnd::kCalledToJoin) {
       SSL_set_accept_state(ssl_.get());
-      if (end == TlsEnd::kCalledToJoin) SSL_set_app_data(ssl_.get(), &kTakesJoins);
+      SSL_set_app_data(ssl_.get(), this);
       return;
     }
     SSL_set_connect_state(ssl_.get());
@@ -60,6 +59,8 @@ class TlsStream final : public ByteStream {
     SSL_set_alpn_protos(ssl_.get(), reinterpret_cast<const unsigned char*>(alpn.data()),
                         static_cast<unsigned>(alpn.size()));
   }
+
+  int descriptor() const override { return ground_.stream->descriptor(); }
 
   Moved greet() override {
     ERR_clear_error();
@@ -108,9 +109,22 @@ class TlsStream final : public ByteStream {
   void say_goodbye() override {
     if (SSL_is_init_finished(ssl_.get()) == 1) SSL_shutdown(ssl_.get());
     ERR_clear_error();
+    ground_.stream->say_goodbye();
   }
 
   const std::optional<identity::CertificateFacts>& peer() const override { return peer_; }
+  std::string run() const override { return run_; }
+
+  bool takes_joins() const { return takes_joins_; }
+  void name_run(const std::string& host) { SSL_set_tlsext_host_name(ssl_.get(), host.c_str()); }
+  void choose_run() {
+    const char* const name = SSL_get_servername(ssl_.get(), TLSEXT_NAMETYPE_host_name);
+    if (name == nullptr) return;
+    const auto found = std::ranges::find(more_runs_, std::string_view(name), &NamedRun::host);
+    if (found == more_runs_.end()) return;
+    run_ = found->run;
+    SSL_set_SSL_CTX(ssl_.get(), found->context.get());
+  }
 
  private:
   Moved refuse(const std::string& why) const {
@@ -133,7 +147,6 @@ class TlsStream final : public ByteStream {
   }
 
   std::string why_failed() const {
-    const int error = errno;
     const std::string reason = openssl_reason();
     if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
       return fmt::format("its certificate is not taken: {}",
@@ -144,26 +157,51 @@ class TlsStream final : public ByteStream {
                          reason);
     }
     if (reason.find("wrong version number") != std::string::npos) return "it speaks no TLS";
+    if (!ground_.fault.empty()) return ground_.fault;
     if (!reason.empty()) return fmt::format("TLS: {}", reason);
-    return error == 0 ? "" : std::strerror(error);
+    return "";
   }
 
+  Ground ground_;  // Outlives the next but one.
   const std::shared_ptr<SSL_CTX> context_;
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
   const bool is_peer_a_host_;  // And no member: its name was verified with its certificate.
+  const bool takes_joins_;
   const PeerObjection objection_;
+  const std::vector<NamedRun> more_runs_;
+  std::string run_;
   std::optional<identity::CertificateFacts> peer_;
   std::vector<std::byte> gathered_ = std::vector<std::byte>(kRecordBytes);
 };
 
 }  // namespace
 
-bool takes_joins(const SSL* ssl) { return SSL_get_app_data(ssl) == &kTakesJoins; }
+bool takes_joins(const SSL* ssl) {
+  const auto* const stream = static_cast<const TlsStream*>(SSL_get_app_data(ssl));
+  return stream != nullptr && stream->takes_joins();
+}
 
-std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<SSL_CTX> context,
-                                            TlsEnd end, PeerObjection objection) {
-  return std::make_unique<TlsStream>(std::move(socket), std::move(context), end,
-                                     std::move(objection));
+void choose_run(SSL* ssl) {
+  auto* const stream = static_cast<TlsStream*>(SSL_get_app_data(ssl));
+  if (stream != nullptr) stream->choose_run();
+}
+
+std::unique_ptr<ByteStream> make_tls_stream(std::unique_ptr<ByteStream> ground,
+                                            std::shared_ptr<SSL_CTX> context, TlsEnd end,
+                                            PeerObjection objection,
+                                            std::vector<NamedRun> more_runs) {
+  return std::make_unique<TlsStream>(std::move(ground), std::move(context), end,
+                                     std::move(objection), std::move(more_runs));
+}
+
+std::unique_ptr<ByteStream> make_tls_stream_to(const std::string& host,
+                                               std::unique_ptr<ByteStream> ground,
+                                               std::shared_ptr<SSL_CTX> context, TlsEnd end,
+                                               PeerObjection objection) {
+  auto stream = std::make_unique<TlsStream>(std::move(ground), std::move(context), end,
+                                            std::move(objection), std::vector<NamedRun>());
+  stream->name_run(host);
+  return stream;
 }
 
 }  // namespace atl::net

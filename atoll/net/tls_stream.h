@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "atoll/net/byte_stream.h"
 
@@ -27,7 +28,25 @@ using PeerObjection = std::function<std::string(const identity::CertificateFacts
 /// Of a called one, for the callback that chooses the protocol.
 bool takes_joins(const ssl_st* ssl);
 
-std::unique_ptr<ByteStream> make_tls_stream(Descriptor socket, std::shared_ptr<ssl_ctx_st> context,
-                                            TlsEnd end, PeerObjection objection);
+/// One more run for which an end is called: callers name it by a host, which is no host's.
+struct NamedRun {
+  std::string host;
+  std::string run;
+  std::shared_ptr<ssl_ctx_st> context;
+};
+/// For the callback of the host's name: goes on with the context of the run that the caller names,
+/// if it is another than the first.
+void choose_run(ssl_st* ssl);
+
+/// Over a socket in the clear, or over another TLS stream that has greeted.
+std::unique_ptr<ByteStream> make_tls_stream(std::unique_ptr<ByteStream> ground,
+                                            std::shared_ptr<ssl_ctx_st> context, TlsEnd end,
+                                            PeerObjection objection,
+                                            std::vector<NamedRun> more_runs = {});
+/// At a calling end, before it greets: which run it wants. Not of use to who is called.
+std::unique_ptr<ByteStream> make_tls_stream_to(const std::string& host,
+                                               std::unique_ptr<ByteStream> ground,
+                                               std::shared_ptr<ssl_ctx_st> context, TlsEnd end,
+                                               PeerObjection objection);
 
 }  // namespace atl::net

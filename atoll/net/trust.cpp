@@ -3,6 +3,7 @@
 #include <openssl/ssl.h>
 
 #include <utility>
+#include <vector>
 
 #include "atoll/base/error.h"
 #include "atoll/net/tls_context.h"
@@ -35,11 +36,20 @@ int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* chose
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
+/// What callers name in the clear: part of the fingerprint, as a label of a host has 63 letters.
+std::string host_of(const std::string& run) { return run.substr(0, 32) + ".atoll.internal"; }
+
+int choose_context(SSL* ssl, int* /*alert*/, void* /*unused*/) {
+  choose_run(ssl);
+  return SSL_TLSEXT_ERR_NOACK;
+}
+
 TlsContext new_context() {
   TlsContext context = new_tls_context();
   SSL_CTX_set_read_ahead(context.get(), 1);
   SSL_CTX_set_default_read_buffer_len(context.get(), kReadAheadBytes);
   SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, nullptr);
+  SSL_CTX_set_tlsext_servername_callback(context.get(), choose_context);
   return context;
 }
 
@@ -109,16 +119,31 @@ void Trust::forget(int callback) {
   callbacks_.erase(callback);
 }
 
-std::unique_ptr<ByteStream> Trust::calling_stream(Descriptor socket) const {
+std::string Trust::run() const {
   const MutexLock lock(mutex_);
-  return make_tls_stream(std::move(socket), context_, self_ ? TlsEnd::kCalling : TlsEnd::kJoining,
-                         [this](const auto& facts) { return objection(facts); });
+  return self_ ? self_->run : fingerprint_;
 }
 
-std::unique_ptr<ByteStream> Trust::called_stream(Descriptor socket, bool takes_joins) const {
+std::unique_ptr<ByteStream> Trust::calling_stream(std::unique_ptr<ByteStream> ground) const {
   const MutexLock lock(mutex_);
-  return make_tls_stream(std::move(socket), context_,
-                         takes_joins ? TlsEnd::kCalledToJoin : TlsEnd::kCalled, nullptr);
+  return make_tls_stream_to(host_of(self_ ? self_->run : fingerprint_), std::move(ground), context_,
+                            self_ ? TlsEnd::kCalling : TlsEnd::kJoining,
+                            [this](const auto& facts) { return objection(facts); });
+}
+
+std::unique_ptr<ByteStream> Trust::called_stream(
+    std::unique_ptr<ByteStream> ground, bool takes_joins,
+    std::span<const std::shared_ptr<Trust>> more) const {
+  std::vector<NamedRun> runs;
+  for (const auto& other : more) {
+    const std::string run = other->run();
+    const MutexLock lock(other->mutex_);
+    runs.push_back({.host = host_of(run), .run = run, .context = other->context_});
+  }
+  const MutexLock lock(mutex_);
+  return make_tls_stream(std::move(ground), context_,
+                         takes_joins ? TlsEnd::kCalledToJoin : TlsEnd::kCalled, nullptr,
+                         std::move(runs));
 }
 
 }  // namespace atl::net

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "atoll/base/descriptor.h"
@@ -49,8 +50,16 @@ class Trust {
 
   /// The two ends of a connection. Who calls finds out by itself whether it believes the other
   /// side; who is called asks objection() of a caller with a certificate.
-  std::unique_ptr<ByteStream> calling_stream(Descriptor socket) const;
-  std::unique_ptr<ByteStream> called_stream(Descriptor socket, bool takes_joins) const;
+  /// It lies over `ground`: a socket in the clear, or a stream to a relay.
+  std::unique_ptr<ByteStream> calling_stream(std::unique_ptr<ByteStream> ground) const;
+  /// A caller names the run that it means. One of another run than this is taken by that one's
+  /// trust, if it is among `more`: the stream then says which.
+  std::unique_ptr<ByteStream> called_stream(
+      std::unique_ptr<ByteStream> ground, bool takes_joins,
+      std::span<const std::shared_ptr<Trust>> more = {}) const;
+
+  /// The fingerprint of its run.
+  std::string run() const;
 
  private:
   using Context = std::shared_ptr<ssl_ctx_st>;

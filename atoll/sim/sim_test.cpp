@@ -34,6 +34,7 @@ struct Process {
     if (const auto* opened = std::get_if<net::Opened>(&event)) {
       (opened->inbound ? inbound : outbound) = opened->connection;
       log.push_back(fmt::format("{} opened {}", at, opened->remote));
+      ways.push_back(opened->way);
     } else if (auto* received = std::get_if<net::Received>(&event)) {
       const auto* text = reinterpret_cast<const char*>(received->frame.data());
       log.push_back(fmt::format("{} got {}", at, std::string(text, received->frame.size())));
@@ -48,6 +49,7 @@ struct Process {
   ConnectionId inbound = 0;
   ConnectionId outbound = 0;
   int num_lost = 0;
+  std::vector<net::Way> ways;
   std::vector<std::string> log;
   std::unique_ptr<net::Transport> transport;
 };
@@ -315,6 +317,105 @@ TEST(SimTransportTest, JitterReordersBetweenConnectionsNeverWithinOne) {
     EXPECT_EQ(order.erase(other, 5), "123");
   }
   EXPECT_GT(num_reordered, 10);
+}
+
+struct MeetingWorld {
+  MeetingWorld() : relay(network, "r"), a(network, "a"), b(network, "b") {
+    EXPECT_EQ(relay.transport->listen("127.0.0.1:7").value(), "r:7");
+    network.set_link("a", "r", {.latency = milliseconds(20), .bits_per_second = 8e6});
+    network.set_link("b", "r", {.latency = milliseconds(30), .bits_per_second = 4e6});
+  }
+  void meet(bool may_punch = true) {
+    const net::Meeting meeting{.relay = "r:7", .circuit = {std::byte{1}}, .may_punch = may_punch};
+    net::Meeting calling = meeting;
+    calling.calls = true;
+    at_a = a.transport->meet(calling, Plane::kBulk);
+    at_b = b.transport->meet(meeting, Plane::kBulk);
+  }
+  void run(milliseconds time) { network.queue().run_for(time); }
+
+  SimNetwork network{{.link = {.latency = milliseconds(10)}}};
+  Process relay;
+  Process a;
+  Process b;
+  ConnectionId at_a = 0;
+  ConnectionId at_b = 0;
+};
+
+TEST(SimMeetingTest, TwoMeetDirectlyWhereTheyCan) {
+  MeetingWorld world;
+  world.meet();
+  ASSERT_EQ(world.a.transport->send(world.at_a, bytes("early")), Sent::kAccepted);
+  world.run(seconds(1));
+  EXPECT_EQ(world.a.outbound, world.at_a);
+  EXPECT_EQ(world.b.inbound, world.at_b);
+  EXPECT_THAT(world.a.ways, ElementsAre(net::Way::kPunched));
+  EXPECT_THAT(world.a.log, ElementsAre("70 opened b"));
+  EXPECT_THAT(world.b.log, ElementsAre("60 opened a", "80 got early"));
+}
+
+TEST(SimMeetingTest, ElseTheRelayPassesOnWhatTheySayAtTheSlowerRate) {
+  MeetingWorld world;
+  world.network.cut("a", "b");
+  world.meet();
+  world.run(seconds(1));
+  EXPECT_THAT(world.b.ways, ElementsAre(net::Way::kRelayed));
+  EXPECT_THAT(world.a.log, ElementsAre("110 opened b through r:7"));
+  EXPECT_THAT(world.b.log, ElementsAre("60 opened a through r:7"));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(world.a.transport->send(world.at_a, Bytes(500'000, std::byte{'x'})), Sent::kAccepted);
+  }
+  world.run(seconds(10));
+  ASSERT_EQ(world.b.log.size(), 3U);  // Half a second on the first link, two on the second.
+  EXPECT_THAT(world.b.log[2], testing::StartsWith("3550 got"));
+  world.b.transport->close(world.at_b);
+  world.run(seconds(1));
+  EXPECT_THAT(world.a.log.back(), HasSubstr("lost closed by b"));
+  EXPECT_EQ(world.b.num_lost, 1);
+}
+
+TEST(SimMeetingTest, NobodyAndNothingIsToldApart) {
+  MeetingWorld world;
+  world.at_a = world.a.transport->meet({.relay = "r:7"}, Plane::kBulk);
+  world.b.transport->meet({.relay = "r:8"}, Plane::kBulk);
+  world.run(seconds(10));
+  EXPECT_THAT(world.a.log,
+              ElementsAre("5000 lost cannot meet at r:7: the other side did not come"));
+  EXPECT_THAT(world.b.log, ElementsAre("60 lost cannot meet at r:8: connection refused"));
+}
+
+TEST(SimMeetingTest, ARelayThatDiesOrIsCutOffIsLostAtBothEnds) {
+  for (const bool dies : {true, false}) {
+    MeetingWorld world;
+    world.meet(/*may_punch=*/false);
+    world.run(seconds(1));
+    EXPECT_THAT(world.a.ways, ElementsAre(net::Way::kRelayed));
+    if (dies) {
+      world.network.crash("r");
+    } else {
+      world.network.cut("b", "r");
+    }
+    world.run(seconds(30));
+    EXPECT_EQ(world.a.num_lost, 1);
+    EXPECT_EQ(world.b.num_lost, 1);
+  }
+}
+
+TEST(SimMeetingTest, AShortCutOnTheWayToTheRelayDelays) {
+  MeetingWorld world;
+  world.meet(/*may_punch=*/false);
+  world.run(seconds(1));
+  world.network.cut("b", "r");
+  ASSERT_EQ(world.a.transport->send(world.at_a, bytes("late")), Sent::kAccepted);
+  world.run(seconds(2));
+  EXPECT_EQ(world.b.log.size(), 1U);
+  world.network.heal("b", "r");
+  world.run(seconds(1));
+  EXPECT_THAT(world.b.log.back(), HasSubstr("got late"));
+  world.network.break_connections("r", "a");
+  world.run(seconds(1));
+  EXPECT_EQ(world.a.num_lost, 1);
+  EXPECT_EQ(world.b.num_lost, 1);
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ struct SimNetwork::End {
   std::string remote;
   std::string via;  // The host that passes on what it says; empty: none.
   Plane plane = Plane::kControl;
+  const Host* relay = nullptr;  // Whom all passes that it sends, if anybody.
+  std::string relay_name;
+  Time relay_free{};  // All that this end sent before has left the relay by then.
+  net::Way way = net::Way::kDirect;
   std::weak_ptr<End> peer;
   bool opened = false;
   bool closing = false;
@@ -41,6 +45,23 @@ struct SimNetwork::End {
   Time last_arrival{};                     // Of what this end sent: order within the connection.
   std::deque<Bytes> unsent;                // Sent before Opened.
   std::deque<std::shared_ptr<Item>> held;  // For this end, waiting behind a cut.
+
+  /// The links that what it sends passes, from one host to another.
+  std::vector<std::pair<std::string, std::string>> hops() const {
+    if (relay == nullptr) return {{local, remote}};
+    return {{local, relay_name}, {relay_name, remote}};
+  }
+  bool uses(const std::string& a, const std::string& b) const {
+    if (relay == nullptr) return (local == a && remote == b) || (local == b && remote == a);
+    const auto is_hop = [&](const std::string& one) {
+      return (one == a && relay_name == b) || (one == b && relay_name == a);
+    };
+    return is_hop(local) || is_hop(remote);
+  }
+  bool sends_over(const std::string& a, const std::string& b) const {
+    const auto all = hops();
+    return std::ranges::find(all, std::pair(a, b)) != all.end();
+  }
 };
 
 struct SimNetwork::Item {
@@ -142,6 +163,7 @@ class SimNetwork::Host final : public net::Transport {
 
   /// The process is gone: no events reach it and it can do nothing.
   void detach() {
+    network_.break_circuits(*this);
     std::erase_if(network_.listeners_, [&](const auto& entry) { return entry.second == this; });
     for (const auto& [id, end] : ends_) {
       end->host = nullptr;
@@ -272,19 +294,9 @@ void SimNetwork::set_link(const std::string& a, const std::string& b, LinkOption
 
 bool SimNetwork::is_cut(const std::string& a, const std::string& b) { return link(a, b).is_cut; }
 
-bool SimNetwork::is_cut(const End& from) {
-  if (from.via.empty()) return is_cut(from.local, from.remote);
-  return is_cut(from.local, from.via) || is_cut(from.via, from.remote);
-}
-
-bool SimNetwork::is_cut_towards(const End& to) {
-  if (to.via.empty()) return is_cut(to.remote, to.local);
-  return is_cut(to.remote, to.via) || is_cut(to.via, to.local);
-}
-
-Duration SimNetwork::flight_time(const End& from) {
-  if (from.via.empty()) return flight_time(link(from.local, from.remote));
-  return flight_time(link(from.local, from.via)) + flight_time(link(from.via, from.remote));
+bool SimNetwork::is_cut_from(const End& end) {
+  return std::ranges::any_of(end.hops(),
+                             [&](const auto& hop) { return is_cut(hop.first, hop.second); });
 }
 
 double SimNetwork::draw() { return random_uniform(options_.seed, 0, num_draws_++); }
@@ -292,6 +304,12 @@ double SimNetwork::draw() { return random_uniform(options_.seed, 0, num_draws_++
 Duration SimNetwork::flight_time(const Link& link) {
   const double jitter = static_cast<double>(link.options.jitter.count()) * draw();
   return link.options.latency + Duration(static_cast<int64_t>(jitter));
+}
+
+Duration SimNetwork::flight_time_from(const End& end) {
+  Duration time{};
+  for (const auto& [from, to] : end.hops()) time += flight_time(link(from, to));
+  return time;
 }
 
 void SimNetwork::arrive_at_listener(const std::shared_ptr<End>& client,
@@ -313,24 +331,119 @@ void SimNetwork::arrive_at_listener(const std::shared_ptr<End>& client,
   server->last_arrival = queue_.now() + back;
   found->second->emit(net::Opened{server->id, true, server->plane, client->local});
   queue_.after(back, [this, client, address] {
-    if (client->over || is_cut(client->remote, client->local)) return;
-    client->opened = true;
-    if (!client->closing) {
-      client->host->emit(net::Opened{client->id, false, client->plane, address});
-    }
-    std::deque<Bytes> unsent = std::exchange(client->unsent, {});
-    for (Bytes& frame : unsent) transmit(client, std::move(frame), /*last=*/false);
-    if (client->closing) transmit(client, {}, /*last=*/true);
+    if (!is_cut(client->remote, client->local)) open(client, /*inbound=*/false, address);
   });
 }
 
-void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool last) {
-  Link& way = link(from->local, from->via.empty() ? from->remote : from->via);
-  double rate = way.options.bits_per_second;
-  if (!from->via.empty()) {  // The slower of the two.
-    const double onwards = link(from->via, from->remote).options.bits_per_second;
-    if (onwards > 0) rate = rate > 0 ? std::min(rate, onwards) : onwards;
+void SimNetwork::open(const std::shared_ptr<End>& end, bool inbound, const std::string& remote) {
+  if (end->over) return;
+  end->opened = true;
+  if (!end->closing) {
+    end->host->emit(net::Opened{.connection = end->id,
+                                .inbound = inbound,
+                                .plane = end->plane,
+                                .remote = remote,
+                                .certificate = std::nullopt,
+                                .way = end->way});
   }
+  std::deque<Bytes> unsent = std::exchange(end->unsent, {});
+  for (Bytes& frame : unsent) transmit(end, std::move(frame), /*last=*/false);
+  if (end->closing) transmit(end, {}, /*last=*/true);
+}
+
+ConnectionId SimNetwork::Host::meet(const net::Meeting& meeting, Plane plane) {
+  const auto parsed = net::parse_address(meeting.relay);
+  auto end = add_end(parsed ? parsed->host : meeting.relay, plane);
+  EventQueue& queue = network_.queue_;
+  const auto fails = [end, relay = meeting.relay](const std::string& why) {
+    SimNetwork::lose(*end, fmt::format("cannot meet at {}: {}", relay, why));
+  };
+  if (!parsed || dead_) {
+    const std::string why = dead_ ? name_ + " has crashed" : parsed.error().message;
+    queue.after({}, [fails, why] { fails(why); });
+    return end->id;
+  }
+  queue.after(network_.options_.connect_timeout, [end, fails, &network = network_] {
+    if (end->opened || end->over) return;
+    network.break_far_side(*end, fmt::format("the meeting with {} was given up", end->local));
+    fails("the other side did not come");
+  });
+  queue.after(network_.flight_time(network_.link(end->local, end->remote)),
+              [end, meeting, &network = network_] {
+                if (!network.is_cut(end->local, end->remote)) network.arrive_at_relay(end, meeting);
+              });
+  return end->id;
+}
+
+void SimNetwork::arrive_at_relay(const std::shared_ptr<End>& end, const net::Meeting& meeting) {
+  if (end->over) return;
+  const auto refuse = [&](const std::string& why) {
+    queue_.after(flight_time(link(end->remote, end->local)), [this, end, meeting, why] {
+      if (is_cut(end->remote, end->local)) return;
+      lose(*end, fmt::format("cannot meet at {}: {}", meeting.relay, why));
+    });
+  };
+  if (!listeners_.contains(meeting.relay)) return refuse("connection refused");
+  Waiting& waiting = waiting_[{meeting.relay, meeting.circuit}];
+  const auto other = waiting.end.lock();
+  if (!other || other->over) {
+    waiting = {.end = end, .calls = meeting.calls, .may_punch = meeting.may_punch};
+    return;
+  }
+  if (other->peer.lock()) return refuse("that circuit is taken");
+  if (waiting.calls == meeting.calls) {
+    return refuse("both sides want to be the one that calls, or the one that is called");
+  }
+  const bool may_punch = meeting.may_punch && waiting.may_punch;
+  const bool punched =
+      may_punch && !is_cut(end->local, other->local) && !is_cut(other->local, end->local);
+  if (meeting.calls) return join(end, other, meeting.relay, punched);
+  join(other, end, meeting.relay, punched);
+}
+
+/// The one that is called is told first: the caller hears of it by the way that both then take.
+void SimNetwork::join(const std::shared_ptr<End>& caller, const std::shared_ptr<End>& called,
+                      const std::string& relay, bool punched) {
+  const std::string relay_name = caller->remote;
+  caller->remote = called->local;
+  called->remote = caller->local;
+  caller->peer = called;
+  called->peer = caller;
+  for (const auto& end : {caller, called}) {
+    end->way = punched ? net::Way::kPunched : net::Way::kRelayed;
+    if (punched) continue;
+    end->relay = listeners_.at(relay);
+    end->relay_name = relay_name;
+  }
+  const auto remote_of = [&](const End& end) {
+    return punched ? end.remote : fmt::format("{} through {}", end.remote, relay);
+  };
+  const Duration there = flight_time(link(relay_name, called->local));
+  const Duration back = there + flight_time_from(*called);
+  called->last_arrival = queue_.now() + back;
+  queue_.after(there, [this, called, relay_name, remote = remote_of(*called)] {
+    if (!is_cut(relay_name, called->local)) open(called, /*inbound=*/true, remote);
+  });
+  queue_.after(back, [this, caller, called, remote = remote_of(*caller)] {
+    if (called->opened && !is_cut_from(*called)) open(caller, /*inbound=*/false, remote);
+  });
+}
+
+void SimNetwork::break_circuits(const Host& relay) {
+  for (const Host* host : hosts_) {
+    for (const auto& [id, end] : host->ends()) {
+      if (end->relay != &relay) continue;
+      queue_.after(flight_time(link(end->relay_name, end->local)), [this, end] {
+        if (is_cut(end->relay_name, end->local)) return;
+        lose(*end, fmt::format("connection to {} through {} reset", end->remote, end->relay_name));
+      });
+    }
+  }
+}
+
+void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool last) {
+  Link& way = link(from->local, from->relay != nullptr ? from->relay_name : from->remote);
+  const double rate = way.options.bits_per_second;
   const double bits = 8.0 * static_cast<double>(frame.size());
   const Duration sending(rate > 0 ? static_cast<int64_t>(bits / rate * 1e9) : 0);
   const Time departure = from->plane == Plane::kControl
@@ -341,9 +454,17 @@ void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool la
   auto item = std::make_shared<Item>(Item{from, std::move(frame), last});
   if (from->plane == Plane::kBulk) item->mark = from->estimator.sent(queue_.now(), size);
   item->breaks = !last && way.options.break_chance > 0 && draw() < way.options.break_chance;
-  from->last_arrival = std::max(from->last_arrival, departure + flight_time(*from));
+  Time arrival = departure + flight_time(way);
+  if (from->relay != nullptr) {
+    const Link& rest = link(from->relay_name, from->remote);
+    const double rest_rate = rest.options.bits_per_second;
+    from->relay_free = std::max(arrival, from->relay_free) +
+                       Duration(rest_rate > 0 ? static_cast<int64_t>(bits / rest_rate * 1e9) : 0);
+    arrival = from->relay_free + flight_time(rest);
+  }
+  from->last_arrival = std::max(from->last_arrival, arrival);
   queue_.at(departure, [this, item] {
-    if (!is_cut(*item->from)) depart(item);
+    if (!is_cut_from(*item->from)) depart(item);
   });
   queue_.at(from->last_arrival, [this, item] { arrive(item); });
 }
@@ -363,7 +484,7 @@ void SimNetwork::depart(const std::shared_ptr<Item>& item) {
 void SimNetwork::arrive(const std::shared_ptr<Item>& item) {
   const auto peer = item->from->peer.lock();
   if (!peer || peer->over) return;
-  if (is_cut(*item->from) || !peer->held.empty()) {
+  if (is_cut_from(*item->from) || !peer->held.empty()) {
     peer->held.push_back(item);
     return;
   }
@@ -382,7 +503,8 @@ void SimNetwork::deliver(const Item& item) {
     break_far_side(*peer, "closed by this side");
   } else if (!peer->closing) {
     if (peer->plane == Plane::kBulk) {  // The sender would hear of it after the way back.
-      const Duration back = link(peer->local, peer->remote).options.latency;
+      Duration back{};
+      for (const auto& [from, to] : peer->hops()) back += link(from, to).options.latency;
       item.from->estimator.arrived(queue_.now() + back, item.mark);
     }
     peer->host->receive(peer->id, item.frame);
@@ -391,10 +513,11 @@ void SimNetwork::deliver(const Item& item) {
 
 void SimNetwork::release_held(const std::string& from, const std::string& to) {
   for (const auto& end : ends_between(to, from)) {
-    if (end->held.empty() || (end->via.empty() && end->local != to)) continue;
+    const auto sender = end->peer.lock();
+    if (!sender || !sender->sends_over(from, to) || end->held.empty()) continue;
     // What arrives until then queues up behind them.
-    queue_.after(flight_time(link(from, to)), [this, end] {
-      while (!end->held.empty() && !is_cut_towards(*end)) {
+    queue_.after(flight_time(link(from, to)), [this, end, sender] {
+      while (!end->held.empty() && !is_cut_from(*sender)) {
         const std::shared_ptr<Item> item = end->held.front();
         end->held.pop_front();
         depart(item);
@@ -417,9 +540,11 @@ void SimNetwork::begin_close(const std::shared_ptr<End>& end) {
 void SimNetwork::break_far_side(const End& end, const std::string& reason) {
   const auto peer = end.peer.lock();
   if (!peer) return;
-  queue_.after(flight_time(end), [this, peer, reason] {
+  queue_.after(flight_time_from(end), [this, peer, reason, hops = end.hops()] {
     // Behind a cut nothing is heard: the keepalive finds out.
-    if (!is_cut_towards(*peer)) lose(*peer, reason);
+    const bool is_heard =
+        std::ranges::none_of(hops, [&](const auto& hop) { return is_cut(hop.first, hop.second); });
+    if (is_heard) lose(*peer, reason);
   });
 }
 
@@ -428,11 +553,7 @@ std::vector<std::shared_ptr<SimNetwork::End>> SimNetwork::ends_between(const std
   std::vector<std::shared_ptr<End>> found;
   for (const Host* host : hosts_) {
     for (const auto& [id, end] : host->ends()) {
-      const auto goes_over = [&](const std::string& one, const std::string& other) {
-        return end->via.empty() ? end->local == one && end->remote == other
-                                : end->via == other && (end->local == one || end->remote == one);
-      };
-      if (goes_over(a, b) || goes_over(b, a)) found.push_back(end);
+      if (end->uses(a, b)) found.push_back(end);
     }
   }
   return found;

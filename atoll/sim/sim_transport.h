@@ -3,6 +3,8 @@
 // break, processes that die. The protocol code that runs over TCP runs over it unchanged, in
 // virtual time and one thread: equal seed and calls, equal events, to the bit.
 //
+// Every process that listens is a relay as well, where two others may meet (Transport::meet).
+//
 // What it keeps of TCP: order and integrity within a connection, none between connections; a
 // connection breaks rather than lose a frame. What it leaves out: congestion control, shared
 // uplinks (each ordered pair of hosts is a link of its own).
@@ -79,15 +81,19 @@ class SimNetwork {
 
   Link& link(const std::string& from, const std::string& to);
   bool is_cut(const std::string& a, const std::string& b);
-  /// The way from that end to the other, and back.
-  bool is_cut(const End& from);
-  bool is_cut_towards(const End& to);
-  Duration flight_time(const End& from);
+  /// Anywhere on the way of what the end sends.
+  bool is_cut_from(const End& end);
   /// From 0 to 1, the next of the seed's numbers.
   double draw();
   Duration flight_time(const Link& link);
+  /// All the way of what the end sends.
+  Duration flight_time_from(const End& end);
   void arrive_at_listener(const std::shared_ptr<End>& client, const std::string& address);
   void arrive_at_relay(const std::shared_ptr<End>& end, const net::Meeting& meeting);
+  void join(const std::shared_ptr<End>& caller, const std::shared_ptr<End>& called,
+            const std::string& relay, bool punched);
+  void open(const std::shared_ptr<End>& end, bool inbound, const std::string& remote);
+  void break_circuits(const Host& relay);
   void transmit(const std::shared_ptr<End>& from, Bytes frame, bool last);
   void depart(const std::shared_ptr<Item>& item);
   void arrive(const std::shared_ptr<Item>& item);
@@ -109,11 +115,12 @@ class SimNetwork {
   uint16_t last_port_ = 40'000;
   std::map<std::pair<std::string, std::string>, Link> links_;
   std::map<std::string, Host*> listeners_;  // By "host:port".
-  struct Attender {
+  struct Waiting {
     std::weak_ptr<End> end;
-    net::Meeting meeting;
+    bool calls = false;
+    bool may_punch = false;
   };
-  std::map<net::CircuitId, Attender> meetings_;  // Those who came first.
+  std::map<std::pair<std::string, net::CircuitId>, Waiting> waiting_;  // By the relay's address.
   std::vector<Host*> hosts_;  // In the order made: it decides the order of events.
 };
 

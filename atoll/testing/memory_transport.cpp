@@ -27,6 +27,7 @@ class MemoryNetwork::Hub {
 
   Result<std::string> listen(Mailbox& mailbox, const std::string& address);
   ConnectionId connect(Mailbox& mailbox, const std::string& address, Plane plane);
+  ConnectionId meet(Mailbox& mailbox, const Meeting& meeting);
   Sent send(ConnectionId connection, Bytes frame);
   void close(ConnectionId connection);
   Traffic traffic(const Mailbox& mailbox) const;
@@ -74,8 +75,8 @@ class MemoryNetwork::Node final : public Transport {
   ConnectionId connect(const std::string& address, Plane plane) override {
     return hub_->connect(mailbox_, address, plane);
   }
-  ConnectionId meet(const Meeting& /*meeting*/, Plane plane) override {
-    return hub_->connect(mailbox_, "nobody relays here", plane);
+  ConnectionId meet(const Meeting& meeting, Plane /*plane*/) override {
+    return hub_->meet(mailbox_, meeting);
   }
   Sent send(ConnectionId connection, Bytes frame) override {
     return hub_->send(connection, std::move(frame));
@@ -123,6 +124,14 @@ ConnectionId MemoryNetwork::Hub::connect(Mailbox& mailbox, const std::string& ad
   ends_[here].peer = there;
   push(there, Opened{there, true, plane, "memory"});
   push(here, Opened{here, false, plane, address});
+  return here;
+}
+
+ConnectionId MemoryNetwork::Hub::meet(Mailbox& mailbox, const Meeting& meeting) {
+  const MutexLock lock(mutex_);
+  const ConnectionId here = ++num_connections_;
+  ends_[here] = {.mailbox = &mailbox, .remote = meeting.relay};
+  lose(here, fmt::format("cannot meet at {}: nobody relays here", meeting.relay));
   return here;
 }
 
