@@ -21,6 +21,18 @@ struct CoordinatorSought {
   std::string sentence() const;
 };
 
+/// On this LAN: it has proved itself there, and the address that was known is another.
+struct CoordinatorFound {
+  static constexpr const char* kKind = "coordinator_found";
+  std::string authority;  // Its fingerprint.
+  std::string coordinator;
+  std::string known;  // Where nobody answered.
+  void visit(auto&& field) const {
+    field("authority", authority), field("coordinator", coordinator), field("known", known);
+  }
+  std::string sentence() const;
+};
+
 struct CertificateNotRenewed {
   static constexpr const char* kKind = "certificate_not_renewed";
   std::string reason;
