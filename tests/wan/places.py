@@ -166,6 +166,12 @@ class Places(unittest.TestCase):
             self.processes[name] = self.at(place, ["sh", "-ec", "exec " + line], stdout=out, stderr=log)
         return name
 
+    def stop(self, *names):
+        """Killed, as by a machine that is switched off."""
+        for name in names:
+            self.processes[name].kill()
+            self.processes.pop(name).wait()
+
     def said(self, name):
         return (self.folder / f"{name}.out").read_text() + (self.folder / f"{name}.log").read_text()
 

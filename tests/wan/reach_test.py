@@ -3,7 +3,10 @@
 
 usage: reach_test.py ATOLL STORE [unittest arguments]
 """
+import base64
+import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +14,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parent.parent / "processes")]
 import places  # noqa: E402
 from event_file import EventFile  # noqa: E402
-from places import DEADLINE_S, router  # noqa: E402
+from places import DEADLINE_S, firewall, router  # noqa: E402
 
 SLOW_LINE = pathlib.Path(__file__).resolve().parent / "slow_line.py"
 PROBE = pathlib.Path(__file__).resolve().parent / "nat_probe.py"
@@ -54,6 +57,7 @@ ip -n router-a route add default via 198.51.100.1
 ip -n router-b route add default via 192.0.2.1
 """
 LINE_MS = 30
+PAGE_BYTES = 4096
 
 SETTINGS = """
 [model]
@@ -78,7 +82,35 @@ sync_every = 10
 replicas = 2
 """
 
+
+def with_settings(**changed):
+    text = SETTINGS
+    for name, value in changed.items():
+        text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.M)
+        text = text if count else text.replace("[train]\n", f"[train]\n{name} = {value}\n")
+    return text
+
+
 KINDS = {"cone": {}, "cone that refuses": {"input_policy": "accept"}, "symmetric": {"masquerade": "masquerade random,fully-random"}}
+
+
+def memory_of(pid):
+    """All that the process has written there, without what is nothing but zeros."""
+    pieces = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            region, mode = line.split()[:2]
+            begin, end = (int(word, 16) for word in region.split("-"))
+            if not mode.startswith("rw"):
+                continue
+            try:
+                memory.seek(begin)
+                whole = memory.read(end - begin)
+            except OSError:
+                continue  # A device's.
+            pages = (whole[at:at + PAGE_BYTES] for at in range(0, len(whole), PAGE_BYTES))
+            pieces += [page for page in pages if page.count(0) < len(page)]
+    return b"".join(pieces)
 
 
 class Laboratory(places.Places):
@@ -138,10 +170,138 @@ class RouterTest(Laboratory):
         for outcome in self.opening(20001, 1, 0.3):  # Longer than the way.
             self.assertEqual(outcome, ["closed", "ECONNREFUSED"])
 
-    def test_behind_symmetric_ones_they_do_not(self):
+    def test_where_one_is_symmetric_they_do_not(self):
+        for port, kind in ((20000, "symmetric"), (20001, "cone")):
+            self.put_behind(a="symmetric", b=kind)
+            for outcome in self.opening(port, 1):
+                self.assertEqual(outcome, ["closed", "silence"])
+
+
+PUBLIC = {"cloud": f"--listen 0.0.0.0:7071 --advertise {CLOUD}:7071"}
+
+
+class MeetingTest(Laboratory):
+    """What brings islands at home together: nobody can call them, and both have the same address there."""
+
+    def setUp(self):
+        if subprocess.run([places.ATOLL, "relay", "--help"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this program has no relay")
+        super().setUp()
+        self.protect("cloud", firewall(7070, 7071))
+        self.protect("relay", firewall(7074))
+
+    def begin(self, settings=SETTINGS):
+        (self.folder / "cloud" / "run.toml").write_text(settings)
+        self.run_at("cloud", f"atoll create runs/ours --config run.toml --address {CLOUD}:7070 --uses 3 --expires 2d > invite.txt")
+        self.run_at("cloud", "atoll invite runs/ours --role relay --name meeting > relay.txt")
+        shutil.copy(self.folder / "cloud" / "relay.txt", self.folder / "relay")
+        for home in ("home-a", "home-b"):
+            shutil.copy(self.folder / "cloud" / "invite.txt", self.folder / home)
+        self.events = EventFile(self.folder / "cloud" / "runs" / "ours")
+        self.start("ours", ":7070", "cloud", ["atoll", "coordinate", "--run", "runs/ours"])
+        self.relay("@relay.txt")
+
+    def relay(self, *invite):
+        self.start("meeting", f"relaying at {RELAY}:7074", "relay", ["atoll", "relay", *invite, "--run", "runs/meeting", "--listen",
+                                                                     "0.0.0.0:7074", "--advertise", f"{RELAY}:7074"])
+
+    def join(self, place, name):
+        self.start_at(place, f"atoll join @invite.txt --data {places.STORE} --run runs/{name} --name {name} {PUBLIC.get(place, '')}")
+
+    def ways(self, *islands):
+        """How these two reached each other, as the coordinator was told, one after the other."""
+        return [(event["way"], event.get("relay") or "") for event in self.events.all()
+                if "way" in event and sorted(event.get("islands", [])) == sorted(islands)]
+
+    def wait_for_way(self, *islands):
+        self.wait(lambda: self.ways(*islands), f"way between {islands}")
+        return self.ways(*islands)[-1]
+
+    def assert_met(self, way, relay):
+        self.begin()
+        for home in "ab":
+            self.join(f"home-{home}", home)
+        self.wait_for_way("a", "b")
+        status = json.loads(self.run_at("cloud", "atoll status runs/ours --json"))
+        self.assertIn({"islands": ["a", "b"], "way": way, "relay": relay}, (status.get("runs") or [status])[0]["ways"])
+        self.assert_one_model("a", "b")
+        self.assertEqual({found for found, _ in self.ways("a", "b")}, {way})
+
+    def test_behind_cones_they_reach_each_other(self):
+        self.put_behind(a="cone", b="cone")
+        self.assert_met("punched", "meeting")
+
+    def test_behind_cones_that_refuse_as_well(self):
+        self.put_behind(a="cone that refuses", b="cone that refuses")
+        self.assert_met("punched", "meeting")
+
+    def test_one_at_home_and_a_public_one_need_nobody(self):
+        self.put_behind(b="cone")
+        for public in ("a", "c"):  # The later name calls, or would.
+            with self.subTest(public):
+                self.begin()
+                self.join("cloud", public)
+                self.join("home-b", "b")
+                self.assert_one_model(public, "b")
+                self.assertNotIn("relayed", [way for way, _ in self.ways(public, "b")])
+                self.stop("meeting")
+                for place in self.MACHINES:
+                    shutil.rmtree(self.folder / place / "runs", ignore_errors=True)
+
+    def private_keys(self):
+        """As their files have them, and the numbers themselves."""
+        for path in self.folder.glob("*/runs/*/*/*key.pem"):
+            if "meeting" in path.parts:
+                continue  # The relay's own.
+            lines = [line.encode() for line in path.read_text().split("\n") if line and not line.startswith("-")]
+            der = base64.b64decode(b"".join(lines))
+            number = der[der.index(b"\x04\x20") + 2:][:32]  # An octet string of 32 bytes.
+            yield from ((path, line[:40]) for line in lines[:2])
+            yield from ((path, number), (path, number[::-1]))
+
+    def parameters(self):
+        """A stretch of each checkpoint's largest tensor."""
+        for path in self.folder.glob("home-*/runs/*/checkpoints/*/model*.safetensors"):
+            whole = path.read_bytes()
+            size = int.from_bytes(whole[:8], "little")
+            places_of = [tensor["data_offsets"] for name, tensor in json.loads(whole[8:8 + size]).items() if name != "__metadata__"]
+            begin, end = max(places_of, key=lambda place: place[1] - place[0])
+            middle = 8 + size + (begin + end) // 2
+            yield path, whole[middle:middle + 64]
+
+    def test_behind_symmetric_ones_the_relay_passes_on_what_it_cannot_read(self):
         self.put_behind(a="symmetric", b="symmetric")
-        for outcome in self.opening(20000, 1):
-            self.assertEqual(outcome, ["closed", "silence"])
+        # The second one comes late, so that the parameters themselves pass.
+        self.begin(with_settings(steps=2000, sync_every=50, replicas=1, checkpoint_every=50, keep_checkpoints=100))
+        self.join("home-a", "a")
+        self.wait(lambda: self.events.find("round_committed"), "first round")
+        self.join("home-b", "b")
+        self.assertEqual(self.wait_for_way("a", "b"), ("relayed", "meeting"))
+        self.wait(lambda: self.events.find("island_caught_up", island="b"), "island b in the rounds")
+        of_relay, of_island = memory_of(self.processes["meeting"].pid), memory_of(self.processes["a"].pid)
+        self.assert_one_model("a", "b")
+        seen = [of_relay, *(path.read_bytes() for path in (self.folder / "relay").rglob("*") if path.is_file())]
+        keys, tensors = list(self.private_keys()), list(self.parameters())
+        self.assertEqual(len({path for path, _ in keys}), 3)
+        self.assertGreater(len(tensors), 10)
+        # The search finds what is there.
+        self.assertIn(f"{RELAY}:7074".encode(), of_relay)
+        self.assertTrue(any(secret in of_island for path, secret in keys if "home-a" in path.parts))
+        self.assertEqual([where for where, secret in keys + tensors if any(secret in memory for memory in seen)], [])
+
+    def test_a_relay_that_was_killed_is_done_without_until_it_is_back(self):
+        self.put_behind(a="symmetric", b="symmetric")
+        self.begin(with_settings(steps=200))
+        for home in "ab":
+            self.join(f"home-{home}", home)
+        self.assertEqual(self.wait_for_way("a", "b"), ("relayed", "meeting"))
+        self.wait(lambda: self.events.find("round_committed"), "first round")
+        mark = len(self.events.all())
+        self.stop("meeting")
+        self.wait(lambda: self.events.find("link_lost", after=mark) or self.events.find("relay_lost", after=mark), "word of it")
+        self.relay()
+        events = self.assert_one_model("a", "b")
+        self.assertTrue(events.find("round_committed", after=mark, abstainers=[]))
 
 
 # Machines on one LAN, where addresses change.
@@ -206,11 +366,6 @@ class LanTest(places.Places):
         fingerprint = self.run_at("ours", "openssl x509 -in runs/ours/authority/authority.pem -pubkey -noout | openssl pkey -pubin -outform DER "
                                           "| sha256sum | cut -d' ' -f1").strip()
         self.start("liar", "lying", "shore", [sys.executable, "-c", LIAR, fingerprint, "192.168.1.30"])
-
-    def stop(self, *names):
-        for name in names:
-            self.processes[name].kill()
-            self.processes.pop(name).wait()
 
     def test_the_coordinator_is_found_where_it_moved_to(self):
         self.begin_at("192.168.1.5")
