@@ -19,14 +19,14 @@ std::string CoordinatorSought::sentence() const {
                 coordinator, format_duration(patience_s));
 }
 
-std::string CoordinatorFound::sentence() const {
-  return format("nobody answers at {}; the coordinator of run {} answers on this LAN at {}", known,
-                authority.substr(0, 16), coordinator);
-}
-
 std::string CertificateNotRenewed::sentence() const {
   return format("warning: this island's certificate was not renewed: {}; it is tried again{}",
                 reason, until.empty() ? "" : format(", and it is good until {}", until));
+}
+
+std::string CoordinatorFound::sentence() const {
+  return format("nobody answers at {}; the coordinator of run {} answers on this LAN at {}", known,
+                authority.substr(0, 16), coordinator);
 }
 
 std::string CameAs::sentence() const { return format("came as '{}'", island); }

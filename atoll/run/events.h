@@ -21,6 +21,14 @@ struct CoordinatorSought {
   std::string sentence() const;
 };
 
+struct CertificateNotRenewed {
+  static constexpr const char* kKind = "certificate_not_renewed";
+  std::string reason;
+  std::string until;  // When the one that there is ends.
+  void visit(auto&& field) const { field("reason", reason), field("until", until); }
+  std::string sentence() const;
+};
+
 /// On this LAN: it has proved itself there, and the address that was known is another.
 struct CoordinatorFound {
   static constexpr const char* kKind = "coordinator_found";
@@ -30,14 +38,6 @@ struct CoordinatorFound {
   void visit(auto&& field) const {
     field("authority", authority), field("coordinator", coordinator), field("known", known);
   }
-  std::string sentence() const;
-};
-
-struct CertificateNotRenewed {
-  static constexpr const char* kKind = "certificate_not_renewed";
-  std::string reason;
-  std::string until;  // When the one that there is ends.
-  void visit(auto&& field) const { field("reason", reason), field("until", until); }
   std::string sentence() const;
 };
 
