@@ -22,6 +22,7 @@
 #include "atoll/coordinator/run_router.h"
 #include "atoll/coordinator/status_board.h"
 #include "atoll/net/address.h"
+#include "atoll/net/discovery.h"
 #include "atoll/net/http_server.h"
 #include "atoll/net/tcp_transport.h"
 #include "atoll/run/config.h"
@@ -44,6 +45,7 @@ struct CoordinateArguments {
   std::string https;  // Empty: off.
   std::vector<std::string> https_names;
   bool insecure = false;
+  bool no_discovery = false;
   bool together = false;
 };
 
@@ -60,7 +62,9 @@ all of them. Each begins, fails and ends by itself; the coordinator ends with th
 
 A run that `atoll create` made is encrypted, and only the invited take part. Its settings may lie in
 its folder (config.toml). With --https readers on other machines see how it goes, by a token
-(`atoll invite RUN --role reader --token`) or a member's certificate.
+(`atoll invite RUN --role reader --token`) or a member's certificate. Members on the same LAN find
+its coordinator also where its address is another than they know: it answers who asks there by
+multicast (UDP port 7070) for this very run; --no-discovery: it does not.
 
 Examples:
   atoll coordinate --run runs/ours                               a run that was created
@@ -171,6 +175,18 @@ void find_config(CoordinateArguments& arguments) {
   }
 }
 
+/// So that who is invited finds the coordinator on its LAN. Null where nobody shall, or can, ask.
+std::unique_ptr<net::Beacon> be_found(const std::string& fingerprint, const std::string& address,
+                                      const Clock& clock) {
+  const net::Address bound = *net::parse_address(address);
+  if (net::is_loopback(bound)) return nullptr;
+  auto beacon = net::Beacon::start(fingerprint, bound.port, clock);
+  if (beacon) return std::move(*beacon);
+  run::print_log("warning: nobody can find this coordinator by asking its LAN: " +
+                 beacon.error().message);
+  return nullptr;
+}
+
 void coordinate(CoordinateArguments arguments, std::vector<std::string> overrides) {
   find_config(arguments);
   warn_of_local(overrides);
@@ -215,6 +231,9 @@ void coordinate(CoordinateArguments arguments, std::vector<std::string> override
           : swarm::AuthorityCallbacks{});
   const auto address = server.listen(arguments.listen);
   if (!address) throw InputError(address.error().message);
+  const auto beacon = authority && !arguments.no_discovery
+                          ? be_found(authority->fingerprint(), *address, clock)
+                          : nullptr;
   for (run::CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
@@ -260,6 +279,8 @@ void add_coordinate_command(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_flag("--insecure", arguments->insecure,
                     "allow addresses beyond this machine, unencrypted");
+  command->add_flag("--no-discovery", arguments->no_discovery,
+                    "answer nobody who asks the LAN where this run's coordinator is");
   command->add_flag("--together", arguments->together, "nobody trains on without who is lost")
       ->group("");
   command->allow_extras();

@@ -38,7 +38,8 @@ what it had learned is with the others, who go on; Ctrl-C: all checkpoint after 
 end.
 
 An invite makes this machine a member of an encrypted run: a key is made here, which never leaves,
-and the coordinator certifies it. Afterwards the folder is enough.
+and the coordinator certifies it. Afterwards the folder is enough. Where nobody answers at the
+coordinator's address, and it is on the same LAN, it is found there.
 
 Examples:
   atoll join @invite.txt --run runs/here                         by an invite of `atoll create`

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,6 +24,8 @@
 namespace atl::island {
 namespace {
 
+constexpr Duration kForLastTry = std::chrono::seconds(1);
+
 /// The shared settings that the user gave: the coordinator's must be the same.
 std::map<std::string, std::string> demands_of(const JoinOptions& options, run::RunConfig& asked) {
   SettingList list = asked.settings();
@@ -34,6 +38,8 @@ std::map<std::string, std::string> demands_of(const JoinOptions& options, run::R
   }
   return demands;
 }
+
+bool is_cancelled() { return num_interrupts() > 0 || has_to_leave(); }
 
 struct WantedRun {
   std::string address;  // Of its coordinator.
@@ -79,6 +85,18 @@ std::string listening_address(const JoinOptions& options, const net::Address& co
   return options.listen;
 }
 
+/// Throws where what it follows from may not be used.
+std::string listening_address_for(const WantedRun& wanted, const JoinOptions& options,
+                                  bool may_leave_machine) {
+  const auto reachable = net::check_address(wanted.address, may_leave_machine);
+  if (!reachable) throw InputError(reachable.error().message);
+  std::string listen = listening_address(options, *reachable);
+  if (const auto checked = net::check_address(listen, may_leave_machine); !checked) {
+    throw InputError(checked.error().message);
+  }
+  return listen;
+}
+
 }  // namespace
 
 JoinOptions with_name(JoinOptions options, const std::filesystem::path& run_folder) {
@@ -120,9 +138,9 @@ Destination find_destination(JoinOptions options, const std::filesystem::path& r
       demands_of(options, asked);
       events(run::CoordinatorSought{.coordinator = invite->addresses.front(),
                                     .patience_s = asked.swarm.join_patience});
-      options.coordinator = run::register_by_invite(
-          *invite, run_folder, options.name, duration_of(asked.swarm.join_patience), clock,
-          [] { return num_interrupts() > 0 || has_to_leave(); });
+      options.coordinator = run::register_by_invite(*invite, run_folder, options.name,
+                                                    duration_of(asked.swarm.join_patience), clock,
+                                                    is_cancelled, events);
     }
   } else if (options.coordinator.empty()) {
     options.coordinator = run::joined_coordinator(run_folder);
@@ -143,20 +161,23 @@ Destination find_destination(JoinOptions options, const std::filesystem::path& r
 std::unique_ptr<collective::Session> connect(const Destination& destination, const Clock& clock,
                                              const EventSink& events) {
   const JoinOptions& options = destination.options;
-  const run::Certificate* const certificate = destination.certificate.get();
+  run::Certificate* const certificate = destination.certificate.get();
   run::RunConfig asked;
   const auto demands = demands_of(options, asked);
-  const WantedRun wanted = wanted_run(options.coordinator);
+  WantedRun wanted = wanted_run(options.coordinator);
   const bool may_leave_machine = options.insecure || certificate != nullptr;
-  const auto reachable = net::check_address(wanted.address, may_leave_machine);
-  if (!reachable) throw InputError(reachable.error().message);
-  const std::string listen = listening_address(options, *reachable);
-  if (const auto checked = net::check_address(listen, may_leave_machine); !checked) {
-    throw InputError(checked.error().message);
-  }
+  std::string listen = listening_address_for(wanted, options, may_leave_machine);
   if (!options.advertise.empty()) net::require_address("--advertise", options.advertise);
   events(run::CoordinatorSought{.coordinator = options.coordinator,
                                 .patience_s = asked.swarm.join_patience});
+  const Duration patience = duration_of(asked.swarm.join_patience);
+  const Time begin = clock.now();
+  if (certificate != nullptr) {
+    wanted.address = certificate->seek_coordinator(patience, is_cancelled);
+    listen = listening_address_for(wanted, options, may_leave_machine);
+  }
+  // Where it was sought in vain, the session says why.
+  const Duration rest = std::max(patience - (clock.now() - begin), std::min(patience, kForLastTry));
   auto session = collective::Session::connect(
       {.coordinator = wanted.address,
        .run_name = wanted.name,
@@ -164,7 +185,7 @@ std::unique_ptr<collective::Session> connect(const Destination& destination, con
        .advertise = options.advertise,
        .name = options.name,
        .settings = demands,
-       .connect_patience = duration_of(asked.swarm.join_patience),
+       .connect_patience = rest,
        .return_patience = duration_of(asked.swarm.return_patience),
        .work_share = asked.sync.exchange_share,
        .on_event = events,
@@ -172,7 +193,7 @@ std::unique_ptr<collective::Session> connect(const Destination& destination, con
            [certificate](const Bytes& signed_list) {
              if (certificate != nullptr) certificate->take_revocations(signed_list);
            },
-       .cancelled = [] { return num_interrupts() > 0 || has_to_leave(); }},
+       .cancelled = is_cancelled},
       [&](net::Transport::Sink sink) {
         auto transport = net::make_tcp_transport(
             {.trust = certificate == nullptr ? nullptr : certificate->trust(),

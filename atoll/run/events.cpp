@@ -32,6 +32,11 @@ std::string CertificateNotRenewed::sentence() const {
                 reason, until.empty() ? "" : format(", and it is good until {}", until));
 }
 
+std::string CoordinatorFound::sentence() const {
+  return format("nobody answers at {}; the coordinator of run {} answers on this LAN at {}", known,
+                authority.substr(0, 16), coordinator);
+}
+
 std::string CameAs::sentence() const { return format("came as '{}'", island); }
 
 std::string CodecChosen::sentence() const { return "sync.codec = auto: " + choice; }

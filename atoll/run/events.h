@@ -50,6 +50,18 @@ struct CertificateNotRenewed {
   std::string sentence() const;
 };
 
+/// On this LAN: it has proved itself there, and the address that was known is another.
+struct CoordinatorFound {
+  static constexpr const char* kKind = "coordinator_found";
+  std::string authority;  // Its fingerprint.
+  std::string coordinator;
+  std::string known;  // Where nobody answered.
+  void visit(auto&& field) const {
+    field("authority", authority), field("coordinator", coordinator), field("known", known);
+  }
+  std::string sentence() const;
+};
+
 struct CameAs {
   static constexpr const char* kKind = "came_as";
   std::string island;

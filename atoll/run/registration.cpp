@@ -13,6 +13,7 @@
 #include "atoll/identity/registration.h"
 #include "atoll/identity/revocation.h"
 #include "atoll/net/tcp_transport.h"
+#include "atoll/run/coordinator_search.h"
 #include "atoll/run/events.h"
 #include "atoll/run/run_authority.h"
 #include "atoll/swarm/inbox.h"
@@ -29,11 +30,6 @@ constexpr const char* kInviteFile = "invite";  // The id of the one that the mem
 constexpr Duration kBetweenTries = std::chrono::seconds(1);
 /// Whether a renewal is due is looked at so often; after one that failed it is tried again then.
 constexpr std::chrono::seconds kBetweenLooks{30};
-
-/// Whether somebody was there, whose answer will be the same the next time.
-bool is_verdict(const std::string& reason) {
-  return reason.find("certificate") != std::string::npos;
-}
 
 /// One question and its answer, over a connection of its own.
 Result<std::string> ask(const std::string& address, std::shared_ptr<net::Trust> trust,
@@ -61,7 +57,7 @@ Result<std::string> ask(const std::string& address, std::shared_ptr<net::Trust> 
   return failure(fmt::format("{} does not answer", address));
 }
 
-/// Asks for a certificate and keeps it. `is_answered`: somebody said no.
+/// Asks for a certificate and keeps it. `is_answered`: the coordinator said something.
 Result<void> obtain(const std::string& address, std::shared_ptr<net::Trust> trust,
                     const std::string& fingerprint, const fs::path& folder,
                     identity::RegistrationRequest request, const Clock& clock,
@@ -69,7 +65,7 @@ Result<void> obtain(const std::string& address, std::shared_ptr<net::Trust> trus
   const identity::Key key = identity::member_key(identity_folder(folder));
   request.certificate_request = key.request();
   const auto answer = ask(address, std::move(trust), identity::encode(request), clock, cancelled);
-  is_answered = is_answered || answer || is_verdict(answer.error().message);
+  is_answered = is_answered || answer;
   if (!answer) return tl::unexpected(answer.error());
   const auto reply = identity::decode_reply(*answer);
   if (!reply) return tl::unexpected(reply.error());
@@ -80,11 +76,18 @@ Result<void> obtain(const std::string& address, std::shared_ptr<net::Trust> trus
   return {};
 }
 
+/// What a later start goes by.
+void keep_membership(const identity::Invite& invite, const fs::path& folder,
+                     const std::string& coordinator) {
+  write_file_atomically(identity_folder(folder) / kCoordinatorFile, coordinator + "\n");
+  write_file_atomically(identity_folder(folder) / kInviteFile, identity::invite_id(invite.secret));
+}
+
 }  // namespace
 
 std::string register_by_invite(const identity::Invite& invite, const fs::path& folder,
                                const std::string& name, Duration patience, const Clock& clock,
-                               const std::function<bool()>& cancelled) {
+                               const std::function<bool()>& cancelled, const EventSink& tell) {
   if (invite.expiry < wall_now()) {
     throw InputError(
         fmt::format("the invite expired at {} (this machine's clock says {}): ask for a new one",
@@ -92,22 +95,37 @@ std::string register_by_invite(const identity::Invite& invite, const fs::path& f
   }
   const std::shared_ptr<net::Trust> trust = net::Trust::stranger(invite.fingerprint);
   const Time end = clock.now() + patience;
+  LanSearch lan(invite.fingerprint, invite.addresses, clock);
   while (true) {
     std::string reasons;
     bool is_answered = false;
-    for (const std::string& address : invite.addresses) {
+    const auto join_at = [&](const std::string& address) {
       const auto result =
           obtain(address, trust, invite.fingerprint, folder,
                  {.invite_secret = invite.secret, .name = name}, clock, cancelled, is_answered);
-      if (result) {
-        write_file_atomically(identity_folder(folder) / kCoordinatorFile, address + "\n");
-        write_file_atomically(identity_folder(folder) / kInviteFile,
-                              identity::invite_id(invite.secret));
+      if (!result) reasons += (reasons.empty() ? "" : "; ") + result.error().message;
+      return result.has_value();
+    };
+    for (const std::string& address : invite.addresses) {
+      if (!join_at(address)) continue;
+      keep_membership(invite, folder, address);
+      return address;
+    }
+    const bool is_refused = is_answered || is_verdict(reasons);
+    if (!is_answered && !cancelled()) {
+      // Somebody else at the address that was the coordinator's is no reason not to look for it;
+      // and who lies on the LAN is not to have the last word.
+      for (const std::string& address : lan.ask()) {
+        if (!join_at(address)) continue;
+        // A later start, maybe elsewhere, shall try first what the invite says.
+        keep_membership(invite, folder, invite.addresses.front());
+        tell(CoordinatorFound{.authority = invite.fingerprint,
+                              .coordinator = address,
+                              .known = invite.addresses.front()});
         return address;
       }
-      reasons += (reasons.empty() ? "" : "; ") + result.error().message;
     }
-    if (is_answered || cancelled() || clock.now() >= end) {
+    if (is_refused || is_answered || cancelled() || clock.now() >= end) {
       throw InputError(fmt::format("cannot join '{}': {}", invite.run_name, reasons));
     }
     std::this_thread::sleep_for(kBetweenTries);
@@ -142,9 +160,10 @@ std::string certified_name(const fs::path& folder) {
 Certificate::Certificate(fs::path folder, std::string coordinator, const Clock& clock,
                          EventSink tell)
     : folder_(std::move(folder)),
-      coordinator_(std::move(coordinator)),
+      known_coordinator_(std::move(coordinator)),
       clock_(clock),
-      tell_(std::move(tell)) {
+      tell_(std::move(tell)),
+      coordinator_(known_coordinator_) {
   const auto credentials = identity::load_credentials(identity_folder(folder_), wall_now());
   authority_pem_ = credentials.authority_pem;
   trust_ = std::make_shared<net::Trust>(credentials);
@@ -170,6 +189,27 @@ void Certificate::take_revocations(const Bytes& signed_list) const {
   if (list) trust_->revoke(*std::move(list));
 }
 
+std::string Certificate::seek_coordinator(Duration patience,
+                                          const std::function<bool()>& cancelled) {
+  const auto fingerprint = identity::fingerprint_of(authority_pem_);
+  if (!fingerprint) throw InputError(fingerprint.error().message);
+  std::string found = run::seek_coordinator({.known = known_coordinator_,
+                                             .fingerprint = *fingerprint,
+                                             .trust = trust_,
+                                             .patience = patience,
+                                             .cancelled = cancelled,
+                                             .tell = tell_},
+                                            clock_);
+  const MutexLock lock(mutex_);
+  coordinator_ = found;
+  return found;
+}
+
+std::string Certificate::coordinator() const {
+  const MutexLock lock(mutex_);
+  return coordinator_;
+}
+
 void Certificate::keep_renewed() {
   while (!is_stopping()) {
     renew();
@@ -185,7 +225,7 @@ void Certificate::renew() {
     const auto fingerprint = facts->peer.run;
     bool is_answered = false;
     const auto result = obtain(
-        coordinator_, trust_, fingerprint, folder_, {}, clock_, [this] { return is_stopping(); },
+        coordinator(), trust_, fingerprint, folder_, {}, clock_, [this] { return is_stopping(); },
         is_answered);
     if (result) {
       trust_->renew(identity::load_credentials(identity_folder(folder_), wall_now()));

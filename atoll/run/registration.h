@@ -17,10 +17,11 @@ namespace atl::run {
 
 /// Becomes a member by an invite: the key and what comes of it are kept in `folder`/identity, with
 /// the coordinator's address, which is returned. A folder that has a key keeps it. Tries all
-/// addresses of the invite, for as long as `patience` where nobody answers. Throws InputError.
+/// addresses of the invite, for as long as `patience` where nobody answers, and meanwhile asks the
+/// LAN now and then: the address returned may be from there. Throws InputError.
 std::string register_by_invite(const identity::Invite& invite, const std::filesystem::path& folder,
                                const std::string& name, Duration patience, const Clock& clock,
-                               const std::function<bool()>& cancelled);
+                               const std::function<bool()>& cancelled, const EventSink& tell);
 
 /// Whether the member in `folder` came by this very invite, and its certificate holds: then nobody
 /// need be asked.
@@ -45,20 +46,25 @@ class Certificate {
   const std::shared_ptr<net::Trust>& trust() const { return trust_; }
   /// A list that came from the coordinator. Not signed by the authority: nothing happens.
   void take_revocations(const Bytes& signed_list) const;
+  /// Where the coordinator answers now (run/coordinator_search.h); it is asked for the next
+  /// certificate there too.
+  std::string seek_coordinator(Duration patience, const std::function<bool()>& cancelled);
 
  private:
   void keep_renewed();
   void renew();
   bool is_stopping() const;
+  std::string coordinator() const;
 
   const std::filesystem::path folder_;
-  const std::string coordinator_;
+  const std::string known_coordinator_;
   const Clock& clock_;
   const EventSink tell_;
   std::string authority_pem_;
   std::shared_ptr<net::Trust> trust_;
   mutable Mutex mutex_;
   Condition stopped_;
+  std::string coordinator_ ATOLL_GUARDED_BY(mutex_);  // Where it was found last.
   bool is_stopping_ ATOLL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
