@@ -63,7 +63,7 @@ Examples:
   atoll relay --run runs/meeting --rate 200mbit                  of its line, in all)";
 
 /// Becomes the run's relay, where it is not yet. Returns the coordinator's address.
-std::string take_place(const RelayArguments& arguments, const Clock& clock) {
+std::string take_place(const RelayArguments& arguments, const Clock& clock, const EventSink& tell) {
   const fs::path folder = arguments.folder;
   if (arguments.invite.empty()) {
     const std::string coordinator = run::joined_coordinator(folder);
@@ -84,8 +84,8 @@ std::string take_place(const RelayArguments& arguments, const Clock& clock) {
   const std::string name = !arguments.name.empty()     ? arguments.name
                            : run::has_identity(folder) ? run::certified_name(folder)
                                                        : "relay-" + random_name().substr(0, 6);
-  return run::register_by_invite(*invite, folder, name, kJoinPatience, clock,
-                                 [] { return num_interrupts() > 0; });
+  return run::register_by_invite(
+      *invite, folder, name, kJoinPatience, clock, [] { return num_interrupts() > 0; }, tell);
 }
 
 /// Where members are told that the relay is: as the user says, else as the coordinator's machine
@@ -116,14 +116,15 @@ void relay(RelayArguments arguments) {
   close_hidden(given);
   net::require_address("--listen", arguments.listen);
   if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
-  const net::RelayLimits limits{.circuits = static_cast<int>(arguments.circuits),
-                                .bytes_per_s = bytes_per_s(arguments.rate),
-                                .pair_bytes_per_s = bytes_per_s(arguments.member_rate)};
+  const net::RelayLimits limits{.num_circuits = static_cast<int>(arguments.circuits),
+                                .bytes_per_second = bytes_per_s(arguments.rate),
+                                .circuit_bytes_per_second = bytes_per_s(arguments.member_rate)};
   const SystemClock clock;
   watch_interrupts();
-  const std::string coordinator = take_place(arguments, clock);
   const EventSink tell = [](const Event& event) { run::print_log(event.sentence); };
-  run::Certificate certificate(arguments.folder, coordinator, clock, tell);
+  run::Certificate certificate(arguments.folder, take_place(arguments, clock, tell), clock, tell);
+  const std::string coordinator =
+      certificate.seek_coordinator(kJoinPatience, [] { return num_interrupts() > 0; });
   const auto passer = std::make_shared<net::Relay>(limits, clock);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto transport = net::make_tcp_transport(

@@ -30,8 +30,8 @@ TEST_F(MeetingTest, WhoIsCalledComesAsAVisitorAndTheWayIsTold) {
   EXPECT_FALSE(links()[0].up);
   meet();
   ASSERT_THAT(transport_.meetings, SizeIs(1));
-  EXPECT_EQ(transport_.meetings[0].relay, "relay:1");
-  EXPECT_FALSE(transport_.meetings[0].calls);
+  EXPECT_EQ(transport_.meetings.begin()->second.relay, "relay:1");
+  EXPECT_FALSE(transport_.meetings.begin()->second.calls);
   constexpr net::ConnectionId kMet = 300;
   handle(net::Opened{
       .connection = kMet, .inbound = true, .plane = net::Plane::kBulk, .way = net::Way::kRelayed});
@@ -51,7 +51,7 @@ TEST_F(MeetingTest, ALinkThatStandsIsKept) {
 TEST_F(MeetingTest, ALinkThatIsNotTrustedIsNot) {
   meet(/*may_punch=*/false);
   ASSERT_THAT(transport_.meetings, SizeIs(1));
-  EXPECT_FALSE(transport_.meetings[0].may_punch);
+  EXPECT_FALSE(transport_.meetings.begin()->second.may_punch);
   EXPECT_THAT(transport_.closed, testing::ElementsAre(kBulk));
 }
 

@@ -25,6 +25,8 @@ namespace atl::island {
 namespace {
 
 constexpr Duration kForLastTry = std::chrono::seconds(1);
+/// Pairs of others that may meet at an island at once.
+constexpr int kMostPassedOn = 32;
 
 /// The shared settings that the user gave: the coordinator's must be the same.
 std::map<std::string, std::string> demands_of(const JoinOptions& options, run::RunConfig& asked) {
@@ -198,7 +200,9 @@ std::unique_ptr<collective::Session> connect(const Destination& destination, con
         auto transport = net::make_tcp_transport(
             {.trust = certificate == nullptr ? nullptr : certificate->trust(),
              .insecure = options.insecure,
-             .link_rate_bits_per_s = options.link_rate_bits_per_s},
+             .link_rate_bits_per_s = options.link_rate_bits_per_s,
+             .relay = std::make_shared<net::Relay>(net::RelayLimits{.num_circuits = kMostPassedOn},
+                                                   clock)},
             clock, std::move(sink));
         return options.around_transport ? options.around_transport(std::move(transport))
                                         : std::move(transport);

@@ -111,11 +111,6 @@ ConnectionId StripedTransport::begin(const StripePtr& stripe,
   return stripe->id;
 }
 
-ConnectionId StripedTransport::meet(const Meeting& meeting, Plane plane) {
-  if (plane != Plane::kBulk) return inner_->meet(meeting, plane);
-  return inner_->meet(meeting, Plane::kControl);  // STUB
-}
-
 Sent StripedTransport::send(ConnectionId connection, Bytes frame) {
   ATOLL_CHECK(frame.size() <= kMaxFrameBytes, "the frame is too long");
   if (find(connection) == nullptr) return inner_->send(connection, std::move(frame));

@@ -28,7 +28,6 @@ struct SimNetwork::End {
   Host* host = nullptr;  // Null once the process is gone.
   std::string local;
   std::string remote;
-  std::string via;  // The host that passes on what it says; empty: none.
   Plane plane = Plane::kControl;
   const Host* relay = nullptr;  // Whom all passes that it sends, if anybody.
   std::string relay_name;
@@ -219,57 +218,6 @@ ConnectionId SimNetwork::Host::connect(const std::string& address, Plane plane) 
     if (!network.is_cut(end->local, end->remote)) network.arrive_at_listener(end, address);
   });
   return end->id;
-}
-
-ConnectionId SimNetwork::Host::meet(const net::Meeting& meeting, Plane plane) {
-  const auto parsed = net::parse_address(meeting.relay);
-  auto end = add_end(parsed ? parsed->host : meeting.relay, plane);
-  network_.queue_.after(network_.options_.connect_timeout, [end, meeting, &network = network_] {
-    if (end->opened || end->over) return;
-    network.meetings_.erase(meeting.circuit);
-    SimNetwork::lose(*end, fmt::format("cannot meet at {}: nobody came", meeting.relay));
-  });
-  Link& link = network_.link(end->local, end->remote);
-  network_.queue_.after(network_.flight_time(link), [end, meeting, &network = network_] {
-    if (network.is_cut(end->local, end->remote) || end->over) return;
-    if (network.listeners_.contains(meeting.relay)) network.arrive_at_relay(end, meeting);
-  });
-  return end->id;
-}
-
-/// The second of the two joins them: directly, if nothing but a router was between them.
-void SimNetwork::arrive_at_relay(const std::shared_ptr<End>& end, const net::Meeting& meeting) {
-  const auto [entry, is_first] = meetings_.try_emplace(meeting.circuit, Attender{end, meeting});
-  if (is_first) return;
-  const Attender other = entry->second;
-  meetings_.erase(entry);
-  const auto first = other.end.lock();
-  if (!first || first->over || other.meeting.calls == meeting.calls) return;
-  const std::string relay = end->remote;
-  const bool is_direct = meeting.may_punch && other.meeting.may_punch &&
-                         !is_cut(first->local, end->local) && !is_cut(end->local, first->local);
-  const auto join = [&](const std::shared_ptr<End>& one, const std::shared_ptr<End>& to,
-                        bool calls) {
-    one->remote = to->local;
-    one->via = is_direct ? "" : relay;
-    one->peer = to;
-    queue_.after(flight_time(link(relay, one->local)), [this, one, calls, is_direct] {
-      if (one->over) return;
-      one->opened = true;
-      if (!one->closing) {
-        one->host->emit(net::Opened{.connection = one->id,
-                                    .inbound = !calls,
-                                    .plane = one->plane,
-                                    .remote = one->remote,
-                                    .way = is_direct ? net::Way::kPunched : net::Way::kRelayed});
-      }
-      std::deque<Bytes> unsent = std::exchange(one->unsent, {});
-      for (Bytes& frame : unsent) transmit(one, std::move(frame), /*last=*/false);
-      if (one->closing) transmit(one, {}, /*last=*/true);
-    });
-  };
-  join(first, end, other.meeting.calls);
-  join(end, first, meeting.calls);
 }
 
 SimNetwork::SimNetwork(SimOptions options) : options_(options) {}
@@ -590,11 +538,6 @@ void SimNetwork::crash(const std::string& host) {
   const std::vector<Host*> hosts = hosts_;
   for (Host* process : hosts) {
     if (process->name() == host) process->crash();
-    for (const auto& [id, end] : process->ends()) {  // What it passed on for others.
-      if (end->via != host) continue;
-      queue_.after(flight_time(link(host, end->local)),
-                   [end] { lose(*end, fmt::format("connection to {} reset", end->via)); });
-    }
   }
 }
 

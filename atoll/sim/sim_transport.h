@@ -9,9 +9,6 @@
 // connection breaks rather than lose a frame. What it leaves out: congestion control, shared
 // uplinks (each ordered pair of hosts is a link of its own).
 //
-// meet() joins two at any host that listens at the relay's address: directly, where the link
-// between the two is not cut, else over both links to that host, at the rate of the slower.
-//
 // Sinks run inside the event queue. To act on an event a host adds an action
 // (`network.queue().after({}, ...)`) or is polled by whoever steps the queue.
 #include <cstdint>

@@ -13,7 +13,10 @@ namespace atl::collective {
 class SentFrames final : public net::Transport {
  public:
   Result<std::string> listen(const std::string& address) override { return address; }
-  net::ConnectionId connect(const std::string&, net::Plane) override { return ++last_; }
+  net::ConnectionId connect(const std::string& address, net::Plane) override {
+    addresses.push_back(address);
+    return ++last_;
+  }
   net::ConnectionId meet(const net::Meeting& meeting, net::Plane) override {
     meetings[++last_] = meeting;
     return last_;
@@ -32,6 +35,7 @@ class SentFrames final : public net::Transport {
 
   std::map<net::ConnectionId, std::vector<swarm::Message>> sent;
   std::map<net::ConnectionId, size_t> room;  // In bytes; no entry: without end.
+  std::vector<std::string> addresses;        // That were dialled.
   std::map<net::ConnectionId, net::Meeting> meetings;
   std::vector<net::ConnectionId> closed;
   bool is_closed = false;  // So is every connection, at once.
