@@ -10,11 +10,9 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
-#include "atoll/base/event_log.h"
 #include "atoll/base/interrupt.h"
-#include "atoll/base/name.h"
+#include "atoll/base/progress.h"
 #include "atoll/base/quantity.h"
-#include "atoll/base/random.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/identity/invite.h"
@@ -26,6 +24,7 @@
 #include "atoll/run/registration.h"
 #include "atoll/run/relay_post.h"
 #include "atoll/run/run_authority.h"
+#include "atoll/run/run_folder.h"
 #include "atoll/swarm/inbox.h"
 
 namespace atl::cli {
@@ -83,7 +82,7 @@ std::string take_place(const RelayArguments& arguments, const Clock& clock, cons
   if (run::has_come_by(*invite, folder)) return run::joined_coordinator(folder);
   const std::string name = !arguments.name.empty()     ? arguments.name
                            : run::has_identity(folder) ? run::certified_name(folder)
-                                                       : "relay-" + random_name().substr(0, 6);
+                                                       : run::name_of_run(folder);
   return run::register_by_invite(
       *invite, folder, name, kJoinPatience, clock, [] { return num_interrupts() > 0; }, tell);
 }
@@ -167,7 +166,7 @@ void relay(RelayArguments arguments) {
     if (traffic.bytes != std::exchange(reported_bytes, traffic.bytes)) report(traffic);
   }
   if (post.refused()) throw InputError("the coordinator takes no relay: " + *post.refused());
-  if (post.over()) run::print_log("the run is over: " + *post.over());
+  if (post.over()) run::print_log(*post.over());
   report(passer->traffic());
 }
 
@@ -182,7 +181,7 @@ void add_relay_command(CLI::App& app) {
                       "needed again");
   command->add_option("--run", arguments->folder, "the relay's folder, with its certificate")
       ->required();
-  command->add_option("--name", arguments->name, "its name (default: made up once, then kept)");
+  command->add_option("--name", arguments->name, "its name (default: the last part of --run)");
   command->add_option("--listen", arguments->listen, "HOST:PORT")->capture_default_str();
   command->add_option("--advertise", arguments->advertise,
                       "HOST:PORT where islands reach it (default: as the coordinator sees this "

@@ -198,8 +198,8 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   if (link.up) {
     meetings_.stands(pair, link.way);
     if (!links_.stands(pair, link.way)) return;
-    if (both_live) {
-      const auto* const detour = meetings_.detour(pair);
+    const auto* const detour = meetings_.detour(pair);
+    if (both_live || detour != nullptr) {  // Of who was lost it is known.
       log(LinkBack{.islands = {name(pair.first), name(pair.second)},
                    .way = std::string(net::name_of(link.way)),
                    .relay = detour != nullptr ? detour->relay : ""});

@@ -87,7 +87,9 @@ TEST(StatusJsonTest, HasTheDocumentedFields) {
                                            "averaged_share",
                                            "alarm",
                                            "islands",
-                                           "events"}));
+                                           "events",
+                                           "ways",
+                                           "relays"}));
   EXPECT_EQ(object["state"], "training");
   EXPECT_EQ(object["averaged_share"], 0.25);
   EXPECT_EQ(object["islands"][0]["links"][0]["bytes_per_s"], 2.5e6);

@@ -87,8 +87,8 @@ swarm::CoordinatorOptions options_of(const run::RunConfig& config, const std::st
       .steps_ahead = std::max(kLeastStepsAhead, method::period(config.sync)),
       .outlier_factor = config.swarm.outlier_factor,
       .compares_directions = method::period(config.sync) >= kStepsOfADirection,
-      .circuit_secret = sha256(as_byte_span(identity::new_secret())),
       .least_term = static_cast<uint64_t>(wall_time()),
+      .circuit_secret = sha256(as_byte_span(identity::new_secret())),
       .silence_timeout = duration_of(config.swarm.silence_timeout),
       .round_timeout =
           duration_of(std::max(config.swarm.round_timeout, config.swarm.silence_timeout))};

@@ -222,8 +222,8 @@ class MeetingTest(Laboratory):
         for home in "ab":
             self.join(f"home-{home}", home)
         self.wait_for_way("a", "b")
-        status = json.loads(self.run_at("cloud", "atoll status runs/ours --json"))
-        self.assertIn({"islands": ["a", "b"], "way": way, "relay": relay}, (status.get("runs") or [status])[0]["ways"])
+        expected = {"islands": ["a", "b"], "way": way, "relay": relay}
+        self.wait(lambda: expected in json.loads(self.run_at("cloud", "atoll status runs/ours --json"))["ways"], f"status of {expected}")
         self.assert_one_model("a", "b")
         self.assertEqual({found for found, _ in self.ways("a", "b")}, {way})
 
