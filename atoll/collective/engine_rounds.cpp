@@ -103,7 +103,8 @@ void Engine::take_early(Round& round, Time now) {
   for (swarm::Part& early : std::exchange(round.early, {})) {
     if (over_) return;
     const Bytes data = std::exchange(early.data, {});
-    receive(early.sender, std::move(early), data, 0, now);
+    const int32_t from = early.sender;
+    receive(from, std::move(early), data, 0, now);
   }
 }
 

@@ -71,7 +71,8 @@ void Coordinator::tell_found(const Committed& committed) {
 }
 
 void Coordinator::tell_again(const Round& round, Committed committed, const Digest& digest) {
-  const std::vector<int32_t> members = round.members();
+  // A copy: who is removed is in no round any more.
+  const std::vector<int32_t> members(round.members().begin(), round.members().end());
   if (digest != committed.held.digest || members != committed.members) {
     // Another processor's sums: the run begins again before it.
     for (const int32_t member : members) {
