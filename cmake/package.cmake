@@ -25,8 +25,8 @@ if(ATOLL_TORCH AND NOT EXISTS ${ATOLL_TORCH_DIR}/lib/libtorch_cuda.so)
   endif()
 endif()
 install(FILES LICENSE DESTINATION share/doc/atoll RENAME copyright COMPONENT package EXCLUDE_FROM_ALL)
-install(FILES deploy/systemd/atoll-coordinator@.service deploy/systemd/atoll-island@.service DESTINATION lib/systemd/system
-        COMPONENT package EXCLUDE_FROM_ALL)
+install(FILES deploy/systemd/atoll-coordinator@.service deploy/systemd/atoll-island@.service deploy/systemd/atoll-relay@.service
+        DESTINATION lib/systemd/system COMPONENT package EXCLUDE_FROM_ALL)
 install(FILES deploy/systemd/atoll.sysusers DESTINATION lib/sysusers.d RENAME atoll.conf COMPONENT package EXCLUDE_FROM_ALL)
 install(FILES deploy/systemd/atoll.tmpfiles DESTINATION lib/tmpfiles.d RENAME atoll.conf COMPONENT package EXCLUDE_FROM_ALL)
 

@@ -39,7 +39,7 @@ class UnitsTest(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-units-"))
         self.addCleanup(shutil.rmtree, self.folder)
         self.units = sorted((DEPLOY / "systemd").glob("*.service"))
-        self.assertEqual(len(self.units), 2)
+        self.assertEqual(len(self.units), 3)
         for unit in self.units:  # The program need not be installed to look at them.
             (self.folder / unit.name).write_text(unit.read_text().replace("/usr/bin/atoll", "/bin/true"))
 
@@ -65,20 +65,22 @@ class UnitsTest(unittest.TestCase):
         self.assertIn("\nLoadCredential=invite:", island)
         self.assertIn("\nKillSignal=SIGTERM\n", island)
 
-    def test_the_island_joins_by_the_invite_once(self):
-        """The unit's own line, as systemd hands it to the shell, with a program that says what it was called with."""
-        island = (DEPLOY / "systemd" / "atoll-island@.service").read_text()
-        script = re.search(r"^ExecStart=/bin/sh -c '(.*)' atoll-island \$ATOLL_OPTIONS$", island, re.M)[1]
-        script = script.replace("%i", "ours").replace("$$", "$").replace("/usr/bin/atoll", "echo")
-        said = []
-        for _ in range(2):
-            done = run("sh", "-c", script, "atoll-island", "--data", "a store", cwd=self.folder,
-                       env={**os.environ, "CREDENTIALS_DIRECTORY": "/creds"})
-            said.append(done.stdout.strip())
-            (self.folder / "identity").mkdir(exist_ok=True)
-            (self.folder / "identity" / "certificate.pem").write_text("x")
-        self.assertEqual(said, ["join @/creds/invite --run /var/lib/atoll/island/ours --data a store",
-                                "join --run /var/lib/atoll/island/ours --data a store"])
+    def test_the_island_and_the_relay_come_by_the_invite_once(self):
+        """The units' own lines, as systemd hands them to the shell, with a program that says what it was called with."""
+        for kind, command in (("island", "join"), ("relay", "relay")):
+            unit = (DEPLOY / "systemd" / f"atoll-{kind}@.service").read_text()
+            script = re.search(rf"^ExecStart=/bin/sh -c '(.*)' atoll-{kind} \$ATOLL_OPTIONS$", unit, re.M)[1]
+            script = script.replace("%i", "ours").replace("$$", "$").replace("/usr/bin/atoll", "echo")
+            folder, said = self.folder / kind, []
+            folder.mkdir()
+            for _ in range(2):
+                done = run("sh", "-c", script, f"atoll-{kind}", "--listen", "a b", cwd=folder,
+                           env={**os.environ, "CREDENTIALS_DIRECTORY": "/creds"})
+                said.append(done.stdout.strip())
+                (folder / "identity").mkdir(exist_ok=True)
+                (folder / "identity" / "certificate.pem").write_text("x")
+            self.assertEqual(said, [f"{command} @/creds/invite --run /var/lib/atoll/{kind}/ours --listen a b",
+                                    f"{command} --run /var/lib/atoll/{kind}/ours --listen a b"])
 
 
 def pod_of(document):
@@ -236,7 +238,7 @@ class PackageTest(unittest.TestCase):
     def test_it_has_all_and_nothing_of_the_build(self):
         for name in ("bin/atoll", "bin/atoll-torch", "share/man/man1/atoll.1.gz", "share/bash-completion/completions/atoll",
                      "share/doc/atoll/copyright", "lib/systemd/system/atoll-island@.service", "lib/sysusers.d/atoll.conf",
-                     "lib/systemd/system/atoll-coordinator@.service", "lib/atoll/libtorch_cpu.so", "share/doc/atoll/LICENSE.LibTorch"):
+                     "lib/systemd/system/atoll-coordinator@.service", "lib/systemd/system/atoll-relay@.service", "lib/atoll/libtorch_cpu.so", "share/doc/atoll/LICENSE.LibTorch"):
             self.assertTrue((self.root / "usr" / name).is_file(), name)
         for line in run("dpkg-deb", "--contents", self.package).stdout.split("\n"):
             if line:
