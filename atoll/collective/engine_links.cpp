@@ -114,7 +114,7 @@ void Engine::greet(net::ConnectionId connection, const swarm::PeerHello& hello, 
   if (!is_proved(visitors_.certificate(connection), name(hello.number))) {
     return transport_.close(connection);
   }
-  if (link->connection != 0) drop_link(hello.number, "it has connected anew", now);
+  if (link->opened) drop_link(hello.number, "it has connected anew", now);
   if (over_) return;
   const net::Way way = visitors_.way(connection);
   const std::vector<swarm::Fetch> early = visitors_.take(connection);

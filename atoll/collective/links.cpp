@@ -122,6 +122,7 @@ bool Links::opened(net::ConnectionId connection, net::Way way, Time now) {
 
 void Links::accept(int32_t number, net::ConnectionId connection, net::Way way, Time now) {
   Link& link = links_.at(number);
+  if (link.connection != 0) transport_.close(link.connection);  // Dialled from here, in vain.
   link.way = way;
   link.redial.tried();
   link.connection = connection;

@@ -23,7 +23,10 @@ bool Links::mistrust(const Pair& pair, int64_t round, const std::vector<int32_t>
 }
 
 bool Links::stands(const Pair& pair, net::Way way) {
-  const bool is_trusted_anew = way == net::Way::kRelayed && mistrusted_.erase(pair) > 0;
+  const auto found = mistrusted_.find(pair);
+  const bool is_trusted_anew = way == net::Way::kRelayed && found != mistrusted_.end() &&
+                               !std::exchange(found->second.has_met, true);
+  if (is_trusted_anew) found->second.last_round = -1;
   return broken_.erase(pair) > 0 || is_trusted_anew;
 }
 

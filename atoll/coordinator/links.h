@@ -31,7 +31,7 @@ class Links {
   /// without from here on.
   bool mistrust(const Pair& pair, int64_t round, const std::vector<int32_t>& members);
   /// They reach each other again. False: so it was known. Through a relay is another path, and
-  /// trusted.
+  /// trusted once.
   bool stands(const Pair& pair, net::Way way);
   /// A round of these was committed: the links between them carry something.
   void carried(const std::vector<int32_t>& members);
@@ -56,6 +56,7 @@ class Links {
   struct Mistrust {
     int64_t last_round = -1;  // That does without the link.
     int64_t num_rounds = -1;  // That it was last done without, in a row; -1: it was never.
+    bool has_met = false;     // It went through a relay since: if it breaks still, it is no path.
   };
 
   std::map<Pair, Time> broken_;  // Since when.

@@ -80,6 +80,9 @@ TEST(LinksTest, ThroughARelayItIsTrustedAtOnce) {
   EXPECT_THAT(links.closed_in(1), SizeIs(1)) << "the same path";
   links.stands(kAB, net::Way::kRelayed);
   EXPECT_THAT(links.closed_in(1), IsEmpty());
+  break_in(links, 1);
+  links.stands(kAB, net::Way::kRelayed);
+  EXPECT_THAT(links.closed_in(2), SizeIs(1)) << "it is not the path that is to blame";
 }
 
 TEST(LinksTest, ARoundThatDidWithoutTheLinkSaysNothingOfIt) {

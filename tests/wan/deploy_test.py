@@ -110,16 +110,16 @@ class PlacesTest(places.Places):
         self.follow("reef", "At the university")
         self.assert_one_model("home", "reef")
 
-    def test_a_third_island_passes_on_where_home_cannot_be_called(self):
+    def test_a_third_island_takes_part_and_home_need_not_have_the_last_name(self):
         self.protect("cloud", firewall(7070, 7073))
         self.protect("reef", firewall(7071))
         self.protect("router", router(HOME))
         self.begin_in_the_cloud(lambda settings: settings.replace("replicas = 2", "replicas = 3"))
         self.follow("cloud", "A third island")
-        self.follow("home", "At home", lambda line: line.replace("shore", "home"))  # The others then call it, in vain.
+        self.follow("home", "At home", lambda line: line.replace("shore", "home"))  # The others call it first, in vain.
         self.follow("reef", "At the university")
         events = self.assert_one_model("home", "reef", "cloud")
-        self.assertEqual(events.find("link_relayed")["via"], "cloud")
+        self.assertTrue(events.find("link_back", islands=["home", "reef"]))
 
 
 if __name__ == "__main__":
