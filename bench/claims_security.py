@@ -4,6 +4,7 @@ sends what spoils a mean; measured again (about 5 minutes on 2 cores). The captu
 import functools
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -69,6 +70,35 @@ def failed_socket_tests():
 
 
 claims.measured("failures: sockets speak TLS 1.3 alone, invites, revocation", failed_socket_tests, lambda n: n == 0, "0", "{}")
+
+
+def other_versions_that_a_scanner_finds():
+    """testssl.sh (Debian) at the ports of a coordinator, of a relay and of an island."""
+    if shutil.which("testssl") is None:
+        raise RuntimeError("testssl is missing: apt-get install testssl.sh")
+    swarm = SwarmRun(ATOLL, store, work / "scanned", {"swarm.replicas": 2})
+    swarm.coordinate()
+    swarm.join("a")
+    events = swarm.events()
+    wait_for(lambda: events.find("island_came", island="a"), "the island")
+    (work / "relay.txt").write_text(run([ATOLL, "invite", str(swarm.coordinated), "--role", "relay", "--address", swarm.address]))
+    relay = subprocess.Popen([ATOLL, "relay", f"@{work}/relay.txt", "--run", str(work / "meeting"), "--listen", "127.0.0.1:0"],
+                             stdout=subprocess.PIPE, text=True)
+    ports = [swarm.address, events.find("island_came", island="a")["address"], relay.stdout.readline().split()[-1]]
+    found = 0
+    for port in ports:
+        said = subprocess.run(["testssl", "--quiet", "--color", "0", "--warnings=off", "-p", port], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False).stdout
+        offered = re.findall(r"^ (SSLv\d|TLS 1(?:\.\d)?) +(not offered|offered)", said, re.M)
+        print(f"{port}: {offered}", file=sys.stderr)
+        found += sum(state == "offered" for version, state in offered if version != "TLS 1.3") + (("TLS 1.3", "offered") not in offered)
+    relay.kill()
+    relay.wait()
+    swarm.kill_all()
+    return found
+
+
+claims.measured("TLS versions but 1.3 that testssl.sh finds at any port", other_versions_that_a_scanner_finds, lambda n: n == 0, "0", "{}")
 
 
 def seconds_to_member():

@@ -1,6 +1,7 @@
 #include "atoll/cli/create_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,8 @@ namespace fs = std::filesystem;
 
 constexpr uint16_t kUsualPort = 7070;  // Of atoll coordinate.
 constexpr const char* kBackupFile = "authority-backup";
+/// In the authority's folder: what --address of `create` said, for later invites.
+constexpr const char* kAddressFile = "addresses";
 
 constexpr const char* kCreateFooter = R"(
 Makes the run's authority, which says who is a member, and prints an invite: one line that goes
@@ -104,6 +108,11 @@ std::vector<std::string> addresses_of(const InviteArguments& arguments) {
   }
   if (!arguments.addresses.empty()) return arguments.addresses;
   std::vector<std::string> addresses;
+  if (const fs::path told = run::authority_folder(arguments.run) / kAddressFile; fs::exists(told)) {
+    std::istringstream lines(read_file(told));
+    for (std::string line; std::getline(lines, line);) addresses.push_back(line);
+    return addresses;
+  }
   for (const std::string& host : net::own_hosts()) {
     if (addresses.size() == identity::kMaxInviteAddresses) break;
     addresses.push_back(net::Address{.host = host, .port = kUsualPort}.text());
@@ -227,6 +236,10 @@ void create(const CreateArguments& arguments) {
   if (!arguments.config.empty()) {
     write_file_atomically(run / "config.toml", read_file(arguments.config));
   }
+  if (!arguments.invite.addresses.empty()) {
+    write_file_atomically(run::authority_folder(run) / kAddressFile,
+                          fmt::format("{}\n", fmt::join(arguments.invite.addresses, "\n")));
+  }
   const std::string code =
       arguments.passphrase.empty() ? identity::new_secret() : read_passphrase(arguments.passphrase);
   identity::write_private_file(run / kBackupFile, authority.encrypted_backup(code));
@@ -295,16 +308,17 @@ void revoke(const std::string& run, const std::string& member) {
 void add_invite_options(CLI::App& command, InviteArguments& arguments) {
   command.add_option("run", arguments.run, "the run's folder")->required();
   command
-      .add_option("--address", arguments.addresses,
-                  "HOST:PORT where the coordinator can be reached; may be given several times "
-                  "(default: this machine's addresses, port 7070)")
+      .add_option(
+          "--address", arguments.addresses,
+          "HOST:PORT where the coordinator can be reached; may be given several times "
+          "(default: as the run was created with, else this machine's addresses, port 7070)")
       ->allow_extra_args(false);
   command.add_option("--uses", arguments.uses, "how many may come by the invite")
       ->check(whole_number<int64_t>(1, identity::kMaxUses))
       ->capture_default_str();
   command.add_option("--expires", arguments.expires, "after which it is void, e.g. 12h or 7d")
       ->capture_default_str();
-  command.add_option("--role", arguments.role, "island, server, gateway or reader")
+  command.add_option("--role", arguments.role, "island, relay, server, gateway or reader")
       ->capture_default_str();
   command.add_option("--name", arguments.name, "the name that who comes must take");
   command.add_flag("--json", arguments.json, "print the invite as one JSON object");
