@@ -31,8 +31,8 @@ void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
   const Link* const link = links_.find(number);
   if (link == nullptr) return;
   const bool is_good = meeting.may_punch || link->way == net::Way::kRelayed;
-  if (link->is_open() && is_good) return;  // It has mended by itself.
-  if (link->is_open()) drop_link(number, "it is not trusted, and made anew through a relay", now);
+  if (link->opened && is_good) return;  // It has mended by itself.
+  if (link->opened) drop_link(number, "it is not trusted, and made anew through a relay", now);
   const swarm::PeerHello hello{
       .header = member_.header(), .view = member_.view(), .number = member_.number(), .to = number};
   if (!links_.meet(number, meeting, hello)) drop_link(number, "the relay cannot be reached", now);

@@ -174,6 +174,8 @@ Coordinator::Actions Coordinator::garbled(Connection connection, const std::stri
   } else if (strangers_.contains(connection) || guests_.contains(connection)) {
     log(StrangerRefused{reason}, /*of_membership=*/false);
     refuse(connection, reason);
+  } else if (meetings_.is_relay(connection)) {
+    refuse(connection, reason);
   }
   return take();
 }

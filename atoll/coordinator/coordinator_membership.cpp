@@ -138,6 +138,8 @@ void Coordinator::say_goodbye() {
     send_to(seat, Goodbye{header()});
     seat.leave_for_good();
     rounds_.forget(number);
+    links_.forget(number);
+    meetings_.forget(number);
     any = true;
   }
   if (any) announce_view();

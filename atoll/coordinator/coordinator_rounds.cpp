@@ -68,7 +68,8 @@ void Coordinator::advance(int64_t number) {
   };
   if (are_few(awaited) || !round.have_begun(awaited)) return;
   // A connection that broke is made again, or its ends meet somewhere.
-  if (links_.may_mend(awaited, now_) || meetings_.are_expected(awaited, now_)) return;
+  const bool may_mend = links_.may_mend(awaited, now_) || meetings_.are_expected(awaited, now_);
+  if (may_mend && round.may_wait_for_links(now_)) return;
   std::vector<int32_t> members = plan_members(awaited, round.begun(), links_.closed_in(number));
   if (are_few(members)) {  // Rather over a link that is not trusted.
     members = plan_members(std::move(awaited), round.begun(), links_.broken());
@@ -193,6 +194,7 @@ void Coordinator::grant_rows() {
 
 void Coordinator::on(int32_t number, const LinkState& link) {
   if (!roster_.contains(link.other) || link.other == number) return;
+  if (roster_.at(link.other).state() == State::kLeft) return;
   const auto pair = std::minmax(number, link.other);
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {

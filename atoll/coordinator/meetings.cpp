@@ -47,6 +47,11 @@ std::vector<RelayStatus> Meetings::status() const {
 void Meetings::broke(const Pair& pair, Time now, bool is_mistrusted) {
   detours_.erase(pair);
   Wish& wish = wishes_.try_emplace(pair, Wish{.due = now}).first->second;
+  if (!std::exchange(wish.is_wanted, true)) {
+    if (now - wish.due > kLongestPause) wish = Wish{.due = now};
+    if (wish.num_told < kBurst) wish.due = now;
+    wish.is_new = true;
+  }
   wish.is_mistrusted = wish.is_mistrusted || is_mistrusted;
 }
 
@@ -55,14 +60,19 @@ void Meetings::stands(const Pair& pair, net::Way way) {
   const bool is_enough =
       found == wishes_.end() || !found->second.is_mistrusted || way == net::Way::kRelayed;
   if (!is_enough) return;
-  const auto wish = wishes_.extract(pair);
+  if (found != wishes_.end()) {
+    found->second.is_wanted = false;
+    found->second.is_mistrusted = false;
+  }
   if (way == net::Way::kDirect) {
     detours_.erase(pair);
-  } else {  // Of the two that say so, the first has ended the wish.
-    Detour& detour = detours_[pair];
-    detour.way = way;
-    if (!wish.empty()) detour.relay = std::move(wish.mapped().last);
+  } else {
+    detours_[pair] = {.way = way, .relay = found == wishes_.end() ? "" : found->second.last};
   }
+}
+
+bool Meetings::any_wanted() const {
+  return std::ranges::any_of(wishes_, [](const auto& entry) { return entry.second.is_wanted; });
 }
 
 void Meetings::forget(int32_t number) {
@@ -72,7 +82,9 @@ void Meetings::forget(int32_t number) {
 }
 
 bool Meetings::any_due(Time now) const {
-  return std::ranges::any_of(wishes_, [&](const auto& entry) { return now >= entry.second.due; });
+  return std::ranges::any_of(wishes_, [&](const auto& entry) {
+    return entry.second.is_wanted && now >= entry.second.due;
+  });
 }
 
 void Meetings::forget_members() {
@@ -87,14 +99,15 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts
   }
   std::vector<Meeting> out;
   for (auto& [pair, wish] : wishes_) {
-    if (now < wish.due) continue;
+    if (!wish.is_wanted || now < wish.due) continue;
     const std::vector<Relay> places = places_for(pair, hosts);
     if (places.empty()) continue;
     // The one that was tried least, and of these one that is there for it, with fewest others.
     const Relay& place = *std::ranges::min_element(places, {}, [&](const Relay& relay) {
       return std::tuple(wish.tries[relay.name], relay.is_host, load[relay.name], relay.name);
     });
-    if (wish.last.empty()) wish.waited_until = now + kPatience;
+    wish.num_told += 1;
+    if (std::exchange(wish.is_new, false)) wish.waited_until = now + kPatience;
     wish.due = now + wish.pause;
     wish.pause = std::min(2 * wish.pause, kLongestPause);
     wish.tries[place.name] += 1;
@@ -122,7 +135,8 @@ std::vector<Meetings::Relay> Meetings::places_for(const Pair& pair,
 bool Meetings::are_expected(const std::vector<int32_t>& members, Time now) const {
   return std::ranges::any_of(wishes_, [&](const auto& entry) {
     const auto& [pair, wish] = entry;
-    return now < wish.waited_until && has(members, pair.first) && has(members, pair.second);
+    return wish.is_wanted && now < wish.waited_until && has(members, pair.first) &&
+           has(members, pair.second);
   });
 }
 

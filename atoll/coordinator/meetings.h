@@ -26,6 +26,7 @@ class Meetings {
   static constexpr size_t kMostRelays = 64;
   static constexpr Duration kFirstPause = std::chrono::seconds(10);  // A meeting takes up to that.
   static constexpr Duration kLongestPause = std::chrono::minutes(2);
+  static constexpr int64_t kBurst = 4;  // Told at once; a pair that breaks still has to wait then.
   static constexpr Duration kPatience = std::chrono::seconds(8);  // Of rounds, with a first one.
 
   /// A member that others can call, and which passes on what two others say.
@@ -70,7 +71,7 @@ class Meetings {
 
   /// Whom to tell now. They meet at a relay, where there is one, else at one of `hosts`.
   std::vector<Meeting> take_due(const std::vector<Host>& hosts, Time now);
-  bool any_wanted() const { return !wishes_.empty(); }
+  bool any_wanted() const;
   /// Whether some pair is to be told now, if there is a place.
   bool any_due(Time now) const;
   /// Whether two of these were told to meet, and may yet: rounds wait for them.
@@ -85,6 +86,9 @@ class Meetings {
     bool is_host = false;
   };
   struct Wish {
+    bool is_wanted = true;  // Else it was, and how often they were told is remembered.
+    bool is_new = true;     // They were not told since it broke.
+    int64_t num_told = 0;
     Time due{};
     Duration pause = kFirstPause;
     bool is_mistrusted = false;            // The direct way.

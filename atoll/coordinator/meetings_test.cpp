@@ -132,12 +132,26 @@ TEST_F(MeetingsTest, CircuitsCannotBeToldFromEachOtherWithoutTheSecret) {
   std::set<net::CircuitId> circuits;
   for (int i = 0; i < 10; ++i) {
     for (Meetings* one : {&meetings, &others}) {
-      one->broke(kAB, kNow);
-      for (const auto& meeting : one->take_due({}, kNow)) circuits.insert(meeting.circuit);
+      const Time now = kNow + i * std::chrono::hours(1);
+      one->broke(kAB, now);
+      for (const auto& meeting : one->take_due({}, now)) circuits.insert(meeting.circuit);
       one->stands(kAB, net::Way::kDirect);
     }
   }
   EXPECT_THAT(circuits, SizeIs(20));
+}
+
+/// A member that says again and again that a link broke.
+TEST_F(MeetingsTest, NobodyIsToldMoreOftenThanThePausesSay) {
+  come(5, "one");
+  size_t num_told = 0;
+  for (int i = 0; i < 9'000; ++i) {
+    const Time now = kNow + i * std::chrono::milliseconds(1);
+    meetings.broke(kAB, now);
+    num_told += due(now).size();
+    meetings.stands(kAB, net::Way::kDirect);
+  }
+  EXPECT_EQ(num_told, Meetings::kBurst);
 }
 
 TEST_F(MeetingsTest, WhoIsForgottenMeetsNobody) {

@@ -68,6 +68,12 @@ void Round::break_link(const Pairs::value_type& pair) {
   if (takes_part(pair.first) && takes_part(pair.second)) is_whole_ = false;
 }
 
+bool Round::may_wait_for_links(Time now) {
+  constexpr Duration kMost = std::chrono::seconds(15);
+  if (!waits_for_links_since_) waits_for_links_since_ = now;
+  return now - *waits_for_links_since_ < kMost;
+}
+
 void Round::break_off() {
   is_whole_ = false;
   lacks_links_ = true;

@@ -57,6 +57,8 @@ class Round {
   /// next one waits for links.
   void break_off();
   bool lacks_links() const { return lacks_links_; }
+  /// Whether it may wait for links that are made again: in all not for long, whatever breaks.
+  bool may_wait_for_links(Time now);
   /// It abstains from the attempts that follow; the open one is over.
   void leave_out(int32_t member);
   /// It has come back without what it was exchanging; what it has prepared it still has.
@@ -81,6 +83,7 @@ class Round {
  private:
   std::map<int32_t, Begin> begun_;
   Time waits_since_{};
+  std::optional<Time> waits_for_links_since_;
   int32_t attempt_ = -1;
   std::vector<int32_t> members_;
   bool is_whole_ = true;

@@ -27,6 +27,7 @@ namespace {
 constexpr Duration kForLastTry = std::chrono::seconds(1);
 /// Pairs of others that may meet at an island at once.
 constexpr int kMostPassedOn = 32;
+constexpr int kMostOfOneMember = 8;
 
 /// The shared settings that the user gave: the coordinator's must be the same.
 std::map<std::string, std::string> demands_of(const JoinOptions& options, run::RunConfig& asked) {
@@ -201,8 +202,11 @@ std::unique_ptr<collective::Session> connect(const Destination& destination, con
             {.trust = certificate == nullptr ? nullptr : certificate->trust(),
              .insecure = options.insecure,
              .link_rate_bits_per_s = options.link_rate_bits_per_s,
-             .relay = std::make_shared<net::Relay>(net::RelayLimits{.num_circuits = kMostPassedOn},
-                                                   clock)},
+             .relay = std::make_shared<net::Relay>(
+                 net::RelayLimits{.num_circuits = kMostPassedOn,
+                                  .circuits_per_member = kMostOfOneMember,
+                                  .bytes_per_second = options.link_rate_bits_per_s / 8},
+                 clock)},
             clock, std::move(sink));
         return options.around_transport ? options.around_transport(std::move(transport))
                                         : std::move(transport);

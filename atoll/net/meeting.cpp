@@ -185,7 +185,10 @@ void Encounter::begin_punch(const CircuitAnswer& answer) {
   for (const std::string& text : {answer.observed, answer.local}) {
     const auto address = check_address(text, terms_.any_address || terms_.trust != nullptr);
     const auto found = address ? numeric_address(*address) : std::nullopt;
-    if (found) targets.push_back(*found);
+    // The other end names its own: nobody is made to call a service of their own machine.
+    const bool is_own = address && is_loopback(*address) && text != answer.observed &&
+                        !is_loopback(*parse_address(answer.observed));
+    if (found && !is_own) targets.push_back(*found);
   }
   uint64_t seed = terms_.calls ? 1 : 0;
   for (const std::byte one : terms_.circuit) seed = seed * 257 + std::to_integer<uint64_t>(one);
