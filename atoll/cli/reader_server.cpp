@@ -54,7 +54,7 @@ std::vector<std::string> hosts_of(const std::string& host, const std::vector<std
     }
     add(name);
   }
-  if (host != "0.0.0.0" && host != "::") add(host);
+  if (!net::is_any_host(host)) add(host);
   for (const std::string& own : net::own_hosts()) add(own);
   return hosts;
 }

@@ -44,8 +44,8 @@ struct RelayArguments {
   std::string listen = "0.0.0.0:7074";
   std::string advertise;
   std::string rate;
-  std::string member_rate;
-  int64_t circuits = 256;
+  std::string pair_rate;
+  int64_t pairs = 256;
 };
 
 constexpr const char* kFooter = R"(
@@ -93,7 +93,7 @@ std::string told_address(const RelayArguments& arguments, const std::string& bou
                          const std::string& coordinator) {
   if (!arguments.advertise.empty()) return arguments.advertise;
   net::Address address = *net::parse_address(bound);
-  if (address.host != "0.0.0.0" && address.host != "::") return bound;
+  if (!net::is_any_host(address.host)) return bound;
   address.host = net::host_towards(*net::parse_address(coordinator));
   if (!address.host.empty()) return address.text();
   throw UsageError("how do members reach this machine? Say it with --advertise HOST:PORT");
@@ -115,9 +115,9 @@ void relay(RelayArguments arguments) {
   close_hidden(given);
   net::require_address("--listen", arguments.listen);
   if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
-  const net::RelayLimits limits{.num_circuits = static_cast<int>(arguments.circuits),
+  const net::RelayLimits limits{.num_circuits = static_cast<int>(arguments.pairs),
                                 .bytes_per_second = bytes_per_s(arguments.rate),
-                                .circuit_bytes_per_second = bytes_per_s(arguments.member_rate)};
+                                .circuit_bytes_per_second = bytes_per_s(arguments.pair_rate)};
   const SystemClock clock;
   watch_interrupts();
   const EventSink tell = [](const Event& event) { run::print_log(event.sentence); };
@@ -187,8 +187,8 @@ void add_relay_command(CLI::App& app) {
                       "HOST:PORT where islands reach it (default: as the coordinator sees this "
                       "machine)");
   command->add_option("--rate", arguments->rate, "pass on no more than that, e.g. 200mbit");
-  command->add_option("--pair-rate", arguments->member_rate, "the same, of each pair");
-  command->add_option("--pairs", arguments->circuits, "connections that it carries at once")
+  command->add_option("--pair-rate", arguments->pair_rate, "the same, of each pair");
+  command->add_option("--pairs", arguments->pairs, "connections that it carries at once")
       ->check(whole_number<int>(1, 100'000))
       ->capture_default_str();
   command->footer(kFooter);

@@ -148,6 +148,7 @@ class Engine {
   void start_copy();
 
   // Connections between members (engine_links.cpp).
+  swarm::PeerHello hello_to(int32_t number) const;
   void dial_peer(int32_t number, Time now);
   void meet_peer(int32_t number, const net::Meeting& meeting, Time now);
   /// A connection that was dialled stands.

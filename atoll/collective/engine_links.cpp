@@ -21,10 +21,14 @@ bool is_proved(const std::optional<identity::CertificateFacts>& certificate,
 
 }  // namespace
 
-void Engine::dial_peer(int32_t number, Time now) {
-  const swarm::PeerHello hello{
+swarm::PeerHello Engine::hello_to(int32_t number) const {
+  return {
       .header = member_.header(), .view = member_.view(), .number = member_.number(), .to = number};
-  if (!links_.dial(number, hello)) drop_link(number, "the connection was closed at once", now);
+}
+
+void Engine::dial_peer(int32_t number, Time now) {
+  if (!links_.dial(number, hello_to(number)))
+    drop_link(number, "the connection was closed at once", now);
 }
 
 void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
@@ -33,9 +37,8 @@ void Engine::meet_peer(int32_t number, const net::Meeting& meeting, Time now) {
   const bool is_good = meeting.may_punch || link->way == net::Way::kRelayed;
   if (link->opened && is_good) return;  // It has mended by itself.
   if (link->opened) drop_link(number, "it is not trusted, and made anew through a relay", now);
-  const swarm::PeerHello hello{
-      .header = member_.header(), .view = member_.view(), .number = member_.number(), .to = number};
-  if (!links_.meet(number, meeting, hello)) drop_link(number, "the relay cannot be reached", now);
+  if (!links_.meet(number, meeting, hello_to(number)))
+    drop_link(number, "the relay cannot be reached", now);
 }
 
 void Engine::reached(const net::Opened& opened, Time now) {

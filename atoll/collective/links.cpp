@@ -90,25 +90,23 @@ Links::Changes Links::view(const std::vector<swarm::Peer>& members, int32_t own,
 
 bool Links::dial(int32_t number, const swarm::PeerHello& hello) {
   Link& link = links_.at(number);
-  link.redial.tried();
-  link.opened = false;
-  link.full = false;
-  link.connection = transport_.connect(link.address, net::Plane::kBulk);
-  return transport_.send(link.connection, swarm::encode(hello)) == net::Sent::kAccepted;
+  return begin(link, transport_.connect(link.address, net::Plane::kBulk), hello);
 }
 
 bool Links::meet(int32_t number, const net::Meeting& meeting, const swarm::PeerHello& hello) {
   Link& link = links_.at(number);
-  if (!meeting.calls) {  // It comes as a visitor.
-    transport_.meet(meeting, net::Plane::kBulk);
-    return true;
-  }
+  const net::ConnectionId met = transport_.meet(meeting, net::Plane::kBulk);
+  if (!meeting.calls) return true;  // It comes as a visitor.
   if (link.connection != 0) transport_.close(link.connection);
+  return begin(link, met, hello);
+}
+
+bool Links::begin(Link& link, net::ConnectionId connection, const swarm::PeerHello& hello) {
   link.redial.tried();
   link.opened = false;
   link.full = false;
-  link.connection = transport_.meet(meeting, net::Plane::kBulk);
-  return transport_.send(link.connection, swarm::encode(hello)) == net::Sent::kAccepted;
+  link.connection = connection;
+  return transport_.send(connection, swarm::encode(hello)) == net::Sent::kAccepted;
 }
 
 bool Links::opened(net::ConnectionId connection, net::Way way, Time now) {

@@ -132,6 +132,8 @@ class Links {
   void lend_some(Time now);
 
  private:
+  /// A connection that this side makes.
+  bool begin(Link& link, net::ConnectionId connection, const swarm::PeerHello& hello);
   /// False: nothing is to be lent, or may be now.
   bool lend_chunk(Link& link, bool rounds_wait, Time now);
   /// One chunk of the first transfer. False if the connection takes no more.

@@ -62,7 +62,7 @@ class Session::Impl final : public EngineListener {
     if (!bound) return tl::unexpected(bound.error());
     const std::string told = options_.advertise.empty() ? *bound : options_.advertise;
     const auto address = net::parse_address(told);
-    if (address && (address->host == "0.0.0.0" || address->host == "::")) {
+    if (address && net::is_any_host(address->host)) {
       return failure(
           fmt::format("{} is no address that others can go to: listen on this machine as they see "
                       "it, e.g. 192.168.1.5:7071, or say so with --advertise",

@@ -36,10 +36,12 @@ RunStatus Coordinator::status(Time now) const {
   }
   std::ranges::sort(run.islands, {}, &IslandStatus::name);
   run.relays = meetings_.status();
-  for (const int32_t a : roster_.in(State::kActive)) {
-    for (const int32_t b : roster_.in(State::kActive)) {
+  const Pairs broken = links_.broken();
+  const std::vector<int32_t> active = roster_.in(State::kActive);
+  for (const int32_t a : active) {
+    for (const int32_t b : active) {
       const Meetings::Detour* const detour = a < b ? meetings_.detour({a, b}) : nullptr;
-      const bool is_broken = links_.broken().contains({a, b});
+      const bool is_broken = broken.contains({a, b});
       if (detour == nullptr && !is_broken) continue;
       run.ways.push_back({.islands = {name(a), name(b)},
                           .way = is_broken ? "none" : std::string(net::name_of(detour->way)),

@@ -372,7 +372,7 @@ struct RelayLost {
   std::string sentence() const;
 };
 
-/// A round does without an island that cannot reach another, nor anybody who reaches both.
+/// A round does without an island that cannot reach another, nor meet it anywhere.
 struct IslandUnreachable {
   static constexpr const char* kKind = "island_unreachable";
   std::string island;

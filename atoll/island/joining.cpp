@@ -79,8 +79,7 @@ std::string listening_address(const JoinOptions& options, const net::Address& co
                     "say where they reach this one: --listen ADDRESS:0",
                     coordinator.text(), options.listen));
   }
-  const bool is_any = listen->host == "0.0.0.0" || listen->host == "::";
-  if (is_any && options.advertise.empty()) {
+  if (net::is_any_host(listen->host) && options.advertise.empty()) {
     throw UsageError(fmt::format(
         "{} is no address that others can go to: say which is, with --advertise HOST:PORT",
         options.listen));

@@ -58,6 +58,8 @@ bool is_loopback(const Address& address) {
   return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+bool is_any_host(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
+
 Result<Address> check_address(std::string_view text, bool any) {
   Result<Address> address = parse_address(text);
   if (address && !any && !is_loopback(*address)) {

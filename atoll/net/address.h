@@ -33,6 +33,9 @@ std::vector<std::string> own_hosts();
 /// True for 127.0.0.0/8, ::1 and "localhost": nobody outside this machine can listen in.
 bool is_loopback(const Address& address);
 
+/// True for 0.0.0.0 and ::, where one listens at all addresses and nobody can go to.
+bool is_any_host(std::string_view host);
+
 /// Reads an address to listen on or connect to. Where connections are in the clear only loopback
 /// passes, unless the user accepts that (`any`), who is warned at every start.
 Result<Address> check_address(std::string_view text, bool any);

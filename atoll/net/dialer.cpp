@@ -94,9 +94,9 @@ void dial_found(const std::shared_ptr<EventLoop>& loop,
 
 void dial(const std::shared_ptr<EventLoop>& loop, const Address& address, Duration patience,
           Dialled done, Port port) {
-  if (is_numeric(address)) {
-    loop->post([loop = std::weak_ptr(loop), address, patience, port, done = std::move(done)] {
-      if (const auto still = loop.lock()) dial_found(still, look_up(address), patience, port, done);
+  if (const auto numeric = numeric_address(address)) {
+    loop->post([loop = std::weak_ptr(loop), numeric, patience, port, done = std::move(done)] {
+      if (const auto still = loop.lock()) dial_found(still, {{*numeric}}, patience, port, done);
     });
     return;
   }

@@ -39,7 +39,7 @@ void require_host(SSL_CTX* context, const Address& server) {
   X509_VERIFY_PARAM* const rules = SSL_CTX_get0_param(context);
   X509_VERIFY_PARAM_set_hostflags(
       rules, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-  const int set = is_numeric(server)
+  const int set = numeric_address(server)
                       ? X509_VERIFY_PARAM_set1_ip_asc(rules, server.host.c_str())
                       : X509_VERIFY_PARAM_set1_host(rules, server.host.data(), server.host.size());
   if (set != 1) throw InputError("no certificate can name the host '" + server.host + "'");

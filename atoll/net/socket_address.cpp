@@ -55,8 +55,6 @@ Address SocketAddress::address() const {
   return {.host = text, .port = static_cast<uint16_t>(std::stoi(port))};
 }
 
-bool is_numeric(const Address& address) { return ask(address, AI_NUMERICHOST).has_value(); }
-
 Result<std::vector<SocketAddress>> look_up(const Address& address, bool listening) {
   return ask(address, listening ? AI_PASSIVE : 0);
 }

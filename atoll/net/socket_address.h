@@ -23,8 +23,6 @@ struct SocketAddress {
   Address address() const;
 };
 
-/// True when it is written as a number: nobody has to be asked.
-bool is_numeric(const Address& address);
 /// All that the name stands for; asks the network unless it is numeric, and waits. For `listening`
 /// sockets or for those that connect.
 Result<std::vector<SocketAddress>> look_up(const Address& address, bool listening = false);

@@ -40,23 +40,17 @@ std::shared_ptr<StreamConnection> StreamConnection::self() {
   return std::static_pointer_cast<StreamConnection>(shared_from_this());
 }
 
-void StreamConnection::attach_met(std::unique_ptr<ByteStream> stream, bool inbound, Way way,
-                                  std::string remote) {
-  if (is_shut_) return;
-  way_ = way;
-  set_remote(std::move(remote));
-  attach(std::move(stream), inbound);
-}
-
-void StreamConnection::attach(std::unique_ptr<ByteStream> stream, bool inbound) {
+void StreamConnection::attach(std::unique_ptr<ByteStream> stream, bool inbound, Way way,
+                              std::string remote) {
   if (is_shut_) return;  // It has ended while it was opening.
+  if (!remote.empty()) set_remote(std::move(remote));
   stream_ = std::move(stream);
   inbound_ = inbound;
   last_sign_ = loop_.now();
   watched_ = EPOLLIN;
   loop_.watch(stream_->descriptor(), watched_,
               [connection = self()](uint32_t ready) { connection->on_ready(ready); });
-  on_opened(inbound, stream_->peer(), way_);
+  on_opened(inbound, stream_->peer(), way);
   look_for_silence();
   read_all();  // What came with the greeting lies in the stream, where epoll does not see it.
 }

@@ -39,10 +39,9 @@ class StreamConnection final : public Connection {
                    OnClosed on_closed);
   ~StreamConnection() override = default;
 
-  /// On the loop: the greeting is over. Opened, unless it has ended meanwhile.
-  void attach(std::unique_ptr<ByteStream> stream, bool inbound);
-  /// The same, of two who have met: `remote` says by what way.
-  void attach_met(std::unique_ptr<ByteStream> stream, bool inbound, Way way, std::string remote);
+  /// On the loop: the greeting is over. Opened, unless it has ended meanwhile. `remote` where the
+  /// other end is known better now.
+  void attach(std::unique_ptr<ByteStream> stream, bool inbound, Way way, std::string remote);
   /// From any thread: it ends when the other side's certificate is not believed any more.
   void end_unless_believed(const Trust& trust);
   EventLoop& loop() { return loop_; }
@@ -78,7 +77,6 @@ class StreamConnection final : public Connection {
   // Of the loop alone:
   std::unique_ptr<ByteStream> stream_;
   bool inbound_ = false;
-  Way way_ = Way::kDirect;
   bool is_shut_ = false;
   bool is_deaf_ = false;            // A write has failed: it takes nothing any more.
   bool is_reading_posted_ = false;  // Reading goes on in the loop's next turn.

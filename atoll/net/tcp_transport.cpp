@@ -44,6 +44,11 @@ std::string objection_to(const std::optional<identity::CertificateFacts>& peer, 
                      identity::name_of(peer->peer.role), peer->peer.name);
 }
 
+/// One end called the other, or was called.
+Met directly(std::unique_ptr<ByteStream> stream) {
+  return {.stream = std::move(stream), .way = Way::kDirect, .remote = {}};
+}
+
 /// The live connections. Thread-safe.
 class ConnectionTable {
  public:
@@ -121,19 +126,15 @@ class TcpTransport final : public Transport {
         control_loop_(std::make_shared<EventLoop>(clock)) {
     const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1U, kMaxBulkLoops);
     for (unsigned i = 0; i < count; ++i) bulk_loops_.push_back(std::make_shared<EventLoop>(clock));
-    if (options_.trust) {
-      revocation_callback_ = options_.trust->on_revocation([this] { end_revoked(); });
-    }
-    for (const auto& trust : options_.more_trusts) {
-      more_callbacks_.push_back(trust->on_revocation([this] { end_revoked(); }));
+    std::vector<std::shared_ptr<Trust>> trusts = options_.more_trusts;
+    if (options_.trust) trusts.push_back(options_.trust);
+    for (const auto& trust : trusts) {
+      callbacks_.emplace_back(trust, trust->on_revocation([this] { end_revoked(); }));
     }
   }
 
   ~TcpTransport() override {
-    if (options_.trust) options_.trust->forget(revocation_callback_);
-    for (size_t i = 0; i < more_callbacks_.size(); ++i) {
-      options_.more_trusts[i]->forget(more_callbacks_[i]);
-    }
+    for (const auto& [trust, callback] : callbacks_) trust->forget(callback);
     context_->muted = true;
     table_.seal();
     for (const auto& connection : table_.all()) close_in_time(connection);
@@ -182,17 +183,14 @@ class TcpTransport final : public Transport {
   }
   std::string objection_to_caller(const Hello& hello, const ByteStream& greeted) const;
   void accept(Descriptor socket, std::shared_ptr<Door::Place> place);
-  void attach(const std::shared_ptr<StreamConnection>& connection,
-              std::unique_ptr<ByteStream> stream, bool inbound) const;
-  void on_met(const std::shared_ptr<StreamConnection>& connection, Met met, bool inbound) const;
+  void attach(const std::shared_ptr<StreamConnection>& connection, Met met, bool inbound) const;
   void close_in_time(const std::shared_ptr<StreamConnection>& connection) const;
   void end_revoked();
 
   const TransportOptions options_;
   const std::shared_ptr<ConnectionContext> context_;
   ConnectionTable table_;
-  int revocation_callback_ = 0;
-  std::vector<int> more_callbacks_;
+  std::vector<std::pair<std::shared_ptr<Trust>, int>> callbacks_;  // Of revocations.
   const std::shared_ptr<Door> door_;
   /// Strangers keep nobody but each other waiting: what they cost is done on a loop of their own.
   const std::shared_ptr<EventLoop> greeting_loop_;
@@ -258,7 +256,7 @@ void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connectio
                                  objection_to(greeted->peer(), plane, /*is_called=*/false,
                                               options_.trust != nullptr);
                              if (!why.empty()) return fails(why);
-                             attach(connection, std::move(greeted), /*inbound=*/false);
+                             attach(connection, directly(std::move(greeted)), /*inbound=*/false);
                            });
 }
 
@@ -296,7 +294,7 @@ void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place)
         const auto remote = remote_address(greeted->descriptor()).address().text();
         const auto connection = make_connection(hello->plane, remote);
         if (table_.add(connection, /*inbound=*/true, place)) {
-          attach(connection, std::move(greeted), /*inbound=*/true);
+          attach(connection, directly(std::move(greeted)), /*inbound=*/true);
         }
       });
 }
@@ -308,7 +306,7 @@ ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
   const bool inbound = !meeting.calls;
   if (!table_.add(connection, inbound)) return connection->id();
   const auto on_met = [this, connection, relay, inbound](Result<Met> met) {
-    if (met) return this->on_met(connection, std::move(*met), inbound);
+    if (met) return attach(connection, std::move(*met), inbound);
     connection->end(fmt::format("cannot meet at {}: {}", relay, met.error().message));
   };
   if (!address) {
@@ -335,20 +333,11 @@ ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
   return connection->id();
 }
 
-void TcpTransport::on_met(const std::shared_ptr<StreamConnection>& connection, Met met,
+void TcpTransport::attach(const std::shared_ptr<StreamConnection>& connection, Met met,
                           bool inbound) const {
   const auto held = std::make_shared<Met>(std::move(met));
   connection->loop().post([this, connection, inbound, held] {
-    connection->attach_met(std::move(held->stream), inbound, held->way, std::move(held->remote));
-    if (options_.trust) connection->end_unless_believed(*options_.trust);
-  });
-}
-
-void TcpTransport::attach(const std::shared_ptr<StreamConnection>& connection,
-                          std::unique_ptr<ByteStream> stream, bool inbound) const {
-  const auto held = std::make_shared<std::unique_ptr<ByteStream>>(std::move(stream));
-  connection->loop().post([this, connection, inbound, held] {
-    connection->attach(std::move(*held), inbound);
+    connection->attach(std::move(held->stream), inbound, held->way, std::move(held->remote));
     // Who was revoked during the greeting was not there to be cut off.
     if (options_.trust) connection->end_unless_believed(*options_.trust);
   });

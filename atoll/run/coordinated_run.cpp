@@ -43,7 +43,7 @@ std::string shared_toml(const std::map<std::string, std::string>& shared) {
 /// What islands are told to join: the address that was bound, but "any" is no place to go to.
 std::string address_for_islands(const std::string& bound) {
   auto address = net::parse_address(bound);
-  if (!address || (address->host != "0.0.0.0" && address->host != "::")) return bound;
+  if (!address || !net::is_any_host(address->host)) return bound;
   return fmt::format("THIS_MACHINE:{}", address->port);
 }
 
