@@ -97,7 +97,8 @@ class PlacesTest(places.Places):
         self.begin_in_the_cloud()
         self.follow("reef", "At the university")
         self.follow("home", "At home")
-        self.assertIn("reef", self.run_at("cloud", "atoll status runs/ours"))
+        # The coordinator publishes its status twice a second.
+        self.wait(lambda: "reef" in self.run_at("cloud", "atoll status runs/ours"), "reef in the status")
         events = self.assert_one_model("reef", "shore")
         self.assertFalse(events.find("island_lost"))
 
