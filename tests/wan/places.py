@@ -24,7 +24,7 @@ from event_file import EventFile  # noqa: E402
 
 ATOLL = STORE = ""
 SKIPPED = 77
-DEADLINE_S = 60
+DEADLINE_S = 300
 INSIDE = "ATOLL_PLACES_TEST_INSIDE"  # Set in the namespaces.
 
 
