@@ -117,6 +117,7 @@ class Engine {
     int64_t bytes_sent = 0;
     int64_t bytes_received = 0;
     Time progressed{};               // When a part of it came last.
+    bool has_lost_link = false;      // In this attempt: another will follow.
     std::vector<swarm::Part> early;  // Of an attempt that this member has not heard of.
     size_t early_bytes = 0;          // What they take in memory, at most.
     bool decided = false;            // Without a result here, which is being fetched.

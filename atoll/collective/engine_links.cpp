@@ -7,6 +7,7 @@
 #include "atoll/base/error.h"
 #include "atoll/collective/engine.h"
 #include "atoll/collective/part_frame.h"
+#include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
 namespace atl::collective {
@@ -146,7 +147,10 @@ void Engine::drop_link(int32_t number, const std::string& reason, Time now) {
   links_.drop(number, reason, now);
   for (auto& [round_number, round] : rounds_) {
     std::erase_if(round.early, [&](const swarm::Part& early) { return early.sender == number; });
-    if (round.exchange != nullptr) round.exchange->forget(number);
+    if (round.exchange == nullptr) continue;
+    round.exchange->forget(number);
+    const std::vector<int32_t>& members = round.exchange->plan().numbers;
+    if (std::ranges::count(members, number) > 0) round.has_lost_link = true;
   }
   lender_.forget(number);
   fetcher_.lost(number);
@@ -177,12 +181,15 @@ void Engine::check_stalls(Time now) {
   for (const auto& [number, round] : rounds_) {
     // While others move something, what this member waits for may come yet.
     const Time progressed = std::max(round.progressed, member_.last_moved());
-    if (round.exchange == nullptr || round.prepared || now - progressed <= options_.silence_timeout)
-      continue;
+    if (round.exchange == nullptr || round.prepared || round.has_lost_link) continue;
+    if (now - progressed <= options_.silence_timeout) continue;
     for (const Debtor& debtor : round.exchange->debtors()) {
-      // Who owes a mean may be waiting for a contribution itself: it says so first.
-      const int patience = debtor.owes_only_means ? 3 : 1;
-      if (now - progressed > patience * options_.silence_timeout) {
+      // Who owes a mean may be waiting for a contribution itself: it says so first, and the next
+      // attempt comes when links have been waited for.
+      const Duration patience = debtor.owes_only_means
+                                    ? 2 * options_.silence_timeout + swarm::kLongestWaitForLinks
+                                    : options_.silence_timeout;
+      if (now - progressed > patience) {
         silent.emplace_back(debtor.number, number);
       }
     }

@@ -82,6 +82,7 @@ void Engine::open(const swarm::OpenAttempt& attempt, Time now) {
     if (attempt.weights[rank] == 0) round.abstainers.push_back(plan.members[rank]);
   }
   round.progressed = now;
+  round.has_lost_link = false;
   if (round.exchange == nullptr) {
     round.exchange = std::make_shared<Exchange>(std::move(plan), *round.contribution, memory_);
   } else {

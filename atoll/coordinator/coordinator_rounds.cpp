@@ -198,8 +198,9 @@ void Coordinator::on(int32_t number, const LinkState& link) {
   const auto pair = std::minmax(number, link.other);
   const bool both_live = roster_.at(number).is_live() && roster_.at(link.other).is_live();
   if (link.up) {
-    meetings_.stands(pair, link.way);
-    if (!links_.stands(pair, link.way)) return;
+    const bool is_news = links_.stands(number, link.other, link.way);
+    if (!links_.is_broken(pair)) meetings_.stands(pair, link.way);
+    if (!is_news) return;
     const auto* const detour = meetings_.detour(pair);
     if (both_live || detour != nullptr) {  // Of who was lost it is known.
       log(LinkBack{.islands = {name(pair.first), name(pair.second)},
@@ -208,13 +209,14 @@ void Coordinator::on(int32_t number, const LinkState& link) {
     }
     return advance_all();  // Rounds may have waited for it.
   }
-  if (!links_.broke(pair, now_)) return;
+  const bool is_news = links_.broke(number, link.other, now_);
   bool is_mistrusted = false;
   for (const int64_t round_number : rounds_.numbers()) {
     Round& round = rounds_.at(round_number);
-    is_mistrusted = links_.mistrust(pair, round_number, round.members()) || is_mistrusted;
-    round.break_link(pair);
+    if (is_news && links_.mistrust(pair, round_number, round.members())) is_mistrusted = true;
+    round.break_link(pair);  // What this end was to send went with its end of the link.
   }
+  if (!is_news) return advance_all();
   meetings_.broke(pair, now_, is_mistrusted);
   if (both_live) {  // Of who is lost it is known.
     log(LinkLost{.islands = {name(number), name(link.other)}, .reason = printable(link.reason)});

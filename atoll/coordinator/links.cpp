@@ -5,8 +5,18 @@
 
 namespace atl::swarm {
 
-bool Links::broke(const Pair& pair, Time now) {
-  if (!broken_.emplace(pair, now).second) return false;
+Links::Reports& Links::reports_of(int32_t member, int32_t other) {
+  State& state = states_[std::minmax(member, other)];
+  return member < other ? state.low : state.high;
+}
+
+bool Links::broke(int32_t member, int32_t other, Time now) {
+  Reports& own = reports_of(member, other);
+  if (std::exchange(own.is_down, true)) return false;  // It has tried again, in vain.
+  own.num_breaks += 1;
+  if (own.num_breaks <= reports_of(other, member).num_breaks) return false;
+  const Pair pair = std::minmax(member, other);
+  states_.at(pair).since = now;
   told_.erase(pair);
   return true;
 }
@@ -22,21 +32,34 @@ bool Links::mistrust(const Pair& pair, int64_t round, const std::vector<int32_t>
   return mistrust.num_rounds > 0;
 }
 
-bool Links::stands(const Pair& pair, net::Way way) {
+bool Links::stands(int32_t member, int32_t other, net::Way way) {
+  Reports& own = reports_of(member, other);
+  const Pair pair = std::minmax(member, other);
+  State& state = states_.at(pair);
+  own.is_down = false;
+  const bool was_broken = state.is_broken();
+  state.num_over = std::max(state.num_over, own.num_breaks);
   const auto found = mistrusted_.find(pair);
   const bool is_trusted_anew = way == net::Way::kRelayed && found != mistrusted_.end() &&
                                !std::exchange(found->second.has_met, true);
   if (is_trusted_anew) found->second.last_round = -1;
-  return broken_.erase(pair) > 0 || is_trusted_anew;
+  return (was_broken && !state.is_broken()) || is_trusted_anew;
 }
 
 void Links::carried(const std::vector<int32_t>& members) {
-  std::erase_if(mistrusted_,
-                [&](const auto& entry) { return !reach_each_other(members, {entry.first}); });
+  const auto has_carried = [&](const auto& entry) {
+    return !reach_each_other(members, {entry.first});
+  };
+  std::erase_if(mistrusted_, has_carried);
+  // The ends agree, and count on from here.
+  std::erase_if(states_, [&](const auto& entry) {
+    const State& state = entry.second;
+    return has_carried(entry) && !state.low.is_down && !state.high.is_down;
+  });
 }
 
 void Links::forget_reports_of(int32_t number) {
-  std::erase_if(broken_, [&](const auto& entry) { return is_of(entry.first, number); });
+  std::erase_if(states_, [&](const auto& entry) { return is_of(entry.first, number); });
 }
 
 void Links::forget(int32_t number) {
@@ -55,14 +78,26 @@ Pairs Links::closed_in(int64_t round) const {
 
 Pairs Links::broken() const {
   Pairs pairs;
-  for (const auto& [pair, since] : broken_) pairs.insert(pair);
+  for (const auto& [pair, state] : states_) {
+    if (state.is_broken()) pairs.insert(pair);
+  }
   return pairs;
 }
 
+bool Links::is_broken(const Pair& pair) const {
+  const auto found = states_.find(pair);
+  return found != states_.end() && found->second.is_broken();
+}
+
+bool Links::any_broken() const {
+  return std::ranges::any_of(states_, [](const auto& entry) { return entry.second.is_broken(); });
+}
+
 bool Links::may_mend(const std::vector<int32_t>& members, Time now) const {
-  return std::ranges::any_of(broken_, [&](const auto& entry) {
-    const auto& [pair, since] = entry;
-    return now - since < kMending && has(members, pair.first) && has(members, pair.second);
+  return std::ranges::any_of(states_, [&](const auto& entry) {
+    const auto& [pair, state] = entry;
+    return state.is_broken() && now - state.since < kMending && has(members, pair.first) &&
+           has(members, pair.second);
   });
 }
 

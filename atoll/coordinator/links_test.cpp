@@ -22,29 +22,49 @@ constexpr Time kNow{};
 
 /// A link that breaks in that round, and stands again at once.
 bool break_in(Links& links, int64_t round, const Members& members = kThree) {
-  const bool is_new = links.broke(kAB, kNow);
+  const bool is_new = links.broke(0, 1, kNow);
   const bool is_mistrusted = is_new && links.mistrust(kAB, round, members);
-  links.stands(kAB, net::Way::kDirect);
+  links.stands(0, 1, net::Way::kDirect);
   return is_mistrusted;
 }
 
 TEST(LinksTest, ABrokenLinkIsClosedUntilItStandsAgain) {
   Links links;
-  EXPECT_TRUE(links.broke(kAB, kNow));
-  EXPECT_FALSE(links.broke(kAB, kNow)) << "the other end says it too";
+  EXPECT_TRUE(links.broke(0, 1, kNow));
+  EXPECT_FALSE(links.broke(0, 1, kNow)) << "the other end says it too";
   EXPECT_THAT(links.closed_in(1000), ElementsAre(kAB));
-  EXPECT_TRUE(links.stands(kAB, net::Way::kDirect));
-  EXPECT_FALSE(links.stands(kAB, net::Way::kDirect));
+  EXPECT_TRUE(links.stands(0, 1, net::Way::kDirect));
+  EXPECT_FALSE(links.stands(0, 1, net::Way::kDirect));
   EXPECT_THAT(links.closed_in(1000), IsEmpty());
+}
+
+TEST(LinksTest, WhatBothEndsTellIsOneBreakInWhateverOrder) {
+  Links links;
+  EXPECT_TRUE(links.broke(0, 1, kNow));
+  EXPECT_TRUE(links.stands(0, 1, net::Way::kDirect));
+  EXPECT_FALSE(links.broke(1, 0, kNow)) << "the same one, told later";
+  EXPECT_FALSE(links.is_broken(kAB)) << "the other end said already that it is over";
+  EXPECT_FALSE(links.stands(1, 0, net::Way::kDirect));
+  EXPECT_TRUE(links.broke(1, 0, kNow)) << "a second one";
+  EXPECT_FALSE(links.broke(1, 0, kNow)) << "dialled again, in vain";
+  EXPECT_FALSE(links.broke(0, 1, kNow));
+  EXPECT_TRUE(links.stands(0, 1, net::Way::kDirect));
+}
+
+TEST(LinksTest, WhoNeverSawThatBreakDoesNotEndIt) {
+  Links links;
+  links.broke(0, 1, kNow);
+  EXPECT_FALSE(links.stands(1, 0, net::Way::kDirect));
+  EXPECT_TRUE(links.is_broken(kAB));
 }
 
 TEST(LinksTest, WhatBrokeLatelyMayMend) {
   Links links;
-  links.broke(kAB, kNow);
+  links.broke(0, 1, kNow);
   EXPECT_TRUE(links.may_mend(kThree, kNow + seconds(1)));
   EXPECT_FALSE(links.may_mend(kWithoutB, kNow + seconds(1))) << "of no matter to them";
   EXPECT_FALSE(links.may_mend(kThree, kNow + seconds(2)));
-  links.stands(kAB, net::Way::kDirect);
+  links.stands(0, 1, net::Way::kDirect);
   EXPECT_FALSE(links.may_mend(kThree, kNow)) << "it has";
 }
 
@@ -76,12 +96,12 @@ TEST(LinksTest, ThroughARelayItIsTrustedAtOnce) {
   Links links;
   break_in(links, 0);
   break_in(links, 1);
-  links.stands(kAB, net::Way::kPunched);
+  links.stands(0, 1, net::Way::kPunched);
   EXPECT_THAT(links.closed_in(1), SizeIs(1)) << "the same path";
-  links.stands(kAB, net::Way::kRelayed);
+  links.stands(0, 1, net::Way::kRelayed);
   EXPECT_THAT(links.closed_in(1), IsEmpty());
   break_in(links, 1);
-  links.stands(kAB, net::Way::kRelayed);
+  links.stands(0, 1, net::Way::kRelayed);
   EXPECT_THAT(links.closed_in(2), SizeIs(1)) << "it is not the path that is to blame";
 }
 
@@ -95,8 +115,8 @@ TEST(LinksTest, ARoundThatDidWithoutTheLinkSaysNothingOfIt) {
 TEST(LinksTest, WhoIsForgottenHasNoLinks) {
   Links links;
   for (int i = 0; i < 2; ++i) break_in(links, 0);
-  links.broke(kAB, kNow);
-  links.broke(kBC, kNow);
+  links.broke(0, 1, kNow);
+  links.broke(1, 2, kNow);
   links.forget_reports_of(0);
   EXPECT_THAT(links.closed_in(0), ElementsAre(kAB, kBC)) << "mistrusted still";
   EXPECT_THAT(links.closed_in(1), ElementsAre(kBC));
@@ -106,17 +126,17 @@ TEST(LinksTest, WhoIsForgottenHasNoLinks) {
 
 TEST(LinksTest, WhoIsLeftOutIsToldWhereItIsNew) {
   Links links;
-  links.broke(kAB, kNow);
+  links.broke(0, 1, kNow);
   EXPECT_THAT(links.news(0, kWithoutB, kAll), ElementsAre(kAB));
   EXPECT_THAT(links.news(1, kWithoutB, kAll), IsEmpty());
-  links.stands(kAB, net::Way::kDirect);
-  links.broke(kAB, kNow);
+  links.stands(0, 1, net::Way::kDirect);
+  links.broke(0, 1, kNow);
   EXPECT_THAT(links.news(2, kWithoutB, kAll), SizeIs(1)) << "it broke anew";
 }
 
 TEST(LinksTest, OfWhoDoesNotWantToTakePartNothingIsTold) {
   Links links;
-  links.broke(kAB, kNow);
+  links.broke(0, 1, kNow);
   EXPECT_THAT(links.news(0, kWithoutB, {0, 2}), IsEmpty());
   EXPECT_THAT(links.news(0, {2}, kAll), IsEmpty()) << "neither takes part";
 }

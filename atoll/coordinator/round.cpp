@@ -69,9 +69,8 @@ void Round::break_link(const Pairs::value_type& pair) {
 }
 
 bool Round::may_wait_for_links(Time now) {
-  constexpr Duration kMost = std::chrono::seconds(15);
   if (!waits_for_links_since_) waits_for_links_since_ = now;
-  return now - *waits_for_links_since_ < kMost;
+  return now - *waits_for_links_since_ < kLongestWaitForLinks;
 }
 
 void Round::break_off() {

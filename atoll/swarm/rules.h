@@ -1,5 +1,6 @@
 #pragma once
 // The rules that coordinator and members share, as functions of their arguments alone.
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/base/clock.h"
 #include "atoll/base/name.h"
 #include "atoll/swarm/messages.h"
 #include "atoll/swarm/wire.h"
@@ -41,6 +43,9 @@ constexpr size_t num_products(size_t num_members) {
 
 /// How many segments those values are.
 int64_t num_segments(int64_t count, int64_t segment_values);
+
+/// A round waits for so long in all for links between its members to be made again.
+constexpr Duration kLongestWaitForLinks = std::chrono::seconds(15);
 
 /// Pairs of members by number, the lower one first.
 using Pairs = std::set<std::pair<int32_t, int32_t>>;
