@@ -22,11 +22,11 @@ struct JoinDeskTest : testing::Test {
   }
 
   std::vector<std::string> asked;
-  JoinDesk desk{[this](const std::string& run, std::string_view request,
-                       const identity::Caller& from) {
-    asked.push_back(from.address + " " + run + ": " + std::string(request));
-    return "reply to " + std::string(request);
-  }};
+  JoinDesk desk{
+      [this](const std::string& run, std::string_view request, const identity::Caller& from) {
+        asked.push_back(from.address + " " + run + ": " + std::string(request));
+        return "reply to " + std::string(request);
+      }};
   Time now{};
 };
 

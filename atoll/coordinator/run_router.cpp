@@ -27,9 +27,10 @@ void require_ids(const std::vector<RunRouter::Run>& runs) {
             runs[k].name, runs[i].name, printable(runs[i].id)));
       }
       if (!runs[i].authority.empty() && runs[k].authority == runs[i].authority) {
-        throw UsageError(fmt::format("'{}' and '{}' have one authority: one's folder is a copy of "
-                                     "the other's; leave one out",
-                                     runs[k].name, runs[i].name));
+        throw UsageError(
+            fmt::format("'{}' and '{}' have one authority: one's folder is a copy of "
+                        "the other's; leave one out",
+                        runs[k].name, runs[i].name));
       }
     }
   }
@@ -230,8 +231,8 @@ Result<size_t> RunRouter::find(const Message& first, const std::string& authorit
     return failure("this coordinator has several runs; name one, as in HOST:PORT/NAME: " +
                    names(authority));
   }
-  return failure(fmt::format("this coordinator has no run '{}', but {}", printable(name),
-                             names(authority)));
+  return failure(
+      fmt::format("this coordinator has no run '{}', but {}", printable(name), names(authority)));
 }
 
 Result<size_t> RunRouter::over_or(size_t run) const {

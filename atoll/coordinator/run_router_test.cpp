@@ -133,9 +133,9 @@ TEST_F(RunRouterTest, TheOnlyRunNeedsNoName) {
 /// Of encrypted runs: who comes has a certificate.
 struct EncryptedRunsTest : RunRouterTest {
   EncryptedRunsTest() {
-    router = RunRouter(std::vector<RunRouter::Run>{
-        {.name = "a", .id = "id-a", .authority = "authority-a"},
-        {.name = "b", .id = "id-b", .authority = "authority-b"}});
+    router = RunRouter(
+        std::vector<RunRouter::Run>{{.name = "a", .id = "id-a", .authority = "authority-a"},
+                                    {.name = "b", .id = "id-b", .authority = "authority-b"}});
   }
   Outcome first_of(const std::string& authority, uint64_t connection, const Message& message,
                    identity::Role role = identity::Role::kIsland) {
