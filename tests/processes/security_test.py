@@ -228,13 +228,13 @@ class RelayTest(Secured):
         self.kill(self.process)
         port = self.relay(words[1], "--run", folder)  # One more, beside that of the folder.
         self.came(port, ours, theirs)
+        marks = {run: run.mark() for run in (ours, theirs)}
         atoll("revoke", "meeting", "--run", ours.coordinated)
-        ours.wait_event("relay_lost", relay="meeting")
+        ours.wait_event("relay_lost", after=marks[ours], relay="meeting", reason=re.compile("revoked"))
         self.kill(self.process)
-        mark = theirs.mark()
         port = self.relay("--run", folder)
-        self.came(port, theirs, marks={theirs: mark})
-        self.assertFalse(ours.events().find("relay_came", address=f"127.0.0.1:{port}"))
+        self.came(port, theirs, after=marks[theirs])
+        self.assertFalse(ours.events().find("relay_came", after=marks[ours]))
         self.assertRegex(self.log(), r"\[[0-9a-f]{16}\] .*revoked")
 
     def test_invites_that_are_none_of_a_relay_are_refused(self):
@@ -262,9 +262,9 @@ class RelayTest(Secured):
     def log(self):
         return (self.folder / "relay.log").read_text()
 
-    def came(self, port, *runs, marks=None):
+    def came(self, port, *runs, after=0):
         for run in runs:
-            run.wait_event("relay_came", after=(marks or {}).get(run, 0), relay="meeting", address=f"127.0.0.1:{port}")
+            run.wait_event("relay_came", after=after, relay="meeting", address=f"127.0.0.1:{port}")
 
 
 class ReadersTest(Secured):
