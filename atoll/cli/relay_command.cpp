@@ -83,6 +83,7 @@ identity::Invite relay_invite(const std::string& word) {
 
 /// The runs that it serves, and why it does not serve others that it was given.
 struct Served {
+  bool is_only = true;  // There are no others to be told from.
   std::list<run::RelayedRun> runs;
   std::vector<std::string> failures;
 };
@@ -95,11 +96,11 @@ EventSink teller(bool is_only, const std::string& fingerprint) {
 
 /// Where there are several, one that cannot be had leaves the others alone.
 template <typename Do>
-void attempt(bool is_only, const std::string& fingerprint, Served& served, Do&& what) {
+void attempt(const std::string& fingerprint, Served& served, Do&& what) {
   try {
     what();
   } catch (const InputError& error) {
-    if (is_only) throw;
+    if (served.is_only) throw;
     served.failures.push_back(fmt::format("{}: {}", run::short_run(fingerprint), error.what()));
     run::print_log("not served: " + served.failures.back());
   }
@@ -124,22 +125,22 @@ Served take_places(const RelayArguments& arguments, const Clock& clock) {
         "'{}' is the folder of no relay: give an invite (atoll invite RUN --role relay)",
         folder.string()));
   }
-  const bool is_only = known.size() == 1;
+  served.is_only = known.size() == 1;
   for (const identity::Invite& invite : invites) {
-    attempt(is_only, invite.fingerprint, served, [&] {
+    attempt(invite.fingerprint, served, [&] {
       const fs::path place = run::membership_of(folder, invite.fingerprint);
       const std::string name = !arguments.name.empty()    ? arguments.name
                                : run::has_identity(place) ? run::certified_peer(place).name
                                                           : run::name_of_run(folder);
       run::come_by_invite(
           invite, place, name, kJoinPatience, clock, [] { return num_interrupts() > 0; },
-          teller(is_only, invite.fingerprint));
+          teller(served.is_only, invite.fingerprint));
     });
   }
   for (const fs::path& place : run::memberships_in(folder)) {
     const std::string fingerprint = run::certified_peer(place).run;
-    attempt(is_only, fingerprint, served,
-            [&] { served.runs.emplace_back(place, clock, teller(is_only, fingerprint)); });
+    attempt(fingerprint, served,
+            [&] { served.runs.emplace_back(place, clock, teller(served.is_only, fingerprint)); });
   }
   return served;
 }
@@ -168,17 +169,16 @@ double bytes_per_s(const std::string& rate) {
 
 /// Those that are at their end are told of, and no more.
 void forget_ended(Served& served) {
-  const bool is_only = served.runs.size() + served.failures.size() == 1;
   std::erase_if(served.runs, [&](const run::RelayedRun& run) {
     const auto end = run.end();
     if (!end) return false;
     const std::string prefix =
-        is_only ? "" : fmt::format("{}: ", run::short_run(run.trust()->run()));
+        served.is_only ? "" : fmt::format("{}: ", run::short_run(run.trust()->run()));
     if (*end) {
       run::print_log(prefix + **end);
     } else {
       served.failures.push_back(prefix + "the coordinator takes no relay: " + end->error().message);
-      if (!is_only) run::print_log(served.failures.back());
+      if (!served.is_only) run::print_log(served.failures.back());
     }
     return true;
   });
