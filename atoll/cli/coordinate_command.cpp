@@ -16,13 +16,12 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
-#include "atoll/cli/reader_server.h"
+#include "atoll/cli/encrypted_run.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/coordinator/coordinator_server.h"
 #include "atoll/coordinator/run_router.h"
 #include "atoll/coordinator/status_board.h"
 #include "atoll/net/address.h"
-#include "atoll/net/discovery.h"
 #include "atoll/net/http_server.h"
 #include "atoll/net/tcp_transport.h"
 #include "atoll/run/config.h"
@@ -42,7 +41,7 @@ struct CoordinateArguments {
   int64_t min_replicas = 0;       // 0: as the settings say.
   std::vector<std::string> runs;  // Folders; empty: one run without a journal.
   std::string http = "127.0.0.1:0";
-  std::string https;  // Empty: off.
+  std::vector<std::string> https;  // None, or one for each run.
   std::vector<std::string> https_names;
   bool insecure = false;
   bool no_discovery = false;
@@ -60,8 +59,9 @@ Several runs on one coordinator: a --config and a --run for each, in the same or
 as its folder is, and islands join it by that name. Settings given as --section.key=value are for
 all of them. Each begins, fails and ends by itself; the coordinator ends with the last.
 
-A run that `atoll create` made is encrypted, and only the invited take part. Its settings may lie in
-its folder (config.toml). With --https readers on other machines see how it goes, by a token
+A run that `atoll create` made is encrypted, and only the invited take part. Several share an
+address as others do: an invite and a certificate are for one of them. Its settings may lie in its
+folder (config.toml). With --https readers on other machines see how it goes, by a token
 (`atoll invite RUN --role reader --token`) or a member's certificate. Members on the same LAN find
 its coordinator also where its address is another than they know: it answers who asks there by
 multicast (UDP port 7070) for this very run; --no-discovery: it does not.
@@ -73,6 +73,7 @@ Examples:
   atoll join 127.0.0.1:7070 --run runs/here                      on each island
   atoll status runs/ours                                         how it goes
 
+  atoll coordinate --run runs/ours --run runs/theirs             two that were created
   atoll coordinate --config a.toml --run runs/a --config b.toml --run runs/b
   atoll join 127.0.0.1:7070/a --run runs/here                    on each island of a)";
 
@@ -91,19 +92,6 @@ std::unique_ptr<net::HttpServer> serve_status(const std::string& where, swarm::S
       where, [&](const net::HttpRequest& request) { return board.reply(request.path); }, clock);
   if (!server) throw InputError("--http: " + server.error().message);
   return std::move(*server);
-}
-
-std::unique_ptr<net::HttpServer> serve_web(const CoordinateArguments& arguments,
-                                           run::RunAuthority* authority, swarm::StatusBoard& board,
-                                           const Clock& clock) {
-  if (arguments.https.empty() && arguments.https_names.empty()) return nullptr;
-  if (arguments.https.empty()) throw UsageError("--https-name is for --https");
-  if (authority == nullptr) {
-    throw UsageError(
-        "--https is for a run that 'atoll create' made: its authority signs the server's "
-        "certificate, and says who may read");
-  }
-  return serve_readers(arguments.https, arguments.https_names, *authority, board, clock);
 }
 
 /// What belongs to each island is of no use here.
@@ -150,45 +138,69 @@ std::vector<run::CoordinatedRun::Request> requests_of(const CoordinateArguments&
   return requests;
 }
 
-/// The authority of the only run, if it was created; its events go to `tell`.
-std::unique_ptr<run::RunAuthority> authority_of(const CoordinateArguments& arguments,
-                                                EventSink tell) {
-  const bool any = std::ranges::any_of(
-      arguments.runs, [](const std::string& run) { return run::has_authority(run); });
-  if (!any) return nullptr;
-  if (arguments.runs.size() > 1) {
-    throw UsageError("a run that 'atoll create' made has a coordinator of its own: one --run");
-  }
+/// Of runs that were created, one for each in their order; empty where all are in the clear.
+std::deque<EncryptedRun> encrypted_runs(const CoordinateArguments& arguments,
+                                        std::deque<run::CoordinatedRun>& runs, const Clock& clock) {
+  const auto& folders = arguments.runs;
+  const auto created = std::ranges::find_if(folders, run::has_authority);
+  if (created == folders.end()) return {};
   if (arguments.insecure) {
+    throw UsageError(fmt::format("--insecure: '{}' was created as an encrypted run", *created));
+  }
+  const auto plain = std::ranges::find_if_not(folders, run::has_authority);
+  if (plain != folders.end()) {
+    throw UsageError(fmt::format(
+        "'{}' was created as an encrypted run, and '{}' is in the clear: they need a coordinator "
+        "each",
+        *created, *plain));
+  }
+  std::deque<EncryptedRun> encrypted;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    encrypted.emplace_back(
+        folders[i], [&run = runs[i]](const Event& event) { run.note(event); },
+        runs[i].first_status(), clock);
+  }
+  return encrypted;
+}
+
+/// Each run's own readers at an address of their own.
+void serve_web(const CoordinateArguments& arguments, std::deque<EncryptedRun>& encrypted) {
+  const auto& places = arguments.https;
+  if (places.empty()) {
+    if (!arguments.https_names.empty()) throw UsageError("--https-name is for --https");
+    return;
+  }
+  if (encrypted.empty()) {
     throw UsageError(
-        fmt::format("--insecure: '{}' was created as an encrypted run", arguments.runs.front()));
+        "--https is for a run that 'atoll create' made: its authority signs the server's "
+        "certificate, and says who may read");
   }
-  return std::make_unique<run::RunAuthority>(arguments.runs.front(), std::move(tell));
+  if (places.size() != encrypted.size()) {
+    throw UsageError(fmt::format(
+        "each run has readers of its own: --https once for each, in their order; here are {} "
+        "--https and {} --run",
+        places.size(), encrypted.size()));
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::string address = encrypted[i].serve_readers(places[i], arguments.https_names);
+    run::print_log(fmt::format("for readers{} at https://{}/status",
+                               places.size() > 1 ? " of " + arguments.runs[i] : "", address));
+  }
 }
 
-/// The folder of a created run may have its settings.
-void find_config(CoordinateArguments& arguments) {
-  if (!arguments.configs.empty() || arguments.runs.size() != 1) return;
-  const fs::path config = fs::path(arguments.runs.front()) / "config.toml";
-  if (run::has_authority(arguments.runs.front()) && fs::exists(config)) {
-    arguments.configs.push_back(config.string());
+/// The folders of created runs may have their settings.
+void find_configs(CoordinateArguments& arguments) {
+  if (!arguments.configs.empty()) return;
+  for (const std::string& folder : arguments.runs) {
+    const fs::path config = fs::path(folder) / "config.toml";
+    if (run::has_authority(folder) && fs::exists(config)) {
+      arguments.configs.push_back(config.string());
+    }
   }
-}
-
-/// So that who is invited finds the coordinator on its LAN. Null where nobody shall, or can, ask.
-std::unique_ptr<net::Beacon> be_found(const std::string& fingerprint, const std::string& address,
-                                      const Clock& clock) {
-  const net::Address bound = *net::parse_address(address);
-  if (net::is_loopback(bound)) return nullptr;
-  auto beacon = net::Beacon::start(fingerprint, bound.port, clock);
-  if (beacon) return std::move(*beacon);
-  run::print_log("warning: nobody can find this coordinator by asking its LAN: " +
-                 beacon.error().message);
-  return nullptr;
 }
 
 void coordinate(CoordinateArguments arguments, std::vector<std::string> overrides) {
-  find_config(arguments);
+  find_configs(arguments);
   warn_of_local(overrides);
   if (arguments.min_replicas > 0) {
     overrides.push_back(fmt::format("swarm.min_replicas={}", arguments.min_replicas));
@@ -199,47 +211,50 @@ void coordinate(CoordinateArguments arguments, std::vector<std::string> override
     runs.emplace_back(std::move(request), overrides, clock);
   if (arguments.insecure) warn_insecure();
   watch_interrupts();
-  const auto authority =
-      authority_of(arguments, [&](const Event& event) { runs.front().note(event); });
-  if (arguments.listen.empty()) arguments.listen = authority ? "0.0.0.0:7070" : "127.0.0.1:7070";
+  std::deque<EncryptedRun> encrypted = encrypted_runs(arguments, runs, clock);
+  if (arguments.listen.empty()) {
+    arguments.listen = encrypted.empty() ? "127.0.0.1:7070" : "0.0.0.0:7070";
+  }
   net::require_address("--listen", arguments.listen);
   std::vector<swarm::RunStatus> statuses;
   for (const run::CoordinatedRun& run : runs) statuses.push_back(run.first_status());
   swarm::StatusBoard board(std::move(statuses), clock);
   const auto http = serve_status(arguments.http, board, clock);
-  const auto https = serve_web(arguments, authority.get(), board, clock);
+  serve_web(arguments, encrypted);
   std::vector<swarm::ServedRun> served;
   for (run::CoordinatedRun& run : runs) {
-    served.push_back(run.served([&board, number = served.size()](swarm::RunStatus status) {
+    const size_t number = served.size();
+    EncryptedRun* const own = encrypted.empty() ? nullptr : &encrypted[number];
+    served.push_back(run.served([&board, number, own](swarm::RunStatus status) {
+      if (own != nullptr) own->publish(status);
       board.publish(number, std::move(status));
     }));
+    if (own != nullptr) served.back().authority = own->callbacks();
+  }
+  net::TransportOptions options{.insecure = arguments.insecure, .takes_joins = true};
+  for (const EncryptedRun& run : encrypted) {
+    if (options.trust) {
+      options.more_trusts.push_back(run.trust());
+    } else {
+      options.trust = run.trust();
+    }
   }
   swarm::CoordinatorServer server(
       std::move(served),
       [&](net::Transport::Sink sink) {
-        return net::make_tcp_transport({.trust = authority ? authority->trust() : nullptr,
-                                        .insecure = arguments.insecure,
-                                        .takes_joins = true},
-                                       clock, std::move(sink));
+        return net::make_tcp_transport(options, clock, std::move(sink));
       },
-      clock, run::print_log,
-      authority
-          ? swarm::AuthorityCallbacks{
-                .answer = [&](auto request,
-                              const auto& caller) { return authority->answer(request, caller); },
-                .newer_revocations = [&] { return authority->newer_revocations(); }}
-          : swarm::AuthorityCallbacks{});
+      clock, run::print_log);
   const auto address = server.listen(arguments.listen);
   if (!address) throw InputError(address.error().message);
-  const auto beacon = authority && !arguments.no_discovery
-                          ? be_found(authority->fingerprint(), *address, clock)
-                          : nullptr;
+  if (!arguments.no_discovery) {
+    for (EncryptedRun& run : encrypted) run.be_found(*address);
+  }
   for (run::CoordinatedRun& run : runs) run.leave_file(*address, http ? http->address() : "");
   fmt::print("{}\n", *address);
   std::fflush(stdout);  // A launcher reads it.
   for (run::CoordinatedRun& run : runs) run.announce(*address);
   if (http) run::print_log(fmt::format("status at http://{}/status", http->address()));
-  if (https) run::print_log(fmt::format("for readers at https://{}/status", https->address()));
   if (const auto result = server.run(num_interrupts); !result) {
     throw InputError(result.error().message);
   }
@@ -269,9 +284,11 @@ void add_coordinate_command(CLI::App& app) {
       ->add_option("--http", arguments->http,
                    "HOST:PORT on this machine for /status and /metrics, or \"off\"")
       ->capture_default_str();
-  command->add_option("--https", arguments->https,
-                      "HOST:PORT of the same over HTTPS, for readers on other machines, of a run "
-                      "that was created");
+  command
+      ->add_option("--https", arguments->https,
+                   "HOST:PORT of the same over HTTPS, for readers on other machines, of a run that "
+                   "was created; once for each run")
+      ->allow_extra_args(false);
   command
       ->add_option("--https-name", arguments->https_names,
                    "a host by which readers ask --https, which its certificate then names; may be "

@@ -42,13 +42,16 @@ PLAN.toml says which islands there are, and what is wanted (docs/scaling_plan.md
 
 --measure prints an [[island]] of this machine: its speed with a small model, or that of --config
 and --model.KEY=VALUE, --train.KEY=VALUE, and its line to --coordinator, where `atoll coordinate`
-waits or runs. That takes about 20 seconds; a run that is under way is disturbed.
+waits or runs. That takes about 20 seconds; a run that is under way is disturbed. The coordinator
+of an encrypted run answers its members alone: --run is a member's folder, or one in which this
+machine becomes a member by an invite, which `atoll join --run` then uses.
 
 Examples:
   atoll plan PLAN.toml
   atoll plan PLAN.toml --config-out run.toml
   atoll plan PLAN.toml --json
   atoll plan --measure --coordinator 127.0.0.1:7070 --name here
+  atoll plan --measure --coordinator @invite.txt --run runs/here
   atoll plan --measure --train.device=cuda --model.preset=chinchilla-180m)";
 
 struct PlanArguments {
@@ -132,7 +135,15 @@ void add_plan_command(CLI::App& app) {
           ->excludes(file)
           ->excludes(config_out);
   MeasureOptions& options = arguments->measure;
-  command->add_option("--coordinator", options.coordinator, "HOST:PORT, to measure the line to it")
+  command
+      ->add_option("--coordinator", options.line.coordinator,
+                   "HOST:PORT, or an invite (\"-\": read from stdin, @FILE: from a file), to "
+                   "measure the line to it")
+      ->needs(measure);
+  command
+      ->add_option("--run", options.line.run,
+                   "the folder of a member of an encrypted run; with an invite this machine "
+                   "becomes one there")
       ->needs(measure);
   command->add_option("--config", options.config, "settings (TOML) of the model to measure with")
       ->check(CLI::ExistingFile)
@@ -142,7 +153,8 @@ void add_plan_command(CLI::App& app) {
   command->add_option("--out", options.out, "also write the [[island]] to this file, a new one")
       ->needs(measure);
   command
-      ->add_flag("--insecure", options.insecure, "allow addresses beyond this machine, unencrypted")
+      ->add_flag("--insecure", options.line.insecure,
+                 "allow addresses beyond this machine, unencrypted")
       ->needs(measure);
   command->allow_extras();
   command->footer(kFooter);

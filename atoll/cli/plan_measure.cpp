@@ -18,8 +18,6 @@
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/laws/recorded_run.h"
-#include "atoll/net/address.h"
-#include "atoll/net/tcp_transport.h"
 #include "atoll/plan/plan_request.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/config.h"
@@ -105,19 +103,6 @@ Machine measure_machine(const MeasureOptions& options, const Clock& clock) {
           .threads = json.at("threads")};
 }
 
-swarm::MeasuredLink measure_line(const MeasureOptions& options, const Clock& clock) {
-  ProgressBar bar("measuring the line", 0, clock);
-  const auto link = swarm::measure_link(
-      options.coordinator,
-      [&](net::Transport::Sink sink) {
-        return net::make_tcp_transport({.insecure = options.insecure}, clock, std::move(sink));
-      },
-      clock, [] { return num_interrupts() > 0; });
-  throw_if_interrupted();
-  if (!link) throw InputError("--coordinator: " + link.error().message);
-  return *link;
-}
-
 std::string island_text(const std::string& name, const Machine& machine,
                         const std::optional<swarm::MeasuredLink>& link) {
   std::string text = fmt::format(
@@ -130,7 +115,7 @@ std::string island_text(const std::string& name, const Machine& machine,
       machine.device == "cpu" ? "cpu" : "cuda", machine.tokens_per_s, machine.params,
       machine.memory_bytes / 1e9);
   if (!link) {
-    return text + "# up, down, latency: not measured; --coordinator HOST:PORT measures them\n";
+    return text + "# up, down, latency: not measured; --coordinator measures them\n";
   }
   // What came through had headers beside it.
   const auto kbit = [](double bits_per_s) {
@@ -172,25 +157,15 @@ void require_new_file(const std::string& file) {
 
 void measure_island(const MeasureOptions& options) {
   if (!options.out.empty()) require_new_file(options.out);
-  if (!options.coordinator.empty()) {
-    const auto address = net::check_address(options.coordinator, options.insecure);
-    if (!address) throw UsageError("--coordinator: " + address.error().message);
-  }
   const std::string here = swarm::is_valid_name(machine_name()) ? machine_name() : "here";
   const std::string name = options.name.empty() ? here : options.name;
   if (!swarm::is_valid_name(name)) {
     throw UsageError("--name must be 1 to 64 letters, digits, '-', '_' or '.'");
   }
-  if (options.insecure) {
-    fmt::print(stderr,
-               "atoll: warning: --insecure: the connection is neither encrypted nor "
-               "authenticated\n");
-  }
   const SystemClock clock;
   watch_interrupts();
   // The line first: it fails sooner.
-  std::optional<swarm::MeasuredLink> link;
-  if (!options.coordinator.empty()) link = measure_line(options, clock);
+  const std::optional<swarm::MeasuredLink> link = measure_line(options.line, name, clock);
   const Machine machine = measure_machine(options, clock);
   const std::string text = island_text(name, machine, link);
   if (!link) {

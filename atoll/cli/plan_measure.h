@@ -3,15 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "atoll/cli/plan_line.h"
+
 namespace atl::cli {
 
 struct MeasureOptions {
-  std::string coordinator;             // HOST:PORT; empty: the line is not measured.
+  LineOptions line;
   std::string config;                  // Of the model; empty: a small one.
   std::string name;                    // Empty: the machine's.
   std::string out;                     // Empty: printed alone.
   std::vector<std::string> overrides;  // "section.key=value", of the model and its training.
-  bool insecure = false;
   bool json = false;
 };
 

@@ -1,12 +1,17 @@
 #include "atoll/cli/relay_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <list>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
@@ -22,7 +27,8 @@
 #include "atoll/run/coordinated_run.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/registration.h"
-#include "atoll/run/relay_post.h"
+#include "atoll/run/relay_folder.h"
+#include "atoll/run/relayed_run.h"
 #include "atoll/run/run_authority.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/swarm/inbox.h"
@@ -38,7 +44,7 @@ constexpr Duration kBetweenReports = std::chrono::minutes(1);
 constexpr size_t kMaxQueuedBytes = size_t{16} << 20;
 
 struct RelayArguments {
-  std::string invite;
+  std::vector<std::string> invites;
   std::string folder;
   std::string name;
   std::string listen = "0.0.0.0:7074";
@@ -55,36 +61,88 @@ passes on what they say. It cannot read it: it is encrypted between the two. Onl
 run get in. Run it on any machine that all islands reach; the coordinator tells them of it. It may
 be killed at any time: who used it meets at another one, or waits.
 
+It may serve several runs: it takes an invite to each, now or later, and keeps all memberships in
+its folder. Members of one run never meet those of another; --rate and --pairs hold over all.
+
 Examples:
   atoll invite runs/ours --role relay > relay.txt                where the run was created
   atoll relay @relay.txt --run runs/meeting --advertise meet.example.org:7074
   atoll relay --run runs/meeting --advertise meet.example.org:7074     again, later
-  atoll relay --run runs/meeting --rate 200mbit                  of its line, in all)";
+  atoll relay --run runs/meeting --rate 200mbit                  of its line, in all
+  atoll relay @theirs.txt --run runs/meeting                     another run as well)";
 
-/// Becomes the run's relay, where it is not yet. Returns the coordinator's address.
-std::string take_place(const RelayArguments& arguments, const Clock& clock, const EventSink& tell) {
+identity::Invite relay_invite(const std::string& word) {
+  const auto invite = identity::invite_in(word);
+  if (!invite) throw UsageError(invite.error().message);
+  if (invite->role == identity::Role::kRelay) return *invite;
+  throw UsageError(
+      fmt::format("that invite is for a {}: a relay needs one of its own (atoll invite RUN --role "
+                  "relay)",
+                  identity::name_of(invite->role)));
+}
+
+/// The runs that it serves, and why it does not serve others that it was given.
+struct Served {
+  bool is_only = true;  // There are no others to be told from.
+  std::list<run::RelayedRun> runs;
+  std::vector<std::string> failures;
+};
+
+/// What happens in one of several runs is told with that run's name.
+EventSink teller(bool is_only, const std::string& fingerprint) {
+  return [prefix = is_only ? "" : fmt::format("[{}] ", run::short_run(fingerprint))](
+             const Event& event) { run::print_log(prefix + event.sentence); };
+}
+
+/// Where there are several, one that cannot be had leaves the others alone.
+template <typename Do>
+void attempt(const std::string& fingerprint, Served& served, Do&& what) {
+  try {
+    what();
+  } catch (const InputError& error) {
+    if (served.is_only) throw;
+    served.failures.push_back(fmt::format("{}: {}", run::short_run(fingerprint), error.what()));
+    run::print_log("not served: " + served.failures.back());
+  }
+}
+
+/// Becomes the relay of each run that it is invited to, where it is not yet.
+Served take_places(const RelayArguments& arguments, const Clock& clock) {
   const fs::path folder = arguments.folder;
-  if (arguments.invite.empty()) {
-    const std::string coordinator = run::joined_coordinator(folder);
-    if (!coordinator.empty()) return coordinator;
+  Served served;
+  std::vector<identity::Invite> invites;
+  std::set<std::string> known;
+  for (const std::string& word : arguments.invites) {
+    invites.push_back(relay_invite(word));
+    if (known.insert(invites.back().fingerprint).second) continue;
+    throw UsageError("two of these invites are to one run: give one of them");
+  }
+  for (const fs::path& place : run::memberships_in(folder)) {
+    known.insert(run::certified_peer(place).run);
+  }
+  if (known.empty()) {
     throw UsageError(fmt::format(
         "'{}' is the folder of no relay: give an invite (atoll invite RUN --role relay)",
         folder.string()));
   }
-  const auto invite = identity::invite_in(arguments.invite);
-  if (!invite) throw UsageError(invite.error().message);
-  if (invite->role != identity::Role::kRelay) {
-    throw UsageError(
-        fmt::format("that invite is for a {}: a relay needs one of its own (atoll "
-                    "invite RUN --role relay)",
-                    identity::name_of(invite->role)));
+  served.is_only = known.size() == 1;
+  for (const identity::Invite& invite : invites) {
+    attempt(invite.fingerprint, served, [&] {
+      const fs::path place = run::membership_of(folder, invite.fingerprint);
+      const std::string name = !arguments.name.empty()    ? arguments.name
+                               : run::has_identity(place) ? run::certified_peer(place).name
+                                                          : run::name_of_run(folder);
+      run::come_by_invite(
+          invite, place, name, kJoinPatience, clock, [] { return num_interrupts() > 0; },
+          teller(served.is_only, invite.fingerprint));
+    });
   }
-  if (run::has_come_by(*invite, folder)) return run::joined_coordinator(folder);
-  const std::string name = !arguments.name.empty()     ? arguments.name
-                           : run::has_identity(folder) ? run::certified_name(folder)
-                                                       : run::name_of_run(folder);
-  return run::register_by_invite(
-      *invite, folder, name, kJoinPatience, clock, [] { return num_interrupts() > 0; }, tell);
+  for (const fs::path& place : run::memberships_in(folder)) {
+    const std::string fingerprint = run::certified_peer(place).run;
+    attempt(fingerprint, served,
+            [&] { served.runs.emplace_back(place, clock, teller(served.is_only, fingerprint)); });
+  }
+  return served;
 }
 
 /// Where members are told that the relay is: as the user says, else as the coordinator's machine
@@ -109,10 +167,28 @@ double bytes_per_s(const std::string& rate) {
   return rate.empty() ? 0 : run::parse_link_rate(rate) / 8;
 }
 
+/// Those that are at their end are told of, and no more.
+void forget_ended(Served& served) {
+  std::erase_if(served.runs, [&](const run::RelayedRun& run) {
+    const auto end = run.end();
+    if (!end) return false;
+    const std::string prefix =
+        served.is_only ? "" : fmt::format("{}: ", run::short_run(run.trust()->run()));
+    if (*end) {
+      run::print_log(prefix + **end);
+    } else {
+      served.failures.push_back(prefix + "the coordinator takes no relay: " + end->error().message);
+      if (!served.is_only) run::print_log(served.failures.back());
+    }
+    return true;
+  });
+}
+
 void relay(RelayArguments arguments) {
-  const std::string given = arguments.invite;
-  arguments.invite = identity::read_invite_argument(given);
-  close_hidden(given);
+  for (std::string& word : arguments.invites) {
+    const std::string given = std::exchange(word, identity::read_invite_argument(word));
+    close_hidden(given);
+  }
   net::require_address("--listen", arguments.listen);
   if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
   const net::RelayLimits limits{.num_circuits = static_cast<int>(arguments.pairs),
@@ -120,54 +196,60 @@ void relay(RelayArguments arguments) {
                                 .circuit_bytes_per_second = bytes_per_s(arguments.pair_rate)};
   const SystemClock clock;
   watch_interrupts();
-  const EventSink tell = [](const Event& event) { run::print_log(event.sentence); };
-  run::Certificate certificate(arguments.folder, take_place(arguments, clock, tell), clock, tell);
-  const std::string coordinator =
-      certificate.seek_coordinator(kJoinPatience, [] { return num_interrupts() > 0; });
-  const auto passer = std::make_shared<net::Relay>(limits, clock);
+  Served served = take_places(arguments, clock);
+  net::TransportOptions options{.relay = std::make_shared<net::Relay>(limits, clock)};
+  for (run::RelayedRun& run : served.runs) {
+    if (options.trust) {
+      options.more_trusts.push_back(run.trust());
+    } else {
+      options.trust = run.trust();
+    }
+  }
+  if (!options.trust) throw InputError("no run can be served");
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
-  const auto transport = net::make_tcp_transport(
-      {.trust = certificate.trust(), .relay = passer}, clock, [&](net::Event event) {
-        const auto* received = std::get_if<net::Received>(&event);
-        const size_t size = received != nullptr ? received->frame.size() : 0;
-        inbox.push(std::move(event), size);
-      });
+  const auto passer = options.relay;
+  const auto transport = net::make_tcp_transport(std::move(options), clock, [&](net::Event event) {
+    const auto* received = std::get_if<net::Received>(&event);
+    const size_t size = received != nullptr ? received->frame.size() : 0;
+    inbox.push(std::move(event), size);
+  });
   const auto bound = transport->listen(arguments.listen);
   if (!bound) throw InputError(bound.error().message);
-  const std::string address = told_address(arguments, *bound, coordinator);
-  run::RelayPost post(
-      {.coordinator = coordinator,
-       .name = run::certified_name(arguments.folder),
-       .address = address,
-       .tell = tell,
-       .on_revocations = [&](const Bytes& list) { certificate.take_revocations(list); }},
-      *transport);
+  for (run::RelayedRun& run : served.runs) {
+    run.seek(kJoinPatience, [] { return num_interrupts() > 0; });
+  }
   bool is_told = false;
   Time next_report = clock.now() + kBetweenReports;
   int64_t reported_bytes = 0;
-  while (num_interrupts() == 0 && !post.over() && !post.refused()) {
-    post.tick(clock.now());
-    auto event = inbox.pop(kNap);
-    if (event) {
+  while (num_interrupts() == 0 && !served.runs.empty()) {
+    for (run::RelayedRun& run : served.runs) {
+      run.tick(*transport, clock.now(), [&](const std::string& coordinator) {
+        return told_address(arguments, *bound, coordinator);
+      });
+    }
+    if (const auto event = inbox.pop(kNap)) {
       const auto* opened = std::get_if<net::Opened>(&*event);
       if (opened != nullptr && opened->inbound) {
         transport->close(opened->connection);  // Members meet here, and nobody else.
       } else {
-        post.handle(*event, clock.now());
+        for (run::RelayedRun& run : served.runs) run.handle(*event, clock.now());
       }
     }
-    if (post.is_taken() && !std::exchange(is_told, true)) {
+    for (const run::RelayedRun& run : served.runs) {
+      const std::string address = run.taken_at();
+      if (address.empty() || std::exchange(is_told, true)) continue;
       fmt::print("relaying at {}\n", address);
       std::fflush(stdout);
     }
+    forget_ended(served);
     if (clock.now() < next_report) continue;
     next_report = clock.now() + kBetweenReports;
     const net::RelayTraffic traffic = passer->traffic();
     if (traffic.bytes != std::exchange(reported_bytes, traffic.bytes)) report(traffic);
   }
-  if (post.refused()) throw InputError("the coordinator takes no relay: " + *post.refused());
-  if (post.over()) run::print_log(*post.over());
   report(passer->traffic());
+  if (!served.failures.empty())
+    throw InputError(fmt::format("{}", fmt::join(served.failures, "; ")));
 }
 
 }  // namespace
@@ -176,10 +258,10 @@ void add_relay_command(CLI::App& app) {
   auto* command =
       app.add_subcommand("relay", "A place where islands meet that cannot reach each other");
   auto arguments = std::make_shared<RelayArguments>();
-  command->add_option("invite", arguments->invite,
-                      "an invite for a relay (\"-\": read from stdin, @FILE: from a file); not "
-                      "needed again");
-  command->add_option("--run", arguments->folder, "the relay's folder, with its certificate")
+  command->add_option("invite", arguments->invites,
+                      "an invite for a relay (\"-\": read from stdin, @FILE: from a file), or one "
+                      "to each of several runs; not needed again");
+  command->add_option("--run", arguments->folder, "the relay's folder, with its certificates")
       ->required();
   command->add_option("--name", arguments->name, "its name (default: the last part of --run)");
   command->add_option("--listen", arguments->listen, "HOST:PORT")->capture_default_str();

@@ -24,10 +24,11 @@ constexpr Duration kDrainPatience = std::chrono::seconds(3);
 
 CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
                                        CoordinatorCallbacks callbacks, net::Transport& transport,
-                                       Time now)
+                                       Time now, std::string authority)
     : coordinator_(std::move(options), std::move(book), now),
       callbacks_(std::move(callbacks)),
-      transport_(transport) {
+      transport_(transport),
+      authority_(std::move(authority)) {
   act(coordinator_.begin());
 }
 
@@ -94,7 +95,7 @@ void CoordinatorService::act(Coordinator::Actions actions) {
     } else if (auto* close = std::get_if<Coordinator::Close>(&action)) {
       transport_.close(close->connection);
     } else if (auto* call = std::get_if<Coordinator::Call>(&action)) {
-      const auto connection = transport_.connect(call->address, net::Plane::kBulk);
+      const auto connection = transport_.connect_as(authority_, call->address, net::Plane::kBulk);
       calls_.emplace(connection, std::move(*call));
     } else if (auto* log = std::get_if<Coordinator::Log>(&action)) {
       if (callbacks_.on_event) callbacks_.on_event(log->event);
@@ -108,33 +109,48 @@ struct CoordinatorServer::State {
   struct Served {
     std::string name;
     CoordinatorCallbacks callbacks;
+    AuthorityCallbacks authority;
     std::unique_ptr<CoordinatorService> service;
     std::optional<Result<void>> result;  // Set once no callback is called any more.
     bool is_abandoned = false;
+    std::string last_complaint;  // Of its list of who is revoked; each is told once.
   };
 
   State(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
-        const Clock& clock_in, std::function<void(const std::string&)> on_log_in,
-        AuthorityCallbacks authority)
+        const Clock& clock_in, std::function<void(const std::string&)> on_log_in)
       : clock(clock_in),
         on_log(std::move(on_log_in)),
         router(places_of(runs)),
-        join_desk(std::move(authority.answer)),
-        newer_revocations(std::move(authority.newer_revocations)),
+        join_desk([this](const std::string& run, std::string_view request,
+                         const identity::Caller& caller) { return answer(run, request, caller); }),
         transport(make_transport([this](net::Event event) { inbox.push(std::move(event)); })) {
     for (ServedRun& run : runs) {
+      const std::string fingerprint = run.authority.fingerprint;
       served.push_back({.name = std::move(run.name),
                         .callbacks = run.callbacks,
+                        .authority = std::move(run.authority),
                         .service = std::make_unique<CoordinatorService>(
                             std::move(run.options), std::move(run.book), std::move(run.callbacks),
-                            *transport, clock.now())});
+                            *transport, clock.now(), fingerprint)});
     }
   }
 
   static std::vector<RunRouter::Run> places_of(const std::vector<ServedRun>& runs) {
     std::vector<RunRouter::Run> places;
-    for (const ServedRun& run : runs) places.push_back({.name = run.name, .id = run.options.run});
+    for (const ServedRun& run : runs) {
+      places.push_back(
+          {.name = run.name, .id = run.options.run, .authority = run.authority.fingerprint});
+    }
     return places;
+  }
+
+  /// Of who asks for a certificate; nothing where that run has none to give.
+  std::string answer(const std::string& authority, std::string_view request,
+                     const identity::Caller& caller) const {
+    const auto asked = std::ranges::find_if(served, [&](const Served& run) {
+      return run.authority.answer && !run.result && run.authority.fingerprint == authority;
+    });
+    return asked == served.end() ? std::string() : asked->authority.answer(request, caller);
   }
 
   void serve_once(Time deadline) {
@@ -230,19 +246,19 @@ struct CoordinatorServer::State {
     if (run.callbacks.on_end) run.callbacks.on_end();
   }
 
-  void look_for_revocations() {
-    if (!newer_revocations) return;
+  void look_for_revocations(size_t number) {
+    Served& run = served[number];
+    if (!run.authority.newer_revocations || run.result) return;
     std::optional<Bytes> list;
     try {
-      list = newer_revocations();
+      list = run.authority.newer_revocations();
     } catch (const InputError& error) {  // A disk that is full or away: the last list stays.
-      if (on_log && last_complaint != error.what()) on_log(error.what());
-      last_complaint = error.what();
+      if (on_log && run.last_complaint != error.what()) on_log(error.what());
+      run.last_complaint = error.what();
     }
     if (!list) return;
-    for (size_t run = 0; run < served.size(); ++run) {
-      with(run, [&](CoordinatorService& service) { service.tell_revocations(*list, clock.now()); });
-    }
+    with(number,
+         [&](CoordinatorService& service) { service.tell_revocations(*list, clock.now()); });
   }
 
   void report(const Served& run) {
@@ -280,8 +296,6 @@ struct CoordinatorServer::State {
   EventInbox inbox{kMaxQueuedBytes};  // The transport's sink uses it: it must go last.
   RunRouter router;
   JoinDesk join_desk;
-  std::function<std::optional<Bytes>()> newer_revocations;
-  std::string last_complaint;  // Of it; each is told once.
   std::unique_ptr<net::Transport> transport;
   std::vector<Served> served;
 };
@@ -289,10 +303,8 @@ struct CoordinatorServer::State {
 CoordinatorServer::CoordinatorServer(std::vector<ServedRun> runs,
                                      const net::TransportFactory& make_transport,
                                      const Clock& clock,
-                                     std::function<void(const std::string&)> on_log,
-                                     AuthorityCallbacks authority)
-    : state_(std::make_unique<State>(std::move(runs), make_transport, clock, std::move(on_log),
-                                     std::move(authority))) {}
+                                     std::function<void(const std::string&)> on_log)
+    : state_(std::make_unique<State>(std::move(runs), make_transport, clock, std::move(on_log))) {}
 
 CoordinatorServer::~CoordinatorServer() = default;
 
@@ -310,8 +322,10 @@ Result<void> CoordinatorServer::run(const std::function<int()>& num_stops) {
     if (stops > 1) state.end_all("the coordinator was interrupted");
     if (state.clock.now() >= next_progress) {
       next_progress = state.clock.now() + kProgressInterval;
-      for (const auto& run : state.served) state.report(run);
-      state.look_for_revocations();
+      for (size_t run = 0; run < state.served.size(); ++run) {
+        state.report(state.served[run]);
+        state.look_for_revocations(run);
+      }
     }
   }
   const Time end = state.clock.now() + kDrainPatience;  // The last words are still on their way.

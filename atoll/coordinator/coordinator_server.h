@@ -32,9 +32,10 @@ struct CoordinatorCallbacks {
 /// Decodes frames, does the coordinator's actions. Not thread-safe.
 class CoordinatorService {
  public:
-  /// `book` is what a journal has kept, or a new one.
+  /// `book` is what a journal has kept, or a new one. `authority`: the fingerprint of an encrypted
+  /// run's, where the transport is of several.
   CoordinatorService(CoordinatorOptions options, Book book, CoordinatorCallbacks callbacks,
-                     net::Transport& transport, Time now);
+                     net::Transport& transport, Time now, std::string authority = {});
 
   void handle(net::Event event, Time now);
   void tick(Time now);
@@ -57,9 +58,21 @@ class CoordinatorService {
   Coordinator coordinator_;
   CoordinatorCallbacks callbacks_;
   net::Transport& transport_;
+  const std::string authority_;
   /// That it made; those that were answered are only to end.
   std::map<net::ConnectionId, std::optional<Coordinator::Call>> calls_;
   std::optional<Result<void>> result_;
+};
+
+/// Who becomes a member of an encrypted run and who is none any more, on the thread in run(). Empty
+/// of a run in the clear.
+struct AuthorityCallbacks {
+  std::string fingerprint;
+  /// The reply to who asks for a certificate.
+  std::function<std::string(std::string_view request, const identity::Caller&)> answer;
+  /// A few times a second: the authority's signed list of who is revoked, where it is newer than
+  /// the last one.
+  std::function<std::optional<Bytes>()> newer_revocations;
 };
 
 /// What a coordinator needs for one of its runs.
@@ -68,15 +81,7 @@ struct ServedRun {
   CoordinatorOptions options;
   Book book;  // What a journal has kept, or a new one.
   CoordinatorCallbacks callbacks;
-};
-
-/// Who becomes a member of an encrypted run and who is none any more, on the thread in run(). Both
-/// may be empty: then nobody joins over the network.
-struct AuthorityCallbacks {
-  JoinDesk::Answer answer;
-  /// A few times a second: the authority's signed list of who is revoked, where it is newer than
-  /// the last one.
-  std::function<std::optional<Bytes>()> newer_revocations;
+  AuthorityCallbacks authority;
 };
 
 class CoordinatorServer {
@@ -85,8 +90,7 @@ class CoordinatorServer {
   /// to no run. Throws UsageError when the runs cannot be told apart (run_router.h), and what
   /// `persist` throws.
   CoordinatorServer(std::vector<ServedRun> runs, const net::TransportFactory& make_transport,
-                    const Clock& clock, std::function<void(const std::string&)> on_log = {},
-                    AuthorityCallbacks authority = {});
+                    const Clock& clock, std::function<void(const std::string&)> on_log = {});
   ~CoordinatorServer();
 
   /// Returns the bound address (port 0: the system chooses). Fails when the port is in use.

@@ -23,7 +23,8 @@ bool JoinDesk::handle(const net::Event& event, Time now) {
     if (found->second.is_answered) return true;
     const auto& frame = received->frame;
     const std::string reply =
-        answer_({reinterpret_cast<const char*>(frame.data()), frame.size()}, found->second.caller);
+        answer_(found->second.run, {reinterpret_cast<const char*>(frame.data()), frame.size()},
+                found->second.caller);
     const auto bytes = as_byte_span(reply);
     dismiss(connection, Bytes(bytes.begin(), bytes.end()));
   }
@@ -45,9 +46,11 @@ void JoinDesk::opened(const net::Opened& opened, Time now) {
   const auto oldest = std::ranges::find_if(visitors_, is_waiting_stranger);
   const bool is_stranger = !opened.certificate;
   if (is_stranger && num_strangers >= static_cast<std::ptrdiff_t>(kMost)) dismiss(oldest->first);
-  visitors_[opened.connection] = {
-      .caller = {.address = host, .certificate = opened.certificate}, .group = group, .since = now};
-  if (!answer_ || (is_stranger && of_group >= kMostOfOneGroup)) dismiss(opened.connection);
+  visitors_[opened.connection] = {.caller = {.address = host, .certificate = opened.certificate},
+                                  .run = opened.run,
+                                  .group = group,
+                                  .since = now};
+  if (is_stranger && of_group >= kMostOfOneGroup) dismiss(opened.connection);
 }
 
 void JoinDesk::dismiss(net::ConnectionId connection, Bytes frame) {

@@ -21,8 +21,9 @@ class JoinDesk {
   static constexpr int64_t kMostOfOneGroup = 4;  // Of them from one address.
   static constexpr Duration kPatience = std::chrono::seconds(10);
 
-  /// The reply to a request.
-  using Answer = std::function<std::string(std::string_view request, const identity::Caller&)>;
+  /// The reply to a request about that run (its authority's fingerprint).
+  using Answer = std::function<std::string(const std::string& run, std::string_view request,
+                                           const identity::Caller&)>;
 
   /// The last word on a connection, which may be empty; then it is closed.
   struct LastWord {
@@ -41,6 +42,7 @@ class JoinDesk {
  private:
   struct Visitor {
     identity::Caller caller;
+    std::string run;
     std::string group;  // Of its address (identity/guess_limit.h).
     Time since;
     bool is_answered = false;

@@ -13,7 +13,8 @@ struct JoinDeskTest : testing::Test {
     return {.connection = connection,
             .inbound = true,
             .plane = net::Plane::kJoin,
-            .remote = "192.0.2.1:5000"};
+            .remote = "192.0.2.1:5000",
+            .run = "ours"};
   }
   static Bytes bytes_of(std::string_view text) {
     const auto bytes = as_byte_span(text);
@@ -21,10 +22,11 @@ struct JoinDeskTest : testing::Test {
   }
 
   std::vector<std::string> asked;
-  JoinDesk desk{[this](std::string_view request, const identity::Caller& from) {
-    asked.push_back(from.address + " " + std::string(request));
-    return "reply to " + std::string(request);
-  }};
+  JoinDesk desk{
+      [this](const std::string& run, std::string_view request, const identity::Caller& from) {
+        asked.push_back(from.address + " " + run + ": " + std::string(request));
+        return "reply to " + std::string(request);
+      }};
   Time now{};
 };
 
@@ -33,7 +35,7 @@ TEST_F(JoinDeskTest, AQuestionIsAnsweredOnceAndTheConnectionEnds) {
   EXPECT_TRUE(desk.take_last_words().empty());
   EXPECT_TRUE(desk.handle(net::Received{1, bytes_of("me")}, now));
   EXPECT_TRUE(desk.handle(net::Received{1, bytes_of("me too")}, now));
-  EXPECT_THAT(asked, testing::ElementsAre("192.0.2.1 me"));
+  EXPECT_THAT(asked, testing::ElementsAre("192.0.2.1 ours: me"));
   const auto words = desk.take_last_words();
   ASSERT_EQ(words.size(), 1U);
   EXPECT_EQ(words[0].connection, 1U);

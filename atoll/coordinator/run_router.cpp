@@ -26,6 +26,12 @@ void require_ids(const std::vector<RunRouter::Run>& runs) {
             "'{}' and '{}' are one run ({}): one's folder is a copy of the other's; leave one out",
             runs[k].name, runs[i].name, printable(runs[i].id)));
       }
+      if (!runs[i].authority.empty() && runs[k].authority == runs[i].authority) {
+        throw UsageError(
+            fmt::format("'{}' and '{}' have one authority: one's folder is a copy of "
+                        "the other's; leave one out",
+                        runs[k].name, runs[i].name));
+      }
     }
   }
 }
@@ -144,7 +150,7 @@ void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
   }
   if (const auto* probe = std::get_if<Probe>(&message)) return begin_probing(stranger, *probe, now);
   const std::string impostor = impostor_in(message, stranger.certificate);
-  const Result<size_t> run = impostor.empty() ? find(message) : failure(impostor);
+  const Result<size_t> run = impostor.empty() ? find(message, stranger.run) : failure(impostor);
   if (!run) {
     actions_.emplace_back(Log{fmt::format("{}: {}", refused(message), run.error().message)});
     return refuse(connection, run.error().message);
@@ -198,9 +204,11 @@ void RunRouter::go_on_probing(const net::Event& event, Time now) {
   turn_away(received->connection, nothing_else, now);
 }
 
-Result<size_t> RunRouter::find(const Message& first) const {
+Result<size_t> RunRouter::find(const Message& first, const std::string& authority) const {
   const auto place_of = [&](auto&& is_it) -> std::optional<size_t> {
-    const auto found = std::ranges::find_if(runs_, is_it, &Routed::run);
+    const auto found = std::ranges::find_if(
+        runs_, [&](const Run& run) { return run.authority == authority && is_it(run); },
+        &Routed::run);
     if (found == runs_.end()) return std::nullopt;
     return static_cast<size_t>(found - runs_.begin());
   };
@@ -213,14 +221,18 @@ Result<size_t> RunRouter::find(const Message& first) const {
   const auto* relay = std::get_if<RelayHello>(&first);
   if (hello == nullptr && relay == nullptr) return failure("an island must say Hello first");
   const std::string& name = relay != nullptr ? relay->header.run : hello->header.run;
-  if (name.empty() && runs_.size() == 1) return over_or(0);
+  if (name.empty() && (runs_.size() == 1 || !authority.empty())) {
+    if (const auto only = place_of([](const Run& /*run*/) { return true; })) return over_or(*only);
+  }
   if (const auto place = place_of([&](const Run& run) { return run.name == name; })) {
     return over_or(*place);
   }
   if (name.empty()) {
-    return failure("this coordinator has several runs; name one, as in HOST:PORT/NAME: " + names());
+    return failure("this coordinator has several runs; name one, as in HOST:PORT/NAME: " +
+                   names(authority));
   }
-  return failure(fmt::format("this coordinator has no run '{}', but {}", printable(name), names()));
+  return failure(
+      fmt::format("this coordinator has no run '{}', but {}", printable(name), names(authority)));
 }
 
 Result<size_t> RunRouter::over_or(size_t run) const {
@@ -228,11 +240,11 @@ Result<size_t> RunRouter::over_or(size_t run) const {
   return failure(fmt::format("the run '{}' is over", runs_[run].run.name));
 }
 
-std::string RunRouter::names() const {
+std::string RunRouter::names(const std::string& authority) const {
   if (runs_.size() == 1 && runs_[0].run.name.empty()) return "one without a name";
   std::string list;
   for (const Routed& routed : runs_) {
-    if (routed.state == State::kOver) continue;
+    if (routed.state == State::kOver || routed.run.authority != authority) continue;
     list += (list.empty() ? "" : ", ") + routed.run.name;
   }
   return list;

@@ -1,6 +1,7 @@
 #pragma once
 // Which of a coordinator's runs a connection belongs to. Its first message says so, Hello by the
-// run's name and Resume by the run's id; all that follows goes to that run and to no other. A pure
+// run's name and Resume by the run's id, within what its certificate allows: of an encrypted run
+// only its own members hear. All that follows goes to that run and to no other. A pure
 // state machine: events and the time go in, actions come out. Strangers end here: of one who says
 // nothing in time, no message, another message first, or asks for a run that is not here, no run
 // ever hears. Nor of one who only measures its line (Probe): it is answered here, within the bounds
@@ -31,6 +32,8 @@ class RunRouter {
   struct Run {
     std::string name;  // That newcomers ask for. May be empty for the only one.
     std::string id;    // In every message.
+    /// The fingerprint of its authority, whose members alone come to it; empty in the clear.
+    std::string authority;
   };
   /// The event is for that run: its place in the list.
   struct Deliver {
@@ -56,7 +59,8 @@ class RunRouter {
   using Action = std::variant<Deliver, Send, Reply, Close, Log>;
   using Actions = std::vector<Action>;
 
-  /// At least one run. Throws UsageError when they cannot be told apart, by name and by id.
+  /// At least one run. Throws UsageError when they cannot be told apart, by name, by id, by their
+  /// authorities.
   explicit RunRouter(std::vector<Run> runs, Duration hello_timeout = std::chrono::seconds(10));
 
   Actions handle(net::Event event, Time now);
@@ -89,10 +93,11 @@ class RunRouter {
   void go_on_probing(const net::Event& event, Time now);
   void answer(Connection connection, const Probe& probe, Time now);
   void turn_away(Connection prober, const std::string& reason, Time now);
-  /// The run that a first message asks for; fails with what to tell its sender.
-  Result<size_t> find(const Message& first) const;
+  /// The run that a first message asks for, of those with that authority; fails with what to tell
+  /// its sender.
+  Result<size_t> find(const Message& first, const std::string& authority) const;
   Result<size_t> over_or(size_t run) const;
-  std::string names() const;
+  std::string names(const std::string& authority) const;
   void refuse(Connection connection, const std::string& reason);
   Actions end(size_t run, State state);
   Actions take();

@@ -130,6 +130,41 @@ TEST_F(RunRouterTest, TheOnlyRunNeedsNoName) {
   EXPECT_THAT(refusal(first(5, hello("b"))), HasSubstr("no run 'b', but one without a name"));
 }
 
+/// Of encrypted runs: who comes has a certificate.
+struct EncryptedRunsTest : RunRouterTest {
+  EncryptedRunsTest() {
+    router = RunRouter(
+        std::vector<RunRouter::Run>{{.name = "a", .id = "id-a", .authority = "authority-a"},
+                                    {.name = "b", .id = "id-b", .authority = "authority-b"}});
+  }
+  Outcome first_of(const std::string& authority, uint64_t connection, const Message& message,
+                   identity::Role role = identity::Role::kIsland) {
+    net::Opened opened{.connection = connection, .inbound = true, .run = authority};
+    opened.certificate.emplace().peer = {.run = authority, .role = role, .name = "i"};
+    EXPECT_TRUE(Outcome(router.handle(std::move(opened), now)).is_nothing());
+    return say(connection, message);
+  }
+};
+
+TEST_F(EncryptedRunsTest, ACertificateSaysWhichRun) {
+  expect_run(first_of("authority-b", 1, hello("")), 1);
+  expect_run(first_of("authority-b", 2, hello("b")), 1);
+  expect_run(first_of("authority-a", 3, resume("id-a")), 0);
+  RelayHello relay{.name = "i", .address = "i:1"};
+  expect_run(first_of("authority-a", 4, relay, identity::Role::kRelay), 0);
+}
+
+TEST_F(EncryptedRunsTest, ACertificateOfOneRunNeverSpeaksForAnother) {
+  const std::string wrong = refusal(first_of("authority-b", 1, hello("a")));
+  EXPECT_EQ(wrong, "this coordinator has no run 'a', but b");
+  EXPECT_THAT(refusal(first_of("authority-b", 2, resume("id-a"))), HasSubstr("must join again"));
+  RelayHello relay{.header = {.run = "a"}, .name = "i", .address = "i:1"};
+  EXPECT_THAT(refusal(first_of("authority-b", 3, relay, identity::Role::kRelay)),
+              HasSubstr("no run 'a', but b"));
+  EXPECT_THAT(refusal(first_of("authority-c", 4, hello("a"))), HasSubstr("no run 'a'"));
+  EXPECT_THAT(refusal(first(5, hello("a"))), HasSubstr("no run 'a'"));  // In the clear.
+}
+
 TEST_F(RunRouterTest, StrangersAreHeardOfByNoRun) {
   EXPECT_THAT(refusal(first(1, Heartbeat{.header = {.run = "id-a"}})), HasSubstr("Hello first"));
   open(2);
@@ -266,6 +301,8 @@ TEST(RunRouterNamesTest, MustTellTheRunsApart) {
   EXPECT_THAT(message_of({{"a", "1"}, {"b", "1"}}), HasSubstr("'a' and 'b' are one run"));
   EXPECT_THAT(message_of({{"a", "1"}, {"", "2"}}), HasSubstr("letters"));
   EXPECT_THAT(message_of({{"a", "1"}, {"b c", "2"}}), HasSubstr("'b c'"));
+  EXPECT_THAT(message_of({{"a", "1", "x"}, {"b", "2", "x"}}), HasSubstr("have one authority"));
+  EXPECT_EQ(message_of({{"a", "1", "x"}, {"b", "2", "y"}}), "");
   EXPECT_EQ(message_of({{"", "1"}}), "");
 }
 

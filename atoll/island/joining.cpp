@@ -122,7 +122,7 @@ Destination find_destination(JoinOptions options, const std::filesystem::path& r
   const bool is_member = run::has_identity(run_folder);
   const bool has_invite = identity::is_invite_word(options.coordinator);
   if (is_member) {
-    const std::string name = run::certified_name(run_folder);
+    const std::string name = run::certified_peer(run_folder).name;
     if (!options.name.empty() && options.name != name) {
       throw UsageError(fmt::format("the certificate in '{}' is that of '{}', not of '{}'",
                                    run_folder.string(), name, options.name));

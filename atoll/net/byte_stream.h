@@ -47,7 +47,8 @@ class ByteStream {
   virtual void say_goodbye() {}
   /// Who is at the other end, as its certificate says; nothing where it needs none.
   virtual const std::optional<identity::CertificateFacts>& peer() const = 0;
-  /// By which run's authority, at an end that is called for several runs; empty: for its first.
+  /// Of an end that is called for several runs the one that the caller means, whose authority
+  /// verified it; empty: the first.
   virtual std::string run() const { return ""; }
 };
 

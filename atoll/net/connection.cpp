@@ -62,8 +62,9 @@ bool Connection::is_over() {
 }
 
 void Connection::on_opened(bool inbound,
-                           const std::optional<identity::CertificateFacts>& certificate, Way way) {
-  if (!is_closing()) emit(Opened{id_, inbound, plane_, remote_, certificate, way});
+                           const std::optional<identity::CertificateFacts>& certificate, Way way,
+                           const std::string& run) {
+  if (!is_closing()) emit(Opened{id_, inbound, plane_, remote_, certificate, way, run});
   const MutexLock lock(mutex_);
   if (state_ != State::kOpening) return;
   state_ = State::kOpen;

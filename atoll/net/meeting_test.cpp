@@ -289,8 +289,6 @@ TEST_F(MeetingTest, OnePortRelaysForSeveralRuns) {
   expect_frames_both_ways(their_reef, their_out, their_lagoon, their_in);
   EXPECT_EQ(reef.recorder.opened(out).certificate->peer.run, authority.fingerprint());
   EXPECT_EQ(their_reef.recorder.opened(their_out).certificate->peer.run, other.fingerprint());
-  const ConnectionId called = their_reef.transport->connect(at, Plane::kBulk);
-  EXPECT_THAT(their_reef.recorder.wait_lost(called), HasSubstr("this process only relays"));
   // An authority speaks for its own run alone.
   const auto key = identity::Key::generate();
   const auto forged = authority.sign(key.request(), {other.fingerprint(), Role::kIsland, "reef"},
@@ -306,6 +304,32 @@ TEST_F(MeetingTest, OnePortRelaysForSeveralRuns) {
   EXPECT_THAT(their_lagoon.recorder.wait_lost(their_in), HasSubstr("lost"));
   EXPECT_EQ(reef.transport->send(out, Bytes(10)), Sent::kAccepted);
   EXPECT_EQ(lagoon.recorder.wait_frames(in, 2).size(), 2U);
+}
+
+TEST_F(MeetingTest, MembersOfTwoRunsNeverMeetAndShareTheLimits) {
+  Authority other = Authority::create("theirs", wall_now());
+  SystemClock time;
+  Recorder recorder;
+  const auto narrow = std::make_shared<Relay>(
+      RelayLimits{.num_circuits = 2, .partner_patience = std::chrono::milliseconds(300)}, time);
+  const auto both = make_tcp_transport({.trust = trust_of(authority, Role::kRelay, "relay"),
+                                        .more_trusts = {trust_of(other, Role::kRelay, "relay")},
+                                        .relay = narrow},
+                                       time, recorder.sink());
+  const std::string at = both->listen("127.0.0.1:0").value();
+  Member theirs(trust_of(other, Role::kIsland, "lagoon"));
+  // They name one circuit, and would pair if they were of one run.
+  const ConnectionId out = reef.meet(at, true);
+  const ConnectionId in = theirs.meet(at, false);
+  EXPECT_THAT(reef.recorder.wait_lost(out), EndsWith("the other side did not come"));
+  EXPECT_THAT(theirs.recorder.wait_lost(in), EndsWith("the other side did not come"));
+  EXPECT_EQ(narrow->traffic().num_circuits_ever, 0);
+  // One circuit of each run is all that there is.
+  reef.meet(at, true);
+  theirs.meet(at, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_THAT(lagoon.recorder.wait_lost(lagoon.meet(at, true, false, 9)),
+              EndsWith("all 2 circuits are taken"));
 }
 
 TEST_F(MeetingTest, NobodyIsMetByItself) {

@@ -41,24 +41,25 @@ std::shared_ptr<StreamConnection> StreamConnection::self() {
 }
 
 void StreamConnection::attach(std::unique_ptr<ByteStream> stream, bool inbound, Way way,
-                              std::string remote) {
+                              std::string remote, std::shared_ptr<const Trust> trust) {
   if (is_shut_) return;  // It has ended while it was opening.
   if (!remote.empty()) set_remote(std::move(remote));
   stream_ = std::move(stream);
+  trust_ = std::move(trust);
   inbound_ = inbound;
   last_sign_ = loop_.now();
   watched_ = EPOLLIN;
   loop_.watch(stream_->descriptor(), watched_,
               [connection = self()](uint32_t ready) { connection->on_ready(ready); });
-  on_opened(inbound, stream_->peer(), way);
+  on_opened(inbound, stream_->peer(), way, trust_ ? trust_->run() : "");
   look_for_silence();
   read_all();  // What came with the greeting lies in the stream, where epoll does not see it.
 }
 
-void StreamConnection::end_unless_believed(const Trust& trust) {
-  loop_.post([connection = self(), &trust] {
-    if (!connection->stream_ || !connection->stream_->peer()) return;
-    const std::string why = trust.objection(*connection->stream_->peer());
+void StreamConnection::end_unless_believed() {
+  loop_.post([connection = self()] {
+    if (!connection->stream_ || !connection->trust_ || !connection->stream_->peer()) return;
+    const std::string why = connection->trust_->objection(*connection->stream_->peer());
     if (!why.empty()) connection->end(fmt::format("{} was cut off: {}", connection->remote(), why));
   });
 }

@@ -40,10 +40,11 @@ class StreamConnection final : public Connection {
   ~StreamConnection() override = default;
 
   /// On the loop: the greeting is over. Opened, unless it has ended meanwhile. `remote` where the
-  /// other end is known better now.
-  void attach(std::unique_ptr<ByteStream> stream, bool inbound, Way way, std::string remote);
+  /// other end is known better now; `trust`: by which it is believed, null in the clear.
+  void attach(std::unique_ptr<ByteStream> stream, bool inbound, Way way, std::string remote,
+              std::shared_ptr<const Trust> trust);
   /// From any thread: it ends when the other side's certificate is not believed any more.
-  void end_unless_believed(const Trust& trust);
+  void end_unless_believed();
   EventLoop& loop() { return loop_; }
 
  private:
@@ -76,6 +77,7 @@ class StreamConnection final : public Connection {
 
   // Of the loop alone:
   std::unique_ptr<ByteStream> stream_;
+  std::shared_ptr<const Trust> trust_;
   bool inbound_ = false;
   bool is_shut_ = false;
   bool is_deaf_ = false;            // A write has failed: it takes nothing any more.

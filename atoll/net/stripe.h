@@ -54,6 +54,7 @@ struct Stripe {
   ConnectionId id = 0;  // Its first lane's.
   bool calls = false;   // This side does, not the other one.
   std::string address;  // Of whom it calls; empty where more lanes cannot be had.
+  std::string run;      // As a member of which.
 
   Mutex mutex;
   /// Who is at the other end of the first lane, and so of all; nothing in the clear.

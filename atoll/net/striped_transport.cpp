@@ -42,7 +42,10 @@ class StripedTransport final : public Transport {
   Result<std::string> listen(const std::string& address) override {
     return inner_->listen(address);
   }
-  ConnectionId connect(const std::string& address, Plane plane) override;
+  ConnectionId connect(const std::string& address, Plane plane) override {
+    return connect_as("", address, plane);
+  }
+  ConnectionId connect_as(const std::string& run, const std::string& address, Plane plane) override;
   ConnectionId meet(const Meeting& meeting, Plane plane) override;
   Sent send(ConnectionId connection, Bytes frame) override;
   Sent send_shared(ConnectionId connection, SharedFrame frame) override;
@@ -85,12 +88,14 @@ class StripedTransport final : public Transport {
   std::unique_ptr<Transport> inner_;  // Goes first: its last events need the rest.
 };
 
-ConnectionId StripedTransport::connect(const std::string& address, Plane plane) {
-  if (plane != Plane::kBulk) return inner_->connect(address, plane);
+ConnectionId StripedTransport::connect_as(const std::string& run, const std::string& address,
+                                          Plane plane) {
+  if (plane != Plane::kBulk) return inner_->connect_as(run, address, plane);
   auto stripe = make_stripe();
   stripe->calls = true;
   stripe->address = address;
-  return begin(stripe, [&] { return inner_->connect(address, plane); });
+  stripe->run = run;
+  return begin(stripe, [&] { return inner_->connect_as(run, address, plane); });
 }
 
 ConnectionId StripedTransport::meet(const Meeting& meeting, Plane plane) {
@@ -324,7 +329,7 @@ void StripedTransport::add_lanes(const StripePtr& stripe) {
   const int wanted = std::min(options_.num_lanes(stripe->flight.estimate()), kMaxLanes);
   while (std::cmp_less(stripe->lanes.size(), wanted)) {
     const MutexLock lock(mutex_);  // Before its first event can be looked at.
-    const ConnectionId lane = inner_->connect(stripe->address, Plane::kLane);
+    const ConnectionId lane = inner_->connect_as(stripe->run, stripe->address, Plane::kLane);
     stripe->lanes.push_back({.id = lane});
     by_lane_[lane] = stripe;
   }

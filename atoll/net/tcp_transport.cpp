@@ -147,7 +147,10 @@ class TcpTransport final : public Transport {
   }
 
   Result<std::string> listen(const std::string& text) override;
-  ConnectionId connect(const std::string& text, Plane plane) override;
+  ConnectionId connect(const std::string& text, Plane plane) override {
+    return connect_as("", text, plane);
+  }
+  ConnectionId connect_as(const std::string& run, const std::string& text, Plane plane) override;
   ConnectionId meet(const Meeting& meeting, Plane plane) override;
 
   Sent send(ConnectionId connection, Bytes frame) override {
@@ -174,16 +177,17 @@ class TcpTransport final : public Transport {
     return plane == Plane::kControl ? *control_loop_ : *bulk_loops_[id % bulk_loops_.size()];
   }
   void on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
-                  Result<Descriptor> socket);
-  /// By which the certificate at the other end was verified; null in the clear.
-  std::shared_ptr<Trust> trust_for(const ByteStream& stream) const {
-    const auto found = std::ranges::find(options_.more_trusts, stream.run(),
+                  const std::shared_ptr<Trust>& trust, Result<Descriptor> socket);
+  /// Of that run; empty: of the first. Null in the clear.
+  std::shared_ptr<Trust> trust_of(const std::string& run) const {
+    const auto found = std::ranges::find(options_.more_trusts, run,
                                          [](const auto& trust) { return trust->run(); });
     return found == options_.more_trusts.end() ? options_.trust : *found;
   }
   std::string objection_to_caller(const Hello& hello, const ByteStream& greeted) const;
   void accept(Descriptor socket, std::shared_ptr<Door::Place> place);
-  void attach(const std::shared_ptr<StreamConnection>& connection, Met met, bool inbound) const;
+  static void attach(const std::shared_ptr<StreamConnection>& connection, Met met, bool inbound,
+                     std::shared_ptr<const Trust> trust);
   void close_in_time(const std::shared_ptr<StreamConnection>& connection) const;
   void end_revoked();
 
@@ -224,7 +228,8 @@ Result<std::string> TcpTransport::listen(const std::string& text) {
   return bound->text();
 }
 
-ConnectionId TcpTransport::connect(const std::string& text, Plane plane) {
+ConnectionId TcpTransport::connect_as(const std::string& run, const std::string& text,
+                                      Plane plane) {
   const auto address = address_of(text);
   const auto connection = make_connection(plane, address ? address->text() : text);
   if (!table_.add(connection, /*inbound=*/false)) return connection->id();
@@ -234,30 +239,30 @@ ConnectionId TcpTransport::connect(const std::string& text, Plane plane) {
     return connection->id();
   }
   dial(dialling_loop_, *address, options_.connect_timeout,
-       [this, connection, plane](Result<Descriptor> socket) {
-         on_dialled(connection, plane, std::move(socket));
+       [this, connection, plane, trust = trust_of(run)](Result<Descriptor> socket) {
+         on_dialled(connection, plane, trust, std::move(socket));
        });
   return connection->id();
 }
 
 void TcpTransport::on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
-                              Result<Descriptor> socket) {
+                              const std::shared_ptr<Trust>& trust, Result<Descriptor> socket) {
   const auto fails = [connection](const std::string& why) {
     connection->end(fmt::format("cannot connect to {}: {}", connection->remote(), why));
   };
   if (!socket) return fails(socket.error().message);
   auto stream = make_plain_stream(std::move(*socket));
-  if (options_.trust) stream = options_.trust->calling_stream(std::move(stream));
-  Greeting::begin_outbound(*dialling_loop_, std::move(stream), plane, options_.connect_timeout,
-                           [this, connection, fails, plane](const Result<Hello>& hello,
-                                                            std::unique_ptr<ByteStream> greeted) {
-                             if (!hello) return fails(hello.error().message);
-                             const std::string why =
-                                 objection_to(greeted->peer(), plane, /*is_called=*/false,
-                                              options_.trust != nullptr);
-                             if (!why.empty()) return fails(why);
-                             attach(connection, directly(std::move(greeted)), /*inbound=*/false);
-                           });
+  if (trust) stream = trust->calling_stream(std::move(stream));
+  Greeting::begin_outbound(
+      *dialling_loop_, std::move(stream), plane, options_.connect_timeout,
+      [connection, fails, plane, trust](const Result<Hello>& hello,
+                                        std::unique_ptr<ByteStream> greeted) {
+        if (!hello) return fails(hello.error().message);
+        const std::string why =
+            objection_to(greeted->peer(), plane, /*is_called=*/false, trust != nullptr);
+        if (!why.empty()) return fails(why);
+        attach(connection, directly(std::move(greeted)), /*inbound=*/false, trust);
+      });
 }
 
 std::string TcpTransport::objection_to_caller(const Hello& hello, const ByteStream& greeted) const {
@@ -265,10 +270,7 @@ std::string TcpTransport::objection_to_caller(const Hello& hello, const ByteStre
   std::string why =
       objection_to(greeted.peer(), hello.plane, /*is_called=*/true, options_.trust != nullptr);
   if (hello.plane == Plane::kJoin && !options_.takes_joins) why = "nobody is certified here";
-  if (hello.plane != Plane::kCircuit && !greeted.run().empty()) {
-    why = "for members of that run this process only relays";
-  }
-  if (why.empty() && greeted.peer()) why = trust_for(greeted)->objection(*greeted.peer());
+  if (why.empty() && greeted.peer()) why = trust_of(greeted.run())->objection(*greeted.peer());
   if (!why.empty() || table_.num_inbound() < options_.max_inbound) return why;
   return fmt::format("all {} connections are taken", options_.max_inbound);
 }
@@ -287,14 +289,14 @@ void TcpTransport::accept(Descriptor socket, std::shared_ptr<Door::Place> place)
       [this, place](const Result<Hello>& hello, std::unique_ptr<ByteStream> greeted) {
         if (!hello) return;  // Nobody here knows of it.
         place->greeted();
+        const auto trust = trust_of(greeted->run());
         if (hello->plane == Plane::kCircuit) {
-          const auto trust = trust_for(*greeted);
           return options_.relay->take(std::move(greeted), place, trust);
         }
         const auto remote = remote_address(greeted->descriptor()).address().text();
         const auto connection = make_connection(hello->plane, remote);
         if (table_.add(connection, /*inbound=*/true, place)) {
-          attach(connection, directly(std::move(greeted)), /*inbound=*/true);
+          attach(connection, directly(std::move(greeted)), /*inbound=*/true, trust);
         }
       });
 }
@@ -306,7 +308,7 @@ ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
   const bool inbound = !meeting.calls;
   if (!table_.add(connection, inbound)) return connection->id();
   const auto on_met = [this, connection, relay, inbound](Result<Met> met) {
-    if (met) return attach(connection, std::move(*met), inbound);
+    if (met) return attach(connection, std::move(*met), inbound, options_.trust);
     connection->end(fmt::format("cannot meet at {}: {}", relay, met.error().message));
   };
   if (!address) {
@@ -334,12 +336,12 @@ ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
 }
 
 void TcpTransport::attach(const std::shared_ptr<StreamConnection>& connection, Met met,
-                          bool inbound) const {
+                          bool inbound, std::shared_ptr<const Trust> trust) {
   const auto held = std::make_shared<Met>(std::move(met));
-  connection->loop().post([this, connection, inbound, held] {
-    connection->attach(std::move(held->stream), inbound, held->way, std::move(held->remote));
+  connection->loop().post([connection, inbound, held, trust = std::move(trust)] {
+    connection->attach(std::move(held->stream), inbound, held->way, std::move(held->remote), trust);
     // Who was revoked during the greeting was not there to be cut off.
-    if (options_.trust) connection->end_unless_believed(*options_.trust);
+    connection->end_unless_believed();
   });
 }
 
@@ -353,7 +355,7 @@ void TcpTransport::close_in_time(const std::shared_ptr<StreamConnection>& connec
 }
 
 void TcpTransport::end_revoked() {
-  for (const auto& connection : table_.all()) connection->end_unless_believed(*options_.trust);
+  for (const auto& connection : table_.all()) connection->end_unless_believed();
   if (options_.relay) options_.relay->end_revoked();
 }
 

@@ -22,7 +22,8 @@ namespace atl::net {
 struct TransportOptions {
   /// Who this process is, and whom it believes; null: connections are in the clear.
   std::shared_ptr<Trust> trust;
-  /// Of further runs, whose members may meet here as well, and nothing else.
+  /// Of further runs of which this process is a member too. A caller says which run it means; one
+  /// that says nothing means the first.
   std::vector<std::shared_ptr<Trust>> more_trusts;
   /// In the clear, also listens on and connects to other machines. Who sets it warns the user.
   bool insecure = false;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "atoll/identity/authority.h"
+#include "atoll/identity/issue.h"
 #include "atoll/net/tcp_transport.h"
 #include "atoll/testing/recorder.h"
 
@@ -162,6 +163,91 @@ TEST_F(TlsTransportTest, PlainTextAndEncryptedPeersTellEachOtherApart) {
   EXPECT_THAT(island.recorder.wait_lost(out),
               AnyOf(HasSubstr("it speaks no TLS"), HasSubstr("reset by peer")));
   EXPECT_EQ(coordinator.recorder.num_events(), 0U);
+}
+
+/// A process that coordinates two runs, at one port.
+struct SeveralRunsTest : TlsTransportTest {
+  Authority other = Authority::create("theirs", wall_now());
+  std::shared_ptr<Trust> first =
+      std::make_shared<Trust>(credentials_of(authority, Role::kCoordinator, "coordinator"));
+  std::shared_ptr<Trust> second =
+      std::make_shared<Trust>(credentials_of(other, Role::kCoordinator, "coordinator"));
+  SystemClock clock;
+  Recorder recorder;
+  std::unique_ptr<Transport> both = make_tcp_transport(
+      {.trust = first, .more_trusts = {second}, .takes_joins = true}, clock, recorder.sink());
+  std::string at = both->listen("127.0.0.1:0").value();
+};
+
+TEST_F(SeveralRunsTest, EachCallerIsOfTheRunWhoseCertificateItHas) {
+  for (const Authority* const run : {&authority, &other}) {
+    const size_t before = recorder.num_events();
+    Member island(credentials_of(*run, Role::kIsland, "reef"));
+    const ConnectionId out = island.transport->connect(at, Plane::kControl);
+    ASSERT_EQ(island.recorder.wait_opened(false, Plane::kControl), out);
+    EXPECT_EQ(island.recorder.opened(out).certificate->peer.run, run->fingerprint());
+    recorder.wait([&](const auto& events) { return events.size() > before; });
+    const Opened opened = recorder.opened(recorder.wait_opened(true, Plane::kControl));
+    EXPECT_EQ(opened.run, run->fingerprint());
+    EXPECT_EQ(opened.certificate->peer.run, run->fingerprint());
+  }
+}
+
+TEST_F(SeveralRunsTest, ACertificateOfOneRunNeverSpeaksForAnother) {
+  // The first run's authority signs for the second's member, and who shows that means the second.
+  const auto authority_key = identity::Key::generate();
+  const std::string authority_pem =
+      identity::authority_certificate(authority_key, "ours", wall_now());
+  const auto signed_for = [&](const std::string& run, Role role) {
+    const auto key = identity::Key::generate();
+    return identity::Credentials{
+        other.certificate_pem(),
+        identity::member_certificate(authority_key, authority_pem, key.request(),
+                                     {run, role, "coordinator"}, std::chrono::hours(1), wall_now()),
+        key.pem()};
+  };
+  auto own = signed_for(identity::fingerprint_of(authority_pem).value(), Role::kCoordinator);
+  own.authority_pem = authority_pem;
+  const auto dishonest = std::make_shared<Trust>(own);
+  const auto transport = make_tcp_transport(
+      {.trust = dishonest, .more_trusts = {second}, .takes_joins = true}, clock, recorder.sink());
+  const std::string port = transport->listen("127.0.0.1:0").value();
+  const auto forged = signed_for(other.fingerprint(), Role::kIsland);
+  Member forger(std::make_shared<Trust>(forged));
+  for (const Plane plane : {Plane::kControl, Plane::kJoin}) {
+    EXPECT_THAT(forger.recorder.wait_lost(forger.transport->connect(port, plane)),
+                HasSubstr("does not take this side's certificate"));
+  }
+  EXPECT_EQ(recorder.num_events(), 0U);
+  EXPECT_THAT(dishonest->objection(*identity::facts_of(forged.certificate_pem)),
+              HasSubstr("of another run"));
+}
+
+TEST_F(SeveralRunsTest, StrangersAskForTheRunThatTheyWereInvitedTo) {
+  Member stranger(std::shared_ptr<Trust>(Trust::stranger(other.fingerprint())));
+  stranger.transport->connect(at, Plane::kJoin);
+  const ConnectionId in = recorder.wait_opened(true, Plane::kJoin);
+  EXPECT_EQ(recorder.opened(in).run, other.fingerprint());
+  EXPECT_FALSE(recorder.opened(in).certificate);
+}
+
+TEST_F(SeveralRunsTest, ItCallsAsAMemberOfEachAndRevokesInEach) {
+  Member ours(credentials_of(authority, Role::kIsland, "reef"));
+  Member theirs(credentials_of(other, Role::kIsland, "reef"));
+  const std::string our_address = ours.listen();
+  const std::string their_address = theirs.listen();
+  const ConnectionId to_ours = both->connect_as(authority.fingerprint(), our_address, Plane::kBulk);
+  const ConnectionId to_theirs = both->connect_as(other.fingerprint(), their_address, Plane::kBulk);
+  EXPECT_EQ(theirs.recorder.opened(theirs.recorder.wait_opened(true, Plane::kBulk)).run,
+            other.fingerprint());
+  EXPECT_EQ(ours.recorder.opened(ours.recorder.wait_opened(true, Plane::kBulk)).run,
+            authority.fingerprint());
+  EXPECT_THAT(recorder.wait_lost(both->connect_as(other.fingerprint(), our_address, Plane::kBulk)),
+              HasSubstr("certificate"));
+  other.revoke(identity::Revocation::Kind::kPeer, "reef", wall_now());
+  second->revoke(other.revocations());
+  EXPECT_THAT(recorder.wait_lost(to_theirs), HasSubstr("revoked"));
+  EXPECT_EQ(both->send(to_ours, Bytes(10)), Sent::kAccepted);
 }
 
 }  // namespace

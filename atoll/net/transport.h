@@ -62,6 +62,9 @@ struct Opened {
   /// The other side's, of which it has proved to have the key. Nothing in the clear.
   std::optional<identity::CertificateFacts> certificate;
   Way way = Way::kDirect;
+  /// The fingerprint of the run whose members both ends are, or one asks to become; empty in the
+  /// clear.
+  std::string run;
 };
 /// One whole frame, in the order sent, its checksum verified.
 struct Received {
@@ -120,6 +123,11 @@ class Transport {
   virtual Result<std::string> listen(const std::string& address) = 0;
   /// Starts to connect; Opened or Lost follows (a bad address is Lost too).
   virtual ConnectionId connect(const std::string& address, Plane plane) = 0;
+  /// The same, as a member of that run, by its fingerprint, where this process is one of several.
+  virtual ConnectionId connect_as(const std::string& /*run*/, const std::string& address,
+                                  Plane plane) {
+    return connect(address, plane);
+  }
   /// Starts to meet another member; both have to within a few seconds. Opened or Lost follows, at
   /// both ends.
   virtual ConnectionId meet(const Meeting& meeting, Plane plane) = 0;

@@ -132,6 +132,13 @@ std::string register_by_invite(const identity::Invite& invite, const fs::path& f
   }
 }
 
+std::string come_by_invite(const identity::Invite& invite, const fs::path& folder,
+                           const std::string& name, Duration patience, const Clock& clock,
+                           const std::function<bool()>& cancelled, const EventSink& tell) {
+  if (has_come_by(invite, folder)) return joined_coordinator(folder);
+  return register_by_invite(invite, folder, name, patience, clock, cancelled, tell);
+}
+
 bool has_come_by(const identity::Invite& invite, const fs::path& folder) {
   const fs::path file = identity_folder(folder) / kInviteFile;
   if (!has_identity(folder) || !fs::exists(file)) return false;
@@ -151,10 +158,10 @@ std::string joined_coordinator(const fs::path& folder) {
   return text.substr(0, text.find('\n'));
 }
 
-std::string certified_name(const fs::path& folder) {
+identity::PeerId certified_peer(const fs::path& folder) {
   const auto facts = identity::facts_of(read_file(identity_folder(folder) / "certificate.pem"));
   if (!facts) throw InputError(facts.error().message);
-  return facts->peer.name;
+  return facts->peer;
 }
 
 Certificate::Certificate(fs::path folder, std::string coordinator, const Clock& clock,

@@ -23,14 +23,19 @@ std::string register_by_invite(const identity::Invite& invite, const std::filesy
                                const std::string& name, Duration patience, const Clock& clock,
                                const std::function<bool()>& cancelled, const EventSink& tell);
 
+/// The same, where that very invite was not used for this folder before; else nobody is asked.
+std::string come_by_invite(const identity::Invite& invite, const std::filesystem::path& folder,
+                           const std::string& name, Duration patience, const Clock& clock,
+                           const std::function<bool()>& cancelled, const EventSink& tell);
+
 /// Whether the member in `folder` came by this very invite, and its certificate holds: then nobody
 /// need be asked.
 bool has_come_by(const identity::Invite& invite, const std::filesystem::path& folder);
 
 /// The coordinator that the member in `folder` joined; empty where that is not known.
 std::string joined_coordinator(const std::filesystem::path& folder);
-/// The name that the certificate in `folder` is for.
-std::string certified_name(const std::filesystem::path& folder);
+/// Whom the certificate in `folder` is for.
+identity::PeerId certified_peer(const std::filesystem::path& folder);
 
 /// The certificate of a member while it trains: in force, renewed before it ends, and who is
 /// revoked is believed no more.

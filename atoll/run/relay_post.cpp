@@ -17,11 +17,10 @@ RelayPost::RelayPost(RelayPostOptions options, net::Transport& transport)
 void RelayPost::tick(Time now) {
   if (now < due_ || over_ || refused_) return;
   due_ = Time::max();
-  connection_ = transport_.connect(options_.coordinator, net::Plane::kControl);
-  const swarm::RelayHello hello{.header = {.run = options_.run},
-                                .version = swarm::program_version(),
-                                .name = options_.name,
-                                .address = options_.address};
+  connection_ =
+      transport_.connect_as(options_.authority, options_.coordinator, net::Plane::kControl);
+  const swarm::RelayHello hello{
+      .version = swarm::program_version(), .name = options_.name, .address = options_.address};
   if (transport_.send(connection_, swarm::encode(hello)) != net::Sent::kAccepted) {
     lose("the connection was closed at once", now);
   }

@@ -14,7 +14,7 @@ namespace atl::run {
 
 struct RelayPostOptions {
   std::string coordinator;  // HOST:PORT
-  std::string run;          // Its name, where the coordinator has several.
+  std::string authority;    // The fingerprint of the run's, as a member of which it calls.
   std::string name;
   std::string address;  // HOST:PORT where members reach the relay.
   EventSink tell;

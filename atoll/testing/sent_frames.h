@@ -17,6 +17,11 @@ class SentFrames final : public net::Transport {
     addresses.push_back(address);
     return ++last_;
   }
+  net::ConnectionId connect_as(const std::string& run, const std::string& address,
+                               net::Plane plane) override {
+    runs.push_back(run);
+    return connect(address, plane);
+  }
   net::ConnectionId meet(const net::Meeting& meeting, net::Plane) override {
     meetings[++last_] = meeting;
     return last_;
@@ -35,7 +40,8 @@ class SentFrames final : public net::Transport {
 
   std::map<net::ConnectionId, std::vector<swarm::Message>> sent;
   std::map<net::ConnectionId, size_t> room;  // In bytes; no entry: without end.
-  std::vector<std::string> addresses;        // That were dialled.
+  std::vector<std::string> addresses;        // That were dialled,
+  std::vector<std::string> runs;             // some of them as a member of these.
   std::map<net::ConnectionId, net::Meeting> meetings;
   std::vector<net::ConnectionId> closed;
   bool is_closed = false;  // So is every connection, at once.

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 import unittest
 
@@ -285,6 +286,30 @@ class PlanTest(unittest.TestCase):
         gone = run("--measure", "--coordinator", address, *SMALL_STEP)
         self.assertEqual((gone.returncode, gone.stdout), (1, ""))
         self.assertIn("cannot be measured", gone.stderr)
+
+    def test_measures_the_line_to_an_encrypted_coordinator_as_a_member(self):
+        created, here = self.folder / "created", self.folder / "here"
+        self.assertEqual(run(created, command="create").returncode, 0)
+        coordinator = subprocess.Popen([ATOLL, "coordinate", "--run", created, "--listen", "127.0.0.1:0", "--http", "off"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            address = coordinator.stdout.readline().strip()
+            self.assert_refused(1, "a run that is encrypted", "--measure", "--coordinator", address)
+            self.assert_refused(2, "is a member", "--measure", "--coordinator", address, "--run", here)
+            invite = self.file(run(created, "--address", address, "--role", "reader", command="invite").stdout, "invite.txt")
+            self.assert_refused(2, "--run FOLDER", "--measure", "--coordinator", f"@{invite}")
+            done = run("--measure", "--coordinator", f"@{invite}", "--run", here, "--name", "here", "--json", *SMALL_STEP)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreater(json.loads(done.stdout)["link"]["down_bits_per_s"], 1e6)
+            self.assert_refused(1, "try again in", "--measure", "--run", here)  # Its limits hold for members too.
+            self.assertEqual(run("here", "--run", created, command="revoke").returncode, 0)
+            end = time.monotonic() + 20  # The coordinator looks twice a second.
+            while "revoked" not in run("--measure", "--run", here).stderr:
+                self.assertLess(time.monotonic(), end)
+        finally:
+            coordinator.send_signal(signal.SIGKILL)
+            coordinator.wait()
+            coordinator.stdout.close()
 
     def test_what_cannot_be_measured_is_refused(self):
         self.assert_refused(2, "only --model and --train", "--measure", "--sync.method=single")

@@ -26,16 +26,20 @@ COARSE = {"sync.sync_every": 40, "swarm.pace": "elastic", "model.hidden_size": 6
 class OneOfSeveral(SwarmRun):
     """A run of a Coordinator below, and nothing of the others."""
 
-    def __init__(self, shared, name, settings):
-        super().__init__(ATOLL, STORE, shared.folder / name, settings, is_created=False)
+    def __init__(self, shared, name, settings, is_created):
+        super().__init__(ATOLL, STORE, shared.folder / name, settings, is_created=is_created)
         self.shared, self.name, self.coordinated = shared, name, shared.folder / "runs" / name
         self.config = self.folder / "config.toml"
         self.config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in self.settings.items()))
+        if is_created:
+            self._atoll("create", self.coordinated)
 
     def log(self, name="coordinator"):
         return self.shared.log() if name == "coordinator" else super().log(name)
 
     def join(self, name, *words, **more):
+        if self.is_created:  # A certificate says the run.
+            return super().join(name, *words, **more)
         return super().join(name, *words, **{"address": f"{self.shared.address}/{self.name}", **more})
 
     def status(self):
@@ -44,13 +48,13 @@ class OneOfSeveral(SwarmRun):
 
 
 class Coordinator:
-    def __init__(self, folder, runs):
+    def __init__(self, folder, runs, is_created=False):
         self.folder, self.address, self.log_file = folder, None, folder / "coordinator.log"
         self.port = KeptPort()
-        self.runs = {name: OneOfSeveral(self, name, settings) for name, settings in runs.items()}
+        self.runs = {name: OneOfSeveral(self, name, settings, is_created) for name, settings in runs.items()}
 
     def add(self, name, settings):
-        self.runs[name] = OneOfSeveral(self, name, settings)
+        self.runs[name] = OneOfSeveral(self, name, settings, is_created=False)
         return self.runs[name]
 
     def start(self, *words, **options):
@@ -77,13 +81,13 @@ class Coordinator:
         return self.process.wait(120)
 
 
-class RunsTest(unittest.TestCase):
+class SeveralRuns(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="atoll-runs-test-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def coordinator(self, words=(), **runs):
-        shared = Coordinator(self.folder, runs)
+    def coordinator(self, words=(), is_created=False, **runs):
+        shared = Coordinator(self.folder, runs, is_created)
         self.addCleanup(lambda: [run.kill_all() for run in shared.runs.values()])
         self.addCleanup(shared.port.give_back)
         shared.start(*words)
@@ -114,6 +118,8 @@ class RunsTest(unittest.TestCase):
         self.assertIn("refused this island", done.stderr)
         return done.stderr
 
+
+class RunsTest(SeveralRuns):
     def test_two_runs_train_at_once_and_do_not_mix(self):
         shared, fine, coarse = self.begin(fine=FINE, coarse=COARSE)
         for _ in range(2):  # At once: each goes on while the other does.
@@ -271,6 +277,71 @@ class RunsTest(unittest.TestCase):
         self.assertIn("'b c' is none", error(2, *pair("a"), *pair("b c")))
         self.assertRegex(error(2, *pair("a"), *pair("b"), "--sync.sync_every=0"), "run 'a': .*sync_every")
         self.assertIn("two runs are called 'a'", error(2, *pair("a"), *pair("a")))
+
+
+class EncryptedRunsTest(SeveralRuns):
+    """Runs that were created, at one port: certificates tell them apart."""
+
+    def atoll(self, *words, code=0):
+        done = subprocess.run([ATOLL, *map(str, words)], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout.strip() if code == 0 else done.stderr
+
+    def test_two_encrypted_runs_share_a_port_and_nothing_else(self):
+        alone = {"swarm.replicas": 1}
+        https = ("--https", "127.0.0.1:0", "--https", "127.0.0.1:0")
+        shared, fine, coarse = self.coordinator(https, is_created=True, fine={**FINE, **alone}, coarse={**COARSE, **alone})
+        for run in (fine, coarse):
+            run.join("a")
+        for run in (fine, coarse):
+            run.wait_commits(1, after=0)
+        # A member of one is none of the other, by whichever name it asks.
+        guest = shutil.copytree(fine.folder / "a" / "identity", self.folder / "guest" / "identity").parent
+        said = self.atoll("join", f"{shared.address}/coarse", "--run", guest, "--data", STORE, code=1)
+        self.assertIn("no run 'coarse', but fine", said)
+        word = self.atoll("invite", fine.coordinated, "--address", shared.address, "--name", "b")
+        self.atoll("revoke", "a", "--run", coarse.coordinated)
+        self.assertIn("revoked", coarse.wait_event("island_lost", island="a")["reason"])
+        coarse.kill("a")
+        fine.wait_commits(1)
+        self.assert_readers_are_apart(fine, coarse)
+        # All of it comes back, and each is invited to its own.
+        shared.kill()
+        mark = fine.mark()
+        shared.start()
+        fine.wait_event("island_back", after=mark, island="a")
+        fine.join("b", address=word)
+        fine.wait_event("island_came", after=mark, island="b")
+        coarse.join("c")
+        coarse.wait_event("island_came", after=0, island="c")
+        self.assertEqual([run.status()["name"] for run in (fine, coarse)], ["fine", "coarse"])
+
+    def assert_readers_are_apart(self, fine, coarse):
+        ports = re.findall(r"for readers of \S+ at https://([\d.:]+)/status", fine.log())
+        self.assertEqual(len(ports), 2)
+        for own, other, port in ((fine, coarse, ports[0]), (coarse, fine, ports[1])):
+            token = self.folder / f"token-{own.name}"
+            token.write_text(self.atoll("invite", own.coordinated, "--role", "reader", "--token"))
+            as_reader = ("status", f"https://{port}", "--token", f"@{token}", "--json", "--run")
+            seen = self.atoll(*as_reader, own.coordinated)
+            self.assertIn(own.journal().run, seen)
+            self.assertNotIn(other.journal().run, seen)
+            self.assertIn("certificate is not taken", self.atoll(*as_reader, other.coordinated, code=1))
+
+    def test_what_cannot_share_a_coordinator_is_refused(self):
+        ours, theirs, plain = self.folder / "ours", self.folder / "theirs", self.folder / "plain"
+        for run in (ours, theirs):
+            self.atoll("create", run)
+        shutil.copytree(ours, self.folder / "copy")
+        config = self.folder / "config.toml"
+        config.write_text("")
+        def refused(*runs, more=()):
+            pairs = [word for run in runs for word in ("--config", config, "--run", run)]
+            return self.atoll("coordinate", "--listen", "127.0.0.1:0", *pairs, *more, code=2)
+        self.assertIn("is in the clear", refused(ours, plain))
+        self.assertIn("have one authority", refused(ours, self.folder / "copy"))
+        self.assertIn("--insecure", refused(theirs, ours, more=["--insecure"]))
+        self.assertIn("1 --https and 2 --run", refused(ours, theirs, more=["--https", "127.0.0.1:0"]))
 
 
 if __name__ == "__main__":

@@ -210,6 +210,63 @@ def curl(url, *words):
     return int(code), body
 
 
+class RelayTest(Secured):
+    """One relay of several runs, which have a coordinator each."""
+
+    def test_it_serves_all_runs_that_it_was_given_and_comes_back_to_all(self):
+        ours, theirs = (SwarmRun(ATOLL, STORE, self.folder / name) for name in ("ours", "theirs"))
+        words = []
+        for run in (ours, theirs):
+            self.addCleanup(run.kill_all)
+            run.coordinate()
+            word = self.folder / f"{run.folder.name}.txt"
+            word.write_text(atoll("invite", run.coordinated, "--address", run.address, "--role", "relay"))
+            words.append(f"@{word}")
+        folder = self.folder / "meeting"
+        port = self.relay(words[0], "--run", folder)
+        self.came(port, ours)
+        self.kill(self.process)
+        port = self.relay(words[1], "--run", folder)  # One more, beside that of the folder.
+        self.came(port, ours, theirs)
+        marks = {run: run.mark() for run in (ours, theirs)}
+        atoll("revoke", "meeting", "--run", ours.coordinated)
+        ours.wait_event("relay_lost", after=marks[ours], relay="meeting", reason=re.compile("revoked"))
+        self.kill(self.process)
+        port = self.relay("--run", folder)
+        self.came(port, theirs, after=marks[theirs])
+        self.assertFalse(ours.events().find("relay_came", after=marks[ours]))
+        self.assertRegex(self.log(), r"\[[0-9a-f]{16}\] .*revoked")
+
+    def test_invites_that_are_none_of_a_relay_are_refused(self):
+        ours = self.folder / "ours"
+        invite = atoll("create", ours, "--address", "127.0.0.1:9")
+        self.assertIn("of its own", atoll("relay", invite, "--run", self.folder / "meeting", code=2))
+        twice = [atoll("invite", ours, "--address", "127.0.0.1:9", "--role", "relay") for _ in range(2)]
+        self.assertIn("to one run", atoll("relay", *twice, "--run", self.folder / "meeting", code=2))
+        self.assertIn("of no relay", atoll("relay", "--run", self.folder / "meeting", code=2))
+
+    def relay(self, *words):
+        """In the place of the one before; its port, once a coordinator has taken it."""
+        out = self.folder / "relay.out"
+        with open(self.folder / "relay.log", "ab") as log, open(out, "wb") as stdout:
+            self.process = subprocess.Popen([ATOLL, "relay", *map(str, words), "--listen", "127.0.0.1:0"], stdout=stdout, stderr=log)
+        self.addCleanup(self.kill, self.process)
+        wait_for(lambda: out.read_text().endswith("\n") or self.process.poll() is not None, "the relay's address")
+        return int(out.read_text().rsplit(":", 1)[1])
+
+    @staticmethod
+    def kill(process):
+        process.kill()
+        process.wait()
+
+    def log(self):
+        return (self.folder / "relay.log").read_text()
+
+    def came(self, port, *runs, after=0):
+        for run in runs:
+            run.wait_event("relay_came", after=after, relay="meeting", address=f"127.0.0.1:{port}")
+
+
 class ReadersTest(Secured):
     """A coordinator that is asked over HTTPS, by curl and by `atoll status`."""
 
