@@ -92,7 +92,8 @@ void Meetings::forget_members() {
   detours_.clear();
 }
 
-std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts, Time now) {
+std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<int32_t>& here,
+                                                  const std::vector<Host>& hosts, Time now) {
   std::map<std::string, int64_t> load;
   for (const auto& [pair, detour] : detours_) {
     if (detour.way == net::Way::kRelayed) load[detour.relay] += 1;
@@ -100,6 +101,7 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts
   std::vector<Meeting> out;
   for (auto& [pair, wish] : wishes_) {
     if (!wish.is_wanted || now < wish.due) continue;
+    if (!has(here, pair.first) || !has(here, pair.second)) continue;
     const std::vector<Relay> places = places_for(pair, hosts);
     if (places.empty()) continue;
     // The one that was tried least, and of these one that is there for it, with fewest others.

@@ -69,8 +69,10 @@ class Meetings {
   void forget(int32_t number);
   void forget_members();
 
-  /// Whom to tell now. They meet at a relay, where there is one, else at one of `hosts`.
-  std::vector<Meeting> take_due(const std::vector<Host>& hosts, Time now);
+  /// Whom to tell now, of pairs that are both `here`: who is away would not come. They meet at a
+  /// relay, where there is one, else at one of `hosts`.
+  std::vector<Meeting> take_due(const std::vector<int32_t>& here, const std::vector<Host>& hosts,
+                                Time now);
   bool any_wanted() const;
   /// Whether some pair is to be told now, if there is a place.
   bool any_due(Time now) const;
