@@ -165,6 +165,16 @@ TEST_F(MeetingTest, WhoComesAloneIsTold) {
             "cannot meet at " + address + ": the other side did not come");
 }
 
+TEST_F(MeetingTest, WhoClosesTheConnectionComesNoMore) {
+  const ConnectionId gone = reef.meet(address, /*calls=*/true);
+  std::this_thread::sleep_for(milliseconds(200));  // It waits at the relay by then.
+  reef.transport->close(gone);
+  reef.recorder.wait_lost(gone);
+  const ConnectionId out = reef.meet(address, /*calls=*/true);
+  const ConnectionId in = lagoon.meet(address, /*calls=*/false);
+  expect_frames_both_ways(reef, out, lagoon, in);
+}
+
 TEST_F(MeetingTest, WhoRelaysNothingSaysSo) {
   const std::string at = lagoon.listen();
   EXPECT_EQ(reef.recorder.wait_lost(reef.meet(at, true)),
