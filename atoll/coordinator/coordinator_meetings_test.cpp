@@ -19,9 +19,14 @@ using testing::SizeIs;
 
 TEST_F(ThreeIslandsTest, TwoMeetAtTheThirdIfThatCanBeCalled) {
   EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty()) << "not known yet";
-  const auto told_to_meet =
-      sent<Meet>(coordinator.called({.number = 2, .name = "c", .address = "c:1"}, Answer::kItself, "", now));
+  const auto actions =
+      coordinator.called({.number = 2, .name = "c", .address = "c:1"}, Answer::kItself, "", now);
+  const auto told_to_meet = sent<Meet>(actions);
+  const auto told_to_host = sent<PassOn>(actions);
   ASSERT_EQ(told_to_meet.size(), 2U);
+  ASSERT_THAT(told_to_host, SizeIs(1));
+  EXPECT_EQ(told_to_host[0].first, 3U);
+  EXPECT_EQ(told_to_host[0].second.circuit, told_to_meet[0].second.circuit);
   EXPECT_EQ(told_to_meet[0].second.circuit, told_to_meet[1].second.circuit);
   EXPECT_EQ(told_to_meet[0].first, 2U) << "a";
   EXPECT_EQ(told_to_meet[0].second.other, 1);
@@ -36,14 +41,15 @@ TEST_F(ThreeIslandsTest, TwoMeetAtTheThirdIfThatCanBeCalled) {
 }
 
 TEST_F(ThreeIslandsTest, WhoCannotBeCalledIsTold) {
-  const auto actions =
-      coordinator.called({.number = 2, .name = "c", .address = "c:1"}, Answer::kNobody, "no route to 10.0.0.7", now);
+  const auto actions = coordinator.called({.number = 2, .name = "c", .address = "c:1"},
+                                          Answer::kNobody, "no route to 10.0.0.7", now);
   const auto tried = sent<AddressTried>(actions);
   ASSERT_EQ(tried.size(), 1U);
   EXPECT_EQ(tried[0].first, 3U);
   EXPECT_EQ(tried[0].second.fault, "it is not reached there") << "and nothing of the network here";
-  EXPECT_THAT(told(actions), ElementsAre(Event(IslandNotReached{
-                                 .island = "c", .address = "c:1", .reason = "no route to 10.0.0.7"})));
+  EXPECT_THAT(told(actions),
+              ElementsAre(Event(IslandNotReached{
+                  .island = "c", .address = "c:1", .reason = "no route to 10.0.0.7"})));
   EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty());
   const RunStatus status = coordinator.status(now);
   EXPECT_EQ(status.islands[2].unreachable, "it is not reached there");

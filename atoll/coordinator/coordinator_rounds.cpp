@@ -237,7 +237,9 @@ void Coordinator::arrange_meetings() {
   for (const auto& [number, seat] : roster_.seats()) {
     if (seat.is_here() && seat.connection()) here.push_back(number);
   }
-  for (const auto& [pair, relay, circuit, may_punch] : meetings_.take_due(here, hosts, now_)) {
+  for (const auto& [pair, relay, host, circuit, may_punch] :
+       meetings_.take_due(here, hosts, now_)) {
+    if (host) send_to(roster_.at(*host), PassOn{header(), circuit});
     const Seat& a = roster_.at(pair.first);
     const Seat& b = roster_.at(pair.second);
     Meet meet{.header = header(), .relay = relay, .circuit = circuit, .may_punch = may_punch};

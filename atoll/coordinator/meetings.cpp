@@ -106,7 +106,8 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<int32_t>& he
     if (places.empty()) continue;
     // The one that was tried least, and of these one that is there for it, with fewest others.
     const Relay& place = *std::ranges::min_element(places, {}, [&](const Relay& relay) {
-      return std::tuple(wish.tries[relay.name], relay.is_host, load[relay.name], relay.name);
+      return std::tuple(wish.tries[relay.name], relay.host.has_value(), load[relay.name],
+                        relay.name);
     });
     wish.num_told += 1;
     if (std::exchange(wish.is_new, false)) wish.waited_until = now + kPatience;
@@ -117,6 +118,7 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<int32_t>& he
     load[place.name] += 1;
     out.push_back({.pair = pair,
                    .relay = place.address,
+                   .host = place.host,
                    .circuit = next_circuit(),
                    .may_punch = !wish.is_mistrusted});
   }
@@ -129,7 +131,7 @@ std::vector<Meetings::Relay> Meetings::places_for(const Pair& pair,
   for (const auto& [connection, relay] : relays_) places.push_back(relay);
   for (const Host& host : hosts) {
     if (is_of(pair, host.number)) continue;
-    places.push_back({.name = host.name, .address = host.address, .is_host = true});
+    places.push_back({.name = host.name, .address = host.address, .host = host.number});
   }
   return places;
 }

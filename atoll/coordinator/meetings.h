@@ -37,7 +37,8 @@ class Meetings {
   };
   struct Meeting {
     Pair pair;
-    std::string relay;  // Its address.
+    std::string relay;            // Its address.
+    std::optional<int32_t> host;  // Its number, where it is a member.
     net::CircuitId circuit{};
     bool may_punch = true;
   };
@@ -85,7 +86,7 @@ class Meetings {
   struct Relay {
     std::string name;
     std::string address;
-    bool is_host = false;
+    std::optional<int32_t> host = {};
   };
   struct Wish {
     bool is_wanted = true;  // Else it was, and how often they were told is remembered.

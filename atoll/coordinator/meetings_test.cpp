@@ -19,7 +19,9 @@ constexpr Time kNow{seconds(100)};
 
 class MeetingsTest : public testing::Test {
  protected:
-  std::vector<Meetings::Meeting> due(Time now = kNow) { return meetings.take_due(here, hosts, now); }
+  std::vector<Meetings::Meeting> due(Time now = kNow) {
+    return meetings.take_due(here, hosts, now);
+  }
   void come(uint64_t connection, const std::string& name) {
     std::optional<uint64_t> replaced;
     EXPECT_EQ(meetings.relay_came(connection, name, name + ":1", replaced), "");

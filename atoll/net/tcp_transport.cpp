@@ -327,19 +327,18 @@ ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
     if (inbound) return objection_to_caller(hello, greeted);
     return objection_to(greeted.peer(), plane, /*is_called=*/false, options_.trust != nullptr);
   };
-  table_.note_attempt(connection->id(),
-                      begin_meeting(dialling_loop_,
-                                    {.relay = *address,
-                                     .circuit = meeting.circuit,
-                                     .calls = meeting.calls,
-                                     .may_punch = meeting.may_punch,
-                                     .plane = plane,
-                                     .trust = options_.trust,
-                                     .any_address = options_.insecure,
-                                     .patience = options_.connect_timeout,
-                                     .punch_patience = options_.punch_timeout,
-                                     .objection = objection},
-                                    on_met));
+  table_.note_attempt(connection->id(), begin_meeting(dialling_loop_,
+                                                      {.relay = *address,
+                                                       .circuit = meeting.circuit,
+                                                       .calls = meeting.calls,
+                                                       .may_punch = meeting.may_punch,
+                                                       .plane = plane,
+                                                       .trust = options_.trust,
+                                                       .any_address = options_.insecure,
+                                                       .patience = options_.connect_timeout,
+                                                       .punch_patience = options_.punch_timeout,
+                                                       .objection = objection},
+                                                      on_met));
   return connection->id();
 }
 
