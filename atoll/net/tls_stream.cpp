@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "atoll/base/clock.h"
 #include "atoll/identity/wall_time.h"
 #include "atoll/net/connection.h"
 #include "atoll/net/stream_bio.h"
@@ -40,8 +40,8 @@ std::string openssl_reason() {
 
 /// Certificates live for a day: where one is out of its time it is rather a clock that is wrong.
 std::string doubt_of_clocks() {
-  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  return fmt::format(", or a clock is wrong: this machine's says {}", identity::text_of(now));
+  return fmt::format(", or a clock is wrong: this machine's says {}",
+                     identity::text_of(identity::wall_time_of(wall_time())));
 }
 
 std::string doubt_of_clocks(long verified) {

@@ -186,6 +186,24 @@ class MembersTest(BadInput):
             self.assertIn(b"it must join again", peer.hear())
         run.wait_commits(1)
 
+    def test_an_island_passes_on_only_what_the_coordinator_told_it_of(self):
+        run = self.begin("", **{"swarm.replicas": 3})
+        run.join("c")
+        for name in "ab":  # Nobody is at that port.
+            run.join(name, "--advertise", "127.0.0.1:1")
+        self.assertEqual(run.wait_event("link_back")["relay"], "c")
+        host = run.wait_event("island_came", island="c")["address"]
+        self.assertIn("told of no such circuit", self.ask_for_circuit(run, host))
+        run.wait_commits(1)
+
+    def ask_for_circuit(self, run, host):
+        """Two members ask for one of their own; what the first of them hears."""
+        with TlsPeer(host, self.authority(run), self.identity(run, "a"), plane=CIRCUIT) as one, \
+                TlsPeer(host, self.authority(run), self.identity(run, "b"), plane=CIRCUIT) as other:
+            for calls, peer in enumerate((one, other)):
+                peer.socket.sendall(bytes(16) + bytes([calls]) + bytes(111))
+            return one.socket.recv(256).decode(errors="replace")
+
     def run_id(self, run):
         return json.loads((run.coordinated / "coordinator.json").read_text())["run"]
 
