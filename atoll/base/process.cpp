@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -33,6 +34,13 @@ void prepare_process() {
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
     files.rlim_cur = files.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+  // Memory holds keys. One byte is no room for a core, and a program that the system would give it
+  // to instead of a file gets none either.
+  rlimit core{};
+  if (::getrlimit(RLIMIT_CORE, &core) == 0) {
+    core.rlim_cur = std::min<rlim_t>(core.rlim_max, 1);
+    ::setrlimit(RLIMIT_CORE, &core);
   }
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     // The lowest free number is given: the closed stream's own.

@@ -13,6 +13,7 @@ std::string sibling_program(const std::string& name);
 /// At the start of main. Standard streams that the caller closed lead to /dev/null: otherwise the
 /// next file opened would become the stream, and progress text would land in it. A write over the
 /// limit on file sizes (ulimit -f) then fails with a reason instead of killing the process.
+/// And whatever ends it, it leaves no core: its keys would be there to read.
 void prepare_process();
 
 /// At the start of the main of a program that takes part in a run: memory that is let go of is kept

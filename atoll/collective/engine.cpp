@@ -170,6 +170,8 @@ void Engine::act(swarm::Member::Actions actions, Time now) {
           AddressUnreachable{.address = unreachable->address, .reason = unreachable->fault});
     } else if (auto* meets = std::get_if<Member::Meets>(&action)) {
       meet_peer(meets->other, meets->meeting, now);
+    } else if (auto* passes_on = std::get_if<Member::PassesOn>(&action)) {
+      options_.on_circuit(passes_on->circuit);
     } else if (auto* waits = std::get_if<Member::Waits>(&action)) {
       options_.on_event(waits->why.empty() ? Event(WaitOver{}) : WaitBegun{waits->why});
     } else if (std::holds_alternative<Member::Reconnect>(action)) {

@@ -38,6 +38,8 @@ struct SessionOptions {
   EventSink on_event = [](const Event&) {};
   /// On a thread of the session: the signed list of who is no member any more (swarm's View).
   std::function<void(const Bytes&)> on_revocations = [](const Bytes&) {};
+  /// On a thread of the session: two others were told to meet here, in that circuit.
+  std::function<void(const net::CircuitId&)> on_circuit = [](const net::CircuitId&) {};
   /// True once the user wants no more: ends the wait for the coordinator and for other islands.
   std::function<bool()> cancelled = [] { return false; };
 };

@@ -310,6 +310,7 @@ Coordinator::Actions Coordinator::tick(Time now) {
   // who was expected back.
   if (!finished_ && roster_.num_live() > 0) seat_guests(now);
   call_round();
+  make_calls();
   arrange_meetings();
   if (pace_->has_graces() || links_.any_broken() || meetings_.any_wanted()) advance_all();
   if (finished_) return take();

@@ -19,6 +19,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/event.h"
 #include "atoll/base/result.h"
+#include "atoll/coordinator/address_calls.h"
 #include "atoll/coordinator/book.h"
 #include "atoll/coordinator/comeback.h"
 #include "atoll/coordinator/coordinator_options.h"
@@ -59,11 +60,7 @@ class Coordinator {
   };
   /// Call the member at its address, which is to be of that name where there are certificates; then
   /// say called().
-  struct Call {
-    int32_t number = 0;
-    std::string name;
-    std::string address;
-  };
+  using Call = AddressCalls::Call;
   /// Something that a person watching wants to know.
   struct Log {
     Event event;
@@ -85,8 +82,9 @@ class Coordinator {
   /// A frame that is no message: `reason` says why.
   Actions garbled(Connection connection, const std::string& reason, Time now);
   Actions lost(Connection connection, const std::string& reason, Time now);
-  /// What came of a Call: `fault` says why the member cannot be reached there; empty: it can.
-  Actions called(const Call& call, const std::string& fault, Time now);
+  /// What came of a Call. `reason` is for the operator alone: why the member cannot be reached.
+  Actions called(const Call& call, AddressCalls::Answer answer, const std::string& reason,
+                 Time now);
   /// Call at next_deadline() or later.
   Actions tick(Time now);
   /// The operator's Ctrl-C: the next commit (elastic: the one that has all fragments) tells all to
@@ -148,8 +146,9 @@ class Coordinator {
   Start start_of(int32_t number, bool joins) const;
   std::vector<Peer> peers() const;
   void announce_view();
-  /// Finds out whether others can.
+  /// Finds out whether others can, as soon as it may be called.
   void call(int32_t number);
+  void make_calls();
 
   void on(int32_t number, const Begin& begin);
   void on(int32_t number, const Prepared& prepared);
@@ -222,6 +221,7 @@ class Coordinator {
   std::unique_ptr<Pace> pace_;
   Links links_;
   Meetings meetings_;
+  AddressCalls address_calls_;
   uint64_t view_ = 0;
   Bytes revocations_;  // Told with each view.
   // In this process. After those who left an earlier one, the run may be begun again.

@@ -15,18 +15,29 @@ void Coordinator::announce_view() {
 void Coordinator::call(int32_t number) {
   const Peer& peer = book_.members().at(number);
   roster_.at(number).note_reach(std::nullopt);
-  actions_.emplace_back(Call{.number = number, .name = peer.name, .address = peer.address});
+  address_calls_.want({.number = number, .name = peer.name, .address = peer.address});
+  make_calls();
 }
 
-Coordinator::Actions Coordinator::called(const Call& call, const std::string& fault, Time now) {
+void Coordinator::make_calls() {
+  for (AddressCalls::Call& call : address_calls_.take_due(now_)) {
+    actions_.emplace_back(std::move(call));
+  }
+}
+
+Coordinator::Actions Coordinator::called(const Call& call, AddressCalls::Answer answer,
+                                         const std::string& reason, Time now) {
   now_ = now;
+  address_calls_.ended(call.name);
   if (finished_ || !roster_.contains(call.number)) return take();
   const bool is_still = book_.members().at(call.number).address == call.address;
-  if (!is_still) return take();  // It is another process by now, which was called as well.
+  if (!is_still) return take();  // It is another process by now, which is called as well.
+  const std::string fault(fault_of(answer));
   Seat& seat = roster_.at(call.number);
   seat.note_reach(fault);
-  if (!fault.empty()) {
-    log(IslandNotReached{.island = call.name, .address = printable(call.address), .reason = fault});
+  if (!fault.empty()) {  // The status, which members may read, tells no more than they are told.
+    log(IslandNotReached{.island = call.name, .address = printable(call.address), .reason = reason},
+        /*of_membership=*/false);
   }
   send_to(seat, AddressTried{.header = header(), .address = call.address, .fault = fault});
   arrange_meetings();

@@ -233,7 +233,13 @@ void Coordinator::arrange_meetings() {
     if (!roster_.at(number).is_reachable()) continue;
     hosts.push_back({.number = number, .name = peer.name, .address = peer.address});
   }
-  for (const auto& [pair, relay, circuit, may_punch] : meetings_.take_due(hosts, now_)) {
+  std::vector<int32_t> here;
+  for (const auto& [number, seat] : roster_.seats()) {
+    if (seat.is_here() && seat.connection()) here.push_back(number);
+  }
+  for (const auto& [pair, relay, host, circuit, may_punch] :
+       meetings_.take_due(here, hosts, now_)) {
+    if (host) send_to(roster_.at(*host), PassOn{header(), circuit});
     const Seat& a = roster_.at(pair.first);
     const Seat& b = roster_.at(pair.second);
     Meet meet{.header = header(), .relay = relay, .circuit = circuit, .may_punch = may_punch};

@@ -33,6 +33,7 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, Book book,
 }
 
 bool CoordinatorService::answer_call(const net::Event& event, Time now) {
+  using Answer = AddressCalls::Answer;
   const auto connection = std::visit([](const auto& any) { return any.connection; }, event);
   const auto found = calls_.find(connection);
   if (found == calls_.end()) return false;
@@ -40,14 +41,15 @@ bool CoordinatorService::answer_call(const net::Event& event, Time now) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     const auto& certificate = opened->certificate;
     const bool is_other = certificate && certificate->peer.name != call->name;
-    const std::string fault =
+    const auto answer = is_other ? Answer::kAnother : Answer::kItself;
+    const std::string reason =
         is_other ? fmt::format("'{}' is there", certificate->peer.name) : std::string();
-    act(coordinator_.called(*std::exchange(call, {}), fault, now));
+    act(coordinator_.called(*std::exchange(call, {}), answer, reason, now));
     transport_.close(connection);
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     const auto unanswered = std::exchange(call, {});
     calls_.erase(found);
-    if (unanswered) act(coordinator_.called(*unanswered, lost->reason, now));
+    if (unanswered) act(coordinator_.called(*unanswered, Answer::kNobody, lost->reason, now));
   }
   return true;
 }
@@ -82,6 +84,10 @@ void CoordinatorService::tell_revocations(Bytes signed_list, Time now) {
 }
 
 void CoordinatorService::end(const std::string& reason) { act(coordinator_.end(reason)); }
+
+void CoordinatorService::hang_up() {
+  for (const auto& [connection, call] : calls_) transport_.close(connection);
+}
 
 void CoordinatorService::act(Coordinator::Actions actions) {
   for (auto& action : actions) {
@@ -236,6 +242,7 @@ struct CoordinatorServer::State {
   void abandon(size_t number, const std::string& reason) {
     Served& run = served[number];
     run.is_abandoned = true;
+    run.service->hang_up();
     if (run.callbacks.on_event) run.callbacks.on_event(RunStandsStill{reason});
     conclude(run, failure(reason));
     act(router.abandon(number));

@@ -42,6 +42,8 @@ class CoordinatorService {
   void request_stop(Time now);
   void tell_revocations(Bytes signed_list, Time now);
   void end(const std::string& reason);
+  /// Nobody waits any more for what comes of its calls.
+  void hang_up();
 
   Time next_deadline() const { return coordinator_.next_deadline(); }
   const Coordinator& coordinator() const { return coordinator_; }

@@ -15,6 +15,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 
 TEST_F(CoordinatorTest, RefusesNamingTheField) {
@@ -371,21 +372,6 @@ TEST_F(CoordinatorTest, WhereAllAreNeededRoundsWaitForALink) {
 }
 
 /// Islands b (connection 1), a (2) and c (3), in round 0 of three members.
-class ThreeIslandsTest : public CoordinatorTest {
- protected:
-  ThreeIslandsTest() {
-    CoordinatorOptions three = options();
-    three.replicas = 3;
-    coordinator = Coordinator(three, {}, now);
-    coordinator.begin();
-    for (const uint64_t connection : {1, 2, 3}) {
-      coordinator.opened(connection, now);
-      say(connection, hello(std::string(1, "bac"[connection - 1])));
-    }
-    for (const uint64_t connection : {1, 2, 3}) say(connection, ready());
-    for (const uint64_t connection : {1, 2, 3}) say(connection, begin(0));
-  }
-};
 
 /// It may be made again at once: nothing is decided before.
 TEST_F(ThreeIslandsTest, APairThatCannotReachEachOtherIsPartedAfterAWhile) {
@@ -410,55 +396,6 @@ TEST_F(ThreeIslandsTest, ALinkThatIsMadeAgainAtOnceIsFollowedByAnotherAttemptOfA
   ASSERT_EQ(opened.size(), 3U);
   EXPECT_THAT(opened[0].second.members, ElementsAre(0, 1, 2));
   EXPECT_THAT(told(actions), ElementsAre(Event(LinkBack{.islands = {"a", "b"}, .way = "direct"})));
-}
-
-TEST_F(ThreeIslandsTest, TwoMeetAtTheThirdIfThatCanBeCalled) {
-  EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty()) << "not known yet";
-  const auto told_to_meet =
-      sent<Meet>(coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "", now));
-  ASSERT_EQ(told_to_meet.size(), 2U);
-  EXPECT_EQ(told_to_meet[0].second.circuit, told_to_meet[1].second.circuit);
-  EXPECT_EQ(told_to_meet[0].first, 2U) << "a";
-  EXPECT_EQ(told_to_meet[0].second.other, 1);
-  EXPECT_EQ(told_to_meet[1].first, 1U);
-  EXPECT_EQ(told_to_meet[1].second.other, 0);
-  EXPECT_TRUE(told_to_meet[0].second.may_punch);
-  say(1, LinkState{kRun, 0, true, "", net::Way::kRelayed});
-  const RunStatus status = coordinator.status(now);
-  ASSERT_EQ(status.ways.size(), 1U);
-  EXPECT_EQ(status.ways[0].way, "relayed");
-  EXPECT_EQ(status.ways[0].relay, "c");
-}
-
-TEST_F(ThreeIslandsTest, WhoCannotBeCalledIsTold) {
-  const auto actions =
-      coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "no answer", now);
-  const auto tried = sent<AddressTried>(actions);
-  ASSERT_EQ(tried.size(), 1U);
-  EXPECT_EQ(tried[0].first, 3U);
-  EXPECT_EQ(tried[0].second.fault, "no answer");
-  EXPECT_TRUE(sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"})).empty());
-  EXPECT_EQ(coordinator.status(now).islands[2].unreachable, "no answer");
-}
-
-TEST_F(ThreeIslandsTest, ARelayIsToldOfAndTakenBeforeIslands) {
-  coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "", now);
-  coordinator.opened(9, now);
-  const auto actions =
-      say(9, RelayHello{.version = options().version, .name = "meeting", .address = "relay:7"});
-  EXPECT_EQ(sent<View>(actions).size(), 1U);
-  const auto meets = sent<Meet>(say(1, LinkState{kRun, 0, false, "cut"}));
-  ASSERT_EQ(meets.size(), 2U);
-  EXPECT_EQ(meets[0].second.relay, "relay:7");
-  EXPECT_THAT(told(coordinator.lost(9, "killed", now)),
-              ElementsAre(Event(RelayLost{.relay = "meeting", .reason = "killed"})));
-  EXPECT_TRUE(coordinator.status(now).relays.empty());
-}
-
-TEST_F(ThreeIslandsTest, ARelayOfAnotherVersionIsRefused) {
-  coordinator.opened(9, now);
-  EXPECT_EQ(sent<Refused>(say(9, RelayHello{.version = "0.0.0", .name = "meeting"})).size(), 1U);
-  EXPECT_TRUE(coordinator.status(now).relays.empty());
 }
 
 /// Connections stand, and what is sent over them does not come.
@@ -492,19 +429,6 @@ TEST_F(ThreeIslandsTest, ALinkThatBreaksAgainIsDoneWithoutForLonger) {
   EXPECT_THAT(open.members, SizeIs(3)) << "round 3";
   open = next(open);  // It has carried a round: all is forgotten.
   EXPECT_THAT(breaks().members, SizeIs(3));
-}
-
-TEST_F(ThreeIslandsTest, WhoseLinkIsNotTrustedMeetAtARelayWithoutTryingItAgain) {
-  coordinator.called({.number = 2, .name = "c", .address = "c:1"}, "", now);
-  EXPECT_EQ(sent<Meet>(say(1, LinkState{kRun, 0, false, "nothing came"})).size(), 2U);
-  say(1, LinkState{kRun, 0, true, ""});
-  const auto meets = sent<Meet>(say(1, LinkState{kRun, 0, false, "nothing came"}));
-  ASSERT_EQ(meets.size(), 2U);
-  EXPECT_FALSE(meets[0].second.may_punch);
-  EXPECT_TRUE(sent<OpenAttempt>(say(1, LinkState{kRun, 0, true, "", net::Way::kPunched})).empty())
-      << "it stands, and is waited for through the relay";
-  const auto opened = sent<OpenAttempt>(say(1, LinkState{kRun, 0, true, "", net::Way::kRelayed}));
-  ASSERT_EQ(opened.size(), 3U);
 }
 
 /// It may be alive, but it takes no part: no sign of life.

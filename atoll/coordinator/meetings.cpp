@@ -92,7 +92,8 @@ void Meetings::forget_members() {
   detours_.clear();
 }
 
-std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts, Time now) {
+std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<int32_t>& here,
+                                                  const std::vector<Host>& hosts, Time now) {
   std::map<std::string, int64_t> load;
   for (const auto& [pair, detour] : detours_) {
     if (detour.way == net::Way::kRelayed) load[detour.relay] += 1;
@@ -100,11 +101,13 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts
   std::vector<Meeting> out;
   for (auto& [pair, wish] : wishes_) {
     if (!wish.is_wanted || now < wish.due) continue;
+    if (!has(here, pair.first) || !has(here, pair.second)) continue;
     const std::vector<Relay> places = places_for(pair, hosts);
     if (places.empty()) continue;
     // The one that was tried least, and of these one that is there for it, with fewest others.
     const Relay& place = *std::ranges::min_element(places, {}, [&](const Relay& relay) {
-      return std::tuple(wish.tries[relay.name], relay.is_host, load[relay.name], relay.name);
+      return std::tuple(wish.tries[relay.name], relay.host.has_value(), load[relay.name],
+                        relay.name);
     });
     wish.num_told += 1;
     if (std::exchange(wish.is_new, false)) wish.waited_until = now + kPatience;
@@ -115,6 +118,7 @@ std::vector<Meetings::Meeting> Meetings::take_due(const std::vector<Host>& hosts
     load[place.name] += 1;
     out.push_back({.pair = pair,
                    .relay = place.address,
+                   .host = place.host,
                    .circuit = next_circuit(),
                    .may_punch = !wish.is_mistrusted});
   }
@@ -127,7 +131,7 @@ std::vector<Meetings::Relay> Meetings::places_for(const Pair& pair,
   for (const auto& [connection, relay] : relays_) places.push_back(relay);
   for (const Host& host : hosts) {
     if (is_of(pair, host.number)) continue;
-    places.push_back({.name = host.name, .address = host.address, .is_host = true});
+    places.push_back({.name = host.name, .address = host.address, .host = host.number});
   }
   return places;
 }

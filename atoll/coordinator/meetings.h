@@ -37,7 +37,8 @@ class Meetings {
   };
   struct Meeting {
     Pair pair;
-    std::string relay;  // Its address.
+    std::string relay;            // Its address.
+    std::optional<int32_t> host;  // Its number, where it is a member.
     net::CircuitId circuit{};
     bool may_punch = true;
   };
@@ -69,8 +70,10 @@ class Meetings {
   void forget(int32_t number);
   void forget_members();
 
-  /// Whom to tell now. They meet at a relay, where there is one, else at one of `hosts`.
-  std::vector<Meeting> take_due(const std::vector<Host>& hosts, Time now);
+  /// Whom to tell now, of pairs that are both `here`: who is away would not come. They meet at a
+  /// relay, where there is one, else at one of `hosts`.
+  std::vector<Meeting> take_due(const std::vector<int32_t>& here, const std::vector<Host>& hosts,
+                                Time now);
   bool any_wanted() const;
   /// Whether some pair is to be told now, if there is a place.
   bool any_due(Time now) const;
@@ -83,7 +86,7 @@ class Meetings {
   struct Relay {
     std::string name;
     std::string address;
-    bool is_host = false;
+    std::optional<int32_t> host = {};
   };
   struct Wish {
     bool is_wanted = true;  // Else it was, and how often they were told is remembered.

@@ -19,15 +19,28 @@ constexpr Time kNow{seconds(100)};
 
 class MeetingsTest : public testing::Test {
  protected:
-  std::vector<Meetings::Meeting> due(Time now = kNow) { return meetings.take_due(hosts, now); }
+  std::vector<Meetings::Meeting> due(Time now = kNow) {
+    return meetings.take_due(here, hosts, now);
+  }
   void come(uint64_t connection, const std::string& name) {
     std::optional<uint64_t> replaced;
     EXPECT_EQ(meetings.relay_came(connection, name, name + ":1", replaced), "");
   }
 
   Meetings meetings{Digest{std::byte{7}}};
+  std::vector<int32_t> here{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   std::vector<Meetings::Host> hosts;
 };
+
+TEST_F(MeetingsTest, WhoIsAwayIsWaitedForAndNoTryIsCounted) {
+  come(5, "one");
+  meetings.broke(kAB, kNow);
+  here = {0, 2};
+  EXPECT_THAT(due(), IsEmpty());
+  EXPECT_FALSE(meetings.are_expected({0, 1}, kNow)) << "no round waits for it";
+  here = {0, 1};
+  EXPECT_THAT(due(kNow + seconds(1)), SizeIs(1));
+}
 
 TEST_F(MeetingsTest, NobodyMeetsWhereThereIsNoPlace) {
   meetings.broke(kAB, kNow);
@@ -134,7 +147,7 @@ TEST_F(MeetingsTest, CircuitsCannotBeToldFromEachOtherWithoutTheSecret) {
     for (Meetings* one : {&meetings, &others}) {
       const Time now = kNow + i * std::chrono::hours(1);
       one->broke(kAB, now);
-      for (const auto& meeting : one->take_due({}, now)) circuits.insert(meeting.circuit);
+      for (const auto& meeting : one->take_due(here, {}, now)) circuits.insert(meeting.circuit);
       one->stands(kAB, net::Way::kDirect);
     }
   }

@@ -70,7 +70,7 @@ TEST_F(AuthorityTest, ACertificateHoldsInItsTimeAndInNoOther) {
   EXPECT_TRUE(verified(pem, kNow));
   EXPECT_TRUE(verified(pem, kNow - minutes(5)));
   EXPECT_TRUE(verified(pem, kNow + minutes(59)));
-  EXPECT_THAT(verified(pem, kNow - minutes(6)).error().message, HasSubstr("not yet valid"));
+  EXPECT_THAT(verified(pem, kNow - minutes(6)).error().message, HasSubstr("not valid yet"));
   EXPECT_THAT(verified(pem, kNow + minutes(61)).error().message, HasSubstr("expired"));
 }
 

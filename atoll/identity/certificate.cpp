@@ -78,6 +78,21 @@ const char* fault_of_chain(X509* leaf, X509* authority, WallTime now) {
   return X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
 }
 
+/// Why it does not hold at that time; empty where it does.
+std::string fault_of_time(const CertificateFacts& facts, WallTime now) {
+  if (now < facts.not_before) {
+    return fmt::format(
+        "the certificate is not valid yet: this machine's clock says {}, the certificate is valid "
+        "from {}: if the clock is wrong set it",
+        text_of(now), text_of(facts.not_before));
+  }
+  if (now <= facts.not_after) return {};
+  return fmt::format(
+      "the certificate has expired: this machine's clock says {}, the certificate was valid until "
+      "{}: if the clock is wrong set it, else ask for a new invite",
+      text_of(now), text_of(facts.not_after));
+}
+
 }  // namespace
 
 OwnedCertificate certificate_in(std::string_view pem) {
@@ -141,6 +156,10 @@ Result<CertificateFacts> verified_facts(std::string_view pem, std::string_view a
   const auto run = fingerprint_of(authority_pem);
   if (!run) return failure(run.error().message);
   if (facts->peer.run != *run) return failure("the certificate is of another run");
+  // Before the chain, whose complaints about time name no time.
+  if (std::string fault = fault_of_time(*facts, now); !fault.empty()) {
+    return failure(std::move(fault));
+  }
   const char* const fault =
       fault_of_chain(certificate_in(pem).get(), certificate_in(authority_pem).get(), now);
   if (fault != nullptr) return failure(fmt::format("the certificate does not hold: {}", fault));

@@ -19,31 +19,9 @@ constexpr const char* kKeyFile = "key.pem";
 constexpr const char* kCertificateFile = "certificate.pem";
 constexpr const char* kAuthorityFile = "authority.pem";
 
-Result<CertificateFacts> check_time(CertificateFacts facts, WallTime now) {
-  if (now < facts.not_before) {
-    return failure(fmt::format(
-        "the certificate is not valid yet: this machine's clock says {}, the certificate is valid "
-        "from {}: if the clock is wrong set it",
-        text_of(now), text_of(facts.not_before)));
-  }
-  if (now > facts.not_after) {
-    return failure(
-        fmt::format("the certificate has expired: this machine's clock says {}, the certificate "
-                    "was valid until "
-                    "{}: if the clock is wrong set it, else ask for a new invite",
-                    text_of(now), text_of(facts.not_after)));
-  }
-  return facts;
-}
-
 }  // namespace
 
 Result<CertificateFacts> check(const Credentials& credentials, WallTime now) {
-  auto facts = facts_of(credentials.certificate_pem);
-  if (!facts) return facts;
-  // Before the chain, whose complaints about time name no time.
-  auto timely = check_time(*std::move(facts), now);
-  if (!timely) return timely;
   auto verified = verified_facts(credentials.certificate_pem, credentials.authority_pem, now);
   if (!verified) return verified;
   try {

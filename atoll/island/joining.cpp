@@ -180,6 +180,12 @@ std::unique_ptr<collective::Session> connect(const Destination& destination, con
   }
   // Where it was sought in vain, the session says why.
   const Duration rest = std::max(patience - (clock.now() - begin), std::min(patience, kForLastTry));
+  const auto relay = std::make_shared<net::Relay>(
+      net::RelayLimits{.num_circuits = kMostPassedOn,
+                       .circuits_per_member = kMostOfOneMember,
+                       .only_expected = true,
+                       .bytes_per_second = options.link_rate_bits_per_s / 8},
+      clock);
   auto session = collective::Session::connect(
       {.coordinator = wanted.address,
        .run_name = wanted.name,
@@ -195,17 +201,14 @@ std::unique_ptr<collective::Session> connect(const Destination& destination, con
            [certificate](const Bytes& signed_list) {
              if (certificate != nullptr) certificate->take_revocations(signed_list);
            },
+       .on_circuit = [relay](const net::CircuitId& circuit) { relay->expect(circuit); },
        .cancelled = is_cancelled},
       [&](net::Transport::Sink sink) {
         auto transport = net::make_tcp_transport(
             {.trust = certificate == nullptr ? nullptr : certificate->trust(),
              .insecure = options.insecure,
              .link_rate_bits_per_s = options.link_rate_bits_per_s,
-             .relay = std::make_shared<net::Relay>(
-                 net::RelayLimits{.num_circuits = kMostPassedOn,
-                                  .circuits_per_member = kMostOfOneMember,
-                                  .bytes_per_second = options.link_rate_bits_per_s / 8},
-                 clock)},
+             .relay = relay},
             clock, std::move(sink));
         return options.around_transport ? options.around_transport(std::move(transport))
                                         : std::move(transport);

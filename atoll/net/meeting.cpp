@@ -42,9 +42,9 @@ class Encounter : public std::enable_shared_from_this<Encounter> {
         },
         Port::kShared);
   }
+  void fail(const std::string& why) { finish(failure(why)); }
 
  private:
-  void fail(const std::string& why) { finish(failure(why)); }
   void finish(Result<Met> result);
 
   // At the relay.
@@ -96,9 +96,10 @@ void Encounter::finish(Result<Met> result) {
 }
 
 void Encounter::greet_relay(Descriptor socket) {
+  if (!done_) return;
   auto stream = make_plain_stream(std::move(socket));
   if (terms_.trust) stream = terms_.trust->calling_stream(std::move(stream));
-  Greeting::begin_outbound(
+  greetings_.push_back(Greeting::begin_outbound(
       *loop_, std::move(stream), Plane::kCircuit, terms_.patience,
       [self = shared_from_this()](const Result<Hello>& hello, std::unique_ptr<ByteStream> greeted) {
         if (!hello) return self->fail(hello.error().message);
@@ -106,7 +107,7 @@ void Encounter::greet_relay(Descriptor socket) {
           return self->fail(std::string(why));
         }
         self->ask(std::move(greeted));
-      });
+      }));
 }
 
 void Encounter::ask(std::unique_ptr<ByteStream> greeted) {
@@ -228,14 +229,14 @@ void Encounter::call_next_punched() {
 }
 
 void Encounter::call_through_relay() {
-  Greeting::begin_outbound(
+  greetings_.push_back(Greeting::begin_outbound(
       *loop_, end_to_end(std::move(circuit_)), terms_.plane, terms_.patience,
       [self = shared_from_this()](const Result<Hello>& hello, std::unique_ptr<ByteStream> greeted) {
         if (!hello) return self->fail(hello.error().message);
         const std::string why = self->terms_.objection(*hello, *greeted);
         if (!why.empty()) return self->fail(why);
         self->on_greeted(std::move(greeted), Way::kRelayed);
-      });
+      }));
 }
 
 void Encounter::be_called(std::unique_ptr<ByteStream> ground, Duration patience, Way way) {
@@ -270,8 +271,15 @@ std::string Encounter::remote_of(const ByteStream& stream, Way way) const {
 
 }  // namespace
 
-void begin_meeting(const std::shared_ptr<EventLoop>& loop, MeetingTerms terms, OnMet done) {
-  std::make_shared<Encounter>(loop, std::move(terms), std::move(done))->start();
+std::function<void()> begin_meeting(const std::shared_ptr<EventLoop>& loop, MeetingTerms terms,
+                                    OnMet done) {
+  const auto encounter = std::make_shared<Encounter>(loop, std::move(terms), std::move(done));
+  encounter->start();
+  return [loop, weak = std::weak_ptr(encounter)] {
+    loop->post([weak] {
+      if (const auto still = weak.lock()) still->fail("it was given up");
+    });
+  };
 }
 
 }  // namespace atl::net

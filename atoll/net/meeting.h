@@ -40,8 +40,10 @@ struct Met {
   std::string remote;  // For people.
 };
 
-/// From any thread. `done` is called once, on the loop; not when the loop ends before.
+/// From any thread. `done` is called once, on the loop; not when the loop ends before. What is
+/// returned gives the meeting up, from any thread.
 using OnMet = std::function<void(Result<Met>)>;
-void begin_meeting(const std::shared_ptr<EventLoop>& loop, MeetingTerms terms, OnMet done);
+std::function<void()> begin_meeting(const std::shared_ptr<EventLoop>& loop, MeetingTerms terms,
+                                    OnMet done);
 
 }  // namespace atl::net

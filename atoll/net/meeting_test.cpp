@@ -53,7 +53,9 @@ struct Member {
                                       .relay = std::move(relay),
                                       .punch_timeout = milliseconds(1'000)},
                                      clock, recorder.sink())) {}
-  std::string listen() { return transport->listen("127.0.0.1:0").value(); }
+  std::string listen(const std::string& at = "127.0.0.1:0") {
+    return transport->listen(at).value();
+  }
   ConnectionId meet(const std::string& at, bool calls, bool may_punch = false, int circuit = 1,
                     Plane plane = Plane::kBulk) {
     return transport->meet({.relay = at,
@@ -137,6 +139,33 @@ TEST_F(MeetingTest, TwoWhoCanReachEachOtherDoSoWithoutTheRelay) {
   EXPECT_EQ(lagoon.recorder.wait_frames(in, 2).size(), 2U);
 }
 
+TEST_F(MeetingTest, ItIsTheSameOverIpv6) {
+  if (!make_tcp_transport({}, clock, [](Event) {})->listen("[::1]:0")) GTEST_SKIP() << "none here";
+  const std::string there = third.listen("[::1]:0");
+  for (const bool may_punch : {false, true}) {
+    const ConnectionId out = reef.meet(there, /*calls=*/true, may_punch, may_punch ? 1 : 2);
+    const ConnectionId in = lagoon.meet(there, /*calls=*/false, may_punch, may_punch ? 1 : 2);
+    expect_frames_both_ways(reef, out, lagoon, in);
+    EXPECT_EQ(reef.recorder.opened(out).way, may_punch ? Way::kPunched : Way::kRelayed);
+  }
+}
+
+/// Who has the one kind alone cannot call who has the other; the relay has both.
+TEST_F(MeetingTest, BetweenTheTwoKindsOfIpItIsRelayed) {
+  if (!make_tcp_transport({}, clock, [](Event) {})->listen("[::1]:0")) GTEST_SKIP() << "none here";
+  const Address both = parse_address(third.listen("[::]:0")).value();
+  const std::string port = std::to_string(both.port);
+  for (const bool is_caller_new : {true, false}) {
+    const int circuit = is_caller_new ? 1 : 2;
+    const ConnectionId out = reef.meet((is_caller_new ? "[::1]:" : "127.0.0.1:") + port,
+                                       /*calls=*/true, /*may_punch=*/true, circuit);
+    const ConnectionId in = lagoon.meet((is_caller_new ? "127.0.0.1:" : "[::1]:") + port,
+                                        /*calls=*/false, /*may_punch=*/true, circuit);
+    EXPECT_EQ(reef.recorder.opened(out).way, Way::kRelayed);
+    expect_frames_both_ways(reef, out, lagoon, in);
+  }
+}
+
 TEST_F(MeetingTest, OneThatDoesNotPunchIsReachedThroughTheRelayAtOnce) {
   const ConnectionId out = reef.meet(address, /*calls=*/true, /*may_punch=*/true);
   const ConnectionId in = lagoon.meet(address, /*calls=*/false, /*may_punch=*/false);
@@ -163,6 +192,16 @@ TEST_F(MeetingTest, WhoComesAloneIsTold) {
   const ConnectionId alone = reef.meet(address, /*calls=*/true);
   EXPECT_EQ(reef.recorder.wait_lost(alone),
             "cannot meet at " + address + ": the other side did not come");
+}
+
+TEST_F(MeetingTest, WhoClosesTheConnectionComesNoMore) {
+  const ConnectionId gone = reef.meet(address, /*calls=*/true);
+  std::this_thread::sleep_for(milliseconds(200));  // It waits at the relay by then.
+  reef.transport->close(gone);
+  reef.recorder.wait_lost(gone);
+  const ConnectionId out = reef.meet(address, /*calls=*/true);
+  const ConnectionId in = lagoon.meet(address, /*calls=*/false);
+  expect_frames_both_ways(reef, out, lagoon, in);
 }
 
 TEST_F(MeetingTest, WhoRelaysNothingSaysSo) {

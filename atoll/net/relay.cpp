@@ -18,6 +18,8 @@ constexpr size_t kBufferBytes = size_t{64} << 10;
 /// What one circuit may pass on before others have their turn.
 constexpr size_t kTurnBytes = size_t{512} << 10;
 constexpr double kBurstSeconds = 0.1;
+/// Those who are told of a circuit come at once, or not at all.
+constexpr Duration kExpectedPatience = std::chrono::seconds(30);
 
 std::optional<TokenBucket> bucket_of(double bytes_per_second, Time now) {
   if (bytes_per_second <= 0) return std::nullopt;
@@ -58,6 +60,7 @@ struct Relay::Circuit {
   std::array<MemberPtr, 2> members;  // The second one may be missing.
   std::optional<TokenBucket> bucket;
   Time last_moved;
+  bool is_joined = false;
   bool waits_for_tokens = false;
   bool is_over = false;
 };
@@ -95,8 +98,10 @@ void Relay::begin(const MemberPtr& member) {
     const auto still = weak.lock();
     if (!still || !still->stream) return;
     const auto circuit = still->circuit.lock();
-    if (circuit && circuit->members[1]) return;
-    refuse(still, still->request ? "the other side did not come" : "it said nothing");
+    if (circuit && circuit->is_joined) return;
+    refuse(still, !still->request                  ? "it said nothing"
+                  : circuit && circuit->members[1] ? "its coordinator told of no such circuit"
+                                                   : "the other side did not come");
   });
   read_request(member);
 }
@@ -117,7 +122,7 @@ void Relay::watch(const MemberPtr& member, uint32_t events) {
 void Relay::on_ready(const MemberPtr& member, uint32_t ready) {
   const auto circuit = member->circuit.lock();
   if (!circuit) return read_request(member);
-  if (!circuit->members[1]) return drop(member);  // It went while it waited.
+  if (!circuit->is_joined) return drop(member);  // It went while it waited.
   const uint32_t failed = ready & static_cast<uint32_t>(EPOLLERR | EPOLLHUP);
   if (failed != 0 && member->watched == 0U) {
     // Nothing is asked of it now, and epoll would say so again and again.
@@ -180,12 +185,29 @@ void Relay::seat(const MemberPtr& member) {
   }
   circuit->members[1] = member;
   member->circuit = circuit;
-  join(*circuit);
-  look_for_idleness(circuit);
-  pump(circuit);
+  watch(member, EPOLLRDHUP);
+  join(circuit);
 }
 
-void Relay::join(Circuit& circuit) {
+void Relay::expect(const CircuitId& id) {
+  loop_.post([this, id] {
+    std::erase_if(expected_, [&](const auto& entry) {
+      return loop_.now() - entry.second > kExpectedPatience;
+    });
+    expected_.emplace(id, loop_.now());
+    for (const auto& [key, circuit] : std::map(circuits_)) {
+      if (circuit->members[0]->request->circuit == id) join(circuit);
+    }
+  });
+}
+
+void Relay::join(const std::shared_ptr<Circuit>& joined) {
+  Circuit& circuit = *joined;
+  if (circuit.is_joined || !circuit.members[1]) return;
+  const auto expected = expected_.find(circuit.members[0]->request->circuit);
+  if (limits_.only_expected && expected == expected_.end()) return;  // It may come to be.
+  if (expected != expected_.end()) expected_.erase(expected);
+  circuit.is_joined = true;
   circuit.bucket = bucket_of(limits_.circuit_bytes_per_second, loop_.now());
   circuit.last_moved = loop_.now();
   for (size_t i = 0; i < 2; ++i) {
@@ -199,6 +221,8 @@ void Relay::join(Circuit& circuit) {
   }
   ++num_circuits_;
   ++num_circuits_ever_;
+  look_for_idleness(joined);
+  pump(joined);
 }
 
 void Relay::refuse(const MemberPtr& member, const std::string& why) {
@@ -223,7 +247,7 @@ void Relay::drop(const MemberPtr& member) {
 void Relay::end(const std::shared_ptr<Circuit>& circuit) {
   if (std::exchange(circuit->is_over, true)) return;
   circuits_.erase(circuit->key);
-  if (circuit->members[1]) --num_circuits_;
+  if (circuit->is_joined) --num_circuits_;
   for (const MemberPtr& member : circuit->members) {
     if (member) drop(member);
   }

@@ -17,6 +17,7 @@
 #include "atoll/net/door.h"
 #include "atoll/net/event_loop.h"
 #include "atoll/net/token_bucket.h"
+#include "atoll/net/transport.h"
 #include "atoll/net/trust.h"
 
 namespace atl::net {
@@ -25,6 +26,8 @@ struct RelayLimits {
   int num_circuits = 256;
   /// Of one member, by its name; in the clear of one host.
   int circuits_per_member = 32;
+  /// Two meet in circuits that expect() was told of, and in no others.
+  bool only_expected = false;
   /// How long one waits for the other.
   Duration partner_patience = std::chrono::seconds(10);
   /// A circuit on which nothing travels ends.
@@ -52,6 +55,8 @@ class Relay {
   /// Of a member that was greeted for it. `trust` is by which it is believed, null in the clear.
   void take(std::unique_ptr<ByteStream> stream, std::shared_ptr<Door::Place> place,
             std::shared_ptr<const Trust> trust);
+  /// Two will meet in that circuit soon, or are there already.
+  void expect(const CircuitId& circuit);
   /// Somebody was revoked: ends circuits of members that are not believed any more.
   void end_revoked();
   RelayTraffic traffic() const;
@@ -66,7 +71,8 @@ class Relay {
   void read_request(const MemberPtr& member);
   std::string objection_to(const Member& member) const;
   void seat(const MemberPtr& member);
-  void join(Circuit& circuit);
+  /// Where both are there, and may be.
+  void join(const std::shared_ptr<Circuit>& circuit);
   void refuse(const MemberPtr& member, const std::string& why);
   void drop(const MemberPtr& member);
   void end(const std::shared_ptr<Circuit>& circuit);
@@ -84,6 +90,7 @@ class Relay {
   std::set<MemberPtr> members_;
   std::map<std::string, int> by_owner_;
   std::map<std::string, std::shared_ptr<Circuit>> circuits_;  // By the run and the circuit's id.
+  std::map<CircuitId, Time> expected_;                        // Since when.
   std::optional<TokenBucket> bucket_;
   EventLoop loop_;  // Goes first.
 };

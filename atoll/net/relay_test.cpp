@@ -220,6 +220,27 @@ TEST_F(RelayTest, OneMemberHasOnlySoMany) {
   EXPECT_TRUE(silent.back()->has_ended());  // It is not even heard.
 }
 
+TEST_F(RelayTest, WhereItIsToldOfCircuitsTwoMeetInNoOthers) {
+  make({.only_expected = true, .partner_patience = milliseconds(500)});
+  relay->expect({std::byte{1}});
+  const Caller one(*relay, 1, true);
+  const Caller other(*relay, 1, false);
+  EXPECT_EQ(one.answer().refusal, "");
+  EXPECT_EQ(other.answer().refusal, "");
+  const Caller late_one(*relay, 2, true);
+  const Caller late_other(*relay, 2, false);
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(relay->traffic().num_circuits, 1);
+  relay->expect({std::byte{2}});  // By another line, which may be slower.
+  EXPECT_EQ(late_one.answer().refusal, "");
+  EXPECT_EQ(late_other.answer().refusal, "");
+  const Caller stranger(*relay, 3, true);
+  const Caller friend_of_it(*relay, 3, false);
+  EXPECT_THAT(stranger.answer().refusal, HasSubstr("no such circuit"));
+  EXPECT_TRUE(friend_of_it.has_ended());
+  EXPECT_EQ(relay->traffic().num_circuits_ever, 2);
+}
+
 TEST_F(RelayTest, WhatIsNoRequestEndsTheConnection) {
   make({});
   const Caller caller(*relay);

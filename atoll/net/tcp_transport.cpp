@@ -61,7 +61,7 @@ class ConnectionTable {
            std::shared_ptr<Door::Place> place = nullptr) {
     const MutexLock lock(mutex_);
     if (is_sealed_) return false;
-    connections_.emplace(connection->id(), Entry{connection, inbound, std::move(place)});
+    connections_.emplace(connection->id(), Entry{connection, inbound, std::move(place), {}});
     return true;
   }
   void remove(ConnectionId id) {
@@ -71,7 +71,15 @@ class ConnectionTable {
     if (found == connections_.end()) return;
     removed = std::move(found->second);
     connections_.erase(found);
+    if (removed.give_up) removed.give_up();
     changed_.notify_all();
+  }
+  /// What makes it, and is to be given up when nobody wants it any more.
+  void note_attempt(ConnectionId id, std::function<void()> give_up) {
+    const MutexLock lock(mutex_);
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return give_up();
+    found->second.give_up = std::move(give_up);
   }
   std::shared_ptr<StreamConnection> find(ConnectionId id) const {
     const MutexLock lock(mutex_);
@@ -104,6 +112,7 @@ class ConnectionTable {
     std::shared_ptr<StreamConnection> connection;
     bool inbound = false;
     std::shared_ptr<Door::Place> place;
+    std::function<void()> give_up;  // May be empty.
   };
   mutable Mutex mutex_;
   Condition changed_;
@@ -320,18 +329,18 @@ ConnectionId TcpTransport::meet(const Meeting& meeting, Plane plane) {
     if (inbound) return objection_to_caller(hello, greeted);
     return objection_to(greeted.peer(), plane, /*is_called=*/false, options_.trust != nullptr);
   };
-  begin_meeting(dialling_loop_,
-                {.relay = *address,
-                 .circuit = meeting.circuit,
-                 .calls = meeting.calls,
-                 .may_punch = meeting.may_punch,
-                 .plane = plane,
-                 .trust = options_.trust,
-                 .any_address = options_.insecure,
-                 .patience = options_.connect_timeout,
-                 .punch_patience = options_.punch_timeout,
-                 .objection = objection},
-                on_met);
+  table_.note_attempt(connection->id(), begin_meeting(dialling_loop_,
+                                                      {.relay = *address,
+                                                       .circuit = meeting.circuit,
+                                                       .calls = meeting.calls,
+                                                       .may_punch = meeting.may_punch,
+                                                       .plane = plane,
+                                                       .trust = options_.trust,
+                                                       .any_address = options_.insecure,
+                                                       .patience = options_.connect_timeout,
+                                                       .punch_patience = options_.punch_timeout,
+                                                       .objection = objection},
+                                                      on_met));
   return connection->id();
 }
 

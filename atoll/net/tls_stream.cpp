@@ -10,6 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "atoll/base/clock.h"
+#include "atoll/identity/wall_time.h"
 #include "atoll/net/connection.h"
 #include "atoll/net/stream_bio.h"
 
@@ -34,6 +36,18 @@ std::string openssl_reason() {
   const char* reason = error == 0 ? nullptr : ERR_reason_error_string(error);
   ERR_clear_error();
   return reason == nullptr ? "" : reason;
+}
+
+/// Certificates live for a day: where one is out of its time it is rather a clock that is wrong.
+std::string doubt_of_clocks() {
+  return fmt::format(", or a clock is wrong: this machine's says {}",
+                     identity::text_of(identity::wall_time_of(wall_time())));
+}
+
+std::string doubt_of_clocks(long verified) {
+  const bool is_of_time =
+      verified == X509_V_ERR_CERT_NOT_YET_VALID || verified == X509_V_ERR_CERT_HAS_EXPIRED;
+  return is_of_time ? doubt_of_clocks() : std::string();
 }
 
 class TlsStream final : public ByteStream {
@@ -149,12 +163,15 @@ class TlsStream final : public ByteStream {
   std::string why_failed() const {
     const std::string reason = openssl_reason();
     if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
-      return fmt::format("its certificate is not taken: {}",
-                         X509_verify_cert_error_string(verified));
+      return fmt::format("its certificate is not taken: {}{}",
+                         X509_verify_cert_error_string(verified), doubt_of_clocks(verified));
     }
     if (reason.find("alert") != std::string::npos) {
-      return fmt::format("it does not take this side's certificate, or speaks no TLS 1.3: {}",
-                         reason);
+      // What is not valid yet is told as a bad certificate.
+      const bool may_be_clock = reason.find("expired") != std::string::npos ||
+                                reason.find("bad certificate") != std::string::npos;
+      return fmt::format("it does not take this side's certificate, or speaks no TLS 1.3: {}{}",
+                         reason, may_be_clock ? doubt_of_clocks() : "");
     }
     if (reason.find("wrong version number") != std::string::npos) return "it speaks no TLS";
     if (!ground_.fault.empty()) return ground_.fault;

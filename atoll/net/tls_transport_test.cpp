@@ -86,7 +86,23 @@ TEST_F(TlsTransportTest, CertificatesOutOfTheirTimeAreNotTaken) {
   Member late(credentials_of(authority, Role::kIsland, "late", wall_now() - hours(24)));
   EXPECT_THAT(reason_of(early), HasSubstr("does not take this side's certificate"));
   EXPECT_THAT(reason_of(late), HasSubstr("certificate expired"));
+  for (Member* one : {&early, &late}) {
+    EXPECT_THAT(reason_of(*one), HasSubstr("a clock is wrong: this machine's says 20"));
+  }
   EXPECT_EQ(coordinator.recorder.num_events(), 0U);
+}
+
+/// As a coordinator's is to who has a clock that is a day off.
+TEST_F(TlsTransportTest, AServersCertificateOutOfItsTimeIsOneOfAWrongClock) {
+  using std::chrono::hours;
+  Member island(credentials_of(authority, Role::kIsland, "reef"));
+  for (const auto offset : {hours(-24), hours(24)}) {
+    Member off(credentials_of(authority, Role::kCoordinator, "coordinator", wall_now() + offset));
+    const auto out = island.transport->connect(off.listen(), Plane::kControl);
+    EXPECT_THAT(island.recorder.wait_lost(out),
+                testing::ContainsRegex("its certificate is not taken: certificate .*, or a clock "
+                                       "is wrong: this machine's says 20"));
+  }
 }
 
 TEST_F(TlsTransportTest, WhoIsNoCoordinatorIsNotTakenForOne) {

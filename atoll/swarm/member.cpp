@@ -313,6 +313,8 @@ void Member::on(const Meet& message) {
                                           .may_punch = message.may_punch}});
 }
 
+void Member::on(const PassOn& message) { actions_.emplace_back(PassesOn{message.circuit}); }
+
 void Member::on(const OpenAttempt& message) {
   if (phase_ == Phase::kLeaving) return;
   const std::string objection = rounds_.objection_to(message);

@@ -86,6 +86,10 @@ class Member {
     int32_t other = 0;
     net::Meeting meeting;
   };
+  /// Two others will meet here.
+  struct PassesOn {
+    net::CircuitId circuit{};
+  };
   /// Why no round goes on, for people; empty: they do again.
   struct Waits {
     std::string why;
@@ -103,7 +107,7 @@ class Member {
   };
   using Action =
       std::variant<Send, Welcomed, Started, Viewed, Exchange, Committed, Missed, Leased, TakesPart,
-                   Called, Unreachable, Meets, Waits, Reconnect, Left, Failed>;
+                   Called, Unreachable, Meets, PassesOn, Waits, Reconnect, Left, Failed>;
   using Actions = std::vector<Action>;
 
   explicit Member(MemberOptions options);
@@ -172,6 +176,7 @@ class Member {
   void on(const Due& message);
   void on(const AddressTried& message);
   void on(const Meet& message);
+  void on(const PassOn& message);
   void on(const Goodbye& message);
   void on(const RunEnded& message);
   void on(const Alive& message);

@@ -7,7 +7,7 @@
 //   relay -> coordinator   RelayHello
 //   coordinator -> island  Welcome, Refused, Start, Resumed, View, OpenAttempt, Commit, Lease,
 //                          Reinstated, Due, Alive, AddressTried, Meet,
-//                          Goodbye, RunEnded, ProbeReply
+//                          PassOn, Goodbye, RunEnded, ProbeReply
 //   coordinator -> relay   Refused, View (of no members), RunEnded
 //   island -> island       PeerHello, Part, Fetch, NotHeld
 //
@@ -27,7 +27,7 @@ namespace atl::swarm {
 
 /// Raised when a message changes its layout or its meaning. Hello and Refused keep their layout for
 /// ever, so that two versions can still tell each other that they differ.
-constexpr uint16_t kProtocolVersion = 13;
+constexpr uint16_t kProtocolVersion = 14;
 
 /// The fragment of rounds that are about no part of the model: measurements.
 constexpr int32_t kNoFragment = int32_t{1} << 20;
@@ -290,6 +290,12 @@ struct Meet {
   bool may_punch = true;  // As net::Meeting has it.
 };
 
+/// Two others are told to meet at this member, in that circuit.
+struct PassOn {
+  Header header;
+  net::CircuitId circuit{};
+};
+
 /// An exchange failed, a snapshot is not finite: names who and why.
 struct Trouble {
   Header header;
@@ -388,6 +394,6 @@ using Message =
     std::variant<Hello, Welcome, Refused, Ready, Start, View, Resume, Resumed, Begin, OpenAttempt,
                  Prepared, Commit, Lease, CaughtUp, Reinstated, Due, Heartbeat, Alive, LinkState,
                  Trouble, StopRequest, Leave, Goodbye, RunEnded, PeerHello, Part, Fetch, NotHeld,
-                 Unusable, Probe, ProbeReply, RelayHello, AddressTried, Meet>;
+                 Unusable, Probe, ProbeReply, RelayHello, AddressTried, Meet, PassOn>;
 
 }  // namespace atl::swarm

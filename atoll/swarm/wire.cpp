@@ -74,6 +74,7 @@ void visit(auto& io, Is<RelayHello> auto& m) {
 }
 void visit(auto& io, Is<AddressTried> auto& m) { io(m.header, m.address, m.fault); }
 void visit(auto& io, Is<Meet> auto& m) { io(m.header, m.other, m.relay, m.circuit, m.may_punch); }
+void visit(auto& io, Is<PassOn> auto& m) { io(m.header, m.circuit); }
 
 namespace {
 
@@ -84,7 +85,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames 
     "Resumed",    "Begin",   "OpenAttempt", "Prepared",   "Commit",       "Lease",   "CaughtUp",
     "Reinstated", "Due",     "Heartbeat",   "Alive",      "LinkState",    "Trouble", "StopRequest",
     "Leave",      "Goodbye", "RunEnded",    "PeerHello",  "Part",         "Fetch",   "NotHeld",
-    "Unusable",   "Probe",   "ProbeReply",  "RelayHello", "AddressTried", "Meet"};
+    "Unusable",   "Probe",   "ProbeReply",  "RelayHello", "AddressTried", "Meet",    "PassOn"};
 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;

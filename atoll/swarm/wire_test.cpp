@@ -60,7 +60,8 @@ std::vector<Message> samples() {
           ProbeReply{kHeader, Bytes(2, std::byte{7})},
           RelayHello{.version = "0.1.0", .name = "r", .address = "h:7"},
           AddressTried{kHeader, "h:1", "no answer"},
-          Meet{kHeader, 3, "h:7", {std::byte{5}}, false}};
+          Meet{kHeader, 3, "h:7", {std::byte{5}}, false},
+          PassOn{kHeader, {std::byte{5}}}};
 }
 
 TEST(WireTest, EveryKindComesBack) {
@@ -86,7 +87,7 @@ TEST(WireTest, GoldenBytes) {
                                    .weights = {8},
                                    .stop = true})),
             "41544c4c"  // magic
-            "0d00"      // version
+            "0e00"      // version
             "0b"        // kind
             "0100000072"
             "0100000000000000"
@@ -105,13 +106,13 @@ TEST(WireTest, GoldenBytes) {
   EXPECT_EQ(hex_text(encode(
                 Hello{.version = "v", .name = "n", .address = "a", .settings = {{"k", "w"}}})),
             "41544c4c"
-            "0d00"
+            "0e00"
             "00"
             "00000000"
             "0000000000000000"
             "ffffffffffffffff"
             "ffffffff"
-            "0d00"
+            "0e00"
             "0100000076"
             "010000006e"
             "0100000061"
@@ -124,7 +125,7 @@ TEST(WireTest, GoldenBytesOfPrepared) {
   EXPECT_EQ(hex_text(encode(Prepared{.header = {.run = "r", .term = 1, .round = 2, .attempt = 0},
                                      .measures = {.squares = {0, 1}, .products = {-1}}})),
             "41544c4c"
-            "0d00"
+            "0e00"
             "0a"
             "0100000072"
             "0100000000000000"

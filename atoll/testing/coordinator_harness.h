@@ -117,4 +117,21 @@ class CoordinatorTest : public testing::Test {
   Start start;
 };
 
+/// b, a and c, whose connections are 1, 2 and 3, and whose numbers go by their names.
+class ThreeIslandsTest : public CoordinatorTest {
+ protected:
+  ThreeIslandsTest() {
+    CoordinatorOptions three = options();
+    three.replicas = 3;
+    coordinator = Coordinator(three, {}, now);
+    coordinator.begin();
+    for (const uint64_t connection : {1, 2, 3}) {
+      coordinator.opened(connection, now);
+      say(connection, hello(std::string(1, "bac"[connection - 1])));
+    }
+    for (const uint64_t connection : {1, 2, 3}) say(connection, ready());
+    for (const uint64_t connection : {1, 2, 3}) say(connection, begin(0));
+  }
+};
+
 }  // namespace atl::swarm

@@ -7,11 +7,12 @@ import socket
 
 
 class KeptPort:
-    def __init__(self):
-        self._socket = socket.socket()
+    def __init__(self, host="127.0.0.1"):
+        is_ipv6 = ":" in host
+        self._socket = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._socket.bind((host, 0))
+        self.address = f"[{host}]:{self._socket.getsockname()[1]}" if is_ipv6 else f"{host}:{self._socket.getsockname()[1]}"
 
     def give_back(self):
         self._socket.close()
