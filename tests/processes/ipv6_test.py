@@ -32,7 +32,7 @@ def has_ipv6():
         return False
 
 
-class Ipv6Test(unittest.TestCase):
+class IpSixTest(unittest.TestCase):
     def setUp(self):
         if not has_ipv6():
             self.skipTest("no IPv6 here")
