@@ -89,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  protected:
   /// From here on pieces may be written.
   void on_opened(bool inbound, const std::optional<identity::CertificateFacts>& certificate,
-                 Way way, const std::string& run);
+                 Way way = Way::kDirect, const std::string& run = {});
   /// Before it is opened: the other end is known better now.
   void set_remote(std::string remote) { remote_ = std::move(remote); }
   void on_piece(Piece piece);
