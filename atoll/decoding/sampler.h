@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace atl::serve {
+namespace atl::decoding {
 
 struct SamplerOptions {
   double temperature = 1;  // Divides the logits; 0 takes the largest, the smallest id among equals.
@@ -38,4 +38,4 @@ class SeenTokens {
   std::vector<int64_t> ids_;
 };
 
-}  // namespace atl::serve
+}  // namespace atl::decoding

@@ -1,4 +1,4 @@
-#include "atoll/serve/sampler.h"
+#include "atoll/decoding/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "atoll/base/error.h"
 
-namespace atl::serve {
+namespace atl::decoding {
 namespace {
 
 std::map<int64_t, int> draw(const std::vector<float>& logits, SamplerOptions options, int count) {
@@ -92,4 +92,4 @@ TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {
 }
 
 }  // namespace
-}  // namespace atl::serve
+}  // namespace atl::decoding

@@ -1,4 +1,4 @@
-#include "atoll/serve/sampler.h"
+#include "atoll/decoding/sampler.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 
-namespace atl::serve {
+namespace atl::decoding {
 namespace {
 
 void require(bool condition, const char* option, double value, const char* wanted) {
@@ -96,4 +96,4 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
   return ids[weights.size() - 1];  // Rounding: the sum fell short by an ulp.
 }
 
-}  // namespace atl::serve
+}  // namespace atl::decoding
