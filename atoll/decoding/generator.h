@@ -1,6 +1,6 @@
 #pragma once
-// Who makes tokens, as those see it who ask for them: an API, a command. Behind it is a model in this
-// process, or a chain of servers. Free of LibTorch.
+// Who makes tokens, as those see it who ask for them: an API, a command. Behind it is a model in
+// this process, or a chain of servers. Free of LibTorch.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,7 +19,7 @@ namespace atl::decoding {
 struct GenerationRequest {
   std::vector<int64_t> prompt;  // Ids; at least one.
   int64_t max_tokens = 128;     // 0: the prompt is only read (and scored).
-  std::vector<int64_t> ends;    // The text ends before any of these; the id itself is no part of it.
+  std::vector<int64_t> ends;  // The text ends before any of these; the id itself is no part of it.
   SamplerOptions sampler;
   std::map<int64_t, float> logit_bias;  // Added to these ids' logits before anything else.
   std::optional<int64_t> top_logprobs;  // Scores are wanted, with so many of the likeliest ids.
@@ -48,7 +48,7 @@ struct Refusal {
     kUnavailable,  // No chain of servers, a model that is damaged.
   };
   Kind kind = Kind::kInvalid;
-  std::string message;  // What is wrong and what to do.
+  std::string message;     // What is wrong and what to do.
   Duration retry_after{};  // kBusy: when it may be worth it.
 };
 
@@ -60,8 +60,8 @@ class Listener {
   /// The prompt was read: of so many tokens the keys and values were there. `scores`, where they
   /// were asked for, are those of the prompt's tokens but the first, which follows from nothing.
   virtual void prompt_read(int64_t num_cached, std::vector<TokenScore> scores) = 0;
-  /// The next token. Scored where that was asked for; else it has its id alone. False: the text ends
-  /// here, for a reason of the listener's (a stop string); finished() follows.
+  /// The next token. Scored where that was asked for; else it has its id alone. False: the text
+  /// ends here, for a reason of the listener's (a stop string); finished() follows.
   virtual bool token(const TokenScore& score) = 0;
   virtual void finished(FinishReason reason) = 0;
   virtual void failed(const Refusal& refusal) = 0;
@@ -98,8 +98,8 @@ class Generator {
   /// before this returns.
   virtual Id generate(GenerationRequest request, std::shared_ptr<Listener> listener) = 0;
   virtual Id embed(std::vector<int64_t> text, std::shared_ptr<EmbeddingListener> listener) = 0;
-  /// Nobody wants it any more: its listener hears nothing from when this returns. An id that is over
-  /// is passed over.
+  /// Nobody wants it any more: its listener hears nothing from when this returns. An id that is
+  /// over is passed over.
   virtual void cancel(Id id) = 0;
   virtual GeneratorStatus status() const = 0;
 };

@@ -145,9 +145,6 @@ class Tile {
     const int64_t head = kv_head_ * group_ + column % group_;
     return row_.q + at * row_.q_stride + head * sizes_.head_size;
   }
-  const float* at(const KeysInMemory& keys, int64_t key) const {
-    return keys.data + key * keys.position_stride + kv_head_ * keys.head_stride;
-  }
 
   /// Queries times the scale, as columns; those behind the last one are copies of it.
   void gather_queries() {
@@ -167,7 +164,7 @@ class Tile {
     for (int64_t key = sight_.first_key; key < sight_.last_key; key += kernel_.lanes) {
       const int64_t count = std::min(kernel_.lanes, sight_.last_key - key);
       for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
-        rows[static_cast<size_t>(lane)] = at(row_.k, key + std::min(lane, count - 1));
+        rows[static_cast<size_t>(lane)] = row_.k.at(key + std::min(lane, count - 1), kv_head_);
       }
       kernel_.pack(rows.data(), sizes_.head_size, keys.data());
       float* const scores = scores_SM_.data() + (key - sight_.first_key) * width_;
@@ -209,32 +206,43 @@ class Tile {
 
   /// The values, weighed by the scores over their sums.
   void weigh(const Buffer& sums) const {
-    const int64_t num_keys = sight_.last_key - sight_.first_key;
-    const float* const values = at(row_.v, sight_.first_key);
     Buffer out(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
-    Buffer narrow;  // Of values, where a head's last elements are fewer than lanes.
+    Buffer narrow;
     for (int64_t n = 0; n < sizes_.head_size; n += kernel_.lanes) {
       const int64_t size = std::min(kernel_.lanes, sizes_.head_size - n);
-      const float* panel = values + n;
-      int64_t stride = row_.v.position_stride;
-      if (size < kernel_.lanes) {
-        narrow.assign(static_cast<size_t>(num_keys * kernel_.lanes), 0.0F);
-        for (int64_t key = 0; key < num_keys; ++key) {
-          std::copy_n(panel + key * stride, size,
-                      &narrow[static_cast<size_t>(key * kernel_.lanes)]);
-        }
-        panel = narrow.data();
-        stride = kernel_.lanes;
-      }
+      if (size < kernel_.lanes) gather_narrow(n, size, narrow);
       for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
         const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
-        kernel_.multiply(columns, num_keys, scores_SM_.data() + column, width_, panel, stride,
-                         out.data(), kernel_.lanes, false);
+        weigh(column, columns, n, narrow, out);
         for (int64_t i = 0; i < columns; ++i) {
           write(column + i, n, size, &out[static_cast<size_t>(i * kernel_.lanes)],
                 1.0F / sums[static_cast<size_t>(column + i)]);
         }
       }
+    }
+  }
+
+  /// Elements from n on of some columns: one chain over all keys, however they lie. From `narrow`
+  /// unless that is empty.
+  void weigh(int64_t column, int64_t columns, int64_t n, const Buffer& narrow, Buffer& out) const {
+    for (int64_t key = sight_.first_key; key < sight_.last_key;) {
+      const int64_t end = narrow.empty() ? row_.v.run_end(key, sight_.last_key) : sight_.last_key;
+      const float* const panel = narrow.empty() ? row_.v.at(key, kv_head_) + n : narrow.data();
+      const int64_t stride = narrow.empty() ? row_.v.position_stride : kernel_.lanes;
+      kernel_.multiply(columns, end - key,
+                       scores_SM_.data() + (key - sight_.first_key) * width_ + column, width_,
+                       panel, stride, out.data(), kernel_.lanes, key != sight_.first_key);
+      key = end;
+    }
+  }
+
+  /// A head's last elements, where they are fewer than lanes.
+  void gather_narrow(int64_t n, int64_t size, Buffer& narrow) const {
+    const int64_t num_keys = sight_.last_key - sight_.first_key;
+    narrow.assign(static_cast<size_t>(num_keys * kernel_.lanes), 0.0F);
+    for (int64_t key = 0; key < num_keys; ++key) {
+      std::copy_n(row_.v.at(sight_.first_key + key, kv_head_) + n, size,
+                  &narrow[static_cast<size_t>(key * kernel_.lanes)]);
     }
   }
 

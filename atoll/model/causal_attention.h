@@ -25,11 +25,29 @@ struct HeadSizes {
 };
 
 /// Where keys or values lie: element n of head g at position s is at
-/// data[s * position_stride + g * head_stride + n].
+/// data[s * position_stride + g * head_stride + n]; or in pages of `page_positions` positions, each
+/// as this, one behind the other.
 struct KeysInMemory {
   const float* data = nullptr;
   int64_t position_stride = 0;
   int64_t head_stride = 0;
+  const float* const* pages = nullptr;  // Instead of `data`.
+  int64_t page_positions = 0;
+
+  const float* at(int64_t position, int64_t head) const {
+    const float* base = data;
+    if (pages != nullptr) {
+      base = pages[position / page_positions];
+      position %= page_positions;
+    }
+    return base + position * position_stride + head * head_stride;
+  }
+  /// Behind the last of the positions from this one on that lie `position_stride` apart.
+  int64_t run_end(int64_t position, int64_t last) const {
+    if (pages == nullptr) return last;
+    const int64_t page_end = (position / page_positions + 1) * page_positions;
+    return page_end < last ? page_end : last;
+  }
 };
 
 /// A sequence. The last query belongs to the last key.
