@@ -52,7 +52,8 @@ struct Refusal {
   Duration retry_after{};  // kBusy: when it may be worth it.
 };
 
-/// Hears what becomes of one request, from the generator's thread: it must not block. After
+/// Hears what becomes of one request, from the generator's thread: it must not block, nor call the
+/// generator. After
 /// finished() or failed() it hears no more.
 class Listener {
  public:
