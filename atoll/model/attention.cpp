@@ -108,38 +108,51 @@ KeysInMemory keys_in(const at::Tensor& heads_HSN) {
 }
 
 /// Keys and values of a layer in a cache's pages.
-struct PagesOfLayer {
-  PagesOfLayer(const KvCache& cache, int64_t layer) {
+class PagesOfLayer {
+ public:
+  PagesOfLayer(const HeadSizes& sizes, const KvCache& cache, int64_t layer) : sizes_(sizes) {
     for (const KvPage& page : cache.pages()) {
       float* const of_layer = page->mutable_data_ptr<float>() + layer * page->stride(0);
-      keys.push_back(of_layer);
-      values.push_back(of_layer + page->stride(1));
+      key_pages_.push_back(of_layer);
+      value_pages_.push_back(of_layer + page->stride(1));
     }
   }
 
-  std::vector<float*> keys, values;
+  KeysInMemory keys() const {
+    return {.position_stride = 1,
+            .head_stride = KvPool::kPagePositions * sizes_.head_size,
+            .element_stride = KvPool::kPagePositions,
+            .pages = key_pages_.data(),
+            .page_positions = KvPool::kPagePositions};
+  }
+  KeysInMemory values() const {
+    return {.position_stride = sizes_.head_size,
+            .head_stride = KvPool::kPagePositions * sizes_.head_size,
+            .pages = value_pages_.data(),
+            .page_positions = KvPool::kPagePositions};
+  }
+
+  /// Heads of rows that are `stride` apart, from that position on.
+  void write(int64_t begin, int64_t count, const float* k, const float* v, int64_t stride) {
+    constexpr int64_t kPositions = KvPool::kPagePositions;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto page = static_cast<size_t>((begin + i) / kPositions);
+      const int64_t place = (begin + i) % kPositions;
+      for (int64_t head = 0; head < sizes_.num_kv_heads; ++head) {
+        const int64_t offset = head * sizes_.head_size;
+        float* const keys = key_pages_[page] + offset * kPositions + place;
+        const float* const from = k + i * stride + offset;
+        for (int64_t n = 0; n < sizes_.head_size; ++n) keys[n * kPositions] = from[n];
+        std::copy_n(v + i * stride + offset, sizes_.head_size,
+                    value_pages_[page] + offset * kPositions + place * sizes_.head_size);
+      }
+    }
+  }
+
+ private:
+  HeadSizes sizes_;
+  std::vector<float*> key_pages_, value_pages_;
 };
-
-KeysInMemory keys_in(const std::vector<float*>& pages, const HeadSizes& sizes) {
-  return {.position_stride = sizes.head_size,
-          .head_stride = KvPool::kPagePositions * sizes.head_size,
-          .pages = pages.data(),
-          .page_positions = KvPool::kPagePositions};
-}
-
-/// Behind the positions that the cache holds: heads of rows that are `stride` apart.
-void write_pages(const std::vector<float*>& pages, const HeadSizes& sizes, int64_t begin,
-                 int64_t count, const float* heads, int64_t stride) {
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = begin + i;
-    float* const page = pages[static_cast<size_t>(at / KvPool::kPagePositions)];
-    for (int64_t head = 0; head < sizes.num_kv_heads; ++head) {
-      const int64_t place = head * KvPool::kPagePositions + at % KvPool::kPagePositions;
-      std::copy_n(heads + i * stride + head * sizes.head_size, sizes.head_size,
-                  page + place * sizes.head_size);
-    }
-  }
-}
 
 struct Heads {
   at::Tensor q_BTHN, k_BTHN, v_BTHN;
@@ -303,15 +316,14 @@ at::Tensor Attention::with_pages(const at::Tensor& qkv_1TF, const at::Tensor& si
     rotate({row.num_tokens, width, sizes.num_heads + sizes.num_kv_heads, sizes.head_size},
            {row.num_tokens, 2 * cos_TR.size(1)}, qkv, cos_TR.contiguous().const_data_ptr<float>(),
            sin_TR.contiguous().const_data_ptr<float>(), Turn::kForwards);
-    const PagesOfLayer& own = pages.emplace_back(*row.cache, layer);
-    write_pages(own.keys, sizes, begin, row.num_tokens, qkv + keys_begin, width);
-    write_pages(own.values, sizes, begin, row.num_tokens, qkv + keys_begin + keys_size, width);
+    PagesOfLayer& own = pages.emplace_back(sizes, *row.cache, layer);
+    own.write(begin, row.num_tokens, qkv + keys_begin, qkv + keys_begin + keys_size, width);
     rows.push_back({.num_queries = row.num_tokens,
                     .num_keys = begin + row.num_tokens,
                     .q = qkv,
                     .q_stride = width,
-                    .k = keys_in(own.keys, sizes),
-                    .v = keys_in(own.values, sizes),
+                    .k = own.keys(),
+                    .v = own.values(),
                     .out_THN = out});
     qkv += row.num_tokens * width;
     out += row.num_tokens * keys_begin;

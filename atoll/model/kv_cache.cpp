@@ -21,7 +21,8 @@ int64_t pages_for(int64_t num_positions) { return (num_positions + kPositions - 
 }  // namespace
 
 KvPool::KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages)
-    : shape_{config.num_layers, 2, config.num_kv_heads, kPagePositions, config.head_size()},
+    : heads_HPN_{config.num_kv_heads, kPagePositions, config.head_size()},
+      num_layers_(config.num_layers),
       options_(at::TensorOptions().dtype(at::kFloat).device(device)),
       max_pages_(max_pages),
       shelf_(std::make_shared<Shelf>()) {}
@@ -30,7 +31,7 @@ KvPage KvPool::take() {
   if (num_left() <= 0) return nullptr;
   at::Tensor page;
   if (shelf_->spare.empty()) {
-    page = at::empty(shape_, options_);
+    page = at::empty({num_layers_, 2, heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2]}, options_);
   } else {
     page = std::move(shelf_->spare.back());
     shelf_->spare.pop_back();
@@ -47,7 +48,8 @@ KvPage KvPool::take() {
 }
 
 int64_t KvPool::page_bytes() const {
-  return std::accumulate(shape_.begin(), shape_.end(), int64_t{sizeof(float)}, std::multiplies<>());
+  return std::accumulate(heads_HPN_.begin(), heads_HPN_.end(),
+                         num_layers_ * 2 * int64_t{sizeof(float)}, std::multiplies<>());
 }
 
 int64_t KvPool::num_left() const {
@@ -94,14 +96,20 @@ bool KvCache::prepare(int64_t num_positions) {
   return true;
 }
 
+at::Tensor KvCache::heads_HPN(int64_t page, int64_t layer, int64_t part) const {
+  const at::Tensor flat = (*pages_.at(static_cast<size_t>(page)))[layer][part];
+  const std::vector<int64_t>& shape = pool_->heads_shape();
+  if (part == 1) return flat.view(shape);
+  return flat.view({shape[0], shape[2], shape[1]}).transpose(1, 2);
+}
+
 void KvCache::write(int64_t layer, const at::Tensor& k_THN, const at::Tensor& v_THN) {
   const int64_t count = k_THN.size(0);
   for (int64_t done = 0; done < count;) {
     const int64_t at = length_ + done;
     const int64_t size = std::min(count - done, kPositions - at % kPositions);
-    const at::Tensor page_HPN = (*pages_.at(static_cast<size_t>(at / kPositions)))[layer];
     const auto put = [&](int64_t part, const at::Tensor& from_THN) {
-      page_HPN[part]
+      heads_HPN(at / kPositions, layer, part)
           .narrow(1, at % kPositions, size)
           .copy_(from_THN.narrow(0, done, size).transpose(0, 1));
     };
@@ -114,8 +122,8 @@ void KvCache::write(int64_t layer, const at::Tensor& k_THN, const at::Tensor& v_
 at::Tensor KvCache::gathered(int64_t layer, int64_t part, int64_t length) const {
   std::vector<at::Tensor> parts;
   for (int64_t at = 0; at < length; at += kPositions) {
-    const at::Tensor page_HPN = (*pages_.at(static_cast<size_t>(at / kPositions)))[layer][part];
-    parts.push_back(page_HPN.narrow(1, 0, std::min(kPositions, length - at)));
+    const int64_t size = std::min(kPositions, length - at);
+    parts.push_back(heads_HPN(at / kPositions, layer, part).narrow(1, 0, size));
   }
   return at::cat(parts, 1);
 }

@@ -15,7 +15,8 @@
 
 namespace atl::model {
 
-/// (L, 2, H, P, N): of each layer the keys, then the values.
+/// (L, 2, P * H * N): of each layer the keys, (H, N, P), as products read them; then the values,
+/// (H, P, N).
 using KvPage = std::shared_ptr<const at::Tensor>;
 
 /// Where pages come from, and where they go when nobody has them any more.
@@ -29,6 +30,7 @@ class KvPool {
   /// Nothing when all are taken. Not initialised.
   KvPage take();
   int64_t page_bytes() const;
+  const std::vector<int64_t>& heads_shape() const { return heads_HPN_; }
   int64_t num_taken() const { return shelf_->num_taken; }
   /// That can be taken now.
   int64_t num_left() const;
@@ -39,7 +41,8 @@ class KvPool {
     int64_t num_taken = 0;
   };
 
-  std::vector<int64_t> shape_;
+  std::vector<int64_t> heads_HPN_;
+  int64_t num_layers_;
   at::TensorOptions options_;
   int64_t max_pages_;
   std::shared_ptr<Shelf> shelf_;
@@ -78,6 +81,8 @@ class KvCache {
 
  private:
   bool shares_last_page() const;
+  /// Of a page and layer, the keys (0) or the values (1): a view (H, P, N).
+  at::Tensor heads_HPN(int64_t page, int64_t layer, int64_t part) const;
   at::Tensor gathered(int64_t layer, int64_t part, int64_t length) const;
 
   std::shared_ptr<KvPool> pool_;
