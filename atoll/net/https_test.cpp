@@ -240,7 +240,7 @@ TEST_F(HttpsTest, NoSessionIsResumed) {
 
 TEST_F(HttpsTest, TheDeadlineEndsGreetingsAndWhatComesAfterThem) {
   const auto server =
-      start({.request_bytes = size_t{1} << 30, .deadline = std::chrono::milliseconds(300)});
+      start({.head_bytes = size_t{1} << 30, .deadline = std::chrono::milliseconds(300)});
   const Time begin = clock.now();
   const RawClient silent(*server);
   EXPECT_EQ(silent.receive_all(), "");
@@ -264,7 +264,7 @@ TEST_F(HttpsTest, TheDeadlineEndsGreetingsAndWhatComesAfterThem) {
 }
 
 TEST_F(HttpsTest, LongRequestsAreCutOff) {
-  const auto server = start({.request_bytes = 2000, .deadline = kHang});
+  const auto server = start({.head_bytes = 2000, .deadline = kHang});
   const std::string block(1000, 'a');
   for (const std::string& head : {std::string("GET /"), std::string("GET / HTTP/1.1\r\nA: ")}) {
     RawClient client(*server);
