@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <csignal>
 #include <thread>
 
 #include "atoll/identity/authority.h"
@@ -54,6 +55,7 @@ HttpReply reply_to(const HttpRequest& request) {
 }
 
 struct HttpsTest : testing::Test {
+  HttpsTest() { std::signal(SIGPIPE, SIG_IGN); }  // OpenSSL's clients write to what was closed.
   std::unique_ptr<HttpServer> start(HttpLimits limits = {}) {
     auto server = HttpServer::start("127.0.0.1:0", reply_to, clock, limits, host);
     EXPECT_TRUE(server) << server.error().message;
