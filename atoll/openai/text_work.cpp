@@ -24,9 +24,9 @@ int64_t tokens_to_make(const RequestOptions& options, int64_t num_prompt, const 
   const int64_t room = context - num_prompt;
   if (room < std::min<int64_t>(wanted, 1)) {
     refuse(field,
-           fmt::format("the prompt has {} tokens; the model's context has {}, of which the answer "
-                       "needs at least one",
-                       num_prompt, context),
+           fmt::format("'{}' has {} tokens; the model's context has {}, of which the answer needs "
+                       "at least one",
+                       field, num_prompt, context),
            "context_length_exceeded");
   }
   return std::min(wanted, room);
@@ -98,7 +98,7 @@ PromptIds chat_prompt(const tokenizer::Chat& chat, const ServedModel& model,
     if (ids.empty()) refuse(field, "the chat template makes no text of the messages");
     return {.ids = {ids.begin(), ids.end()}};
   } catch (const InputError& error) {
-    refuse(field, error.what());
+    refuse(field, fmt::format("'{}': {}", field, error.what()));
   }
 }
 

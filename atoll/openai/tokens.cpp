@@ -19,7 +19,7 @@ std::vector<tokenizer::TokenId> chat_ids(const Json& messages, bool add_generati
   try {
     return tokenizer::ChatTemplate::encode(*model.tokenizer, model.chat_template->render(chat));
   } catch (const InputError& error) {
-    refuse("messages", error.what());
+    refuse("messages", fmt::format("'messages': {}", error.what()));
   }
 }
 
@@ -53,7 +53,7 @@ Json detokenize(Fields& fields, const ServedModel& model) {
   try {
     return {{"prompt", model.tokenizer->decode(ids)}};
   } catch (const InputError& error) {
-    refuse("tokens", error.what());
+    refuse("tokens", fmt::format("'tokens': {}", error.what()));
   }
 }
 

@@ -1,9 +1,7 @@
 #include "atoll/testing/fake_generator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "atoll/base/random.h"
@@ -46,29 +44,12 @@ std::vector<float> FakeGenerator::embedding(const std::vector<int64_t>& text) {
   return mean_C;
 }
 
-TokenScore FakeGenerator::score(int64_t last, int64_t id, int64_t num_top) const {
-  const std::vector<float> logits_V = logits(last);
-  double total = 0;
-  for (const float logit : logits_V) total += std::exp(logit);
-  const auto logprob = [&](int64_t one) {
-    return logits_V[static_cast<size_t>(one)] - std::log(total);
-  };
-  std::vector<int64_t> ids(logits_V.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto kept = std::min<int64_t>(num_top, std::ssize(ids));
-  std::ranges::partial_sort(ids, ids.begin() + kept,
-                            [&](int64_t a, int64_t b) { return logits_V[a] > logits_V[b]; });
-  TokenScore found{.id = id, .logprob = logprob(id)};
-  for (int64_t i = 0; i < kept; ++i) found.top.emplace_back(ids[i], logprob(ids[i]));
-  return found;
-}
-
 std::vector<TokenScore> FakeGenerator::prompt_scores(const Text& text) const {
   std::vector<TokenScore> scores;
   if (!text.request.scores_prompt) return scores;
   const std::vector<int64_t>& ids = text.request.prompt;
   for (size_t i = 1; i < ids.size(); ++i) {
-    scores.push_back(score(ids[i - 1], ids[i], text.request.top_logprobs.value_or(0)));
+    scores.push_back(score_of(logits(ids[i - 1]), ids[i], text.request.top_logprobs.value_or(0)));
   }
   return scores;
 }
@@ -93,23 +74,16 @@ bool FakeGenerator::step(Text& text) {
     return false;
   }
   const GenerationRequest& request = text.request;
-  const int64_t last = text.ids.back();
-  std::vector<float> logits_V = logits(last);
-  for (const auto& [id, added] : request.logit_bias) logits_V[static_cast<size_t>(id)] += added;
-  SeenTokens seen(options_.vocab_size);
-  for (size_t i = 0; i < text.ids.size(); ++i) {
-    i < request.prompt.size() ? seen.add(text.ids[i]) : seen.add_made(text.ids[i]);
-  }
-  seen.penalise(logits_V, request.sampler);
-  const int64_t id = sample(logits_V, request.sampler, std::ssize(text.ids));
-  if (std::ranges::find(request.ends, id) != request.ends.end()) {
+  std::vector<float> logits_V = logits(text.ids.back());
+  const TokenScore score = text.draw.next(logits_V, std::ssize(text.ids));
+  if (text.draw.is_end(score.id)) {
     text.listener->finished(FinishReason::kStop);
     return false;
   }
-  text.ids.push_back(id);
+  text.draw.add(score.id);
+  text.ids.push_back(score.id);
   ++status_.made_tokens;
-  const bool goes_on = text.listener->token(
-      request.top_logprobs ? score(last, id, *request.top_logprobs) : TokenScore{.id = id});
+  const bool goes_on = text.listener->token(score);
   const int64_t num_made = std::ssize(text.ids) - std::ssize(request.prompt);
   const bool is_full = num_made == request.max_tokens || std::ssize(text.ids) == options_.context;
   if (goes_on && !is_full) return true;
@@ -145,7 +119,10 @@ Generator::Id FakeGenerator::generate(GenerationRequest request,
                       .retry_after = std::chrono::seconds(3)});
     return ++last_id_;
   }
-  texts_[++last_id_] = {.request = std::move(request), .listener = std::move(listener)};
+  Draw draw(request, options_.vocab_size);
+  texts_.emplace(++last_id_, Text{.request = std::move(request),
+                                  .listener = std::move(listener),
+                                  .draw = std::move(draw)});
   changed_.notify_all();
   return last_id_;
 }

@@ -11,6 +11,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
+#include "atoll/decoding/draw.h"
 #include "atoll/decoding/generator.h"
 
 namespace atl::decoding {
@@ -46,6 +47,7 @@ class FakeGenerator final : public Generator {
   struct Text {
     GenerationRequest request;
     std::shared_ptr<Listener> listener;
+    Draw draw;
     std::vector<int64_t> ids;
     bool is_read = false;
   };
@@ -54,7 +56,6 @@ class FakeGenerator final : public Generator {
   bool step(Text& text) ATOLL_REQUIRES(mutex_);
   void read(Text& text) ATOLL_REQUIRES(mutex_);
   std::vector<TokenScore> prompt_scores(const Text& text) const;
-  TokenScore score(int64_t last, int64_t id, int64_t num_top) const;
 
   const FakeGeneratorOptions options_;
   mutable Mutex mutex_;  // Held while listeners are told, so that who cancelled hears nothing.

@@ -29,7 +29,7 @@ atl::openai::ServedModel fake_model(const Arguments& arguments) {
       "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
       "{% if add_generation_prompt %}a:{% endif %}";
   std::ofstream(folder / "tokenizer.json")
-      << atl::data::sample_llama_json({"\u2581", "\u2581a"}, {});
+      << atl::data::sample_llama_json({"\u2581", "a", "\u2581a"}, {"\u2581 a"});
   std::ofstream(folder / "chat_template.jinja") << chat_template;
   std::ofstream(folder / "tokenizer_config.json") << R"({"bos_token": "<s>", "eos_token": "</s>"})";
   std::shared_ptr<const atl::tokenizer::ChatTemplate> found;

@@ -112,7 +112,7 @@ class CompletionsTest(Served):
         self.assertEqual(scores.tokens, ["<s>", " a", "b", "c", "d", "e"])
         self.assertEqual(scores.text_offset, [0, 0, 1, 2, 3, 4])
         self.assertIsNone(scores.token_logprobs[0])
-        self.assertTrue(all(-1 < one < 0 for one in scores.token_logprobs[2:]))
+        self.assertTrue(all(-1 < one < 0 for one in scores.token_logprobs[3:]))
         self.assertEqual(len(scores.top_logprobs[3]), 2)
         self.assertEqual(scores.token_logprobs[3], max(scores.top_logprobs[3].values()))
         self.assertEqual(self.complete("abc", echo=True, max_tokens=0).choices[0].text, "abc")
@@ -175,8 +175,8 @@ class ChatTest(Served):
         self.assertEqual(chunks[-1].usage.completion_tokens, 8)
         with self.client.chat.completions.stream(model="fake", messages=[{"role": "user", "content": "abc"}],
                                                  temperature=0, max_tokens=3) as stream:
-            stream.until_done()
-            self.assertEqual(stream.get_final_completion().choices[0].message.content, ";<=")
+            with self.assertRaises(openai.LengthFinishReasonError):
+                stream.get_final_completion()
 
     def test_scores(self):
         content = self.chat(max_tokens=2, logprobs=True, top_logprobs=3).choices[0].logprobs.content
@@ -278,7 +278,7 @@ class RefusalsTest(Served):
         for path, body, param in cases:
             status, found, message = self.refusal(path, body)
             self.assertEqual((status, found), (400, param), (body, message))
-            self.assertIn(param.split(".")[-1].split("[")[0].split("_")[0], message)
+            self.assertIn(param.split("[")[0], message)
 
     def test_bad_bodies(self):
         for raw in (b"", b"{", b"[]", b'"x"', b'{"model": "\xff"}', b"[" * 100000, b'{"a":' * 100 + b"1" + b"}" * 100,
