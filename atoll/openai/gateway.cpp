@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/openai/chat_page.h"
 #include "atoll/openai/embedding.h"
 #include "atoll/openai/text_work.h"
 #include "atoll/openai/tokens.h"
@@ -41,11 +42,13 @@ struct Gateway::Route {
 
 const std::vector<Gateway::Route>& Gateway::routes() {
   static const std::vector<Route> kRoutes{
+      {"/", "GET", false, &Gateway::page},
       {"/health", "GET", false, &Gateway::health},
       {"/metrics", "GET", true, &Gateway::metrics},
       {"/v1/models", "GET", true, &Gateway::models},
       {"/v1/completions", "POST", true, &Gateway::completions},
       {"/v1/chat/completions", "POST", true, &Gateway::chat},
+      {"/v1/responses", "POST", true, &Gateway::responses},
       {"/v1/embeddings", "POST", true, &Gateway::embeddings},
       {"/tokenize", "POST", true, &Gateway::tokens},
       {"/detokenize", "POST", true, &Gateway::tokens},
@@ -96,8 +99,8 @@ net::HttpReply Gateway::reply(const net::HttpRequest& request) {
     reply = (this->*route->handler)(request);
   } catch (const ApiError& error) {
     reply = error_reply(error);
-  } catch (const std::exception& error) {
-    reply = error_reply({500, "", fmt::format("the request failed: {}", error.what())});
+  } catch (const std::exception&) {  // Why is nothing that strangers may read.
+    reply = error_reply({500, "", "the request failed here"});
   }
   metrics_.count_request(endpoint, reply.status);
   return reply;
@@ -117,6 +120,15 @@ const ServedModel& Gateway::model_named(const std::string& name) const {
     if (model.name == name) return model;
   }
   throw ApiError(404, "model", fmt::format("there is no model '{}' here", name), "model_not_found");
+}
+
+net::HttpReply Gateway::page(const net::HttpRequest& /*request*/) {
+  // Nothing from elsewhere, so that texts of models and people stay what they are.
+  return {.type = "text/html; charset=utf-8",
+          .body = std::string(chat_page()),
+          .fields = {{"Content-Security-Policy",
+                      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                      "connect-src 'self'"}}};
 }
 
 net::HttpReply Gateway::health(const net::HttpRequest& /*request*/) {
@@ -152,6 +164,12 @@ net::HttpReply Gateway::completions(const net::HttpRequest& request) {
 
 net::HttpReply Gateway::chat(const net::HttpRequest& request) {
   const ChatRequest asked = read_chat(parse_body(request.body), limits_.request);
+  const ServedModel& model = model_named(asked.model);
+  return answer(model, work_of(asked, model), request);
+}
+
+net::HttpReply Gateway::responses(const net::HttpRequest& request) {
+  const ResponseRequest asked = read_response(parse_body(request.body), limits_.request);
   const ServedModel& model = model_named(asked.model);
   return answer(model, work_of(asked, model), request);
 }

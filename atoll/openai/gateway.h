@@ -35,11 +35,13 @@ class Gateway {
   struct Route;
   static const std::vector<Route>& routes();
 
+  net::HttpReply page(const net::HttpRequest& request);
   net::HttpReply health(const net::HttpRequest& request);
   net::HttpReply metrics(const net::HttpRequest& request);
   net::HttpReply models(const net::HttpRequest& request);
   net::HttpReply completions(const net::HttpRequest& request);
   net::HttpReply chat(const net::HttpRequest& request);
+  net::HttpReply responses(const net::HttpRequest& request);
   net::HttpReply embeddings(const net::HttpRequest& request);
   net::HttpReply tokens(const net::HttpRequest& request);
 

@@ -111,4 +111,13 @@ TextWork work_of(const ChatRequest& request, const ServedModel& model) {
   return work;
 }
 
+TextWork work_of(const ResponseRequest& request, const ServedModel& model) {
+  TextWork work =
+      work_of(request.options, {chat_prompt(request.chat, model, "input")}, model, "input");
+  for (decoding::GenerationRequest& text : work.texts) text.top_logprobs = request.top_logprobs;
+  work.shape = std::make_unique<ResponseShape>(request, *model.tokenizer);
+  work.id = "resp_" + random_name();
+  return work;
+}
+
 }  // namespace atl::openai

@@ -6,14 +6,16 @@
 #include "atoll/openai/answering.h"
 #include "atoll/openai/chat.h"
 #include "atoll/openai/completion.h"
+#include "atoll/openai/response.h"
 #include "atoll/openai/served_model.h"
 
 namespace atl::openai {
 
-/// All three throw ApiError where the model cannot do it: ids beyond its vocabulary, texts beyond
+/// All throw ApiError where the model cannot do it: ids beyond its vocabulary, texts beyond
 /// its context, no chat template.
 TextWork work_of(const CompletionRequest& request, const ServedModel& model);
 TextWork work_of(const ChatRequest& request, const ServedModel& model);
+TextWork work_of(const ResponseRequest& request, const ServedModel& model);
 
 /// The ids that a chat's template makes of it. `field` is named where that fails.
 PromptIds chat_prompt(const tokenizer::Chat& chat, const ServedModel& model,
