@@ -58,7 +58,7 @@ TokenScore Draw::next(std::span<float> logits_V, int64_t position) const {
   std::vector<float> own;  // The score is the model's, before what changes its logits here.
   if (num_top_) own.assign(logits_V.begin(), logits_V.end());
   for (const auto& [id, bias] : bias_) logits_V[static_cast<size_t>(id)] += bias;
-  seen_.penalise(logits_V, sampler_.repetition_penalty);
+  seen_.penalise(logits_V, sampler_);
   const int64_t id = sample(logits_V, sampler_, position);
   return num_top_ ? score_of(own, id, *num_top_) : TokenScore{.id = id};
 }

@@ -24,7 +24,7 @@ class Draw {
   /// Overwrites the logits. Throws InputError when a logit is not finite: the model is damaged.
   TokenScore next(std::span<float> logits_V, int64_t position) const;
   /// It belongs to the text now: no end of it.
-  void add(int64_t id) { seen_.add(id); }
+  void add(int64_t id) { seen_.add_made(id); }
   /// The text ends before this token.
   bool is_end(int64_t id) const;
 

@@ -56,6 +56,18 @@ TEST(DrawTest, WhatIsInTheTextIsPenalised) {
   EXPECT_EQ(draw.next(logits, 1).id, 2);
 }
 
+TEST(DrawTest, OfTheseTwoOnlyWhatWasMadeIsPenalised) {
+  GenerationRequest request = kGreedy;
+  request.sampler.presence_penalty = 1.5;
+  request.prompt = {1};
+  Draw draw(request, 4);
+  std::vector<float> logits = kLogits;
+  EXPECT_EQ(draw.next(logits, 1).id, 1);
+  draw.add(1);
+  logits = kLogits;
+  EXPECT_EQ(draw.next(logits, 2).id, 3);
+}
+
 TEST(DrawTest, IdsOverTheVocabularyAreRefusedByName) {
   GenerationRequest request = kGreedy;
   request.prompt = {4};
