@@ -70,7 +70,7 @@ class Conversation {
         loaded_(loaded),
         template_(load_template(arguments, loaded)),
         options_(sampling_options(arguments.sampling, loaded)),
-        cache_(loaded.model.config(), 1, 0, loaded.model.device()) {
+        cache_(loaded.model.config(), loaded.model.device()) {
     const std::string end = template_.end_of_turn();
     const auto id = end.empty() ? std::nullopt : loaded.tokenizer.id_of(end);
     if (id) options_.ends.push_back(*id);
@@ -154,7 +154,7 @@ class Conversation {
     if (arguments_.json) {
       const nlohmann::ordered_json json{{"text", text},
                                         {"ids", found.ids},
-                                        {"finish_reason", serve::name_of(found.reason)},
+                                        {"finish_reason", decoding::name_of(found.reason)},
                                         {"prompt_tokens", prompt_tokens},
                                         {"reused_tokens", reused_tokens}};
       fmt::print("{}\n", json.dump());
@@ -193,7 +193,7 @@ bool run_command(const std::string& line, Conversation& conversation) {
 }
 
 void chat(const ChatArguments& arguments) {
-  serve::check(arguments.sampling.options.sampler);
+  decoding::check(arguments.sampling.options.sampler);
   tokenizer::TextStream check_stops(arguments.sampling.stops);
   const LoadedModel loaded = load_model(arguments.model);
   Conversation conversation(arguments, loaded);

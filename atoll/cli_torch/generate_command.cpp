@@ -167,7 +167,7 @@ void generate(const GenerateArguments& arguments) {
   if (!arguments.prompts_file.empty()) add_prompts(arguments.prompts_file, texts);
   if (texts.empty()) throw UsageError("no prompt: give --prompt or --prompts");
   Printer printer(texts, arguments.sampling.stops, arguments.json);
-  serve::check(arguments.sampling.options.sampler);
+  decoding::check(arguments.sampling.options.sampler);
   const LoadedModel loaded = load_model(arguments.model);
   const serve::GenerateOptions options = sampling_options(arguments.sampling, loaded);
   std::vector<std::vector<int64_t>> prompts;
@@ -178,7 +178,7 @@ void generate(const GenerateArguments& arguments) {
   for (size_t row = 0; row < found.size(); ++row) {
     list.push_back({{"text", printer.text(row)},
                     {"ids", found[row].ids},
-                    {"finish_reason", serve::name_of(found[row].reason)}});
+                    {"finish_reason", decoding::name_of(found[row].reason)}});
   }
   nlohmann::ordered_json json = list[0];
   if (found.size() > 1) json["generations"] = list;

@@ -49,13 +49,13 @@ serve::GenerateOptions sampling_options(const SamplingArguments& arguments,
                                         const LoadedModel& loaded) {
   serve::GenerateOptions options = arguments.options;
   if (arguments.greedy) options.sampler.temperature = 0;
-  serve::check(options.sampler);
+  decoding::check(options.sampler);
   options.ends = end_ids(loaded);
   return options;
 }
 
 void add_sampling_arguments(CLI::App& command, SamplingArguments& arguments) {
-  serve::SamplerOptions& sampler = arguments.options.sampler;
+  decoding::SamplerOptions& sampler = arguments.options.sampler;
   command.add_option("--max-tokens", arguments.options.max_tokens, "tokens to add (default: 128)")
       ->check(whole_number<int64_t>(1, int64_t{1} << 40));
   auto* greedy = command.add_flag("--greedy", arguments.greedy, "always the likeliest token");

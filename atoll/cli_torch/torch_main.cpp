@@ -18,6 +18,7 @@
 #include "atoll/cli_torch/eval_command.h"
 #include "atoll/cli_torch/generate_command.h"
 #include "atoll/cli_torch/join_command.h"
+#include "atoll/cli_torch/serve_command.h"
 #include "atoll/island/island.h"
 #include "atoll/model/spinning.h"
 #include "atoll/run/live_view.h"
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
   atl::cli::add_eval_command(app);
   atl::cli::add_generate_command(app);
   atl::cli::add_chat_command(app);
+  atl::cli::add_serve_command(app);
   atl::cli::add_convert_command(app);
   atl::cli::add_bench_command(app);
   atl::cli::add_command_list(app);

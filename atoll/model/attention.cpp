@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "atoll/model/composite.h"
+#include "atoll/model/kernels.h"
 #include "atoll/model/operations.h"
 #include "atoll/weights/families.h"
 
@@ -101,8 +102,57 @@ std::optional<Rotary> local_rotary(const weights::ModelConfig& config, at::Devic
 }
 
 KeysInMemory keys_in(const at::Tensor& heads_HSN) {
-  return {heads_HSN.const_data_ptr<float>(), heads_HSN.stride(1), heads_HSN.stride(0)};
+  return {.data = heads_HSN.const_data_ptr<float>(),
+          .position_stride = heads_HSN.stride(1),
+          .head_stride = heads_HSN.stride(0)};
 }
+
+/// Keys and values of a layer in a cache's pages.
+class PagesOfLayer {
+ public:
+  PagesOfLayer(const HeadSizes& sizes, const KvCache& cache, int64_t layer) : sizes_(sizes) {
+    for (const KvPage& page : cache.pages()) {
+      float* const of_layer = page->mutable_data_ptr<float>() + layer * page->stride(0);
+      key_pages_.push_back(of_layer);
+      value_pages_.push_back(of_layer + page->stride(1));
+    }
+  }
+
+  KeysInMemory keys() const {
+    return {.position_stride = 1,
+            .head_stride = KvPool::kPagePositions * sizes_.head_size,
+            .element_stride = KvPool::kPagePositions,
+            .pages = key_pages_.data(),
+            .page_positions = KvPool::kPagePositions};
+  }
+  KeysInMemory values() const {
+    return {.position_stride = sizes_.head_size,
+            .head_stride = KvPool::kPagePositions * sizes_.head_size,
+            .pages = value_pages_.data(),
+            .page_positions = KvPool::kPagePositions};
+  }
+
+  /// Heads of rows that are `stride` apart, from that position on.
+  void write(int64_t begin, int64_t count, const float* k, const float* v, int64_t stride) {
+    constexpr int64_t kPositions = KvPool::kPagePositions;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto page = static_cast<size_t>((begin + i) / kPositions);
+      const int64_t place = (begin + i) % kPositions;
+      for (int64_t head = 0; head < sizes_.num_kv_heads; ++head) {
+        const int64_t offset = head * sizes_.head_size;
+        float* const keys = key_pages_[page] + offset * kPositions + place;
+        const float* const from = k + i * stride + offset;
+        for (int64_t n = 0; n < sizes_.head_size; ++n) keys[n * kPositions] = from[n];
+        std::copy_n(v + i * stride + offset, sizes_.head_size,
+                    value_pages_[page] + offset * kPositions + place * sizes_.head_size);
+      }
+    }
+  }
+
+ private:
+  HeadSizes sizes_;
+  std::vector<float*> key_pages_, value_pages_;
+};
 
 struct Heads {
   at::Tensor q_BTHN, k_BTHN, v_BTHN;
@@ -227,34 +277,59 @@ at::Tensor Attention::turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t b
 
 at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H,
                                   int64_t layer, std::span<const CachedRow> cached) const {
+  if (qkv_BTF.is_cpu()) return with_pages(qkv_BTF.contiguous(), sinks_H, layer, cached);
   std::vector<at::Tensor> outputs;
-  std::vector<at::Tensor> read;  // What `rows` point to.
-  std::vector<AttendingRow> rows;
   int64_t first = 0;
   for (const CachedRow& row : cached) {
     KvCache& cache = *row.cache;
-    const int64_t begin = cache.length();
-    const int64_t end = begin + row.num_tokens;
+    const int64_t end = cache.length() + row.num_tokens;
     const at::Tensor part_BTF = qkv_BTF.narrow(1, first, row.num_tokens);
     const AttentionShape shape = shape_of(part_BTF, layer);
-    const at::Tensor qkv = turned(part_BTF, layer, begin);
+    const Heads heads = heads_of(shape, turned(part_BTF, layer, cache.length()));
     first += row.num_tokens;
-    const Heads heads = heads_of(shape, qkv);
-    cache.write(layer, heads.k_BTHN, heads.v_BTHN);
-    const at::Tensor k_BHSN = cache.keys_BHSN(layer, end);
-    const at::Tensor v_BHSN = cache.values_BHSN(layer, end);
-    if (!qkv.is_cpu()) {
-      outputs.push_back(composite::attend(heads.q_BTHN.transpose(1, 2), k_BHSN, v_BHSN,
-                                          shape.window, shape.scale,
-                                          {config_.attention_softcap, sinks_H}));
-      continue;
-    }
-    outputs.push_back(empty_out(shape, qkv));
-    read.push_back(qkv);
-    add_rows(shape, qkv, k_BHSN, v_BHSN, outputs.back(), rows);
+    cache.write(layer, heads.k_BTHN[0], heads.v_BTHN[0]);
+    outputs.push_back(composite::attend(heads.q_BTHN.transpose(1, 2),
+                                        cache.keys_HSN(layer, end).unsqueeze(0),
+                                        cache.values_HSN(layer, end).unsqueeze(0), shape.window,
+                                        shape.scale, {config_.attention_softcap, sinks_H}));
   }
-  if (!rows.empty()) attend(sizes_of(shape_of(qkv_BTF, layer), sinks_H), rows);
   return outputs.size() == 1 ? outputs.front() : at::cat(outputs, 1);
+}
+
+/// In place and without a tensor for each row: many rows of one token are a pass.
+at::Tensor Attention::with_pages(const at::Tensor& qkv_1TF, const at::Tensor& sinks_H,
+                                 int64_t layer, std::span<const CachedRow> cached) const {
+  const AttentionShape shape = shape_of(qkv_1TF, layer);
+  const HeadSizes sizes = sizes_of(shape, sinks_H);
+  const int64_t width = shape.row_width();
+  const int64_t keys_begin = sizes.num_heads * sizes.head_size;
+  const int64_t keys_size = sizes.num_kv_heads * sizes.head_size;
+  const at::Tensor out_1THN = empty_out(shape, qkv_1TF);
+  float* qkv = qkv_1TF.mutable_data_ptr<float>();
+  float* out = out_1THN.mutable_data_ptr<float>();
+  std::vector<PagesOfLayer> pages;  // What `rows` point to.
+  pages.reserve(cached.size());
+  std::vector<AttendingRow> rows;
+  for (const CachedRow& row : cached) {
+    const int64_t begin = row.cache->length();
+    const auto [cos_TR, sin_TR] = factors(layer, begin, row.num_tokens);
+    rotate({row.num_tokens, width, sizes.num_heads + sizes.num_kv_heads, sizes.head_size},
+           {row.num_tokens, 2 * cos_TR.size(1)}, qkv, cos_TR.contiguous().const_data_ptr<float>(),
+           sin_TR.contiguous().const_data_ptr<float>(), Turn::kForwards);
+    PagesOfLayer& own = pages.emplace_back(sizes, *row.cache, layer);
+    own.write(begin, row.num_tokens, qkv + keys_begin, qkv + keys_begin + keys_size, width);
+    rows.push_back({.num_queries = row.num_tokens,
+                    .num_keys = begin + row.num_tokens,
+                    .q = qkv,
+                    .q_stride = width,
+                    .k = own.keys(),
+                    .v = own.values(),
+                    .out_THN = out});
+    qkv += row.num_tokens * width;
+    out += row.num_tokens * keys_begin;
+  }
+  attend(sizes, rows);
+  return out_1THN;
 }
 
 }  // namespace atl::model

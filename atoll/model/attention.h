@@ -54,6 +54,8 @@ class Attention {
   at::Tensor turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t begin) const;
   at::Tensor with_caches(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H, int64_t layer,
                          std::span<const CachedRow> cached) const;
+  at::Tensor with_pages(const at::Tensor& qkv_1TF, const at::Tensor& sinks_H, int64_t layer,
+                        std::span<const CachedRow> cached) const;
 
   weights::ModelConfig config_;
   Rotary rotary_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "atoll/model/few_queries.h"
 #include "atoll/model/simd.h"
 
 namespace atl::model {
@@ -15,9 +16,6 @@ namespace {
 
 // Queries of all heads that share keys and are handled together.
 constexpr int64_t kTileRows = 64;
-// Keys whose exponentials are added up by themselves, then to the sum: it has the same order
-// everywhere, and loses less than one long chain.
-constexpr int64_t kSumBlock = 32;
 // Rows of scores are padded to this many.
 constexpr int64_t kPadding = 16;
 
@@ -145,9 +143,6 @@ class Tile {
     const int64_t head = kv_head_ * group_ + column % group_;
     return row_.q + at * row_.q_stride + head * sizes_.head_size;
   }
-  const float* at(const KeysInMemory& keys, int64_t key) const {
-    return keys.data + key * keys.position_stride + kv_head_ * keys.head_stride;
-  }
 
   /// Queries times the scale, as columns; those behind the last one are copies of it.
   void gather_queries() {
@@ -159,46 +154,61 @@ class Tile {
     }
   }
 
+  /// Neighbouring keys as the kernel reads them: element by element, `stride` apart.
+  struct Panel {
+    const float* data;
+    int64_t stride;
+  };
+
   void score() {
     gather_queries();
-    Buffer keys(static_cast<size_t>(sizes_.head_size * kernel_.lanes));
+    Buffer packed(static_cast<size_t>(sizes_.head_size * kernel_.lanes));
     Buffer few(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
-    std::array<const void*, kMaxLanes> rows{};
-    for (int64_t key = sight_.first_key; key < sight_.last_key; key += kernel_.lanes) {
-      const int64_t count = std::min(kernel_.lanes, sight_.last_key - key);
-      for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
-        rows[static_cast<size_t>(lane)] = at(row_.k, key + std::min(lane, count - 1));
-      }
-      kernel_.pack(rows.data(), sizes_.head_size, keys.data());
+    const bool are_packed = row_.k.element_stride != 1;
+    for (int64_t key = sight_.first_key; key < sight_.last_key;) {
+      const int64_t end = are_packed ? row_.k.run_end(key, sight_.last_key) : sight_.last_key;
+      const int64_t count = std::min(kernel_.lanes, end - key);
+      const Panel panel = are_packed ? Panel{row_.k.at(key, kv_head_), row_.k.element_stride}
+                                     : pack(key, count, packed);
       float* const scores = scores_SM_.data() + (key - sight_.first_key) * width_;
       if (width_ % kernel_.lanes == 0) {
-        score_by_queries(count, keys, scores);
+        score_by_queries(count, panel, scores);
       } else {
-        score_by_keys(count, keys, few, scores);
+        score_by_keys(count, panel, few, scores);
       }
+      key += count;
     }
   }
 
+  Panel pack(int64_t key, int64_t count, Buffer& packed) const {
+    std::array<const void*, kMaxLanes> rows{};
+    for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
+      rows[static_cast<size_t>(lane)] = row_.k.at(key + std::min(lane, count - 1), kv_head_);
+    }
+    kernel_.pack(rows.data(), sizes_.head_size, packed.data());
+    return {packed.data(), kernel_.lanes};
+  }
+
   /// Queries are the lanes.
-  void score_by_queries(int64_t count, const Buffer& keys, float* scores) const {
+  void score_by_queries(int64_t count, const Panel& keys, float* scores) const {
     // Equal parts: the last of them would be slow if it were small.
     const int64_t num_parts = (count + kernel_.max_rows - 1) / kernel_.max_rows;
     const int64_t part = (count + num_parts - 1) / num_parts;
     for (int64_t column = 0; column < width_; column += kernel_.lanes) {
       for (int64_t key = 0; key < count; key += part) {
-        kernel_.multiply(std::min(part, count - key), sizes_.head_size, keys.data() + key,
-                         kernel_.lanes, queries_NM_.data() + column, width_,
+        kernel_.multiply(std::min(part, count - key), sizes_.head_size, keys.data + key,
+                         keys.stride, queries_NM_.data() + column, width_,
                          scores + key * width_ + column, width_, false);
       }
     }
   }
 
   /// Keys are: of few queries.
-  void score_by_keys(int64_t count, const Buffer& keys, Buffer& few, float* scores) const {
+  void score_by_keys(int64_t count, const Panel& keys, Buffer& few, float* scores) const {
     for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
       const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
-      kernel_.multiply(columns, sizes_.head_size, queries_NM_.data() + column, width_, keys.data(),
-                       kernel_.lanes, few.data(), kernel_.lanes, false);
+      kernel_.multiply(columns, sizes_.head_size, queries_NM_.data() + column, width_, keys.data,
+                       keys.stride, few.data(), kernel_.lanes, false);
       for (int64_t key = 0; key < count; ++key) {
         for (int64_t i = 0; i < columns; ++i) {
           scores[key * width_ + column + i] = few[static_cast<size_t>(i * kernel_.lanes + key)];
@@ -209,32 +219,43 @@ class Tile {
 
   /// The values, weighed by the scores over their sums.
   void weigh(const Buffer& sums) const {
-    const int64_t num_keys = sight_.last_key - sight_.first_key;
-    const float* const values = at(row_.v, sight_.first_key);
     Buffer out(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
-    Buffer narrow;  // Of values, where a head's last elements are fewer than lanes.
+    Buffer narrow;
     for (int64_t n = 0; n < sizes_.head_size; n += kernel_.lanes) {
       const int64_t size = std::min(kernel_.lanes, sizes_.head_size - n);
-      const float* panel = values + n;
-      int64_t stride = row_.v.position_stride;
-      if (size < kernel_.lanes) {
-        narrow.assign(static_cast<size_t>(num_keys * kernel_.lanes), 0.0F);
-        for (int64_t key = 0; key < num_keys; ++key) {
-          std::copy_n(panel + key * stride, size,
-                      &narrow[static_cast<size_t>(key * kernel_.lanes)]);
-        }
-        panel = narrow.data();
-        stride = kernel_.lanes;
-      }
+      if (size < kernel_.lanes) gather_narrow(n, size, narrow);
       for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
         const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
-        kernel_.multiply(columns, num_keys, scores_SM_.data() + column, width_, panel, stride,
-                         out.data(), kernel_.lanes, false);
+        weigh(column, columns, n, narrow, out);
         for (int64_t i = 0; i < columns; ++i) {
           write(column + i, n, size, &out[static_cast<size_t>(i * kernel_.lanes)],
                 1.0F / sums[static_cast<size_t>(column + i)]);
         }
       }
+    }
+  }
+
+  /// Elements from n on of some columns: one chain over all keys, however they lie. From `narrow`
+  /// unless that is empty.
+  void weigh(int64_t column, int64_t columns, int64_t n, const Buffer& narrow, Buffer& out) const {
+    for (int64_t key = sight_.first_key; key < sight_.last_key;) {
+      const int64_t end = narrow.empty() ? row_.v.run_end(key, sight_.last_key) : sight_.last_key;
+      const float* const panel = narrow.empty() ? row_.v.at(key, kv_head_) + n : narrow.data();
+      const int64_t stride = narrow.empty() ? row_.v.position_stride : kernel_.lanes;
+      kernel_.multiply(columns, end - key,
+                       scores_SM_.data() + (key - sight_.first_key) * width_ + column, width_,
+                       panel, stride, out.data(), kernel_.lanes, key != sight_.first_key);
+      key = end;
+    }
+  }
+
+  /// A head's last elements, where they are fewer than lanes.
+  void gather_narrow(int64_t n, int64_t size, Buffer& narrow) const {
+    const int64_t num_keys = sight_.last_key - sight_.first_key;
+    narrow.assign(static_cast<size_t>(num_keys * kernel_.lanes), 0.0F);
+    for (int64_t key = 0; key < num_keys; ++key) {
+      std::copy_n(row_.v.at(sight_.first_key + key, kv_head_) + n, size,
+                  &narrow[static_cast<size_t>(key * kernel_.lanes)]);
     }
   }
 
@@ -281,10 +302,14 @@ void attend(const HeadSizes& sizes, std::span<const AttendingRow> rows,
   }
   at::parallel_for(0, std::ssize(units), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const Unit& unit = units[static_cast<size_t>(i)];
-      Tile(sizes, *unit.row, unit.kv_head, unit.first_query,
-           std::min(tile, unit.row->num_queries - unit.first_query), kernel)
-          .attend();
+      const auto& [row, kv_head, first_query] = units[static_cast<size_t>(i)];
+      if (are_few(sizes, *row)) {
+        attend_few(sizes, *row, kv_head, kernel);
+      } else {
+        Tile(sizes, *row, kv_head, first_query, std::min(tile, row->num_queries - first_query),
+             kernel)
+            .attend();
+      }
     }
   });
 }

@@ -24,12 +24,38 @@ struct HeadSizes {
   const float* sinks_H = nullptr;
 };
 
+// Keys whose exponentials are added up by themselves, then to the sum: it has the same order
+// everywhere, and loses less than one long chain.
+constexpr int64_t kSumBlock = 32;
+
 /// Where keys or values lie: element n of head g at position s is at
-/// data[s * position_stride + g * head_stride + n].
+/// data[s * position_stride + g * head_stride + n * element_stride]; or in pages of
+/// `page_positions` positions, each as this, one behind the other. Either positions or elements are
+/// neighbours: keys in pages have positions so, as products read them, all others elements. Behind
+/// the last page's positions some more floats can be read.
 struct KeysInMemory {
   const float* data = nullptr;
   int64_t position_stride = 0;
   int64_t head_stride = 0;
+  int64_t element_stride = 1;
+  const float* const* pages = nullptr;  // Instead of `data`.
+  int64_t page_positions = 0;
+
+  /// Its first element.
+  const float* at(int64_t position, int64_t head) const {
+    const float* base = data;
+    if (pages != nullptr) {
+      base = pages[position / page_positions];
+      position %= page_positions;
+    }
+    return base + position * position_stride + head * head_stride;
+  }
+  /// Behind the last of the positions from this one on that lie `position_stride` apart.
+  int64_t run_end(int64_t position, int64_t last) const {
+    if (pages == nullptr) return last;
+    const int64_t page_end = (position / page_positions + 1) * page_positions;
+    return page_end < last ? page_end : last;
+  }
 };
 
 /// A sequence. The last query belongs to the last key.

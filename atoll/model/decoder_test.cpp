@@ -142,7 +142,7 @@ TEST(DecoderTest, AnySplitHasTheBitsOfTheWholeWithCaches) {
     const Decoder& decoder = model.decoder();
     const at::Tensor text_1T = tokens(1, 20);
     for (const std::vector<int64_t>& split : kSplits) {
-      const auto new_cache = [&] { return KvCache(config, 1, 20, at::kCPU); };
+      const auto new_cache = [&] { return KvCache(config, at::kCPU); };
       std::vector<KvCache> whole = {new_cache(), new_cache()};  // Of two rows.
       std::vector<std::vector<KvCache>> parts(split.size() + 1);
       for (std::vector<KvCache>& rows : parts) rows = {new_cache(), new_cache()};
@@ -153,6 +153,11 @@ TEST(DecoderTest, AnySplitHasTheBitsOfTheWholeWithCaches) {
       for (const auto& [first, second] :
            std::vector<std::pair<int64_t, int64_t>>{{7, 3}, {1, 1}, {1, 4}, {1, 1}}) {
         const at::Tensor tokens_1T = text_1T.narrow(1, begin, first + second);
+        for (std::vector<KvCache>& caches : parts) {
+          for (const CachedRow& row : rows_of(caches, first, second)) {
+            ASSERT_TRUE(row.cache->prepare(row.num_tokens));
+          }
+        }
         const at::Tensor wanted = model.hidden_1TC(tokens_1T, rows_of(whole, first, second));
         at::Tensor x = decoder.embed(tokens_1T, rows_of(parts.back(), first, second));
         int64_t index = 0;

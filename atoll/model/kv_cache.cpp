@@ -1,54 +1,131 @@
 #include "atoll/model/kv_cache.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
 
 #include "atoll/base/check.h"
 
 namespace atl::model {
+namespace {
 
-KvCache::KvCache(const weights::ModelConfig& config, int64_t num_sequences, int64_t capacity,
-                 at::Device device)
-    : capacity_(capacity) {
-  const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    for (auto* list : {&keys_BHSN_, &values_BHSN_}) {
-      list->push_back(
-          at::zeros({num_sequences, config.num_kv_heads, capacity, config.head_size()}, options));
-    }
+constexpr int64_t kPositions = KvPool::kPagePositions;
+
+int64_t pages_for(int64_t num_positions) { return (num_positions + kPositions - 1) / kPositions; }
+
+}  // namespace
+
+KvPool::KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages)
+    : heads_HPN_{config.num_kv_heads, kPagePositions, config.head_size()},
+      num_layers_(config.num_layers),
+      options_(at::TensorOptions().dtype(at::kFloat).device(device)),
+      max_pages_(max_pages),
+      shelf_(std::make_shared<Shelf>()) {}
+
+KvPage KvPool::take() {
+  if (num_left() <= 0) return nullptr;
+  at::Tensor page;
+  if (shelf_->spare.empty()) {
+    page = at::empty({num_layers_, 2, heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2]}, options_);
+  } else {
+    page = std::move(shelf_->spare.back());
+    shelf_->spare.pop_back();
   }
+  shelf_->num_taken += 1;
+  return {new at::Tensor(std::move(page)),
+          [shelf = std::weak_ptr(shelf_)](const at::Tensor* released) {
+            const std::unique_ptr<const at::Tensor> owned(released);
+            const auto still = shelf.lock();
+            if (still == nullptr) return;
+            still->num_taken -= 1;
+            still->spare.push_back(*owned);
+          }};
 }
 
-void KvCache::reserve(int64_t capacity) {
-  if (capacity <= capacity_) return;
-  for (auto* list : {&keys_BHSN_, &values_BHSN_}) {
-    for (at::Tensor& held_BHSN : *list) {
-      const at::Tensor larger_BHSN = at::zeros(
-          {held_BHSN.size(0), held_BHSN.size(1), capacity, held_BHSN.size(3)}, held_BHSN.options());
-      larger_BHSN.narrow(2, 0, length_).copy_(held_BHSN.narrow(2, 0, length_));
-      held_BHSN = larger_BHSN;
-    }
-  }
-  capacity_ = capacity;
+int64_t KvPool::page_bytes() const {
+  return std::accumulate(heads_HPN_.begin(), heads_HPN_.end(),
+                         num_layers_ * 2 * int64_t{sizeof(float)}, std::multiplies<>());
+}
+
+int64_t KvPool::num_left() const {
+  if (max_pages_ == 0) return std::numeric_limits<int64_t>::max();
+  return max_pages_ - shelf_->num_taken;
+}
+
+KvCache::KvCache(std::shared_ptr<KvPool> pool, std::vector<KvPage> full_pages)
+    : pool_(std::move(pool)),
+      pages_(std::move(full_pages)),
+      length_(std::ssize(pages_) * kPositions) {}
+
+bool KvCache::shares_last_page() const {
+  return length_ % kPositions != 0 && pages_[length_ / kPositions].use_count() > 1;
+}
+
+int64_t KvCache::num_lacking(int64_t num_positions) const {
+  const int64_t missing = pages_for(length_ + num_positions) - std::ssize(pages_);
+  return std::max<int64_t>(missing, 0) + (num_positions > 0 && shares_last_page() ? 1 : 0);
 }
 
 void KvCache::truncate(int64_t length) {
   ATOLL_CHECK(length >= 0 && length <= length_);
   length_ = length;
+  pages_.resize(static_cast<size_t>(pages_for(length)));
 }
 
-void KvCache::write(int64_t layer, const at::Tensor& k_BTHN, const at::Tensor& v_BTHN) {
-  const int64_t count = k_BTHN.size(1);
-  ATOLL_CHECK(length_ + count <= capacity_);
-  keys_BHSN_.at(layer).narrow(2, length_, count).copy_(k_BTHN.transpose(1, 2));
-  values_BHSN_.at(layer).narrow(2, length_, count).copy_(v_BTHN.transpose(1, 2));
+KvCache KvCache::fork() const {
+  KvCache copy(pool_);
+  copy.pages_.assign(pages_.begin(), pages_.begin() + pages_for(length_));
+  copy.length_ = length_;
+  return copy;
 }
 
-at::Tensor KvCache::keys_BHSN(int64_t layer, int64_t length) const {
-  return keys_BHSN_.at(layer).narrow(2, 0, length);
+bool KvCache::prepare(int64_t num_positions) {
+  if (num_lacking(num_positions) > pool_->num_left()) return false;
+  if (num_positions > 0 && shares_last_page()) {
+    KvPage& shared = pages_[length_ / kPositions];
+    KvPage own = pool_->take();
+    own->copy_(*shared);
+    shared = std::move(own);
+  }
+  while (std::ssize(pages_) < pages_for(length_ + num_positions)) pages_.push_back(pool_->take());
+  return true;
 }
 
-at::Tensor KvCache::values_BHSN(int64_t layer, int64_t length) const {
-  return values_BHSN_.at(layer).narrow(2, 0, length);
+at::Tensor KvCache::heads_HPN(int64_t page, int64_t layer, int64_t part) const {
+  const at::Tensor flat = (*pages_.at(static_cast<size_t>(page)))[layer][part];
+  const std::vector<int64_t>& shape = pool_->heads_shape();
+  if (part == 1) return flat.view(shape);
+  return flat.view({shape[0], shape[2], shape[1]}).transpose(1, 2);
+}
+
+void KvCache::write(int64_t layer, const at::Tensor& k_THN, const at::Tensor& v_THN) {
+  const int64_t count = k_THN.size(0);
+  for (int64_t done = 0; done < count;) {
+    const int64_t at = length_ + done;
+    const int64_t size = std::min(count - done, kPositions - at % kPositions);
+    const auto put = [&](int64_t part, const at::Tensor& from_THN) {
+      heads_HPN(at / kPositions, layer, part)
+          .narrow(1, at % kPositions, size)
+          .copy_(from_THN.narrow(0, done, size).transpose(0, 1));
+    };
+    put(0, k_THN);
+    put(1, v_THN);
+    done += size;
+  }
+}
+
+at::Tensor KvCache::gathered(int64_t layer, int64_t part, int64_t length) const {
+  std::vector<at::Tensor> parts;
+  for (int64_t at = 0; at < length; at += kPositions) {
+    const int64_t size = std::min(kPositions, length - at);
+    parts.push_back(heads_HPN(at / kPositions, layer, part).narrow(1, 0, size));
+  }
+  return at::cat(parts, 1);
 }
 
 }  // namespace atl::model

@@ -1,40 +1,92 @@
 #pragma once
 // Keys and values of the tokens a model has read, so that the next token costs one position, not
-// all of them. Belongs to one thread and one sequence (or one batch of equally long ones).
+// all of them. They lie in pages: sequences grow without being copied, share what they have in
+// common, and all their bytes can be counted. Belongs to one thread.
 //
-// Shapes: B = sequences, H = key-value heads, S = capacity in positions, N = head size.
+// Shapes: L = layers, T = tokens, H = key-value heads, S = positions, P = positions of a page,
+// N = head size.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "atoll/weights/config.h"
+#include "atoll/weights/hf_config.h"
 
 namespace atl::model {
 
-class KvCache {
- public:
-  KvCache(const weights::ModelConfig& config, int64_t num_sequences, int64_t capacity,
-          at::Device device);
-  int64_t length() const { return length_; }
-  int64_t capacity() const { return capacity_; }
-  /// Forgets what lies behind the first `length` positions.
-  void truncate(int64_t length);
+/// (L, 2, P * H * N): of each layer the keys, (H, N, P), as products read them; then the values,
+/// (H, P, N).
+using KvPage = std::shared_ptr<const at::Tensor>;
 
-  /// Writes the keys and values of one layer behind the positions held; both (B, T, H, N). All
-  /// layers are written, then advance(T) makes them count.
-  void write(int64_t layer, const at::Tensor& k_BTHN, const at::Tensor& v_BTHN);
-  void advance(int64_t num_positions) { length_ += num_positions; }
-  /// Makes room for `capacity` positions; what is held stays.
-  void reserve(int64_t capacity);
-  /// (B, H, length, N) views of the first `length` positions.
-  at::Tensor keys_BHSN(int64_t layer, int64_t length) const;
-  at::Tensor values_BHSN(int64_t layer, int64_t length) const;
+/// Where pages come from, and where they go when nobody has them any more.
+class KvPool {
+ public:
+  static constexpr int64_t kPagePositions = 32;
+
+  /// At most so many pages at once; 0: as many as there is memory for.
+  KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages = 0);
+
+  /// Nothing when all are taken. Not initialised.
+  KvPage take();
+  int64_t page_bytes() const;
+  const std::vector<int64_t>& heads_shape() const { return heads_HPN_; }
+  int64_t num_taken() const { return shelf_->num_taken; }
+  /// That can be taken now.
+  int64_t num_left() const;
 
  private:
-  std::vector<at::Tensor> keys_BHSN_;
-  std::vector<at::Tensor> values_BHSN_;
-  int64_t capacity_ = 0;
+  struct Shelf {
+    std::vector<at::Tensor> spare;
+    int64_t num_taken = 0;
+  };
+
+  std::vector<int64_t> heads_HPN_;
+  int64_t num_layers_;
+  at::TensorOptions options_;
+  int64_t max_pages_;
+  std::shared_ptr<Shelf> shelf_;
+};
+
+/// Of one sequence.
+class KvCache {
+ public:
+  /// With a pool of its own.
+  KvCache(const weights::ModelConfig& config, at::Device device)
+      : KvCache(std::make_shared<KvPool>(config, device)) {}
+  explicit KvCache(std::shared_ptr<KvPool> pool) : pool_(std::move(pool)) {}
+  /// That begins with full pages, which others hold too.
+  KvCache(std::shared_ptr<KvPool> pool, std::vector<KvPage> full_pages);
+
+  int64_t length() const { return length_; }
+  const std::vector<KvPage>& pages() const { return pages_; }
+  /// How many pages prepare() would take.
+  int64_t num_lacking(int64_t num_positions) const;
+  /// Forgets what lies behind the first `length` positions.
+  void truncate(int64_t length);
+  /// Another sequence that begins as this one does.
+  KvCache fork() const;
+
+  /// Makes room for as many positions behind those held, in pages that are this sequence's alone.
+  /// False when the pool has too few; then nothing has changed.
+  [[nodiscard]] bool prepare(int64_t num_positions);
+  /// Writes the keys and values of one layer behind the positions held; both (T, H, N), any
+  /// strides. All layers are written, in room that was prepared, then advance(T) makes them count.
+  void write(int64_t layer, const at::Tensor& k_THN, const at::Tensor& v_THN);
+  void advance(int64_t num_positions) { length_ += num_positions; }
+
+  /// (H, S, N) of the first `length` positions: a copy.
+  at::Tensor keys_HSN(int64_t layer, int64_t length) const { return gathered(layer, 0, length); }
+  at::Tensor values_HSN(int64_t layer, int64_t length) const { return gathered(layer, 1, length); }
+
+ private:
+  bool shares_last_page() const;
+  /// Of a page and layer, the keys (0) or the values (1): a view (H, P, N).
+  at::Tensor heads_HPN(int64_t page, int64_t layer, int64_t part) const;
+  at::Tensor gathered(int64_t layer, int64_t part, int64_t length) const;
+
+  std::shared_ptr<KvPool> pool_;
+  std::vector<KvPage> pages_;
   int64_t length_ = 0;
 };
 

@@ -103,6 +103,7 @@ at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const Cached
   int64_t num_tokens = 0;
   for (const CachedRow& row : rows) {
     check_length(row.cache->length() + row.num_tokens);
+    ATOLL_CHECK(row.cache->prepare(row.num_tokens), "there are pages for its tokens");
     num_tokens += row.num_tokens;
   }
   ATOLL_CHECK(!rows.empty() && num_tokens == tokens_1T.size(1));

@@ -1,166 +1,201 @@
 #include "atoll/net/http_server.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
-#include <sys/socket.h>
+#include <sys/epoll.h>
 
 #include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <semaphore>
-#include <thread>
+#include <map>
 #include <utility>
 
-#include "atoll/identity/guess_limit.h"
+#include "atoll/net/acceptor.h"
 #include "atoll/net/address.h"
-#include "atoll/net/door.h"
-#include "atoll/net/limited_stream.h"
-#include "atoll/net/socket_address.h"
+#include "atoll/net/event_loop.h"
+#include "atoll/net/http_connection.h"
+#include "atoll/net/thread_crew.h"
 
 namespace atl::net {
 namespace {
 
-constexpr int kBacklog = 128;  // Connections that the kernel has accepted and we have not.
+/// A client that is refused may still send: closed at once, it would see an error in place of why.
+constexpr Duration kDrainTime = std::chrono::seconds(1);
 
-/// The library's threads, with a bound on who waits for one: then the thread that accepts waits,
-/// and the kernel's short queue is the last.
-class BoundedPool final : public httplib::ThreadPool {
- public:
-  explicit BoundedPool(size_t threads)
-      : ThreadPool(threads), room_(static_cast<std::ptrdiff_t>(2 * threads)) {}
-
-  void enqueue(std::function<void()> work) override {
-    room_.acquire();
-    ThreadPool::enqueue([this, work = std::move(work)] {
-      work();
-      room_.release();
-    });
-  }
-
- private:
-  std::counting_semaphore<> room_;
-};
-
-/// The connection that this thread serves: the library has no place in its request for who asks.
-thread_local const LimitedStream* current_stream = nullptr;
-
-/// The library's server with our streams in the place of its own.
-class LimitedServer final : public httplib::Server {
- public:
-  LimitedServer(HttpHandler handler, const Clock& clock, HttpLimits limits,
-                std::shared_ptr<const HttpsHost> https)
-      : limits_(limits), clock_(clock), https_(std::move(https)), door_(door_of(limits)) {
-    new_task_queue = [threads = limits.threads] { return new BoundedPool(threads); };
-    // Before the library looks at bodies or matches regular expressions with paths.
-    set_pre_routing_handler(
-        [handler = std::move(handler)](const httplib::Request& request, httplib::Response& out) {
-          HttpReply reply{.status = 405, .body = "only GET is answered here\n"};
-          if (request.method == "GET" || request.method == "HEAD") {
-            reply = handler({.path = request.path,
-                             .host = current_stream->remote_host(),
-                             .authorization = request.get_header_value("Authorization"),
-                             .certificate = current_stream->peer()});
-          }
-          out.status = reply.status;
-          if (!reply.challenge.empty()) out.set_header("WWW-Authenticate", reply.challenge);
-          out.set_content(reply.body, reply.type);
-          return HandlerResponse::Handled;
-        });
-    set_socket_options(
-        [](socket_t socket) {  // The library's own would share a port that is in use.
-          const int on = 1;
-          ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        });
-  }
-
-  /// Once bound. The library's queue of five loses connections, which then try again for seconds.
-  void lengthen_queue() { ::listen(svr_sock_, kBacklog); }
-  void end_connections() { stopping_ = true; }
-
- private:
-  static std::shared_ptr<Door> door_of(const HttpLimits& limits) {
-    const auto all = static_cast<int>(limits.threads);
-    const auto one = static_cast<int>(limits.per_address);
-    return std::make_shared<Door>(
-        DoorLimits{.per_address = one, .greeting = all, .greeting_per_address = one});
-  }
-
-  bool process_and_close_socket(socket_t accepted) override {
-    Descriptor socket(accepted);
-    const auto place = door_->enter(identity::guess_group(remote_address(accepted).address().host));
-    if (place == nullptr) return false;
-    set_nonblocking(accepted);
-    LimitedStream stream(
-        https_ != nullptr ? https_->called_stream(std::move(socket))
-                          : make_plain_stream(std::move(socket)),
-        {.bytes = limits_.request_bytes, .deadline = clock_.now() + limits_.deadline}, clock_,
-        &stopping_);
-    if (!stream.greet()) return false;
-    bool closed = false;
-    current_stream = &stream;
-    const bool done = process_request(stream, /*close_connection=*/true, closed, nullptr);
-    current_stream = nullptr;
-    stream.end();
-    return done;
-  }
-
-  HttpLimits limits_;
-  const Clock& clock_;
-  const std::shared_ptr<const HttpsHost> https_;
-  const std::shared_ptr<Door> door_;
-  std::atomic<bool> stopping_{false};
-};
+DoorLimits door_limits(const HttpLimits& limits) {
+  const auto all = static_cast<int>(limits.connections);
+  const auto one = static_cast<int>(limits.per_address);
+  return {.per_address = one, .greeting = all, .greeting_per_address = one};
+}
 
 }  // namespace
 
-struct HttpServer::State {
+/// What waits for a request belongs to the loop; what is answered, to a thread of the crew.
+class HttpServer::State {
+ public:
   State(HttpHandler handler, const Clock& clock, HttpLimits limits,
         std::shared_ptr<const HttpsHost> https)
-      : server(std::move(handler), clock, limits, std::move(https)) {}
+      : handler_(std::move(handler)),
+        clock_(clock),
+        limits_(limits),
+        https_(std::move(https)),
+        loop_(std::make_shared<EventLoop>(clock)),
+        crew_(std::make_unique<ThreadCrew>(limits.threads)) {}
+  ~State() {
+    stopping_ = true;
+    crew_.reset();  // Answers end soon: nobody reads them any more.
+    loop_->stop();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
-  LimitedServer server;
-  std::atomic<bool> ended{false};
-  std::thread thread;
+  Result<Address> listen(const Address& address) {
+    return acceptor_.listen(
+        loop_, std::make_shared<Door>(door_limits(limits_)), address,
+        [this](Descriptor socket, std::shared_ptr<Door::Place> place) {
+          auto stream = https_ != nullptr ? https_->called_stream(std::move(socket))
+                                          : make_plain_stream(std::move(socket));
+          wait(std::make_shared<HttpConnection>(
+                   std::move(stream), std::move(place),
+                   HttpReader::Limits{limits_.head_bytes, limits_.body_bytes}, clock_, stopping_),
+               limits_.deadline);
+        });
+  }
+
+ private:
+  using Outcome = HttpConnection::Progress::Outcome;
+  using Shared = std::shared_ptr<HttpConnection>;
+  struct Waiting {
+    Shared connection;
+    uint64_t number = 0;   // Of this wait: a timer of an earlier one ends nothing.
+    bool is_idle = false;  // No request has begun, as far as is known.
+    bool is_draining = false;
+  };
+
+  /// For a request, until it is over with that patience.
+  void wait(const Shared& connection, Duration patience) {
+    const int descriptor = connection->descriptor();
+    waiting_[descriptor] = {.connection = connection, .is_idle = true};
+    end_after(descriptor, patience);
+    loop_->watch(descriptor, EPOLLIN, [this, descriptor](uint32_t) { go_on(descriptor); });
+    go_on(descriptor);
+  }
+
+  void end_after(int descriptor, Duration patience) {
+    const uint64_t number = waiting_.at(descriptor).number = ++last_number_;
+    loop_->call_after(patience, [this, descriptor, number] {
+      const auto found = waiting_.find(descriptor);
+      if (found != waiting_.end() && found->second.number == number) give_up(found->second);
+    });
+  }
+
+  void give_up(Waiting& waiting) {
+    const int descriptor = waiting.connection->descriptor();
+    const bool has_begun = waiting.connection->reader().has_begun();
+    if (waiting.is_draining || !has_begun || !std::exchange(waiting.is_idle, false)) {
+      end(descriptor);
+    } else {  // A request that began late has the time of all others.
+      end_after(descriptor, limits_.deadline);
+    }
+  }
+
+  void end(int descriptor) {
+    loop_->forget(descriptor);
+    waiting_.erase(descriptor);
+  }
+
+  void go_on(int descriptor) {
+    const auto found = waiting_.find(descriptor);
+    if (found == waiting_.end()) return;
+    const Shared connection = found->second.connection;
+    if (found->second.is_draining) {
+      if (!connection->drain()) end(descriptor);
+      return;
+    }
+    switch (connection->read_on().outcome) {
+      case Outcome::kWantRead:
+        loop_->rewatch(descriptor, EPOLLIN);
+        return;
+      case Outcome::kWantWrite:
+        loop_->rewatch(descriptor, EPOLLOUT);
+        return;
+      case Outcome::kMore:
+        loop_->post([this, descriptor, number = found->second.number] {
+          const auto still = waiting_.find(descriptor);
+          if (still != waiting_.end() && still->second.number == number) go_on(descriptor);
+        });
+        return;
+      case Outcome::kEnded:
+        end(descriptor);
+        return;
+      case Outcome::kBad:
+        connection->refuse();
+        drain(descriptor);
+        return;
+      case Outcome::kRequest:
+        end(descriptor);
+        answer(connection);
+        return;
+    }
+  }
+
+  void drain(int descriptor) {
+    Waiting& waiting = waiting_.at(descriptor);
+    waiting.connection->say_goodbye();
+    waiting.is_draining = true;
+    loop_->rewatch(descriptor, EPOLLIN);
+    end_after(descriptor, kDrainTime);
+  }
+
+  void answer(const Shared& connection) {
+    crew_->run([this, connection] {
+      const bool stays = connection->answer(handler_, limits_.keep_alive > Duration{},
+                                            limits_.deadline, limits_.body_bytes > 0);
+      loop_->post([this, connection, stays] { wait_again(connection, stays); });
+    });
+  }
+
+  void wait_again(const Shared& connection, bool stays) {
+    const int descriptor = connection->descriptor();
+    if (stays) {
+      wait(connection, limits_.keep_alive);
+      return;
+    }
+    waiting_[descriptor] = {.connection = connection};
+    loop_->watch(descriptor, EPOLLIN, [this, descriptor](uint32_t) { go_on(descriptor); });
+    drain(descriptor);
+    go_on(descriptor);
+  }
+
+  const HttpHandler handler_;
+  const Clock& clock_;
+  const HttpLimits limits_;
+  const std::shared_ptr<const HttpsHost> https_;
+  std::atomic<bool> stopping_{false};
+  std::map<int, Waiting> waiting_;  // Of the loop's thread alone, like the next.
+  uint64_t last_number_ = 0;
+  Acceptor acceptor_;
+  const std::shared_ptr<EventLoop> loop_;
+  std::unique_ptr<ThreadCrew> crew_;
 };
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address,
                                                       HttpHandler handler, const Clock& clock,
                                                       HttpLimits limits,
-                                                      std::shared_ptr<const HttpsHost> https) {
-  auto where = parse_address(address);
+                                                      std::shared_ptr<const HttpsHost> https,
+                                                      Exposure exposure) {
+  const auto where = parse_address(address);
   if (!where) return failure(where.error().message);
-  if (https == nullptr && !is_loopback(*where)) {
+  if (https == nullptr && exposure == Exposure::kLoopbackInTheClear && !is_loopback(*where)) {
     return failure(fmt::format("{} is not on this machine, and whoever reaches it could read along",
                                where->text()));
   }
   auto state = std::make_unique<State>(std::move(handler), clock, limits, std::move(https));
-  errno = 0;
-  const int port = where->port == 0 ? state->server.bind_to_any_port(where->host)
-                   : state->server.bind_to_port(where->host, where->port) ? where->port
-                                                                          : -1;
-  if (port < 0) {
-    return failure(fmt::format("cannot listen on {}: {}", where->text(),
-                               errno == 0 ? "no such address" : std::strerror(errno)));
-  }
-  state->server.lengthen_queue();
-  where->port = static_cast<uint16_t>(port);
-  return std::unique_ptr<HttpServer>(new HttpServer(where->text(), std::move(state)));
+  const auto bound = state->listen(*where);
+  if (!bound) return failure(bound.error().message);
+  return std::unique_ptr<HttpServer>(new HttpServer(bound->text(), std::move(state)));
 }
 
 HttpServer::HttpServer(std::string address, std::unique_ptr<State> state)
-    : address_(std::move(address)), state_(std::move(state)) {
-  state_->thread = std::thread([state = state_.get()] {
-    state->server.listen_after_bind();
-    state->ended = true;
-  });
-  // A stop() before the server runs would be lost.
-  while (!state_->server.is_running() && !state_->ended) std::this_thread::yield();
-}
+    : address_(std::move(address)), state_(std::move(state)) {}
 
-HttpServer::~HttpServer() {
-  state_->server.end_connections();
-  state_->server.stop();
-  state_->thread.join();
-}
+HttpServer::~HttpServer() = default;
 
 }  // namespace atl::net

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -47,6 +49,13 @@ class Client {
     }
     return out;
   }
+  /// What comes until it ends with that; all, if it never does.
+  std::string read_until(const std::string& end) {
+    std::string out;
+    char byte = 0;
+    while (!out.ends_with(end) && ::recv(socket_, &byte, 1, 0) == 1) out += byte;
+    return out;
+  }
   std::string get(const std::string& path) {
     send("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
     return read_all();
@@ -67,6 +76,13 @@ class HttpServerTest : public testing::Test {
     return [](const HttpRequest& request) -> HttpReply {
       const std::string& path = request.path;
       if (path == "/big") return {.body = std::string(size_t{32} << 20, 'x')};
+      if (path == "/echo") return {.body = request.method + " " + request.body};
+      if (path == "/throw") throw std::runtime_error("a secret");
+      if (path == "/stream") {
+        return {.stream = [](HttpSink& sink) {
+          for (const char* part : {"one ", "", "two"}) sink.write(part);
+        }};
+      }
       if (path == "/here") return {.type = "application/json", .body = "{}\n"};
       return {.status = 404, .body = "there is only /here\n"};
     };
@@ -117,7 +133,7 @@ TEST_F(HttpServerTest, MoreHangingClientsThanThreadsOnlyDelayTheOthers) {
 
 TEST_F(HttpServerTest, ADeadlineEndsWhoTricklesAndWhoReadsNothing) {
   const auto server =
-      start({.request_bytes = size_t{1} << 30, .deadline = std::chrono::milliseconds(200)});
+      start({.head_bytes = size_t{1} << 30, .deadline = std::chrono::milliseconds(200)});
   Client trickling(*server);
   const Time begin = clock.now();
   trickling.send("GET /here HTTP/1.1\r\nA: ");
@@ -129,7 +145,7 @@ TEST_F(HttpServerTest, ADeadlineEndsWhoTricklesAndWhoReadsNothing) {
 }
 
 TEST_F(HttpServerTest, LongRequestsAreCutOffWithoutBeingKept) {
-  const auto server = start({.request_bytes = 2000, .deadline = kHang});
+  const auto server = start({.head_bytes = 2000, .deadline = kHang});
   const std::string block(1000, 'a');
   for (const std::string& head :
        {std::string("GET /"), std::string("GET /here HTTP/1.1\r\nA: "), std::string("no method"),
@@ -153,6 +169,114 @@ TEST_F(HttpServerTest, EndsAtOnceWhateverItsClientsDo) {
   const Time begin = clock.now();
   server.reset();
   EXPECT_LT(clock.now() - begin, kHang);
+}
+
+constexpr HttpLimits kApi{.threads = 300,
+                          .connections = 1000,
+                          .body_bytes = 100,
+                          .deadline = kHang,
+                          .keep_alive = kHang,
+                          .per_address = 1000};
+
+TEST_F(HttpServerTest, RequestsWithBodiesFollowEachOtherOnOneConnection) {
+  const auto server = start(kApi);
+  Client client(*server);
+  for (int i = 0; i < 3; ++i) {
+    client.send("POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello");
+    EXPECT_THAT(client.read_until("POST hello"), HasSubstr("Connection: keep-alive\r\n"));
+  }
+  client.send("GET /stream HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.read_all(),
+              testing::AllOf(HasSubstr("Transfer-Encoding: chunked\r\n"),
+                             testing::EndsWith("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n")));
+}
+
+TEST_F(HttpServerTest, ToOldClientsAStreamEndsWithTheConnection) {
+  const auto server = start(kApi);
+  Client client(*server);
+  client.send("GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_THAT(client.read_all(), testing::EndsWith("Connection: close\r\n\r\none two"));
+}
+
+TEST_F(HttpServerTest, RefusalsSayWhy) {
+  const auto server = start(kApi);
+  Client large(*server);
+  large.send("POST /echo HTTP/1.1\r\nContent-Length: 101\r\n\r\n");
+  EXPECT_THAT(large.read_all(), testing::AllOf(StartsWith("HTTP/1.1 413"), HasSubstr("101 bytes")));
+  Client broken(*server);
+  broken.send("throw");
+  broken.send("\r\n\r\n");
+  EXPECT_THAT(broken.read_all(), StartsWith("HTTP/1.1 400"));
+  Client failing(*server);
+  failing.send("GET /throw HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(failing.read_all(),
+              testing::AllOf(StartsWith("HTTP/1.1 500"), testing::Not(HasSubstr("secret"))));
+}
+
+TEST_F(HttpServerTest, HandlersHearThatTheClientHasGone) {
+  std::atomic<int> num_gone = 0;
+  const auto wait_for = [&](const std::function<bool()>& has_gone) {
+    for (const Time begin = clock.now(); !has_gone() && clock.now() - begin < kHang;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (has_gone()) ++num_gone;
+  };
+  auto server = HttpServer::start(
+      "127.0.0.1:0",
+      [&](const HttpRequest& request) -> HttpReply {
+        if (request.path == "/wait") wait_for(request.has_gone);
+        return {.stream = [&, has_gone = request.has_gone](HttpSink& sink) {
+          sink.write("hello");
+          wait_for(has_gone);
+        }};
+      },
+      clock, kApi);
+  ASSERT_TRUE(server);
+  {
+    Client waiting(**server);
+    waiting.send("GET /wait HTTP/1.1\r\n\r\n");
+    Client streaming(**server);
+    streaming.send("GET /stream HTTP/1.1\r\n\r\n");
+    streaming.read_until("hello");
+    EXPECT_EQ(num_gone, 0);
+  }
+  const Time begin = clock.now();
+  while (num_gone < 2 && clock.now() - begin < kHang) std::this_thread::yield();
+  EXPECT_GE(num_gone, 2);
+}
+
+TEST_F(HttpServerTest, AnswersAtOnceBesideTwoHundredStreamsAndTwoHundredSlowClients) {
+  std::atomic<bool> is_over = false;
+  auto server = HttpServer::start(
+      "127.0.0.1:0",
+      [&](const HttpRequest& request) -> HttpReply {
+        if (request.path == "/health") return {.body = "ok"};
+        return {.stream = [&](HttpSink& sink) {
+          while (!is_over && sink.write("x")) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          }
+        }};
+      },
+      clock, kApi);
+  ASSERT_TRUE(server);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.push_back(std::make_unique<Client>(**server));
+    clients.back()->send("GET /stream HTTP/1.1\r\n\r\n");
+    clients.back()->read_until("1\r\nx");
+    clients.push_back(std::make_unique<Client>(**server));
+    clients.back()->send("GET /health HT");
+  }
+  Duration longest{};
+  for (int i = 0; i < 20; ++i) {
+    const Time begin = clock.now();
+    Client client(**server);
+    client.send("GET /health HTTP/1.1\r\n\r\n");
+    EXPECT_THAT(client.read_until("\r\n\r\nok"), StartsWith("HTTP/1.1 200"));
+    longest = std::max(longest, clock.now() - begin);
+  }
+  EXPECT_LT(seconds(longest), 2);  // Of a busy machine; at rest it takes a millisecond.
+  is_over = true;
 }
 
 TEST_F(HttpServerTest, RefusesAddressesBeyondThisMachineAndPortsInUse) {

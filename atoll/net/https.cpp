@@ -1,5 +1,6 @@
 #include "atoll/net/https.h"
 
+#include <fmt/format.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
@@ -45,6 +46,13 @@ void require_host(SSL_CTX* context, const Address& server) {
   if (set != 1) throw InputError("no certificate can name the host '" + server.host + "'");
 }
 
+void limit_strangers(SSL_CTX* context) {
+  SSL_CTX_set_max_cert_list(context, kMaxShownBytes);
+  // Else a read that a stranger feeds with new keys alone would go on past its deadline.
+  SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
+  SSL_CTX_set_alpn_select_cb(context, choose_http, nullptr);
+}
+
 }  // namespace
 
 void HttpsHost::renew(const identity::Credentials& credentials) {
@@ -55,12 +63,28 @@ void HttpsHost::renew(const identity::Credentials& credentials) {
   const auto authority = identity::certificate_in(credentials.authority_pem);
   ATOLL_CHECK(SSL_CTX_add_client_CA(context.get(), authority.get()) == 1);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  SSL_CTX_set_max_cert_list(context.get(), kMaxShownBytes);
-  // Else a read that a stranger feeds with new keys alone would go on past its deadline.
-  SSL_CTX_clear_mode(context.get(), SSL_MODE_AUTO_RETRY);
-  SSL_CTX_set_alpn_select_cb(context.get(), choose_http, nullptr);
+  limit_strangers(context.get());
   const MutexLock lock(mutex_);
   context_ = std::move(context);
+}
+
+std::shared_ptr<const HttpsHost> HttpsHost::of_files(const std::filesystem::path& certificate,
+                                                     const std::filesystem::path& private_key) {
+  const identity::QuietErrors quiet;
+  TlsContext context = new_tls_context();
+  if (SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
+    throw InputError(
+        fmt::format("'{}' holds no certificate in PEM that can be used", certificate.string()));
+  }
+  if (SSL_CTX_use_PrivateKey_file(context.get(), private_key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    throw InputError(fmt::format("'{}' holds no private key in PEM of the certificate in '{}'",
+                                 private_key.string(), certificate.string()));
+  }
+  limit_strangers(context.get());
+  std::shared_ptr<HttpsHost> host(new HttpsHost);
+  const MutexLock lock(host->mutex_);
+  host->context_ = std::move(context);
+  return host;
 }
 
 std::unique_ptr<ByteStream> HttpsHost::called_stream(Descriptor socket) const {

@@ -1,6 +1,7 @@
 #pragma once
 // Both ends of HTTPS, for readers from anywhere: TLS 1.3, a server that shows a certificate of the
 // run's authority for the host that it is asked by, and clients that may show one.
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,10 @@ class HttpsHost {
  public:
   /// With a web certificate (identity/issue.h). Throws InputError where they do not fit together.
   explicit HttpsHost(const identity::Credentials& credentials) { renew(credentials); }
+  /// With a certificate of any authority, and what it needs behind it in its file, for clients that
+  /// show none. Throws InputError where a file cannot be used.
+  static std::shared_ptr<const HttpsHost> of_files(const std::filesystem::path& certificate,
+                                                   const std::filesystem::path& private_key);
 
   /// For new connections.
   void renew(const identity::Credentials& credentials);
@@ -30,6 +35,8 @@ class HttpsHost {
   std::unique_ptr<ByteStream> called_stream(Descriptor socket) const;
 
  private:
+  HttpsHost() = default;
+
   mutable Mutex mutex_;
   std::shared_ptr<ssl_ctx_st> context_ ATOLL_GUARDED_BY(mutex_);
 };

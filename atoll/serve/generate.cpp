@@ -20,7 +20,7 @@ struct Active {
   Row* row;
   Generation* generation;
   int64_t max_tokens;
-  SeenTokens seen;
+  decoding::SeenTokens seen;
 };
 
 int64_t checked_room(const Row& row, int64_t context) {
@@ -62,10 +62,10 @@ at::Tensor next_logits_RV(const model::Model& model, std::span<const Active> act
 /// Whether the row goes on.
 bool take_token(const GenerateOptions& options, const OnToken& on_token, std::span<float> logits_V,
                 Active& active) {
-  SamplerOptions sampler = options.sampler;
+  decoding::SamplerOptions sampler = options.sampler;
   sampler.seed += active.index;
   active.seen.penalise(logits_V, sampler.repetition_penalty);
-  const int64_t id = sample(logits_V, sampler, std::ssize(active.row->tokens));
+  const int64_t id = decoding::sample(logits_V, sampler, std::ssize(active.row->tokens));
   Generation& generation = *active.generation;
   if (std::ranges::find(options.ends, id) != options.ends.end()) {
     generation.reason = FinishReason::kStop;
@@ -83,13 +83,9 @@ bool take_token(const GenerateOptions& options, const OnToken& on_token, std::sp
 
 }  // namespace
 
-std::string name_of(FinishReason reason) {
-  return reason == FinishReason::kStop ? "stop" : "length";
-}
-
 std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
                                  const GenerateOptions& options, const OnToken& on_token) {
-  check(options.sampler);
+  decoding::check(options.sampler);
   const at::NoGradGuard no_grad;
   std::vector<Generation> generations(rows.size());
   std::vector<Active> active;
@@ -98,8 +94,7 @@ std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
     const int64_t room = checked_room(row, model.config().context());
     const int64_t max_tokens = std::min(options.max_tokens, room);
     if (max_tokens <= 0) continue;
-    row.cache->reserve(std::ssize(row.tokens) + max_tokens);
-    SeenTokens seen(model.config().vocab_size);
+    decoding::SeenTokens seen(model.config().vocab_size);
     for (const int64_t id : row.tokens) seen.add(id);
     active.push_back({index, &row, &generations[index], max_tokens, std::move(seen)});
   }
@@ -124,7 +119,7 @@ std::vector<Generation> generate(const model::Model& model,
   caches.reserve(prompts.size());
   std::vector<Row> rows;
   for (const std::vector<int64_t>& prompt : prompts) {
-    caches.emplace_back(model.config(), 1, 0, model.device());
+    caches.emplace_back(model.config(), model.device());
     rows.push_back({prompt, &caches.back()});
   }
   return generate(model, rows, options, on_token);

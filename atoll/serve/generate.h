@@ -7,22 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "atoll/decoding/generator.h"
+#include "atoll/decoding/sampler.h"
 #include "atoll/model/model.h"
-#include "atoll/serve/sampler.h"
 
 namespace atl::serve {
 
 struct GenerateOptions {
   int64_t max_tokens = 128;
-  std::vector<int64_t> ends;  // A text ends before any of these tokens.
-  SamplerOptions sampler;     // Row r draws with seed + r: as it would alone with that seed.
+  std::vector<int64_t> ends;         // A text ends before any of these tokens.
+  decoding::SamplerOptions sampler;  // Row r draws with seed + r: as it would alone with that seed.
 };
 
-enum class FinishReason {
-  kStop,    // The model ended the text, or on_token did.
-  kLength,  // max_tokens were made, or the context is full.
-};
-std::string name_of(FinishReason reason);  // "stop", "length", as OpenAI's API spells them.
+using decoding::FinishReason;
 
 struct Generation {
   std::vector<int64_t> ids;  // Of the continuation, without the token that ends a text.
@@ -39,7 +36,7 @@ struct Row {
 using OnToken = std::function<bool(size_t, int64_t)>;
 
 /// All rows in one pass over the weights per token, each with its own positions: no padding. Caches
-/// grow as needed. Throws InputError when a prompt is empty, fills the context, or holds ids over
+/// grow. Throws InputError when a prompt is empty, fills the context, or holds ids over
 /// the vocabulary.
 std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
                                  const GenerateOptions& options, const OnToken& on_token);

@@ -64,7 +64,7 @@ TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
     const at::Tensor wanted_TV = full_logits_TV(model, kPrompt);
     for (const std::vector<int64_t>& cuts :
          std::vector<std::vector<int64_t>>{{7}, {1, 1, 1, 1, 1, 1, 1}, {3, 4}, {4, 1, 2}}) {
-      model::KvCache cache(model.config(), 1, 7, at::kCPU);
+      model::KvCache cache(model.config(), at::kCPU);
       int64_t begin = 0;
       for (const int64_t count : cuts) {
         const at::Tensor hidden =
@@ -91,7 +91,7 @@ TEST(GenerateTest, OnADeviceTheSameTokensAsOnTheCpu) {
 
 TEST(GenerateTest, TruncatingTheCacheTakesTokensBack) {
   const model::Model model = small_model();
-  model::KvCache cache(model.config(), 1, 20, at::kCPU);
+  model::KvCache cache(model.config(), at::kCPU);
   model.hidden_BTC(as_tensor(kPrompt), cache);
   const at::Tensor first = model.hidden_BTC(as_tensor(std::vector<int64_t>{1}), cache);
   model.hidden_BTC(as_tensor(std::vector<int64_t>{2, 4}), cache);
@@ -172,7 +172,7 @@ TEST(GenerateTest, ARowDrawsAsAloneWithItsSeed) {
 TEST(GenerateTest, GoesOnFromACacheThatHoldsTheBeginning) {
   const model::Model model = small_model("qwen2");
   const GenerateOptions greedy{.max_tokens = 6, .sampler = {.temperature = 0}};
-  model::KvCache cache(model.config(), 1, 0, at::kCPU);
+  model::KvCache cache(model.config(), at::kCPU);
   std::vector<Row> rows{{kPrompt, &cache}};
   generate(model, rows, greedy, {});
   EXPECT_EQ(cache.length(), std::ssize(rows[0].tokens) - 1);

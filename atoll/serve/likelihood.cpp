@@ -84,17 +84,6 @@ class Reading {
   int64_t num_shared_scored_ = 0;
 };
 
-/// A cache that holds what `from` does, with room for `capacity` positions.
-model::KvCache copy_of(const model::Model& model, const model::KvCache& from, int64_t capacity) {
-  model::KvCache copy(model.config(), 1, capacity, model.device());
-  for (int64_t layer = 0; layer < model.config().num_layers; ++layer) {
-    copy.write(layer, from.keys_BHSN(layer, from.length()).transpose(1, 2),
-               from.values_BHSN(layer, from.length()).transpose(1, 2));
-  }
-  copy.advance(from.length());
-  return copy;
-}
-
 /// One pass of the model: stretches of texts, each behind what its cache holds.
 class Pass {
  public:
@@ -157,7 +146,7 @@ class Reader {
   void read_beginnings(std::vector<Reading>& readings) {
     Pass pass;
     for (Reading& reading : readings) {
-      reading.caches.emplace_back(model_.config(), 1, reading.longest(), model_.device());
+      reading.caches.emplace_back(model_.config(), model_.device());
       const std::span<const int64_t> ids = texts_.ids[reading.group().begin];
       pass.add(reading.is_alone() ? ids : ids.first(reading.group().num_shared),
                reading.caches.front());
@@ -187,7 +176,7 @@ class Reader {
     const int64_t wanted = std::min(kPassTokens / pass_tokens, kCachePositions / positions);
     for (Reading& reading : readings) {
       for (int64_t i = 1; i < std::min(wanted, reading.num_texts()); ++i) {
-        reading.caches.push_back(copy_of(model_, reading.caches.front(), reading.longest()));
+        reading.caches.push_back(reading.caches.front().fork());
       }
     }
   }

@@ -66,6 +66,7 @@ std::string TextStream::take(size_t size, bool all) {
     }
     rest.remove_prefix(character.num_bytes);
   }
+  num_shown_bytes_ += size - rest.size();
   pending_.erase(0, size - rest.size());
   return text;
 }

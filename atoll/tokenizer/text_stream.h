@@ -20,6 +20,8 @@ class TextStream {
   std::string finish();
   /// A stop string has come. The text ends before the first of them.
   bool is_stopped() const { return is_stopped_; }
+  /// How many of the bytes that came were shown.
+  size_t num_shown_bytes() const { return num_shown_bytes_; }
 
  private:
   /// The first `size` bytes that wait, but of a character that is not whole only with `all`.
@@ -30,6 +32,7 @@ class TextStream {
   std::vector<std::string> stops_;
   std::string pending_;
   bool is_stopped_ = false;
+  size_t num_shown_bytes_ = 0;
 };
 
 }  // namespace atl::tokenizer

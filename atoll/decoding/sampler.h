@@ -2,10 +2,11 @@
 // From logits to the next token. A pure function: the random number is f(seed, position), so a
 // session that is moved or replayed draws the same tokens. Free of LibTorch.
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
-namespace atl::serve {
+namespace atl::decoding {
 
 struct SamplerOptions {
   double temperature = 1;  // Divides the logits; 0 takes the largest, the smallest id among equals.
@@ -13,6 +14,8 @@ struct SamplerOptions {
   double top_p = 1;        // Then only the fewest whose probabilities reach this sum; 1: all.
   double min_p = 0;  // Then only those at least this times as likely as the likeliest; 0: all.
   double repetition_penalty = 1;  // Above 1: what is in the text already gets less likely.
+  double frequency_penalty = 0;   // Taken from a logit for each time that its token was made,
+  double presence_penalty = 0;    // and once for all of them; prompts do not count.
   uint64_t seed = 0;
 };
 
@@ -23,12 +26,16 @@ void check(const SamplerOptions& options);
 /// damaged.
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position);
 
-/// The ids that a text holds, each once.
+/// The ids that a text holds, each once, and how often each was made.
 class SeenTokens {
  public:
   explicit SeenTokens(int64_t vocab_size) : is_seen_(static_cast<size_t>(vocab_size)) {}
-  /// Ids over the vocabulary are passed over: the model refuses them.
+  /// One of the prompt. Ids over the vocabulary are passed over: the model refuses them.
   void add(int64_t id);
+  /// One that the model made.
+  void add_made(int64_t id);
+  /// All penalties of `options`: the repetition's, then those of what was made.
+  void penalise(std::span<float> logits_V, const SamplerOptions& options) const;
   /// Divides their logits by the penalty, or multiplies those below 0 (Keskar et al. 2019; as
   /// transformers has it). It comes before everything else that a sampler does.
   void penalise(std::span<float> logits_V, double penalty) const;
@@ -36,6 +43,7 @@ class SeenTokens {
  private:
   std::vector<bool> is_seen_;
   std::vector<int64_t> ids_;
+  std::map<int64_t, int64_t> num_made_;
 };
 
-}  // namespace atl::serve
+}  // namespace atl::decoding

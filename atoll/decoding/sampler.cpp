@@ -1,17 +1,18 @@
-#include "atoll/serve/sampler.h"
+#include "atoll/decoding/sampler.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 
-namespace atl::serve {
+namespace atl::decoding {
 namespace {
 
 void require(bool condition, const char* option, double value, const char* wanted) {
@@ -43,12 +44,30 @@ void check(const SamplerOptions& options) {
   require(options.min_p >= 0 && options.min_p <= 1, "min-p", options.min_p, "from 0 to 1");
   require(options.repetition_penalty > 0 && options.repetition_penalty <= 100, "repetition-penalty",
           options.repetition_penalty, "above 0 and at most 100");
+  for (const auto& [name, value] : {std::pair("frequency-penalty", options.frequency_penalty),
+                                    std::pair("presence-penalty", options.presence_penalty)}) {
+    require(value >= -2 && value <= 2, name, value, "from -2 to 2");
+  }
 }
 
 void SeenTokens::add(int64_t id) {
   if (id < 0 || id >= std::ssize(is_seen_) || is_seen_[static_cast<size_t>(id)]) return;
   is_seen_[static_cast<size_t>(id)] = true;
   ids_.push_back(id);
+}
+
+void SeenTokens::add_made(int64_t id) {
+  add(id);
+  if (id >= 0 && id < std::ssize(is_seen_)) ++num_made_[id];
+}
+
+void SeenTokens::penalise(std::span<float> logits_V, const SamplerOptions& options) const {
+  penalise(logits_V, options.repetition_penalty);
+  if (options.frequency_penalty == 0 && options.presence_penalty == 0) return;
+  for (const auto& [id, count] : num_made_) {
+    logits_V[static_cast<size_t>(id)] -= static_cast<float>(
+        options.frequency_penalty * static_cast<double>(count) + options.presence_penalty);
+  }
 }
 
 void SeenTokens::penalise(std::span<float> logits_V, double penalty) const {
@@ -96,4 +115,4 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
   return ids[weights.size() - 1];  // Rounding: the sum fell short by an ulp.
 }
 
-}  // namespace atl::serve
+}  // namespace atl::decoding

@@ -1,4 +1,4 @@
-#include "atoll/serve/sampler.h"
+#include "atoll/decoding/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "atoll/base/error.h"
 
-namespace atl::serve {
+namespace atl::decoding {
 namespace {
 
 std::map<int64_t, int> draw(const std::vector<float>& logits, SamplerOptions options, int count) {
@@ -68,6 +68,18 @@ TEST(SamplerTest, WhatWasSeenIsPenalisedOnce) {
   EXPECT_EQ(logits, (std::vector<float>{3, 1, -4, -1}));
 }
 
+TEST(SamplerTest, WhatWasMadeIsPenalisedByHowOften) {
+  SeenTokens seen(4);
+  seen.add(0);  // Of the prompt: no part of these two.
+  for (const int64_t id : {1, 1, 2, 9, -1}) seen.add_made(id);
+  std::vector<float> logits{3, 2, -2, -1};
+  seen.penalise(logits, {.frequency_penalty = 0.5, .presence_penalty = 1});
+  EXPECT_EQ(logits, (std::vector<float>{3, 0, -3.5, -1}));
+  logits = {3, 2, -2, -1};  // Behind the repetition's, which is for all that is there.
+  seen.penalise(logits, {.repetition_penalty = 2, .frequency_penalty = -1});
+  EXPECT_EQ(logits, (std::vector<float>{1.5, 3, -3, -1}));
+}
+
 TEST(SamplerTest, EqualSeedAndPositionDrawEqually) {
   const std::vector<float> logits(100, 0.0F);
   const SamplerOptions options{.seed = 3};
@@ -87,9 +99,11 @@ TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {
   EXPECT_THROW(check(SamplerOptions{.top_p = 1.5}), UsageError);
   EXPECT_THROW(check(SamplerOptions{.min_p = -0.1}), UsageError);
   EXPECT_THROW(check(SamplerOptions{.repetition_penalty = 0}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.frequency_penalty = 2.5}), UsageError);
+  EXPECT_THROW(check(SamplerOptions{.presence_penalty = -2.5}), UsageError);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(sample(std::vector<float>{0, nan}, {}, 0), InputError);
 }
 
 }  // namespace
-}  // namespace atl::serve
+}  // namespace atl::decoding

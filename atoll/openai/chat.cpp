@@ -1,0 +1,157 @@
+#include "atoll/openai/chat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/openai/logprobs.h"
+#include "atoll/openai/structure.h"
+
+namespace atl::openai {
+namespace {
+
+/// Of OpenAI's chat and responses: all are texts.
+bool is_text_part(const Json& part) {
+  if (!part.is_object() || !part.contains("type") || !part.contains("text")) return false;
+  const Json& type = part["type"];
+  return part["text"].is_string() &&
+         (type == "text" || type == "input_text" || type == "output_text");
+}
+
+std::string joined_parts(const Json& parts, const std::string& field) {
+  std::string text;
+  for (const Json& part : parts) {
+    if (!is_text_part(part)) refuse(field, fmt::format("'{}' has a part that is no text", field));
+    if (!text.empty()) text += "\n";
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+}  // namespace
+
+Json read_messages(const Json& list, const std::string& field) {
+  if (!list.is_array() || list.empty()) {
+    refuse(field, fmt::format("'{}' must be a list of messages, and not empty", field));
+  }
+  Json messages = Json::array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string name = fmt::format("{}[{}]", field, i);
+    Json message = list[i];
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
+      refuse(name, fmt::format("'{}' must be an object with a text 'role'", name));
+    }
+    Json& content = message["content"];
+    if (content.is_array()) content = joined_parts(content, name + ".content");
+    const bool has_calls = message.contains("tool_calls") && !message["tool_calls"].is_null();
+    if (!content.is_string() && !(content.is_null() && has_calls)) {
+      refuse(name + ".content",
+             fmt::format("'{}.content' must be a text or a list of texts", name));
+    }
+    // What newer clients call a system's message. Templates know the old name.
+    if (message["role"] == "developer") message["role"] = "system";
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+ChatRequest read_chat(const Json& body, const RequestLimits& limits) {
+  Fields fields(body);
+  ChatRequest request;
+  request.model = fields.required_text("model");
+  const Json* messages = fields.find("messages");
+  if (messages == nullptr) refuse("messages", "'messages' is missing");
+  request.chat.messages = read_messages(*messages, "messages");
+  request.chat.add_generation_prompt = fields.flag("add_generation_prompt", true);
+  if (const Json* more = fields.find("chat_template_kwargs")) {
+    if (!more->is_object())
+      refuse("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    request.chat.more = *more;
+  }
+  request.options = read_options(fields, limits);
+  const auto old_name = fields.whole("max_tokens", 1, kMaxTokens);
+  const auto new_name = fields.whole("max_completion_tokens", 1, kMaxTokens);
+  request.options.max_tokens = new_name ? new_name : old_name;
+  const bool has_logprobs = fields.flag("logprobs", false);
+  const auto top = fields.whole("top_logprobs", 0, limits.max_top_logprobs);
+  if (top && !has_logprobs) refuse("top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+  if (has_logprobs) request.top_logprobs = top.value_or(0);
+  read_structure(fields);
+  fields.refuse_if_there("modalities", {Json::array({"text"})});
+  for (const char* name :
+       {"audio", "prediction", "web_search_options", "reasoning_effort", "verbosity"}) {
+    fields.refuse_if_there(name);
+  }
+  fields.refuse_if_there("store", {false});
+  fields.pass_over({"prompt_cache_retention"});
+  fields.refuse_unknown();
+  return request;
+}
+
+Json ChatShape::object(const Answer& answer, const char* kind, Json choices) const {
+  return {{"id", answer.id},
+          {"object", kind},
+          {"created", answer.created},
+          {"model", answer.model},
+          {"choices", std::move(choices)}};
+}
+
+Json ChatShape::logprobs(const std::vector<TextToken>& tokens) const {
+  if (!has_logprobs_) return {};
+  return {{"content", chat_logprobs(tokens, tokenizer_)}, {"refusal", nullptr}};
+}
+
+Json ChatShape::whole(const Answer& answer) {
+  Json choices = Json::array();
+  for (size_t i = 0; i < answer.choices.size(); ++i) {
+    const Choice& one = answer.choices[i];
+    choices.push_back(
+        {{"index", i},
+         {"message", {{"role", "assistant"}, {"content", one.text}, {"refusal", nullptr}}},
+         {"logprobs", logprobs(one.tokens)},
+         {"finish_reason", one.reason ? Json(decoding::name_of(*one.reason)) : Json()}});
+  }
+  Json all = object(answer, "chat.completion", std::move(choices));
+  all["usage"] = usage_of(answer);
+  return all;
+}
+
+std::string ChatShape::chunk(const Answer& answer, size_t index, Json delta,
+                             const std::vector<TextToken>& tokens,
+                             std::optional<decoding::FinishReason> reason) const {
+  Json choice{{"index", index},
+              {"delta", std::move(delta)},
+              {"logprobs", tokens.empty() ? Json() : logprobs(tokens)},
+              {"finish_reason", reason ? Json(decoding::name_of(*reason)) : Json()}};
+  return sse(object(answer, "chat.completion.chunk", Json::array({std::move(choice)})));
+}
+
+std::string ChatShape::begin(const Answer& answer) {
+  std::string events;
+  for (size_t i = 0; i < answer.choices.size(); ++i) {
+    events += chunk(answer, i, {{"role", "assistant"}, {"content", ""}}, {}, {});
+  }
+  return events;
+}
+
+std::string ChatShape::piece(const Answer& answer, size_t index, const Piece& piece) {
+  if (piece.text.empty() && (piece.tokens.empty() || !has_logprobs_)) return "";
+  return chunk(answer, index, {{"content", piece.text}}, piece.tokens, {});
+}
+
+std::string ChatShape::end_of(const Answer& answer, size_t index) {
+  return chunk(answer, index, Json::object(), {}, answer.choices[index].reason);
+}
+
+std::string ChatShape::end(const Answer& answer) {
+  std::string events;
+  if (includes_usage_) {
+    Json all = object(answer, "chat.completion.chunk", Json::array());
+    all["usage"] = usage_of(answer);
+    events = sse(all);
+  }
+  return events + "data: [DONE]\n\n";
+}
+
+}  // namespace atl::openai

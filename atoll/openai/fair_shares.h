@@ -1,0 +1,58 @@
+#pragma once
+// Whose request is next when more come than can be answered at once: each key's requests in their
+// order, and of several keys the one with the least at work for its share. Pure; of one thread.
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace atl::openai {
+
+class FairShares {
+ public:
+  struct Limits {
+    int64_t running = 64;   // Texts that are made at once.
+    int64_t waiting = 256;  // Requests.
+    int64_t waiting_per_key = 128;
+  };
+  using Ticket = uint64_t;
+
+  /// A share for each key: one with twice another's gets twice as much when both want more.
+  FairShares(Limits limits, std::vector<double> shares)
+      : limits_(limits), keys_(shares.size()), shares_(std::move(shares)) {}
+
+  /// For a request of so many texts. Nothing: too many wait already.
+  std::optional<Ticket> apply(size_t key, int64_t texts);
+  bool is_running(Ticket ticket) const { return running_.contains(ticket); }
+  /// It is over, or nobody waits for it any more.
+  void leave(Ticket ticket);
+
+  int64_t num_running() const { return num_running_; }  // Texts.
+  int64_t num_waiting() const { return num_waiting_; }  // Requests.
+
+ private:
+  struct Request {
+    Ticket ticket = 0;
+    size_t key = 0;
+    int64_t texts = 0;
+  };
+  struct Key {
+    std::deque<Request> waiting;
+    int64_t num_running = 0;
+    Ticket last = 0;  // That was let in: among equals the one that waits longest comes first.
+  };
+  void let_in();
+  std::optional<size_t> next_key() const;
+
+  const Limits limits_;
+  std::vector<Key> keys_;
+  const std::vector<double> shares_;
+  std::map<Ticket, Request> running_;
+  int64_t num_running_ = 0;
+  int64_t num_waiting_ = 0;
+  Ticket last_ticket_ = 0;
+};
+
+}  // namespace atl::openai

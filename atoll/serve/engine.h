@@ -1,0 +1,87 @@
+#pragma once
+// Texts of one model that are read together, pass after pass. A pass takes the newest token of each
+// answer and, beside them, a part of the prompts that are still to be read, so that a long one
+// holds nobody up. Keys and values lie in pages of a budget; what prompts have in common is read
+// once. When pages run out, texts that nobody reads any more lose theirs, then the youngest of
+// those under way, which is read anew later.
+//
+// On the CPU every token has the bits that it would have alone, whatever is read beside it
+// (model/products.h, model/causal_attention.h). Owned by one thread.
+//
+// Shapes: T = tokens of a pass, W = those of which something is wanted, C = hidden size.
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "atoll/decoding/generator.h"
+#include "atoll/model/model.h"
+#include "atoll/serve/prefix_cache.h"
+#include "atoll/serve/sequence.h"
+
+namespace atl::serve {
+
+struct EngineOptions {
+  int64_t kv_bytes = int64_t{1} << 30;  // For keys and values.
+  int64_t max_running = 64;             // Texts in a pass.
+  int64_t prompt_tokens = 256;          // Of prompts, in a pass.
+};
+
+/// How much a pass reads of each text, by how much of it is unread: all that lack a single token,
+/// and of the others the first ones, `prompt_tokens` at most in all. Pure.
+std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens);
+
+class Engine {
+ public:
+  /// The model outlives it. Throws UsageError where the budget holds no page.
+  Engine(const model::Model& model, const EngineOptions& options);
+
+  /// Tokens that a text may have.
+  int64_t context() const { return context_; }
+  const std::shared_ptr<model::KvPool>& pool() const { return pool_; }
+  int64_t num_waiting() const { return std::ssize(waiting_); }
+  bool is_idle() const { return running_.empty() && waiting_.empty(); }
+  decoding::GeneratorStatus status() const;
+
+  /// Behind those that wait; has tokens, at most context().
+  void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+  /// Nobody wants these any more; what read() has for them is not given.
+  void drop(const std::set<Sequence::Id>& ids);
+  /// One pass. Says nothing to anybody.
+  void read();
+  /// Gives the sequences what the pass has for them; lets go of those that want no more.
+  void give();
+
+ private:
+  using Sequences = std::deque<std::unique_ptr<Sequence>>;
+  /// What a pass has for one of those that run; none once it was dropped.
+  struct Found {
+    Sequence* sequence;
+    int64_t begin;                // The first position that it read.
+    std::vector<int64_t> places;  // Wanted, from there.
+    at::Tensor hidden_WC;
+  };
+
+  void admit();
+  bool shares_unread_beginning(const Sequence& sequence, int64_t num_cached) const;
+  bool has_steady_keys(int64_t length) const;
+  bool make_room(int64_t num_pages);
+  /// How much each of those that run is to read; there is room for that.
+  std::vector<int64_t> prepare();
+  bool give(const Found& found);
+  void refuse_all(const std::string& reason);
+
+  const model::Model& model_;
+  const EngineOptions options_;
+  const std::shared_ptr<model::KvPool> pool_;
+  const int64_t context_;
+  PrefixCache prefixes_;
+  Sequences running_, waiting_;  // In the order in which they came.
+  std::vector<Found> found_;
+  std::string trouble_;  // Why there was no pass.
+  decoding::GeneratorStatus counts_;
+};
+
+}  // namespace atl::serve

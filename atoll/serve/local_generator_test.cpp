@@ -1,0 +1,274 @@
+// Answers that are made together against each one made alone (serve/generate.h).
+#include "atoll/serve/local_generator.h"
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <future>
+#include <optional>
+
+#include "atoll/base/random.h"
+#include "atoll/serve/generate.h"
+
+namespace atl::serve {
+namespace {
+
+using decoding::FinishReason;
+using decoding::GenerationRequest;
+using decoding::Refusal;
+using decoding::TokenScore;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kContext = 200;
+constexpr int64_t kPageBytes = 3 * 2 * 2 * 32 * 6 * 4;  // Of the model below.
+
+const model::Model& small_model() {
+  static const model::Model model = [] {
+    at::set_num_threads(1);  // So small that threads only wait for each other.
+    model::Model made({.architecture = "llama",
+                       .vocab_size = 61,
+                       .hidden_size = 24,
+                       .intermediate_size = 40,
+                       .num_layers = 3,
+                       .num_heads = 4,
+                       .num_kv_heads = 2,
+                       .max_positions = kContext},
+                      at::kCPU, model::Purpose::kInference);
+    made.initialise(5);
+    made.parameters().values_P().mul_(8);  // Logits that differ clearly.
+    return made;
+  }();
+  return model;
+}
+
+std::vector<int64_t> text(uint64_t seed, int64_t length) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < length; ++i) {
+    ids.push_back(static_cast<int64_t>(random_uniform(seed, 7, static_cast<uint64_t>(i)) * 61));
+  }
+  return ids;
+}
+
+/// What became of a request.
+class Heard final : public decoding::Listener {
+ public:
+  void prompt_read(int64_t num_cached, std::vector<TokenScore> scores) override {
+    num_cached_ = num_cached;
+    prompt_scores_ = std::move(scores);
+  }
+  bool token(const TokenScore& score) override {
+    scores_.push_back(score);
+    return !stops_after_ || std::ssize(scores_) < *stops_after_;
+  }
+  void finished(FinishReason reason) override { end_.set_value(reason); }
+  void failed(const Refusal& refusal) override {
+    refusal_ = refusal;
+    end_.set_value(std::nullopt);
+  }
+
+  std::optional<FinishReason> wait() {
+    if (!ended_) reason_ = end_.get_future().get();
+    ended_ = true;
+    return reason_;
+  }
+  std::vector<int64_t> ids() {
+    wait();
+    std::vector<int64_t> ids;
+    for (const TokenScore& score : scores_) ids.push_back(score.id);
+    return ids;
+  }
+  const std::vector<TokenScore>& scores() const { return scores_; }
+  const std::vector<TokenScore>& prompt_scores() const { return prompt_scores_; }
+  int64_t num_cached() const { return num_cached_; }
+  const Refusal& refusal() const { return refusal_; }
+  void stop_after(int64_t count) { stops_after_ = count; }
+
+ private:
+  std::promise<std::optional<FinishReason>> end_;
+  std::optional<FinishReason> reason_;
+  bool ended_ = false;
+  std::vector<TokenScore> scores_, prompt_scores_;
+  int64_t num_cached_ = 0;
+  Refusal refusal_;
+  std::optional<int64_t> stops_after_;
+};
+
+std::vector<int64_t> alone(const GenerationRequest& request) {
+  const std::vector<std::vector<int64_t>> prompts{request.prompt};
+  return generate(
+             small_model(), prompts,
+             {.max_tokens = request.max_tokens, .ends = request.ends, .sampler = request.sampler},
+             {})
+      .at(0)
+      .ids;
+}
+
+std::vector<GenerationRequest> various() {
+  std::vector<GenerationRequest> requests;
+  for (uint64_t i = 0; i < 12; ++i) {
+    requests.push_back({.prompt = text(i, 1 + static_cast<int64_t>(i * 37 % 130)),
+                        .max_tokens = 5 + static_cast<int64_t>(i * 11 % 40),
+                        .ends = {7},
+                        .sampler = {.temperature = i % 3 == 0 ? 0.0 : 1.0, .seed = i}});
+  }
+  return requests;
+}
+
+TEST(LocalGeneratorTest, EachAnswerIsThatWhichIsMadeAloneWhateverTheBudget) {
+  const std::vector<GenerationRequest> requests = various();
+  for (const EngineOptions& options : {
+           EngineOptions{}, EngineOptions{.max_running = 3, .prompt_tokens = 5},
+           EngineOptions{.kv_bytes = 10 * kPageBytes, .prompt_tokens = 40},  // Texts give way.
+       }) {
+    LocalGenerator generator(small_model(), options);
+    std::vector<std::shared_ptr<Heard>> heard;
+    for (const GenerationRequest& request : requests) {
+      heard.push_back(std::make_shared<Heard>());
+      generator.generate(request, heard.back());
+    }
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(heard[i]->ids(), alone(requests[i])) << i << ", " << options.kv_bytes;
+    }
+    const decoding::GeneratorStatus status = generator.status();
+    EXPECT_EQ(status.num_waiting, 0);
+    EXPECT_LE(status.kv_bytes, status.kv_capacity_bytes);
+  }
+}
+
+TEST(LocalGeneratorTest, WhatPromptsShareIsReadOnceAndChangesNothing) {
+  LocalGenerator generator(small_model(), {});
+  GenerationRequest request{.prompt = text(3, 100), .max_tokens = 8, .sampler = {.temperature = 0}};
+  const std::vector<int64_t> wanted = alone(request);
+  for (const int64_t expected : {0, 96, 96}) {
+    const auto heard = std::make_shared<Heard>();
+    generator.generate(request, heard);
+    EXPECT_EQ(heard->ids(), wanted);
+    EXPECT_EQ(heard->num_cached(), expected);
+  }
+  // Several at once: the others wait for the first one's reading.
+  request.prompt = text(4, 80);
+  std::vector<std::shared_ptr<Heard>> heard;
+  for (int i = 0; i < 4; ++i) {
+    heard.push_back(std::make_shared<Heard>());
+    generator.generate(request, heard.back());
+  }
+  int64_t num_read = 0;
+  for (const auto& each : heard) {
+    EXPECT_EQ(each->ids(), alone(request));
+    if (each->num_cached() == 0) num_read += 1;
+  }
+  EXPECT_EQ(num_read, 1);
+}
+
+TEST(LocalGeneratorTest, ScoresAreTheModelsOfThePromptToo) {
+  LocalGenerator generator(small_model(), {.prompt_tokens = 9});
+  const std::vector<int64_t> prompt = text(5, 70);
+  for (int round = 0; round < 2; ++round) {  // Pages that are there do not hide scores.
+    const auto heard = std::make_shared<Heard>();
+    generator.generate({.prompt = prompt,
+                        .max_tokens = 3,
+                        .sampler = {.temperature = 0},
+                        .top_logprobs = 2,
+                        .scores_prompt = true},
+                       heard);
+    std::vector<int64_t> all = prompt;
+    for (const int64_t id : heard->ids()) all.push_back(id);
+    ASSERT_EQ(heard->prompt_scores().size(), prompt.size() - 1);
+    ASSERT_EQ(heard->scores().size(), 3U);
+    const at::Tensor tokens =
+        at::tensor(at::ArrayRef<int64_t>(all.data(), all.size()), at::kLong).unsqueeze(0);
+    const at::Tensor logprobs_TV =
+        small_model().logits(small_model().hidden_BTC(tokens))[0].to(at::kDouble).log_softmax(1);
+    for (size_t i = 1; i < all.size(); ++i) {
+      const TokenScore& score =
+          i < prompt.size() ? heard->prompt_scores()[i - 1] : heard->scores()[i - prompt.size()];
+      const at::Tensor row_V = logprobs_TV[static_cast<int64_t>(i) - 1];
+      EXPECT_EQ(score.id, all[i]);
+      EXPECT_NEAR(score.logprob, row_V[all[i]].item<double>(), 1e-9);
+      ASSERT_EQ(score.top.size(), 2U);
+      EXPECT_EQ(score.top[0].first, row_V.argmax().item<int64_t>());
+    }
+  }
+}
+
+TEST(LocalGeneratorTest, ListenersAndLimitsEndAnswers) {
+  LocalGenerator generator(small_model(), {});
+  const GenerationRequest request{
+      .prompt = text(6, 190), .max_tokens = 1000, .sampler = {.temperature = 0}};
+  const auto full = std::make_shared<Heard>();
+  generator.generate(request, full);
+  EXPECT_EQ(full->wait(), FinishReason::kLength);
+  EXPECT_EQ(full->ids().size(), 10U) << "the context";
+  const auto stopped = std::make_shared<Heard>();
+  stopped->stop_after(4);
+  generator.generate(request, stopped);
+  EXPECT_EQ(stopped->wait(), FinishReason::kStop);
+  EXPECT_EQ(stopped->ids().size(), 4U);
+  const auto none = std::make_shared<Heard>();
+  generator.generate({.prompt = {1, 2}, .max_tokens = 0}, none);
+  EXPECT_EQ(none->wait(), FinishReason::kLength);
+  EXPECT_THAT(none->ids(), IsEmpty());
+}
+
+TEST(LocalGeneratorTest, WhatCanNeverBeAnsweredIsRefusedAtOnce) {
+  LocalGenerator generator(small_model(), {});
+  for (const auto& [prompt, reason] : std::vector<std::pair<std::vector<int64_t>, std::string>>{
+           {{}, "no tokens"}, {text(1, 201), "has 201 tokens and"}, {{61}, "the id 61"}}) {
+    const auto heard = std::make_shared<Heard>();
+    generator.generate({.prompt = prompt}, heard);
+    EXPECT_EQ(heard->wait(), std::nullopt);
+    EXPECT_EQ(heard->refusal().kind, Refusal::Kind::kInvalid);
+    EXPECT_THAT(heard->refusal().message, HasSubstr(reason));
+  }
+}
+
+TEST(LocalGeneratorTest, WhatIsCancelledIsHeardNoMoreAndTheOthersGoOn) {
+  LocalGenerator generator(small_model(), {});
+  const auto lost = std::make_shared<Heard>();
+  const auto kept = std::make_shared<Heard>();
+  const GenerationRequest request{
+      .prompt = text(8, 20), .max_tokens = 150, .sampler = {.temperature = 0}};
+  generator.cancel(generator.generate(request, lost));
+  const size_t heard_then = lost->scores().size();
+  generator.generate(request, kept);
+  EXPECT_EQ(kept->ids(), alone(request));
+  EXPECT_EQ(lost->scores().size(), heard_then);
+  EXPECT_EQ(lost.use_count(), 1) << "it is let go of";
+}
+
+class HeardMean final : public decoding::EmbeddingListener {
+ public:
+  void embedded(std::vector<float> mean_C) override { mean_.set_value(std::move(mean_C)); }
+  void failed(const Refusal& /*refusal*/) override { mean_.set_value({}); }
+  std::vector<float> wait() { return mean_.get_future().get(); }
+
+ private:
+  std::promise<std::vector<float>> mean_;
+};
+
+TEST(LocalGeneratorTest, EmbeddingsAreMeansOfHiddenStates) {
+  LocalGenerator generator(small_model(), {.prompt_tokens = 20});
+  const std::vector<int64_t> ids = text(9, 50);
+  const auto heard = std::make_shared<HeardMean>();
+  generator.embed(ids, heard);
+  const std::vector<float> mean = heard->wait();
+  const at::Tensor tokens =
+      at::tensor(at::ArrayRef<int64_t>(ids.data(), ids.size()), at::kLong).unsqueeze(0);
+  const at::Tensor wanted = small_model().hidden_BTC(tokens)[0].to(at::kDouble).mean(0);
+  ASSERT_EQ(mean.size(), 24U);
+  for (size_t i = 0; i < mean.size(); ++i) {
+    EXPECT_NEAR(mean[i], wanted[static_cast<int64_t>(i)].item<double>(), 1e-5);
+  }
+}
+
+TEST(PlanPassTest, NewestTokensFirstThenPromptsInTheirOrder) {
+  EXPECT_THAT(plan_pass(std::vector<int64_t>{1, 30, 1, 30, 5}, 40), ElementsAre(1, 30, 1, 10, 0));
+  EXPECT_THAT(plan_pass({}, 40), IsEmpty());
+}
+
+}  // namespace
+}  // namespace atl::serve

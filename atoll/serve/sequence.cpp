@@ -1,0 +1,93 @@
+#include "atoll/serve/sequence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "atoll/base/error.h"
+
+namespace atl::serve {
+namespace {
+
+std::vector<int64_t> all_of(int64_t count) {
+  std::vector<int64_t> places(static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), 0);
+  return places;
+}
+
+std::span<float> values_of(const at::Tensor& row) {
+  return {row.mutable_data_ptr<float>(), static_cast<size_t>(row.numel())};
+}
+
+}  // namespace
+
+Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
+               std::shared_ptr<decoding::Listener> listener,
+               const std::shared_ptr<model::KvPool>& pool)
+    : Sequence(id, request.prompt, pool),
+      draw_(request, vocab_size),
+      listener_(std::move(listener)),
+      num_prompt_(std::ssize(request.prompt)),
+      max_length_(request.max_tokens < max_length - num_prompt_ ? num_prompt_ + request.max_tokens
+                                                                : max_length),
+      num_top_(request.top_logprobs),
+      scores_prompt_(request.scores_prompt) {}
+
+std::vector<int64_t> Answer::wanted(int64_t count) const {
+  // A text whose pages were taken away is read anew: what it was told it is not told again.
+  if (scores_prompt_ && !was_read_) return all_of(count);
+  if (count == num_unread()) return {count - 1};
+  return {};
+}
+
+bool Answer::take(int64_t position, const at::Tensor& row) {
+  const std::span<float> logits_V = values_of(row);
+  if (position + 1 < num_prompt_) {
+    if (std::ssize(prompt_scores_) > position) return false;  // It is read anew.
+    const int64_t id = tokens()[static_cast<size_t>(position) + 1];
+    prompt_scores_.push_back(decoding::score_of(logits_V, id, num_top_.value_or(0)));
+    return false;
+  }
+  if (!std::exchange(was_read_, true)) {
+    listener_->prompt_read(num_cached_, std::move(prompt_scores_));
+  }
+  if (std::ssize(tokens()) >= max_length_) return finish(decoding::FinishReason::kLength);
+  const decoding::TokenScore score = draw_.next(logits_V, position + 1);
+  if (draw_.is_end(score.id)) return finish(decoding::FinishReason::kStop);
+  append(score.id);
+  draw_.add(score.id);
+  if (!listener_->token(score)) return finish(decoding::FinishReason::kStop);
+  if (std::ssize(tokens()) < max_length_) return false;
+  return finish(decoding::FinishReason::kLength);
+}
+
+bool Answer::finish(decoding::FinishReason reason) {
+  listener_->finished(reason);
+  return true;
+}
+
+std::vector<int64_t> Embedding::wanted(int64_t count) const {
+  const int64_t done = num_summed_ - cache.length();  // It is read anew.
+  std::vector<int64_t> places = all_of(count);
+  places.erase(places.begin(), places.begin() + std::clamp<int64_t>(done, 0, count));
+  return places;
+}
+
+bool Embedding::take(int64_t /*position*/, const at::Tensor& row) {
+  const std::span<const float> hidden_C = values_of(row);
+  sum_C_.resize(hidden_C.size());
+  for (size_t i = 0; i < hidden_C.size(); ++i) sum_C_[i] += hidden_C[i];
+  if (++num_summed_ < std::ssize(tokens())) return false;
+  std::vector<float> mean_C;
+  for (const double sum : sum_C_) {
+    if (!std::isfinite(sum)) {
+      throw InputError("the model's hidden states are not finite: its weights are damaged");
+    }
+    mean_C.push_back(static_cast<float>(sum / static_cast<double>(num_summed_)));
+  }
+  listener_->embedded(std::move(mean_C));
+  return true;
+}
+
+}  // namespace atl::serve

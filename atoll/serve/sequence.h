@@ -1,0 +1,104 @@
+#pragma once
+// A text that a model reads beside others, token by token or many at once, and what becomes of its
+// hidden states: an answer that grows, or a mean over all of it. Knows nothing of when it is read.
+//
+// Shapes: C = hidden size, V = vocabulary.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "atoll/decoding/draw.h"
+#include "atoll/decoding/generator.h"
+#include "atoll/model/kv_cache.h"
+
+namespace atl::serve {
+
+class Sequence {
+ public:
+  using Id = decoding::Generator::Id;
+
+  Sequence(Id id, std::vector<int64_t> tokens, const std::shared_ptr<model::KvPool>& pool)
+      : cache(pool), id_(id), tokens_(std::move(tokens)) {}
+  virtual ~Sequence() = default;
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
+  Id id() const { return id_; }
+  const std::vector<int64_t>& tokens() const { return tokens_; }
+  int64_t num_unread() const { return std::ssize(tokens_) - cache.length(); }
+
+  /// Whether it is content without the hidden states of tokens whose keys and values are there.
+  virtual bool may_skip() const = 0;
+  /// Whether it wants logits, not hidden states.
+  virtual bool wants_logits() const = 0;
+  /// Which of the next `count` unread tokens it wants something of: their places among them.
+  virtual std::vector<int64_t> wanted(int64_t count) const = 0;
+  /// Gets them one by one, in their order: (C), or (V) which it may overwrite, of the token at that
+  /// position of the text. True: nothing more is wanted. Throws InputError where they are not
+  /// finite.
+  virtual bool take(int64_t position, const at::Tensor& row) = 0;
+  /// Its keys and values are there up to here without having been read.
+  virtual void skipped(int64_t /*num_tokens*/) {}
+  virtual void fail(const decoding::Refusal& refusal) = 0;
+
+  model::KvCache cache;
+
+ protected:
+  void append(int64_t id) { tokens_.push_back(id); }
+
+ private:
+  Id id_;
+  std::vector<int64_t> tokens_;
+};
+
+class Answer final : public Sequence {
+ public:
+  /// `max_length`: tokens in all. Throws as decoding::Draw does.
+  Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
+         std::shared_ptr<decoding::Listener> listener, const std::shared_ptr<model::KvPool>& pool);
+
+  bool may_skip() const override { return !scores_prompt_; }
+  bool wants_logits() const override { return true; }
+  std::vector<int64_t> wanted(int64_t count) const override;
+  bool take(int64_t position, const at::Tensor& row) override;
+  void skipped(int64_t num_tokens) override { num_cached_ = num_tokens; }
+  void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
+
+ private:
+  bool finish(decoding::FinishReason reason);
+
+  decoding::Draw draw_;
+  const std::shared_ptr<decoding::Listener> listener_;
+  const int64_t num_prompt_;
+  const int64_t max_length_;  // Of tokens().
+  const std::optional<int64_t> num_top_;
+  const bool scores_prompt_;
+  bool was_read_ = false;  // The prompt.
+  int64_t num_cached_ = 0;
+  std::vector<decoding::TokenScore> prompt_scores_;
+};
+
+/// The mean of the hidden states behind the final norm.
+class Embedding final : public Sequence {
+ public:
+  Embedding(Id id, std::vector<int64_t> text, std::shared_ptr<decoding::EmbeddingListener> listener,
+            const std::shared_ptr<model::KvPool>& pool)
+      : Sequence(id, std::move(text), pool), listener_(std::move(listener)) {}
+
+  bool may_skip() const override { return false; }
+  bool wants_logits() const override { return false; }
+  std::vector<int64_t> wanted(int64_t count) const override;
+  bool take(int64_t position, const at::Tensor& row) override;
+  void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
+
+ private:
+  const std::shared_ptr<decoding::EmbeddingListener> listener_;
+  std::vector<double> sum_C_;
+  int64_t num_summed_ = 0;
+};
+
+}  // namespace atl::serve
