@@ -37,11 +37,10 @@ class HttpServer::State {
         limits_(limits),
         https_(std::move(https)),
         loop_(std::make_shared<EventLoop>(clock)),
-        crew_(std::make_unique<ThreadCrew>(limits.threads)) {}
+        crew_(limits.threads) {}
   ~State() {
     stopping_ = true;
-    crew_.reset();  // Answers end soon: nobody reads them any more.
-    loop_->stop();
+    loop_->stop();  // It asks the crew, which goes first of the members: answers end soon then.
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -145,7 +144,7 @@ class HttpServer::State {
   }
 
   void answer(const Shared& connection) {
-    crew_->run([this, connection] {
+    crew_.run([this, connection] {
       const bool stays = connection->answer(handler_, limits_.keep_alive > Duration{},
                                             limits_.deadline, limits_.body_bytes > 0);
       loop_->post([this, connection, stays] { wait_again(connection, stays); });
@@ -173,7 +172,7 @@ class HttpServer::State {
   uint64_t last_number_ = 0;
   Acceptor acceptor_;
   const std::shared_ptr<EventLoop> loop_;
-  std::unique_ptr<ThreadCrew> crew_;
+  ThreadCrew crew_;
 };
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address,

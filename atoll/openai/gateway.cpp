@@ -84,7 +84,9 @@ net::HttpReply Gateway::reply(const net::HttpRequest& request) {
   try {
     const Route* route = nullptr;
     for (const Route& one : routes()) {
-      if (request.path == one.path) route = &one;
+      const bool is_of_one_model =
+          one.handler == &Gateway::models && request.path.starts_with(std::string(one.path) + "/");
+      if (request.path == one.path || is_of_one_model) route = &one;
     }
     if (route == nullptr) {
       throw ApiError(404, "", fmt::format("there is no '{}' here", request.path), "unknown_path");
@@ -144,15 +146,20 @@ net::HttpReply Gateway::metrics(const net::HttpRequest& /*request*/) {
   return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.text(now)};
 }
 
-net::HttpReply Gateway::models(const net::HttpRequest& /*request*/) {
-  Json list = Json::array();
-  for (const ServedModel& model : models_) {
-    list.push_back({{"id", model.name},
-                    {"object", "model"},
-                    {"created", created_},
-                    {"owned_by", "atoll"},
-                    {"max_model_len", model.generator->context()}});
+net::HttpReply Gateway::models(const net::HttpRequest& request) {
+  const auto described = [this](const ServedModel& model) -> Json {
+    return {{"id", model.name},
+            {"object", "model"},
+            {"created", created_},
+            {"owned_by", "atoll"},
+            {"max_model_len", model.generator->context()}};
+  };
+  const std::string all = "/v1/models";
+  if (request.path != all) {
+    return json_reply(described(model_named(request.path.substr(all.size() + 1))));
   }
+  Json list = Json::array();
+  for (const ServedModel& model : models_) list.push_back(described(model));
   return json_reply({{"object", "list"}, {"data", std::move(list)}});
 }
 

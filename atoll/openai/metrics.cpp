@@ -76,9 +76,24 @@ void Metrics::count_request(const std::string& endpoint, int status) {
   ++requests_[{endpoint, status}];
 }
 
-void Metrics::add(Histogram& histogram, Duration time) {
+void Metrics::add_wait(Duration time) {
   const MutexLock lock(mutex_);
-  histogram.add(seconds(time));
+  wait_.add(seconds(time));
+}
+
+void Metrics::add_first_token(Duration time) {
+  const MutexLock lock(mutex_);
+  first_token_.add(seconds(time));
+}
+
+void Metrics::add_gap(Duration time) {
+  const MutexLock lock(mutex_);
+  gap_.add(seconds(time));
+}
+
+void Metrics::add_request(Duration time) {
+  const MutexLock lock(mutex_);
+  request_.add(seconds(time));
 }
 
 std::string Metrics::text(const Now& now) const {

@@ -35,10 +35,10 @@ class Metrics {
  public:
   Metrics();
   void count_request(const std::string& endpoint, int status);
-  void add_wait(Duration time) { add(wait_, time); }                // For its turn.
-  void add_first_token(Duration time) { add(first_token_, time); }  // Since the request came.
-  void add_gap(Duration time) { add(gap_, time); }                  // Between two tokens of a text.
-  void add_request(Duration time) { add(request_, time); }          // Until all is answered.
+  void add_wait(Duration time);         // For its turn.
+  void add_first_token(Duration time);  // Since the request came.
+  void add_gap(Duration time);          // Between two tokens of a text.
+  void add_request(Duration time);      // Until all is answered.
 
   /// What else is known at the moment of asking.
   struct Now {
@@ -49,8 +49,6 @@ class Metrics {
   std::string text(const Now& now) const;
 
  private:
-  void add(Histogram& histogram, Duration time);
-
   mutable Mutex mutex_;
   std::map<std::pair<std::string, int>, int64_t> requests_ ATOLL_GUARDED_BY(mutex_);
   Histogram wait_ ATOLL_GUARDED_BY(mutex_);

@@ -13,11 +13,13 @@ namespace {
 using atl::openai::Json;
 
 constexpr const char* kGood[] = {
-    R"({"model": "m", "prompt": [[1, 2], [3]], "n": 2, "stop": ["a", "b"], "logit_bias": {"1": -2.5},
-        "seed": -1, "stream": true, "stream_options": {"include_usage": true}, "logprobs": 2})",
-    R"({"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "\ud83d"}]}],
-        "max_completion_tokens": 3, "logprobs": true, "top_logprobs": 2, "top_k": -1, "min_p": 0.5})",
-    R"({"model": "m", "input": [{"type": "message", "role": "user", "content": "x"}], "top_p": 0.5,
+    R"({"model": "m", "prompt": [[1, 2], [3]], "n": 2, "stop": ["a", "b"], "seed": -1,
+        "logit_bias": {"1": -2.5}, "stream": true, "stream_options": {"include_usage": true},
+        "logprobs": 2})",
+    R"({"model": "m", "messages": [{"role": "user",
+        "content": [{"type": "text", "text": "\ud83d"}]}], "max_completion_tokens": 3,
+        "logprobs": true, "top_logprobs": 2, "top_k": -1})",
+    R"({"model": "m", "input": [{"type": "message", "role": "user", "content": "x"}],
         "include": ["message.output_text.logprobs"], "text": {"format": {"type": "text"}}})",
     R"({"model": "m", "input": ["a", "b"], "encoding_format": "base64"})"};
 

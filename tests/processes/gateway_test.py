@@ -229,6 +229,9 @@ class ResponsesTest(Served):
 class OtherEndpointsTest(Served):
     def test_models(self):
         self.assertEqual([one.id for one in self.client.models.list()], ["fake"])
+        self.assertEqual(self.client.models.retrieve("fake").id, "fake")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("other")
 
     def test_embeddings(self):
         numbers = self.client.embeddings.create(model="fake", input=["abc", "abd"], encoding_format="float")
