@@ -279,7 +279,7 @@ Automaton combine(const Automaton& first, const Automaton& second, Combine how, 
         const auto [found, is_new] =
             numbers.emplace(Pair{edge.target, other}, static_cast<uint32_t>(pairs.size()));
         if (is_new) pairs.emplace_back(edge.target, other);
-        state.edges.push_back({value, value, Counting::kNone, found->second});
+        state.edges.push_back({value, value, edge.counting, found->second});
       }
     }
     tidy(state.edges);

@@ -151,6 +151,32 @@ void GrammarBuilder::drop_dead_ends() {
   }
 }
 
+/// The fewest counting edges from each state to the rule's end.
+std::vector<uint32_t> GrammarBuilder::owed(RuleId rule) const {
+  const auto& states = rules_[rule].states;
+  std::vector<uint32_t> owed(states.size(), kNever);
+  std::vector<std::vector<std::pair<uint32_t, bool>>> arrows(states.size());  // From, counts.
+  std::vector<uint32_t> now, later;
+  for (uint32_t i = 0; i < states.size(); ++i) {
+    for (const ByteEdge& edge : states[i].edges) {
+      arrows[edge.target].emplace_back(i, edge.counting == Counting::kCounts);
+    }
+    for (const CallEdge& call : states[i].calls) arrows[call.target].emplace_back(i, false);
+    if (states[i].accepts) now.push_back(i);
+  }
+  for (uint32_t count = 0; !now.empty(); ++count) {
+    while (!now.empty()) {
+      const uint32_t state = now.back();
+      now.pop_back();
+      if (owed[state] <= count) continue;
+      owed[state] = count;
+      for (const auto& [from, counts] : arrows[state]) (counts ? later : now).push_back(from);
+    }
+    std::swap(now, later);
+  }
+  return owed;
+}
+
 std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
   find_needs();
   if (needs_[root].empty() || needs_[root][0] == kNever) {
@@ -176,6 +202,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
     open.pop_back();
     const auto base = static_cast<uint32_t>(grammar->states_.size());
     grammar->starts_[rule] = base;
+    const std::vector<uint32_t> counts = owed(rule);
     for (size_t i = 0; i < rules_[rule].states.size(); ++i) {
       const Automaton::State& from = rules_[rule].states[i];
       grammar->states_.push_back(

@@ -29,6 +29,7 @@ class Grammar {
     uint32_t first_edge = 0;
     uint32_t first_call = 0;
     uint32_t need = 0;  // Calls in calls that its rule needs to come to an end.
+    uint32_t owed = 0;  // Counting edges that it must still take to come to one.
     bool accepts = false;
     bool is_plain = false;  // Only takes bytes: does not accept and calls nothing.
     bool is_final = false;  // Accepts and does nothing else.
@@ -76,6 +77,7 @@ class GrammarBuilder {
   void find_needs();
   void refuse_left_recursion() const;
   void drop_dead_ends();
+  std::vector<uint32_t> owed(RuleId rule) const;
   GrammarLimits limits_;
   std::vector<Automaton> rules_;
   std::vector<std::vector<uint32_t>> needs_;  // Of each state of each rule.

@@ -186,9 +186,19 @@ void SchemaCompiler::add_strings(Nfa& nfa, uint32_t from, uint32_t to, const Sch
     nfa.add_call(from, to, string_, one.length);
     return;
   }
-  const uint32_t end = nfa.add_state();
-  nfa.add_automaton(nfa.add_text(from, "\""), end, reader_.string_body(one));
-  nfa.add_bytes(end, to, '"', '"');
+  const Automaton body = reader_.string_body(one, {one.length.min});
+  const auto add = [&](Nfa& into, uint32_t begin, uint32_t end) {
+    const uint32_t quote = into.add_state();
+    into.add_automaton(into.add_text(begin, "\""), quote, body);
+    into.add_bytes(quote, end, '"', '"');
+  };
+  if (one.length.max == kNoLimit) return add(nfa, from, to);
+  Nfa counted;  // A rule of its own, which its caller bounds.
+  const uint32_t begin = counted.add_state(), end = counted.add_state();
+  add(counted, begin, end);
+  const size_t max_states = options_.limits.rule_states;
+  nfa.add_call(from, to, builder_.add(counted.automaton(begin, end, max_states)),
+               {0, one.length.max});
 }
 
 namespace {

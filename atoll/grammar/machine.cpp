@@ -36,8 +36,10 @@ uint32_t Machine::push(const Frame& frame) {
 }
 
 void Machine::add(const Frame& top, std::vector<Frame>& tops) {
-  const uint32_t reach = depths_[top.parent] + grammar_.state(top.state).need;
-  if (reach > grammar_.max_depth() || tops.size() >= kMaxTops) return;
+  const Grammar::State& state = grammar_.state(top.state);
+  const uint32_t reach = depths_[top.parent] + state.need;
+  if (reach > grammar_.max_depth() || top.left.max < state.owed) return;
+  if (tops.size() >= kMaxTops) return;
   if (std::ranges::find(tops, top) != tops.end()) return;
   reach_ = std::max(reach_, reach);
   tops.push_back(top);

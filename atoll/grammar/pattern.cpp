@@ -328,15 +328,15 @@ void add_json_characters(Nfa& nfa, uint32_t from, uint32_t to, uint32_t first, u
     if (!is_escaped(code)) continue;
     const std::string body = short_escape(code) != 0 ? std::string{'\\', short_escape(code)}
                                                      : fmt::format("\\u{:04x}", code);
-    const uint32_t before = nfa.add_text(from, std::string_view(body).substr(0, body.size() - 1));
-    const auto byte = static_cast<uint8_t>(body.back());
-    nfa.add_bytes(before, to, byte, byte);
+    const uint32_t escape = nfa.add_state();
+    nfa.add_bytes(from, escape, '\\', '\\', Counting::kCounts);
+    nfa.add_empty(nfa.add_text(escape, std::string_view(body).substr(1)), to);
   }
   constexpr std::pair<uint32_t, uint32_t> kPlain[] = {
       {' ', '!'}, {'#', '['}, {']', kLastCharacter}};
   for (const auto& [low, high] : kPlain) {
     if (std::max(first, low) <= std::min(last, high)) {
-      nfa.add_characters(from, to, std::max(first, low), std::min(last, high));
+      nfa.add_characters(from, to, std::max(first, low), std::min(last, high), Counting::kCounts);
     }
   }
 }

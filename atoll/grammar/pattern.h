@@ -23,7 +23,8 @@ Automaton length_automaton(Bounds length, size_t max_states);
 /// room does not know it.
 const char* format_pattern(std::string_view format);
 
-/// Adds the characters from `first` to `last` as a JSON string has them, written in one way.
+/// Adds the characters from `first` to `last` as a JSON string has them, written in one way. The
+/// first byte of each counts, so that a call of a rule can bound how many there are.
 void add_json_characters(Nfa& nfa, uint32_t from, uint32_t to, uint32_t first, uint32_t last);
 
 /// What stands between the quotes of a JSON string.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -11,6 +12,7 @@
 namespace atl::grammar {
 namespace {
 
+constexpr size_t kMaxSet = 8;            // Values of items that must differ.
 constexpr uint32_t kMaxSpelledOut = 256;  // Items whose places are states.
 
 size_t num_prefix(const SchemaCase& one) {
@@ -27,11 +29,51 @@ size_t num_prefix(const SchemaCase& one) {
 
 }  // namespace
 
+/// Items that must differ, of few values: which of them have been is part of the state.
+void SchemaCompiler::add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one,
+                             const SchemaNode& array) {
+  std::vector<RuleId> values;
+  const auto nodes = reader_.item(one, 0);
+  if (num_prefix(one) > 0 || !one.contains.empty() || !nodes) {
+    refuse(array, "uniqueItems", "it is supported with 'items' alone");
+  }
+  std::vector<Json> known;
+  for (const SchemaCase& item : reader_.read(*nodes)) {
+    if (!item.values) refuse(array, "uniqueItems", "it is supported for items of an 'enum' only");
+    for (const Json& value : *item.values) {
+      const auto equal = [&](const Json& other) { return is_same(value, other); };
+      if (!reader_.admits(item, value) || std::ranges::any_of(known, equal)) continue;
+      known.push_back(value);
+      Nfa text;
+      const uint32_t start = text.add_state();
+      const uint32_t end = text.add_text(start, value.dump());
+      values.push_back(builder_.add(text.automaton(start, end, options_.limits.rule_states)));
+    }
+  }
+  if (values.size() > kMaxSet) refuse(array, "uniqueItems", "the 'enum' has too many values");
+  std::vector<uint32_t> states(size_t{1} << values.size());  // By the set of values so far.
+  for (uint32_t& state : states) state = nfa.add_state();
+  nfa.add_empty(blanks(nfa, nfa.add_text(from, "[")), states[0]);
+  for (size_t set = 0; set < states.size(); ++set) {
+    const auto num = static_cast<uint32_t>(std::popcount(set));
+    if (num >= one.items.min && num <= one.items.max) nfa.add_bytes(states[set], to, ']', ']');
+    if (num >= one.items.max) continue;
+    const uint32_t item = set == 0 ? states[0] : blanks(nfa, nfa.add_text(states[set], ","));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t bit = size_t{1} << i;
+      if ((set & bit) != 0) continue;
+      const uint32_t behind = nfa.add_state();
+      nfa.add_call(item, behind, values[i]);
+      nfa.add_empty(blanks(nfa, behind), states[set | bit]);
+    }
+  }
+}
+
 void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
   Bounds size = one.items;
   for (const SchemaNode& array : one.arrays) {
     if (array.schema->value("uniqueItems", false) && size.max > 1) {
-      refuse(array, "uniqueItems", "it is supported up to one item only");
+      return add_set(nfa, from, to, one, array);
     }
   }
   if (one.contains.size() > 1) throw InputError("'contains': several of them together");

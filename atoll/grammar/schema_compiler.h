@@ -32,6 +32,8 @@ class SchemaCompiler {
   void add_strings(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
   void add_numbers(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
   void add_array(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
+  void add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one,
+               const SchemaNode& array);
   void add_object(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
 
   struct Wanted {

@@ -48,7 +48,7 @@ class Kinds {
         size_t max_states)
       : reader_(reader), max_states_(max_states) {
     SchemaCase any{.types = kString, .excluded_texts = listed};
-    parts_.push_back({reader.string_body(any), {}});
+    parts_.push_back({reader.string_body(any, {}), {}});
     is_any_ = listed.empty();
     for (const SchemaNode& object : one.objects) split(object);
     for (const SchemaNode& node : one.names) restrict_names(node);
@@ -104,7 +104,7 @@ class Kinds {
     Nfa nfa;
     const uint32_t start = nfa.add_state(), end = nfa.add_state();
     for (const SchemaCase& one : reader_.read({&node, 1})) {
-      if ((one.types & kString) != 0) nfa.add_automaton(start, end, reader_.string_body(one));
+      if ((one.types & kString) != 0) nfa.add_automaton(start, end, reader_.string_body(one, one.length));
     }
     const Automaton allowed = nfa.automaton(start, end, max_states_);
     for (Part& part : parts_) part.name = combine(part.name, allowed, Combine::kBoth, max_states_);

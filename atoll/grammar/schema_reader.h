@@ -23,8 +23,8 @@ class SchemaReader {
   std::optional<std::vector<SchemaNode>> property(const SchemaCase& one, const std::string& name);
   /// The schemas that hold for the item with this number.
   std::optional<std::vector<SchemaNode>> item(const SchemaCase& one, size_t number);
-  /// The texts that a string of this case may be, between its quotes.
-  Automaton string_body(const SchemaCase& one);
+  /// The texts that a string of this case may be, between its quotes; `length` in place of its own.
+  Automaton string_body(const SchemaCase& one, Bounds length);
   /// Whether a value that is no array or object is one of the case.
   bool admits(const SchemaCase& one, const Json& value);
   const Automaton& pattern(const SchemaNode& node, const std::string& keyword,

@@ -8,6 +8,7 @@
 #include "atoll/base/error.h"
 #include "atoll/grammar/pattern.h"
 #include "atoll/grammar/schema_reader.h"
+#include "atoll/text/python_text.h"
 
 namespace atl::grammar {
 namespace {
@@ -74,7 +75,7 @@ std::optional<std::vector<SchemaNode>> SchemaReader::item(const SchemaCase& one,
   return nodes;
 }
 
-Automaton SchemaReader::string_body(const SchemaCase& one) {
+Automaton SchemaReader::string_body(const SchemaCase& one, Bounds length) {
   const size_t max_states = limits_.rule_states;
   Nfa values;
   const uint32_t start = values.add_state();
@@ -86,7 +87,7 @@ Automaton SchemaReader::string_body(const SchemaCase& one) {
     }
     return values.automaton(start, end, max_states);
   }
-  Automaton body = length_automaton(one.length, max_states);
+  Automaton body = length_automaton(length, max_states);
   for (const StringRule& rule : one.strings) {
     body = grammar::combine(body, *rule.body,
                             rule.is_excluded ? Combine::kFirstOnly : Combine::kBoth, max_states);
@@ -111,7 +112,8 @@ bool SchemaReader::admits(const SchemaCase& one, const Json& value) {
   if (type == kString) {
     const auto text = value.get<std::string>();
     const std::string body = json_body(text);
-    if (!accepts(length_automaton(one.length, size_t{1} << 20), body)) return false;
+    const size_t length = text::count_characters(text);
+    if (length < one.length.min || length > one.length.max) return false;
     return std::ranges::find(one.excluded_texts, text) == one.excluded_texts.end() &&
            std::ranges::all_of(one.strings, [&](const StringRule& rule) {
              return accepts(*rule.body, body) != rule.is_excluded;
@@ -145,7 +147,9 @@ bool SchemaReader::are_disjoint(const SchemaCase& a, const SchemaCase& b, int de
     both.length = {std::max(a.length.min, b.length.min), std::min(a.length.max, b.length.max)};
     std::ranges::copy(b.strings, std::back_inserter(both.strings));
     std::ranges::copy(b.excluded_texts, std::back_inserter(both.excluded_texts));
-    if (both.length.min <= both.length.max && !is_empty(string_body(both))) return false;
+    if (both.length.min <= both.length.max && !is_empty(string_body(both, {both.length.min}))) {
+      return false;
+    }
   }
   if ((types & kArray) != 0 &&
       std::max(a.items.min, b.items.min) <= std::min(a.items.max, b.items.max)) {
