@@ -209,6 +209,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
           {.first_edge = static_cast<uint32_t>(grammar->edges_.size()),
            .first_call = static_cast<uint32_t>(grammar->calls_.size()),
            .need = needs_[rule][i],
+           .owed = counts[i],
            .accepts = from.accepts,
            .is_plain = !from.accepts && from.calls.empty(),
            .is_final = from.accepts && from.calls.empty() && from.edges.empty()});

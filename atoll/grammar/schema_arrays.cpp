@@ -12,7 +12,7 @@
 namespace atl::grammar {
 namespace {
 
-constexpr size_t kMaxSet = 8;            // Values of items that must differ.
+constexpr size_t kMaxSet = 8;             // Values of items that must differ.
 constexpr uint32_t kMaxSpelledOut = 256;  // Items whose places are states.
 
 size_t num_prefix(const SchemaCase& one) {

@@ -104,7 +104,8 @@ class Kinds {
     Nfa nfa;
     const uint32_t start = nfa.add_state(), end = nfa.add_state();
     for (const SchemaCase& one : reader_.read({&node, 1})) {
-      if ((one.types & kString) != 0) nfa.add_automaton(start, end, reader_.string_body(one, one.length));
+      if ((one.types & kString) != 0)
+        nfa.add_automaton(start, end, reader_.string_body(one, one.length));
     }
     const Automaton allowed = nfa.automaton(start, end, max_states_);
     for (Part& part : parts_) part.name = combine(part.name, allowed, Combine::kBoth, max_states_);

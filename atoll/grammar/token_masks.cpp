@@ -123,8 +123,8 @@ std::shared_ptr<const TokenMasks::OfState> TokenMasks::find_of_state(uint32_t st
   auto result = std::make_shared<OfState>();
   Walk walk(*grammar_, *vocabulary_, Machine::Around::kUnknown);
   walk.begin({}, {state, {0, kCounter}, 0});
-  // How many counting edges of the unknown caller's call were taken, and must be to come to its end:
-  // by the counter of the outermost frame, of the top that needs the fewest.
+  // How many counting edges of the unknown caller's call were taken, and must be to come to its
+  // end: by the counter of the outermost frame, of the top that needs the fewest.
   const auto num_counted = [&](uint16_t depth) {
     uint32_t left = 0;
     for (const Frame& top : walk.tops(depth)) {

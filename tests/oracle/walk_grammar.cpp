@@ -1,5 +1,6 @@
 // Walks grammars for grammar_oracle.py: a line of JSON in, a line of JSON out.
-//   {"schema", "seed", "walks", "texts", "blanks"} -> {"walks": [texts], "takes": [flags]} or {"error"}
+//   {"schema", "seed", "walks", "texts", "blanks"} -> {"walks": [texts], "takes": [flags]} or
+//   {"error"}
 //   {"form", "tools", "auto", ...} -> the same of tool calls, with what each text's calls are
 #include <algorithm>
 #include <cstdio>
