@@ -1,14 +1,39 @@
 #include "atoll/grammar/token_masks.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <map>
 #include <utility>
 
 namespace atl::grammar {
 namespace {
 
 constexpr size_t kMaxKeptBytes = size_t{1} << 27;  // 128 MiB; above, all is found again.
-constexpr size_t kFew = 2048;                      // Tokens that are kept as a list alone.
+constexpr uint64_t kAllClasses = (uint64_t{1} << 45) - 1;
+constexpr size_t kFew = 2048;  // Tokens that are kept as a list alone.
+
+/// Bytes that lead from a state to itself, as classes; those of one kind, if it has both.
+struct Loop {
+  uint64_t classes = 0;
+  bool counts = false;
+};
+
+Loop loop_of(const Grammar& grammar, uint32_t state) {
+  std::array<uint64_t, 2> missing{};  // Classes with a byte that does not loop, by counting.
+  for (int byte = 0; byte < 256; ++byte) {
+    std::array<bool, 2> loops{};
+    for (const ByteEdge& edge : grammar.edges(state)) {
+      if (edge.first > byte || edge.last < byte || edge.target != state) continue;
+      if (edge.counting != Counting::kNeedsEnough) loops[edge.counting == Counting::kCounts] = true;
+    }
+    for (const size_t counts : {0, 1}) {
+      if (!loops[counts]) missing[counts] |= Vocabulary::class_of(static_cast<uint8_t>(byte));
+    }
+  }
+  if (!grammar.state(state).is_plain) return {};
+  return (~missing[0] & kAllClasses) != 0 ? Loop{~missing[0], false} : Loop{~missing[1], true};
+}
 
 }  // namespace
 
@@ -35,6 +60,17 @@ struct TokenMasks::OfState {
   size_t num_bytes() const {
     return sizeof(*this) + all.words().size() * 8 + ids.size() * sizeof(TokenId) +
            ways.size() * sizeof(Way);
+  }
+
+  void keep(const std::vector<std::vector<TokenId>>& by_count, size_t num_tokens) {
+    for (uint32_t count = 0; count < by_count.size(); ++count) {
+      ids.insert(ids.end(), by_count[count].begin(), by_count[count].end());
+      if (by_count.size() > 1) counts.emplace_back(count, ids.size());
+    }
+    if (ids.size() <= kFew) return;
+    all = TokenMask(num_tokens);
+    for (const TokenId id : ids) all.allow(id);
+    if (counts.empty()) ids = {};
   }
 
   void add_to(TokenMask& mask, uint32_t left) const {
@@ -134,7 +170,12 @@ std::shared_ptr<const TokenMasks::OfState> TokenMasks::find_of_state(uint32_t st
     }
     return kCounter - left;
   };
-  std::vector<std::pair<uint32_t, TokenId>> allowed;
+  std::vector<std::vector<TokenId>> allowed;  // By how many.
+  const auto allow = [&](uint32_t count, uint32_t begin, uint32_t end) {
+    const auto ids = vocabulary_->ids(begin, end);
+    if (allowed.size() <= count) allowed.resize(count + size_t{1});
+    allowed[count].insert(allowed[count].end(), ids.begin(), ids.end());
+  };
   std::vector<uint32_t> path;  // Nodes that were entered, by depth.
   std::vector<uint32_t> ways;  // Places in result->ways of the first nodes of the path.
   const auto nodes = vocabulary_->nodes();
@@ -143,6 +184,7 @@ std::shared_ptr<const TokenMasks::OfState> TokenMasks::find_of_state(uint32_t st
       result->ways[ways.back()].end = static_cast<uint32_t>(result->ways.size());
     }
   };
+  std::map<uint32_t, Loop> loops;
   for (uint32_t i = 0; i < nodes.size();) {
     const Vocabulary::Node& node = nodes[i];
     path.resize(node.depth - 1U);
@@ -161,30 +203,25 @@ std::shared_ptr<const TokenMasks::OfState> TokenMasks::find_of_state(uint32_t st
       i = node.end;
       continue;
     }
-    const auto ids = vocabulary_->ids(i, i + 1);
-    if (!ids.empty()) {
-      const uint32_t count = num_counted(node.depth);
-      for (const TokenId id : ids) allowed.emplace_back(count, id);
-    }
+    const uint32_t count = num_counted(node.depth);
+    allow(count, i, i + 1);
     ++i;
+    // All that stands below stays in the state where it is: no need to look.
+    if (walk.tops(node.depth).size() != 1 || i == node.end) continue;
+    const Frame& top = walk.tops(node.depth).front();
+    const auto [found, is_new] = loops.try_emplace(top.state);
+    if (is_new) found->second = loop_of(*grammar_, top.state);
+    const Loop& loop = found->second;
+    if ((node.bytes & ~loop.classes) != 0 || (loop.counts && top.parent != 0)) continue;
+    if (!loop.counts) allow(count, i, node.end);
+    for (uint32_t j = i; loop.counts && j < node.end; ++j) {
+      allow(count + nodes[j].depth - node.depth, j, j + 1);
+    }
+    i = node.end;
   }
   leave(0);
   result->reach = walk.machine().reach();
-  std::ranges::sort(allowed);
-  for (const auto& [count, id] : allowed) {
-    if (count > 0 && (result->counts.empty() || result->counts.back().first != count)) {
-      if (result->counts.empty()) result->counts.emplace_back(0, result->ids.size());
-      result->counts.emplace_back(count, 0);
-    }
-    result->ids.push_back(id);
-    if (!result->counts.empty()) result->counts.back().second = result->ids.size();
-  }
-  if (result->ids.size() > kFew) {
-    result->all = TokenMask(vocabulary_->size());
-    for (const TokenId id : result->ids) result->all.allow(id);
-    if (result->counts.empty()) result->ids = {};
-  }
-  result->ids.shrink_to_fit();
+  result->keep(allowed, vocabulary_->size());
   return result;
 }
 

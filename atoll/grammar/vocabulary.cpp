@@ -9,6 +9,24 @@
 
 namespace atl::grammar {
 
+uint64_t Vocabulary::class_of(uint8_t byte) {
+  const auto number = [&]() -> unsigned {
+    if (byte >= 0xe0) return byte >= 0xf0 ? 0 : 1;
+    if (byte >= 0xc0) return 2;
+    if (byte >= 0x80) return 3;
+    if (byte >= '0' && byte <= '9') return 4;
+    if (byte >= 'a' && byte <= 'z') return 5 + (byte > 'f' ? 1 : 0);  // Hexadecimal or not.
+    if (byte >= 'A' && byte <= 'Z') return 7 + (byte > 'F' ? 1 : 0);
+    if (byte == '\n' || byte == '\t' || byte == '\r') return 9;
+    if (byte < ' ') return 10;
+    return byte < '0'   ? 11 + byte - ' '   // 16 of these,
+           : byte < 'A' ? 27 + byte - ':'   // 7,
+           : byte < 'a' ? 34 + byte - '['   // 6,
+                        : 40 + byte - '{';  // and 5.
+  }();
+  return uint64_t{1} << number;
+}
+
 Vocabulary::Vocabulary(std::span<const std::string> tokens, std::vector<TokenId> end_ids)
     : tokens_(tokens.begin(), tokens.end()), end_ids_(std::move(end_ids)) {
   for (const TokenId id : end_ids_) {
@@ -30,7 +48,9 @@ Vocabulary::Vocabulary(std::span<const std::string> tokens, std::vector<TokenId>
   std::vector<uint32_t> path;  // The nodes of the token before.
   const auto leave = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back()) {
+      const Node& node = nodes_[path.back()];
       nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
+      if (path.size() > 1) nodes_[path[path.size() - 2]].bytes |= node.bytes | class_of(node.byte);
     }
   };
   std::string_view before;

@@ -19,7 +19,9 @@ class Vocabulary {
   Vocabulary(std::span<const std::string> tokens, std::vector<TokenId> end_ids);
 
   /// In the order of a walk: a node's descendants stand behind it, up to `end`.
+  /// `bytes` are the classes of all bytes below a node.
   struct Node {
+    uint64_t bytes = 0;
     uint32_t first_id = 0;  // Place in ids() of those that end here; up to the next node's.
     uint32_t end = 0;
     uint16_t depth = 0;  // Bytes from the root, which is no node.
@@ -37,6 +39,8 @@ class Vocabulary {
   uint16_t max_depth() const { return max_depth_; }
 
   static constexpr size_t kMaxTokenBytes = 4096;
+  /// Bytes that grammars seldom tell apart are one of at most 64 classes; a bit for each.
+  static uint64_t class_of(uint8_t byte);
 
  private:
   std::vector<std::string> tokens_;

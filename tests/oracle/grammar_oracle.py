@@ -58,7 +58,15 @@ def in_order(value, schema, root):
                 for i, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
-    places = [schema] + [part for key in ("allOf", "anyOf", "oneOf") for part in schema.get(key, [])]
+    places = [schema] + schema.get("allOf", [])
+    for key in ("anyOf", "oneOf"):  # The branch that it is right by.
+        for part in schema.get(key, []):
+            whole = {"$defs": root.get("$defs", {}), "definitions": root.get("definitions", {}), "allOf": [part]}
+            if jsonschema.Draft202012Validator(whole).is_valid(value):
+                if "$ref" in part:
+                    return in_order(value, part, root)
+                places.append(part)
+                break
     places += [schema[key] for key in ("if", "then", "else") if key in schema]
     listed = {}
     for place in places:

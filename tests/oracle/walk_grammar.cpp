@@ -1,9 +1,12 @@
 // Walks grammars for grammar_oracle.py: a line of JSON in, a line of JSON out.
 //   {"schema", "seed", "walks", "texts", "blanks"} -> {"walks": [texts], "takes": [flags]} or
 //   {"error"}
-//   {"form", "tools", "auto", ...} -> the same of tool calls, with what each text's calls are
+//   {"schema", "vocabulary", "tokens"} -> {"compile_us", "mask_us": [...], "counts": [...]}, for
+//   bench/structured_output.py; vocabulary: a file, a token's bytes in hexadecimal on each line
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +17,7 @@
 #include "atoll/base/error.h"
 #include "atoll/grammar/json_schema.h"
 #include "atoll/grammar/machine.h"
+#include "atoll/grammar/matcher.h"
 #include "atoll/text/utf8.h"
 
 namespace {
@@ -77,6 +81,42 @@ Json answer(const Json& task) {
   return result;
 }
 
+std::shared_ptr<const atl::grammar::Vocabulary> read_vocabulary(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> tokens;
+  for (std::string line; std::getline(file, line);) {
+    std::string& token = tokens.emplace_back();
+    for (size_t i = 0; i + 1 < line.size(); i += 2) {
+      token += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
+    }
+  }
+  return std::make_shared<const atl::grammar::Vocabulary>(tokens,
+                                                          std::vector<atl::grammar::TokenId>{0});
+}
+
+/// How long masks take along some tokens, and how many tokens each allows.
+Json timed(const Json& task) {
+  using Clock = std::chrono::steady_clock;
+  const auto micros = [](Clock::duration time) {
+    return std::chrono::duration<double, std::micro>(time).count();
+  };
+  static const auto vocabulary = read_vocabulary(task["vocabulary"]);
+  Json result = {{"mask_us", Json::array()}, {"counts", Json::array()}};
+  auto begin = Clock::now();
+  const auto grammar = atl::grammar::schema_grammar(task["schema"].dump());
+  result["compile_us"] = micros(Clock::now() - begin);
+  atl::grammar::Matcher matcher(
+      std::make_shared<const atl::grammar::TokenMasks>(grammar, vocabulary));
+  for (const auto& token : task["tokens"]) {
+    begin = Clock::now();
+    const atl::grammar::TokenMask mask = matcher.mask();
+    result["mask_us"].push_back(micros(Clock::now() - begin));
+    result["counts"].push_back(mask.count());
+    if (!matcher.advance(token.get<int>())) throw atl::InputError("a token is not taken");
+  }
+  return result;
+}
+
 }  // namespace
 
 int main() {
@@ -84,7 +124,8 @@ int main() {
   while (std::getline(std::cin, line)) {
     Json result;
     try {
-      result = answer(Json::parse(line));
+      const Json task = Json::parse(line);
+      result = task.contains("vocabulary") ? timed(task) : answer(task);
     } catch (const atl::InputError& error) {
       result["error"] = error.what();
     }
