@@ -190,16 +190,21 @@ std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
 
   auto grammar = std::make_shared<Grammar>();
   std::vector<RuleId> open{root};
+  for (RuleId rule = 0; rule < num_shared_; ++rule) {
+    open.push_back(static_cast<RuleId>(num_shared_ - 1 - rule));  // They come first, in order.
+  }
   constexpr uint32_t kUnknown = UINT32_MAX;
   grammar->starts_.assign(rules_.size(), kUnknown);
   grammar->max_depth_ = limits_.depth;
   // Only what the root leads to; rules keep their states in order, dead ones as well: nothing
   // leads to those.
   std::vector<bool> seen(rules_.size());
-  seen[root] = true;
+  for (const RuleId rule : open) seen[rule] = true;
+  size_t num_shared_states = 0;
   while (!open.empty()) {
     const RuleId rule = open.back();
     open.pop_back();
+    if (rule < num_shared_) num_shared_states += rules_[rule].states.size();
     const auto base = static_cast<uint32_t>(grammar->states_.size());
     grammar->starts_[rule] = base;
     const std::vector<uint32_t> counts = owed(rule);
@@ -228,6 +233,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
   }
   grammar->states_.push_back({.first_edge = static_cast<uint32_t>(grammar->edges_.size()),
                               .first_call = static_cast<uint32_t>(grammar->calls_.size())});
+  grammar->num_shared_ = static_cast<uint32_t>(num_shared_states);
   grammar->root_ = grammar->starts_[root];
   return grammar;
 }

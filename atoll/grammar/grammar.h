@@ -48,6 +48,8 @@ class Grammar {
   uint32_t root() const { return root_; }
   uint32_t max_depth() const { return max_depth_; }
   size_t num_states() const { return states_.size() - 1; }
+  /// States below are the same in every grammar of schemas.
+  uint32_t num_shared() const { return num_shared_; }
 
  private:
   friend class GrammarBuilder;
@@ -57,6 +59,7 @@ class Grammar {
   std::vector<uint32_t> starts_;  // Of each rule.
   uint32_t root_ = 0;             // A state.
   uint32_t max_depth_ = 0;
+  uint32_t num_shared_ = 0;
 };
 
 /// Puts rules together. A rule may be called before it is defined.
@@ -68,6 +71,10 @@ class GrammarBuilder {
   RuleId declare();
   void define(RuleId rule, Automaton automaton);
   RuleId add(Automaton automaton);
+
+  /// The rules so far are the same in every grammar that is made so: their states get the same
+  /// numbers everywhere.
+  void share() { num_shared_ = rules_.size(); }
 
   /// Throws InputError where `root` has no text, or calls itself without end.
   std::shared_ptr<const Grammar> build(RuleId root) &&;
@@ -82,6 +89,7 @@ class GrammarBuilder {
   std::vector<Automaton> rules_;
   std::vector<std::vector<uint32_t>> needs_;  // Of each state of each rule.
   size_t num_states_ = 0;
+  size_t num_shared_ = 0;
 };
 
 }  // namespace atl::grammar

@@ -30,12 +30,11 @@ void add_hex(Nfa& nfa, uint32_t from, uint32_t to, int first, int last) {
   }
 }
 
-/// A string with as many characters as its caller wants. Any escape is right here, a surrogate's
-/// only beside the other half.
-Automaton string_automaton() {
+/// A string behind its first quote, with as many characters as its caller wants. Any escape is
+/// right here, a surrogate's only beside the other half.
+Automaton text_automaton() {
   Nfa nfa;
-  const uint32_t start = nfa.add_state(), body = nfa.add_state(), end = nfa.add_state();
-  nfa.add_bytes(start, body, '"', '"');
+  const uint32_t body = nfa.add_state(), end = nfa.add_state();
   nfa.add_bytes(body, end, '"', '"', Counting::kNeedsEnough);
   for (const auto& [first, last] :
        {std::pair{uint32_t{' '}, uint32_t{'!'}}, {'#', '['}, {']', kLastCharacter}}) {
@@ -69,6 +68,13 @@ Automaton string_automaton() {
   add_hex(nfa, low[0], low[1], 12, 15);
   add_hex(nfa, low[1], low_digits[3], 0, 15);
   add_hex(nfa, low_digits[3], body, 0, 15);
+  return nfa.automaton(body, end, 1000);
+}
+
+Automaton string_automaton() {
+  Nfa nfa;
+  const uint32_t start = nfa.add_state(), end = nfa.add_state();
+  nfa.add_automaton(nfa.add_text(start, "\""), end, text_automaton());
   return nfa.automaton(start, end, 1000);
 }
 
@@ -79,9 +85,12 @@ SchemaCompiler::SchemaCompiler(GrammarBuilder& builder, const SchemaOptions& opt
       options_(options),
       reader_(options_.limits),
       indent_(builder.add(indent_automaton())),
+      text_(builder.add(text_automaton())),
       string_(builder.add(string_automaton())),
       integer_(builder.add(number_automaton({.is_integer = true}, 1000))),
-      number_(builder.add(number_automaton({}, 1000))) {}
+      number_(builder.add(number_automaton({}, 1000))) {
+  builder.share();
+}
 
 RuleId SchemaCompiler::rule(const std::vector<SchemaNode>& nodes) {
   std::vector<const Json*> key;

@@ -34,6 +34,7 @@ class SchemaCompiler {
   void add_array(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
   void add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one,
                const SchemaNode& array);
+  void add_other_name(Nfa& nfa, uint32_t from, uint32_t to, const std::vector<std::string>& names);
   void add_object(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
 
   struct Wanted {
@@ -45,7 +46,8 @@ class SchemaCompiler {
   SchemaReader reader_;
   std::map<std::vector<const Json*>, RuleId> rules_;
   std::vector<Wanted> wanted_;
-  RuleId indent_, string_, integer_, number_;  // Shared by all.
+  // The same in all grammars. Texts are strings without the first quote.
+  RuleId indent_, text_, string_, integer_, number_;
 };
 
 }  // namespace atl::grammar

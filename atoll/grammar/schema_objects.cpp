@@ -9,6 +9,7 @@
 #include "atoll/base/error.h"
 #include "atoll/grammar/pattern.h"
 #include "atoll/grammar/schema_compiler.h"
+#include "atoll/text/python_text.h"
 
 namespace atl::grammar {
 namespace {
@@ -24,7 +25,7 @@ struct Listed {
 
 /// Names that are not listed, and what holds for their values.
 struct Kind {
-  std::optional<Automaton> name;  // Between its quotes; nothing: any.
+  std::optional<Automaton> name;  // Between its quotes; nothing: any that is not listed.
   RuleId value;
 };
 
@@ -46,10 +47,13 @@ class Kinds {
  public:
   Kinds(SchemaReader& reader, const SchemaCase& one, const std::vector<std::string>& listed,
         size_t max_states)
-      : reader_(reader), max_states_(max_states) {
-    SchemaCase any{.types = kString, .excluded_texts = listed};
+      : reader_(reader), max_states_(max_states), is_plain_(one.names.empty()) {
+    for (const SchemaNode& object : one.objects) {
+      is_plain_ = is_plain_ && !object.schema->contains("patternProperties");
+    }
+    SchemaCase any{.types = kString};
+    if (!is_plain_) any.excluded_texts = listed;
     parts_.push_back({reader.string_body(any, {}), {}});
-    is_any_ = listed.empty();
     for (const SchemaNode& object : one.objects) split(object);
     for (const SchemaNode& node : one.names) restrict_names(node);
   }
@@ -59,7 +63,8 @@ class Kinds {
     std::vector<SchemaNode> values;
   };
   const std::vector<Part>& parts() const { return parts_; }
-  bool is_any() const { return is_any_; }  // One part, with all names.
+  /// No schema asks for more of names than that they are not listed.
+  bool is_plain() const { return is_plain_; }
 
  private:
   void split(const SchemaNode& object) {
@@ -67,7 +72,6 @@ class Kinds {
     std::vector<Part> matched;
     if (object.schema->contains("patternProperties")) {
       for (const auto& [text, schema] : object.schema->at("patternProperties").items()) {
-        is_any_ = false;
         const Automaton& pattern = reader_.pattern(object, "patternProperties", text);
         const SchemaNode value = child(object, "patternProperties", text);
         std::vector<Part> next;
@@ -100,7 +104,6 @@ class Kinds {
   }
 
   void restrict_names(const SchemaNode& node) {
-    is_any_ = false;
     Nfa nfa;
     const uint32_t start = nfa.add_state(), end = nfa.add_state();
     for (const SchemaCase& one : reader_.read({&node, 1})) {
@@ -115,7 +118,7 @@ class Kinds {
   SchemaReader& reader_;
   size_t max_states_;
   std::vector<Part> parts_;
-  bool is_any_ = false;
+  bool is_plain_;
 };
 
 /// Where an object is while it is written.
@@ -128,6 +131,40 @@ struct Spot {
 };
 
 }  // namespace
+
+/// A name that is none of `names`, with its last quote: where it parts from all of them, the rest
+/// is the rule that all strings share, of which masks are kept.
+void SchemaCompiler::add_other_name(Nfa& nfa, uint32_t from, uint32_t to,
+                                    const std::vector<std::string>& names) {
+  struct Branch {
+    uint32_t state;
+    std::vector<std::vector<uint32_t>> rests;  // What names have behind the branch.
+  };
+  std::vector<Branch> open{{from, {}}};
+  for (const std::string& name : names) open[0].rests.push_back(text::characters(name));
+  while (!open.empty()) {
+    const Branch branch = std::move(open.back());
+    open.pop_back();
+    std::map<uint32_t, std::vector<std::vector<uint32_t>>> next;
+    bool is_name = false;
+    for (const auto& rest : branch.rests) {
+      if (rest.empty()) is_name = true;
+      if (!rest.empty()) next[rest[0]].emplace_back(rest.begin() + 1, rest.end());
+    }
+    if (!is_name) nfa.add_bytes(branch.state, to, '"', '"');
+    const uint32_t parted = nfa.add_state();
+    nfa.add_call(parted, to, text_);
+    uint32_t first = 0;
+    for (auto& [character, rests] : next) {
+      if (first < character) add_json_characters(nfa, branch.state, parted, first, character - 1);
+      first = character + 1;
+      const uint32_t state = nfa.add_state();
+      add_json_characters(nfa, branch.state, state, character, character);
+      open.push_back({state, std::move(rests)});
+    }
+    add_json_characters(nfa, branch.state, parted, first, kLastCharacter);
+  }
+}
 
 void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
   std::vector<Listed> listed;
@@ -148,7 +185,7 @@ void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const Sche
       if (value.schema->is_boolean() || value.schema->empty()) continue;
       values.push_back(value);
     }
-    kinds.push_back({others.is_any() ? std::nullopt : std::optional(part.name), rule(values)});
+    kinds.push_back({others.is_plain() ? std::nullopt : std::optional(part.name), rule(values)});
   }
 
   const uint32_t most = one.properties.max;
@@ -207,8 +244,10 @@ void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const Sche
         const uint32_t end = nfa.add_state();
         nfa.add_automaton(nfa.add_text(name, "\""), end, *kind.name);
         nfa.add_bytes(end, behind, '"', '"');
-      } else {
+      } else if (names.empty()) {
         nfa.add_call(name, behind, string_);
+      } else {
+        add_other_name(nfa, nfa.add_text(name, "\""), behind, names);
       }
       behind = nfa.add_text(blanks(nfa, behind), ":");
       const uint32_t done = nfa.add_state();

@@ -9,7 +9,6 @@
 namespace atl::grammar {
 namespace {
 
-constexpr size_t kMaxKeptBytes = size_t{1} << 27;  // 128 MiB; above, all is found again.
 constexpr uint64_t kAllClasses = (uint64_t{1} << 45) - 1;
 constexpr size_t kFew = 2048;  // Tokens that are kept as a list alone.
 
@@ -44,7 +43,7 @@ size_t TokenMask::count() const {
 }
 
 /// What a state allows whoever called its rule, and what must be looked at with the callers.
-struct TokenMasks::OfState {
+struct StateMask {
   /// A node of the vocabulary's tree on the way to an open one.
   struct Way {
     uint32_t node = 0;
@@ -138,25 +137,17 @@ TokenMasks::TokenMasks(std::shared_ptr<const Grammar> grammar,
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {}
 TokenMasks::~TokenMasks() = default;
 
-std::shared_ptr<const TokenMasks::OfState> TokenMasks::of_state(uint32_t state) const {
-  {
-    const MutexLock lock(mutex_);
-    const auto found = kept_.find(state);
-    if (found != kept_.end()) return found->second;
-  }
+std::shared_ptr<const StateMask> TokenMasks::of_state(uint32_t state) const {
+  KeptMasks& kept = state < grammar_->num_shared() ? vocabulary_->kept() : kept_;
+  if (auto found = kept.find(state)) return found;
   auto made = find_of_state(state);
-  const MutexLock lock(mutex_);
-  if (kept_bytes_ > kMaxKeptBytes) {
-    kept_.clear();
-    kept_bytes_ = 0;
-  }
-  if (kept_.emplace(state, made).second) kept_bytes_ += made->num_bytes();
+  kept.keep(state, made, made->num_bytes());
   return made;
 }
 
-std::shared_ptr<const TokenMasks::OfState> TokenMasks::find_of_state(uint32_t state) const {
+std::shared_ptr<const StateMask> TokenMasks::find_of_state(uint32_t state) const {
   constexpr uint32_t kCounter = kNoLimit - 1;  // The unknown caller's: more than any token takes.
-  auto result = std::make_shared<OfState>();
+  auto result = std::make_shared<StateMask>();
   Walk walk(*grammar_, *vocabulary_, Machine::Around::kUnknown);
   walk.begin({}, {state, {0, kCounter}, 0});
   // How many counting edges of the unknown caller's call were taken, and must be to come to its
@@ -238,7 +229,7 @@ TokenMask TokenMasks::mask(const Place& place) const {
     }
     known->add_to(mask, top.left.max);
     for (uint32_t i = 0; i < known->ways.size();) {
-      const OfState::Way& way = known->ways[i];
+      const StateMask::Way& way = known->ways[i];
       const Vocabulary::Node& node = vocabulary_->nodes()[way.node];
       if (!walk.enter(node)) {
         i = way.end;

@@ -6,10 +6,9 @@
 // Shared by threads; what is kept is guarded.
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
-#include "atoll/base/mutex.h"
+#include "atoll/grammar/kept_masks.h"
 #include "atoll/grammar/machine.h"
 #include "atoll/grammar/vocabulary.h"
 
@@ -47,17 +46,13 @@ class TokenMasks {
   const Vocabulary& vocabulary() const { return *vocabulary_; }
 
  private:
-  struct OfState;
   class Walk;
-  std::shared_ptr<const OfState> of_state(uint32_t state) const;
-  std::shared_ptr<const OfState> find_of_state(uint32_t state) const;
+  std::shared_ptr<const StateMask> of_state(uint32_t state) const;
+  std::shared_ptr<const StateMask> find_of_state(uint32_t state) const;
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const Vocabulary> vocabulary_;
-  mutable Mutex mutex_;
-  mutable std::unordered_map<uint32_t, std::shared_ptr<const OfState>> kept_
-      ATOLL_GUARDED_BY(mutex_);
-  mutable size_t kept_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
+  mutable KeptMasks kept_;
 };
 
 }  // namespace atl::grammar

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "atoll/base/error.h"
+#include "atoll/grammar/kept_masks.h"
 
 namespace atl::grammar {
 
@@ -28,7 +29,9 @@ uint64_t Vocabulary::class_of(uint8_t byte) {
 }
 
 Vocabulary::Vocabulary(std::span<const std::string> tokens, std::vector<TokenId> end_ids)
-    : tokens_(tokens.begin(), tokens.end()), end_ids_(std::move(end_ids)) {
+    : tokens_(tokens.begin(), tokens.end()),
+      end_ids_(std::move(end_ids)),
+      kept_(std::make_shared<KeptMasks>()) {
   for (const TokenId id : end_ids_) {
     if (id < 0 || static_cast<size_t>(id) >= tokens_.size()) {
       throw InputError(fmt::format("token {} ends texts, but the vocabulary has {}", id, size()));

@@ -1,7 +1,8 @@
 #pragma once
-// The texts of a vocabulary's tokens as a tree: what begins alike is looked at once. Immutable,
-// shared by threads.
+// The texts of a vocabulary's tokens as a tree: what begins alike is looked at once. Shared by
+// threads; nothing of it changes but what is kept for masks.
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 namespace atl::grammar {
 
 using TokenId = int32_t;  // As the tokenizer's.
+
+class KeptMasks;
 
 class Vocabulary {
  public:
@@ -37,6 +40,8 @@ class Vocabulary {
   bool is_end(TokenId id) const;
   size_t size() const { return tokens_.size(); }
   uint16_t max_depth() const { return max_depth_; }
+  /// For TokenMasks: what is known of the states that all grammars of schemas share.
+  KeptMasks& kept() const { return *kept_; }
 
   static constexpr size_t kMaxTokenBytes = 4096;
   /// Bytes that grammars seldom tell apart are one of at most 64 classes; a bit for each.
@@ -48,6 +53,7 @@ class Vocabulary {
   std::vector<TokenId> ids_;  // In the order of the tree.
   std::vector<Node> nodes_;   // One more than there are.
   uint16_t max_depth_ = 0;
+  std::shared_ptr<KeptMasks> kept_;
 };
 
 }  // namespace atl::grammar
