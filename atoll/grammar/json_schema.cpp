@@ -14,6 +14,7 @@ namespace atl::grammar {
 namespace {
 
 constexpr uint32_t kMaxIndent = 40;
+constexpr size_t kMaxNesting = 500;
 
 Automaton indent_automaton() {
   return {
@@ -140,6 +141,9 @@ Automaton SchemaCompiler::value(const std::vector<SchemaNode>& nodes) {
     const uint32_t end = nfa.add_state();
     for (const SchemaCase& one : reader_.read(nodes)) add_case(nfa, start, end, one);
     return nfa.automaton(start, end, options_.limits.rule_states);
+  } catch (const Json::exception&) {
+    throw InputError(
+        fmt::format("schema, #{}: a keyword has a value of another kind than it must", path));
   } catch (const InputError& error) {
     if (std::string_view(error.what()).starts_with("schema")) throw;
     throw InputError(fmt::format("schema, #{}: {}", path, error.what()));
@@ -227,12 +231,25 @@ std::shared_ptr<const Grammar> build(const SchemaOptions& options, const Add& ad
 
 }  // namespace
 
+Json parse_schema(std::string_view schema, const GrammarLimits& limits, const std::string& name) {
+  if (schema.size() > limits.schema_bytes) {
+    throw InputError(fmt::format("{}: it has over {} bytes", name, limits.schema_bytes));
+  }
+  // Values are copied and written by functions that call themselves.
+  size_t depth = 0, deepest = 0;
+  for (const char c : schema) {
+    if (c == '{' || c == '[') deepest = std::max(deepest, ++depth);
+    if ((c == '}' || c == ']') && depth > 0) --depth;
+  }
+  if (deepest > kMaxNesting) {
+    throw InputError(fmt::format("{}: over {} brackets in each other", name, kMaxNesting));
+  }
+  return text::parse_json<Json>(schema, name);
+}
+
 std::shared_ptr<const Grammar> schema_grammar(std::string_view schema,
                                               const SchemaOptions& options) {
-  if (schema.size() > options.limits.schema_bytes) {
-    throw InputError(fmt::format("schema: it has over {} bytes", options.limits.schema_bytes));
-  }
-  const Json document = text::parse_json<Json>(schema, "schema");
+  const Json document = parse_schema(schema, options.limits, "schema");
   return build(options, [&](GrammarBuilder&, SchemaCompiler& compiler) {
     return compiler.rule({{&document, &document, ""}});
   });

@@ -57,7 +57,11 @@ constexpr std::string_view kPieces[] = {R"({"type":"object"})",
                                         R"("propertyNames":)",
                                         R"("contains":)",
                                         R"("uniqueItems":true)",
-                                        R"("dependentRequired":{"a":["b"]})"};
+                                        R"("dependentRequired":{"a":["b"]})",
+                                        R"("properties":3)",
+                                        R"("required":{"a":1})",
+                                        R"("items":3)",
+                                        R"("allOf":{})"};
 
 void run(std::string_view schema, const uint8_t* data, size_t size) {
   SchemaOptions options;

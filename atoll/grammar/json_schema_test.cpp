@@ -183,6 +183,11 @@ TEST(JsonSchemaRefusalTest, NamesKeywordAndPlace) {
   EXPECT_THAT(refusal(R"({"type": "array", "uniqueItems": true})"),
               testing::HasSubstr("uniqueItems"));
   EXPECT_THAT(refusal("{"), testing::HasSubstr("not valid JSON"));
+  for (const char* schema : {R"({"properties": 3})", R"({"required": "a"})", R"({"allOf": {}})",
+                             R"({"uniqueItems": 3})", R"({"dependentRequired": {"a": 1}})"}) {
+    EXPECT_THAT(refusal(schema), testing::HasSubstr("schema, #")) << schema;
+  }
+  EXPECT_THAT(refusal(std::string(100'000, '[')), testing::HasSubstr("brackets"));
   EXPECT_THAT(refusal("[1]"), testing::HasSubstr("an object, true or false"));
 }
 

@@ -22,6 +22,7 @@ void Machine::load(const Place& place) {
 }
 
 void Machine::shrink(size_t num_frames) {
+  if (num_frames == frames_.size()) return;
   frames_.resize(num_frames);
   depths_.resize(num_frames);
 }
@@ -35,7 +36,7 @@ uint32_t Machine::push(const Frame& frame) {
   return static_cast<uint32_t>(frames_.size() - 1);
 }
 
-void Machine::add(const Frame& top, std::vector<Frame>& tops) {
+inline void Machine::add(const Frame& top, std::vector<Frame>& tops) {
   const Grammar::State& state = grammar_.state(top.state);
   const uint32_t reach = depths_[top.parent] + state.need;
   if (reach > grammar_.max_depth() || top.left.max < state.owed) return;
@@ -77,6 +78,7 @@ Machine::Outcome Machine::step(std::span<const Frame> from, uint8_t byte, std::v
   Outcome outcome;
   step_begin_ = frames_.size();
   to.clear();
+  bool is_plain = true;  // Nothing follows without a byte.
   for (const Frame& top : from) {
     for (const ByteEdge& edge : grammar_.edges(top.state)) {
       if (edge.first > byte) break;
@@ -93,10 +95,11 @@ Machine::Outcome Machine::step(std::span<const Frame> from, uint8_t byte, std::v
           continue;
         }
       }
+      is_plain = is_plain && grammar_.state(next.state).is_plain;
       add(next, to);
     }
   }
-  close(to, outcome);
+  if (!is_plain) close(to, outcome);
   return outcome;
 }
 

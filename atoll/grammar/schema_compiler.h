@@ -12,6 +12,9 @@
 
 namespace atl::grammar {
 
+/// Throws InputError, with `name` in front, where it is no JSON, too large or too deep.
+Json parse_schema(std::string_view schema, const GrammarLimits& limits, const std::string& name);
+
 class SchemaCompiler {
  public:
   SchemaCompiler(GrammarBuilder& builder, const SchemaOptions& options);

@@ -189,6 +189,7 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
   } else if (keyword == "maxProperties") {
     lower(one.properties.max, count_of(node, keyword));
   } else if (keyword == "required") {
+    if (!schema["required"].is_array()) refuse(node, keyword, "it must be a list of names");
     for (const Json& name : schema["required"]) {
       if (!name.is_string()) refuse(node, keyword, "it must be a list of names");
       const auto text = name.get<std::string>();
@@ -196,9 +197,15 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
     }
   } else if (keyword == "properties" || keyword == "patternProperties" ||
              keyword == "additionalProperties") {
+    if (keyword != "additionalProperties" && !schema[keyword].is_object()) {
+      refuse(node, keyword, "it must be an object");
+    }
     const auto is_node = [&](const SchemaNode& other) { return other.schema == node.schema; };
     if (std::ranges::none_of(one.objects, is_node)) one.objects.push_back(node);
   } else if (keyword == "items" || keyword == "prefixItems" || keyword == "uniqueItems") {
+    if (keyword == "prefixItems" && !schema[keyword].is_array()) {
+      refuse(node, keyword, "it must be a list");
+    }
     const auto is_node = [&](const SchemaNode& other) { return other.schema == node.schema; };
     if (std::ranges::none_of(one.arrays, is_node)) one.arrays.push_back(node);
   } else if (keyword == "propertyNames") {
@@ -301,6 +308,7 @@ SchemaReader::Cases SchemaReader::combine(const SchemaNode& node, const std::str
 /// A property that is there asks for others, or for a schema of the whole object.
 SchemaReader::Cases SchemaReader::depend(const SchemaNode& node, const std::string& keyword,
                                          Cases cases) {
+  if (!(*node.schema)[keyword].is_object()) refuse(node, keyword, "it must be an object");
   for (const auto& [name, value] : (*node.schema)[keyword].items()) {
     const Json absent = {{"properties", {{name, false}}}};
     const Json present = {{"type", "object"}, {"required", Json::array({name})}};

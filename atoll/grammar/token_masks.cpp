@@ -79,7 +79,13 @@ struct StateMask {
     for (const auto& [count, count_end] : counts) {
       if (count <= left) end = count_end;
     }
-    for (size_t i = 0; i < end; ++i) mask.allow(ids[i]);
+    if (all.words().empty() || end < ids.size() / 2) {
+      for (size_t i = 0; i < end; ++i) mask.allow(ids[i]);
+      return;
+    }
+    TokenMask part = all;  // All but the few that take too many.
+    for (size_t i = end; i < ids.size(); ++i) part.forbid(ids[i]);
+    mask.add(part);
   }
 };
 
@@ -203,9 +209,11 @@ std::shared_ptr<const StateMask> TokenMasks::find_of_state(uint32_t state) const
     const auto [found, is_new] = loops.try_emplace(top.state);
     if (is_new) found->second = loop_of(*grammar_, top.state);
     const Loop& loop = found->second;
-    if ((node.bytes & ~loop.classes) != 0 || (loop.counts && top.parent != 0)) continue;
-    if (!loop.counts) allow(count, i, node.end);
-    for (uint32_t j = i; loop.counts && j < node.end; ++j) {
+    if ((node.bytes & ~loop.classes) != 0) continue;
+    const bool counts = loop.counts && top.parent == 0;
+    if (loop.counts && !counts && top.left.max < vocabulary_->max_depth()) continue;
+    if (!counts) allow(count, i, node.end);
+    for (uint32_t j = i; counts && j < node.end; ++j) {
       allow(count + nodes[j].depth - node.depth, j, j + 1);
     }
     i = node.end;

@@ -19,6 +19,7 @@ class TokenMask {
  public:
   explicit TokenMask(size_t num_tokens) : words_((num_tokens + 63) / 64) {}
   void allow(TokenId id) { words_[place(id)] |= bit(id); }
+  void forbid(TokenId id) { words_[place(id)] &= ~bit(id); }
   bool allows(TokenId id) const { return (words_[place(id)] & bit(id)) != 0; }
   void add(const TokenMask& other) {
     for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];

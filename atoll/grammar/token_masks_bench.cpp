@@ -19,12 +19,14 @@ constexpr const char* kSchema = R"({"type": "object", "properties": {
   "age": {"type": "integer", "minimum": 0},
   "email": {"type": "string", "format": "email"},
   "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
-  "place": {"type": "object", "properties": {"city": {"type": "string"}, "code": {"type": "number"}},
+  "place": {"type": "object",
+            "properties": {"city": {"type": "string"}, "code": {"type": "number"}},
             "required": ["city"]}},
   "required": ["name", "age", "email", "tags"], "additionalProperties": false})";
 constexpr std::string_view kText =
     R"({"name": "Ada Lovelace of London", "age": 36, "email": "ada@example.org", )"
-    R"("tags": ["mathematics", "first programs", "notes"], "place": {"city": "London", "code": 12.5}})";
+    R"("tags": ["mathematics", "first programs", "notes"], )"
+    R"("place": {"city": "London", "code": 12.5}})";
 
 /// Bytes, words with and without a space, and pieces with punctuation, as vocabularies have them.
 std::shared_ptr<const Vocabulary> vocabulary(size_t num_tokens) {

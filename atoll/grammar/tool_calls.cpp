@@ -17,6 +17,7 @@ constexpr std::string_view kHermesBegin = "<tool_call>";
 constexpr std::string_view kHermesEnd = "</tool_call>";
 constexpr std::string_view kMistralBegin = "[TOOL_CALLS]";
 constexpr size_t kMaxTools = 1000;
+constexpr int kMaxNesting = 500;
 
 std::string_view mark_of(ToolForm form) {
   return form == ToolForm::kMistral ? kMistralBegin : kHermesBegin;
@@ -84,8 +85,9 @@ class ToolRules {
     const uint32_t first = compiler_.blanks(nfa, nfa.add_text(start, "{"));
     for (const Tool& tool : tools) {
       const std::string where = fmt::format("the parameters of tool '{}'", tool.name);
-      schemas_.push_back(tool.parameters.empty() ? Json{{"type", "object"}}
-                                                 : text::parse_json<Json>(tool.parameters, where));
+      schemas_.push_back(tool.parameters.empty()
+                             ? Json{{"type", "object"}}
+                             : parse_schema(tool.parameters, options_.schema.limits, where));
       const Json& schema = schemas_.back();
       objects_.push_back(
           {{"type", "object"}});  // Whatever the schema says, arguments are an object.
@@ -187,7 +189,7 @@ std::optional<std::string_view> take_json(std::string_view& text) {
       continue;
     }
     if (c == '"') in_string = true;
-    if (c == '{' || c == '[') ++depth;
+    if ((c == '{' || c == '[') && ++depth > kMaxNesting) return {};
     if ((c == '}' || c == ']') && --depth <= 0) {
       const std::string_view json = text.substr(0, i + 1);
       text.remove_prefix(i + 1);

@@ -57,8 +57,8 @@ TEST(ToolCallsTest, Llama3) {
 }
 
 TEST(ToolCallsTest, Mistral) {
-  const std::string calls =
-      R"([TOOL_CALLS][{"name": "now", "arguments": {"a": [1, "]"]}}, {"name": "now", "arguments": {}}])";
+  const std::string calls = R"([TOOL_CALLS][{"name": "now", "arguments": {"a": [1, "]"]}}, )"
+                            R"({"name": "now", "arguments": {}}])";
   const ToolOptions options{.form = ToolForm::kMistral};
   EXPECT_TRUE(takes(options, calls));
   EXPECT_TRUE(takes(options, "Well. " + calls));
