@@ -17,7 +17,7 @@ build_packages="build-essential cmake ninja-build ccache lld pkg-config python3 
   nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libssl-dev zlib1g-dev libzstd-dev libxxhash-dev libonig-dev
   libcpp-httplib-dev libyaml-cpp-dev libnlopt-dev libsqlite3-dev"
 test_packages="libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 clang-tidy-19
-  libclang-rt-19-dev time zstd munge slurm-client slurmctld slurmd nftables iproute2 openssl curl"
+  libclang-rt-19-dev time zstd munge slurm-client slurmctld slurmd nftables iproute2 openssl curl json-schema-test-suite"
 
 apt_is_fresh=
 install_packages() {
@@ -82,6 +82,7 @@ if [ "$tier" = test ]; then
   { has_torch && "$venv/bin/python" -c 'import torch' 2>/dev/null; } || install_torch
   pip_install numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0 unicodedata2==16.0.0 \
     jinja2==3.1.6 'lm_eval[api]==0.4.13' accelerate==1.15.0 datasets==5.2.0 evaluate==0.4.6 \
-    sentencepiece==0.2.3 gguf==0.19.0 tiktoken==0.14.0 kubernetes-validate==1.37.0 openai==3.57.0
+    sentencepiece==0.2.3 gguf==0.19.0 tiktoken==0.14.0 kubernetes-validate==1.37.0 openai==3.57.0 \
+    jsonschema==4.26.0
 fi
 touch "$stamp"
