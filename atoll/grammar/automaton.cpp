@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -185,7 +186,7 @@ Automaton::State Nfa::state_of(const Subset& subset,
 
 Automaton Nfa::automaton(uint32_t start, uint32_t end, size_t max_states) const {
   Automaton result;
-  std::vector<Subset> subsets;
+  std::deque<Subset> subsets;  // Stay where they are when more come.
   Numbers numbers;
   const auto number = [&](Subset subset) {
     close(subset);
@@ -195,7 +196,7 @@ Automaton Nfa::automaton(uint32_t start, uint32_t end, size_t max_states) const 
   };
   number({start});
   for (size_t i = 0; i < subsets.size() && subsets.size() <= max_states; ++i) {
-    const Subset subset = subsets[i];
+    const Subset& subset = subsets[i];
     result.states.push_back(state_of(subset, number));
     result.states.back().accepts = std::ranges::binary_search(subset, end);
   }

@@ -15,6 +15,9 @@ namespace atl::grammar {
 /// Throws InputError, with `name` in front, where it is no JSON, too large or too deep.
 Json parse_schema(std::string_view schema, const GrammarLimits& limits, const std::string& name);
 
+struct Kind;
+struct ObjectPlan;
+
 class SchemaCompiler {
  public:
   SchemaCompiler(GrammarBuilder& builder, const SchemaOptions& options);
@@ -38,6 +41,10 @@ class SchemaCompiler {
   void add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one,
                const SchemaNode& array);
   void add_other_name(Nfa& nfa, uint32_t from, uint32_t to, const std::vector<std::string>& names);
+  std::vector<Kind> other_kinds(const SchemaCase& one, const std::vector<std::string>& names);
+  uint32_t add_other(Nfa& nfa, uint32_t from, const Kind& kind,
+                     const std::vector<std::string>& names);
+  void add_properties(Nfa& nfa, uint32_t from, uint32_t to, const ObjectPlan& plan);
   void add_object(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
 
   struct Wanted {

@@ -90,6 +90,16 @@ SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::stri
     }
     return cases;
   }
+  return negate_parts(node, keyword, std::move(cases));
+}
+
+/// Keywords that have schemas, and "required".
+SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std::string& keyword,
+                                               Cases cases) {
+  const Json& schema = *node.schema;
+  const auto only = [&](uint8_t types) {
+    for (SchemaCase& one : cases) one.types &= types;
+  };
   Cases result;
   const auto append = [&](Cases from) { std::ranges::move(from, std::back_inserter(result)); };
   if (keyword == "required") {

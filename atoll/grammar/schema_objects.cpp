@@ -12,10 +12,6 @@
 #include "atoll/text/python_text.h"
 
 namespace atl::grammar {
-namespace {
-
-constexpr size_t kMaxKinds = 32;      // Kinds of names that differ in what holds for their values.
-constexpr uint32_t kMaxCounted = 64;  // With minProperties or maxProperties.
 
 struct Listed {
   std::string name;
@@ -28,6 +24,21 @@ struct Kind {
   std::optional<Automaton> name;  // Between its quotes; nothing: any that is not listed.
   RuleId value;
 };
+
+/// What an object may have, in this order.
+struct ObjectPlan {
+  std::vector<std::string> names;  // All that the schema names, allowed or not.
+  std::vector<Listed> listed;
+  std::vector<Kind> kinds;
+  uint32_t least = 0;
+  uint32_t most = kNoLimit;
+  bool is_counted() const { return least > 0 || most != kNoLimit; }
+};
+
+namespace {
+
+constexpr size_t kMaxKinds = 32;      // Kinds of names that differ in what holds for their values.
+constexpr uint32_t kMaxCounted = 64;  // With minProperties or maxProperties.
 
 std::vector<std::string> names_of(const SchemaCase& one) {
   std::vector<std::string> names;
@@ -166,17 +177,8 @@ void SchemaCompiler::add_other_name(Nfa& nfa, uint32_t from, uint32_t to,
   }
 }
 
-void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
-  std::vector<Listed> listed;
-  const std::vector<std::string> names = names_of(one);
-  uint32_t num_required = 0;
-  for (const std::string& name : names) {
-    const bool is_required = std::ranges::find(one.required, name) != one.required.end();
-    const auto nodes = reader_.property(one, name);
-    if (!nodes && is_required) return;  // It must be there and must not.
-    if (nodes) listed.push_back({name, rule(*nodes), is_required});
-    num_required += is_required ? 1 : 0;
-  }
+std::vector<Kind> SchemaCompiler::other_kinds(const SchemaCase& one,
+                                              const std::vector<std::string>& names) {
   std::vector<Kind> kinds;
   const Kinds others(reader_, one, names, options_.limits.rule_states);
   for (const auto& part : others.parts()) {
@@ -187,19 +189,52 @@ void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const Sche
     }
     kinds.push_back({others.is_plain() ? std::nullopt : std::optional(part.name), rule(values)});
   }
+  return kinds;
+}
 
-  const uint32_t most = one.properties.max;
-  const uint32_t least = one.properties.min <= num_required ? 0 : one.properties.min;
-  if (least > most || num_required > most) return;
+/// Adds a property whose name is not listed; returns the state behind it.
+uint32_t SchemaCompiler::add_other(Nfa& nfa, uint32_t from, const Kind& kind,
+                                   const std::vector<std::string>& names) {
+  uint32_t behind = nfa.add_state();
+  if (kind.name) {
+    const uint32_t end = nfa.add_state();
+    nfa.add_automaton(nfa.add_text(from, "\""), end, *kind.name);
+    nfa.add_bytes(end, behind, '"', '"');
+  } else if (names.empty()) {
+    nfa.add_call(from, behind, string_);
+  } else {
+    add_other_name(nfa, nfa.add_text(from, "\""), behind, names);
+  }
+  behind = nfa.add_text(blanks(nfa, behind), ":");
+  const uint32_t done = nfa.add_state();
+  nfa.add_call(blanks(nfa, behind), done, kind.value);
+  return blanks(nfa, done);
+}
+
+void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
+  ObjectPlan plan{.names = names_of(one), .most = one.properties.max};
+  uint32_t num_required = 0;
+  for (const std::string& name : plan.names) {
+    const bool is_required = std::ranges::find(one.required, name) != one.required.end();
+    const auto nodes = reader_.property(one, name);
+    if (!nodes && is_required) return;  // It must be there and must not.
+    if (nodes) plan.listed.push_back({name, rule(*nodes), is_required});
+    num_required += is_required ? 1 : 0;
+  }
+  plan.kinds = other_kinds(one, plan.names);
+  plan.least = one.properties.min <= num_required ? 0 : one.properties.min;
+  if (plan.least > plan.most || num_required > plan.most) return;
   // Other names may be the same twice, and the same name is one property: only one counts surely.
-  if (!kinds.empty() && least > listed.size() + 1) {
+  if (!plan.kinds.empty() && plan.least > plan.listed.size() + 1) {
     throw InputError("'minProperties': more properties than the schema lists");
   }
-  const bool is_counted = least > 0 || most != kNoLimit;
-  if (is_counted && (most == kNoLimit ? least : most) > kMaxCounted) {
+  if (plan.is_counted() && (plan.most == kNoLimit ? plan.least : plan.most) > kMaxCounted) {
     throw InputError(fmt::format("'maxProperties', 'minProperties': above {}", kMaxCounted));
   }
+  add_properties(nfa, from, to, plan);
+}
 
+void SchemaCompiler::add_properties(Nfa& nfa, uint32_t from, uint32_t to, const ObjectPlan& plan) {
   std::map<Spot, uint32_t> spots;
   std::vector<Spot> open;
   const auto state_of = [&](const Spot& spot) {
@@ -216,43 +251,31 @@ void SchemaCompiler::add_object(Nfa& nfa, uint32_t from, uint32_t to, const Sche
     open.pop_back();
     const uint32_t here = state_of(spot);
     const uint32_t num = spot.num_listed + spot.num_others;
-    if (spot.next == listed.size() && spot.num_listed + std::min(spot.num_others, 1U) >= least) {
+    if (spot.next == plan.listed.size() &&
+        spot.num_listed + std::min(spot.num_others, 1U) >= plan.least) {
       nfa.add_bytes(here, to, '}', '}');
     }
-    if (spot.next < listed.size() && !listed[spot.next].is_required) {
+    if (spot.next < plan.listed.size() && !plan.listed[spot.next].is_required) {
       Spot skipped = spot;
       ++skipped.next;
       nfa.add_empty(here, state_of(skipped));
     }
-    if (num >= most) continue;
-    const bool is_listed = spot.next < listed.size();
-    if (!is_listed && kinds.empty()) continue;
+    if (num >= plan.most) continue;
+    const bool is_listed = spot.next < plan.listed.size();
+    if (!is_listed && plan.kinds.empty()) continue;
     const uint32_t name = spot.is_first ? here : blanks(nfa, nfa.add_text(here, ","));
     Spot after = spot;
     after.is_first = false;
     if (is_listed) {
       ++after.next;
-      if (is_counted) ++after.num_listed;
-      const Listed& next = listed[spot.next];
+      if (plan.is_counted()) ++after.num_listed;
+      const Listed& next = plan.listed[spot.next];
       nfa.add_empty(property(nfa, name, next.name, next.value), state_of(after));
       continue;
     }
-    if (is_counted && (most != kNoLimit || spot.num_others == 0)) ++after.num_others;
-    for (const Kind& kind : kinds) {
-      uint32_t behind = nfa.add_state();
-      if (kind.name) {
-        const uint32_t end = nfa.add_state();
-        nfa.add_automaton(nfa.add_text(name, "\""), end, *kind.name);
-        nfa.add_bytes(end, behind, '"', '"');
-      } else if (names.empty()) {
-        nfa.add_call(name, behind, string_);
-      } else {
-        add_other_name(nfa, nfa.add_text(name, "\""), behind, names);
-      }
-      behind = nfa.add_text(blanks(nfa, behind), ":");
-      const uint32_t done = nfa.add_state();
-      nfa.add_call(blanks(nfa, behind), done, kind.value);
-      nfa.add_empty(blanks(nfa, done), state_of(after));
+    if (plan.is_counted() && (plan.most != kNoLimit || spot.num_others == 0)) ++after.num_others;
+    for (const Kind& kind : plan.kinds) {
+      nfa.add_empty(add_other(nfa, name, kind, plan.names), state_of(after));
     }
   }
 }

@@ -40,6 +40,7 @@ class SchemaReader {
   bool refine_strings(const SchemaNode& node, const std::string& keyword, SchemaCase& one);
   Cases combine(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases negate(const SchemaNode& node, const std::string& keyword, Cases cases);
+  Cases negate_parts(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases one_of(const SchemaNode& node, const Cases& cases);
   Cases depend(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases without_value(const SchemaNode& node, Cases cases, const Json& value);

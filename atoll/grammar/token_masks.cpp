@@ -143,85 +143,113 @@ TokenMasks::TokenMasks(std::shared_ptr<const Grammar> grammar,
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {}
 TokenMasks::~TokenMasks() = default;
 
+/// Finds what a state allows: a walk over the whole tree, with unknown callers.
+class TokenMasks::Search {
+ public:
+  Search(const Grammar& grammar, const Vocabulary& vocabulary)
+      : grammar_(grammar),
+        vocabulary_(vocabulary),
+        walk_(grammar, vocabulary, Machine::Around::kUnknown) {}
+
+  std::shared_ptr<const StateMask> find(uint32_t state) {
+    walk_.begin({}, {state, {0, kCounter}, 0});
+    const auto nodes = vocabulary_.nodes();
+    for (uint32_t i = 0; i < nodes.size();) {
+      const Vocabulary::Node& node = nodes[i];
+      path_.resize(node.depth - 1U);
+      leave(path_.size());
+      if (!walk_.enter(node)) {
+        i = node.end;
+        continue;
+      }
+      path_.push_back(i);
+      if (walk_.outcome().ended || walk_.outcome().checked) {
+        open_way();
+        i = node.end;
+        continue;
+      }
+      const uint32_t count = num_counted(node.depth);
+      allow(count, i, i + 1);
+      ++i;
+      if (i < node.end && allow_loop(count, node, i)) i = node.end;
+    }
+    leave(0);
+    result_->reach = walk_.machine().reach();
+    result_->keep(allowed_, vocabulary_.size());
+    return result_;
+  }
+
+ private:
+  static constexpr uint32_t kCounter = kNoLimit - 1;  // The caller's: more than any token takes.
+
+  /// How many counting edges of the unknown caller's call were taken, and must be to come to its
+  /// end: by the counter of the outermost frame, of the top that needs the fewest.
+  uint32_t num_counted(uint16_t depth) {
+    uint32_t left = 0;
+    for (const Frame& top : walk_.tops(depth)) {
+      const Frame* frame = &top;
+      while (frame->parent != 0) frame = &walk_.machine().frame(frame->parent);
+      left = std::max(left, frame->left.max - grammar_.state(frame->state).owed);
+    }
+    return kCounter - left;
+  }
+
+  void allow(uint32_t count, uint32_t begin, uint32_t end) {
+    const auto ids = vocabulary_.ids(begin, end);
+    if (allowed_.size() <= count) allowed_.resize(count + size_t{1});
+    allowed_[count].insert(allowed_[count].end(), ids.begin(), ids.end());
+  }
+
+  /// Allows all below a node where it stays in the state that the node leads to: no need to look.
+  bool allow_loop(uint32_t count, const Vocabulary::Node& node, uint32_t begin) {
+    if (walk_.tops(node.depth).size() != 1) return false;
+    const Frame& top = walk_.tops(node.depth).front();
+    const auto [found, is_new] = loops_.try_emplace(top.state);
+    if (is_new) found->second = loop_of(grammar_, top.state);
+    const Loop& loop = found->second;
+    if ((node.bytes & ~loop.classes) != 0) return false;
+    if (!loop.counts || top.parent != 0) {
+      const uint32_t most = vocabulary_.max_depth() + grammar_.state(top.state).owed;
+      if (loop.counts && top.left.max < most) return false;
+      allow(count, begin, node.end);
+      return true;
+    }
+    for (uint32_t i = begin; i < node.end; ++i) {
+      allow(count + vocabulary_.nodes()[i].depth - node.depth, i, i + 1);
+    }
+    return true;
+  }
+
+  /// What stands below the path's last node, and that, must be looked at with the callers.
+  void open_way() {
+    for (size_t depth = ways_.size(); depth < path_.size(); ++depth) {
+      ways_.push_back(static_cast<uint32_t>(result_->ways.size()));
+      result_->ways.push_back({.node = path_[depth]});
+    }
+    result_->ways.back().is_open = true;
+  }
+  void leave(size_t depth) {
+    for (; ways_.size() > depth; ways_.pop_back()) {
+      result_->ways[ways_.back()].end = static_cast<uint32_t>(result_->ways.size());
+    }
+  }
+
+  const Grammar& grammar_;
+  const Vocabulary& vocabulary_;
+  Walk walk_;
+  std::shared_ptr<StateMask> result_ = std::make_shared<StateMask>();
+  std::vector<std::vector<TokenId>> allowed_;  // By how many counting edges they take.
+  std::vector<uint32_t> path_;                 // Nodes that were entered, by depth.
+  std::vector<uint32_t> ways_;  // Places in the result's ways of the first nodes of the path.
+  std::map<uint32_t, Loop> loops_;
+};
+
 std::shared_ptr<const StateMask> TokenMasks::of_state(uint32_t state) const {
   KeptMasks& kept = state < grammar_->num_shared() ? vocabulary_->kept() : kept_;
   if (auto found = kept.find(state)) return found;
-  auto made = find_of_state(state);
+  auto made = Search(*grammar_, *vocabulary_).find(state);
   kept.keep(state, made, made->num_bytes());
   return made;
-}
-
-std::shared_ptr<const StateMask> TokenMasks::find_of_state(uint32_t state) const {
-  constexpr uint32_t kCounter = kNoLimit - 1;  // The unknown caller's: more than any token takes.
-  auto result = std::make_shared<StateMask>();
-  Walk walk(*grammar_, *vocabulary_, Machine::Around::kUnknown);
-  walk.begin({}, {state, {0, kCounter}, 0});
-  // How many counting edges of the unknown caller's call were taken, and must be to come to its
-  // end: by the counter of the outermost frame, of the top that needs the fewest.
-  const auto num_counted = [&](uint16_t depth) {
-    uint32_t left = 0;
-    for (const Frame& top : walk.tops(depth)) {
-      const Frame* frame = &top;
-      while (frame->parent != 0) frame = &walk.machine().frame(frame->parent);
-      left = std::max(left, frame->left.max - grammar_->state(frame->state).owed);
-    }
-    return kCounter - left;
-  };
-  std::vector<std::vector<TokenId>> allowed;  // By how many.
-  const auto allow = [&](uint32_t count, uint32_t begin, uint32_t end) {
-    const auto ids = vocabulary_->ids(begin, end);
-    if (allowed.size() <= count) allowed.resize(count + size_t{1});
-    allowed[count].insert(allowed[count].end(), ids.begin(), ids.end());
-  };
-  std::vector<uint32_t> path;  // Nodes that were entered, by depth.
-  std::vector<uint32_t> ways;  // Places in result->ways of the first nodes of the path.
-  const auto nodes = vocabulary_->nodes();
-  const auto leave = [&](size_t depth) {
-    for (; ways.size() > depth; ways.pop_back()) {
-      result->ways[ways.back()].end = static_cast<uint32_t>(result->ways.size());
-    }
-  };
-  std::map<uint32_t, Loop> loops;
-  for (uint32_t i = 0; i < nodes.size();) {
-    const Vocabulary::Node& node = nodes[i];
-    path.resize(node.depth - 1U);
-    leave(std::min<size_t>(ways.size(), path.size()));
-    if (!walk.enter(node)) {
-      i = node.end;
-      continue;
-    }
-    path.push_back(i);
-    if (walk.outcome().ended || walk.outcome().checked) {
-      for (size_t depth = ways.size(); depth < path.size(); ++depth) {
-        ways.push_back(static_cast<uint32_t>(result->ways.size()));
-        result->ways.push_back({.node = path[depth]});
-      }
-      result->ways.back().is_open = true;
-      i = node.end;
-      continue;
-    }
-    const uint32_t count = num_counted(node.depth);
-    allow(count, i, i + 1);
-    ++i;
-    // All that stands below stays in the state where it is: no need to look.
-    if (walk.tops(node.depth).size() != 1 || i == node.end) continue;
-    const Frame& top = walk.tops(node.depth).front();
-    const auto [found, is_new] = loops.try_emplace(top.state);
-    if (is_new) found->second = loop_of(*grammar_, top.state);
-    const Loop& loop = found->second;
-    if ((node.bytes & ~loop.classes) != 0) continue;
-    const bool counts = loop.counts && top.parent == 0;
-    if (loop.counts && !counts && top.left.max < vocabulary_->max_depth()) continue;
-    if (!counts) allow(count, i, node.end);
-    for (uint32_t j = i; counts && j < node.end; ++j) {
-      allow(count + nodes[j].depth - node.depth, j, j + 1);
-    }
-    i = node.end;
-  }
-  leave(0);
-  result->reach = walk.machine().reach();
-  result->keep(allowed, vocabulary_->size());
-  return result;
 }
 
 TokenMask TokenMasks::mask(const Place& place) const {

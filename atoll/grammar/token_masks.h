@@ -48,8 +48,8 @@ class TokenMasks {
 
  private:
   class Walk;
+  class Search;
   std::shared_ptr<const StateMask> of_state(uint32_t state) const;
-  std::shared_ptr<const StateMask> find_of_state(uint32_t state) const;
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const Vocabulary> vocabulary_;
