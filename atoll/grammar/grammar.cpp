@@ -177,15 +177,34 @@ std::vector<uint32_t> GrammarBuilder::owed(RuleId rule) const {
   return owed;
 }
 
+bool GrammarBuilder::drop_short_calls() {
+  std::vector<uint32_t> least(rules_.size());  // Counting edges.
+  for (RuleId rule = 0; rule < rules_.size(); ++rule) {
+    if (!rules_[rule].states.empty()) least[rule] = owed(rule)[0];
+  }
+  size_t num_dropped = 0;
+  for (Automaton& rule : rules_) {
+    for (Automaton::State& state : rule.states) {
+      num_dropped += std::erase_if(
+          state.calls, [&](const CallEdge& call) { return call.bounds.max < least[call.rule]; });
+    }
+  }
+  return num_dropped > 0;
+}
+
 std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
-  find_needs();
+  // A call that may take fewer counting edges than its rule must is no way; without it others may
+  // be none either.
+  do {
+    find_needs();
+    drop_dead_ends();
+  } while (drop_short_calls());
   if (needs_[root].empty() || needs_[root][0] == kNever) {
     throw InputError(fmt::format(
         "no text satisfies it: it contradicts itself, or asks for itself again and again (over {} "
         "levels)",
         limits_.depth));
   }
-  drop_dead_ends();
   refuse_left_recursion();
 
   auto grammar = std::make_shared<Grammar>();

@@ -84,6 +84,7 @@ class GrammarBuilder {
   void find_needs();
   void refuse_left_recursion() const;
   void drop_dead_ends();
+  bool drop_short_calls();
   std::vector<uint32_t> owed(RuleId rule) const;
   GrammarLimits limits_;
   std::vector<Automaton> rules_;

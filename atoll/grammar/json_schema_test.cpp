@@ -197,6 +197,7 @@ TEST(JsonSchemaRefusalTest, WhatNothingSatisfies) {
         R"({"type": "string", "minLength": 3, "maxLength": 2})", R"({"enum": []})",
         R"({"type": "object", "required": ["a"], "additionalProperties": false})",
         R"({"type": "array", "items": false, "minItems": 3})",
+        R"({"type": "string", "pattern": "^a{4}", "maxLength": 3})",
         R"({"allOf": [{"type": "string"}, {"type": "null"}]})"}) {
     EXPECT_THAT(refusal(schema), testing::HasSubstr("no text satisfies it")) << schema;
   }
