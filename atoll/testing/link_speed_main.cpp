@@ -66,9 +66,10 @@ int fail(const std::string& reason) {
 }
 
 int coordinate(const std::string& address, int64_t num_islands, const Clock& clock) {
-  swarm::CoordinatorServer server(
-      {{.options = {.run = "speed", .min_replicas = num_islands}}},
-      transports(trust_of(identity::Role::kCoordinator, "coordinator"), clock), clock);
+  const auto trust = trust_of(identity::Role::kCoordinator, "coordinator");
+  swarm::CoordinatorServer server({{.options = {.run = "speed", .min_replicas = num_islands},
+                                    .authority = {.fingerprint = trust ? trust->run() : ""}}},
+                                  transports(trust, clock), clock);
   const auto bound = server.listen(address);
   if (!bound) return fail(bound.error().message);
   fmt::print("{}\n", *bound);
