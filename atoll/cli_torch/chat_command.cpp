@@ -55,25 +55,16 @@ Examples:
 constexpr const char* kHelp =
     "/reset  forget the conversation\n/quit   end (or Ctrl-D)\n/help   this list\n";
 
-tokenizer::ChatTemplate load_template(const ChatArguments& arguments, const LoadedModel& loaded) {
-  const std::filesystem::path folder =
-      arguments.model.tokenizer.empty()
-          ? loaded.folder
-          : std::filesystem::path(arguments.model.tokenizer).parent_path();
-  return tokenizer::ChatTemplate::find(folder, arguments.chat_template);
-}
-
 class Conversation {
  public:
   Conversation(const ChatArguments& arguments, const LoadedModel& loaded)
       : arguments_(arguments),
         loaded_(loaded),
-        template_(load_template(arguments, loaded)),
+        template_(tokenizer::ChatTemplate::beside(tokenizer_place(arguments.model, loaded),
+                                                  arguments.chat_template)),
         options_(sampling_options(arguments.sampling, loaded)),
         cache_(loaded.model.config(), loaded.model.device()) {
-    const std::string end = template_.end_of_turn();
-    const auto id = end.empty() ? std::nullopt : loaded.tokenizer.id_of(end);
-    if (id) options_.ends.push_back(*id);
+    options_.ends = end_ids(loaded, template_);
     reset();
   }
 

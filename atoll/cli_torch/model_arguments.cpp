@@ -35,6 +35,10 @@ void report_not_finite(const model::Model& model, const std::filesystem::path& f
   }
 }
 
+std::filesystem::path tokenizer_place(const ModelArguments& arguments, const LoadedModel& loaded) {
+  return arguments.tokenizer.empty() ? loaded.folder : std::filesystem::path(arguments.tokenizer);
+}
+
 LoadedModel load_model(const ModelArguments& arguments) {
   if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
   const at::Device device = model::usable_device(arguments.device, "--device");

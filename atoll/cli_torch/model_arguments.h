@@ -34,6 +34,9 @@ struct LoadedModel {
   tokenizer::Tokenizer tokenizer;
 };
 
+/// What the tokenizer is loaded from, beside which chat templates lie.
+std::filesystem::path tokenizer_place(const ModelArguments& arguments, const LoadedModel& loaded);
+
 /// Says on stderr which weights are not finite; when `strict`, throws InputError.
 void report_not_finite(const model::Model& model, const std::filesystem::path& folder, bool strict);
 

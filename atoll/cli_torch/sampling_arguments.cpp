@@ -45,6 +45,13 @@ std::vector<int64_t> end_ids(const LoadedModel& loaded) {
   return ids;
 }
 
+std::vector<int64_t> end_ids(const LoadedModel& loaded, const tokenizer::ChatTemplate& chat) {
+  std::vector<int64_t> ids = end_ids(loaded);
+  const std::string end = chat.end_of_turn();
+  if (const auto id = end.empty() ? std::nullopt : loaded.tokenizer.id_of(end)) ids.push_back(*id);
+  return ids;
+}
+
 serve::GenerateOptions sampling_options(const SamplingArguments& arguments,
                                         const LoadedModel& loaded) {
   serve::GenerateOptions options = arguments.options;

@@ -6,6 +6,7 @@
 
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/serve/generate.h"
+#include "atoll/tokenizer/chat_template.h"
 
 namespace atl::cli {
 
@@ -26,5 +27,7 @@ serve::GenerateOptions sampling_options(const SamplingArguments& arguments,
 /// The ids that end a text: those of config.json and generation_config.json, or else the
 /// tokenizer's. May be empty: then only --max-tokens and the context end it.
 std::vector<int64_t> end_ids(const LoadedModel& loaded);
+/// And those that end a turn of a chat.
+std::vector<int64_t> end_ids(const LoadedModel& loaded, const tokenizer::ChatTemplate& chat);
 
 }  // namespace atl::cli

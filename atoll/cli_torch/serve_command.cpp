@@ -52,9 +52,8 @@ Examples:
   curl http://127.0.0.1:8000/v1/completions -d '{"model": "my-model", "prompt": "Once"}')";
 
 openai::ServedModel served(const ServeArguments& arguments, const LoadedModel& loaded) {
-  const std::filesystem::path folder = arguments.model.tokenizer.empty()
-                                           ? loaded.folder
-                                           : std::filesystem::path(arguments.model.tokenizer);
+  const std::filesystem::path folder =
+      tokenizer::ChatTemplate::place_beside(tokenizer_place(arguments.model, loaded));
   std::shared_ptr<const tokenizer::ChatTemplate> found;
   if (!arguments.chat_template.empty()) {
     found = std::make_shared<tokenizer::ChatTemplate>(
@@ -69,18 +68,11 @@ openai::ServedModel served(const ServeArguments& arguments, const LoadedModel& l
                                                                               (int64_t{1} << 30))}),
       .tokenizer = {std::shared_ptr<const LoadedModel>(), &loaded.tokenizer},
       .chat_template = found,
-      .ends = end_ids(loaded),
+      .ends = found == nullptr ? end_ids(loaded) : end_ids(loaded, *found),
       .special_tokens = tokenizer::special_tokens_of(folder)};
   const auto sources = tokenizer::template_sources_of(folder);
   if (const auto source = sources.find("default"); source != sources.end()) {
     model.chat_template_text = source->second.text;
-  }
-  if (found != nullptr) {
-    // A turn may end otherwise than a text.
-    const std::string end = found->end_of_turn();
-    if (const auto id = end.empty() ? std::nullopt : loaded.tokenizer.id_of(end)) {
-      model.ends.push_back(*id);
-    }
   }
   return model;
 }

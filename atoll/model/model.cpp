@@ -112,6 +112,12 @@ at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const Cached
   return hidden_1TC;
 }
 
+void Model::forget_other_keys(KvCache& cache, int64_t length) const {
+  const int64_t steady = config_.steady_positions();
+  const bool crosses = cache.length() <= steady && length > steady;
+  if (crosses && config_.rope_type == "longrope") cache.truncate(0);
+}
+
 at::Tensor Model::logits(const at::Tensor& hidden) const {
   const at::Tensor logits = linear(head_VC(), hidden);
   const double cap = config_.logits_softcap;

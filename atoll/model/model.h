@@ -43,6 +43,10 @@ class Model {
   /// The same for several sequences, whose tokens lie one behind the other in tokens_1T: as if each
   /// were read alone, in one pass over the weights.
   at::Tensor hidden_1TC(const at::Tensor& tokens_1T, std::span<const CachedRow> rows) const;
+  /// Forgets what a text of `length` is to have other keys for than it had when it was shorter:
+  /// with LongRoPE, which has two sets of factors, and a text keeps to one (as transformers does
+  /// it).
+  void forget_other_keys(KvCache& cache, int64_t length) const;
   /// Throws InputError naming an id that is not in the vocabulary.
   void check_ids(std::span<const int64_t> ids) const;
   /// Hidden states to logits; a large result: (.., V).

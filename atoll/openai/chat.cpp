@@ -60,9 +60,7 @@ ChatRequest read_chat(const Json& body, const RequestLimits& limits) {
   Fields fields(body);
   ChatRequest request;
   request.model = fields.required_text("model");
-  const Json* messages = fields.find("messages");
-  if (messages == nullptr) refuse("messages", "'messages' is missing");
-  request.chat.messages = read_messages(*messages, "messages");
+  request.chat.messages = read_messages(fields.required("messages"), "messages");
   request.chat.add_generation_prompt = fields.flag("add_generation_prompt", true);
   if (const Json* more = fields.find("chat_template_kwargs")) {
     if (!more->is_object())
@@ -89,17 +87,9 @@ ChatRequest read_chat(const Json& body, const RequestLimits& limits) {
   return request;
 }
 
-Json ChatShape::object(const Answer& answer, const char* kind, Json choices) const {
-  return {{"id", answer.id},
-          {"object", kind},
-          {"created", answer.created},
-          {"model", answer.model},
-          {"choices", std::move(choices)}};
-}
-
 Json ChatShape::logprobs(const std::vector<TextToken>& tokens) const {
-  if (!has_logprobs_) return {};
-  return {{"content", chat_logprobs(tokens, tokenizer_)}, {"refusal", nullptr}};
+  if (!has_logprobs()) return {};
+  return {{"content", chat_logprobs(tokens, tokenizer())}, {"refusal", nullptr}};
 }
 
 Json ChatShape::whole(const Answer& answer) {
@@ -117,41 +107,30 @@ Json ChatShape::whole(const Answer& answer) {
   return all;
 }
 
-std::string ChatShape::chunk(const Answer& answer, size_t index, Json delta,
+std::string ChatShape::delta(const Answer& answer, size_t index, Json delta,
                              const std::vector<TextToken>& tokens,
                              std::optional<decoding::FinishReason> reason) const {
-  Json choice{{"index", index},
-              {"delta", std::move(delta)},
-              {"logprobs", tokens.empty() ? Json() : logprobs(tokens)},
-              {"finish_reason", reason ? Json(decoding::name_of(*reason)) : Json()}};
-  return sse(object(answer, "chat.completion.chunk", Json::array({std::move(choice)})));
+  return chunk(answer, {{"index", index},
+                        {"delta", std::move(delta)},
+                        {"logprobs", tokens.empty() ? Json() : logprobs(tokens)},
+                        {"finish_reason", reason ? Json(decoding::name_of(*reason)) : Json()}});
 }
 
 std::string ChatShape::begin(const Answer& answer) {
   std::string events;
   for (size_t i = 0; i < answer.choices.size(); ++i) {
-    events += chunk(answer, i, {{"role", "assistant"}, {"content", ""}}, {}, {});
+    events += delta(answer, i, {{"role", "assistant"}, {"content", ""}}, {}, {});
   }
   return events;
 }
 
 std::string ChatShape::piece(const Answer& answer, size_t index, const Piece& piece) {
-  if (piece.text.empty() && (piece.tokens.empty() || !has_logprobs_)) return "";
-  return chunk(answer, index, {{"content", piece.text}}, piece.tokens, {});
+  if (is_empty(piece)) return "";
+  return delta(answer, index, {{"content", piece.text}}, piece.tokens, {});
 }
 
 std::string ChatShape::end_of(const Answer& answer, size_t index) {
-  return chunk(answer, index, Json::object(), {}, answer.choices[index].reason);
-}
-
-std::string ChatShape::end(const Answer& answer) {
-  std::string events;
-  if (includes_usage_) {
-    Json all = object(answer, "chat.completion.chunk", Json::array());
-    all["usage"] = usage_of(answer);
-    events = sse(all);
-  }
-  return events + "data: [DONE]\n\n";
+  return delta(answer, index, Json::object(), {}, answer.choices[index].reason);
 }
 
 }  // namespace atl::openai

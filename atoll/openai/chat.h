@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/openai/answer.h"
+#include "atoll/openai/choices_shape.h"
 #include "atoll/openai/request_options.h"
 #include "atoll/tokenizer/chat_template.h"
 
@@ -25,30 +25,23 @@ ChatRequest read_chat(const Json& body, const RequestLimits& limits);
 /// joined by line ends; others than texts are refused. `field` begins names in messages.
 Json read_messages(const Json& list, const std::string& field);
 
-class ChatShape final : public Shape {
+class ChatShape final : public ChoicesShape {
  public:
   /// `tokenizer` must outlive it.
   ChatShape(const ChatRequest& request, const tokenizer::Tokenizer& tokenizer)
-      : has_logprobs_(request.top_logprobs.has_value()),
-        includes_usage_(request.options.include_usage),
-        tokenizer_(tokenizer) {}
+      : ChoicesShape("chat.completion.chunk", request.top_logprobs.has_value(),
+                     request.options.include_usage, tokenizer) {}
 
   Json whole(const Answer& answer) override;
   std::string begin(const Answer& answer) override;
   std::string piece(const Answer& answer, size_t choice, const Piece& piece) override;
   std::string end_of(const Answer& answer, size_t choice) override;
-  std::string end(const Answer& answer) override;
 
  private:
-  Json object(const Answer& answer, const char* kind, Json choices) const;
-  std::string chunk(const Answer& answer, size_t index, Json delta,
+  std::string delta(const Answer& answer, size_t index, Json delta,
                     const std::vector<TextToken>& tokens,
                     std::optional<decoding::FinishReason> reason) const;
   Json logprobs(const std::vector<TextToken>& tokens) const;
-
-  const bool has_logprobs_;
-  const bool includes_usage_;
-  const tokenizer::Tokenizer& tokenizer_;
 };
 
 }  // namespace atl::openai

@@ -14,9 +14,7 @@ CompletionRequest read_completion(const Json& body, const RequestLimits& limits)
   Fields fields(body);
   CompletionRequest request;
   request.model = fields.required_text("model");
-  const Json* prompt = fields.find("prompt");
-  if (prompt == nullptr) refuse("prompt", "'prompt' is missing");
-  request.prompts = read_prompts(*prompt, "prompt", limits.max_choices);
+  request.prompts = read_prompts(fields.required("prompt"), "prompt", limits.max_choices);
   request.options = read_options(fields, limits);
   if (request.options.n * std::ssize(request.prompts) > limits.max_choices) {
     refuse("n", fmt::format("{} prompts with 'n' {} are more than {} texts", request.prompts.size(),
@@ -37,16 +35,8 @@ Json CompletionShape::choice(size_t index, const std::string& text,
                              std::optional<decoding::FinishReason> reason) const {
   return {{"index", index},
           {"text", text},
-          {"logprobs", has_logprobs_ ? completion_logprobs(tokens, tokenizer_) : Json()},
+          {"logprobs", has_logprobs() ? completion_logprobs(tokens, tokenizer()) : Json()},
           {"finish_reason", reason ? Json(decoding::name_of(*reason)) : Json()}};
-}
-
-Json CompletionShape::object(const Answer& answer, Json choices) const {
-  return {{"id", answer.id},
-          {"object", "text_completion"},
-          {"created", answer.created},
-          {"model", answer.model},
-          {"choices", std::move(choices)}};
 }
 
 Json CompletionShape::whole(const Answer& answer) {
@@ -55,7 +45,7 @@ Json CompletionShape::whole(const Answer& answer) {
     const Choice& one = answer.choices[i];
     choices.push_back(choice(i, one.text, one.tokens, one.reason));
   }
-  Json all = object(answer, std::move(choices));
+  Json all = object(answer, kKind, std::move(choices));
   all["usage"] = usage_of(answer);
   return all;
 }
@@ -63,22 +53,12 @@ Json CompletionShape::whole(const Answer& answer) {
 std::string CompletionShape::begin(const Answer& /*answer*/) { return ""; }
 
 std::string CompletionShape::piece(const Answer& answer, size_t index, const Piece& piece) {
-  if (piece.text.empty() && (piece.tokens.empty() || !has_logprobs_)) return "";
-  return sse(object(answer, Json::array({choice(index, piece.text, piece.tokens, {})})));
+  if (is_empty(piece)) return "";
+  return chunk(answer, choice(index, piece.text, piece.tokens, {}));
 }
 
 std::string CompletionShape::end_of(const Answer& answer, size_t index) {
-  return sse(object(answer, Json::array({choice(index, "", {}, answer.choices[index].reason)})));
-}
-
-std::string CompletionShape::end(const Answer& answer) {
-  std::string events;
-  if (includes_usage_) {
-    Json all = object(answer, Json::array());
-    all["usage"] = usage_of(answer);
-    events = sse(all);
-  }
-  return events + "data: [DONE]\n\n";
+  return chunk(answer, choice(index, "", {}, answer.choices[index].reason));
 }
 
 }  // namespace atl::openai

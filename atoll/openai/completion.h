@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/openai/answer.h"
+#include "atoll/openai/choices_shape.h"
 #include "atoll/openai/prompt.h"
 #include "atoll/openai/request_options.h"
 
@@ -22,28 +22,23 @@ struct CompletionRequest {
 /// Throws ApiError.
 CompletionRequest read_completion(const Json& body, const RequestLimits& limits);
 
-class CompletionShape final : public Shape {
+class CompletionShape final : public ChoicesShape {
  public:
   /// `tokenizer` must outlive it.
   CompletionShape(const CompletionRequest& request, const tokenizer::Tokenizer& tokenizer)
-      : has_logprobs_(request.logprobs.has_value()),
-        includes_usage_(request.options.include_usage),
-        tokenizer_(tokenizer) {}
+      : ChoicesShape(kKind, request.logprobs.has_value(), request.options.include_usage,
+                     tokenizer) {}
 
   Json whole(const Answer& answer) override;
   std::string begin(const Answer& answer) override;
   std::string piece(const Answer& answer, size_t choice, const Piece& piece) override;
   std::string end_of(const Answer& answer, size_t choice) override;
-  std::string end(const Answer& answer) override;
 
  private:
+  static constexpr const char* kKind = "text_completion";  // In a stream, too.
+
   Json choice(size_t index, const std::string& text, const std::vector<TextToken>& tokens,
               std::optional<decoding::FinishReason> reason) const;
-  Json object(const Answer& answer, Json choices) const;
-
-  const bool has_logprobs_;
-  const bool includes_usage_;
-  const tokenizer::Tokenizer& tokenizer_;
 };
 
 }  // namespace atl::openai

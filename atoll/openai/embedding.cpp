@@ -89,9 +89,7 @@ EmbeddingRequest read_embedding(const Json& body, const RequestLimits& limits) {
   Fields fields(body);
   EmbeddingRequest request;
   request.model = fields.required_text("model");
-  const Json* input = fields.find("input");
-  if (input == nullptr) refuse("input", "'input' is missing");
-  request.inputs = read_prompts(*input, "input", limits.max_inputs);
+  request.inputs = read_prompts(fields.required("input"), "input", limits.max_inputs);
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     refuse("encoding_format", "'encoding_format' must be \"float\" or \"base64\"");

@@ -68,6 +68,12 @@ const Json* Fields::find(const std::string& name) {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
+const Json& Fields::required(const std::string& name) {
+  const Json* json = find(name);
+  if (json == nullptr) refuse(name_of(name), fmt::format("'{}' is missing", name_of(name)));
+  return *json;
+}
+
 std::optional<std::string> Fields::text(const std::string& name) {
   const Json* json = find(name);
   if (json == nullptr) return std::nullopt;
@@ -78,9 +84,8 @@ std::optional<std::string> Fields::text(const std::string& name) {
 }
 
 std::string Fields::required_text(const std::string& name) {
-  auto found = text(name);
-  if (!found) refuse(name_of(name), fmt::format("'{}' is missing", name_of(name)));
-  return *found;
+  required(name);
+  return *text(name);
 }
 
 bool Fields::flag(const std::string& name, bool otherwise) {

@@ -23,6 +23,7 @@ class Fields {
 
   /// Null where it is absent.
   const Json* find(const std::string& name);
+  const Json& required(const std::string& name);
   std::optional<std::string> text(const std::string& name);
   std::string required_text(const std::string& name);
   bool flag(const std::string& name, bool otherwise);

@@ -16,13 +16,12 @@ namespace {
 constexpr const char* kScoresIncluded = "message.output_text.logprobs";
 
 /// A text, or a list of messages.
-Json input_messages(const Json* input) {
-  if (input == nullptr) refuse("input", "'input' is missing");
-  if (input->is_string()) return Json::array({{{"role", "user"}, {"content", *input}}});
-  if (!input->is_array()) refuse("input", "'input' must be a text or a list of messages");
+Json input_messages(const Json& input) {
+  if (input.is_string()) return Json::array({{{"role", "user"}, {"content", input}}});
+  if (!input.is_array()) refuse("input", "'input' must be a text or a list of messages");
   Json messages = Json::array();
-  for (size_t i = 0; i < input->size(); ++i) {
-    const Json& item = (*input)[i];
+  for (size_t i = 0; i < input.size(); ++i) {
+    const Json& item = input[i];
     const std::string name = fmt::format("input[{}]", i);
     if (item.is_object() && item.value("type", Json("message")) != "message") {
       refuse(name, fmt::format("'{}' is no message: other items are not supported", name),
@@ -74,7 +73,7 @@ ResponseRequest read_response(const Json& body, const RequestLimits& limits) {
   Fields fields(body);
   ResponseRequest request;
   request.model = fields.required_text("model");
-  request.chat.messages = input_messages(fields.find("input"));
+  request.chat.messages = input_messages(fields.required("input"));
   request.chat.add_generation_prompt = true;
   request.instructions = fields.text("instructions");
   if (request.instructions) {

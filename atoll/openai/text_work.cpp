@@ -102,19 +102,26 @@ PromptIds chat_prompt(const tokenizer::Chat& chat, const ServedModel& model,
   }
 }
 
-TextWork work_of(const ChatRequest& request, const ServedModel& model) {
-  TextWork work =
-      work_of(request.options, {chat_prompt(request.chat, model, "messages")}, model, "messages");
+namespace {
+
+/// Of what holds a chat.
+TextWork chat_work(const auto& request, const ServedModel& model, const char* field) {
+  TextWork work = work_of(request.options, {chat_prompt(request.chat, model, field)}, model, field);
   for (decoding::GenerationRequest& text : work.texts) text.top_logprobs = request.top_logprobs;
+  return work;
+}
+
+}  // namespace
+
+TextWork work_of(const ChatRequest& request, const ServedModel& model) {
+  TextWork work = chat_work(request, model, "messages");
   work.shape = std::make_unique<ChatShape>(request, *model.tokenizer);
   work.id = "chatcmpl-" + random_name();
   return work;
 }
 
 TextWork work_of(const ResponseRequest& request, const ServedModel& model) {
-  TextWork work =
-      work_of(request.options, {chat_prompt(request.chat, model, "input")}, model, "input");
-  for (decoding::GenerationRequest& text : work.texts) text.top_logprobs = request.top_logprobs;
+  TextWork work = chat_work(request, model, "input");
   work.shape = std::make_unique<ResponseShape>(request, *model.tokenizer);
   work.id = "resp_" + random_name();
   return work;

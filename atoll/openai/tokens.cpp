@@ -7,23 +7,9 @@
 #include "atoll/base/error.h"
 #include "atoll/openai/chat.h"
 #include "atoll/openai/request_options.h"
+#include "atoll/openai/text_work.h"
 
 namespace atl::openai {
-namespace {
-
-std::vector<tokenizer::TokenId> chat_ids(const Json& messages, bool add_generation_prompt,
-                                         const ServedModel& model) {
-  if (model.chat_template == nullptr) refuse("messages", "the model has no chat template");
-  tokenizer::Chat chat{.messages = read_messages(messages, "messages"),
-                       .add_generation_prompt = add_generation_prompt};
-  try {
-    return tokenizer::ChatTemplate::encode(*model.tokenizer, model.chat_template->render(chat));
-  } catch (const InputError& error) {
-    refuse("messages", fmt::format("'messages': {}", error.what()));
-  }
-}
-
-}  // namespace
 
 Json tokenize(Fields& fields, const ServedModel& model) {
   std::vector<tokenizer::TokenId> ids;
@@ -38,17 +24,19 @@ Json tokenize(Fields& fields, const ServedModel& model) {
   if (prompt) {
     ids = model.tokenizer->encode(*prompt, tokenizer::SpecialText::kToken);
   } else {
-    ids = chat_ids(*messages, add_generation_prompt, model);
+    const std::vector<int64_t> made = chat_prompt({.messages = read_messages(*messages, "messages"),
+                                                   .add_generation_prompt = add_generation_prompt},
+                                                  model, "messages")
+                                          .ids;
+    ids.assign(made.begin(), made.end());
   }
   if (add_special_tokens) ids = model.tokenizer->with_special_tokens(std::move(ids));
   return {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.generator->context()}};
 }
 
 Json detokenize(Fields& fields, const ServedModel& model) {
-  const Json* tokens = fields.find("tokens");
+  const std::vector<int64_t> wide = read_ids(fields.required("tokens"), "tokens");
   fields.refuse_unknown();
-  if (tokens == nullptr) refuse("tokens", "'tokens' is missing");
-  const std::vector<int64_t> wide = read_ids(*tokens, "tokens");
   const std::vector<tokenizer::TokenId> ids(wide.begin(), wide.end());
   try {
     return {{"prompt", model.tokenizer->decode(ids)}};

@@ -137,16 +137,12 @@ std::vector<int64_t> Engine::prepare() {
 void Engine::read() {
   const at::NoGradGuard no_grad;
   admit();
-  // As transformers does it: LongRoPE has two sets of factors, and a text keeps to one.
   for (const auto& sequence : running_) {
-    const bool crosses = has_steady_keys(sequence->cache.length()) &&
-                         !has_steady_keys(std::ssize(sequence->tokens()));
-    if (crosses && model_.config().rope_type == "longrope") sequence->cache.truncate(0);
+    model_.forget_other_keys(sequence->cache, std::ssize(sequence->tokens()));
   }
   const std::vector<int64_t> counts = prepare();
   std::vector<int64_t> tokens;
   std::vector<model::CachedRow> rows;
-  std::vector<Sequence*> read;
   for (size_t i = 0; i < running_.size(); ++i) {
     if (counts[i] == 0) continue;
     Sequence& sequence = *running_[i];

@@ -10,6 +10,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/decoding/draw.h"
 
 namespace atl::serve {
 namespace {
@@ -20,7 +21,7 @@ struct Active {
   Row* row;
   Generation* generation;
   int64_t max_tokens;
-  decoding::SeenTokens seen;
+  decoding::Draw draw;
 };
 
 int64_t checked_room(const Row& row, int64_t context) {
@@ -39,11 +40,7 @@ at::Tensor next_logits_RV(const model::Model& model, std::span<const Active> act
   std::vector<int64_t> last;  // The place of each row's last token.
   std::vector<model::CachedRow> rows;
   for (const Active& each : active) {
-    // As transformers does it: LongRoPE has two sets of factors, and a text keeps to one.
-    const int64_t steady = model.config().steady_positions();
-    const bool crosses =
-        each.row->cache->length() <= steady && std::ssize(each.row->tokens) > steady;
-    if (crosses && model.config().rope_type == "longrope") each.row->cache->truncate(0);
+    model.forget_other_keys(*each.row->cache, std::ssize(each.row->tokens));
     const auto unread = std::span(each.row->tokens).subspan(each.row->cache->length());
     tokens.insert(tokens.end(), unread.begin(), unread.end());
     last.push_back(std::ssize(tokens) - 1);
@@ -60,19 +57,15 @@ at::Tensor next_logits_RV(const model::Model& model, std::span<const Active> act
 }
 
 /// Whether the row goes on.
-bool take_token(const GenerateOptions& options, const OnToken& on_token, std::span<float> logits_V,
-                Active& active) {
-  decoding::SamplerOptions sampler = options.sampler;
-  sampler.seed += active.index;
-  active.seen.penalise(logits_V, sampler.repetition_penalty);
-  const int64_t id = decoding::sample(logits_V, sampler, std::ssize(active.row->tokens));
+bool take_token(const OnToken& on_token, std::span<float> logits_V, Active& active) {
+  const int64_t id = active.draw.next(logits_V, std::ssize(active.row->tokens)).id;
   Generation& generation = *active.generation;
-  if (std::ranges::find(options.ends, id) != options.ends.end()) {
+  if (active.draw.is_end(id)) {
     generation.reason = FinishReason::kStop;
     return false;
   }
   active.row->tokens.push_back(id);
-  active.seen.add(id);
+  active.draw.add(id);
   generation.ids.push_back(id);
   if (on_token && !on_token(active.index, id)) {
     generation.reason = FinishReason::kStop;
@@ -94,9 +87,11 @@ std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
     const int64_t room = checked_room(row, model.config().context());
     const int64_t max_tokens = std::min(options.max_tokens, room);
     if (max_tokens <= 0) continue;
-    decoding::SeenTokens seen(model.config().vocab_size);
-    for (const int64_t id : row.tokens) seen.add(id);
-    active.push_back({index, &row, &generations[index], max_tokens, std::move(seen)});
+    decoding::GenerationRequest request{
+        .prompt = row.tokens, .ends = options.ends, .sampler = options.sampler};
+    request.sampler.seed += index;
+    active.push_back({index, &row, &generations[index], max_tokens,
+                      decoding::Draw(request, model.config().vocab_size)});
   }
   while (!active.empty()) {
     const at::Tensor logits_RV = next_logits_RV(model, active);
@@ -104,7 +99,7 @@ std::vector<Generation> generate(const model::Model& model, std::span<Row> rows,
     float* logits_V = logits_RV.mutable_data_ptr<float>();
     std::vector<Active> going;
     for (Active& each : active) {
-      if (take_token(options, on_token, {logits_V, size}, each)) going.push_back(std::move(each));
+      if (take_token(on_token, {logits_V, size}, each)) going.push_back(std::move(each));
       logits_V += size;
     }
     active = std::move(going);

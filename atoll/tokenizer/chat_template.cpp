@@ -184,9 +184,13 @@ ChatTemplate ChatTemplate::find(const fs::path& folder, const std::string& name_
                   folder.string()));
 }
 
-ChatTemplate ChatTemplate::beside(const fs::path& tokenizer, const std::string& name_or_file) {
+fs::path ChatTemplate::place_beside(const fs::path& tokenizer) {
   const bool is_model = fs::is_directory(tokenizer) || codec::GgufFile::is_one(tokenizer);
-  return find(is_model ? tokenizer : tokenizer.parent_path(), name_or_file);
+  return is_model ? tokenizer : tokenizer.parent_path();
+}
+
+ChatTemplate ChatTemplate::beside(const fs::path& tokenizer, const std::string& name_or_file) {
+  return find(place_beside(tokenizer), name_or_file);
 }
 
 std::string_view ChatTemplate::built_in(std::string_view name) {

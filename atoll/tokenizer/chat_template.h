@@ -48,8 +48,10 @@ class ChatTemplate {
   static ChatTemplate load(const std::filesystem::path& folder, const std::string& name_or_file);
   /// The second where there is a name, else the first; throws InputError where the folder has none.
   static ChatTemplate find(const std::filesystem::path& folder, const std::string& name_or_file);
-  /// The same of what a tokenizer is loaded from: its folder, its file in the folder, or a GGUF
-  /// file.
+  /// Where the template of what a tokenizer is loaded from lies: its folder, a GGUF file, or the
+  /// folder of its file.
+  static std::filesystem::path place_beside(const std::filesystem::path& tokenizer);
+  /// find() there.
   static ChatTemplate beside(const std::filesystem::path& tokenizer,
                              const std::string& name_or_file);
   /// Templates for models that bring none: "chatml", "llama3", "plain". Empty: none of that name.
