@@ -77,6 +77,8 @@ class FieldReader {
   void get(T& value) {
     if constexpr (std::is_arithmetic_v<T>) {
       value = in_.get<T>();
+    } else if constexpr (std::is_enum_v<T>) {  // num_values() says how many it has.
+      value = static_cast<T>(get_below(num_values(T()), "a choice"));
     } else if constexpr (requires { value.emplace_back(); }) {
       const uint32_t size = get_size();
       for (uint32_t i = 0; i < size; ++i) get(value.emplace_back());

@@ -1,0 +1,201 @@
+#pragma once
+// What is said when a model's layers are served by several machines: servers and gateways to the
+// coordinator (who serves what), and to each other (a session's activations). A variant of its own:
+// who trains never hears of it.
+//
+// A session is one text that is read. Its gateway embeds the tokens, sends them to the first server
+// of a chain, and gets from the last one what the final norm reads. All are numbered by their
+// position in the text, so that whoever gets some of them twice passes over what it has, and
+// nothing depends on who has sent them.
+//
+// Shapes: T = tokens, C = hidden size.
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+
+namespace atl::chain {
+
+constexpr uint16_t kProtocol = 1;
+
+/// The layers from `begin` to before `end`.
+struct Span {
+  int32_t begin = 0;
+  int32_t end = 0;
+
+  int32_t size() const { return end - begin; }
+  bool holds(const Span& other) const { return begin <= other.begin && other.end <= end; }
+  auto operator<=>(const Span&) const = default;
+};
+
+/// `gateway` is random, drawn anew by each process.
+struct SessionId {
+  uint64_t gateway = 0;
+  uint64_t number = 0;
+
+  auto operator<=>(const SessionId&) const = default;
+};
+
+/// What one server of a chain does.
+struct Hop {
+  std::string address;  // HOST:PORT
+  Span layers;
+
+  bool operator==(const Hop&) const = default;
+};
+
+/// How activations lie on the wire; each row (token) by itself.
+enum class Precision : uint8_t {
+  kFp32,
+  kBf16,
+  kInt8,  // With a scale in FP32 before it: the row's largest magnitude is 127.
+};
+constexpr uint8_t num_values(Precision /*precision*/) { return 3; }
+
+// ---- Between gateways and servers, and from server to server.
+
+/// First on each connection, from who calls.
+struct Greet {
+  uint16_t protocol = kProtocol;
+  std::string version;  // Of the program, for people.
+  std::string model;  // Its digest (model_digest()): that of the one who is called, or it refuses.
+  uint64_t gateway = 0;  // Who calls is that one; 0: a server.
+};
+/// The answer: this server is there for who greeted it.
+struct Greeted {
+  Span layers;
+  int32_t page_positions = 0;  // Tokens for which memory is given out at once.
+};
+/// The other answer; the connection ends.
+struct Refused {
+  std::string reason;
+};
+
+/// Rows that the receiver's layers read.
+struct Work {
+  SessionId session;
+  /// Counts the session's changes of route. What is older than the newest known is passed over.
+  uint32_t epoch = 0;
+  /// Counts how often its gateway went back in the text. Rows of a newer branch take the place of
+  /// all from their position on.
+  uint32_t branch = 0;
+  int64_t begin = 0;      // The first row's position.
+  int64_t send_from = 0;  // What comes of earlier positions nobody waits for.
+  std::vector<Hop> hops;  // The receiver's, and those behind it. The last one answers the gateway.
+  Precision precision = Precision::kFp32;
+  uint32_t num_tokens = 0;
+  Bytes rows_TC;
+};
+/// What the last layer made, to the gateway.
+struct Output {
+  SessionId session;
+  uint32_t epoch = 0;
+  uint32_t branch = 0;
+  int64_t begin = 0;
+  Precision precision = Precision::kFp32;
+  uint32_t num_tokens = 0;
+  Bytes rows_TC;
+};
+/// From the gateway: others follow the receiver from now on. It sends them again all that it has
+/// sent; they are to send on what they make from `send_from` on.
+struct Reroute {
+  SessionId session;
+  uint32_t epoch = 0;
+  int64_t send_from = 0;
+  std::vector<Hop> hops;  // The receiver's, and those behind it.
+};
+/// From the gateway: nobody wants it any more.
+struct Forget {
+  SessionId session;
+};
+
+enum class Fault : uint8_t {
+  kNoMemory,   // No room for its keys and values: later, or elsewhere.
+  kNotKept,    // What was sent before is not there any more, or never was: begin anew.
+  kNeighbour,  // The server behind this one cannot be reached.
+  kDamaged,    // What came from `culprit` is not finite, or of another shape.
+  kLeaving,    // This server serves other layers from now on, or is shut down.
+};
+constexpr uint8_t num_values(Fault /*fault*/) { return 5; }
+/// To the gateway: why a session does not go on here.
+struct Trouble {
+  SessionId session;
+  uint32_t epoch = 0;
+  Fault fault = Fault::kNoMemory;
+  std::string culprit;  // The address of the server that is to be replaced; empty: the sender.
+  std::string reason;
+};
+
+struct Ping {
+  uint64_t number = 0;
+};
+struct Pong {
+  uint64_t number = 0;
+  uint64_t num_passes = 0;  // Since the start.
+  uint32_t pass_ms = 0;     // For which the pass under way lasts; 0: none is.
+  int64_t num_free = 0;     // Positions for which there is memory.
+};
+
+// ---- With the coordinator.
+
+enum class LeaseState : uint8_t {
+  kWaiting,  // For layers.
+  kLoading,  // They are not served yet.
+  kServing,
+  kDraining,  // No new sessions.
+};
+constexpr uint8_t num_values(LeaseState /*state*/) { return 4; }
+
+/// The round trip to another server, as measured.
+struct Link {
+  std::string address;
+  float round_trip_ms = 0;
+
+  bool operator==(const Link&) const = default;
+};
+
+/// What a server says of itself. It holds for a few seconds.
+struct Lease {
+  std::string name;        // Of the server, as members have one.
+  std::string address;     // HOST:PORT where gateways and servers reach it.
+  std::string model;       // Its name.
+  std::string digest;      // Of the model: chains never mix two.
+  int32_t num_layers = 0;  // Of the model.
+  int32_t max_layers = 0;  // For how many there is memory here.
+  bool is_fixed = false;   // Its user has named the layers: they stay.
+  LeaseState state = LeaseState::kWaiting;
+  Span layers;                    // Empty while it waits.
+  double layers_per_s = 0;        // For one token of one text, measured; 0: not yet.
+  double token_layers_per_s = 0;  // For many tokens at once.
+  int64_t num_free = 0;           // Positions for which there is memory,
+  int64_t num_positions = 0;      // of so many.
+  int32_t num_sessions = 0;
+  std::vector<Link> links;
+
+  bool operator==(const Lease&) const = default;
+};
+
+/// From a server, first and then again and again.
+struct Offer {
+  Lease lease;
+};
+/// To a server: these are its layers. It stops serving others once its sessions are elsewhere.
+struct Place {
+  Span layers;
+};
+/// From a gateway, or a server that looks for neighbours: tell me who serves this model.
+struct Watch {
+  std::string digest;  // Empty: all models.
+};
+/// To who watches, first at once and then as it changes.
+struct Servers {
+  std::vector<Lease> leases;
+};
+
+using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
+                             Pong, Offer, Place, Watch, Servers>;
+
+}  // namespace atl::chain

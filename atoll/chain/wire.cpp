@@ -1,0 +1,129 @@
+#include "atoll/chain/wire.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/swarm/fields.h"
+
+namespace atl::chain {
+
+using swarm::Is;
+
+// The fields of each message, once, for both directions. Append only, and raise kProtocol.
+void visit(auto& io, Is<Span> auto& m) { io(m.begin, m.end); }
+void visit(auto& io, Is<SessionId> auto& m) { io(m.gateway, m.number); }
+void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers); }
+void visit(auto& io, Is<Greet> auto& m) { io(m.protocol, m.version, m.model, m.gateway); }
+void visit(auto& io, Is<Greeted> auto& m) { io(m.layers, m.page_positions); }
+void visit(auto& io, Is<Refused> auto& m) { io(m.reason); }
+void visit(auto& io, Is<Work> auto& m) {
+  io(m.session, m.epoch, m.branch, m.begin, m.send_from, m.hops, m.precision, m.num_tokens,
+     m.rows_TC);
+}
+void visit(auto& io, Is<Output> auto& m) {
+  io(m.session, m.epoch, m.branch, m.begin, m.precision, m.num_tokens, m.rows_TC);
+}
+void visit(auto& io, Is<Reroute> auto& m) { io(m.session, m.epoch, m.send_from, m.hops); }
+void visit(auto& io, Is<Forget> auto& m) { io(m.session); }
+void visit(auto& io, Is<Trouble> auto& m) { io(m.session, m.epoch, m.fault, m.culprit, m.reason); }
+void visit(auto& io, Is<Ping> auto& m) { io(m.number); }
+void visit(auto& io, Is<Pong> auto& m) { io(m.number, m.num_passes, m.pass_ms, m.num_free); }
+void visit(auto& io, Is<Link> auto& m) { io(m.address, m.round_trip_ms); }
+void visit(auto& io, Is<Lease> auto& m) {
+  io(m.name, m.address, m.model, m.digest, m.num_layers, m.max_layers, m.is_fixed, m.state,
+     m.layers, m.layers_per_s, m.token_layers_per_s, m.num_free, m.num_positions, m.num_sessions,
+     m.links);
+}
+void visit(auto& io, Is<Offer> auto& m) { io(m.lease); }
+void visit(auto& io, Is<Place> auto& m) { io(m.layers); }
+void visit(auto& io, Is<Watch> auto& m) { io(m.digest); }
+void visit(auto& io, Is<Servers> auto& m) { io(m.leases); }
+
+namespace {
+
+constexpr uint32_t kMagic = 0x434C5441;  // "ATLC"
+
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
+    "Greet",   "Greeted", "Refused", "Work",  "Output", "Reroute", "Forget",
+    "Trouble", "Ping",    "Pong",    "Offer", "Place",  "Watch",   "Servers"};
+constexpr size_t kGreetKind = 0;
+constexpr size_t kRefusedKind = 2;
+
+template <size_t... kIndexes>
+Message empty_message(size_t kind, std::index_sequence<kIndexes...> /*indexes*/) {
+  Message message;
+  ((kind == kIndexes ? void(message.emplace<kIndexes>()) : void()), ...);
+  return message;
+}
+
+void check(const std::vector<Hop>& hops) {
+  if (hops.empty() || hops.size() > kMaxHops) {
+    throw InputError(fmt::format("a route of {} servers", hops.size()));
+  }
+  for (size_t i = 0; i < hops.size(); ++i) {
+    const Span& layers = hops[i].layers;
+    const bool joins = i == 0 || layers.begin == hops[i - 1].layers.end;
+    if (layers.begin < 0 || layers.size() <= 0 || !joins) {
+      throw InputError("a route whose layers do not follow each other");
+    }
+  }
+}
+
+void check_rows(const auto& rows) {
+  if (rows.begin < 0 || rows.num_tokens == 0 || rows.rows_TC.size() % rows.num_tokens != 0) {
+    throw InputError(fmt::format("{} bytes for {} rows from position {}", rows.rows_TC.size(),
+                                 rows.num_tokens, rows.begin));
+  }
+}
+
+struct Check {
+  void operator()(const Work& m) const {
+    check(m.hops);
+    check_rows(m);
+  }
+  void operator()(const Output& m) const { check_rows(m); }
+  void operator()(const Reroute& m) const { check(m.hops); }
+  void operator()(const auto& /*message*/) const {}
+};
+
+}  // namespace
+
+Bytes encode(const Message& message) {
+  ByteWriter out;
+  out.put(kMagic).put(kProtocol).put(static_cast<uint8_t>(message.index()));
+  swarm::FieldWriter writer(out);
+  std::visit([&](const auto& m) { visit(writer, m); }, message);
+  return out.take();
+}
+
+bool is_message(std::span<const std::byte> frame) {
+  return frame.size() >= sizeof kMagic && ByteReader(frame).get<uint32_t>() == kMagic;
+}
+
+Message decode(std::span<const std::byte> frame) {
+  ByteReader in(frame);
+  if (in.get<uint32_t>() != kMagic) throw InputError("not a message of a chain's servers");
+  const auto version = in.get<uint16_t>();
+  const auto kind = in.get<uint8_t>();
+  if (version != kProtocol && kind != kGreetKind && kind != kRefusedKind) {
+    throw InputError(fmt::format("a message of protocol version {}, and this program speaks {}",
+                                 version, kProtocol));
+  }
+  if (kind >= std::variant_size_v<Message>) {
+    throw InputError(fmt::format("an unknown kind of message ({})", kind));
+  }
+  Message message = empty_message(kind, std::make_index_sequence<std::variant_size_v<Message>>());
+  swarm::FieldReader reader(in);
+  std::visit([&](auto& m) { visit(reader, m); }, message);
+  in.expect_end();
+  std::visit(Check(), message);
+  return message;
+}
+
+std::string kind_name(const Message& message) { return std::string(kKindNames[message.index()]); }
+
+}  // namespace atl::chain
