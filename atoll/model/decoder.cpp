@@ -34,7 +34,8 @@ Weight from_one(const Weight& weight) {
 
 }  // namespace
 
-Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameters)
+Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameters,
+                 LayerRange layers)
     : config_(config),
       design_(weights::family_of(config).design),
       is_parallel_(weights::family_of(config).has("parallel_residual") && config.parallel_residual),
@@ -44,8 +45,9 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
       positions_(parameters.projection(weights::Role::kPositions).weight),
       head_(config.tie_embeddings ? embedding_
                                   : parameters.projection(weights::Role::kHead).weight),
-      final_norm_(parameters.projection(weights::Role::kFinalNorm)) {
-  for (int64_t index = 0; index < config.num_layers; ++index) {
+      final_norm_(parameters.projection(weights::Role::kFinalNorm)),
+      range_(layers) {
+  for (int64_t index = layers.begin; index < layers.end; ++index) {
     layers_.push_back(layer_of(parameters, index));
   }
 }
@@ -84,7 +86,7 @@ at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow
 
 at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached,
                           LayerLosses* losses) const {
-  const Layer& layer = layers_.at(static_cast<size_t>(index));
+  const Layer& layer = layers_.at(static_cast<size_t>(index - range_.begin));
   if (design_.norm_place != weights::NormPlace::kBefore) {
     return with_norms_behind(index, x_BTC, cached, losses);
   }
@@ -108,7 +110,7 @@ at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC, std::span<cons
 at::Tensor Decoder::with_norms_behind(int64_t index, const at::Tensor& x_BTC,
                                       std::span<const CachedRow> cached,
                                       LayerLosses* losses) const {
-  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const Layer& layer = layers_[static_cast<size_t>(index - range_.begin)];
   const bool is_around = design_.norm_place == weights::NormPlace::kAround;
   const auto before = [&](const Projection& weights, const at::Tensor& read_BTC) {
     return is_around ? norm(weights, read_BTC) : read_BTC;
@@ -128,7 +130,7 @@ at::Tensor Decoder::finish(const at::Tensor& x_BTC) const {
 at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached,
                                LayerLosses* losses) const {
   at::Tensor x_BTC = embed(tokens_BT, cached);
-  for (int64_t index = 0; index < num_layers(); ++index) {
+  for (int64_t index = range_.begin; index < range_.end; ++index) {
     x_BTC = layer(index, x_BTC, cached, losses);
   }
   return finish(x_BTC);
@@ -181,7 +183,7 @@ at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) con
 
 at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
                            std::span<const CachedRow> cached) const {
-  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const Layer& layer = layers_[static_cast<size_t>(index - range_.begin)];
   at::Tensor qkv_BTF = project(layer.qkv, x_BTC);
   if (design_.qkv_order == weights::QkvOrder::kByHead) {
     qkv_BTF = qkv_BTF.unflatten(2, {config_.num_heads, 3, config_.head_size()})

@@ -23,8 +23,9 @@ namespace atl::model {
 
 class Decoder {
  public:
-  Decoder(const weights::ModelConfig& config, const Parameters& parameters);
-  int64_t num_layers() const { return std::ssize(layers_); }
+  /// With these layers of the model's.
+  Decoder(const weights::ModelConfig& config, const Parameters& parameters, LayerRange layers);
+  const LayerRange& layers() const { return range_; }
 
   // With `cached` tokens follow those in its caches, and their keys and values are written there
   // (KvCache::advance() is the caller's). Several rows lie one behind the other in a batch of one,
@@ -79,7 +80,8 @@ class Decoder {
   Attention attention_;
   Weight embedding_, positions_, head_;
   Projection final_norm_;
-  std::vector<Layer> layers_;
+  LayerRange range_;
+  std::vector<Layer> layers_;  // Those of the range.
 };
 
 }  // namespace atl::model

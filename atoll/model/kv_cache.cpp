@@ -20,9 +20,10 @@ int64_t pages_for(int64_t num_positions) { return (num_positions + kPositions - 
 
 }  // namespace
 
-KvPool::KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages)
+KvPool::KvPool(const weights::ModelConfig& config, at::Device device, LayerRange layers,
+               int64_t max_pages)
     : heads_HPN_{config.num_kv_heads, kPagePositions, config.head_size()},
-      num_layers_(config.num_layers),
+      layers_(layers),
       options_(at::TensorOptions().dtype(at::kFloat).device(device)),
       max_pages_(max_pages),
       shelf_(std::make_shared<Shelf>()) {}
@@ -31,7 +32,7 @@ KvPage KvPool::take() {
   if (num_left() <= 0) return nullptr;
   at::Tensor page;
   if (shelf_->spare.empty()) {
-    page = at::empty({num_layers_, 2, heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2]}, options_);
+    page = at::empty({layers_.size(), 2, heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2]}, options_);
   } else {
     page = std::move(shelf_->spare.back());
     shelf_->spare.pop_back();
@@ -49,7 +50,7 @@ KvPage KvPool::take() {
 
 int64_t KvPool::page_bytes() const {
   return std::accumulate(heads_HPN_.begin(), heads_HPN_.end(),
-                         num_layers_ * 2 * int64_t{sizeof(float)}, std::multiplies<>());
+                         layers_.size() * 2 * int64_t{sizeof(float)}, std::multiplies<>());
 }
 
 int64_t KvPool::num_left() const {
@@ -97,7 +98,8 @@ bool KvCache::prepare(int64_t num_positions) {
 }
 
 at::Tensor KvCache::heads_HPN(int64_t page, int64_t layer, int64_t part) const {
-  const at::Tensor flat = (*pages_.at(static_cast<size_t>(page)))[layer][part];
+  const at::Tensor flat =
+      (*pages_.at(static_cast<size_t>(page)))[layer - pool_->first_layer()][part];
   const std::vector<int64_t>& shape = pool_->heads_shape();
   if (part == 1) return flat.view(shape);
   return flat.view({shape[0], shape[2], shape[1]}).transpose(1, 2);

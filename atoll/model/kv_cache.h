@@ -19,18 +19,31 @@ namespace atl::model {
 /// (H, P, N).
 using KvPage = std::shared_ptr<const at::Tensor>;
 
+/// Some of a model's layers: from `begin` to before `end`.
+struct LayerRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+};
+
 /// Where pages come from, and where they go when nobody has them any more.
 class KvPool {
  public:
   static constexpr int64_t kPagePositions = 32;
 
   /// At most so many pages at once; 0: as many as there is memory for.
-  KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages = 0);
+  KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages = 0)
+      : KvPool(config, device, {0, config.num_layers}, max_pages) {}
+  /// Of a model of which only these layers are here.
+  KvPool(const weights::ModelConfig& config, at::Device device, LayerRange layers,
+         int64_t max_pages);
 
   /// Nothing when all are taken. Not initialised.
   KvPage take();
   int64_t page_bytes() const;
   const std::vector<int64_t>& heads_shape() const { return heads_HPN_; }
+  int64_t first_layer() const { return layers_.begin; }
   int64_t num_taken() const { return shelf_->num_taken; }
   /// That can be taken now.
   int64_t num_left() const;
@@ -42,7 +55,7 @@ class KvPool {
   };
 
   std::vector<int64_t> heads_HPN_;
-  int64_t num_layers_;
+  LayerRange layers_;
   at::TensorOptions options_;
   int64_t max_pages_;
   std::shared_ptr<Shelf> shelf_;

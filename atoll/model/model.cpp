@@ -28,12 +28,13 @@ const weights::ModelConfig& checked(const weights::ModelConfig& config) {
 Model::Model(const weights::ModelConfig& config, at::Device device, Purpose purpose)
     : config_(checked(config)),
       parameters_(config_, device, purpose),
-      decoder_(config_, parameters_) {}
+      decoder_(config_, parameters_, {0, config_.num_layers}) {}
 
-Model::Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files)
+Model::Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files,
+             LayerRange layers)
     : config_(checked(config)),
       parameters_(config_, std::move(files)),
-      decoder_(config_, parameters_) {}
+      decoder_(config_, parameters_, layers) {}
 
 void Model::initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
@@ -110,6 +111,18 @@ at::Tensor Model::hidden_1TC(const at::Tensor& tokens_1T, std::span<const Cached
   const at::Tensor hidden_1TC = decoder_.hidden_BTC(tokens_1T, rows);
   for (const CachedRow& row : rows) row.cache->advance(row.num_tokens);
   return hidden_1TC;
+}
+
+at::Tensor Model::layers_1TC(LayerRange layers, const at::Tensor& x_1TC,
+                             std::span<const CachedRow> rows) const {
+  const at::NoGradGuard no_grad;
+  for (const CachedRow& row : rows) check_length(row.cache->length() + row.num_tokens);
+  at::Tensor out_1TC = x_1TC;
+  for (int64_t index = layers.begin; index < layers.end; ++index) {
+    out_1TC = decoder_.layer(index, out_1TC, rows);
+  }
+  for (const CachedRow& row : rows) row.cache->advance(row.num_tokens);
+  return out_1TC;
 }
 
 void Model::forget_other_keys(KvCache& cache, int64_t length) const {

@@ -23,7 +23,11 @@ class Model {
   /// Parameters are zero until initialise() or a load. Throws UsageError: see check().
   Model(const weights::ModelConfig& config, at::Device device, Purpose purpose);
   /// On the CPU, for inference, with the weights as the files hold them.
-  Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files);
+  Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files)
+      : Model(config, std::move(files), {0, config.num_layers}) {}
+  /// The same of a part of its layers, for which layers_1TC() is: of the others nothing is read.
+  Model(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files,
+        LayerRange layers);
 
   const weights::ModelConfig& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
@@ -43,6 +47,10 @@ class Model {
   /// The same for several sequences, whose tokens lie one behind the other in tokens_1T: as if each
   /// were read alone, in one pass over the weights.
   at::Tensor hidden_1TC(const at::Tensor& tokens_1T, std::span<const CachedRow> rows) const;
+  /// What some of the layers make of what the one before them made. The caches are a pool's of
+  /// this model's layers, with room for as many positions.
+  at::Tensor layers_1TC(LayerRange layers, const at::Tensor& x_1TC,
+                        std::span<const CachedRow> rows) const;
   /// Forgets what a text of `length` is to have other keys for than it had when it was shorter:
   /// with LongRoPE, which has two sets of factors, and a text keeps to one (as transformers does
   /// it).

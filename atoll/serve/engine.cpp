@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/index_select.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,9 +61,9 @@ decoding::GeneratorStatus Engine::status() const {
 
 void Engine::drop(const std::set<Sequence::Id>& ids) {
   if (ids.empty()) return;
-  std::erase_if(found_, [&](const Found& found) { return ids.contains(found.sequence->id()); });
-  for (Sequences* list : {&running_, &waiting_}) {
-    std::erase_if(*list, [&](const auto& sequence) { return ids.contains(sequence->id()); });
+  std::erase_if(found_, [&](const Found& found) { return ids.contains(found.id); });
+  for (Texts* texts : {&running_, &waiting_}) {
+    std::erase_if(*texts, [&](const Text& text) { return ids.contains(text.sequence->id()); });
   }
 }
 
@@ -81,37 +80,36 @@ bool Engine::has_steady_keys(int64_t length) const {
 }
 
 /// One that runs is about to read what this one begins with: once it has, that need not be read.
-bool Engine::shares_unread_beginning(const Sequence& sequence, int64_t num_cached) const {
-  return std::ranges::any_of(running_, [&](const auto& other) {
-    const auto same = std::ranges::mismatch(sequence.tokens(), other->tokens()).in1;
-    const int64_t num_shared = same - sequence.tokens().begin();
-    const int64_t shared_pages =
-        std::min(num_shared, std::ssize(sequence.tokens()) - 1) / kPositions;
-    return shared_pages * kPositions > std::max(num_cached, other->cache.length());
+bool Engine::shares_unread_beginning(const Text& text) const {
+  const std::vector<int64_t>& tokens = text.sequence->tokens();
+  return std::ranges::any_of(running_, [&](const Text& other) {
+    const int64_t num_shared =
+        std::ranges::mismatch(tokens, other.sequence->tokens()).in1 - tokens.begin();
+    const int64_t shared_pages = std::min(num_shared, text.length() - 1) / kPositions;
+    return shared_pages * kPositions > std::max(text.cache.length(), other.cache.length());
   });
 }
 
 void Engine::admit() {
   for (auto it = waiting_.begin();
        it != waiting_.end() && std::ssize(running_) < options_.max_running;) {
-    Sequence& sequence = **it;
-    const int64_t length = std::ssize(sequence.tokens());
-    if (sequence.may_skip() && has_steady_keys(length)) {
-      sequence.cache = model::KvCache(pool_, prefixes_.find(sequence.tokens()));
-      if (shares_unread_beginning(sequence, sequence.cache.length())) {
-        sequence.cache = model::KvCache(pool_);
+    Text& text = *it;
+    if (text.sequence->may_skip() && has_steady_keys(text.length())) {
+      text.cache = model::KvCache(pool_, prefixes_.find(text.sequence->tokens()));
+      if (shares_unread_beginning(text)) {
+        text.cache = model::KvCache(pool_);
         ++it;
         continue;
       }
     }
-    if (!make_room(sequence.cache.num_lacking(sequence.num_unread())) ||
-        !sequence.cache.prepare(sequence.num_unread())) {
-      sequence.cache = model::KvCache(pool_);
+    if (!make_room(text.cache.num_lacking(text.num_unread())) ||
+        !text.cache.prepare(text.num_unread())) {
+      text.cache = model::KvCache(pool_);
       return;  // It keeps its turn.
     }
-    sequence.skipped(sequence.cache.length());
-    counts_.cached_tokens += sequence.cache.length();
-    running_.push_back(std::move(*it));
+    text.sequence->skipped(text.cache.length());
+    counts_.cached_tokens += text.cache.length();
+    running_.push_back(std::move(text));
     it = waiting_.erase(it);
   }
 }
@@ -119,16 +117,16 @@ void Engine::admit() {
 std::vector<int64_t> Engine::prepare() {
   while (true) {
     std::vector<int64_t> num_unread;
-    for (const auto& sequence : running_) num_unread.push_back(sequence->num_unread());
+    for (const Text& text : running_) num_unread.push_back(text.num_unread());
     std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens);
     size_t ready = 0;
     for (; ready < running_.size(); ++ready) {
-      model::KvCache& cache = running_[ready]->cache;
+      model::KvCache& cache = running_[ready].cache;
       if (!make_room(cache.num_lacking(counts[ready])) || !cache.prepare(counts[ready])) break;
     }
     if (ready == running_.size()) return counts;
     // The youngest gives way to the others, and reads its text anew.
-    running_.back()->cache = model::KvCache(pool_);
+    running_.back().cache = model::KvCache(pool_);
     waiting_.push_front(std::move(running_.back()));
     running_.pop_back();
   }
@@ -137,26 +135,23 @@ std::vector<int64_t> Engine::prepare() {
 void Engine::read() {
   const at::NoGradGuard no_grad;
   admit();
-  for (const auto& sequence : running_) {
-    model_.forget_other_keys(sequence->cache, std::ssize(sequence->tokens()));
-  }
+  for (Text& text : running_) model_.forget_other_keys(text.cache, text.length());
   const std::vector<int64_t> counts = prepare();
   std::vector<int64_t> tokens;
   std::vector<model::CachedRow> rows;
   for (size_t i = 0; i < running_.size(); ++i) {
     if (counts[i] == 0) continue;
-    Sequence& sequence = *running_[i];
-    const auto unread =
-        std::span(sequence.tokens())
-            .subspan(static_cast<size_t>(sequence.cache.length()), static_cast<size_t>(counts[i]));
-    Found found{.sequence = &sequence,
-                .begin = sequence.cache.length(),
-                .places = sequence.wanted(counts[i]),
-                .hidden_WC = {}};
-    found_.push_back(std::move(found));
+    Text& text = running_[i];
+    const int64_t begin = text.cache.length();
+    const auto unread = std::span(text.sequence->tokens())
+                            .subspan(static_cast<size_t>(begin), static_cast<size_t>(counts[i]));
+    found_.push_back({.id = text.sequence->id(),
+                      .begin = begin,
+                      .wanted = std::max(text.sequence->wanted_from(), begin),
+                      .hidden_WC = {}});
     tokens.insert(tokens.end(), unread.begin(), unread.end());
-    rows.push_back({&sequence.cache, counts[i]});
-    if (counts[i] > 1 || sequence.cache.length() == 0) counts_.prompt_tokens += counts[i];
+    rows.push_back({&text.cache, counts[i]});
+    if (counts[i] > 1 || begin == 0) counts_.prompt_tokens += counts[i];
   }
   if (rows.empty()) return;
   try {
@@ -164,8 +159,9 @@ void Engine::read() {
         model_.hidden_1TC(tensor_of(tokens).unsqueeze(0).to(model_.device()), rows)[0];
     int64_t first = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
-      found_[i].hidden_WC = hidden_TC.narrow(0, first, rows[i].num_tokens)
-                                .index_select(0, tensor_of(found_[i].places).to(model_.device()));
+      Found& found = found_[i];
+      const int64_t skipped = std::min(found.wanted - found.begin, rows[i].num_tokens);
+      found.hidden_WC = hidden_TC.narrow(0, first + skipped, rows[i].num_tokens - skipped);
       first += rows[i].num_tokens;
     }
   } catch (const std::exception& error) {
@@ -174,50 +170,53 @@ void Engine::read() {
   }
 }
 
+/// Before the text grows: what was read is all that its pages hold.
+void Engine::remember(const Text& text, int64_t begin) {
+  const int64_t length = text.cache.length();
+  const bool has_filled = length / kPositions > begin / kPositions;
+  if (!has_filled || !has_steady_keys(text.length())) return;
+  prefixes_.add(std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
+                std::span(text.cache.pages()).first(static_cast<size_t>(length / kPositions)));
+}
+
 void Engine::give() {
   if (!trouble_.empty()) refuse_all(std::exchange(trouble_, {}));
   std::set<Sequence::Id> done;
-  for (Found& found : std::exchange(found_, {})) {
-    Sequence& sequence = *found.sequence;
-    // Before it grows: what was read is all that the pages hold.
-    const int64_t length = sequence.cache.length();
-    const bool has_filled = length / kPositions > found.begin / kPositions;
-    if (has_filled && has_steady_keys(std::ssize(sequence.tokens()))) {
-      prefixes_.add(
-          std::span(sequence.tokens()).first(static_cast<size_t>(length)),
-          std::span(sequence.cache.pages()).first(static_cast<size_t>(length / kPositions)));
-    }
-    const size_t length_before = sequence.tokens().size();
+  auto text = running_.begin();
+  for (const Found& found : std::exchange(found_, {})) {  // In the order of those that run.
+    while (text->sequence->id() != found.id) ++text;
+    Sequence& sequence = *text->sequence;
+    remember(*text, found.begin);
+    const int64_t length = text->length();
     try {
-      if (give(found)) done.insert(sequence.id());
-      counts_.made_tokens += static_cast<int64_t>(sequence.tokens().size() - length_before);
+      if (give(sequence, found)) done.insert(found.id);
+      counts_.made_tokens += text->length() - length;
     } catch (const InputError& error) {
       sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
-      done.insert(sequence.id());
+      done.insert(found.id);
     }
   }
   drop(done);
 }
 
 /// Whether it wants no more.
-bool Engine::give(const Found& found) {
-  const int64_t count = std::ssize(found.places);
+bool Engine::give(Sequence& sequence, const Found& found) {
+  const int64_t count = found.hidden_WC.size(0);
   for (int64_t first = 0; first < count; first += kLogitRows) {
     const int64_t size = std::min(kLogitRows, count - first);
     at::Tensor rows = found.hidden_WC.narrow(0, first, size);
-    if (found.sequence->wants_logits()) rows = model_.logits(rows);
+    if (sequence.wants_logits()) rows = model_.logits(rows);
     rows = rows.to(at::kCPU).contiguous();
     for (int64_t i = 0; i < size; ++i) {
-      const int64_t place = found.places[static_cast<size_t>(first + i)];
-      if (found.sequence->take(found.begin + place, rows[i])) return true;
+      if (sequence.take(found.wanted + first + i, rows[i])) return true;
     }
   }
   return false;
 }
 
 void Engine::refuse_all(const std::string& reason) {
-  for (const auto& sequence : running_) {
-    sequence->fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
+  for (const Text& text : running_) {
+    text.sequence->fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
   }
   running_.clear();
 }

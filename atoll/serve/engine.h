@@ -40,13 +40,14 @@ class Engine {
 
   /// Tokens that a text may have.
   int64_t context() const { return context_; }
-  const std::shared_ptr<model::KvPool>& pool() const { return pool_; }
   int64_t num_waiting() const { return std::ssize(waiting_); }
   bool is_idle() const { return running_.empty() && waiting_.empty(); }
   decoding::GeneratorStatus status() const;
 
   /// Behind those that wait; has tokens, at most context().
-  void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+  void add(std::unique_ptr<Sequence> sequence) {
+    waiting_.push_back({std::move(sequence), model::KvCache(pool_)});
+  }
   /// Nobody wants these any more; what read() has for them is not given.
   void drop(const std::set<Sequence::Id>& ids);
   /// One pass. Says nothing to anybody.
@@ -55,22 +56,30 @@ class Engine {
   void give();
 
  private:
-  using Sequences = std::deque<std::unique_ptr<Sequence>>;
+  struct Text {
+    std::unique_ptr<Sequence> sequence;
+    model::KvCache cache;
+
+    int64_t length() const { return std::ssize(sequence->tokens()); }
+    int64_t num_unread() const { return length() - cache.length(); }
+  };
+  using Texts = std::deque<Text>;
   /// What a pass has for one of those that run; none once it was dropped.
   struct Found {
-    Sequence* sequence;
-    int64_t begin;                // The first position that it read.
-    std::vector<int64_t> places;  // Wanted, from there.
+    Sequence::Id id;
+    int64_t begin;   // The first position that it read,
+    int64_t wanted;  // of which something is wanted.
     at::Tensor hidden_WC;
   };
 
   void admit();
-  bool shares_unread_beginning(const Sequence& sequence, int64_t num_cached) const;
+  bool shares_unread_beginning(const Text& text) const;
   bool has_steady_keys(int64_t length) const;
   bool make_room(int64_t num_pages);
   /// How much each of those that run is to read; there is room for that.
   std::vector<int64_t> prepare();
-  bool give(const Found& found);
+  void remember(const Text& text, int64_t begin);
+  bool give(Sequence& sequence, const Found& found);
   void refuse_all(const std::string& reason);
 
   const model::Model& model_;
@@ -78,7 +87,7 @@ class Engine {
   const std::shared_ptr<model::KvPool> pool_;
   const int64_t context_;
   PrefixCache prefixes_;
-  Sequences running_, waiting_;  // In the order in which they came.
+  Texts running_, waiting_;  // In the order in which they came.
   std::vector<Found> found_;
   std::string trouble_;  // Why there was no pass.
   decoding::GeneratorStatus counts_;

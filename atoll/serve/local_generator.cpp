@@ -30,7 +30,6 @@ std::string fault_of(std::span<const int64_t> text, int64_t context, int64_t voc
 
 LocalGenerator::LocalGenerator(const model::Model& model, const EngineOptions& options)
     : engine_(model, options),
-      pool_(engine_.pool()),
       context_(engine_.context()),
       vocab_size_(model.config().vocab_size),
       status_(engine_.status()),
@@ -74,15 +73,14 @@ LocalGenerator::Id LocalGenerator::submit(std::vector<int64_t>& text, Listener& 
 LocalGenerator::Id LocalGenerator::generate(decoding::GenerationRequest request,
                                             std::shared_ptr<decoding::Listener> listener) {
   return submit(request.prompt, *listener, [&](Id id) {
-    return std::make_unique<Answer>(id, std::move(request), vocab_size_, context_, listener, pool_);
+    return std::make_unique<Answer>(id, std::move(request), vocab_size_, context_, listener);
   });
 }
 
 LocalGenerator::Id LocalGenerator::embed(std::vector<int64_t> text,
                                          std::shared_ptr<decoding::EmbeddingListener> listener) {
-  return submit(text, *listener, [&](Id id) {
-    return std::make_unique<Embedding>(id, std::move(text), listener, pool_);
-  });
+  return submit(text, *listener,
+                [&](Id id) { return std::make_unique<Embedding>(id, std::move(text), listener); });
 }
 
 void LocalGenerator::cancel(Id id) {

@@ -40,7 +40,6 @@ class LocalGenerator final : public decoding::Generator {
   void run();
 
   Engine engine_;  // The thread's.
-  const std::shared_ptr<model::KvPool> pool_;
   const int64_t context_;
   const int64_t vocab_size_;
 

@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "atoll/base/error.h"
 
 namespace atl::serve {
 namespace {
-
-std::vector<int64_t> all_of(int64_t count) {
-  std::vector<int64_t> places(static_cast<size_t>(count));
-  std::iota(places.begin(), places.end(), 0);
-  return places;
-}
 
 std::span<float> values_of(const at::Tensor& row) {
   return {row.mutable_data_ptr<float>(), static_cast<size_t>(row.numel())};
@@ -23,9 +16,8 @@ std::span<float> values_of(const at::Tensor& row) {
 }  // namespace
 
 Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
-               std::shared_ptr<decoding::Listener> listener,
-               const std::shared_ptr<model::KvPool>& pool)
-    : Sequence(id, request.prompt, pool),
+               std::shared_ptr<decoding::Listener> listener)
+    : Sequence(id, request.prompt),
       draw_(request, vocab_size),
       listener_(std::move(listener)),
       num_prompt_(std::ssize(request.prompt)),
@@ -34,17 +26,14 @@ Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, i
       num_top_(request.top_logprobs),
       scores_prompt_(request.scores_prompt) {}
 
-std::vector<int64_t> Answer::wanted(int64_t count) const {
-  // A text whose pages were taken away is read anew: what it was told it is not told again.
-  if (scores_prompt_ && !was_read_) return all_of(count);
-  if (count == num_unread()) return {count - 1};
-  return {};
+int64_t Answer::wanted_from() const {
+  // A text may be read anew: what it was told it is not told again.
+  return scores_prompt_ && !was_read_ ? std::ssize(prompt_scores_) : std::ssize(tokens()) - 1;
 }
 
 bool Answer::take(int64_t position, const at::Tensor& row) {
   const std::span<float> logits_V = values_of(row);
   if (position + 1 < num_prompt_) {
-    if (std::ssize(prompt_scores_) > position) return false;  // It is read anew.
     const int64_t id = tokens()[static_cast<size_t>(position) + 1];
     prompt_scores_.push_back(decoding::score_of(logits_V, id, num_top_.value_or(0)));
     return false;
@@ -65,13 +54,6 @@ bool Answer::take(int64_t position, const at::Tensor& row) {
 bool Answer::finish(decoding::FinishReason reason) {
   listener_->finished(reason);
   return true;
-}
-
-std::vector<int64_t> Embedding::wanted(int64_t count) const {
-  const int64_t done = num_summed_ - cache.length();  // It is read anew.
-  std::vector<int64_t> places = all_of(count);
-  places.erase(places.begin(), places.begin() + std::clamp<int64_t>(done, 0, count));
-  return places;
 }
 
 bool Embedding::take(int64_t /*position*/, const at::Tensor& row) {

@@ -13,7 +13,6 @@
 
 #include "atoll/decoding/draw.h"
 #include "atoll/decoding/generator.h"
-#include "atoll/model/kv_cache.h"
 
 namespace atl::serve {
 
@@ -21,22 +20,20 @@ class Sequence {
  public:
   using Id = decoding::Generator::Id;
 
-  Sequence(Id id, std::vector<int64_t> tokens, const std::shared_ptr<model::KvPool>& pool)
-      : cache(pool), id_(id), tokens_(std::move(tokens)) {}
+  Sequence(Id id, std::vector<int64_t> tokens) : id_(id), tokens_(std::move(tokens)) {}
   virtual ~Sequence() = default;
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
   Id id() const { return id_; }
   const std::vector<int64_t>& tokens() const { return tokens_; }
-  int64_t num_unread() const { return std::ssize(tokens_) - cache.length(); }
 
   /// Whether it is content without the hidden states of tokens whose keys and values are there.
   virtual bool may_skip() const = 0;
   /// Whether it wants logits, not hidden states.
   virtual bool wants_logits() const = 0;
-  /// Which of the next `count` unread tokens it wants something of: their places among them.
-  virtual std::vector<int64_t> wanted(int64_t count) const = 0;
+  /// The first position of whose token it wants something; of all behind it as well.
+  virtual int64_t wanted_from() const = 0;
   /// Gets them one by one, in their order: (C), or (V) which it may overwrite, of the token at that
   /// position of the text. True: nothing more is wanted. Throws InputError where they are not
   /// finite.
@@ -44,8 +41,6 @@ class Sequence {
   /// Its keys and values are there up to here without having been read.
   virtual void skipped(int64_t /*num_tokens*/) {}
   virtual void fail(const decoding::Refusal& refusal) = 0;
-
-  model::KvCache cache;
 
  protected:
   void append(int64_t id) { tokens_.push_back(id); }
@@ -59,11 +54,11 @@ class Answer final : public Sequence {
  public:
   /// `max_length`: tokens in all. Throws as decoding::Draw does.
   Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
-         std::shared_ptr<decoding::Listener> listener, const std::shared_ptr<model::KvPool>& pool);
+         std::shared_ptr<decoding::Listener> listener);
 
   bool may_skip() const override { return !scores_prompt_; }
   bool wants_logits() const override { return true; }
-  std::vector<int64_t> wanted(int64_t count) const override;
+  int64_t wanted_from() const override;
   bool take(int64_t position, const at::Tensor& row) override;
   void skipped(int64_t num_tokens) override { num_cached_ = num_tokens; }
   void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
@@ -85,13 +80,12 @@ class Answer final : public Sequence {
 /// The mean of the hidden states behind the final norm.
 class Embedding final : public Sequence {
  public:
-  Embedding(Id id, std::vector<int64_t> text, std::shared_ptr<decoding::EmbeddingListener> listener,
-            const std::shared_ptr<model::KvPool>& pool)
-      : Sequence(id, std::move(text), pool), listener_(std::move(listener)) {}
+  Embedding(Id id, std::vector<int64_t> text, std::shared_ptr<decoding::EmbeddingListener> listener)
+      : Sequence(id, std::move(text)), listener_(std::move(listener)) {}
 
   bool may_skip() const override { return false; }
   bool wants_logits() const override { return false; }
-  std::vector<int64_t> wanted(int64_t count) const override;
+  int64_t wanted_from() const override { return num_summed_; }
   bool take(int64_t position, const at::Tensor& row) override;
   void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
 
