@@ -43,6 +43,7 @@ struct SessionId {
 struct Hop {
   std::string address;  // HOST:PORT
   Span layers;
+  int64_t send_from = 0;  // What it makes of earlier positions nobody waits for.
 
   bool operator==(const Hop&) const = default;
 };
@@ -77,19 +78,18 @@ struct Refused {
 /// Rows that the receiver's layers read.
 struct Work {
   SessionId session;
-  /// Counts the session's changes of route. What is older than the newest known is passed over.
+  /// Counts the session's changes of route: of two the newer one holds. Rows are good by any.
   uint32_t epoch = 0;
   /// Counts how often its gateway went back in the text. Rows of a newer branch take the place of
   /// all from their position on.
   uint32_t branch = 0;
   int64_t begin = 0;      // The first row's position.
-  int64_t send_from = 0;  // What comes of earlier positions nobody waits for.
   std::vector<Hop> hops;  // The receiver's, and those behind it. The last one answers the gateway.
   Precision precision = Precision::kFp32;
   uint32_t num_tokens = 0;
   Bytes rows_TC;
 };
-/// What the last layer made, to the gateway.
+/// What the last layer made, to the gateway. Without rows: all before `begin` is read.
 struct Output {
   SessionId session;
   uint32_t epoch = 0;
@@ -100,11 +100,10 @@ struct Output {
   Bytes rows_TC;
 };
 /// From the gateway: others follow the receiver from now on. It sends them again all that it has
-/// sent; they are to send on what they make from `send_from` on.
+/// made.
 struct Reroute {
   SessionId session;
   uint32_t epoch = 0;
-  int64_t send_from = 0;
   std::vector<Hop> hops;  // The receiver's, and those behind it.
 };
 /// From the gateway: nobody wants it any more.
@@ -116,16 +115,16 @@ enum class Fault : uint8_t {
   kNoMemory,   // No room for its keys and values: later, or elsewhere.
   kNotKept,    // What was sent before is not there any more, or never was: begin anew.
   kNeighbour,  // The server behind this one cannot be reached.
-  kDamaged,    // What came from `culprit` is not finite, or of another shape.
+  kDamaged,    // What came from the server before this one is not finite, or of another shape.
+  kBroken,     // What this server's layers make is not finite: its weights are damaged.
   kLeaving,    // This server serves other layers from now on, or is shut down.
 };
-constexpr uint8_t num_values(Fault /*fault*/) { return 5; }
+constexpr uint8_t num_values(Fault /*fault*/) { return 6; }
 /// To the gateway: why a session does not go on here.
 struct Trouble {
   SessionId session;
-  uint32_t epoch = 0;
+  uint32_t epoch = 0;  // As far as its sender knows.
   Fault fault = Fault::kNoMemory;
-  std::string culprit;  // The address of the server that is to be replaced; empty: the sender.
   std::string reason;
 };
 

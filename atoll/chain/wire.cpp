@@ -16,20 +16,19 @@ using swarm::Is;
 // The fields of each message, once, for both directions. Append only, and raise kProtocol.
 void visit(auto& io, Is<Span> auto& m) { io(m.begin, m.end); }
 void visit(auto& io, Is<SessionId> auto& m) { io(m.gateway, m.number); }
-void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers); }
+void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers, m.send_from); }
 void visit(auto& io, Is<Greet> auto& m) { io(m.protocol, m.version, m.model, m.gateway); }
 void visit(auto& io, Is<Greeted> auto& m) { io(m.layers, m.page_positions); }
 void visit(auto& io, Is<Refused> auto& m) { io(m.reason); }
 void visit(auto& io, Is<Work> auto& m) {
-  io(m.session, m.epoch, m.branch, m.begin, m.send_from, m.hops, m.precision, m.num_tokens,
-     m.rows_TC);
+  io(m.session, m.epoch, m.branch, m.begin, m.hops, m.precision, m.num_tokens, m.rows_TC);
 }
 void visit(auto& io, Is<Output> auto& m) {
   io(m.session, m.epoch, m.branch, m.begin, m.precision, m.num_tokens, m.rows_TC);
 }
-void visit(auto& io, Is<Reroute> auto& m) { io(m.session, m.epoch, m.send_from, m.hops); }
+void visit(auto& io, Is<Reroute> auto& m) { io(m.session, m.epoch, m.hops); }
 void visit(auto& io, Is<Forget> auto& m) { io(m.session); }
-void visit(auto& io, Is<Trouble> auto& m) { io(m.session, m.epoch, m.fault, m.culprit, m.reason); }
+void visit(auto& io, Is<Trouble> auto& m) { io(m.session, m.epoch, m.fault, m.reason); }
 void visit(auto& io, Is<Ping> auto& m) { io(m.number); }
 void visit(auto& io, Is<Pong> auto& m) { io(m.number, m.num_passes, m.pass_ms, m.num_free); }
 void visit(auto& io, Is<Link> auto& m) { io(m.address, m.round_trip_ms); }
@@ -67,14 +66,16 @@ void check(const std::vector<Hop>& hops) {
   for (size_t i = 0; i < hops.size(); ++i) {
     const Span& layers = hops[i].layers;
     const bool joins = i == 0 || layers.begin == hops[i - 1].layers.end;
-    if (layers.begin < 0 || layers.size() <= 0 || !joins) {
+    if (layers.begin < 0 || layers.size() <= 0 || !joins || hops[i].send_from < 0) {
       throw InputError("a route whose layers do not follow each other");
     }
   }
 }
 
 void check_rows(const auto& rows) {
-  if (rows.begin < 0 || rows.num_tokens == 0 || rows.rows_TC.size() % rows.num_tokens != 0) {
+  const size_t least = rows.num_tokens;  // A row has at least a byte.
+  const size_t size = rows.rows_TC.size();
+  if (rows.begin < 0 || size < least || (least == 0 ? size > 0 : size % least != 0)) {
     throw InputError(fmt::format("{} bytes for {} rows from position {}", rows.rows_TC.size(),
                                  rows.num_tokens, rows.begin));
   }
@@ -83,6 +84,7 @@ void check_rows(const auto& rows) {
 struct Check {
   void operator()(const Work& m) const {
     check(m.hops);
+    if (m.num_tokens == 0) throw InputError("work without rows");
     check_rows(m);
   }
   void operator()(const Output& m) const { check_rows(m); }

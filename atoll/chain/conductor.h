@@ -1,0 +1,164 @@
+#pragma once
+// A gateway's sessions over chains of servers: which route each takes, what is sent to whom, and
+// what becomes of a session when a server of its chain is lost, hangs, leaves or makes nonsense. A
+// pure state machine: events and the time in, actions out. It knows positions, not values.
+//
+// A lost server is replaced alone: others take its layers, and whoever sent to it sends them again
+// all that it made. What comes twice is passed over by who has it, so that nobody needs to know
+// how far the others are. Where that is not possible the session begins anew, at its tokens.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/chain/messages.h"
+#include "atoll/chain/peer_watch.h"
+#include "atoll/chain/route.h"
+
+namespace atl::chain {
+
+struct ConductorOptions {
+  uint64_t gateway = 0;  // Random.
+  int32_t num_layers = 0;
+  int64_t chunk_tokens = 256;  // Of a text that is read, in one message.
+  int64_t max_sessions = 64;   // With a chain at once; more wait.
+  /// How long a session that has lost its chain waits for another, and one that never had one.
+  Duration patience = std::chrono::seconds(30);
+  Duration first_patience = std::chrono::seconds(3);
+  Duration memory_patience = std::chrono::minutes(2);  // For room for its keys and values.
+};
+
+/// Not thread-safe. Call take_actions() after each event, and do them in order.
+class Conductor {
+ public:
+  using Key = uint64_t;  // A text, whatever becomes of its sessions.
+  static constexpr Duration kTick = std::chrono::milliseconds(50);
+
+  struct Connect {
+    std::string address;
+  };
+  struct HangUp {
+    std::string address;
+  };
+  struct Say {
+    std::string address;
+    Message message;
+  };
+  /// The tokens from work.begin to before `end`, embedded, as the rows of that message.
+  struct Feed {
+    Key key = 0;
+    std::string address;
+    Work work;
+    int64_t end = 0;
+  };
+  /// It cannot go on; it is forgotten here.
+  struct Refuse {
+    Key key = 0;
+    std::string reason;
+  };
+  using Action = std::variant<Connect, HangUp, Say, Feed, Refuse>;
+
+  /// A text, as its owner knows it.
+  struct Text {
+    int64_t num_tokens = 0;   // That there are.
+    int64_t wanted_from = 0;  // Of earlier tokens nothing is wanted.
+    int64_t num_to_come = 1;  // Tokens, about: for the choice of a route.
+  };
+  /// Rows that were not known: from this position on those of the message are for `key`.
+  struct Arrived {
+    Key key = 0;
+    int64_t begin = 0;
+  };
+
+  explicit Conductor(ConductorOptions options) : options_(options) {}
+
+  // ---- What its owner wants.
+  void add(Key key, const Text& text, Time now);
+  /// It has grown.
+  void grow(Key key, const Text& text);
+  void remove(Key key);
+
+  // ---- What is heard.
+  /// All servers of this model that the coordinator knows.
+  void servers(const std::vector<Lease>& leases, Time now);
+  void greeted(const std::string& address, const Greeted& message, Time now);
+  /// The connection is gone, or was refused.
+  void lost(const std::string& address, const std::string& reason, Time now);
+  std::optional<Arrived> output(const Output& message, Time now);
+  void trouble(const std::string& address, const Trouble& message, Time now);
+  void pong(const std::string& address, const Pong& message, Time now);
+  /// Call it every kTick.
+  void tick(Time now);
+
+  std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
+  int64_t num_waiting() const;
+  int64_t num_sessions() const { return static_cast<int64_t>(sessions_.size()); }
+  /// Why chains were changed, and how often: "lost", "hung", "damaged", "moved", "anew".
+  const std::map<std::string, int64_t>& recoveries() const { return recoveries_; }
+
+ private:
+  struct Server {
+    Lease lease;
+    bool is_listed = false;  // By the coordinator, and it takes sessions.
+    bool is_called = false;
+    bool is_ready = false;
+    Time retry_at{};
+    Duration pause{};
+    Time bad_until{};  // It made nonsense.
+    PeerWatch watch;
+    bool hangs = false;
+    Time hangs_since{};
+    int32_t num_sessions = 0;  // Of this gateway.
+  };
+  struct Session {
+    Text text;
+    uint64_t number = 0;
+    std::vector<Hop> hops;   // Empty: none yet.
+    bool is_broken = false;  // Some of its servers are to be replaced.
+    uint32_t epoch = 0;
+    int64_t num_fed = 0;
+    int64_t num_done = 0;  // Read by all of the chain.
+    Time since{};          // Without a chain, or without progress.
+    Time retry_at{};
+    Duration pause{};
+    bool had_chain = false;
+    bool lacks_memory = false;
+  };
+  using Sessions = std::map<Key, Session>;
+
+  bool is_usable(const Server& server, Time now) const;
+  bool is_usable(const std::string& address, Time now) const;
+  std::vector<Candidate> candidates(Time now) const;
+  double delay(const std::string& from, const std::string& to, Time now) const;
+  void call(const std::string& address, Server& server);
+  /// Those sessions with a server for which `is_gone` holds get others in its place.
+  void replace(const std::string& address, const char* kind, Time now);
+  void repair(Key key, Session& session, Time now);
+  void begin_anew(Session& session, Time now);
+  void say_forget(const std::string& address, const Session& session);
+  void let_go(Session& session);
+  void find_chains(Time now);
+  bool find_chain(Key key, Session& session, Time now);
+  void set_hops(Session& session, std::vector<Hop> hops);
+  void feed(Key key, Session& session);
+  void progressed(Session& session, Time now);
+  void watch_servers(Time now);
+  void watch_sessions(Time now);
+  std::string reason_of(const Session& session, Time now) const;
+  Sessions::iterator find(const SessionId& id);
+
+  const ConductorOptions options_;
+  std::map<std::string, Server> servers_;  // By address.
+  Sessions sessions_;
+  std::map<uint64_t, Key> keys_;  // Of session numbers.
+  uint64_t last_number_ = 0;
+  std::map<std::pair<std::string, std::string>, Time> cut_links_;  // Until when they are avoided.
+  std::map<std::string, int64_t> recoveries_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace atl::chain

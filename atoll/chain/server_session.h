@@ -1,0 +1,96 @@
+#pragma once
+// One session at one server of its chain: which rows came, which are read, and what was sent on.
+// Pure; where keys and values lie, and what the layers make of rows, is the caller's.
+//
+// Rows may come twice, and from another sender than before: what is known is passed over. What was
+// made is kept, so that a server that takes the next one's place can have all of it again, and only
+// what was lost is computed anew.
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+#include "atoll/chain/messages.h"
+
+namespace atl::chain {
+
+/// Consecutive rows, as they lie on the wire.
+struct Rows {
+  int64_t begin = 0;
+  uint32_t num_tokens = 0;
+  Precision precision = Precision::kFp32;
+  Bytes rows_TC;
+
+  int64_t end() const { return begin + num_tokens; }
+};
+
+/// Takes what lies before and behind these positions away; rows that are all beyond vanish.
+Rows cut(Rows rows, int64_t begin, int64_t end);
+
+class ServerSession {
+ public:
+  explicit ServerSession(SessionId id) : id_(id) {}
+
+  const SessionId& id() const { return id_; }
+  /// The layers that it wants from this server; none before the first take().
+  Span layers() const { return hops_.empty() ? Span{} : hops_.front().layers; }
+  const std::vector<Hop>& hops() const { return hops_; }
+  uint32_t epoch() const { return epoch_; }
+  uint32_t branch() const { return branch_; }
+
+  /// False: rows before these are missing here, and will not come by themselves.
+  [[nodiscard]] bool take(Work work);
+  /// Positions that were read. Falls when its gateway goes back in the text.
+  int64_t length() const { return length_; }
+  int64_t num_unread() const { return arrived_ - length_; }
+  /// The next `count` unread rows.
+  std::vector<Rows> unread(int64_t count) const;
+
+  /// The next ones were read, and this came of them. Returns what is to be sent on, if anything: to
+  /// the next server, or to the gateway behind the last one.
+  std::optional<Message> read(Rows made);
+  /// Others follow from now on. Returns what they are to get, in order; none if it is stale.
+  /// Nothing when not all is kept that was made.
+  std::optional<std::vector<Message>> reroute(const Reroute& message);
+  /// The next hop's address; empty where that is the gateway.
+  std::string next() const { return hops_.size() > 1 ? hops_[1].address : std::string(); }
+
+  int64_t kept_bytes() const { return kept_bytes_; }
+  /// Gives back the memory; the session goes on, but nobody behind it can be replaced from here.
+  void stop_keeping();
+
+ private:
+  void go_back(int64_t position);
+  std::optional<Message> sent_on(Rows made) const;
+  void keep(const Rows& made);
+
+  SessionId id_;
+  std::vector<Hop> hops_;
+  uint32_t epoch_ = 0;
+  uint32_t rerouted_ = 0;  // The epoch of the last reroute().
+  uint32_t branch_ = 0;
+  int64_t length_ = 0;
+  int64_t arrived_ = 0;  // Positions of which rows are here or were read.
+  std::deque<Rows> unread_;
+  std::deque<Rows> kept_;  // All from position 0 on.
+  bool keeps_ = true;
+  int64_t kept_bytes_ = 0;
+};
+
+/// Sessions that nobody wants any more: rows that were on their way then are not to begin them
+/// anew.
+class ForgottenSessions {
+ public:
+  static constexpr size_t kMost = 4096;
+
+  void add(const SessionId& id);
+  bool has(const SessionId& id) const { return ids_.contains(id); }
+
+ private:
+  std::set<SessionId> ids_;
+  std::deque<SessionId> order_;
+};
+
+}  // namespace atl::chain
