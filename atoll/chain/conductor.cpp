@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace atl::chain {
@@ -11,14 +10,15 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(250);
 constexpr Duration kLongestPause = std::chrono::seconds(30);
-constexpr Duration kFirstMemoryPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestMemoryPause = std::chrono::seconds(2);
+constexpr Duration kFirstRest = std::chrono::milliseconds(50);
+constexpr Duration kLongestRest = std::chrono::seconds(2);
 constexpr Duration kCutLink = std::chrono::seconds(30);
 /// A server that hangs and cannot be replaced is waited for so long.
 constexpr Duration kHangPatience = std::chrono::seconds(10);
 /// All its servers say that they do nothing, and it waits: something was lost on the way.
 constexpr Duration kLostPatience = std::chrono::seconds(3);
 constexpr double kUnknownDelay = 0.02;
+constexpr double kCutDelay = 1e3;  // Taken only where there is no other way.
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -55,7 +55,7 @@ std::vector<Candidate> Conductor::candidates(Time now) const {
 /// Between servers by what one of them has measured, else by way of the gateway.
 double Conductor::delay(const std::string& from, const std::string& to, Time now) const {
   const auto cut = cut_links_.find({from, to});
-  if (cut != cut_links_.end() && now < cut->second) return std::numeric_limits<double>::infinity();
+  if (cut != cut_links_.end() && now < cut->second) return kCutDelay;
   double sum = 0;
   for (const auto& [near, far] : {std::pair(from, to), std::pair(to, from)}) {
     const auto server = servers_.find(near);
@@ -374,7 +374,7 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
     case Fault::kNoMemory:
       let_go(session);
       if (!std::exchange(session.lacks_memory, true)) session.since = now;
-      lengthen(session.pause, kFirstMemoryPause, kLongestMemoryPause);
+      lengthen(session.pause, kFirstRest, kLongestRest);
       session.retry_at = now + session.pause;
       return;
     case Fault::kNotKept:
@@ -383,6 +383,8 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
     case Fault::kNeighbour:
       if (message.epoch != session.epoch || std::next(hop) == session.hops.end()) return;
       cut_links_[{address, std::next(hop)->address}] = now + kCutLink;
+      lengthen(session.pause, kFirstRest, kLongestRest);
+      session.retry_at = now + session.pause;
       begin_anew(session, now);
       break;
     case Fault::kDamaged:
