@@ -13,6 +13,7 @@ constexpr Duration kLongestPause = std::chrono::seconds(30);
 constexpr Duration kFirstRest = std::chrono::milliseconds(50);
 constexpr Duration kLongestRest = std::chrono::seconds(2);
 constexpr Duration kCutLink = std::chrono::seconds(30);
+constexpr Duration kLeave = std::chrono::seconds(5);  // Then the coordinator knows of it as well.
 /// A server that hangs and cannot be replaced is waited for so long.
 constexpr Duration kHangPatience = std::chrono::seconds(10);
 /// All its servers say that they do nothing, and it waits: something was lost on the way.
@@ -400,7 +401,7 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
       break;
     case Fault::kLeaving:
       servers_.at(address).is_listed = false;
-      servers_.at(address).bad_until = now + kCutLink;
+      servers_.at(address).bad_until = now + kLeave;
       replace(address, "moved", now);
       break;
   }
