@@ -357,20 +357,29 @@ std::optional<Conductor::Arrived> Conductor::output(const Output& message, Time 
   return Arrived{.key = key, .begin = begin};
 }
 
+void Conductor::blame(const std::string& address, Time now) {
+  const auto known = servers_.find(address);
+  if (known == servers_.end()) return;
+  lengthen(known->second.pause, kFirstPause, kLongestPause);
+  known->second.bad_until = now + known->second.pause;
+  replace(std::string(address), "damaged", now);
+}
+
+void Conductor::distrust(Key key, Time now) {
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end() || found->second.hops.empty()) return;
+  // What came before it was drawn from is not to be had again from there.
+  found->second.num_done = std::min(found->second.num_done, found->second.text.wanted_from);
+  blame(found->second.hops.back().address, now);
+  find_chains(now);
+}
+
 void Conductor::trouble(const std::string& address, const Trouble& message, Time now) {
   const auto found = find(message.session);
   if (found == sessions_.end()) return;
   Session& session = found->second;
   const auto hop = std::ranges::find(session.hops, address, &Hop::address);
   if (hop == session.hops.end()) return;
-  const auto blame = [&](std::string culprit) {
-    const auto known = servers_.find(culprit);
-    if (known == servers_.end()) return;
-    Server& bad = known->second;
-    lengthen(bad.pause, kFirstPause, kLongestPause);
-    bad.bad_until = now + bad.pause;
-    replace(culprit, "damaged", now);
-  };
   switch (message.fault) {
     case Fault::kNoMemory:
       let_go(session);
@@ -393,11 +402,11 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
       if (hop == session.hops.begin()) {
         begin_anew(session, now);
       } else {
-        blame(std::prev(hop)->address);
+        blame(std::string(std::prev(hop)->address), now);
       }
       break;
     case Fault::kBroken:
-      blame(address);
+      blame(address, now);
       break;
     case Fault::kLeaving:
       servers_.at(address).is_listed = false;

@@ -90,6 +90,8 @@ class Conductor {
   void lost(const std::string& address, const std::string& reason, Time now);
   std::optional<Arrived> output(const Output& message, Time now);
   void trouble(const std::string& address, const Trouble& message, Time now);
+  /// What the last server of its chain sends is not finite.
+  void distrust(Key key, Time now);
   void pong(const std::string& address, const Pong& message, Time now);
   /// Call it every kTick.
   void tick(Time now);
@@ -138,6 +140,7 @@ class Conductor {
   /// Those sessions with a server for which `is_gone` holds get others in its place.
   void replace(const std::string& address, const char* kind, Time now);
   void repair(Key key, Session& session, Time now);
+  void blame(const std::string& address, Time now);
   void begin_anew(Session& session, Time now);
   void say_forget(const std::string& address, const Session& session);
   void let_go(Session& session);

@@ -48,12 +48,9 @@ struct Hop {
   bool operator==(const Hop&) const = default;
 };
 
-/// How activations lie on the wire; each row (token) by itself.
-enum class Precision : uint8_t {
-  kFp32,
-  kBf16,
-  kInt8,  // With a scale in FP32 before it: the row's largest magnitude is 127.
-};
+/// How activations lie on the wire: each row (token) is an encoding of its own by the codec of that
+/// name (codec/codec.h).
+enum class Precision : uint8_t { kFp32, kBf16, kInt8 };
 constexpr uint8_t num_values(Precision /*precision*/) { return 3; }
 
 // ---- Between gateways and servers, and from server to server.

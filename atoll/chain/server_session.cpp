@@ -7,20 +7,6 @@
 
 namespace atl::chain {
 
-Rows cut(Rows rows, int64_t begin, int64_t end) {
-  const int64_t first = std::clamp(begin, rows.begin, rows.end());
-  const int64_t last = std::clamp(end, first, rows.end());
-  if (first == rows.begin && last == rows.end()) return rows;
-  const auto row_bytes = static_cast<int64_t>(rows.rows_TC.size() / rows.num_tokens);
-  const auto at = [&](int64_t position) {
-    return rows.rows_TC.begin() + (position - rows.begin) * row_bytes;
-  };
-  return {.begin = first,
-          .num_tokens = static_cast<uint32_t>(last - first),
-          .precision = rows.precision,
-          .rows_TC = Bytes(at(first), at(last))};
-}
-
 void ServerSession::go_back(int64_t position) {
   const auto cut_off = [&](std::deque<Rows>& list) {
     while (!list.empty() && list.back().end() > position) {
@@ -60,6 +46,7 @@ bool ServerSession::take(Work work) {
                   arrived_, work.begin + work.num_tokens);
   if (news.num_tokens == 0) return true;
   arrived_ = news.end();
+  precision_ = news.precision;
   unread_.push_back(std::move(news));
   return true;
 }

@@ -13,21 +13,9 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/chain/messages.h"
+#include "atoll/chain/rows.h"
 
 namespace atl::chain {
-
-/// Consecutive rows, as they lie on the wire.
-struct Rows {
-  int64_t begin = 0;
-  uint32_t num_tokens = 0;
-  Precision precision = Precision::kFp32;
-  Bytes rows_TC;
-
-  int64_t end() const { return begin + num_tokens; }
-};
-
-/// Takes what lies before and behind these positions away; rows that are all beyond vanish.
-Rows cut(Rows rows, int64_t begin, int64_t end);
 
 class ServerSession {
  public:
@@ -38,7 +26,8 @@ class ServerSession {
   Span layers() const { return hops_.empty() ? Span{} : hops_.front().layers; }
   const std::vector<Hop>& hops() const { return hops_; }
   uint32_t epoch() const { return epoch_; }
-  uint32_t branch() const { return branch_; }
+  /// Of what came last: what is made goes on as well as that.
+  Precision precision() const { return precision_; }
 
   /// False: rows before these are missing here, and will not come by themselves.
   [[nodiscard]] bool take(Work work);
@@ -71,6 +60,7 @@ class ServerSession {
   uint32_t epoch_ = 0;
   uint32_t rerouted_ = 0;  // The epoch of the last reroute().
   uint32_t branch_ = 0;
+  Precision precision_ = Precision::kFp32;
   int64_t length_ = 0;
   int64_t arrived_ = 0;  // Positions of which rows are here or were read.
   std::deque<Rows> unread_;

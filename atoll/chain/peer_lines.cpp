@@ -1,0 +1,54 @@
+#include "atoll/chain/peer_lines.h"
+
+#include <utility>
+
+#include "atoll/chain/wire.h"
+
+namespace atl::chain {
+
+net::ConnectionId PeerLines::call(const std::string& address, net::Plane plane) {
+  return transport_.connect_as(authority_, address, plane);
+}
+
+void PeerLines::send(net::ConnectionId id, const Message& message) {
+  Bytes frame = encode(message);
+  const MutexLock lock(mutex_);
+  Line& line = lines_[id];
+  line.bytes += frame.size();
+  line.queue.push_back(std::move(frame));
+  if (line.bytes > kMaxQueuedBytes) return transport_.close(id);
+  flush(id, line);
+}
+
+void PeerLines::flush(net::ConnectionId id, Line& line) {
+  while (!line.queue.empty() && !line.is_full) {
+    const size_t size = line.queue.front().size();
+    const net::Sent sent = transport_.send(id, line.queue.front());
+    if (sent == net::Sent::kFull) {
+      line.is_full = true;
+      return;
+    }
+    if (sent == net::Sent::kClosed) {
+      lines_.erase(id);
+      return;
+    }
+    line.bytes -= size;
+    line.queue.pop_front();
+  }
+}
+
+void PeerLines::close(net::ConnectionId id) { transport_.close(id); }
+
+void PeerLines::note(const net::Event& event) {
+  const MutexLock lock(mutex_);
+  if (const auto* writable = std::get_if<net::Writable>(&event)) {
+    const auto line = lines_.find(writable->connection);
+    if (line == lines_.end()) return;
+    line->second.is_full = false;
+    flush(line->first, line->second);
+  } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    lines_.erase(lost->connection);
+  }
+}
+
+}  // namespace atl::chain

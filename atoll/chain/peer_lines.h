@@ -1,0 +1,46 @@
+#pragma once
+// Connections between gateways and servers, and what is to be sent over them: a message that a line
+// does not take yet waits here. Thread-safe; events are heard from one thread.
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "atoll/base/mutex.h"
+#include "atoll/chain/messages.h"
+#include "atoll/net/transport.h"
+
+namespace atl::chain {
+
+class PeerLines {
+ public:
+  /// A line for which more than this waits is closed: who is at its end takes nothing any more.
+  static constexpr size_t kMaxQueuedBytes = size_t{256} << 20;
+
+  /// As a member of the run with that fingerprint; empty in the clear. The transport must outlive
+  /// it.
+  PeerLines(net::Transport& transport, std::string authority)
+      : transport_(transport), authority_(std::move(authority)) {}
+
+  net::ConnectionId call(const std::string& address, net::Plane plane);
+  /// To a line that is gone: nothing happens.
+  void send(net::ConnectionId line, const Message& message);
+  void close(net::ConnectionId line);
+  /// Of every event.
+  void note(const net::Event& event);
+
+ private:
+  struct Line {
+    std::deque<Bytes> queue;
+    size_t bytes = 0;
+    bool is_full = false;
+  };
+  void flush(net::ConnectionId id, Line& line) ATOLL_REQUIRES(mutex_);
+
+  net::Transport& transport_;
+  const std::string authority_;
+  Mutex mutex_;
+  std::map<net::ConnectionId, Line> lines_ ATOLL_GUARDED_BY(mutex_);
+};
+
+}  // namespace atl::chain

@@ -1,0 +1,86 @@
+#pragma once
+// Sessions of many gateways at one server of some of a model's layers, read together pass after
+// pass: the newest row of each, and beside them a part of the texts that are still to be read. What
+// is made goes on to each session's next server. chain/server_session.h keeps a session's books.
+//
+// On the CPU every row has the bits that it would have alone, whatever is read beside it. Owned by
+// one thread.
+//
+// Shapes: T = tokens of a pass, C = hidden size.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/chain/messages.h"
+#include "atoll/chain/server_session.h"
+#include "atoll/model/model.h"
+
+namespace atl::serve {
+
+struct BlockEngineOptions {
+  int64_t kv_bytes = int64_t{1} << 30;    // For keys and values.
+  int64_t kept_bytes = int64_t{256} << 20;  // Of what was sent on, for servers that take a place.
+  int64_t prompt_tokens = 256;            // Of texts that are read, in a pass.
+  Duration idle_patience = std::chrono::minutes(2);  // For a session that nobody goes on with.
+};
+
+class BlockEngine {
+ public:
+  /// The model outlives it; its layers are those that it was loaded with. Throws UsageError where
+  /// the budget holds no page.
+  BlockEngine(const model::Model& model, const BlockEngineOptions& options);
+
+  /// Of messages.h: Work, Reroute or Forget.
+  void hear(chain::Message message, Time now);
+  /// The gateway is gone, and nobody else wants its sessions.
+  void forget_gateway(uint64_t gateway);
+  /// No server can be reached at that address: sessions that go on there say so.
+  void lose_neighbour(const std::string& address);
+  /// Sessions are told that they have to go elsewhere.
+  void leave(const std::string& reason);
+
+  bool is_idle() const;
+  /// One pass.
+  void read(Time now);
+  /// What is to be sent: Work to its first hop's address, all else to its session's gateway.
+  std::vector<chain::Message> take_sent() { return std::exchange(sent_, {}); }
+
+  int64_t num_sessions() const { return static_cast<int64_t>(texts_.size()); }
+  int64_t num_free() const;       // Positions for which there is memory,
+  int64_t num_positions() const;  // of so many.
+  uint64_t num_passes() const { return num_passes_; }
+
+ private:
+  struct Text {
+    chain::ServerSession session;
+    model::KvCache cache;
+    Time heard;
+  };
+  using Texts = std::list<Text>;  // The oldest first.
+
+  Texts::iterator find(const chain::SessionId& id);
+  void work(chain::Work message, Time now);
+  void reroute(const chain::Reroute& message, Time now);
+  void complain(const chain::ServerSession& session, chain::Fault fault, std::string reason);
+  Texts::iterator end(Texts::iterator text, chain::Fault fault, std::string reason);
+  std::vector<int64_t> prepare();
+  void pass(chain::Span layers, std::span<Text* const> texts, std::span<const int64_t> counts);
+  void limit_kept();
+
+  const model::Model& model_;
+  const BlockEngineOptions options_;
+  const std::shared_ptr<model::KvPool> pool_;
+  const int64_t context_;
+  Texts texts_;
+  chain::ForgottenSessions forgotten_;
+  std::vector<chain::Message> sent_;
+  uint64_t num_passes_ = 0;
+};
+
+}  // namespace atl::serve

@@ -1,0 +1,296 @@
+#include "atoll/serve/block_server.h"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/chain/wire.h"
+#include "atoll/swarm/version.h"
+
+namespace atl::serve {
+namespace {
+
+constexpr Duration kNap = std::chrono::milliseconds(20);
+constexpr Duration kBetweenOffers = std::chrono::milliseconds(500);
+
+int64_t ticks(Time time) { return time.time_since_epoch().count(); }
+
+}  // namespace
+
+ReadingSpeed measure_speed(const model::Model& model, const Clock& clock) {
+  constexpr int64_t kMany = 64;
+  const auto& layers = model.decoder().layers();
+  const auto seconds_for = [&](int64_t num_tokens, int64_t repeats) {
+    const auto pool = std::make_shared<model::KvPool>(model.config(), model.device(), layers, 0);
+    model::KvCache cache(pool);
+    const at::Tensor x_1TC =
+        at::zeros({1, num_tokens, model.config().hidden_size}, model.device()).fill_(0.5);
+    const Time begin = clock.now();
+    for (int64_t i = 0; i < repeats; ++i) {
+      cache.truncate(0);
+      if (!cache.prepare(num_tokens)) return 1.0;
+      const model::CachedRow row{&cache, num_tokens};
+      model.layers_1TC(layers, x_1TC, std::span(&row, 1));
+    }
+    return std::chrono::duration<double>(clock.now() - begin).count() / static_cast<double>(repeats);
+  };
+  seconds_for(1, 1);  // Reads the weights from the disk.
+  const auto count = static_cast<double>(layers.size());
+  return {.layers_per_s = count / seconds_for(1, 4),
+          .token_layers_per_s = count * kMany / seconds_for(kMany, 1)};
+}
+
+BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
+                         swarm::Inbox<net::Event>& inbox, const Clock& clock)
+    : options_(std::move(options)),
+      inbox_(inbox),
+      clock_(clock),
+      lines_(transport, options_.post.authority),
+      post_(options_.post, transport),
+      lease_(options_.lease) {}
+
+BlockServer::~BlockServer() { leave(""); }
+
+// ---- The thread that speaks.
+
+void BlockServer::run(const std::function<bool()>& stops) {
+  if (lease_.is_fixed) take_place(lease_.layers);
+  offer(clock_.now());
+  Time next_offer{};
+  while (!stops()) {
+    const Time now = clock_.now();
+    if (now >= post_.next_deadline()) post_.tick(now);
+    if (const auto place = post_.take_place(); place && *place != lease_.layers) {
+      take_place(*place);
+    }
+    if (now >= next_offer) {
+      offer(now);
+      next_offer = now + kBetweenOffers;
+    }
+    if (const auto event = inbox_.pop(kNap)) handle(*event);
+  }
+  lease_.state = chain::LeaseState::kDraining;
+  offer(clock_.now());
+  leave("it is shut down");
+}
+
+void BlockServer::offer(Time now) {
+  lease_.num_free = num_free_;
+  lease_.num_sessions = static_cast<int32_t>(num_sessions_);
+  post_.set_lease(lease_, now);
+}
+
+/// Sessions go elsewhere, as far as they do in time; then nothing is read any more.
+void BlockServer::leave(const std::string& why) {
+  if (!reader_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    orders_.emplace_back([why](BlockEngine& engine) { engine.leave(why); });
+    arrived_.notify_all();
+  }
+  const Time end = clock_.now() + (why.empty() ? Duration{} : options_.leave_patience);
+  while (num_sessions_ > 0 && clock_.now() < end) {
+    const Time now = clock_.now();
+    if (now >= post_.next_deadline()) post_.tick(now);
+    if (const auto event = inbox_.pop(kNap)) handle(*event);
+  }
+  {
+    const MutexLock lock(mutex_);
+    stops_reading_ = true;
+    arrived_.notify_all();
+  }
+  reader_.join();
+  engine_.reset();
+  model_.reset();
+}
+
+void BlockServer::take_place(chain::Span layers) {
+  if (reader_.joinable()) {
+    lease_.state = chain::LeaseState::kDraining;
+    offer(clock_.now());
+    leave("it is to serve other layers");
+  }
+  lease_.layers = layers;
+  lease_.state = chain::LeaseState::kLoading;
+  offer(clock_.now());
+  model_ = options_.load({layers.begin, layers.end});
+  const ReadingSpeed speed = measure_speed(*model_, clock_);
+  engine_ = std::make_unique<BlockEngine>(*model_, options_.engine);
+  lease_.layers_per_s = speed.layers_per_s;
+  lease_.token_layers_per_s = speed.token_layers_per_s;
+  lease_.num_positions = engine_->num_positions();
+  num_free_ = engine_->num_free();
+  {
+    const MutexLock lock(mutex_);
+    stops_reading_ = false;
+    orders_.clear();
+  }
+  reader_ = std::thread([this] { read_on(); });
+  lease_.state = chain::LeaseState::kServing;
+  offer(clock_.now());
+  options_.log(fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many "
+                           "tokens",
+                           layers.begin, layers.end - 1, lease_.num_layers, speed.layers_per_s,
+                           speed.token_layers_per_s));
+  // Who is connected knows of other layers: all greet anew.
+  for (const auto& [line, caller] : callers_) lines_.close(line);
+}
+
+void BlockServer::handle(const net::Event& event) {
+  const auto line = std::visit([](const auto& any) { return any.connection; }, event);
+  if (post_.owns(line)) return post_.handle(event, clock_.now());
+  lines_.note(event);
+  if (const auto* opened = std::get_if<net::Opened>(&event)) {
+    if (!opened->inbound) return;
+    callers_[line] = {.plane = opened->plane, .remote = opened->remote};
+  } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    lose(line, lost->reason);
+  } else if (const auto* received = std::get_if<net::Received>(&event)) {
+    const auto caller = callers_.find(line);
+    try {
+      chain::Message message = chain::decode(received->frame);
+      if (caller == callers_.end()) {  // A server that was called says who it is, or why not.
+        if (std::holds_alternative<chain::Refused>(message)) lines_.close(line);
+      } else {
+        hear(line, caller->second, std::move(message));
+      }
+    } catch (const InputError& error) {
+      options_.log(fmt::format("a connection is closed: {}", error.what()));
+      lines_.close(line);
+    }
+  }
+}
+
+void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Greet& message) {
+  std::string refusal;
+  if (message.protocol != chain::kProtocol) {
+    refusal = fmt::format("protocol {} is spoken here, not {}", chain::kProtocol, message.protocol);
+  } else if (message.model != lease_.digest) {
+    refusal = fmt::format("'{}' is served here, which is another model", lease_.model);
+  } else if (!reader_.joinable()) {
+    refusal = "no layers are served here yet";
+  }
+  if (!refusal.empty()) {
+    lines_.send(line, chain::Refused{refusal});
+    return lines_.close(line);
+  }
+  caller.has_greeted = true;
+  caller.gateway = message.gateway;
+  if (message.gateway != 0) {
+    const MutexLock lock(mutex_);
+    GatewayLines& gateway = gateways_[message.gateway];
+    (caller.plane == net::Plane::kControl ? gateway.control : gateway.bulk) = line;
+  }
+  lines_.send(line, chain::Greeted{.layers = lease_.layers,
+                                   .page_positions = model::KvPool::kPagePositions});
+}
+
+void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message message) {
+  if (const auto* greeting = std::get_if<chain::Greet>(&message)) {
+    return greet(line, caller, *greeting);
+  }
+  if (!caller.has_greeted) throw InputError("it says something before it says who it is");
+  if (const auto* ping = std::get_if<chain::Ping>(&message)) {
+    return lines_.send(line, pong(ping->number));
+  }
+  const bool is_for_reader = std::holds_alternative<chain::Work>(message) ||
+                             std::holds_alternative<chain::Reroute>(message) ||
+                             std::holds_alternative<chain::Forget>(message);
+  if (!is_for_reader) {
+    throw InputError(fmt::format("a server is not told {}", chain::kind_name(message)));
+  }
+  const MutexLock lock(mutex_);
+  orders_.emplace_back([message = std::move(message), now = clock_.now()](BlockEngine& engine) mutable {
+    engine.hear(std::move(message), now);
+  });
+  arrived_.notify_all();
+}
+
+chain::Pong BlockServer::pong(uint64_t number) const {
+  const int64_t began = pass_began_;
+  const Duration lasts = began == 0 ? Duration{} : clock_.now().time_since_epoch() - Duration(began);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(lasts).count();
+  return {.number = number,
+          .num_passes = num_passes_,
+          .pass_ms = began == 0 ? 0 : static_cast<uint32_t>(std::clamp<int64_t>(ms, 1, 1 << 30)),
+          .num_free = num_free_};
+}
+
+void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
+  if (const auto caller = callers_.find(line); caller != callers_.end()) {
+    const uint64_t gateway = caller->second.gateway;
+    const bool was_control = caller->second.plane == net::Plane::kControl;
+    callers_.erase(caller);
+    if (gateway == 0) return;
+    const MutexLock lock(mutex_);
+    const auto lines = gateways_.find(gateway);
+    if (lines == gateways_.end()) return;
+    if ((was_control ? lines->second.control : lines->second.bulk) != line) return;
+    gateways_.erase(lines);
+    orders_.emplace_back([gateway](BlockEngine& engine) { engine.forget_gateway(gateway); });
+    arrived_.notify_all();
+    return;
+  }
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find_if(
+      neighbours_, [&](const auto& neighbour) { return neighbour.second == line; });
+  if (found == neighbours_.end()) return;
+  orders_.emplace_back(
+      [address = found->first](BlockEngine& engine) { engine.lose_neighbour(address); });
+  neighbours_.erase(found);
+  arrived_.notify_all();
+  options_.log(fmt::format("{} is not reached: {}", line, reason));
+}
+
+// ---- The thread that reads.
+
+void BlockServer::read_on() {
+  MutexLock lock(mutex_);
+  while (true) {
+    arrived_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
+      return stops_reading_ || !orders_.empty() || !engine_->is_idle();
+    });
+    if (stops_reading_) return;
+    auto orders = std::exchange(orders_, {});
+    lock.unlock();
+    for (auto& order : orders) order(*engine_);
+    pass_began_ = ticks(clock_.now());
+    if (!engine_->is_idle()) engine_->read(clock_.now());
+    pass_began_ = 0;
+    num_passes_ = engine_->num_passes();
+    num_free_ = engine_->num_free();
+    num_sessions_ = engine_->num_sessions();
+    for (const chain::Message& message : engine_->take_sent()) send(message);
+    lock.lock();
+  }
+}
+
+net::ConnectionId BlockServer::neighbour(const std::string& address) {
+  auto [found, is_new] = neighbours_.try_emplace(address, 0);
+  if (is_new) {
+    found->second = lines_.call(address, net::Plane::kBulk);
+    lines_.send(found->second, chain::Greet{.protocol = chain::kProtocol,
+                                            .version = swarm::program_version(),
+                                            .model = options_.lease.digest,
+                                            .gateway = 0});
+  }
+  return found->second;
+}
+
+void BlockServer::send(const chain::Message& message) {
+  const MutexLock lock(mutex_);
+  if (const auto* work = std::get_if<chain::Work>(&message)) {
+    return lines_.send(neighbour(work->hops.front().address), message);
+  }
+  const auto* output = std::get_if<chain::Output>(&message);
+  const uint64_t gateway =
+      output != nullptr ? output->session.gateway : std::get<chain::Trouble>(message).session.gateway;
+  const auto lines = gateways_.find(gateway);
+  if (lines == gateways_.end()) return;
+  lines_.send(output != nullptr ? lines->second.bulk : lines->second.control, message);
+}
+
+}  // namespace atl::serve

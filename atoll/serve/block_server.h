@@ -1,0 +1,111 @@
+#pragma once
+// A server of some of a model's layers: a thread that reads (BlockEngine), and one that speaks with
+// gateways, other servers and the coordinator. It may be killed at any time.
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/event.h"
+#include "atoll/base/mutex.h"
+#include "atoll/chain/directory_post.h"
+#include "atoll/chain/peer_lines.h"
+#include "atoll/model/model.h"
+#include "atoll/net/transport.h"
+#include "atoll/serve/block_engine.h"
+#include "atoll/swarm/inbox.h"
+
+namespace atl::serve {
+
+struct BlockServerOptions {
+  chain::DirectoryPostOptions post;
+  /// What it says of itself: with its name, address and model; layers where its user named them.
+  chain::Lease lease;
+  BlockEngineOptions engine;
+  /// The model with these layers alone. Throws InputError.
+  std::function<std::unique_ptr<model::Model>(model::LayerRange)> load;
+  std::function<void(const std::string&)> log;
+  /// How long sessions get to go elsewhere, when others layers are to be served or none.
+  Duration leave_patience = std::chrono::seconds(5);
+};
+
+/// How quickly a model reads here: layers a second, of one token alone and of many together, each.
+struct ReadingSpeed {
+  double layers_per_s = 0;
+  double token_layers_per_s = 0;
+};
+ReadingSpeed measure_speed(const model::Model& model, const Clock& clock);
+
+class BlockServer {
+ public:
+  /// `transport` listens at the lease's address already and gives its events to inbox(). Both
+  /// outlive it, and so does the clock.
+  BlockServer(BlockServerOptions options, net::Transport& transport,
+              swarm::Inbox<net::Event>& inbox, const Clock& clock);
+  ~BlockServer();
+  BlockServer(const BlockServer&) = delete;
+  BlockServer& operator=(const BlockServer&) = delete;
+
+  /// Serves until `stops` says so; then its sessions get leave_patience to go elsewhere. Throws
+  /// InputError where the layers cannot be loaded.
+  void run(const std::function<bool()>& stops);
+
+ private:
+  struct Caller {
+    uint64_t gateway = 0;  // 0: another server.
+    net::Plane plane = net::Plane::kControl;
+    bool has_greeted = false;
+    std::string remote;
+  };
+  struct GatewayLines {
+    net::ConnectionId control = 0;
+    net::ConnectionId bulk = 0;
+  };
+
+  // The thread that speaks.
+  void handle(const net::Event& event);
+  void greet(net::ConnectionId line, Caller& caller, const chain::Greet& message);
+  void hear(net::ConnectionId line, Caller& caller, chain::Message message);
+  void lose(net::ConnectionId line, const std::string& reason);
+  void take_place(chain::Span layers);
+  void leave(const std::string& why);
+  void offer(Time now);
+  chain::Pong pong(uint64_t number) const;
+
+  // The thread that reads.
+  void read_on();
+  void send(const chain::Message& message);
+  net::ConnectionId neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
+
+  const BlockServerOptions options_;
+  swarm::Inbox<net::Event>& inbox_;
+  const Clock& clock_;
+  chain::PeerLines lines_;
+  chain::DirectoryPost post_;
+  chain::Lease lease_;
+  std::map<net::ConnectionId, Caller> callers_;
+
+  mutable Mutex mutex_;
+  Condition arrived_;
+  std::vector<std::function<void(BlockEngine&)>> orders_ ATOLL_GUARDED_BY(mutex_);
+  bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
+  std::map<uint64_t, GatewayLines> gateways_ ATOLL_GUARDED_BY(mutex_);
+  std::map<std::string, net::ConnectionId> neighbours_ ATOLL_GUARDED_BY(mutex_);
+  // What the reading thread says of itself.
+  std::atomic<int64_t> pass_began_ = 0;  // Of the clock; 0: there is no pass.
+  std::atomic<uint64_t> num_passes_ = 0;
+  std::atomic<int64_t> num_free_ = 0;
+  std::atomic<int64_t> num_sessions_ = 0;
+
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<BlockEngine> engine_;
+  std::thread reader_;
+};
+
+}  // namespace atl::serve

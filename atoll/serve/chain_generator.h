@@ -1,0 +1,89 @@
+#pragma once
+// A Generator of a model whose layers are on other machines: a thread that embeds tokens, sends
+// them through chains of servers (chain/conductor.h decides which) and draws from what comes back.
+// It has the embedding, the final norm and the head.
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/chain/conductor.h"
+#include "atoll/chain/directory_post.h"
+#include "atoll/chain/peer_lines.h"
+#include "atoll/model/model.h"
+#include "atoll/net/transport.h"
+#include "atoll/serve/text_desk.h"
+#include "atoll/swarm/inbox.h"
+
+namespace atl::serve {
+
+struct ChainOptions {
+  chain::DirectoryPostOptions post;
+  std::string digest;  // The model's.
+  chain::Precision precision = chain::Precision::kFp32;
+  int64_t max_sessions = 64;
+};
+
+class ChainGenerator final : public TextDesk {
+ public:
+  /// The model is one without layers; nobody else uses it while this one lives. The clock outlives
+  /// it.
+  ChainGenerator(const model::Model& model, ChainOptions options,
+                 const net::TransportFactory& make_transport, const Clock& clock);
+  /// What is under way is given up, unheard.
+  ~ChainGenerator() override;
+  ChainGenerator(const ChainGenerator&) = delete;
+  ChainGenerator& operator=(const ChainGenerator&) = delete;
+
+ private:
+  struct Lines {
+    net::ConnectionId control = 0;
+    net::ConnectionId bulk = 0;
+    int num_greeted = 0;
+  };
+  /// Rows for a text, the first of its position `begin`.
+  struct Found {
+    Id id = 0;
+    int64_t begin = 0;
+    chain::Rows rows;
+  };
+
+  void wake() override ATOLL_REQUIRES(mutex_) { inbox_.push(std::nullopt); }
+  void run();
+  void handle(const net::Event& event, Time now);
+  void hear(const std::string& address, net::ConnectionId line, const chain::Message& message,
+            Time now);
+  void lose(const std::string& address, const std::string& reason, Time now);
+  void take_news(Time now);
+  void give(Time now);
+  void act();
+  void call(const std::string& address);
+  void feed(const chain::Conductor::Feed& feed);
+  void let_go(Id id);
+  chain::Conductor::Text text_of(const Sequence& sequence) const;
+  void report();
+
+  const model::Model& model_;
+  const ChainOptions options_;
+  const Clock& clock_;
+  const uint64_t gateway_;
+  swarm::Inbox<std::optional<net::Event>> inbox_;  // Nothing: wake().
+  std::unique_ptr<net::Transport> transport_;
+  chain::PeerLines lines_;
+  chain::DirectoryPost post_;
+  chain::Conductor conductor_;
+  const std::shared_ptr<model::KvPool> no_layers_;
+  std::map<Id, std::unique_ptr<Sequence>> sequences_;
+  std::map<std::string, Lines> servers_;
+  std::map<net::ConnectionId, std::string> addresses_;
+  std::vector<Found> found_;
+  decoding::GeneratorStatus counts_;
+  std::atomic<bool> stops_ = false;
+  std::thread thread_;
+};
+
+}  // namespace atl::serve
