@@ -73,6 +73,7 @@ void Directory::forget(Connection connection, Time now) {
   const auto server = servers_.find(caller.mapped().server);
   if (server == servers_.end() || server->second.connection != connection) return;
   server->second.connection = 0;
+  server->second.seat.is_here = false;
   server->second.ends = std::min(server->second.ends, now + kLostGrace);
 }
 
@@ -124,8 +125,9 @@ void Directory::offered(Connection connection, const Lease& lease, Time now) {
 }
 
 void Directory::come(Connection connection, const Lease& lease, Time now) {
-  servers_[lease.name] = {
-      .seat = {.lease = lease, .told_at = now}, .connection = connection, .ends = now + kLeaseLength};
+  servers_[lease.name] = {.seat = {.lease = lease, .told_at = now},
+                          .connection = connection,
+                          .ends = now + kLeaseLength};
   Model& model = models_[lease.digest];
   model.name = lease.model;
   model.num_layers = lease.num_layers;
@@ -144,8 +146,11 @@ void Directory::renew(Connection connection, Server& server, const Lease& lease,
       actions_.emplace_back(Close{before});
       callers_.erase(before);
     }
-    if (lease.state == LeaseState::kWaiting) seat.told.reset();  // It was started anew.
-    if (seat.told) actions_.emplace_back(Send{connection, Place{*seat.told}});
+    // What it may not have heard is decided anew; what it does goes on.
+    const bool does_it =
+        lease.state == LeaseState::kDraining || lease.state == LeaseState::kLoading;
+    if (!does_it) seat.told.reset();
+    seat.is_here = true;
   }
   const bool is_news = differ_for_routes(seat.lease, lease);
   const bool serves = lease.state == LeaseState::kServing;
@@ -220,8 +225,7 @@ void Directory::place(Time now) {
                        .first = order.layers.begin,
                        .last = order.layers.end - 1,
                        .reason = order.reason});
-      const Connection connection = servers_.at(order.server).connection;
-      if (connection != 0) actions_.emplace_back(Send{connection, Place{order.layers}});
+      actions_.emplace_back(Send{servers_.at(order.server).connection, Place{order.layers}});
     }
   }
   std::erase_if(models_, [&](const auto& model) { return seats_of(model.first).empty(); });

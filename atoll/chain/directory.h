@@ -1,8 +1,8 @@
 #pragma once
-// Who serves which layers: a coordinator's directory. Servers offer leases again and again, are told
-// which layers to serve (placer.h), and are forgotten when they fall silent; gateways watch. Nothing
-// of it is kept: one that begins anew hears for a few seconds before it says anything, and knows
-// again what is. A pure state machine: events and the time go in, actions come out.
+// Who serves which layers: a coordinator's directory. Servers offer leases again and again, are
+// told which layers to serve (placer.h), and are forgotten when they fall silent; gateways watch.
+// Nothing of it is kept: one that begins anew hears for a few seconds before it says anything, and
+// knows again what is. A pure state machine: events and the time go in, actions come out.
 #include <map>
 #include <optional>
 #include <set>
@@ -28,8 +28,8 @@ class Directory {
   static constexpr Duration kLostGrace = std::chrono::seconds(1);
   /// Who says nothing for so long is gone.
   static constexpr Duration kSilence = std::chrono::seconds(10);
-  /// Watchers are told of loads and speeds so often, of what matters for routes at once; but changes
-  /// that come together are told together.
+  /// Watchers are told of loads and speeds so often, of what matters for routes at once; but
+  /// changes that come together are told together.
   static constexpr Duration kTelling = std::chrono::seconds(1);
   static constexpr Duration kTogether = std::chrono::milliseconds(20);
   static constexpr size_t kMostServers = 1024;

@@ -1,6 +1,6 @@
 #pragma once
-// A server's or a gateway's place at its coordinator's directory: it offers the server's lease again
-// and again, hears which layers it is to serve, and who serves others. It comes back when the
+// A server's or a gateway's place at its coordinator's directory: it offers the server's lease
+// again and again, hears which layers it is to serve, and who serves others. It comes back when the
 // coordinator does; until then what was heard last holds. Pure, but for the transport that it is
 // given.
 #include <cstdint>
@@ -17,9 +17,9 @@
 namespace atl::chain {
 
 struct DirectoryPostOptions {
-  std::string coordinator;  // HOST:PORT
-  std::string authority;    // The fingerprint of the run's, as a member of which it calls.
-  EventSink tell;           // Of events.h. May be empty.
+  std::string coordinator;   // HOST:PORT
+  std::string authority;     // The fingerprint of the run's, as a member of which it calls.
+  EventSink tell;            // Of events.h. May be empty.
   std::string watch_digest;  // Whose servers are heard of; empty: of all models.
   bool watches = false;      // Else it hears of no servers.
 };

@@ -19,9 +19,7 @@ using testing::ElementsAre;
 class Wire final : public net::Transport {
  public:
   Result<std::string> listen(const std::string& address) override { return address; }
-  net::ConnectionId connect(const std::string& /*address*/, net::Plane) override {
-    return ++last;
-  }
+  net::ConnectionId connect(const std::string& /*address*/, net::Plane) override { return ++last; }
   net::ConnectionId meet(const net::Meeting&, net::Plane) override { return 0; }
   net::Sent send(net::ConnectionId connection, Bytes frame) override {
     said[connection].push_back(kind_name(decode(frame)));

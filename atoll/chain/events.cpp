@@ -30,7 +30,9 @@ std::string ServerServes::sentence() const {
   return format("server '{}' serves {}", server, layers_of(first, last));
 }
 
-std::string ServerGone::sentence() const { return format("server '{}' is gone: {}", server, reason); }
+std::string ServerGone::sentence() const {
+  return format("server '{}' is gone: {}", server, reason);
+}
 
 std::string ServerIdle::sentence() const {
   return format("server '{}' does not get on with the layers that it was given", server);

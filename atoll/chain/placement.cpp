@@ -13,7 +13,7 @@ namespace {
 
 /// Spans that are tried for one host: where a model has very many layers, of few sizes.
 constexpr int32_t kMostSpans = 8192;
-constexpr int kLongestPlan = 16;      // Moves.
+constexpr int kLongestPlan = 16;  // Moves.
 constexpr int kMostPasses = 8;
 constexpr double kLeastGain = 0.001;  // Of the sum of 1 / flow, that one move is worth.
 
@@ -297,8 +297,8 @@ std::optional<Move> mend(const std::vector<Host>& hosts, int32_t num_layers) {
       const Host& host = hosts[i];
       const bool has_it = host.layers.begin <= next && next < host.layers.end;
       if (is_used[i] || (!has_it && !host.may_move)) continue;
-      const int32_t end = host.may_move ? std::min(num_layers, next + host.max_layers)
-                                        : host.layers.end;
+      const int32_t end =
+          host.may_move ? std::min(num_layers, next + host.max_layers) : host.layers.end;
       if (best && (stays > has_it || (stays == has_it && reach.end >= end))) continue;
       best = i;
       stays = has_it;

@@ -30,8 +30,8 @@ std::vector<double> flow_of(const std::vector<Host>& hosts, int32_t num_layers);
 int32_t num_gaps(const std::vector<double>& flow);
 double bottleneck(const std::vector<double>& flow);
 
-/// The layers that one more host gains most by. First the most that nobody has; then what lowers the
-/// sum of 1 / flow most: the weakest, and as many as it can take where all are alike.
+/// The layers that one more host gains most by. First the most that nobody has; then what lowers
+/// the sum of 1 / flow most: the weakest, and as many as it can take where all are alike.
 Span best_span(const std::vector<double>& flow, double speed, int32_t max_layers);
 
 /// Of a model's layers, how many each host of one chain should serve: in proportion to speed, as

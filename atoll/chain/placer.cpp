@@ -39,11 +39,12 @@ Span Seat::layers() const {
 }
 
 bool Seat::is_newcomer(Time now) const {
-  return lease.state == LeaseState::kWaiting && !told && now >= idle_until;
+  return lease.state == LeaseState::kWaiting && is_here && !told && now >= idle_until;
 }
 
 bool Seat::may_move(Time now) const {
-  return lease.state == LeaseState::kServing && !lease.is_fixed && !told && now >= idle_until;
+  const bool can = lease.state == LeaseState::kServing && is_here && !lease.is_fixed;
+  return can && !told && now >= idle_until;
 }
 
 bool Seat::is_on_move(Time now) const {
@@ -80,8 +81,8 @@ std::vector<std::string> Placer::give_up(const Seats& seats, Time now) {
   std::vector<std::string> idle;
   for (const auto& [name, seat] : seats) {
     if (!seat->told) continue;
-    const bool has_begun = seat->lease.state == LeaseState::kLoading ||
-                           seat->lease.state == LeaseState::kDraining;
+    const bool has_begun =
+        seat->lease.state == LeaseState::kLoading || seat->lease.state == LeaseState::kDraining;
     if (now - seat->told_at < (has_begun ? kLoading : kObeying)) continue;
     seat->told.reset();
     seat->idle_until = now + kIdle;
@@ -91,8 +92,8 @@ std::vector<std::string> Placer::give_up(const Seats& seats, Time now) {
 }
 
 std::vector<Placer::Order> Placer::decide(const Seats& seats, Time now) {
-  const auto num_newcomers = static_cast<size_t>(
-      std::ranges::count_if(seats, [&](const auto& seat) { return seat.second->is_newcomer(now); }));
+  const auto num_newcomers = static_cast<size_t>(std::ranges::count_if(
+      seats, [&](const auto& seat) { return seat.second->is_newcomer(now); }));
   if (num_newcomers > num_newcomers_) {
     if (num_newcomers_ == 0) first_newcomer_ = now;
     last_newcomer_ = now;
@@ -113,8 +114,7 @@ std::vector<Placer::Order> Placer::place(const Seats& seats, Time now) {
   std::ranges::copy_if(seats, std::inserter(present, present.end()), [&](const auto& entry) {
     return entry.second->is_newcomer(now) || entry.second->layers().size() > 0;
   });
-  const std::vector<Span> spans =
-      place_newcomers(hosts_of(present, now), num_layers_of(present));
+  const std::vector<Span> spans = place_newcomers(hosts_of(present, now), num_layers_of(present));
   std::vector<Order> orders;
   auto layers = spans.begin();
   for (const auto& [name, seat] : present) {

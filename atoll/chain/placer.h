@@ -1,7 +1,7 @@
 #pragma once
 // Who of one model's servers is told to serve what, and when: newcomers, once those that come
-// together are here; then one move at a time, where a gap is to be filled or the bottleneck is worth
-// it (placement.h). Pure: leases and the time go in, orders come out.
+// together are here; then one move at a time, where a gap is to be filled or the bottleneck is
+// worth it (placement.h). Pure: leases and the time go in, orders come out.
 #include <map>
 #include <optional>
 #include <string>
@@ -16,9 +16,10 @@ namespace atl::chain {
 /// A server, as its directory sees it.
 struct Seat {
   Lease lease;
+  bool is_here = true;  // Its connection stands: it can be told something.
   /// The layers that it was told to serve, until it does.
   std::optional<Span> told;
-  Time told_at{};     // Or came.
+  Time told_at{};      // Or came.
   bool moves = false;  // It served others before.
   /// It did not do what it was told to: until then it is told nothing.
   Time idle_until{};
@@ -27,7 +28,8 @@ struct Seat {
   Span layers() const;
   bool is_newcomer(Time now) const;
   bool may_move(Time now) const;
-  /// Until it serves what it was told to. Who loads what another directory told it may be on a move.
+  /// Until it serves what it was told to. Who loads what another directory told it may be on a
+  /// move.
   bool is_on_move(Time now) const;
 };
 
