@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "atoll/base/hash.h"
-#include "atoll/weights/tensor_list.h"
+#include "atoll/base/settings.h"
 
 namespace atl::weights {
 namespace {
@@ -17,7 +17,9 @@ constexpr size_t kSample = 4096;
 std::string model_digest(const ModelConfig& config, const ModelFiles& files) {
   Sha256 hash;
   ModelConfig copy = config;
-  for (const auto& [name, value] : copy.settings().shared()) {
+  SettingList settings;
+  copy.visit(settings);
+  for (const auto& [name, value] : settings.shared()) {
     hash.update(fmt::format("{}={}\n", name, value));
   }
   const std::vector<ParameterSpec> specs = parameter_specs(config);

@@ -1,0 +1,214 @@
+#include "atoll/chain/directory_post.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "atoll/chain/lease.h"
+#include "atoll/chain/wire.h"
+
+namespace atl::chain {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+
+/// Keeps what is said.
+class Wire final : public net::Transport {
+ public:
+  Result<std::string> listen(const std::string& address) override { return address; }
+  net::ConnectionId connect(const std::string& /*address*/, net::Plane) override { return ++last; }
+  net::ConnectionId meet(const net::Meeting&, net::Plane) override { return 0; }
+  net::Sent send(net::ConnectionId connection, Bytes frame) override {
+    said[connection].push_back(kind_name(decode(frame)));
+    return net::Sent::kAccepted;
+  }
+  void close(net::ConnectionId connection) override { closed.push_back(connection); }
+  net::Traffic traffic() const override { return {}; }
+
+  net::ConnectionId last = 0;
+  std::map<net::ConnectionId, std::vector<std::string>> said;
+  std::vector<net::ConnectionId> closed;
+};
+
+struct DirectoryPostTest : testing::Test {
+  DirectoryPostOptions options(bool watches = false) {
+    return {.coordinator = "there:7070",
+            .authority = "ours",
+            .tell = [this](const Event& event) { kinds.push_back(event.kind); },
+            .watch_digest = "d",
+            .watches = watches};
+  }
+  static Lease lease() {
+    return {.name = "a",
+            .address = "here:7074",
+            .model = "m",
+            .digest = "d",
+            .num_layers = 8,
+            .max_layers = 4};
+  }
+  void open(DirectoryPost& post) {
+    post.tick(now);
+    post.handle(net::Opened{.connection = wire.last}, now);
+  }
+  void hear(DirectoryPost& post, const Message& message) {
+    post.handle(net::Received{wire.last, encode(message)}, now);
+  }
+
+  Time now{};
+  std::vector<std::string> kinds;
+  Wire wire;
+};
+
+TEST_F(DirectoryPostTest, AServerOffersItsLeaseEachSecondAndAtOnceWhenItIsAnother) {
+  DirectoryPost post(options(), wire);
+  post.tick(now);
+  EXPECT_EQ(wire.last, 0U);  // It has nothing to say.
+  post.set_lease(lease(), now);
+  open(post);
+  EXPECT_TRUE(post.is_connected());
+  EXPECT_TRUE(post.owns(1));
+  EXPECT_FALSE(post.owns(2));
+  EXPECT_THAT(wire.said[1], ElementsAre("Offer", "Ping"));
+  now = post.next_deadline();
+  EXPECT_EQ(now, Time{} + seconds(1));
+  post.tick(now);
+  EXPECT_THAT(wire.said[1], ElementsAre("Offer", "Ping", "Offer", "Ping"));
+  Lease busier = lease();
+  busier.num_sessions = 3;
+  post.set_lease(busier, now);
+  EXPECT_EQ(wire.said[1].size(), 4U);
+  busier.state = LeaseState::kServing;
+  busier.layers = {0, 4};
+  post.set_lease(busier, now);
+  EXPECT_EQ(wire.said[1].size(), 5U);
+}
+
+TEST_F(DirectoryPostTest, AGatewayKeepsWhatItHeardWhileTheCoordinatorIsAway) {
+  DirectoryPost post(options(true), wire);
+  open(post);
+  EXPECT_THAT(wire.said[1], ElementsAre("Watch", "Ping"));
+  EXPECT_EQ(post.servers_version(), 0U);
+  hear(post, Servers{{lease()}});
+  EXPECT_THAT(post.servers(), ElementsAre(lease()));
+  EXPECT_EQ(post.servers_version(), 1U);
+  post.handle(net::Lost{1, "gone"}, now);
+  EXPECT_FALSE(post.is_connected());
+  EXPECT_THAT(post.servers(), ElementsAre(lease()));
+  now = post.next_deadline();
+  open(post);
+  EXPECT_THAT(wire.said[2], ElementsAre("Watch", "Ping"));
+  EXPECT_THAT(kinds, ElementsAre("directory_missed"));
+  hear(post, Pong{1});
+  EXPECT_THAT(kinds, ElementsAre("directory_missed", "directory_reached"));
+}
+
+TEST_F(DirectoryPostTest, PausesGrowToALongestOneThatADirectoryWaitsFor) {
+  DirectoryPost post(options(true), wire);
+  Duration before{};
+  for (net::ConnectionId connection = 1; connection < 9; ++connection) {
+    post.tick(now);
+    ASSERT_EQ(wire.last, connection);
+    post.handle(net::Lost{connection, "refused"}, now);
+    const Duration pause = post.next_deadline() - now;
+    EXPECT_GE(pause, before);
+    EXPECT_LE(pause, DirectoryPost::kLongestPause);
+    before = pause;
+    now = post.next_deadline();
+  }
+  EXPECT_THAT(kinds, ElementsAre("directory_missed"));
+}
+
+TEST_F(DirectoryPostTest, ACoordinatorThatFallsSilentIsCalledAnew) {
+  DirectoryPost post(options(true), wire);
+  open(post);
+  while (wire.closed.empty() && now < Time{} + seconds(60)) {
+    now = post.next_deadline();
+    post.tick(now);
+  }
+  EXPECT_EQ(now, Time{} + DirectoryPost::kPatience);
+  EXPECT_FALSE(post.is_connected());
+  post.handle(net::Lost{1, "late"}, now);  // Not its own any more.
+  EXPECT_EQ(post.next_deadline(), now + DirectoryPost::kFirstPause);
+}
+
+TEST_F(DirectoryPostTest, APlaceIsTakenOnceAndHasToFit) {
+  DirectoryPost post(options(), wire);
+  post.set_lease(lease(), now);
+  open(post);
+  EXPECT_EQ(post.take_place(), std::nullopt);
+  hear(post, Place{{0, 3}});
+  hear(post, Place{{4, 8}});
+  EXPECT_EQ(post.take_place(), (Span{4, 8}));
+  EXPECT_EQ(post.take_place(), std::nullopt);
+  hear(post, Place{{0, 5}});  // There is memory for 4.
+  EXPECT_EQ(post.take_place(), std::nullopt);
+  EXPECT_THAT(wire.closed, ElementsAre(1U));
+}
+
+TEST_F(DirectoryPostTest, WhoIsRefusedKnowsWhyAndComesAgain) {
+  DirectoryPost post(options(), wire);
+  post.set_lease(lease(), now);
+  for (int i = 0; i < 2; ++i) {
+    open(post);
+    hear(post, Refused{"another is called so"});
+    post.handle(net::Lost{wire.last, "closed"}, now);
+    EXPECT_EQ(post.refused(), "another is called so");
+    EXPECT_EQ(post.next_deadline(), now + DirectoryPost::kLongestPause);
+    now = post.next_deadline();
+  }
+  open(post);
+  hear(post, Pong{1});
+  EXPECT_EQ(post.refused(), std::nullopt);
+  EXPECT_THAT(kinds, ElementsAre("directory_refused"));
+}
+
+TEST_F(DirectoryPostTest, WhatIsNoMessageEndsTheConnection) {
+  DirectoryPost post(options(true), wire);
+  open(post);
+  post.handle(net::Received{1, Bytes(20)}, now);
+  EXPECT_THAT(wire.closed, ElementsAre(1U));
+  EXPECT_EQ(post.next_deadline(), now + DirectoryPost::kFirstPause);
+}
+
+TEST(LeaseTest, WhatAStrangerOffersHasToMakeSense) {
+  const Lease good{.name = "a",
+                   .address = "here:7074",
+                   .model = "m",
+                   .digest = "d",
+                   .num_layers = 8,
+                   .max_layers = 4,
+                   .state = LeaseState::kServing,
+                   .layers = {2, 6},
+                   .layers_per_s = 3};
+  EXPECT_EQ(fault_of(good), "");
+  const auto faulty = [&](auto&& change) {
+    Lease lease = good;
+    change(lease);
+    return !fault_of(lease).empty();
+  };
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.name = "a b"; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.address = "here"; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.digest.clear(); }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.model = "m\n"; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.num_layers = 0; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.num_layers = kMostLayers + 1; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.max_layers = -1; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.max_layers = 3; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.layers = {6, 2}; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.layers = {6, 9}; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.layers = {-2147483647, 2147483647}; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.state = LeaseState::kWaiting; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.layers_per_s = -1; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.layers_per_s = 1.0 / 0.0; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.token_layers_per_s = std::nan(""); }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.num_free = 1; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.num_sessions = -1; }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.links.resize(kMostLinks + 1, {"h:1", 2}); }));
+  EXPECT_TRUE(faulty([](Lease& lease) { lease.links = {{"h:1", -1}}; }));
+}
+
+}  // namespace
+}  // namespace atl::chain

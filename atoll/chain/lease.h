@@ -1,0 +1,34 @@
+#pragma once
+// What may stand in a lease, and what of it decides where texts go. Pure, thread-safe.
+#include <string>
+#include <string_view>
+
+#include "atoll/base/clock.h"
+#include "atoll/chain/messages.h"
+
+namespace atl::chain {
+
+/// A server renews its lease so often.
+constexpr Duration kLeaseRenewal = std::chrono::seconds(1);
+/// It ends so long after the last renewal.
+constexpr Duration kLeaseLength = std::chrono::seconds(4);
+
+constexpr int32_t kMostLayers = 4096;  // Of a model.
+constexpr size_t kMostLinks = 16;      // That one server tells of.
+
+/// What is wrong with a lease that a stranger offers ("layers 4 to 90 of 32"); empty if nothing.
+std::string fault_of(const Lease& lease);
+
+/// What is wrong with layers that a server is told to serve; empty if nothing.
+std::string fault_of(const Span& placed, const Lease& lease);
+
+/// Whether whoever routes has to know of this change at once: not of loads and speeds.
+bool differ_for_routes(const Lease& before, const Lease& after);
+
+/// "waiting", "loading", "serving", "draining".
+std::string_view name_of(LeaseState state);
+
+/// "layer 4", "layers 4 to 7": for people, the last one counts.
+std::string text_of(const Span& layers);
+
+}  // namespace atl::chain
