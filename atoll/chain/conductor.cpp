@@ -205,15 +205,17 @@ void Conductor::set_hops(Session& session, std::vector<Hop> hops) {
   session.hops = std::move(hops);
 }
 
+RouteQuery Conductor::whole_query(const Session& session, Time now) const {
+  return {.layers = {0, options_.num_layers},
+          .from = {},
+          .to = {},
+          .num_prompt = session.text.num_tokens,
+          .num_answer = session.text.num_to_come,
+          .delay = [this, now](const auto& from, const auto& to) { return delay(from, to, now); }};
+}
+
 bool Conductor::find_chain(Key key, Session& session, Time now) {
-  const RouteQuery query{
-      .layers = {0, options_.num_layers},
-      .from = {},
-      .to = {},
-      .num_prompt = session.text.num_tokens,
-      .num_answer = session.text.num_to_come,
-      .delay = [&](const auto& from, const auto& to) { return delay(from, to, now); }};
-  auto hops = choose_route(candidates(now), query);
+  auto hops = choose_route(candidates(now), whole_query(session, now));
   if (!hops) return false;
   hops->back().send_from = session.text.wanted_from;
   session.number = ++last_number_;
@@ -294,15 +296,19 @@ void Conductor::repair(Key key, Session& session, Time now) {
       left.push_back(old[end++].address);
     const std::string from = hops.empty() ? std::string() : hops.back().address;
     const std::string to = end == old.size() ? std::string() : old[end].address;
-    const RouteQuery query{
-        .layers = {old[i].layers.begin, old[end - 1].layers.end},
-        .from = from,
-        .to = to,
-        .num_prompt = session.text.num_tokens,
-        .num_answer = session.text.num_to_come,
-        .delay = [&](const auto& one, const auto& other) { return delay(one, other, now); }};
+    RouteQuery query = whole_query(session, now);
+    query.layers = {old[i].layers.begin, old[end - 1].layers.end};
+    query.from = from;
+    query.to = to;
     auto found = choose_route(others, query);
-    if (!found) return;  // Once there are some.
+    if (!found) {
+      // Others may make a chain, but not in its place: the same server would be in it twice.
+      if (choose_route(candidates(now), whole_query(session, now))) {
+        begin_anew(session, now);
+        find_chain(key, session, now);
+      }
+      return;  // Else once there are some.
+    }
     found->back().send_from =
         end == old.size() ? std::max(session.num_done, session.text.wanted_from) : session.num_done;
     if (hops.empty()) {

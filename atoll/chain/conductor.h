@@ -145,6 +145,7 @@ class Conductor {
   void say_forget(const std::string& address, const Session& session);
   void let_go(Session& session);
   void find_chains(Time now);
+  RouteQuery whole_query(const Session& session, Time now) const;
   bool find_chain(Key key, Session& session, Time now);
   void set_hops(Session& session, std::vector<Hop> hops);
   void feed(Key key, Session& session);

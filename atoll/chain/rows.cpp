@@ -72,7 +72,8 @@ void decode_rows(const Rows& rows, std::span<float> values_TC) {
   }
   for (size_t i = 0; i < rows.num_tokens; ++i) {
     codec_of(rows.precision)
-        .decode(std::span(rows.rows_TC).subspan(i * size, size), values_TC.subspan(i * width, width));
+        .decode(std::span(rows.rows_TC).subspan(i * size, size),
+                values_TC.subspan(i * width, width));
   }
 }
 

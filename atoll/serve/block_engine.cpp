@@ -116,8 +116,7 @@ void BlockEngine::reroute(const chain::Reroute& message, Time now) {
 }
 
 void BlockEngine::forget_gateway(uint64_t gateway) {
-  std::erase_if(texts_,
-                [&](const Text& text) { return text.session.id().gateway == gateway; });
+  std::erase_if(texts_, [&](const Text& text) { return text.session.id().gateway == gateway; });
 }
 
 void BlockEngine::lose_neighbour(const std::string& address) {

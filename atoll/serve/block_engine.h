@@ -24,9 +24,9 @@
 namespace atl::serve {
 
 struct BlockEngineOptions {
-  int64_t kv_bytes = int64_t{1} << 30;    // For keys and values.
+  int64_t kv_bytes = int64_t{1} << 30;      // For keys and values.
   int64_t kept_bytes = int64_t{256} << 20;  // Of what was sent on, for servers that take a place.
-  int64_t prompt_tokens = 256;            // Of texts that are read, in a pass.
+  int64_t prompt_tokens = 256;              // Of texts that are read, in a pass.
   Duration idle_patience = std::chrono::minutes(2);  // For a session that nobody goes on with.
 };
 

@@ -35,7 +35,8 @@ ReadingSpeed measure_speed(const model::Model& model, const Clock& clock) {
       const model::CachedRow row{&cache, num_tokens};
       model.layers_1TC(layers, x_1TC, std::span(&row, 1));
     }
-    return std::chrono::duration<double>(clock.now() - begin).count() / static_cast<double>(repeats);
+    return std::chrono::duration<double>(clock.now() - begin).count() /
+           static_cast<double>(repeats);
   };
   seconds_for(1, 1);  // Reads the weights from the disk.
   const auto count = static_cast<double>(layers.size());
@@ -131,10 +132,11 @@ void BlockServer::take_place(chain::Span layers) {
   reader_ = std::thread([this] { read_on(); });
   lease_.state = chain::LeaseState::kServing;
   offer(clock_.now());
-  options_.log(fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many "
-                           "tokens",
-                           layers.begin, layers.end - 1, lease_.num_layers, speed.layers_per_s,
-                           speed.token_layers_per_s));
+  options_.log(
+      fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many "
+                  "tokens",
+                  layers.begin, layers.end - 1, lease_.num_layers, speed.layers_per_s,
+                  speed.token_layers_per_s));
   // Who is connected knows of other layers: all greet anew.
   for (const auto& [line, caller] : callers_) lines_.close(line);
 }
@@ -203,15 +205,15 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     throw InputError(fmt::format("a server is not told {}", chain::kind_name(message)));
   }
   const MutexLock lock(mutex_);
-  orders_.emplace_back([message = std::move(message), now = clock_.now()](BlockEngine& engine) mutable {
-    engine.hear(std::move(message), now);
-  });
+  orders_.emplace_back([message = std::move(message), now = clock_.now()](
+                           BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
   arrived_.notify_all();
 }
 
 chain::Pong BlockServer::pong(uint64_t number) const {
   const int64_t began = pass_began_;
-  const Duration lasts = began == 0 ? Duration{} : clock_.now().time_since_epoch() - Duration(began);
+  const Duration lasts =
+      began == 0 ? Duration{} : clock_.now().time_since_epoch() - Duration(began);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(lasts).count();
   return {.number = number,
           .num_passes = num_passes_,
@@ -286,8 +288,8 @@ void BlockServer::send(const chain::Message& message) {
     return lines_.send(neighbour(work->hops.front().address), message);
   }
   const auto* output = std::get_if<chain::Output>(&message);
-  const uint64_t gateway =
-      output != nullptr ? output->session.gateway : std::get<chain::Trouble>(message).session.gateway;
+  const uint64_t gateway = output != nullptr ? output->session.gateway
+                                             : std::get<chain::Trouble>(message).session.gateway;
   const auto lines = gateways_.find(gateway);
   if (lines == gateways_.end()) return;
   lines_.send(output != nullptr ? lines->second.bulk : lines->second.control, message);

@@ -9,7 +9,6 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
-#include "atoll/chain/rows.h"
 #include "atoll/chain/wire.h"
 #include "atoll/swarm/version.h"
 
@@ -17,8 +16,8 @@ namespace atl::serve {
 namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
-constexpr int kMostEvents = 256;          // Heard before what they bring is read.
-constexpr int64_t kLogitRows = 64;        // At a time.
+constexpr int kMostEvents = 256;                 // Heard before what they bring is read.
+constexpr int64_t kLogitRows = 64;               // At a time.
 constexpr size_t kFrameBytes = size_t{2} << 20;  // Of rows, in a message.
 constexpr int64_t kChunkTokens = 256;
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
@@ -33,11 +32,11 @@ int64_t context_of(const model::Model& model) {
 chain::ConductorOptions conductor_options(const model::Model& model, const ChainOptions& options,
                                           uint64_t gateway) {
   const size_t row = chain::row_bytes(options.precision, model.config().hidden_size);
-  return {.gateway = gateway,
-          .num_layers = static_cast<int32_t>(model.config().num_layers),
-          .chunk_tokens =
-              std::clamp<int64_t>(static_cast<int64_t>(kFrameBytes / row), 1, kChunkTokens),
-          .max_sessions = options.max_sessions};
+  return {
+      .gateway = gateway,
+      .num_layers = static_cast<int32_t>(model.config().num_layers),
+      .chunk_tokens = std::clamp<int64_t>(static_cast<int64_t>(kFrameBytes / row), 1, kChunkTokens),
+      .max_sessions = options.max_sessions};
 }
 
 }  // namespace
@@ -58,8 +57,8 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       lines_(*transport_, options_.post.authority),
       post_(options_.post, *transport_),
       conductor_(conductor_options(model, options_, gateway_)),
-      no_layers_(std::make_shared<model::KvPool>(model.config(), model.device(),
-                                                 model::LayerRange{}, 0)),
+      no_layers_(
+          std::make_shared<model::KvPool>(model.config(), model.device(), model::LayerRange{}, 0)),
       thread_([this] { run(); }) {}
 
 ChainGenerator::~ChainGenerator() {
@@ -277,8 +276,8 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const int64_t begin = feed.work.begin;
   const at::Tensor tokens_1T =
       at::empty({1, feed.end - begin}, at::TensorOptions().dtype(at::kLong));
-  std::copy(sequence->second->tokens().begin() + begin, sequence->second->tokens().begin() + feed.end,
-            tokens_1T.mutable_data_ptr<int64_t>());
+  std::copy(sequence->second->tokens().begin() + begin,
+            sequence->second->tokens().begin() + feed.end, tokens_1T.mutable_data_ptr<int64_t>());
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
   before.advance(begin);
   const model::CachedRow row{&before, feed.end - begin};

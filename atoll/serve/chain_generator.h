@@ -14,6 +14,7 @@
 #include "atoll/chain/conductor.h"
 #include "atoll/chain/directory_post.h"
 #include "atoll/chain/peer_lines.h"
+#include "atoll/chain/rows.h"
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/text_desk.h"

@@ -28,9 +28,8 @@ LocalGenerator::~LocalGenerator() {
 void LocalGenerator::run() {
   MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
-      return stops_ || !engine_->is_idle() || has_news();
-    });
+    changed_.wait(
+        lock, [&]() ATOLL_REQUIRES(mutex_) { return stops_ || !engine_->is_idle() || has_news(); });
     if (stops_) return;
     for (auto& sequence : take_arrived()) engine_->add(std::move(sequence));
     engine_->drop(take_cancelled());

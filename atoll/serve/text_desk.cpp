@@ -28,7 +28,7 @@ std::string fault_of(std::span<const int64_t> text, int64_t context, int64_t voc
 
 template <typename Listener, typename Make>
 TextDesk::Id TextDesk::submit(const std::vector<int64_t>& text, Listener& listener,
-                                          const Make& make) {
+                              const Make& make) {
   std::string fault = fault_of(text, context_, vocab_size_);
   const MutexLock lock(mutex_);
   const Id id = ++last_id_;
@@ -53,14 +53,14 @@ TextDesk::Id TextDesk::submit(const std::vector<int64_t>& text, Listener& listen
 }
 
 TextDesk::Id TextDesk::generate(decoding::GenerationRequest request,
-                                            std::shared_ptr<decoding::Listener> listener) {
+                                std::shared_ptr<decoding::Listener> listener) {
   return submit(request.prompt, *listener, [&](Id id) {
     return std::make_unique<Answer>(id, std::move(request), vocab_size_, context_, listener);
   });
 }
 
 TextDesk::Id TextDesk::embed(std::vector<int64_t> text,
-                                         std::shared_ptr<decoding::EmbeddingListener> listener) {
+                             std::shared_ptr<decoding::EmbeddingListener> listener) {
   return submit(text, *listener,
                 [&](Id id) { return std::make_unique<Embedding>(id, std::move(text), listener); });
 }

@@ -28,8 +28,8 @@ std::string model_digest(const ModelConfig& config, const ModelFiles& files) {
     hash.update(fmt::format("{} {} {}\n", specs[i].name, static_cast<int>(tensor.type),
                             tensor.bytes.size()));
     const size_t size = std::min(kSample, tensor.bytes.size());
-    for (const size_t begin : {size_t{0}, (tensor.bytes.size() - size) / 2,
-                               tensor.bytes.size() - size}) {
+    for (const size_t begin :
+         {size_t{0}, (tensor.bytes.size() - size) / 2, tensor.bytes.size() - size}) {
       hash.update(tensor.bytes.subspan(begin, size));
     }
   }
