@@ -12,6 +12,8 @@
 namespace atl::chain {
 namespace {
 
+constexpr std::array<std::string_view, 4> kStates = {"waiting", "loading", "serving", "draining"};
+
 constexpr size_t kMaxModelName = 256;
 constexpr size_t kMaxDigest = 128;
 constexpr size_t kMaxAddress = 300;
@@ -33,10 +35,7 @@ bool is_link(const Link& link) {
 
 }  // namespace
 
-std::string_view name_of(LeaseState state) {
-  constexpr std::array<std::string_view, 4> kNames = {"waiting", "loading", "serving", "draining"};
-  return kNames.at(static_cast<size_t>(state));
-}
+std::span<const std::string_view> names_of(LeaseState) { return kStates; }
 
 std::string text_of(const Span& layers) {
   if (layers.size() == 1) return fmt::format("layer {}", layers.begin);

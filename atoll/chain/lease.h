@@ -1,5 +1,6 @@
 #pragma once
 // What may stand in a lease, and what of it decides where texts go. Pure, thread-safe.
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,8 @@ std::string fault_of(const Span& placed, const Lease& lease);
 /// Whether whoever routes has to know of this change at once: not of loads and speeds.
 bool differ_for_routes(const Lease& before, const Lease& after);
 
-/// "waiting", "loading", "serving", "draining".
-std::string_view name_of(LeaseState state);
+/// "waiting", "loading", "serving", "draining": in the order of the enumerators.
+std::span<const std::string_view> names_of(LeaseState);
 
 /// "layer 4", "layers 4 to 7": for people, the last one counts.
 std::string text_of(const Span& layers);

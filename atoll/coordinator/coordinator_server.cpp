@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/chain/directory_service.h"
+#include "atoll/chain/wire.h"
 #include "atoll/coordinator/event_inbox.h"
 #include "atoll/coordinator/events.h"
 #include "atoll/coordinator/run_router.h"
@@ -117,6 +119,7 @@ struct CoordinatorServer::State {
     CoordinatorCallbacks callbacks;
     AuthorityCallbacks authority;
     std::unique_ptr<CoordinatorService> service;
+    std::unique_ptr<chain::DirectoryService> directory;
     std::optional<Result<void>> result;  // Set once no callback is called any more.
     bool is_abandoned = false;
     std::string last_complaint;  // Of its list of who is revoked; each is told once.
@@ -132,13 +135,23 @@ struct CoordinatorServer::State {
         transport(make_transport([this](net::Event event) { inbox.push(std::move(event)); })) {
     for (ServedRun& run : runs) {
       const std::string fingerprint = run.authority.fingerprint;
-      served.push_back({.name = std::move(run.name),
-                        .callbacks = run.callbacks,
-                        .authority = std::move(run.authority),
-                        .service = std::make_unique<CoordinatorService>(
-                            std::move(run.options), std::move(run.book), std::move(run.callbacks),
-                            *transport, clock.now(), fingerprint)});
+      served.push_back(
+          {.name = std::move(run.name),
+           .callbacks = run.callbacks,
+           .authority = std::move(run.authority),
+           .service = std::make_unique<CoordinatorService>(
+               std::move(run.options), std::move(run.book), std::move(run.callbacks), *transport,
+               clock.now(), fingerprint),
+           .directory = std::make_unique<chain::DirectoryService>(
+               *transport,
+               [this, number = served.size()](const Event& event) { note(served[number], event); },
+               clock.now())});
     }
+  }
+
+  /// What a run's directory tells.
+  static void note(const Served& run, const Event& event) {
+    if (!run.result && run.callbacks.on_event) run.callbacks.on_event(event);
   }
 
   static std::vector<RunRouter::Run> places_of(const std::vector<ServedRun>& runs) {
@@ -161,7 +174,9 @@ struct CoordinatorServer::State {
 
   void serve_once(Time deadline) {
     Time until = std::min(deadline, router.next_deadline());
-    for (const Served& run : served) until = std::min(until, next_deadline(run));
+    for (const Served& run : served) {
+      until = std::min({until, next_deadline(run), run.directory->next_deadline()});
+    }
     const Duration patience = std::clamp(until - clock.now(), Duration{}, kPollInterval);
     if (auto event = inbox.pop(patience)) {
       handle(std::move(*event));
@@ -178,6 +193,9 @@ struct CoordinatorServer::State {
       transport->close(connection);
     }
     if (clock.now() >= router.next_deadline()) act(router.tick(clock.now()));
+    for (const Served& run : served) {
+      if (clock.now() >= run.directory->next_deadline()) run.directory->tick(clock.now());
+    }
     for (size_t run = 0; run < served.size(); ++run) {
       if (clock.now() < next_deadline(served[run])) continue;
       with(run, [&](CoordinatorService& service) { service.tick(clock.now()); });
@@ -203,11 +221,17 @@ struct CoordinatorServer::State {
   void act(RunRouter::Actions actions) {
     for (auto& action : actions) {
       if (auto* deliver = std::get_if<RunRouter::Deliver>(&action)) {
+        if (deliver->is_for_directory) {
+          served[deliver->run].directory->handle(deliver->event, clock.now());
+          continue;
+        }
         with(deliver->run, [&](CoordinatorService& service) {
           service.handle(std::move(deliver->event), clock.now());
         });
       } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
         std::ignore = transport->send(send->to, encode(send->message));  // Its last word.
+      } else if (auto* refuse = std::get_if<RunRouter::RefuseChain>(&action)) {
+        std::ignore = transport->send(refuse->to, chain::encode(refuse->message));
       } else if (auto* reply = std::get_if<RunRouter::Reply>(&action)) {
         // Who asks for more than it reads is not measuring a line.
         if (transport->send_shared(reply->to, probe_reply(reply->num_bytes)) == net::Sent::kFull) {
@@ -270,7 +294,9 @@ struct CoordinatorServer::State {
 
   void report(const Served& run) {
     if (run.result || !run.callbacks.on_progress) return;
-    run.callbacks.on_progress(run.service->coordinator().status(clock.now()));
+    RunStatus status = run.service->coordinator().status(clock.now());
+    status.servers = server_statuses(run.directory->directory().leases());
+    run.callbacks.on_progress(std::move(status));
   }
 
   void end_all(const std::string& reason) {

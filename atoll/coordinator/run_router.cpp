@@ -9,6 +9,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/chain/wire.h"
 #include "atoll/swarm/rules.h"
 #include "atoll/swarm/wire.h"
 
@@ -68,6 +69,16 @@ std::string impostor_in(const Message& first,
                      printable(name), peer.name);
 }
 
+/// Why it is neither a server nor a gateway; empty if it is one, and where connections are in the
+/// clear.
+std::string objection_to(const std::optional<identity::CertificateFacts>& certificate) {
+  if (!certificate) return {};
+  const identity::Role role = certificate->peer.role;
+  if (role == identity::Role::kServer || role == identity::Role::kGateway) return {};
+  return fmt::format("its certificate is of role {}, not server or gateway",
+                     identity::name_of(role));
+}
+
 }  // namespace
 
 void require_names(const std::vector<std::string>& names) {
@@ -120,9 +131,10 @@ RunRouter::Actions RunRouter::handle(net::Event event, Time now) {
     if (received != nullptr) greet(std::move(opened), std::move(*received), now);
   } else if (probers_.contains(connection)) {
     go_on_probing(event, now);
-  } else if (const auto found = run_of_.find(connection); found != run_of_.end()) {
-    actions_.emplace_back(Deliver{found->second, std::move(event)});
-    if (is_lost) run_of_.erase(found);
+  } else if (const auto found = routes_.find(connection); found != routes_.end()) {
+    const auto [run, is_for_directory] = found->second;
+    actions_.emplace_back(Deliver{run, std::move(event), is_for_directory});
+    if (is_lost) routes_.erase(found);
   }
   return take();
 }
@@ -140,6 +152,7 @@ void RunRouter::opened(const net::Opened& event, Time now) {
 }
 
 void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
+  if (chain::is_message(first.frame)) return greet_chain(std::move(stranger), std::move(first));
   const Connection connection = stranger.connection;
   Message message;
   try {
@@ -159,9 +172,30 @@ void RunRouter::greet(net::Opened stranger, net::Received first, Time now) {
     actions_.emplace_back(Close{connection});
     return;
   }
-  run_of_[connection] = *run;
+  routes_[connection] = {.run = *run};
   actions_.emplace_back(Deliver{*run, std::move(stranger)});
   actions_.emplace_back(Deliver{*run, std::move(first)});
+}
+
+void RunRouter::greet_chain(net::Opened stranger, net::Received first) {
+  const Connection connection = stranger.connection;
+  const auto run = std::ranges::find_if(runs_, [&](const Routed& routed) {
+    return routed.run.authority == stranger.run && routed.state != State::kAbandoned;
+  });
+  if (run == runs_.end()) {
+    actions_.emplace_back(Close{connection});
+    return;
+  }
+  if (const std::string reason = objection_to(stranger.certificate); !reason.empty()) {
+    actions_.emplace_back(Log{"a server or gateway was refused: " + reason});
+    actions_.emplace_back(RefuseChain{connection, {reason}});
+    actions_.emplace_back(Close{connection});
+    return;
+  }
+  const auto number = static_cast<size_t>(run - runs_.begin());
+  routes_[connection] = {.run = number, .is_for_directory = true};
+  actions_.emplace_back(Deliver{number, std::move(stranger), true});
+  actions_.emplace_back(Deliver{number, std::move(first), true});
 }
 
 void RunRouter::begin_probing(const net::Opened& stranger, const Probe& probe, Time now) {
@@ -279,6 +313,9 @@ RunRouter::Actions RunRouter::end(size_t run, State state) {
     for (const Connection connection : probers_.end_all()) {
       actions_.emplace_back(Close{connection});
     }
+    for (const auto& [connection, route] : routes_) {
+      if (route.is_for_directory) actions_.emplace_back(Close{connection});
+    }
   }
   return take();
 }
@@ -286,9 +323,9 @@ RunRouter::Actions RunRouter::end(size_t run, State state) {
 RunRouter::Actions RunRouter::end(size_t run) { return end(run, State::kOver); }
 
 RunRouter::Actions RunRouter::abandon(size_t run) {
-  std::erase_if(run_of_, [&](const auto& entry) {
-    if (entry.second == run) actions_.emplace_back(Close{entry.first});
-    return entry.second == run;
+  std::erase_if(routes_, [&](const auto& entry) {
+    if (entry.second.run == run) actions_.emplace_back(Close{entry.first});
+    return entry.second.run == run;
   });
   return end(run, State::kAbandoned);
 }

@@ -15,6 +15,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/result.h"
+#include "atoll/chain/messages.h"
 #include "atoll/coordinator/probers.h"
 #include "atoll/net/transport.h"
 #include "atoll/swarm/messages.h"
@@ -39,10 +40,16 @@ class RunRouter {
   struct Deliver {
     size_t run = 0;
     net::Event event;
+    bool is_for_directory = false;  // Of that run.
   };
   struct Send {
     Connection to = 0;
     Message message;
+  };
+  /// The last word to a server or a gateway.
+  struct RefuseChain {
+    Connection to = 0;
+    chain::Refused message;
   };
   /// A ProbeReply.
   struct Reply {
@@ -56,7 +63,7 @@ class RunRouter {
   struct Log {
     std::string line;
   };
-  using Action = std::variant<Deliver, Send, Reply, Close, Log>;
+  using Action = std::variant<Deliver, Send, RefuseChain, Reply, Close, Log>;
   using Actions = std::vector<Action>;
 
   /// At least one run. Throws UsageError when they cannot be told apart, by name, by id, by their
@@ -69,6 +76,7 @@ class RunRouter {
   Time next_deadline() const;
 
   /// The run is over: whoever asks for it is told so. What its connections still say goes to it.
+  /// The last of all runs takes the connections of directories with it.
   Actions end(size_t run);
   /// The run stands still, and its coordinator has to be started again: its connections are closed,
   /// and so are those of who comes back to it, without a word, as if nobody were here. So they
@@ -89,6 +97,7 @@ class RunRouter {
 
   void opened(const net::Opened& event, Time now);
   void greet(net::Opened stranger, net::Received first, Time now);
+  void greet_chain(net::Opened stranger, net::Received first);
   void begin_probing(const net::Opened& stranger, const Probe& probe, Time now);
   void go_on_probing(const net::Event& event, Time now);
   void answer(Connection connection, const Probe& probe, Time now);
@@ -109,7 +118,11 @@ class RunRouter {
   Duration hello_timeout_;
   std::vector<Routed> runs_;
   std::map<Connection, Stranger> strangers_;  // Connected, have said nothing.
-  std::map<Connection, size_t> run_of_;
+  struct Route {
+    size_t run = 0;
+    bool is_for_directory = false;
+  };
+  std::map<Connection, Route> routes_;
   Probers probers_;
   int64_t num_open_ = 0;
   Actions actions_;

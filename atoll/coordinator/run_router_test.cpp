@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "atoll/base/error.h"
+#include "atoll/chain/wire.h"
 #include "atoll/swarm/wire.h"
 
 namespace atl::swarm {
@@ -25,6 +26,8 @@ struct Outcome {
       } else if (auto* send = std::get_if<RunRouter::Send>(&action)) {
         EXPECT_EQ(std::get<Refused>(send->message).header, Header{});
         refusals[send->to] = std::get<Refused>(send->message).reason;
+      } else if (auto* refuse = std::get_if<RunRouter::RefuseChain>(&action)) {
+        refusals[refuse->to] = refuse->message.reason;
       } else if (auto* close = std::get_if<RunRouter::Close>(&action)) {
         closed.push_back(close->connection);
       }
@@ -163,6 +166,52 @@ TEST_F(EncryptedRunsTest, ACertificateOfOneRunNeverSpeaksForAnother) {
               HasSubstr("no run 'a', but b"));
   EXPECT_THAT(refusal(first_of("authority-c", 4, hello("a"))), HasSubstr("no run 'a'"));
   EXPECT_THAT(refusal(first(5, hello("a"))), HasSubstr("no run 'a'"));  // In the clear.
+}
+
+TEST_F(RunRouterTest, ServersAndGatewaysGoToTheDirectoryOfTheFirstRun) {
+  for (const chain::Message& word : {chain::Message(chain::Offer{}), chain::Message(chain::Watch{}),
+                                     chain::Message(chain::Ping{})}) {
+    static uint64_t connection = 0;
+    open(++connection);
+    const Outcome outcome = say(connection, chain::encode(word));
+    expect_run(outcome, 0);
+    for (const auto& deliver : outcome.delivered) EXPECT_TRUE(deliver.is_for_directory);
+  }
+  // Whatever it says later, and that it is lost.
+  EXPECT_TRUE(say(1, hello("b")).delivered.at(0).is_for_directory);
+  EXPECT_TRUE(lose(1).delivered.at(0).is_for_directory);
+  expect_run(first(9, hello("b")), 1);
+  EXPECT_FALSE(say(9, chain::encode(chain::Ping{})).delivered.at(0).is_for_directory);
+}
+
+TEST_F(RunRouterTest, DirectoriesEndWithTheLastRun) {
+  open(1);
+  say(1, chain::encode(chain::Watch{}));
+  EXPECT_TRUE(Outcome(router.end(0)).is_nothing());
+  open(2);
+  EXPECT_EQ(say(2, chain::encode(chain::Watch{})).delivered.size(), 2u);
+  EXPECT_EQ(Outcome(router.end(1)).closed, (std::vector<uint64_t>{1, 2}));
+}
+
+TEST_F(EncryptedRunsTest, ADirectoryHearsServersAndGatewaysOfItsRun) {
+  using identity::Role;
+  const auto first_word = [&](const std::string& authority, uint64_t connection, Role role) {
+    net::Opened opened{.connection = connection, .inbound = true, .run = authority};
+    opened.certificate.emplace().peer = {.run = authority, .role = role, .name = "i"};
+    EXPECT_TRUE(Outcome(router.handle(std::move(opened), now)).is_nothing());
+    return say(connection, chain::encode(chain::Offer{}));
+  };
+  expect_run(first_word("authority-b", 1, Role::kServer), 1);
+  expect_run(first_word("authority-a", 2, Role::kGateway), 0);
+  EXPECT_EQ(refusal(first_word("authority-a", 3, Role::kIsland)),
+            "its certificate is of role island, not server or gateway");
+  EXPECT_THAT(refusal(first_word("authority-a", 4, Role::kRelay)), HasSubstr("relay"));
+  EXPECT_EQ(first_word("authority-c", 5, Role::kServer).closed, std::vector<uint64_t>{5});
+  // Nor does one of them train.
+  EXPECT_THAT(refusal(first_of("authority-a", 6, hello(""), Role::kServer)),
+              HasSubstr("role server, not island"));
+  EXPECT_THAT(refusal(first_of("authority-a", 7, resume("id-a"), Role::kGateway)),
+              HasSubstr("role gateway, not island"));
 }
 
 TEST_F(RunRouterTest, StrangersAreHeardOfByNoRun) {

@@ -35,6 +35,26 @@ RunStatus read_run(const json& object) {
 std::span<const std::string_view> names_of(RunState) { return kRunStates; }
 std::span<const std::string_view> names_of(IslandState) { return kIslandStates; }
 
+std::vector<ServerStatus> server_statuses(const std::vector<chain::Lease>& leases) {
+  std::vector<ServerStatus> servers;
+  for (const chain::Lease& lease : leases) {
+    ServerStatus server{.name = lease.name,
+                        .address = lease.address,
+                        .model = lease.model,
+                        .state = lease.state,
+                        .layers = lease.num_layers,
+                        .sessions = lease.num_sessions,
+                        .free_positions = lease.num_free};
+    if (lease.layers.size() > 0) {
+      server.first = lease.layers.begin;
+      server.last = lease.layers.end - 1;
+    }
+    if (lease.layers_per_s > 0) server.layers_per_s = lease.layers_per_s;
+    servers.push_back(std::move(server));
+  }
+  return servers;
+}
+
 std::string to_json(const RunStatus& status) {
   // An address may hold any bytes: what is no UTF-8 is replaced, not thrown at the reader.
   return json_of<json>(status).dump(-1, ' ', /*ensure_ascii=*/false,

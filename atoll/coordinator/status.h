@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/chain/lease.h"
+
 namespace atl::swarm {
 
 enum class RunState {
@@ -129,6 +131,39 @@ struct RelayStatus {
   void visit(auto&& field) { field("name", name), field("address", address); }
 };
 
+/// One that serves layers of a model, or is to.
+struct ServerStatus {
+  std::string name;
+  std::string address;  // HOST:PORT where gateways reach it.
+  std::string model;    // Its name.
+  chain::LeaseState state = chain::LeaseState::kWaiting;
+  std::optional<int64_t> first;  // Layer that it has,
+  std::optional<int64_t> last;
+  int64_t layers = 0;  // Of the model.
+  int64_t sessions = 0;
+  int64_t free_positions = 0;          // Tokens for which there is memory.
+  std::optional<double> layers_per_s;  // For one token of one text.
+
+  void visit(auto&& field) {
+    field("name", name);
+    field("address", address);
+    field("model", model);
+    field("state", state,
+          Metric{"server_state", "1 for the state that the server is in, 0 for the others."});
+    field("first", first, Metric{"server_first_layer", "The first layer that the server has."});
+    field("last", last, Metric{"server_last_layer", "The last layer that the server has."});
+    field("layers", layers);
+    field("sessions", sessions, Metric{"server_sessions", "Texts that the server works on."});
+    field("free_positions", free_positions,
+          Metric{"server_free_positions", "Tokens for which the server has memory left."});
+    field("layers_per_s", layers_per_s,
+          Metric{"server_layers_per_second", "Layers of one token that the server computes."});
+  }
+};
+
+/// By name.
+std::vector<ServerStatus> server_statuses(const std::vector<chain::Lease>& leases);
+
 /// Being heard, taking part and being averaged are three things: an island may send signs of life
 /// for days while no commit holds any of its work. So they are counted apart.
 struct RunStatus {
@@ -157,6 +192,7 @@ struct RunStatus {
   std::vector<IslandStatus> islands;    // By name.
   std::vector<WayStatus> ways;          // Of pairs that do not reach each other directly.
   std::vector<RelayStatus> relays;      // By name.
+  std::vector<ServerStatus> servers;    // By name; of layers of models.
   std::vector<MembershipEvent> events;  // The last ones, oldest first.
 
   void visit(auto&& field) {
@@ -191,6 +227,7 @@ struct RunStatus {
     field("islands", islands);
     field("ways", ways);
     field("relays", relays);
+    field("servers", servers);
     field("events", events);
   }
 };

@@ -98,6 +98,7 @@ std::string to_prometheus(const std::vector<RunStatus>& runs) {
   out.declare_fields<RunStatus>();
   out.declare_fields<IslandStatus>();
   out.declare_fields<LinkStatus>();
+  out.declare_fields<ServerStatus>();
   for (const RunStatus& run : runs) {
     const auto labels = [&](Labels more) {
       if (!run.name.empty()) more.emplace(more.begin(), "run", run.name);
@@ -111,6 +112,9 @@ std::string to_prometheus(const std::vector<RunStatus>& runs) {
       for (const LinkStatus& link : island.links) {
         out.add_fields(link, labels({{"from", island.name}, {"to", link.to}}));
       }
+    }
+    for (const ServerStatus& server : run.servers) {
+      out.add_fields(server, labels({{"server", server.name}}));
     }
   }
   return out.text();

@@ -89,7 +89,8 @@ TEST(StatusJsonTest, HasTheDocumentedFields) {
                                            "islands",
                                            "events",
                                            "ways",
-                                           "relays"}));
+                                           "relays",
+                                           "servers"}));
   EXPECT_EQ(object["state"], "training");
   EXPECT_EQ(object["averaged_share"], 0.25);
   EXPECT_EQ(object["islands"][0]["links"][0]["bytes_per_s"], 2.5e6);
@@ -271,6 +272,44 @@ TEST(StatusTextTest, ALineHoldsAllInShort) {
             "training, round 4, step 60 of 600, 2 live, 1 in the last commit, 8.5 rounds/min, "
             "01:30 left | a step 61, loss 4.5000, 1.0k tokens/s | ALARM: island 'b' is live, but "
             "took no part in the last 3 commits");
+}
+
+RunStatus serving() {
+  return {.run = "r1",
+          .wanted = 2,
+          .servers = server_statuses({{.name = "a",
+                                       .address = "host:7000",
+                                       .model = "m",
+                                       .num_layers = 32,
+                                       .max_layers = 16,
+                                       .state = chain::LeaseState::kServing,
+                                       .layers = {0, 16},
+                                       .layers_per_s = 40,
+                                       .num_free = 900,
+                                       .num_sessions = 3},
+                                      {.name = "b", .model = "m", .num_layers = 32}})};
+}
+
+TEST(StatusServersTest, AreInAllForms) {
+  const json object = json::parse(to_json(serving()));
+  EXPECT_EQ(object["servers"][0]["state"], "serving");
+  EXPECT_EQ(object["servers"][0]["last"], 15);
+  EXPECT_TRUE(object["servers"][1]["first"].is_null());
+  EXPECT_EQ(to_json(run_status_from_json(to_json(serving()))), to_json(serving()));
+  const auto samples = read_exposition(to_prometheus({serving()}));
+  EXPECT_EQ(samples.at("atoll_server_state server=a state=serving"), 1);
+  EXPECT_EQ(samples.at("atoll_server_last_layer server=a"), 15);
+  EXPECT_EQ(samples.at("atoll_server_sessions server=a"), 3);
+  EXPECT_FALSE(samples.contains("atoll_server_first_layer server=b"));
+}
+
+// A run that only serves does not look like one that waits for islands.
+TEST(StatusServersTest, AreWhatARunThatOnlyServesShows) {
+  const std::string text = to_text(serving());
+  for (const char* part : {"run r1: 2 servers, no islands", "0-15/32", "-/32", "serving", "900"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("gathering")));
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ std::string or_dash(const std::optional<T>& value, auto&& text) {
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
 std::string progress(const RunStatus& run) {
+  if (run.state == RunState::kGathering && run.live == 0 && !run.servers.empty()) {
+    return fmt::format("{} servers, no islands", run.servers.size());
+  }
   if (run.state == RunState::kGathering) {
     return fmt::format("gathering, {} of {} islands are here", run.live, run.wanted);
   }
@@ -116,6 +119,27 @@ std::string way_table(const RunStatus& run) {
   return text.empty() ? text : "\n" + text;
 }
 
+std::string server_table(const RunStatus& run) {
+  if (run.servers.empty()) return "";
+  size_t width = 6;
+  for (const ServerStatus& server : run.servers) width = std::max(width, server.name.size());
+  std::string text =
+      fmt::format("\n{:<{}}  {:<8} {:>12} {:>8} {:>10} {:>8}  {:<20} {}\n", "server", width,
+                  "state", "layers", "sessions", "free", "layers/s", "model", "address");
+  for (const ServerStatus& server : run.servers) {
+    const std::string layers =
+        server.first && server.last
+            ? fmt::format("{}-{}/{}", *server.first, *server.last, server.layers)
+            : fmt::format("-/{}", server.layers);
+    text += fmt::format("{:<{}}  {:<8} {:>12} {:>8} {:>10} {:>8}  {:<20} {}\n",
+                        printable(server.name), width, name_of(server.state), layers,
+                        server.sessions, format_count(static_cast<double>(server.free_positions)),
+                        or_dash(server.layers_per_s, format_count), printable(server.model),
+                        printable(server.address));
+  }
+  return text;
+}
+
 std::string event_list(const RunStatus& run) {
   std::string text;
   const size_t count = std::min(kShownEvents, run.events.size());
@@ -140,7 +164,7 @@ std::string to_text(const RunStatus& status) {
     text += fmt::format("ALARM: {}\n", sentence);
   }
   if (!status.islands.empty()) text += island_table(status);
-  return text + link_table(status) + way_table(status) + event_list(status);
+  return text + server_table(status) + link_table(status) + way_table(status) + event_list(status);
 }
 
 std::string to_line(const RunStatus& status) {
