@@ -23,6 +23,32 @@ bool turn(const std::string& keyword, const Json& schema, const char* least, Bou
   return true;
 }
 
+/// A schema of the lists that differ from one: by their size, or by an item.
+Json other_lists(const Json& list) {
+  Json ways = Json::array({{{"minItems", list.size() + 1}}});
+  if (!list.empty()) ways.push_back({{"maxItems", list.size() - 1}});
+  Json before = Json::array();
+  for (const Json& item : list) {
+    Json items = before;
+    items.push_back({{"not", {{"const", item}}}});
+    before.push_back(true);
+    ways.push_back({{"minItems", items.size()}, {"prefixItems", std::move(items)}});
+  }
+  return {{"anyOf", std::move(ways)}};
+}
+
+/// The same of objects: another property, or one that is missing or different.
+Json other_objects(const Json& object) {
+  Json more = {{"minProperties", object.size() + 1}, {"required", Json::array()}};
+  Json ways = Json::array();
+  for (const auto& [name, value] : object.items()) {
+    more["required"].push_back(name);
+    ways.push_back({{"properties", {{name, {{"not", {{"const", value}}}}}}}});  // Or none.
+  }
+  ways.push_back(std::move(more));
+  return {{"anyOf", std::move(ways)}};
+}
+
 }  // namespace
 
 /// One keyword that fails is enough.
@@ -75,6 +101,13 @@ SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::stri
     for (SchemaCase& one : cases) one.strings.push_back({named.strings[0].body, true});
     return cases;
   }
+  if (keyword == "multipleOf") {
+    SchemaCase named;
+    refine(node, keyword, named);
+    only(kNumbers);
+    for (SchemaCase& one : cases) one.numbers.not_multiples.push_back(named.numbers.multiples[0]);
+    return cases;
+  }
   if (keyword == "minimum" || keyword == "maximum" || keyword == "exclusiveMinimum" ||
       keyword == "exclusiveMaximum") {
     SchemaCase named;
@@ -124,17 +157,59 @@ SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std
     return apply(made(node, {{"contains", {{"not", schema[keyword]}}}}), std::move(cases),
                  Sense::kIs);
   }
-  if (keyword == "contains" && !schema.contains("minContains")) {
+  if (keyword == "prefixItems" && schema[keyword].is_array()) {
+    only(kArray);
+    Json before = Json::array();
+    for (const Json& item : schema[keyword]) {
+      Json items = before;
+      items.push_back({{"not", item}});
+      before.push_back(true);
+      const Json other = {{"minItems", items.size()}, {"prefixItems", items}};
+      append(apply(made(node, other), cases, Sense::kIs));
+    }
+    return result;
+  }
+  if (keyword == "contains" && !schema.contains("minContains") && !schema.contains("maxContains")) {
     only(kArray);
     return apply(made(node, {{"items", {{"not", schema[keyword]}}}}), std::move(cases), Sense::kIs);
   }
   if (keyword == "not") return apply(child(node, keyword), std::move(cases), Sense::kIs);
-  if (keyword == "$ref") return apply(resolve(node), std::move(cases), Sense::kIsNot);
+  if (keyword == "$ref") return apply(references_.resolve(node), std::move(cases), Sense::kIsNot);
   if (keyword == "anyOf") {
     for (size_t i = 0; i < schema[keyword].size(); ++i) {
       cases = apply(child(node, keyword, i), std::move(cases), Sense::kIsNot);
     }
     return cases;
+  }
+  if (keyword == "oneOf") {  // None of them, or two.
+    const size_t num_branches = schema[keyword].size();
+    for (size_t i = 0; i < num_branches; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        Cases first = apply(child(node, keyword, j), cases, Sense::kIs);
+        append(apply(child(node, keyword, i), std::move(first), Sense::kIs));
+      }
+    }
+    for (size_t i = 0; i < num_branches; ++i) {
+      cases = apply(child(node, keyword, i), std::move(cases), Sense::kIsNot);
+    }
+    append(std::move(cases));
+    return result;
+  }
+  if (keyword == "if") {
+    const SchemaNode condition = child(node, keyword);
+    for (const Sense sense : {Sense::kIs, Sense::kIsNot}) {
+      const char* asked = sense == Sense::kIs ? "then" : "else";
+      if (!schema.contains(asked)) continue;
+      Cases chosen = apply(condition, cases, sense);
+      append(apply(child(node, asked), std::move(chosen), Sense::kIsNot));
+    }
+    return result;
+  }
+  if (is_dependency(keyword)) {
+    for (const SchemaNode& part : dependencies(node, keyword)) {
+      append(apply(part, cases, Sense::kIsNot));
+    }
+    return result;
   }
   if (keyword == "allOf") {
     for (size_t i = 0; i < schema[keyword].size(); ++i) {
@@ -169,15 +244,13 @@ SchemaReader::Cases SchemaReader::without_value(const SchemaNode& node, Cases ca
         result.push_back(std::move(part));
       }
       one.types &= static_cast<uint8_t>(~kNumbers);
-    } else if (value.empty()) {
-      uint32_t& least = type == kArray ? one.items.min : one.properties.min;
-      SchemaCase part = one;
-      one.types &= static_cast<uint8_t>(~type);
-      (type == kArray ? part.items.min : part.properties.min) = std::max(least, 1U);
-      part.types &= type;
-      result.push_back(std::move(part));
     } else {
-      refuse(node, "not", "lists and objects can be excluded only when they are empty");
+      SchemaCase part = one;
+      part.types &= type;
+      one.types &= static_cast<uint8_t>(~type);
+      const Json others = type == kArray ? other_lists(value) : other_objects(value);
+      std::ranges::move(apply(made(node, others), {std::move(part)}, Sense::kIs),
+                        std::back_inserter(result));
     }
     result.push_back(std::move(one));
   }
