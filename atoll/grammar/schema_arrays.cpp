@@ -206,7 +206,7 @@ void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const Schem
   // state of the loop can only end where nothing is.
   const Bounds rest{size.min > loop ? size.min - loop : 0,
                     size.max == kNoLimit ? kNoLimit : size.max - std::min(size.max, loop)};
-  for (uint32_t found = 0; found <= std::min(loop, most); ++found) {
+  for (uint32_t found = 0; found <= most; ++found) {
     const uint32_t first = state_of(loop, found);
     const uint32_t again = rest.min == 0 ? first : array.add_state();
     if (found >= wanted) array.add_bytes(again, end, ']', ']', Counting::kNeedsEnough);

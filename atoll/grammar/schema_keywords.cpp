@@ -40,7 +40,7 @@ bool is_passed_over(const std::string& keyword) {
 }
 
 std::string meant(const std::string& keyword) {
-  return nearest(keyword, keywords(), std::min<size_t>(keyword.size() / 4, 2));
+  return nearest(keyword, keywords(), std::min<size_t>(keyword.size() / 3, 3));
 }
 
 }  // namespace
