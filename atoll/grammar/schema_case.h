@@ -82,6 +82,8 @@ bool is_annotation(const std::string& keyword);
 [[noreturn]] void refuse(const SchemaNode& node, const std::string& keyword,
                          const std::string& why);
 
+/// The same of a format that JSON schema defines, or its misspelling; others are only notes.
+void refuse_standard_format(const SchemaNode& node, const std::string& format);
 /// The same of a keyword that is not supported, or misspelled.
 [[noreturn]] void refuse_unknown(const SchemaNode& node, const std::string& keyword);
 

@@ -1,6 +1,6 @@
-// Which keywords say something about values. The standard has others passed over; one that is
-// nearly one of these, though, is more likely a slip than a note, and would silently ask for
-// nothing.
+// Which keywords say something about values. The standard has others passed over; one that is nearly
+// one of these, though, is more likely a slip than a note, and would silently ask for nothing. The
+// same of formats.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,18 +39,33 @@ bool is_passed_over(const std::string& keyword) {
   return keyword.starts_with("x-") || std::ranges::find(kPassedOver, keyword) != kPassedOver.end();
 }
 
-std::string meant(const std::string& keyword) {
-  return nearest(keyword, keywords(), std::min<size_t>(keyword.size() / 3, 3));
+/// The one of `known` that a word is, or is nearly.
+std::string meant(const std::string& word, const std::vector<std::string>& known) {
+  return nearest(word, known, std::min<size_t>(word.size() / 3, 3));
 }
 
 }  // namespace
 
 bool is_annotation(const std::string& keyword) {
-  return is_passed_over(keyword) || meant(keyword).empty();
+  return is_passed_over(keyword) || meant(keyword, keywords()).empty();
+}
+
+void refuse_standard_format(const SchemaNode& node, const std::string& format) {
+  static const std::vector<std::string> kFormats{
+      // clang-format off
+      "date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname",
+      "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid", "uri-template",
+      "json-pointer", "relative-json-pointer", "regex",
+      // clang-format on
+  };
+  const std::string known = meant(format, kFormats);
+  if (known == format) refuse(node, "format", fmt::format("'{}' is not supported", format));
+  if (known.empty()) return;
+  refuse(node, "format", fmt::format("there is no '{}'; did you mean '{}'?", format, known));
 }
 
 void refuse_unknown(const SchemaNode& node, const std::string& keyword) {
-  const std::string known = meant(keyword);
+  const std::string known = meant(keyword, keywords());
   refuse(node, keyword,
          known == keyword ? "this keyword is not supported"
                           : fmt::format("there is no such keyword; did you mean '{}'?", known));

@@ -97,6 +97,12 @@ SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::stri
   if (keyword == "pattern" || keyword == "format") {
     SchemaCase named;
     refine(node, keyword, named);
+    if (named.strings.empty()) return {};  // A format that says nothing.
+    // Of most formats only what models should write is known, not all that there is.
+    const auto format = schema[keyword].get<std::string>();
+    if (keyword == "format" && format != "date" && format != "uuid" && format != "ipv4") {
+      refuse(node, keyword, fmt::format("what is no '{}' cannot be told", format));
+    }
     only(kString);
     for (SchemaCase& one : cases) one.strings.push_back({named.strings[0].body, true});
     return cases;

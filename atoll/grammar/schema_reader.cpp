@@ -208,7 +208,10 @@ bool SchemaReader::refine_strings(const SchemaNode& node, const std::string& key
     if (!schema[keyword].is_string()) refuse(node, keyword, "it must be a text");
     const auto text = schema[keyword].get<std::string>();
     const char* format = keyword == "format" ? format_pattern(text) : text.c_str();
-    if (format == nullptr) refuse(node, keyword, fmt::format("the format '{}' is not known", text));
+    if (format == nullptr) {
+      refuse_standard_format(node, text);
+      return true;
+    }
     pattern(node, keyword, format);
     const auto& body = patterns_.at(format);
     const auto is_body = [&](const StringRule& rule) { return rule.body == body; };
