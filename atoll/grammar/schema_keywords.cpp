@@ -14,7 +14,7 @@ namespace {
 const std::vector<std::string>& keywords() {
   static const std::vector<std::string> kKeywords{
       // clang-format off
-      "$ref", "type", "enum", "const", "nullable", "allOf", "anyOf", "oneOf", "not", "if",
+      "$ref", "type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if",
       "properties", "patternProperties", "additionalProperties", "propertyNames", "required",
       "minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies",
       "items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems",
@@ -32,7 +32,7 @@ const std::vector<std::string>& keywords() {
 bool is_passed_over(const std::string& keyword) {
   static const std::vector<std::string> kPassedOver{
       // clang-format off
-      "then", "else", "additionalItems", "minContains", "maxContains", "default", "examples",
+      "then", "else", "nullable", "additionalItems", "minContains", "maxContains", "default", "examples",
       "example", "title", "description", "$id", "id", "$anchor", "$defs", "definitions",
       // clang-format on
   };

@@ -118,6 +118,7 @@ SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::stri
       keyword == "exclusiveMaximum") {
     SchemaCase named;
     refine(node, keyword, named);
+    if (named.numbers.are_empty()) return {};  // Only says of another that it is exclusive.
     only(kNumbers);
     for (SchemaCase& one : cases) {
       for (const NumberLimit& limit : named.numbers.at_least) {

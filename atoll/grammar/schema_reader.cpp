@@ -92,8 +92,9 @@ SchemaReader::Cases SchemaReader::read(std::span<const SchemaNode> nodes) {
 }
 
 SchemaNode SchemaReader::made(const SchemaNode& node, Json schema) {
-  made_.push_back(std::move(schema));
-  return {&made_.back(), node.root, node.path, base_of(node)};
+  const std::string base = base_of(node);
+  const auto place = made_.try_emplace({node.root, base, schema.dump()}, std::move(schema)).first;
+  return {&place->second, node.root, node.path, base};
 }
 
 SchemaReader::Cases SchemaReader::apply(const SchemaNode& node, Cases cases, Sense sense) {
@@ -141,8 +142,6 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
     uint8_t types = types_of(node, schema["type"]);
     if (schema.value("nullable", false)) types |= kNull;  // As OpenAPI says it.
     one.types &= types;
-  } else if (keyword == "nullable") {
-    // Read with the type.
   } else if (keyword == "enum" || keyword == "const") {
     const Json listed = keyword == "enum" ? schema["enum"] : Json::array({schema["const"]});
     if (!listed.is_array()) refuse(node, keyword, "it must be a list");
@@ -196,8 +195,10 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
 bool SchemaReader::refine_strings(const SchemaNode& node, const std::string& keyword,
                                   SchemaCase& one) {
   const Json& schema = *node.schema;
-  const auto limit = [&](bool is_exclusive) {
+  // "exclusiveMinimum": true says it of "minimum" in draft 4 and OpenAPI 3.0.
+  const auto limit = [&](const char* exclusive) {
     if (!schema[keyword].is_number()) refuse(node, keyword, "it must be a number");
+    const bool is_exclusive = keyword == exclusive || schema.value(exclusive, Json()) == true;
     return NumberLimit{schema[keyword].dump(), is_exclusive};
   };
   if (keyword == "minLength") {
@@ -216,12 +217,14 @@ bool SchemaReader::refine_strings(const SchemaNode& node, const std::string& key
     const auto& body = patterns_.at(format);
     const auto is_body = [&](const StringRule& rule) { return rule.body == body; };
     if (std::ranges::none_of(one.strings, is_body)) one.strings.push_back({body});
+  } else if (keyword.starts_with("exclusiveM") && schema[keyword].is_boolean()) {
+    // Read with the limit.
   } else if (keyword == "minimum" || keyword == "exclusiveMinimum") {
-    one.numbers.at_least.push_back(limit(keyword != "minimum"));
+    one.numbers.at_least.push_back(limit("exclusiveMinimum"));
   } else if (keyword == "maximum" || keyword == "exclusiveMaximum") {
-    one.numbers.at_most.push_back(limit(keyword != "maximum"));
+    one.numbers.at_most.push_back(limit("exclusiveMaximum"));
   } else if (keyword == "multipleOf") {
-    one.numbers.multiples.push_back(limit(false).number);
+    one.numbers.multiples.push_back(limit("multipleOf").number);
   } else {
     return false;
   }

@@ -1,10 +1,10 @@
 #pragma once
 // Schemas to cases: follows references, puts what is required together, and multiplies out what may
 // be one or the other. For one compilation, on one thread.
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "atoll/grammar/grammar.h"
@@ -61,7 +61,7 @@ class SchemaReader {
 
   const GrammarLimits& limits_;
   SchemaReferences references_;
-  std::deque<Json> made_;
+  std::map<std::tuple<const Json*, std::string, std::string>, Json> made_;  // By place and text.
   std::map<std::string, std::shared_ptr<const Automaton>> patterns_;
   std::vector<const Json*> open_;  // Schemas that are being applied in place.
   int num_apart_ = 0;
