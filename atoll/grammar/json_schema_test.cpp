@@ -54,7 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
         Sample{R"({"type": "number", "exclusiveMinimum": 0.5, "maximum": 10})",
                {"0.51", "1", "9.99", "10", "10.000"},
                {"0.5", "0.50", "0", "-1", "10.01", "11"}},
-        Sample{R"({"type": "number", "minimum": 2, "exclusiveMinimum": true})", {"2.5"}, {"2", "1"}},
+        Sample{
+            R"({"type": "number", "minimum": 2, "exclusiveMinimum": true})", {"2.5"}, {"2", "1"}},
         Sample{R"({"type": "number", "multipleOf": 0.25})",
                {"0", "0.5", "1.25", "-3.750"},
                {"0.3", "1.255"}},

@@ -1,6 +1,6 @@
-// Which keywords say something about values. The standard has others passed over; one that is nearly
-// one of these, though, is more likely a slip than a note, and would silently ask for nothing. The
-// same of formats.
+// Which keywords say something about values. The standard has others passed over; one that is
+// nearly one of these, though, is more likely a slip than a note, and would silently ask for
+// nothing. The same of formats.
 #include <fmt/format.h>
 
 #include <algorithm>

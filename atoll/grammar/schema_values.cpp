@@ -26,9 +26,9 @@ bool require(std::vector<SchemaNode>& nodes, SchemaNode node) {
   return true;
 }
 
-constexpr int kMaxCompared = 4;  // Levels of properties in which branches may differ.
-constexpr int kMaxApart = 64;    // Values whose cases are read while those of another are.
-constexpr int kMaxComparisons = 10'000;
+constexpr int kMaxCompared = 4;        // Levels of properties in which branches may differ.
+constexpr int kMaxApart = 64;          // Values whose cases are read while those of another are.
+constexpr int kMaxComparisons = 1000;  // Of values within those that are compared.
 
 }  // namespace
 
@@ -219,7 +219,7 @@ bool SchemaReader::objects_are_disjoint(const SchemaCase& a, const SchemaCase& b
 bool SchemaReader::values_are_disjoint(std::span<const SchemaNode> a,
                                        std::span<const SchemaNode> b) {
   if (a.empty() || b.empty() || num_apart_ >= kMaxCompared) return false;
-  if (++num_comparisons_ > kMaxComparisons) return false;
+  if (num_apart_ > 0 && ++num_comparisons_ > kMaxComparisons) return false;
   return apart([&] {
     const Cases of_b = read(b);
     return std::ranges::all_of(read(a), [&](const SchemaCase& one) {
