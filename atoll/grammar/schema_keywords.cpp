@@ -32,8 +32,8 @@ const std::vector<std::string>& keywords() {
 bool is_passed_over(const std::string& keyword) {
   static const std::vector<std::string> kPassedOver{
       // clang-format off
-      "then", "else", "nullable", "additionalItems", "minContains", "maxContains", "default", "examples",
-      "example", "title", "description", "$id", "id", "$anchor", "$defs", "definitions",
+      "then", "else", "nullable", "additionalItems", "minContains", "maxContains", "default",
+      "examples", "example", "title", "description", "$id", "id", "$anchor", "$defs", "definitions",
       // clang-format on
   };
   return keyword.starts_with("x-") || std::ranges::find(kPassedOver, keyword) != kPassedOver.end();
