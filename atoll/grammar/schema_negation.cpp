@@ -10,19 +10,6 @@
 namespace atl::grammar {
 namespace {
 
-/// The limit on the other side of a count; false where nothing lies beyond.
-bool turn(const std::string& keyword, const Json& schema, const char* least, Bounds& bounds) {
-  const auto count = schema.at(keyword).get<uint32_t>();
-  if (keyword != least) {
-    bounds.min = std::max(bounds.min, count + 1);
-  } else if (count == 0) {
-    return false;
-  } else {
-    bounds.max = std::min(bounds.max, count - 1);
-  }
-  return true;
-}
-
 /// A schema of the lists that differ from one: by their size, or by an item.
 Json other_lists(const Json& list) {
   Json ways = Json::array({{{"minItems", list.size() + 1}}});
@@ -64,78 +51,69 @@ SchemaReader::Cases SchemaReader::apply_any_not(const SchemaNode& node, const Ca
   return result;
 }
 
-SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::string& keyword,
-                                         Cases cases) {
-  const Json& schema = *node.schema;
-  const auto only = [&](uint8_t types) {
-    for (SchemaCase& one : cases) one.types &= types;
+/// Keywords that say something of the value alone: beyond a limit, outside of a set.
+SchemaReader::Cases SchemaReader::negate_values(const SchemaNode& node, const std::string& keyword,
+                                                Cases cases) {
+  SchemaCase named;
+  if (!refine(node, keyword, named)) refuse_unknown(node, keyword);
+  if (!named.objects.empty() || !named.arrays.empty() || !named.names.empty() ||
+      !named.contains.empty()) {
+    refuse(node, keyword, "what is not so cannot be told for this keyword");
+  }
+  // Of most formats only what models should write is known, not all that there is.
+  constexpr std::string_view kWhole[] = {"date", "uuid", "ipv4"};
+  const Json& value = node.schema->at(keyword);
+  if (keyword == "format" && !named.strings.empty() &&
+      std::ranges::find(kWhole, value) == std::end(kWhole)) {
+    refuse(node, keyword, fmt::format("what is no {} cannot be told", value.dump()));
+  }
+  if (named.values) {
+    for (const Json& one : *named.values) cases = without_value(node, std::move(cases), one);
+    return cases;
+  }
+  Cases result;
+  const auto add = [&](int types, const auto& change) {
+    for (SchemaCase one : cases) {
+      one.types &= static_cast<uint8_t>(types);
+      change(one);
+      result.push_back(std::move(one));
+    }
   };
-  if (keyword == "type") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    only(static_cast<uint8_t>(~named.types));
-    return cases;
-  }
-  if (keyword == "enum" || keyword == "const") {
-    const Json listed = keyword == "enum" ? schema["enum"] : Json::array({schema["const"]});
-    for (const Json& value : listed) cases = without_value(node, std::move(cases), value);
-    return cases;
-  }
-  if (keyword == "minLength" || keyword == "maxLength" || keyword == "minItems" ||
-      keyword == "maxItems" || keyword == "minProperties" || keyword == "maxProperties") {
-    const std::string what = keyword.substr(3);
-    only(what == "Length" ? kString : what == "Items" ? kArray : kObject);
-    Cases result;
-    for (SchemaCase& one : cases) {
-      Bounds& bounds = what == "Length" ? one.length : what == "Items" ? one.items : one.properties;
-      SchemaCase checked;
-      refine(node, keyword, checked);  // Refuses what is no count.
-      if (turn(keyword, schema, ("min" + what).c_str(), bounds)) result.push_back(std::move(one));
+  if (named.types != kAnyType) add(~named.types, [](SchemaCase&) {});
+  for (const auto& [counted, type] : {std::pair{&SchemaCase::length, kString},
+                                      {&SchemaCase::items, kArray},
+                                      {&SchemaCase::properties, kObject}}) {
+    const auto bounds = counted;
+    const uint32_t least = (named.*bounds).min, most = (named.*bounds).max;
+    if (least > 0) {
+      add(type,
+          [&](SchemaCase& one) { (one.*bounds).max = std::min((one.*bounds).max, least - 1); });
     }
-    return result;
-  }
-  if (keyword == "pattern" || keyword == "format") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    if (named.strings.empty()) return {};  // A format that says nothing.
-    // Of most formats only what models should write is known, not all that there is.
-    const auto format = schema[keyword].get<std::string>();
-    if (keyword == "format" && format != "date" && format != "uuid" && format != "ipv4") {
-      refuse(node, keyword, fmt::format("what is no '{}' cannot be told", format));
+    if (most != kNoLimit) {
+      add(type,
+          [&](SchemaCase& one) { (one.*bounds).min = std::max((one.*bounds).min, most + 1); });
     }
-    only(kString);
-    for (SchemaCase& one : cases) one.strings.push_back({named.strings[0].body, true});
-    return cases;
   }
-  if (keyword == "multipleOf") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    only(kNumbers);
-    for (SchemaCase& one : cases) one.numbers.not_multiples.push_back(named.numbers.multiples[0]);
-    return cases;
+  for (const auto& [number, is_exclusive] : named.numbers.at_least) {
+    const NumberLimit other{number, !is_exclusive};
+    add(kNumbers, [&](SchemaCase& one) { one.numbers.at_most.push_back(other); });
   }
-  if (keyword == "minimum" || keyword == "maximum" || keyword == "exclusiveMinimum" ||
-      keyword == "exclusiveMaximum") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    if (named.numbers.are_empty()) return {};  // Only says of another that it is exclusive.
-    only(kNumbers);
-    for (SchemaCase& one : cases) {
-      for (const NumberLimit& limit : named.numbers.at_least) {
-        one.numbers.at_most.push_back({limit.number, !limit.is_exclusive});
-      }
-      for (const NumberLimit& limit : named.numbers.at_most) {
-        one.numbers.at_least.push_back({limit.number, !limit.is_exclusive});
-      }
-    }
-    return cases;
+  for (const auto& [number, is_exclusive] : named.numbers.at_most) {
+    const NumberLimit other{number, !is_exclusive};
+    add(kNumbers, [&](SchemaCase& one) { one.numbers.at_least.push_back(other); });
   }
-  return negate_parts(node, keyword, std::move(cases));
+  for (const std::string& step : named.numbers.multiples) {
+    add(kNumbers, [&](SchemaCase& one) { one.numbers.not_multiples.push_back(step); });
+  }
+  for (const StringRule& rule : named.strings) {
+    add(kString, [&](SchemaCase& one) { one.strings.push_back({rule.body, true}); });
+  }
+  return result;
 }
 
 /// Keywords that have schemas, and "required".
-SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std::string& keyword,
-                                               Cases cases) {
+SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::string& keyword,
+                                         Cases cases) {
   const Json& schema = *node.schema;
   const auto only = [&](uint8_t types) {
     for (SchemaCase& one : cases) one.types &= types;
@@ -225,7 +203,7 @@ SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std
     return result;
   }
   if (is_annotation(keyword)) return {};
-  refuse(node, keyword, "what is not so cannot be told for this keyword");
+  return negate_values(node, keyword, std::move(cases));
 }
 
 /// A number is below or above it; a text is another; what has only one value is not its type.

@@ -47,7 +47,7 @@ class SchemaReader {
   bool refine_strings(const SchemaNode& node, const std::string& keyword, SchemaCase& one);
   Cases combine(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases negate(const SchemaNode& node, const std::string& keyword, Cases cases);
-  Cases negate_parts(const SchemaNode& node, const std::string& keyword, Cases cases);
+  Cases negate_values(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases one_of(const SchemaNode& node, const Cases& cases);
   static bool is_dependency(const std::string& keyword);
   std::vector<SchemaNode> dependencies(const SchemaNode& node, const std::string& keyword);
