@@ -70,8 +70,10 @@ SchemaNode child(const SchemaNode& node, const std::string& keyword, size_t inde
 /// The URI that references in `node` are relative to.
 std::string base_of(const SchemaNode& node);
 
-/// By "uniqueItems".
+/// Whether items must, by "uniqueItems".
 bool must_differ(const SchemaCase& one);
+/// How many items are told by their place.
+size_t num_prefix(const SchemaCase& one);
 uint8_t type_of(const Json& value);
 /// Equal as JSON has it: the order of properties does not matter.
 bool is_same(const Json& a, const Json& b);

@@ -64,7 +64,7 @@ SchemaReader::Cases SchemaReader::negate_values(const SchemaNode& node, const st
   constexpr std::string_view kWhole[] = {"date", "uuid", "ipv4"};
   const Json& value = node.schema->at(keyword);
   if (keyword == "format" && !named.strings.empty() &&
-      std::ranges::find(kWhole, value) == std::end(kWhole)) {
+      std::ranges::find(kWhole, value.get<std::string>()) == std::end(kWhole)) {
     refuse(node, keyword, fmt::format("what is no {} cannot be told", value.dump()));
   }
   if (named.values) {
@@ -158,6 +158,14 @@ SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::stri
     only(kArray);
     return apply(made(node, {{"items", {{"not", schema[keyword]}}}}), std::move(cases), Sense::kIs);
   }
+  return negate_compositions(node, keyword, std::move(cases));
+}
+
+SchemaReader::Cases SchemaReader::negate_compositions(const SchemaNode& node,
+                                                      const std::string& keyword, Cases cases) {
+  const Json& schema = *node.schema;
+  Cases result;
+  const auto append = [&](Cases from) { std::ranges::move(from, std::back_inserter(result)); };
   if (keyword == "not") return apply(child(node, keyword), std::move(cases), Sense::kIs);
   if (keyword == "$ref") return apply(references_.resolve(node), std::move(cases), Sense::kIsNot);
   if (keyword == "anyOf") {

@@ -47,6 +47,7 @@ class SchemaReader {
   bool refine_strings(const SchemaNode& node, const std::string& keyword, SchemaCase& one);
   Cases combine(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases negate(const SchemaNode& node, const std::string& keyword, Cases cases);
+  Cases negate_compositions(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases negate_values(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases one_of(const SchemaNode& node, const Cases& cases);
   static bool is_dependency(const std::string& keyword);
