@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -30,7 +29,7 @@ size_t num_prefix(const SchemaCase& one) {
 
 void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
   Bounds size = one.items;
-  if (size.max > 1 && must_differ(one)) return add_set(nfa, from, to, one);
+  if (size.max > 1 && unique_items(one) != nullptr) return add_set(nfa, from, to, one);
   if (one.contains.size() > 1) throw InputError("'contains': several of them together");
   const Bounds times = one.contains.empty() ? Bounds{} : one.contains.front().times;
   if (times.min > times.max) return;
@@ -44,11 +43,6 @@ void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const Schem
   if (most > 0) loop = std::max({loop, size.min, size.max == kNoLimit ? 0 : size.max});
   if (loop > kMaxSpelledOut || most > 16) {
     throw InputError(fmt::format("'contains', 'prefixItems': over {} items", kMaxSpelledOut));
-  }
-  std::optional<SchemaNode> others;  // What "contains" does not count.
-  if (times.max != kNoLimit) {
-    const SchemaNode& counted = one.contains.front().schema;
-    others = reader_.made(counted, {{"not", *counted.schema}});
   }
   Nfa array;
   const uint32_t start = array.add_state();
@@ -64,7 +58,7 @@ void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const Schem
     auto nodes = reader_.item(one, place);
     if (!nodes) return;
     if (is_found) nodes->push_back(one.contains.front().schema);
-    if (!is_found && times.max != kNoLimit) nodes->push_back(*others);
+    if (!is_found && times.max != kNoLimit) nodes->push_back(*one.contains.front().others);
     const uint32_t behind = array.add_state();
     array.add_call(before, behind, rule(*nodes));
     array.add_empty(blanks(array, behind), after);

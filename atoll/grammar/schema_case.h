@@ -45,6 +45,7 @@ struct StringRule {
 struct Contains {
   SchemaNode schema;
   Bounds times{1, kNoLimit};
+  std::optional<SchemaNode> others;  // Holds for items that do not count, where there is a maximum.
 };
 
 struct SchemaCase {
@@ -70,8 +71,8 @@ SchemaNode child(const SchemaNode& node, const std::string& keyword, size_t inde
 /// The URI that references in `node` are relative to.
 std::string base_of(const SchemaNode& node);
 
-/// Whether items must, by "uniqueItems".
-bool must_differ(const SchemaCase& one);
+/// The schema that asks for items which differ; nullptr where none does.
+const SchemaNode* unique_items(const SchemaCase& one);
 /// How many items are told by their place.
 size_t num_prefix(const SchemaCase& one);
 uint8_t type_of(const Json& value);

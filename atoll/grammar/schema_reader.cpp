@@ -182,9 +182,12 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
   } else if (keyword == "propertyNames") {
     one.names.push_back(child(node, keyword));
   } else if (keyword == "contains") {
-    Contains contains{child(node, keyword)};
+    Contains contains{.schema = child(node, keyword)};
     if (schema.contains("minContains")) contains.times.min = count_of(node, "minContains");
-    if (schema.contains("maxContains")) contains.times.max = count_of(node, "maxContains");
+    if (schema.contains("maxContains")) {
+      contains.times.max = count_of(node, "maxContains");
+      contains.others = made(node, {{"not", schema["contains"]}});
+    }
     one.contains.push_back(std::move(contains));
   } else {
     return refine_strings(node, keyword, one);

@@ -28,7 +28,7 @@ struct SetPlan {
 
   void add(Choice choice, const SchemaCase& one) {
     constexpr size_t kMaxChoices = 31;
-    if (choices.size() == kMaxChoices) refuse(one.arrays[0], "uniqueItems", "too many values");
+    if (choices.size() == kMaxChoices) refuse(*unique_items(one), "uniqueItems", "too many values");
     choices.push_back(std::move(choice));
   }
   template <typename Holds>
@@ -52,10 +52,11 @@ std::optional<std::vector<Json>> values_of(const SchemaCase& one) {
 
 }  // namespace
 
-bool must_differ(const SchemaCase& one) {
-  return std::ranges::any_of(one.arrays, [](const SchemaNode& array) {
-    return array.schema->value("uniqueItems", false);
-  });
+const SchemaNode* unique_items(const SchemaCase& one) {
+  for (const SchemaNode& array : one.arrays) {
+    if (array.schema->value("uniqueItems", false)) return &array;
+  }
+  return nullptr;
 }
 
 SetPlan SchemaCompiler::plan_set(const SchemaCase& one) {
@@ -92,7 +93,7 @@ SetPlan SchemaCompiler::plan_set(const SchemaCase& one) {
 
 /// A choice more for each place that takes others than the values.
 void SchemaCompiler::add_others(SetPlan& plan, const SchemaCase& one) {
-  const SchemaNode& array = one.arrays[0];
+  const SchemaNode& array = *unique_items(one);
   Json values = Json::array();
   for (const SetPlan::Choice& choice : plan.choices) values.push_back(*choice.value);
   for (size_t i = 0; i < plan.places.size(); ++i) {
@@ -146,7 +147,7 @@ void SchemaCompiler::add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaC
       nfa.add_empty(blanks(nfa, behind), next->second);
     }
     if (states.size() > kMaxSets) {
-      refuse(one.arrays[0], "uniqueItems", "too many sets of values");
+      refuse(*unique_items(one), "uniqueItems", "too many sets of values");
     }
   }
 }

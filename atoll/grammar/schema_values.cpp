@@ -149,7 +149,7 @@ bool SchemaReader::admits_array(const SchemaCase& one, const Json& value) {
   for (size_t i = 0; i < value.size(); ++i) {
     const auto nodes = item(one, i);
     if (!nodes || !holds(*nodes, value[i])) return false;
-    if (!must_differ(one)) continue;
+    if (unique_items(one) == nullptr) continue;
     for (size_t j = 0; j < i; ++j) {
       if (is_same(value[i], value[j])) return false;
     }
