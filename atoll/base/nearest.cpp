@@ -21,9 +21,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates,
+                    std::optional<size_t> most) {
   std::string best;
-  size_t best_distance = std::max<size_t>(3, word.size() / 3) + 1;
+  size_t best_distance = most.value_or(std::max<size_t>(3, word.size() / 3)) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {

@@ -192,6 +192,25 @@ bool GrammarBuilder::drop_short_calls() {
   return num_dropped > 0;
 }
 
+/// Edges of rules that nobody calls with bounds need not count: what loops without counting is
+/// found sooner (grammar/token_masks.h).
+void GrammarBuilder::drop_idle_counters() {
+  std::vector<bool> is_bounded(rules_.size());
+  for (const Automaton& rule : rules_) {
+    for (const Automaton::State& state : rule.states) {
+      for (const CallEdge& call : state.calls) {
+        if (call.bounds != Bounds{}) is_bounded[call.rule] = true;
+      }
+    }
+  }
+  for (size_t rule = num_shared_; rule < rules_.size(); ++rule) {
+    if (is_bounded[rule]) continue;
+    for (Automaton::State& state : rules_[rule].states) {
+      for (ByteEdge& edge : state.edges) edge.counting = Counting::kNone;
+    }
+  }
+}
+
 std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
   // A call that may take fewer counting edges than its rule must is no way; without it others may
   // be none either.
@@ -206,6 +225,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::build(RuleId root) && {
         limits_.depth));
   }
   refuse_left_recursion();
+  drop_idle_counters();
 
   auto grammar = std::make_shared<Grammar>();
   std::vector<RuleId> open{root};

@@ -85,6 +85,7 @@ class GrammarBuilder {
   void refuse_left_recursion() const;
   void drop_dead_ends();
   bool drop_short_calls();
+  void drop_idle_counters();
   std::vector<uint32_t> owed(RuleId rule) const;
   GrammarLimits limits_;
   std::vector<Automaton> rules_;

@@ -163,25 +163,15 @@ void SchemaCompiler::add_case(Nfa& nfa, uint32_t from, uint32_t to, const Schema
 
 void SchemaCompiler::add_values(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
   for (const Json& value : *one.values) {
-    if (!reader_.admits(one, value)) continue;
-    if (value.is_structured()) {
-      const bool is_array = value.is_array();
-      const Bounds& size = is_array ? one.items : one.properties;
-      if (is_array ? !one.arrays.empty() || !one.contains.empty()
-                   : !one.objects.empty() || !one.names.empty() || !one.required.empty()) {
-        throw InputError("'enum', 'const': lists and objects beside other requirements");
-      }
-      if (value.size() < size.min || value.size() > size.max) continue;
-    }
-    nfa.add_empty(nfa.add_text(from, value.dump()), to);
+    if (reader_.admits(one, value)) nfa.add_empty(nfa.add_text(from, value.dump()), to);
   }
 }
 
 void SchemaCompiler::add_numbers(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
   NumberRules rules = one.numbers;
-  if ((one.types & kInteger) == 0) throw InputError("'not': numbers without whole ones");
   rules.is_integer = (one.types & kFraction) == 0;
-  if (rules.at_least.empty() && rules.at_most.empty() && rules.multiples.empty()) {
+  if ((one.types & kInteger) == 0) rules.not_multiples.emplace_back("1");
+  if (rules.are_empty()) {
     nfa.add_call(from, to, rules.is_integer ? integer_ : number_);
     return;
   }
@@ -251,7 +241,7 @@ std::shared_ptr<const Grammar> schema_grammar(std::string_view schema,
                                               const SchemaOptions& options) {
   const Json document = parse_schema(schema, options.limits, "schema");
   return build(options, [&](GrammarBuilder&, SchemaCompiler& compiler) {
-    return compiler.rule({{&document, &document, ""}});
+    return compiler.rule({{&document, &document, "", ""}});
   });
 }
 

@@ -1,5 +1,6 @@
 #include "atoll/grammar/json_schema.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
         Sample{R"({"type": "number", "exclusiveMinimum": 0.5, "maximum": 10})",
                {"0.51", "1", "9.99", "10", "10.000"},
                {"0.5", "0.50", "0", "-1", "10.01", "11"}},
+        Sample{
+            R"({"type": "number", "minimum": 2, "exclusiveMinimum": true})", {"2.5"}, {"2", "1"}},
         Sample{R"({"type": "number", "multipleOf": 0.25})",
                {"0", "0.5", "1.25", "-3.750"},
                {"0.3", "1.255"}},
@@ -138,7 +141,60 @@ INSTANTIATE_TEST_SUITE_P(
         Sample{R"({"type": "array", "items": {"type": ["null", "integer"]},
                    "contains": {"type": "null"}, "minContains": 2})",
                {"[null,null]", "[1,null,2,null,null]"},
-               {"[]", "[null]", "[1,null]"}}));
+               {"[]", "[null]", "[1,null]"}},
+        Sample{R"({"type": "array", "items": {"type": ["null", "integer"]},
+                   "contains": {"type": "null"}, "minContains": 0, "maxContains": 2})",
+               {"[]", "[1,null,null,1]"},
+               {"[null,null,null]", "[null,1,null,1,null]"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    ItemsThatDiffer, JsonSchemaTest,
+    testing::Values(
+        Sample{R"({"type": "array", "items": {"enum": ["a", 1, [1], 1.0]}, "uniqueItems": true})",
+               {"[]", R"(["a",1,[1]])", "[[1],1]"},
+               {R"(["a","a"])", "[1,1]", "[1,1.0]", "[2]"}},
+        Sample{R"({"type": "array", "items": {"type": ["boolean", "null"]}, "uniqueItems": true,
+                   "contains": {"type": "boolean"}, "minContains": 2})",
+               {"[true,false]", "[null,false,true]"},
+               {"[true]", "[true,true]", "[true,null]"}},
+        Sample{R"({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}],
+                   "items": {"enum": ["a", "b", 3]}, "uniqueItems": true})",
+               {R"(["x",1,"a","b",3])", R"(["a",3,"b"])"},
+               {R"(["a",1,"a"])", R"(["x",3,3])", R"([1])", R"(["x",1,"c"])"}},
+        Sample{R"({"type": "array", "items": {"enum": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]},
+                   "maxItems": 2, "uniqueItems": true})",
+               {"[12]", "[1,12]"},
+               {"[1,1]", "[1,2,3]"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    WhatIsNotSo, JsonSchemaTest,
+    testing::Values(
+        Sample{R"({"not": {"type": "integer"}})", {"1.5", "-0.001", "null"}, {"1", "1.0", "-3"}},
+        Sample{R"({"type": "integer", "not": {"multipleOf": 3}})", {"1", "-4"}, {"0", "3", "-9"}},
+        Sample{R"({"type": "number", "not": {"multipleOf": 0.5}})", {"0.25", "1.75"}, {"1", "2.5"}},
+        Sample{R"({"not": {"not": {"type": "null"}}})", {"null"}, {"1"}},
+        Sample{R"({"type": "number", "not": {"minimum": 2, "exclusiveMinimum": true}})",
+               {"2", "-1.5"},
+               {"2.5"}},
+        Sample{R"({"type": "array", "not": {"const": [1, 2]}})",
+               {"[]", "[1]", "[2,1]", "[1,2,3]"},
+               {"[1,2]", "1"}},
+        Sample{R"({"type": "object", "not": {"enum": [{"a": 1}, {}]}})",
+               {R"({"a":2})", R"({"b":1})", R"({"a":1,"b":1})"},
+               {R"({"a":1})", "{}"}},
+        Sample{R"({"not": {"oneOf": [{"type": "integer"}, {"minimum": 2}]}, "type": "number"})",
+               {"3", "1.5"},
+               {"1", "2.5"}},
+        Sample{R"({"type": "integer", "not": {"if": {"minimum": 5}, "then": {"maximum": 7}}})",
+               {"8"},
+               {"4", "6"}},
+        Sample{R"({"type": "array", "not": {"prefixItems": [{"type": "null"}, {"const": 1}]}})",
+               {"[1]", "[null,2]"},
+               {"[]", "[null]", "[null,1,2]"}},
+        Sample{R"({"enum": [{"a": 1}, {"a": "x"}, [1], []], "properties": {"a": {"minimum": 1}},
+                   "minItems": 1})",
+               {R"({"a":1})", R"({"a":"x"})", "[1]"},
+               {"[]", R"({"a":0})"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Compositions, JsonSchemaTest,
@@ -170,7 +226,21 @@ INSTANTIATE_TEST_SUITE_P(
                   "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
                   "required": ["value"], "additionalProperties": false}}})",
                {R"({"value":1,"children":[{"value":2,"children":[]},{"value":3}]})"},
-               {R"({"value":1,"children":[{}]})", R"({"value":1,"children":[1]})"}}));
+               {R"({"value":1,"children":[{}]})", R"({"value":1,"children":[1]})"}},
+        Sample{R"({"$id": "http://a.org/tree", "type": "object", "additionalProperties": false,
+                   "properties": {"nodes": {"type": "array", "items": {"$ref": "node"}}},
+                   "$defs": {"any name": {"$id": "node", "type": "object",
+                     "additionalProperties": false, "properties": {"sub": {"$ref": "tree"},
+                       "x": {"$ref": "#/$defs/x"}, "y": {"$ref": "http://a.org/tree#y"}},
+                     "$defs": {"x": {"type": "integer"}}}, "z": {"$anchor": "y", "const": 2}}})",
+               {R"({"nodes":[{"sub":{"nodes":[{"x":1}]}},{"x":1,"y":2}]})"},
+               {R"({"nodes":[{"x":""}]})", R"({"nodes":[{"sub":{"x":1}}]})",
+                R"({"nodes":[{"y":1}]})"}},
+        Sample{R"({"a~b": {"type": "null"}, "c/d": {"type": "integer"}, "e%f": {"const": "x"},
+                   "prefixItems": [{"$ref": "#/a~0b"}, {"$ref": "#/c~1d"}, {"$ref": "#/e%25f"},
+                     {"$ref": "#/prefixItems/1"}], "type": "array"})",
+               {R"([null,1,"x",2])"},
+               {"[1]", R"([null,""])", R"([null,1,1])", R"([null,1,"x","x"])"}}));
 
 TEST(JsonSchemaRefusalTest, NamesKeywordAndPlace) {
   EXPECT_THAT(
@@ -178,8 +248,21 @@ TEST(JsonSchemaRefusalTest, NamesKeywordAndPlace) {
       testing::AllOf(testing::HasSubstr("unevaluatedItems"), testing::HasSubstr("#/properties/a")));
   EXPECT_THAT(refusal(R"({"type": "string", "pattern": "(a)\\1"})"),
               testing::HasSubstr("'pattern'"));
-  EXPECT_THAT(refusal(R"({"type": "string", "format": "shoe"})"), testing::HasSubstr("shoe"));
+  EXPECT_THAT(refusal(R"({"type": "string", "format": "idn-email"})"),
+              testing::HasSubstr("'idn-email' is not supported"));
+  EXPECT_THAT(refusal(R"({"type": "string", "format": "datetime"})"),
+              testing::HasSubstr("did you mean 'date-time'?"));
+  EXPECT_EQ(refusal(R"({"type": "integer", "format": "int32"})"), "");
+  EXPECT_THAT(refusal(R"({"not": {"format": "email"}})"), testing::HasSubstr(R"(no "email")"));
   EXPECT_THAT(refusal(R"({"$ref": "other.json"})"), testing::HasSubstr("$ref"));
+  EXPECT_THAT(refusal(R"({"$ref": "#/$defs/a", "$defs": {}})"),
+              testing::HasSubstr("there is no '#/$defs/a'"));
+  EXPECT_THAT(refusal(R"({"$ref": "#a", "$defs": {"b": {"$anchor": "a"}, "c": {"$anchor": "a"}}})"),
+              testing::HasSubstr("#/$defs/c: '$anchor': '#a' is #/$defs/b already"));
+  EXPECT_THAT(refusal(R"({"properties": {"a": {"minlenght": 3}}})"),
+              testing::HasSubstr("#/properties/a: 'minlenght': there is no such keyword; did you "
+                                 "mean 'minLength'?"));
+  EXPECT_EQ(refusal(R"({"order": 3, "widget": {"type": 3}, "x-type": 1})"), "");
   EXPECT_THAT(refusal(R"({"type": "array", "uniqueItems": true})"),
               testing::HasSubstr("uniqueItems"));
   EXPECT_THAT(refusal("{"), testing::HasSubstr("not valid JSON"));
@@ -206,6 +289,12 @@ TEST(JsonSchemaRefusalTest, WhatNothingSatisfies) {
 TEST(JsonSchemaRefusalTest, WhatRecursWithoutEnd) {
   EXPECT_THAT(refusal(R"({"$ref": "#"})"), testing::HasSubstr("without end"));
   EXPECT_THAT(refusal(R"({"anyOf": [{"type": "null"}, {"$ref": "#"}]})"),
+              testing::HasSubstr("without end"));
+  // Branches that are told apart by a property which is the whole again.
+  constexpr std::string_view kBranch =
+      R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})";
+  EXPECT_NE(refusal(fmt::format(R"({{"oneOf": [{}, {}]}})", kBranch, kBranch)), "");
+  EXPECT_THAT(refusal(R"({"oneOf": [{"enum": [[1]], "items": {"$ref": "#"}}, {"type": "array"}]})"),
               testing::HasSubstr("without end"));
   EXPECT_THAT(
       refusal(R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})"),

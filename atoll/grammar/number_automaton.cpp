@@ -107,7 +107,8 @@ class NumberMachine {
         limits_.push_back({read_decimal(limit.number), limit.is_exclusive, is_least});
       }
     }
-    for (const std::string& step : rules.multiples) add_step(step);
+    for (const std::string& step : rules.multiples) add_step(step, false);
+    for (const std::string& step : rules.not_multiples) add_step(step, true);
     for (const Limit& limit : limits_) {
       if (limit.value.num_fraction() > kMaxFraction) {
         throw InputError("a limit has too many digits behind the point");
@@ -158,10 +159,10 @@ class NumberMachine {
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
       uint64_t remainder = state.remainders[i];
-      for (int j = state.num_digits; j < steps_[i].scale; ++j) {
+      for (int j = state.num_digits; j < steps_[i].scale && remainder != kFiner; ++j) {
         remainder = remainder * 10 % steps_[i].step;
       }
-      if (remainder != 0) return false;
+      if ((remainder != 0) != steps_[i].is_excluded) return false;
     }
     return true;
   }
@@ -170,16 +171,18 @@ class NumberMachine {
   struct Step {
     uint64_t step = 1;  // The number times 10^scale is a multiple of this.
     int scale = 0;
+    bool is_excluded = false;  // Multiples of it are not wanted.
   };
+  static constexpr uint64_t kFiner = UINT64_MAX;  // The remainder of what no further digit mends.
 
-  void add_step(const std::string& text) {
+  void add_step(const std::string& text, bool is_excluded) {
     const Decimal decimal = read_decimal(text);
     if (decimal.is_zero() || decimal.is_negative) throw InputError("it must be above 0");
     const int scale = std::max(0, decimal.num_fraction());
     if (decimal.digits.size() > 17 || scale > kMaxFraction) {
       throw InputError("it has too many digits");
     }
-    steps_.push_back({std::stoull(decimal.digits), scale});
+    steps_.push_back({std::stoull(decimal.digits), scale, is_excluded});
   }
 
   std::optional<NumberState> take_digit(NumberState state, char c) const {
@@ -196,14 +199,16 @@ class NumberMachine {
       }
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
+      if (state.remainders[i] == kFiner) continue;
       if (is_fraction && place >= steps_[i].scale) {
-        if (c != '0') return {};  // Finer than the step.
+        if (c == '0') continue;
+        if (!steps_[i].is_excluded) return {};
+        state.remainders[i] = kFiner;
         continue;
       }
       state.remainders[i] =
           (state.remainders[i] * 10 + static_cast<uint64_t>(c - '0')) % steps_[i].step;
     }
-    // How many digits there were no longer matters where nothing depends on it.
     return state;
   }
 
@@ -282,11 +287,20 @@ void add_exponents(Automaton& automaton) {
 
 Automaton number_automaton(const NumberRules& rules, size_t max_states) {
   Automaton automaton = explore(NumberMachine(rules), max_states);
-  if (!rules.is_integer && rules.at_least.empty() && rules.at_most.empty() &&
-      rules.multiples.empty()) {
-    add_exponents(automaton);
-  }
+  if (!rules.is_integer && rules.are_empty()) add_exponents(automaton);
   return automaton;
+}
+
+NumberRules both(NumberRules a, const NumberRules& b) {
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  a.is_integer |= b.is_integer;
+  append(a.at_least, b.at_least);
+  append(a.at_most, b.at_most);
+  append(a.multiples, b.multiples);
+  append(a.not_multiples, b.not_multiples);
+  return a;
 }
 
 bool is_whole(std::string_view number) { return read_decimal(number).num_fraction() <= 0; }

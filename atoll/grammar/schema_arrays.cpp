@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <utility>
 
@@ -12,8 +11,9 @@
 namespace atl::grammar {
 namespace {
 
-constexpr size_t kMaxSet = 8;             // Values of items that must differ.
 constexpr uint32_t kMaxSpelledOut = 256;  // Items whose places are states.
+
+}  // namespace
 
 size_t num_prefix(const SchemaCase& one) {
   size_t num = 0;
@@ -27,64 +27,21 @@ size_t num_prefix(const SchemaCase& one) {
   return num;
 }
 
-}  // namespace
-
-/// Items that must differ, of few values: which of them have been is part of the state.
-void SchemaCompiler::add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one,
-                             const SchemaNode& array) {
-  std::vector<RuleId> values;
-  const auto nodes = reader_.item(one, 0);
-  if (num_prefix(one) > 0 || !one.contains.empty() || !nodes) {
-    refuse(array, "uniqueItems", "it is supported with 'items' alone");
-  }
-  std::vector<Json> known;
-  for (const SchemaCase& item : reader_.read(*nodes)) {
-    if (!item.values) refuse(array, "uniqueItems", "it is supported for items of an 'enum' only");
-    for (const Json& value : *item.values) {
-      const auto equal = [&](const Json& other) { return is_same(value, other); };
-      if (!reader_.admits(item, value) || std::ranges::any_of(known, equal)) continue;
-      known.push_back(value);
-      Nfa text;
-      const uint32_t start = text.add_state();
-      const uint32_t end = text.add_text(start, value.dump());
-      values.push_back(builder_.add(text.automaton(start, end, options_.limits.rule_states)));
-    }
-  }
-  if (values.size() > kMaxSet) refuse(array, "uniqueItems", "the 'enum' has too many values");
-  std::vector<uint32_t> states(size_t{1} << values.size());  // By the set of values so far.
-  for (uint32_t& state : states) state = nfa.add_state();
-  nfa.add_empty(blanks(nfa, nfa.add_text(from, "[")), states[0]);
-  for (size_t set = 0; set < states.size(); ++set) {
-    const auto num = static_cast<uint32_t>(std::popcount(set));
-    if (num >= one.items.min && num <= one.items.max) nfa.add_bytes(states[set], to, ']', ']');
-    if (num >= one.items.max) continue;
-    const uint32_t item = set == 0 ? states[0] : blanks(nfa, nfa.add_text(states[set], ","));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const size_t bit = size_t{1} << i;
-      if ((set & bit) != 0) continue;
-      const uint32_t behind = nfa.add_state();
-      nfa.add_call(item, behind, values[i]);
-      nfa.add_empty(blanks(nfa, behind), states[set | bit]);
-    }
-  }
-}
-
 void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one) {
   Bounds size = one.items;
-  for (const SchemaNode& array : one.arrays) {
-    if (array.schema->value("uniqueItems", false) && size.max > 1) {
-      return add_set(nfa, from, to, one, array);
-    }
-  }
+  if (size.max > 1 && unique_items(one) != nullptr) return add_set(nfa, from, to, one);
   if (one.contains.size() > 1) throw InputError("'contains': several of them together");
-  const uint32_t wanted = one.contains.empty() ? 0 : one.min_contains;
+  const Bounds times = one.contains.empty() ? Bounds{} : one.contains.front().times;
+  if (times.min > times.max) return;
+  const uint32_t wanted = times.min;
+  const uint32_t most = times.max == kNoLimit ? wanted : times.max;  // Found, as far as counted.
   size.min = std::max(size.min, wanted);
   if (size.min > size.max) return;
   // Places before `loop` have states of their own. With "contains" there is no counter: how many
   // have been found is part of the state as well.
   auto loop = static_cast<uint32_t>(std::max<size_t>(num_prefix(one), 1));
-  if (wanted > 0) loop = std::max({loop, size.min, size.max == kNoLimit ? 0 : size.max});
-  if (loop > kMaxSpelledOut || wanted > 16) {
+  if (most > 0) loop = std::max({loop, size.min, size.max == kNoLimit ? 0 : size.max});
+  if (loop > kMaxSpelledOut || most > 16) {
     throw InputError(fmt::format("'contains', 'prefixItems': over {} items", kMaxSpelledOut));
   }
   Nfa array;
@@ -100,27 +57,28 @@ void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const Schem
   const auto add_item = [&](uint32_t before, uint32_t after, uint32_t place, bool is_found) {
     auto nodes = reader_.item(one, place);
     if (!nodes) return;
-    if (is_found) nodes->push_back(one.contains.front());
+    if (is_found) nodes->push_back(one.contains.front().schema);
+    if (!is_found && times.max != kNoLimit) nodes->push_back(*one.contains.front().others);
     const uint32_t behind = array.add_state();
     array.add_call(before, behind, rule(*nodes));
     array.add_empty(blanks(array, behind), after);
   };
   array.add_empty(blanks(array, array.add_text(start, "[")), state_of(0, 0));
   for (uint32_t num = 0; num < loop; ++num) {
-    for (uint32_t found = 0; found <= std::min(num, wanted); ++found) {
+    for (uint32_t found = 0; found <= std::min(num, most); ++found) {
       const uint32_t here = state_of(num, found);
       if (num >= size.min && found >= wanted) array.add_bytes(here, end, ']', ']');
       if (num >= size.max) continue;
       const uint32_t item = num == 0 ? here : blanks(array, array.add_text(here, ","));
       add_item(item, state_of(num + 1, found), num, false);
-      if (found < wanted) add_item(item, state_of(num + 1, found + 1), num, true);
+      if (found < most) add_item(item, state_of(num + 1, found + 1), num, true);
     }
   }
   // From here all places are alike. What is still asked for must really be there, so the first
   // state of the loop can only end where nothing is.
   const Bounds rest{size.min > loop ? size.min - loop : 0,
                     size.max == kNoLimit ? kNoLimit : size.max - std::min(size.max, loop)};
-  for (uint32_t found = 0; found <= std::min(loop, wanted); ++found) {
+  for (uint32_t found = 0; found <= most; ++found) {
     const uint32_t first = state_of(loop, found);
     const uint32_t again = rest.min == 0 ? first : array.add_state();
     if (found >= wanted) array.add_bytes(again, end, ']', ']', Counting::kNeedsEnough);
@@ -130,7 +88,7 @@ void SchemaCompiler::add_array(Nfa& nfa, uint32_t from, uint32_t to, const Schem
       array.add_bytes(here, comma, ',', ',', Counting::kCounts);
       const uint32_t item = blanks(array, comma);
       add_item(item, again, loop, false);
-      if (found < wanted) add_item(item, state_of(loop, found + 1), loop, true);
+      if (found < most) add_item(item, state_of(loop, found + 1), loop, true);
       if (first == again) break;
     }
   }

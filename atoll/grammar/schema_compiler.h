@@ -17,6 +17,7 @@ Json parse_schema(std::string_view schema, const GrammarLimits& limits, const st
 
 struct Kind;
 struct ObjectPlan;
+struct SetPlan;
 
 class SchemaCompiler {
  public:
@@ -38,8 +39,9 @@ class SchemaCompiler {
   void add_strings(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
   void add_numbers(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
   void add_array(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
-  void add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one,
-               const SchemaNode& array);
+  void add_set(Nfa& nfa, uint32_t from, uint32_t to, const SchemaCase& one);
+  SetPlan plan_set(const SchemaCase& one);
+  void add_others(SetPlan& plan, const SchemaCase& one);
   void add_other_name(Nfa& nfa, uint32_t from, uint32_t to, const std::vector<std::string>& names);
   std::vector<Kind> other_kinds(const SchemaCase& one, const std::vector<std::string>& names);
   uint32_t add_other(Nfa& nfa, uint32_t from, const Kind& kind,

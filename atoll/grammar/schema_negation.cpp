@@ -10,17 +10,30 @@
 namespace atl::grammar {
 namespace {
 
-/// The limit on the other side of a count; false where nothing lies beyond.
-bool turn(const std::string& keyword, const Json& schema, const char* least, Bounds& bounds) {
-  const auto count = schema.at(keyword).get<uint32_t>();
-  if (keyword != least) {
-    bounds.min = std::max(bounds.min, count + 1);
-  } else if (count == 0) {
-    return false;
-  } else {
-    bounds.max = std::min(bounds.max, count - 1);
+/// A schema of the lists that differ from one: by their size, or by an item.
+Json other_lists(const Json& list) {
+  Json ways = Json::array({{{"minItems", list.size() + 1}}});
+  if (!list.empty()) ways.push_back({{"maxItems", list.size() - 1}});
+  Json before = Json::array();
+  for (const Json& item : list) {
+    Json items = before;
+    items.push_back({{"not", {{"const", item}}}});
+    before.push_back(true);
+    ways.push_back({{"minItems", items.size()}, {"prefixItems", std::move(items)}});
   }
-  return true;
+  return {{"anyOf", std::move(ways)}};
+}
+
+/// The same of objects: another property, or one that is missing or different.
+Json other_objects(const Json& object) {
+  Json more = {{"minProperties", object.size() + 1}, {"required", Json::array()}};
+  Json ways = Json::array();
+  for (const auto& [name, value] : object.items()) {
+    more["required"].push_back(name);
+    ways.push_back({{"properties", {{name, {{"not", {{"const", value}}}}}}}});  // Or none.
+  }
+  ways.push_back(std::move(more));
+  return {{"anyOf", std::move(ways)}};
 }
 
 }  // namespace
@@ -38,64 +51,69 @@ SchemaReader::Cases SchemaReader::apply_any_not(const SchemaNode& node, const Ca
   return result;
 }
 
-SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::string& keyword,
-                                         Cases cases) {
-  const Json& schema = *node.schema;
-  const auto only = [&](uint8_t types) {
-    for (SchemaCase& one : cases) one.types &= types;
+/// Keywords that say something of the value alone: beyond a limit, outside of a set.
+SchemaReader::Cases SchemaReader::negate_values(const SchemaNode& node, const std::string& keyword,
+                                                Cases cases) {
+  SchemaCase named;
+  if (!refine(node, keyword, named)) refuse_unknown(node, keyword);
+  if (!named.objects.empty() || !named.arrays.empty() || !named.names.empty() ||
+      !named.contains.empty()) {
+    refuse(node, keyword, "what is not so cannot be told for this keyword");
+  }
+  // Of most formats only what models should write is known, not all that there is.
+  constexpr std::string_view kWhole[] = {"date", "uuid", "ipv4"};
+  const Json& value = node.schema->at(keyword);
+  if (keyword == "format" && !named.strings.empty() &&
+      std::ranges::find(kWhole, value.get<std::string>()) == std::end(kWhole)) {
+    refuse(node, keyword, fmt::format("what is no {} cannot be told", value.dump()));
+  }
+  if (named.values) {
+    for (const Json& one : *named.values) cases = without_value(node, std::move(cases), one);
+    return cases;
+  }
+  Cases result;
+  const auto add = [&](int types, const auto& change) {
+    for (SchemaCase one : cases) {
+      one.types &= static_cast<uint8_t>(types);
+      change(one);
+      result.push_back(std::move(one));
+    }
   };
-  if (keyword == "type") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    only(static_cast<uint8_t>(~named.types));
-    return cases;
-  }
-  if (keyword == "enum" || keyword == "const") {
-    const Json listed = keyword == "enum" ? schema["enum"] : Json::array({schema["const"]});
-    for (const Json& value : listed) cases = without_value(node, std::move(cases), value);
-    return cases;
-  }
-  if (keyword == "minLength" || keyword == "maxLength" || keyword == "minItems" ||
-      keyword == "maxItems" || keyword == "minProperties" || keyword == "maxProperties") {
-    const std::string what = keyword.substr(3);
-    only(what == "Length" ? kString : what == "Items" ? kArray : kObject);
-    Cases result;
-    for (SchemaCase& one : cases) {
-      Bounds& bounds = what == "Length" ? one.length : what == "Items" ? one.items : one.properties;
-      SchemaCase checked;
-      refine(node, keyword, checked);  // Refuses what is no count.
-      if (turn(keyword, schema, ("min" + what).c_str(), bounds)) result.push_back(std::move(one));
+  if (named.types != kAnyType) add(~named.types, [](SchemaCase&) {});
+  for (const auto& [counted, type] : {std::pair{&SchemaCase::length, kString},
+                                      {&SchemaCase::items, kArray},
+                                      {&SchemaCase::properties, kObject}}) {
+    const auto bounds = counted;
+    const uint32_t least = (named.*bounds).min, most = (named.*bounds).max;
+    if (least > 0) {
+      add(type,
+          [&](SchemaCase& one) { (one.*bounds).max = std::min((one.*bounds).max, least - 1); });
     }
-    return result;
-  }
-  if (keyword == "pattern" || keyword == "format") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    only(kString);
-    for (SchemaCase& one : cases) one.strings.push_back({named.strings[0].body, true});
-    return cases;
-  }
-  if (keyword == "minimum" || keyword == "maximum" || keyword == "exclusiveMinimum" ||
-      keyword == "exclusiveMaximum") {
-    SchemaCase named;
-    refine(node, keyword, named);
-    only(kNumbers);
-    for (SchemaCase& one : cases) {
-      for (const NumberLimit& limit : named.numbers.at_least) {
-        one.numbers.at_most.push_back({limit.number, !limit.is_exclusive});
-      }
-      for (const NumberLimit& limit : named.numbers.at_most) {
-        one.numbers.at_least.push_back({limit.number, !limit.is_exclusive});
-      }
+    if (most != kNoLimit) {
+      add(type,
+          [&](SchemaCase& one) { (one.*bounds).min = std::max((one.*bounds).min, most + 1); });
     }
-    return cases;
   }
-  return negate_parts(node, keyword, std::move(cases));
+  for (const auto& [number, is_exclusive] : named.numbers.at_least) {
+    const NumberLimit other{number, !is_exclusive};
+    add(kNumbers, [&](SchemaCase& one) { one.numbers.at_most.push_back(other); });
+  }
+  for (const auto& [number, is_exclusive] : named.numbers.at_most) {
+    const NumberLimit other{number, !is_exclusive};
+    add(kNumbers, [&](SchemaCase& one) { one.numbers.at_least.push_back(other); });
+  }
+  for (const std::string& step : named.numbers.multiples) {
+    add(kNumbers, [&](SchemaCase& one) { one.numbers.not_multiples.push_back(step); });
+  }
+  for (const StringRule& rule : named.strings) {
+    add(kString, [&](SchemaCase& one) { one.strings.push_back({rule.body, true}); });
+  }
+  return result;
 }
 
 /// Keywords that have schemas, and "required".
-SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std::string& keyword,
-                                               Cases cases) {
+SchemaReader::Cases SchemaReader::negate(const SchemaNode& node, const std::string& keyword,
+                                         Cases cases) {
   const Json& schema = *node.schema;
   const auto only = [&](uint8_t types) {
     for (SchemaCase& one : cases) one.types &= types;
@@ -124,17 +142,67 @@ SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std
     return apply(made(node, {{"contains", {{"not", schema[keyword]}}}}), std::move(cases),
                  Sense::kIs);
   }
-  if (keyword == "contains" && !schema.contains("minContains")) {
+  if (keyword == "prefixItems" && schema[keyword].is_array()) {
+    only(kArray);
+    Json before = Json::array();
+    for (const Json& item : schema[keyword]) {
+      Json items = before;
+      items.push_back({{"not", item}});
+      before.push_back(true);
+      const Json other = {{"minItems", items.size()}, {"prefixItems", items}};
+      append(apply(made(node, other), cases, Sense::kIs));
+    }
+    return result;
+  }
+  if (keyword == "contains" && !schema.contains("minContains") && !schema.contains("maxContains")) {
     only(kArray);
     return apply(made(node, {{"items", {{"not", schema[keyword]}}}}), std::move(cases), Sense::kIs);
   }
+  return negate_compositions(node, keyword, std::move(cases));
+}
+
+SchemaReader::Cases SchemaReader::negate_compositions(const SchemaNode& node,
+                                                      const std::string& keyword, Cases cases) {
+  const Json& schema = *node.schema;
+  Cases result;
+  const auto append = [&](Cases from) { std::ranges::move(from, std::back_inserter(result)); };
   if (keyword == "not") return apply(child(node, keyword), std::move(cases), Sense::kIs);
-  if (keyword == "$ref") return apply(resolve(node), std::move(cases), Sense::kIsNot);
+  if (keyword == "$ref") return apply(references_.resolve(node), std::move(cases), Sense::kIsNot);
   if (keyword == "anyOf") {
     for (size_t i = 0; i < schema[keyword].size(); ++i) {
       cases = apply(child(node, keyword, i), std::move(cases), Sense::kIsNot);
     }
     return cases;
+  }
+  if (keyword == "oneOf") {  // None of them, or two.
+    const size_t num_branches = schema[keyword].size();
+    for (size_t i = 0; i < num_branches; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        Cases first = apply(child(node, keyword, j), cases, Sense::kIs);
+        append(apply(child(node, keyword, i), std::move(first), Sense::kIs));
+      }
+    }
+    for (size_t i = 0; i < num_branches; ++i) {
+      cases = apply(child(node, keyword, i), std::move(cases), Sense::kIsNot);
+    }
+    append(std::move(cases));
+    return result;
+  }
+  if (keyword == "if") {
+    const SchemaNode condition = child(node, keyword);
+    for (const Sense sense : {Sense::kIs, Sense::kIsNot}) {
+      const char* asked = sense == Sense::kIs ? "then" : "else";
+      if (!schema.contains(asked)) continue;
+      Cases chosen = apply(condition, cases, sense);
+      append(apply(child(node, asked), std::move(chosen), Sense::kIsNot));
+    }
+    return result;
+  }
+  if (is_dependency(keyword)) {
+    for (const SchemaNode& part : dependencies(node, keyword)) {
+      append(apply(part, cases, Sense::kIsNot));
+    }
+    return result;
   }
   if (keyword == "allOf") {
     for (size_t i = 0; i < schema[keyword].size(); ++i) {
@@ -143,7 +211,7 @@ SchemaReader::Cases SchemaReader::negate_parts(const SchemaNode& node, const std
     return result;
   }
   if (is_annotation(keyword)) return {};
-  refuse(node, keyword, "what is not so cannot be told for this keyword");
+  return negate_values(node, keyword, std::move(cases));
 }
 
 /// A number is below or above it; a text is another; what has only one value is not its type.
@@ -169,15 +237,13 @@ SchemaReader::Cases SchemaReader::without_value(const SchemaNode& node, Cases ca
         result.push_back(std::move(part));
       }
       one.types &= static_cast<uint8_t>(~kNumbers);
-    } else if (value.empty()) {
-      uint32_t& least = type == kArray ? one.items.min : one.properties.min;
-      SchemaCase part = one;
-      one.types &= static_cast<uint8_t>(~type);
-      (type == kArray ? part.items.min : part.properties.min) = std::max(least, 1U);
-      part.types &= type;
-      result.push_back(std::move(part));
     } else {
-      refuse(node, "not", "lists and objects can be excluded only when they are empty");
+      SchemaCase part = one;
+      part.types &= type;
+      one.types &= static_cast<uint8_t>(~type);
+      const Json others = type == kArray ? other_lists(value) : other_objects(value);
+      std::ranges::move(apply(made(node, others), {std::move(part)}, Sense::kIs),
+                        std::back_inserter(result));
     }
     result.push_back(std::move(one));
   }

@@ -50,34 +50,6 @@ void drop_contradictions(std::vector<SchemaCase>& cases) { std::erase_if(cases, 
 
 }  // namespace
 
-bool is_annotation(const std::string& keyword) {
-  static const std::vector<std::string> kAnnotations{"title",
-                                                     "description",
-                                                     "default",
-                                                     "examples",
-                                                     "example",
-                                                     "$comment",
-                                                     "$schema",
-                                                     "$id",
-                                                     "id",
-                                                     "$anchor",
-                                                     "$defs",
-                                                     "definitions",
-                                                     "readOnly",
-                                                     "writeOnly",
-                                                     "deprecated",
-                                                     "then",
-                                                     "else",
-                                                     "$vocabulary",
-                                                     "minContains",
-                                                     "contentMediaType",
-                                                     "contentEncoding",
-                                                     "contentSchema",
-                                                     "additionalItems"};
-  return std::ranges::find(kAnnotations, keyword) != kAnnotations.end() ||
-         keyword.starts_with("x-");
-}
-
 uint8_t type_of(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null:
@@ -102,15 +74,15 @@ void refuse(const SchemaNode& node, const std::string& keyword, const std::strin
 }
 
 SchemaNode child(const SchemaNode& node, const std::string& keyword) {
-  return {&node.schema->at(keyword), node.root, node.path + "/" + keyword};
+  return {&node.schema->at(keyword), node.root, node.path + "/" + keyword, base_of(node)};
 }
 SchemaNode child(const SchemaNode& node, const std::string& keyword, const std::string& key) {
   return {&node.schema->at(keyword).at(key), node.root,
-          fmt::format("{}/{}/{}", node.path, keyword, key)};
+          fmt::format("{}/{}/{}", node.path, keyword, key), base_of(node)};
 }
 SchemaNode child(const SchemaNode& node, const std::string& keyword, size_t index) {
   return {&node.schema->at(keyword).at(index), node.root,
-          fmt::format("{}/{}/{}", node.path, keyword, index)};
+          fmt::format("{}/{}/{}", node.path, keyword, index), base_of(node)};
 }
 
 SchemaReader::Cases SchemaReader::read(std::span<const SchemaNode> nodes) {
@@ -120,8 +92,9 @@ SchemaReader::Cases SchemaReader::read(std::span<const SchemaNode> nodes) {
 }
 
 SchemaNode SchemaReader::made(const SchemaNode& node, Json schema) {
-  made_.push_back(std::move(schema));
-  return {&made_.back(), node.root, node.path};
+  const std::string base = base_of(node);
+  const auto place = made_.try_emplace({node.root, base, schema.dump()}, std::move(schema)).first;
+  return {&place->second, node.root, node.path, base};
 }
 
 SchemaReader::Cases SchemaReader::apply(const SchemaNode& node, Cases cases, Sense sense) {
@@ -169,8 +142,6 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
     uint8_t types = types_of(node, schema["type"]);
     if (schema.value("nullable", false)) types |= kNull;  // As OpenAPI says it.
     one.types &= types;
-  } else if (keyword == "nullable") {
-    // Read with the type.
   } else if (keyword == "enum" || keyword == "const") {
     const Json listed = keyword == "enum" ? schema["enum"] : Json::array({schema["const"]});
     if (!listed.is_array()) refuse(node, keyword, "it must be a list");
@@ -211,8 +182,13 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
   } else if (keyword == "propertyNames") {
     one.names.push_back(child(node, keyword));
   } else if (keyword == "contains") {
-    one.contains.push_back(child(node, keyword));
-    if (schema.contains("minContains")) one.min_contains = count_of(node, "minContains");
+    Contains contains{.schema = child(node, keyword)};
+    if (schema.contains("minContains")) contains.times.min = count_of(node, "minContains");
+    if (schema.contains("maxContains")) {
+      contains.times.max = count_of(node, "maxContains");
+      contains.others = made(node, {{"not", schema["contains"]}});
+    }
+    one.contains.push_back(std::move(contains));
   } else {
     return refine_strings(node, keyword, one);
   }
@@ -222,8 +198,10 @@ bool SchemaReader::refine(const SchemaNode& node, const std::string& keyword, Sc
 bool SchemaReader::refine_strings(const SchemaNode& node, const std::string& keyword,
                                   SchemaCase& one) {
   const Json& schema = *node.schema;
-  const auto limit = [&](bool is_exclusive) {
+  // "exclusiveMinimum": true says it of "minimum" in draft 4 and OpenAPI 3.0.
+  const auto limit = [&](const char* exclusive) {
     if (!schema[keyword].is_number()) refuse(node, keyword, "it must be a number");
+    const bool is_exclusive = keyword == exclusive || schema.value(exclusive, Json()) == true;
     return NumberLimit{schema[keyword].dump(), is_exclusive};
   };
   if (keyword == "minLength") {
@@ -234,17 +212,22 @@ bool SchemaReader::refine_strings(const SchemaNode& node, const std::string& key
     if (!schema[keyword].is_string()) refuse(node, keyword, "it must be a text");
     const auto text = schema[keyword].get<std::string>();
     const char* format = keyword == "format" ? format_pattern(text) : text.c_str();
-    if (format == nullptr) refuse(node, keyword, fmt::format("the format '{}' is not known", text));
+    if (format == nullptr) {
+      refuse_standard_format(node, text);
+      return true;
+    }
     pattern(node, keyword, format);
     const auto& body = patterns_.at(format);
     const auto is_body = [&](const StringRule& rule) { return rule.body == body; };
     if (std::ranges::none_of(one.strings, is_body)) one.strings.push_back({body});
+  } else if (keyword.starts_with("exclusiveM") && schema[keyword].is_boolean()) {
+    // Read with the limit.
   } else if (keyword == "minimum" || keyword == "exclusiveMinimum") {
-    one.numbers.at_least.push_back(limit(keyword != "minimum"));
+    one.numbers.at_least.push_back(limit("exclusiveMinimum"));
   } else if (keyword == "maximum" || keyword == "exclusiveMaximum") {
-    one.numbers.at_most.push_back(limit(keyword != "maximum"));
+    one.numbers.at_most.push_back(limit("exclusiveMaximum"));
   } else if (keyword == "multipleOf") {
-    one.numbers.multiples.push_back(limit(false).number);
+    one.numbers.multiples.push_back(limit("multipleOf").number);
   } else {
     return false;
   }
@@ -269,7 +252,7 @@ SchemaReader::Cases SchemaReader::combine(const SchemaNode& node, const std::str
   const auto append = [](Cases& to, Cases from) {
     std::ranges::move(from, std::back_inserter(to));
   };
-  if (keyword == "$ref") return apply(resolve(node), std::move(cases), Sense::kIs);
+  if (keyword == "$ref") return apply(references_.resolve(node), std::move(cases), Sense::kIs);
   if (keyword == "not") return apply(child(node, keyword), std::move(cases), Sense::kIsNot);
   if (keyword == "allOf" || keyword == "anyOf" || keyword == "oneOf") {
     if (!schema[keyword].is_array()) refuse(node, keyword, "it must be a list");
@@ -298,29 +281,31 @@ SchemaReader::Cases SchemaReader::combine(const SchemaNode& node, const std::str
     append(holds, std::move(fails));
     return holds;
   }
-  if (keyword == "dependentRequired" || keyword == "dependentSchemas" ||
-      keyword == "dependencies") {
-    return depend(node, keyword, std::move(cases));
+  if (is_dependency(keyword)) {
+    for (const SchemaNode& part : dependencies(node, keyword)) {
+      cases = apply(part, std::move(cases), Sense::kIs);
+    }
+    return cases;
   }
-  refuse(node, keyword, "this keyword is not supported");
+  refuse_unknown(node, keyword);
+}
+
+bool SchemaReader::is_dependency(const std::string& keyword) {
+  return keyword == "dependentRequired" || keyword == "dependentSchemas" ||
+         keyword == "dependencies";
 }
 
 /// A property that is there asks for others, or for a schema of the whole object.
-SchemaReader::Cases SchemaReader::depend(const SchemaNode& node, const std::string& keyword,
-                                         Cases cases) {
+std::vector<SchemaNode> SchemaReader::dependencies(const SchemaNode& node,
+                                                   const std::string& keyword) {
   if (!(*node.schema)[keyword].is_object()) refuse(node, keyword, "it must be an object");
+  std::vector<SchemaNode> parts;
   for (const auto& [name, value] : (*node.schema)[keyword].items()) {
-    const Json absent = {{"properties", {{name, false}}}};
     const Json present = {{"type", "object"}, {"required", Json::array({name})}};
-    Cases with = apply(made(node, present), cases, Sense::kIs);
-    const SchemaNode asked =
-        value.is_array() ? made(node, {{"required", value}}) : child(node, keyword, name);
-    Cases result = apply(asked, std::move(with), Sense::kIs);
-    std::ranges::move(apply(made(node, absent), std::move(cases), Sense::kIs),
-                      std::back_inserter(result));
-    cases = std::move(result);
+    const Json asked = value.is_array() ? Json{{"required", value}} : value;
+    parts.push_back(made(node, {{"if", present}, {"then", asked}}));
   }
-  return cases;
+  return parts;
 }
 
 SchemaReader::Cases SchemaReader::one_of(const SchemaNode& node, const Cases& cases) {
@@ -332,7 +317,7 @@ SchemaReader::Cases SchemaReader::one_of(const SchemaNode& node, const Cases& ca
     branches.push_back(apply(child(node, "oneOf", i), cases, Sense::kIs));
     for (const SchemaCase& earlier : result) {
       for (const SchemaCase& one : branches.back()) {
-        is_disjoint = is_disjoint && are_disjoint(earlier, one, 0);
+        is_disjoint = is_disjoint && are_disjoint(earlier, one);
       }
     }
     std::ranges::copy(branches.back(), std::back_inserter(result));
@@ -340,7 +325,6 @@ SchemaReader::Cases SchemaReader::one_of(const SchemaNode& node, const Cases& ca
   if (is_disjoint) return result;
   // One of them and none of the others, where that can be said.
   result.clear();
-  const std::vector<const Json*> open = open_;
   try {
     for (size_t i = 0; i < num_branches; ++i) {
       for (size_t j = 0; j < num_branches; ++j) {
@@ -350,51 +334,9 @@ SchemaReader::Cases SchemaReader::one_of(const SchemaNode& node, const Cases& ca
       std::ranges::move(branches[i], std::back_inserter(result));
     }
   } catch (const InputError& error) {
-    open_ = open;
     refuse(node, "oneOf", fmt::format("its branches may overlap ({})", error.what()));
   }
   return result;
-}
-
-SchemaNode SchemaReader::resolve(const SchemaNode& node) {
-  const Json& value = node.schema->at("$ref");
-  if (!value.is_string()) refuse(node, "$ref", "it must be a text");
-  const auto reference = value.get<std::string>();
-  std::string pointer;
-  for (size_t i = 0; i < reference.size(); ++i) {  // %25 is %.
-    if (reference[i] == '%' && i + 2 < reference.size()) {
-      pointer += static_cast<char>(std::strtol(reference.substr(i + 1, 2).c_str(), nullptr, 16));
-      i += 2;
-    } else {
-      pointer += reference[i];
-    }
-  }
-  const auto base = node.root->is_object() ? node.root->value("$id", Json("")) : Json("");
-  if (base.is_string() && !base.get<std::string>().empty() &&
-      pointer.starts_with(base.get<std::string>())) {
-    pointer.erase(0, base.get<std::string>().size());
-    if (pointer.empty()) pointer = "#";
-  }
-  if (!pointer.starts_with('#')) {
-    refuse(node, "$ref", fmt::format("'{}' is not within the schema", reference));
-  }
-  pointer.erase(0, 1);
-  if (!pointer.empty() && !pointer.starts_with('/')) {
-    for (const char* where : {"$defs", "definitions"}) {
-      if (!node.root->contains(where)) continue;
-      for (const auto& [name, schema] : node.root->at(where).items()) {
-        if (schema.is_object() && schema.value("$anchor", Json()) == pointer) {
-          return {&schema, node.root, fmt::format("/{}/{}", where, name)};
-        }
-      }
-    }
-    refuse(node, "$ref", fmt::format("there is no $anchor '{}' among $defs", pointer));
-  }
-  try {
-    return {&node.root->at(Json::json_pointer(pointer)), node.root, pointer};
-  } catch (const Json::exception&) {
-    refuse(node, "$ref", fmt::format("there is no '{}'", reference));
-  }
 }
 
 }  // namespace atl::grammar

@@ -1,14 +1,15 @@
 #pragma once
 // Schemas to cases: follows references, puts what is required together, and multiplies out what may
 // be one or the other. For one compilation, on one thread.
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "atoll/grammar/grammar.h"
 #include "atoll/grammar/schema_case.h"
+#include "atoll/grammar/schema_references.h"
 
 namespace atl::grammar {
 
@@ -25,8 +26,14 @@ class SchemaReader {
   std::optional<std::vector<SchemaNode>> item(const SchemaCase& one, size_t number);
   /// The texts that a string of this case may be, between its quotes; `length` in place of its own.
   Automaton string_body(const SchemaCase& one, Bounds length);
-  /// Whether a value that is no array or object is one of the case.
+  /// Whether a value is one of the case.
   bool admits(const SchemaCase& one, const Json& value);
+  /// Whether all of the schemas hold for a value.
+  bool holds(std::span<const SchemaNode> nodes, const Json& value);
+  /// That no value is right by both; false as well where that cannot be told.
+  bool values_are_disjoint(std::span<const SchemaNode> a, std::span<const SchemaNode> b);
+  /// A schema made here, in `node`'s place.
+  SchemaNode made(const SchemaNode& node, Json schema);
   const Automaton& pattern(const SchemaNode& node, const std::string& keyword,
                            const std::string& pattern);
 
@@ -40,25 +47,26 @@ class SchemaReader {
   bool refine_strings(const SchemaNode& node, const std::string& keyword, SchemaCase& one);
   Cases combine(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases negate(const SchemaNode& node, const std::string& keyword, Cases cases);
-  Cases negate_parts(const SchemaNode& node, const std::string& keyword, Cases cases);
+  Cases negate_compositions(const SchemaNode& node, const std::string& keyword, Cases cases);
+  Cases negate_values(const SchemaNode& node, const std::string& keyword, Cases cases);
   Cases one_of(const SchemaNode& node, const Cases& cases);
-  Cases depend(const SchemaNode& node, const std::string& keyword, Cases cases);
+  static bool is_dependency(const std::string& keyword);
+  std::vector<SchemaNode> dependencies(const SchemaNode& node, const std::string& keyword);
   Cases without_value(const SchemaNode& node, Cases cases, const Json& value);
-  /// A schema made here, in `node`'s document.
-  SchemaNode made(const SchemaNode& node, Json schema);
-  SchemaNode resolve(const SchemaNode& node);
-  bool are_disjoint(const SchemaCase& a, const SchemaCase& b, int depth);
-  bool objects_are_disjoint(const SchemaCase& a, const SchemaCase& b, int depth);
+  template <typename Look>
+  bool apart(const Look& look);
+  bool admits_array(const SchemaCase& one, const Json& value);
+  bool admits_object(const SchemaCase& one, const Json& value);
+  bool are_disjoint(const SchemaCase& a, const SchemaCase& b);
+  bool objects_are_disjoint(const SchemaCase& a, const SchemaCase& b);
 
   const GrammarLimits& limits_;
-  std::deque<Json> made_;
+  SchemaReferences references_;
+  std::map<std::tuple<const Json*, std::string, std::string>, Json> made_;  // By place and text.
   std::map<std::string, std::shared_ptr<const Automaton>> patterns_;
   std::vector<const Json*> open_;  // Schemas that are being applied in place.
+  int num_apart_ = 0;
+  int num_comparisons_ = 0;
 };
-
-/// `node`'s member, one step deeper.
-SchemaNode child(const SchemaNode& node, const std::string& keyword);
-SchemaNode child(const SchemaNode& node, const std::string& keyword, const std::string& key);
-SchemaNode child(const SchemaNode& node, const std::string& keyword, size_t index);
 
 }  // namespace atl::grammar

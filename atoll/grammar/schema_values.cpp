@@ -26,7 +26,9 @@ bool require(std::vector<SchemaNode>& nodes, SchemaNode node) {
   return true;
 }
 
-constexpr int kMaxCompared = 4;  // Levels of properties in which branches may differ.
+constexpr int kMaxCompared = 4;        // Levels of properties in which branches may differ.
+constexpr int kMaxApart = 64;          // Values whose cases are read while those of another are.
+constexpr int kMaxComparisons = 1000;  // Of values within those that are compared.
 
 }  // namespace
 
@@ -122,10 +124,53 @@ bool SchemaReader::admits(const SchemaCase& one, const Json& value) {
   if ((type & kNumbers) != 0) {
     return accepts(number_automaton(one.numbers, limits_.rule_states), value.dump());
   }
-  return true;
+  return type == kArray ? admits_array(one, value) : type != kObject || admits_object(one, value);
 }
 
-bool SchemaReader::are_disjoint(const SchemaCase& a, const SchemaCase& b, int depth) {
+/// Looks at other values while the cases of one are being read, which may come back to that one.
+template <typename Look>
+bool SchemaReader::apart(const Look& look) {
+  if (++num_apart_ > kMaxApart) throw InputError("it recurs without end: it compares itself");
+  const std::vector<const Json*> open = std::exchange(open_, {});
+  const bool result = look();
+  open_ = open;
+  --num_apart_;
+  return result;
+}
+
+bool SchemaReader::holds(std::span<const SchemaNode> nodes, const Json& value) {
+  return apart([&] {
+    return std::ranges::any_of(read(nodes), [&](const auto& one) { return admits(one, value); });
+  });
+}
+
+bool SchemaReader::admits_array(const SchemaCase& one, const Json& value) {
+  if (value.size() < one.items.min || value.size() > one.items.max) return false;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const auto nodes = item(one, i);
+    if (!nodes || !holds(*nodes, value[i])) return false;
+    if (unique_items(one) == nullptr) continue;
+    for (size_t j = 0; j < i; ++j) {
+      if (is_same(value[i], value[j])) return false;
+    }
+  }
+  return std::ranges::all_of(one.contains, [&](const Contains& contains) {
+    const auto counts = [&](const Json& v) { return holds({&contains.schema, 1}, v); };
+    const auto times = std::ranges::count_if(value, counts);
+    return times >= contains.times.min && times <= contains.times.max;
+  });
+}
+
+bool SchemaReader::admits_object(const SchemaCase& one, const Json& value) {
+  if (value.size() < one.properties.min || value.size() > one.properties.max) return false;
+  for (const auto& [name, member] : value.items()) {
+    const auto nodes = property(one, name);
+    if (!nodes || !holds(*nodes, member)) return false;
+  }
+  return std::ranges::all_of(one.required, [&](const auto& name) { return value.contains(name); });
+}
+
+bool SchemaReader::are_disjoint(const SchemaCase& a, const SchemaCase& b) {
   const auto types = static_cast<uint8_t>(a.types & b.types);
   for (const auto& [one, other] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
     if (!one->values) continue;
@@ -135,12 +180,10 @@ bool SchemaReader::are_disjoint(const SchemaCase& a, const SchemaCase& b, int de
   }
   if ((types & (kNull | kTrue | kFalse)) != 0) return false;
   if ((types & kNumbers) != 0) {
-    NumberRules both = a.numbers;
-    both.is_integer = (types & kFraction) == 0;
-    std::ranges::copy(b.numbers.at_least, std::back_inserter(both.at_least));
-    std::ranges::copy(b.numbers.at_most, std::back_inserter(both.at_most));
-    std::ranges::copy(b.numbers.multiples, std::back_inserter(both.multiples));
-    if (!is_empty(number_automaton(both, limits_.rule_states))) return false;
+    NumberRules rules = both(a.numbers, b.numbers);
+    rules.is_integer = (types & kFraction) == 0;
+    if ((types & kInteger) == 0) rules.not_multiples.emplace_back("1");
+    if (!is_empty(number_automaton(rules, limits_.rule_states))) return false;
   }
   if ((types & kString) != 0) {
     SchemaCase both = a;
@@ -155,12 +198,11 @@ bool SchemaReader::are_disjoint(const SchemaCase& a, const SchemaCase& b, int de
       std::max(a.items.min, b.items.min) <= std::min(a.items.max, b.items.max)) {
     return false;
   }
-  return (types & kObject) == 0 || objects_are_disjoint(a, b, depth);
+  return (types & kObject) == 0 || objects_are_disjoint(a, b);
 }
 
 /// A property that both or one of them must have tells them apart: the usual "kind".
-bool SchemaReader::objects_are_disjoint(const SchemaCase& a, const SchemaCase& b, int depth) {
-  if (depth >= kMaxCompared) return false;
+bool SchemaReader::objects_are_disjoint(const SchemaCase& a, const SchemaCase& b) {
   std::vector<std::string> names = a.required;
   names.insert(names.end(), b.required.begin(), b.required.end());
   for (const std::string& name : names) {
@@ -169,20 +211,21 @@ bool SchemaReader::objects_are_disjoint(const SchemaCase& a, const SchemaCase& b
     if (!in_a || !in_b) return true;
     const bool is_in_both = std::ranges::find(a.required, name) != a.required.end() &&
                             std::ranges::find(b.required, name) != b.required.end();
-    if (!is_in_both || in_a->empty() || in_b->empty()) continue;
-    const std::vector<const Json*> open = std::exchange(open_, {});
-    const Cases of_a = read(*in_a);
-    const Cases of_b = read(*in_b);
-    open_ = open;
-    bool is_disjoint = true;
-    for (const SchemaCase& one : of_a) {
-      for (const SchemaCase& other : of_b) {
-        is_disjoint = is_disjoint && are_disjoint(one, other, depth + 1);
-      }
-    }
-    if (is_disjoint) return true;
+    if (is_in_both && values_are_disjoint(*in_a, *in_b)) return true;
   }
   return false;
+}
+
+bool SchemaReader::values_are_disjoint(std::span<const SchemaNode> a,
+                                       std::span<const SchemaNode> b) {
+  if (a.empty() || b.empty() || num_apart_ >= kMaxCompared) return false;
+  if (num_apart_ > 0 && ++num_comparisons_ > kMaxComparisons) return false;
+  return apart([&] {
+    const Cases of_b = read(b);
+    return std::ranges::all_of(read(a), [&](const SchemaCase& one) {
+      return std::ranges::all_of(of_b, [&](const auto& other) { return are_disjoint(one, other); });
+    });
+  });
 }
 
 }  // namespace atl::grammar

@@ -91,8 +91,8 @@ class ToolRules {
       const Json& schema = schemas_.back();
       objects_.push_back(
           {{"type", "object"}});  // Whatever the schema says, arguments are an object.
-      const RuleId arguments =
-          compiler_.rule({{&objects_.back(), &objects_.back(), ""}, {&schema, &schema, ""}});
+      const RuleId arguments = compiler_.rule(
+          {{&objects_.back(), &objects_.back(), "", ""}, {&schema, &schema, "", ""}});
       Nfa name;
       const uint32_t name_start = name.add_state();
       const uint32_t name_end = name.add_text(name_start, Json(tool.name).dump());

@@ -147,6 +147,45 @@ class SchemaMaker:
         return {"type": "string", "not": {"enum": random.sample(WORDS, 3)}}
 
 
+class NegationMaker(SchemaMaker):
+    """Schemas that are hard to keep to: what is not so, what must differ, what must be found some times."""
+
+    def schema(self):
+        self.defs = None
+        return self.composed(2)
+
+    def composed(self, depth):
+        random = self.random
+        roll = random.random()
+        if roll < 0.3:
+            return {"not": self.any(depth)}
+        if roll < 0.6:
+            return {**self.any(depth), "not": self.any(depth)}
+        if roll < 0.7:
+            return {"oneOf": [self.any(depth), self.any(depth)]}
+        if roll < 0.8:
+            return {"if": self.any(depth), "then": self.any(depth), "else": self.any(depth)}
+        if roll < 0.85:
+            return {"type": "array", "contains": self.any(depth), "minContains": random.randrange(3),
+                    "maxContains": random.randrange(1, 3)}
+        if roll < 0.9:
+            values = [1, [1, 2], [], {"a": 1}, {"name": "a", "id": 2}, "x", [[1]]]
+            return {"enum": random.sample(values, 3), "not": {"enum": random.sample(values, 2)}}
+        return {"type": "array", "prefixItems": [self.scalar() for _ in range(random.randrange(3))], "uniqueItems": True,
+                "items": random.choice([{"type": ["boolean", "null"]}, {"enum": ["a", 1, 2.5, [1]]}, False]),
+                "maxItems": random.randrange(1, 5)}
+
+
+def any_value(random, depth):
+    """A value that has nothing to do with a schema."""
+    roll = random.random()
+    if depth and roll < 0.2:
+        return [any_value(random, depth - 1) for _ in range(random.randrange(4))]
+    if depth and roll < 0.4:
+        return {name: any_value(random, depth - 1) for name in random.sample(NAMES, random.randrange(3))}
+    return random.choice([None, True, False, 0, 1, 2.5, 7, -3, 150, 0.5, "a", [], [1, 2], [1], [[1]], {}, {"a": 1}] + WORDS)
+
+
 def value_for(schema, root, random, depth=0):
     """A value that looks like the schema wants it; right often enough."""
     if not isinstance(schema, dict) or depth > 12:
@@ -189,6 +228,23 @@ def value_for(schema, root, random, depth=0):
             value["more"] = value_for(schema.get("additionalProperties", {}), root, random, depth + 1)
         return value
     return {"boolean": True, "null": None}.get(kind)
+
+
+def instances_of_parts(schema, random):
+    """Values that parts of the schema are about, and any: where it says what is not so."""
+    places = [part for part in parts(schema) if isinstance(part.get("type", ""), (str, list))][:20]
+    texts = {json.dumps(value_for(part, part, random)) for part in places for _ in range(2)}
+    texts |= {json.dumps(any_value(random, 2)) for _ in range(24)}
+    return [json.loads(text) for text in sorted(texts)]
+
+
+def parts(schema):
+    """The schemas within a schema, and itself."""
+    if isinstance(schema, dict):
+        yield schema
+    if isinstance(schema, (dict, list)):
+        for part in schema.values() if isinstance(schema, dict) else schema:
+            yield from parts(part)
 
 
 def instances(schema, random, count=12):
