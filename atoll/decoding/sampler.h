@@ -25,7 +25,8 @@ struct SamplerOptions {
 void check(const SamplerOptions& options);
 
 /// The token after `position` tokens; where there is a mask, of those that it allows, which must be
-/// one at least. Throws InputError when a logit, allowed or not, is not finite: the model is damaged.
+/// one at least. Throws InputError when a logit, allowed or not, is not finite: the model is
+/// damaged.
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position,
                const grammar::TokenMask* allowed = nullptr);
 

@@ -1,7 +1,7 @@
 #pragma once
 // What a model says that may call tools, read while it is written: text first, then calls. It is
-// the way back from a text that tool_grammar() allows. Of others it makes something, never an error.
-// Pure; of one thread.
+// the way back from a text that tool_grammar() allows. Of others it makes something, never an
+// error. Pure; of one thread.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,8 +41,8 @@ class ToolReader {
 
   const ToolForm form_;
   Where where_ = Where::kText;
-  std::string held_;          // Of the text, or a call up to its arguments.
-  bool has_text_ = false;     // Some of it was shown.
+  std::string held_;           // Of the text, or a call up to its arguments.
+  bool has_text_ = false;      // Some of it was shown.
   bool is_in_string_ = false;  // Of a call.
   bool is_escaped_ = false;
   int depth_ = 0;  // Of brackets in arguments.

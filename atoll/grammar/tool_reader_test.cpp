@@ -25,7 +25,8 @@ TEST(ToolReaderTest, ReadsEachForm) {
       R"([TOOL_CALLS][{"name": "now", "arguments": {"a": [1, "]"]}}, {"name": "now", "arguments": {}}])",
       ToolForm::kMistral);
   EXPECT_EQ(mistral.text, "");
-  EXPECT_THAT(mistral.calls, ElementsAre(ToolCall{"now", R"({"a": [1, "]"]})"}, ToolCall{"now", "{}"}));
+  EXPECT_THAT(mistral.calls,
+              ElementsAre(ToolCall{"now", R"({"a": [1, "]"]})"}, ToolCall{"now", "{}"}));
 }
 
 TEST(ToolReaderTest, PiecesOfAnySizeGiveTheSame) {
@@ -60,9 +61,11 @@ TEST(ToolReaderTest, WhatMayBecomeAMarkIsHeldBack) {
 }
 
 TEST(ToolReaderTest, WhatIsCutOffIsThereAsFarAsItGoes) {
-  EXPECT_EQ(read_tool_answer("<tool_call>\n{\"name\": \"now\", \"arg", ToolForm::kHermes), ToolAnswer{});
-  EXPECT_EQ(read_tool_answer("<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a", ToolForm::kHermes),
-            (ToolAnswer{"", {{"now", "{\"a"}}}));
+  EXPECT_EQ(read_tool_answer("<tool_call>\n{\"name\": \"now\", \"arg", ToolForm::kHermes),
+            ToolAnswer{});
+  EXPECT_EQ(
+      read_tool_answer("<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a", ToolForm::kHermes),
+      (ToolAnswer{"", {{"now", "{\"a"}}}));
   EXPECT_EQ(read_tool_answer("plain", ToolForm::kMistral), (ToolAnswer{"plain", {}}));
 }
 

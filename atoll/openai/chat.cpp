@@ -100,8 +100,8 @@ Json ChatShape::whole(const Answer& answer) {
   Json choices = Json::array();
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     const Choice& one = answer.choices[i];
-    const grammar::ToolAnswer said = tools_ ? grammar::read_tool_answer(one.text, *tools_)
-                                            : grammar::ToolAnswer{one.text, {}};
+    const grammar::ToolAnswer said =
+        tools_ ? grammar::read_tool_answer(one.text, *tools_) : grammar::ToolAnswer{one.text, {}};
     choices.push_back(
         {{"index", i},
          {"message", message_with_calls(answer, i, said)},

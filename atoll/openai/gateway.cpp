@@ -70,8 +70,8 @@ Gateway::Gateway(std::vector<ServedModel> models, const std::vector<ApiKey>& key
       admission_(limits.shares, keys_.shares()) {
   std::set<std::string> names;
   for (ServedModel& model : models_) {
-    model.grammars = std::make_shared<Grammars>(
-        model.tokenizer, model.generator->vocab_size(), model.ends);
+    model.grammars =
+        std::make_shared<Grammars>(model.tokenizer, model.generator->vocab_size(), model.ends);
     if (!names.insert(model.name).second) {
       throw UsageError(fmt::format("two models are called '{}'", model.name));
     }

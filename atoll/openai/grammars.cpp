@@ -17,10 +17,12 @@ using Kind = Structure::Kind;
 
 /// Different where grammars are.
 std::string key_of(const Structure& structure, grammar::ToolForm form) {
-  std::string key = fmt::format("{} {} {} {}", static_cast<int>(structure.kind),
-                                static_cast<int>(form), static_cast<int>(structure.tool_choice),
-                                structure.is_parallel);
-  const auto add = [&](const std::string& part) { key += fmt::format(" {}:{}", part.size(), part); };
+  std::string key =
+      fmt::format("{} {} {} {}", static_cast<int>(structure.kind), static_cast<int>(form),
+                  static_cast<int>(structure.tool_choice), structure.is_parallel);
+  const auto add = [&](const std::string& part) {
+    key += fmt::format(" {}:{}", part.size(), part);
+  };
   add(structure.schema);
   for (const std::string& choice : structure.choices) add(choice);
   for (const grammar::Tool& tool : structure.tools) {
@@ -53,7 +55,6 @@ std::shared_ptr<const grammar::Grammar> grammar_of(const Structure& structure,
 }  // namespace
 
 std::shared_ptr<const grammar::Vocabulary> Grammars::vocabulary() {
-  const MutexLock lock(vocabulary_mutex_);
   if (vocabulary_ != nullptr) return vocabulary_;
   std::vector<std::string> bytes(static_cast<size_t>(vocab_size_));
   for (int64_t id = 0; id < vocab_size_; ++id) {
@@ -108,6 +109,8 @@ Grammars::Masks Grammars::find(const Structure& structure, grammar::ToolForm for
   if (structure.kind == Kind::kText) return nullptr;
   const std::string key = key_of(structure, form);
   if (Masks known = look_up(key)) return known;
+  const MutexLock lock(making_);
+  if (Masks known = look_up(key)) return known;  // Another made it meanwhile.
   Masks made = make(structure, form);
   keep(key, made);
   return made;

@@ -36,15 +36,15 @@ class Grammars {
     Masks masks;
   };
   Masks look_up(const std::string& key);
-  Masks make(const Structure& structure, grammar::ToolForm form);
+  Masks make(const Structure& structure, grammar::ToolForm form) ATOLL_REQUIRES(making_);
   void keep(const std::string& key, const Masks& masks);
-  std::shared_ptr<const grammar::Vocabulary> vocabulary();
+  std::shared_ptr<const grammar::Vocabulary> vocabulary() ATOLL_REQUIRES(making_);
 
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const int64_t vocab_size_;
   const std::vector<int64_t> ends_;
-  Mutex vocabulary_mutex_;
-  std::shared_ptr<const grammar::Vocabulary> vocabulary_ ATOLL_GUARDED_BY(vocabulary_mutex_);
+  Mutex making_;  // One is made at a time: whoever sends large schemas takes one processor.
+  std::shared_ptr<const grammar::Vocabulary> vocabulary_ ATOLL_GUARDED_BY(making_);
   Mutex mutex_;
   std::list<Kept> kept_ ATOLL_GUARDED_BY(mutex_);  // The last asked for first.
 };

@@ -18,19 +18,17 @@ void add_call(const Json& item, const std::string& name, Json& messages) {
   Fields fields(item, name + ".");
   const std::string call_id = fields.required_text("call_id");
   if (fields.required_text("type") == "function_call_output") {
-    messages.push_back({{"role", "tool"},
-                        {"tool_call_id", call_id},
-                        {"content", fields.required("output")}});
+    messages.push_back(
+        {{"role", "tool"}, {"tool_call_id", call_id}, {"content", fields.required("output")}});
     return;
   }
-  const bool is_first = messages.empty() || messages.back()["role"] != "assistant";
+  const bool is_first = messages.empty() || messages.back().value("role", Json()) != "assistant";
   if (is_first) messages.push_back({{"role", "assistant"}, {"content", nullptr}});
-  messages.back()["tool_calls"].push_back(
-      {{"id", call_id},
-       {"type", "function"},
-       {"function",
-        {{"name", fields.required_text("name")},
-         {"arguments", fields.required_text("arguments")}}}});
+  messages.back()["tool_calls"].push_back({{"id", call_id},
+                                           {"type", "function"},
+                                           {"function",
+                                            {{"name", fields.required_text("name")},
+                                             {"arguments", fields.required_text("arguments")}}}});
 }
 
 /// A text, or a list of messages, calls and their results.
@@ -41,7 +39,8 @@ Json input_messages(const Json& input) {
   for (size_t i = 0; i < input.size(); ++i) {
     const Json& item = input[i];
     const std::string name = fmt::format("input[{}]", i);
-    const Json type = item.is_object() ? item.value("type", Json("message")) : Json("message");
+    if (!item.is_object()) refuse(name, fmt::format("'{}' must be an object", name));
+    const Json type = item.value("type", Json("message"));
     if (type == "function_call" || type == "function_call_output") {
       add_call(item, name, messages);
       continue;
@@ -50,10 +49,8 @@ Json input_messages(const Json& input) {
       refuse(name, fmt::format("'{}' is no message and no call: others are not supported", name),
              "unsupported");
     }
-    Json message = item;
-    if (message.is_object()) {  // What came with an earlier answer is nothing that models read.
-      for (const char* key : {"type", "id", "status"}) message.erase(key);
-    }
+    Json message = item;  // What came with an earlier answer is nothing that models read.
+    for (const char* key : {"type", "id", "status"}) message.erase(key);
     messages.push_back(std::move(message));
   }
   return read_messages(messages, "input");

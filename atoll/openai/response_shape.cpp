@@ -86,8 +86,8 @@ Json ResponseShape::text_part(const std::string& text, const std::vector<TextTok
 Json ResponseShape::whole(const Answer& answer) {
   const char* const status = status_of(answer);
   const Choice& one = answer.choices[0];
-  const grammar::ToolAnswer said = tools_ ? grammar::read_tool_answer(one.text, *tools_)
-                                          : grammar::ToolAnswer{one.text, {}};
+  const grammar::ToolAnswer said =
+      tools_ ? grammar::read_tool_answer(one.text, *tools_) : grammar::ToolAnswer{one.text, {}};
   Json output = Json::array();
   if (!said.text.empty() || said.calls.empty()) {
     output.push_back(message(answer, status, Json::array({text_part(said.text, one.tokens)})));
@@ -119,8 +119,9 @@ std::string ResponseShape::text_event(const std::string& kind, const Answer& ans
 
 std::string ResponseShape::open_message(const Answer& answer) {
   open_ = message(answer, "in_progress", Json::array());
-  return event("response.output_item.added", {{"output_index", done_.size()}, {"item", open_}}) +
-         text_event("response.content_part.added", answer, {{"part", text_part("", {})}});
+  const std::string added =
+      event("response.output_item.added", {{"output_index", done_.size()}, {"item", open_}});
+  return added + text_event("response.content_part.added", answer, {{"part", text_part("", {})}});
 }
 
 std::string ResponseShape::open_call(const Answer& answer, const std::string& name) {

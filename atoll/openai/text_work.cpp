@@ -79,8 +79,7 @@ TextWork work_of(const CompletionRequest& request, const ServedModel& model) {
         encode(prompt, *model.tokenizer, model.generator->vocab_size(), model.ends, "prompt"));
   }
   TextWork work = work_of(request.options, std::move(prompts), model, "prompt");
-  const Grammars::Masks masks =
-      model.grammars->find(request.structure, grammar::ToolForm::kHermes);
+  const Grammars::Masks masks = model.grammars->find(request.structure, grammar::ToolForm::kHermes);
   for (decoding::GenerationRequest& text : work.texts) {
     text.grammar = masks;
     text.top_logprobs = request.logprobs;
@@ -128,8 +127,10 @@ std::optional<grammar::ToolForm> tool_form_of(const Structure& structure,
   if (structure.kind != Structure::Kind::kTools || model.chat_template == nullptr) return {};
   const auto form = tool_form(model.chat_template->source());
   if (form) return form;
-  refuse("tools", "'tools' cannot be used: the model's chat template has them called in a form "
-         "that is not supported", "unsupported");
+  refuse("tools",
+         "'tools' cannot be used: the model's chat template has them called in a form "
+         "that is not supported",
+         "unsupported");
 }
 
 /// Of what holds a chat.

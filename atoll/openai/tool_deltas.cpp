@@ -20,9 +20,8 @@ std::string finish_name(decoding::FinishReason reason, bool has_calls) {
 
 Json message_with_calls(const Answer& answer, size_t choice, const grammar::ToolAnswer& said) {
   const bool is_null = said.text.empty() && !said.calls.empty();
-  Json message{{"role", "assistant"},
-               {"content", is_null ? Json() : Json(said.text)},
-               {"refusal", nullptr}};
+  Json message{
+      {"role", "assistant"}, {"content", is_null ? Json() : Json(said.text)}, {"refusal", nullptr}};
   for (size_t i = 0; i < said.calls.size(); ++i) {
     const grammar::ToolCall& call = said.calls[i];
     message["tool_calls"].push_back(
