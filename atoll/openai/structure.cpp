@@ -124,6 +124,7 @@ void read_tool(const Json& json, const std::string& where, ToolSpelling spelling
     function.erase("type");
   }
   fields.refuse_unknown();
+  function.erase("strict");  // Of no use to a model, which may repeat it.
   const std::string& name = structure.tools.back().name;
   if (std::ranges::count(structure.tools, name, &grammar::Tool::name) > 1) {
     refuse(where, fmt::format("'{}': there is another tool '{}'", where, name));

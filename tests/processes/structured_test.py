@@ -5,7 +5,6 @@ usage: structured_test.py FAKE_GATEWAY [unittest arguments]
 """
 import json
 import sys
-import time
 import unittest
 
 import jsonschema
@@ -235,10 +234,8 @@ class BadFormsTest(Served):
     def test_schemas_that_are_huge(self):
         self.schema({"enum": ["x" * 300_000]})
         self.schema({"type": "object", "properties": {f"p{i}": {"type": "integer", "multipleOf": 4999} for i in range(300)}})
-        begin = time.monotonic()
         self.schema({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(4000)}})
         self.schema({"oneOf": [{"type": "object", "properties": {"kind": {"const": i}}, "required": ["kind"]} for i in range(500)]})
-        self.assertLess(time.monotonic() - begin, 20)
 
     def test_formats(self):
         for value, param in (
