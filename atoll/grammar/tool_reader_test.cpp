@@ -21,9 +21,10 @@ TEST(ToolReaderTest, ReadsEachForm) {
   EXPECT_THAT(read_tool_answer(call + "; " + call, ToolForm::kLlama3).calls,
               ElementsAre(ToolCall{"weather", R"({"city": "Oslo {"})"},
                           ToolCall{"weather", R"({"city": "Oslo {"})"}));
-  const ToolAnswer mistral = read_tool_answer(
-      R"([TOOL_CALLS][{"name": "now", "arguments": {"a": [1, "]"]}}, {"name": "now", "arguments": {}}])",
-      ToolForm::kMistral);
+  const ToolAnswer mistral =
+      read_tool_answer(R"([TOOL_CALLS][{"name": "now", "arguments": {"a": [1, "]"]}}, )"
+                       R"({"name": "now", "arguments": {}}])",
+                       ToolForm::kMistral);
   EXPECT_EQ(mistral.text, "");
   EXPECT_THAT(mistral.calls,
               ElementsAre(ToolCall{"now", R"({"a": [1, "]"]})"}, ToolCall{"now", "{}"}));

@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "atoll/base/random.h"
+#include "atoll/grammar/json_schema.h"
+#include "atoll/grammar/matcher.h"
 #include "atoll/serve/generate.h"
 
 namespace atl::serve {
@@ -136,6 +138,38 @@ TEST(LocalGeneratorTest, EachAnswerIsThatWhichIsMadeAloneWhateverTheBudget) {
     const decoding::GeneratorStatus status = generator.status();
     EXPECT_EQ(status.num_waiting, 0);
     EXPECT_LE(status.kv_bytes, status.kv_capacity_bytes);
+  }
+}
+
+TEST(LocalGeneratorTest, AnswersThatGiveWayAreStillWhereTheyWereInTheirGrammar) {
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 61; ++i) tokens.emplace_back(1, static_cast<char>(' ' + i));
+  const auto masks = std::make_shared<const grammar::TokenMasks>(
+      grammar::schema_grammar(R"({"type": "string", "minLength": 20, "maxLength": 40})"),
+      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{7}));
+  std::vector<std::vector<int64_t>> first;
+  for (const EngineOptions& options :
+       {EngineOptions{}, EngineOptions{.kv_bytes = 10 * kPageBytes, .prompt_tokens = 40}}) {
+    LocalGenerator generator(small_model(), options);
+    std::vector<std::shared_ptr<Heard>> heard;
+    for (GenerationRequest request : various()) {
+      request.max_tokens = 60;
+      request.grammar = masks;
+      heard.push_back(std::make_shared<Heard>());
+      generator.generate(request, heard.back());
+    }
+    std::vector<std::vector<int64_t>> found;
+    for (const auto& one : heard) {
+      EXPECT_EQ(one->wait(), FinishReason::kStop);
+      found.push_back(one->ids());
+      grammar::Matcher matcher(masks);
+      for (const int64_t id : found.back()) {
+        ASSERT_TRUE(matcher.advance(static_cast<grammar::TokenId>(id)));
+      }
+      EXPECT_TRUE(matcher.may_end());
+    }
+    if (first.empty()) first = found;
+    EXPECT_EQ(found, first);
   }
 }
 
