@@ -42,10 +42,14 @@ void say_calls(Json& message) {
 
 std::optional<grammar::ToolForm> tool_form(std::string_view text) {
   if (!knows_tools(text)) return grammar::ToolForm::kHermes;  // As with_tools_in_words() has it.
-  if (contains(text, "[ARGS]") || contains(text, "<function=")) return std::nullopt;
+  for (const char* other :
+       {"[ARGS]", "<function=", "<arg_key>", "<invoke"}) {  // Calls that are no JSON.
+    if (contains(text, other)) return std::nullopt;
+  }
   if (contains(text, "[TOOL_CALLS]")) return grammar::ToolForm::kMistral;
   if (contains(text, "<tool_call>")) return grammar::ToolForm::kHermes;
-  if (contains(text, "<|start_header_id|>")) return grammar::ToolForm::kLlama3;
+  if (contains(text, "<|start_header_id|>") && contains(text, "\"parameters\""))
+    return grammar::ToolForm::kLlama3;
   return std::nullopt;
 }
 

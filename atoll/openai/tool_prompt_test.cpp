@@ -14,7 +14,9 @@ TEST(ToolPromptTest, TheFormIsToldFromTheTemplate) {
   EXPECT_EQ(tool_form("{{ messages }}"), ToolForm::kHermes);  // In words.
   EXPECT_EQ(tool_form("{% if tools %}<tool_call>"), ToolForm::kHermes);
   EXPECT_EQ(tool_form("{% if tools %}[TOOL_CALLS]["), ToolForm::kMistral);
-  EXPECT_EQ(tool_form("<|start_header_id|>{% if tools %}<|python_tag|>"), ToolForm::kLlama3);
+  EXPECT_EQ(tool_form("<|start_header_id|>{% if tools %}{\"name\": n, \"parameters\": p}"),
+            ToolForm::kLlama3);
+  EXPECT_EQ(tool_form("<|start_header_id|>{% if tools %}<TOOLCALL>"), std::nullopt);
   EXPECT_EQ(tool_form("{% if tools %}[TOOL_CALLS]name[ARGS]"), std::nullopt);
   EXPECT_EQ(tool_form("{% if tools %}<tool_call><function=x>"), std::nullopt);
   EXPECT_EQ(tool_form("{% if tools %}<|channel|>"), std::nullopt);

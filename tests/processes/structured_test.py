@@ -181,7 +181,7 @@ class ToolsTest(Served):
 
 
 class Llama3ToolsTest(ToolsTest):
-    words = ("--tools", "tools <|start_header_id|>")
+    words = ("--tools", 'tools <|start_header_id|> "parameters"')
 
 
 class MistralToolsTest(ToolsTest):
