@@ -173,6 +173,24 @@ TEST(LocalGeneratorTest, AnswersThatGiveWayAreStillWhereTheyWereInTheirGrammar) 
   }
 }
 
+TEST(LocalGeneratorTest, WhereNoTokenGoesOnTheAnswerFailsAndTheOthersGoOn) {
+  std::vector<std::string> tokens(61);
+  tokens[5] = "a";
+  GenerationRequest stuck{.prompt = {1}};
+  stuck.grammar = std::make_shared<const grammar::TokenMasks>(
+      grammar::choice_grammar(std::vector<std::string>{"ab"}),
+      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{}));
+  LocalGenerator generator(small_model(), {});
+  const GenerationRequest other = various()[0];
+  const auto heard = std::make_shared<Heard>();
+  const auto of_other = std::make_shared<Heard>();
+  generator.generate(stuck, heard);
+  generator.generate(other, of_other);
+  EXPECT_EQ(heard->wait(), std::nullopt);
+  EXPECT_THAT(heard->refusal().message, HasSubstr("vocabulary"));
+  EXPECT_EQ(of_other->ids(), alone(other));
+}
+
 TEST(LocalGeneratorTest, WhatPromptsShareIsReadOnceAndChangesNothing) {
   LocalGenerator generator(small_model(), {});
   GenerationRequest request{.prompt = text(3, 100), .max_tokens = 8, .sampler = {.temperature = 0}};
