@@ -41,7 +41,8 @@ constexpr const char* kFooter = R"(
 One command, one address: whatever speaks OpenAI's API can use it, and a browser finds a page to
 chat at / (docs/serving_api.md). Requests are answered together: each pass over the weights makes a
 token of every answer. What prompts have in common is read once. On the CPU an answer has the same
-tokens whatever else is asked meanwhile.
+tokens whatever else is asked meanwhile. Answers can be kept right by a JSON schema, and call tools
+(docs/structured_output.md).
 
 Other machines may ask over HTTPS (--certificate, --private-key) with a key (--keys: a file with
 `NAME SECRET` on each line). --insecure lifts both. Ctrl-C ends it.

@@ -50,16 +50,38 @@ Draw::Draw(const GenerationRequest& request, int64_t vocab_size)
     seen_.add(id);
   }
   for (const auto& [id, bias] : bias_) require(id, "logit_bias");
+  if (request.grammar == nullptr) return;
+  if (static_cast<int64_t>(request.grammar->vocabulary().size()) != vocab_size) {
+    throw InputError(fmt::format("the grammar is for {} ids, and the model has {}",
+                                 request.grammar->vocabulary().size(), vocab_size));
+  }
+  matcher_.emplace(request.grammar);
 }
 
 bool Draw::is_end(int64_t id) const { return std::ranges::find(ends_, id) != ends_.end(); }
+
+void Draw::add(int64_t id) {
+  seen_.add_made(id);
+  if (!matcher_) return;
+  const bool is_taken = matcher_->advance(static_cast<grammar::TokenId>(id));
+  ATOLL_CHECK(is_taken, "a token that the grammar does not allow");
+}
+
+bool Draw::is_over() const {
+  return matcher_ && matcher_->may_end() && matcher_->place().tops.empty();
+}
 
 TokenScore Draw::next(std::span<float> logits_V, int64_t position) const {
   std::vector<float> own;  // The score is the model's, before what changes its logits here.
   if (num_top_) own.assign(logits_V.begin(), logits_V.end());
   for (const auto& [id, bias] : bias_) logits_V[static_cast<size_t>(id)] += bias;
   seen_.penalise(logits_V, sampler_);
-  const int64_t id = sample(logits_V, sampler_, position);
+  std::optional<grammar::TokenMask> allowed;
+  if (matcher_) allowed = matcher_->mask();
+  if (allowed && allowed->count() == 0) {
+    throw InputError("no token of the model's vocabulary goes on as the answer's grammar demands");
+  }
+  const int64_t id = sample(logits_V, sampler_, position, allowed ? &*allowed : nullptr);
   return num_top_ ? score_of(own, id, *num_top_) : TokenScore{.id = id};
 }
 

@@ -9,6 +9,7 @@
 
 #include "atoll/decoding/generator.h"
 #include "atoll/decoding/sampler.h"
+#include "atoll/grammar/matcher.h"
 
 namespace atl::decoding {
 
@@ -21,12 +22,15 @@ class Draw {
   Draw(const GenerationRequest& request, int64_t vocab_size);
 
   /// The token behind `position` others; scored if the request asks for that, else its id alone.
-  /// Overwrites the logits. Throws InputError when a logit is not finite: the model is damaged.
+  /// Overwrites the logits. Throws InputError when a logit is not finite: the model is damaged; and
+  /// where the grammar goes on with what no token has.
   TokenScore next(std::span<float> logits_V, int64_t position) const;
   /// It belongs to the text now: no end of it.
-  void add(int64_t id) { seen_.add_made(id); }
+  void add(int64_t id);
   /// The text ends before this token.
   bool is_end(int64_t id) const;
+  /// The grammar lets nothing follow: the text ends here, whatever the model finds.
+  bool is_over() const;
 
  private:
   SamplerOptions sampler_;
@@ -34,6 +38,7 @@ class Draw {
   std::map<int64_t, float> bias_;
   std::optional<int64_t> num_top_;
   SeenTokens seen_;
+  std::optional<grammar::Matcher> matcher_;  // Where the answer is in its grammar, if it has one.
 };
 
 }  // namespace atl::decoding

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "atoll/base/error.h"
+#include "atoll/grammar/json_schema.h"
 
 namespace atl::decoding {
 namespace {
@@ -75,6 +76,67 @@ TEST(DrawTest, IdsOverTheVocabularyAreRefusedByName) {
   request.prompt = {3};
   request.logit_bias = {{-1, 1.0F}};
   EXPECT_THROW(Draw(request, 4), InputError);
+}
+
+/// Ids 0 to 3 are a, b, c and the end.
+std::shared_ptr<const grammar::TokenMasks> choice(const std::vector<std::string>& texts) {
+  const std::vector<std::string> tokens{"a", "b", "c", ""};
+  return std::make_shared<grammar::TokenMasks>(
+      grammar::choice_grammar(texts),
+      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{3}));
+}
+
+TEST(DrawTest, AnAnswerStaysWithinItsGrammarWhateverTheModelFinds) {
+  GenerationRequest request = kGreedy;
+  request.ends = {3};
+  request.grammar = choice({"ca", "cac"});
+  for (const double temperature : {0.0, 1.0}) {
+    request.sampler.temperature = temperature;
+    Draw draw(request, 4);
+    for (const int64_t wanted : {2, 0}) {
+      std::vector<float> logits = kLogits;
+      EXPECT_EQ(draw.next(logits, 1).id, wanted);
+      draw.add(wanted);
+      EXPECT_FALSE(draw.is_over());
+    }
+    std::vector<float> logits{0, 100, 0, 50};  // It may end here, or go on with c.
+    EXPECT_EQ(draw.next(logits, 3).id, 3);
+    Draw other = draw;  // A copy goes its own way.
+    other.add(2);
+    EXPECT_TRUE(other.is_over());
+    EXPECT_FALSE(draw.is_over());
+  }
+}
+
+TEST(DrawTest, ScoresAreTheModelsOwnBesideAGrammar) {
+  GenerationRequest request = kGreedy;
+  request.grammar = choice({"a"});
+  request.top_logprobs = 1;
+  std::vector<float> logits = kLogits;
+  const TokenScore score = Draw(request, 4).next(logits, 1);
+  EXPECT_EQ(score.id, 0);
+  EXPECT_NEAR(score.logprob, score_of(kLogits, 0, 0).logprob, 1e-12);
+  EXPECT_EQ(score.top[0].first, 1);
+}
+
+TEST(DrawTest, WhereNoTokenGoesOnItIsSaid) {
+  GenerationRequest request = kGreedy;
+  request.grammar = choice({"ax"});
+  Draw draw(request, 4);
+  std::vector<float> logits = kLogits;
+  EXPECT_EQ(draw.next(logits, 1).id, 0);
+  draw.add(0);
+  EXPECT_THROW(draw.next(logits, 2), InputError);
+  EXPECT_THROW(Draw(request, 5), InputError);  // A grammar of another vocabulary.
+}
+
+TEST(DrawTest, DamagedLogitsAreFoundAmongForbiddenIdsToo) {
+  GenerationRequest request = kGreedy;
+  request.grammar = choice({"a"});
+  for (const float bad : {std::nanf(""), -HUGE_VALF, HUGE_VALF}) {
+    std::vector<float> logits{1, bad, 2, 3};
+    EXPECT_THROW(Draw(request, 4).next(logits, 1), InputError);
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/decoding/sampler.h"
+#include "atoll/grammar/token_masks.h"
 
 namespace atl::decoding {
 
@@ -24,6 +25,7 @@ struct GenerationRequest {
   std::map<int64_t, float> logit_bias;  // Added to these ids' logits before anything else.
   std::optional<int64_t> top_logprobs;  // Scores are wanted, with so many of the likeliest ids.
   bool scores_prompt = false;           // Those of the prompt's tokens too.
+  std::shared_ptr<const grammar::TokenMasks> grammar;  // What the answer must be; null: anything.
 };
 
 /// A token and how likely the model found it: natural logarithms of the softmax of the logits,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -21,17 +22,31 @@ void require(bool condition, const char* option, double value, const char* wante
   }
 }
 
-/// The ids that may be drawn, likeliest first; equals by id.
-std::vector<int64_t> candidates(std::span<const float> logits_V, int64_t top_k) {
-  std::vector<int64_t> ids(logits_V.size());
-  std::iota(ids.begin(), ids.end(), 0);
+/// The ids that may be drawn, smallest first.
+std::vector<int64_t> allowed_ids(size_t vocab_size, const grammar::TokenMask* allowed) {
+  std::vector<int64_t> ids;
+  if (allowed == nullptr) {
+    ids.resize(vocab_size);
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
+  }
+  const std::vector<uint64_t>& words = allowed->words();
+  for (size_t i = 0; i < words.size(); ++i) {
+    for (uint64_t rest = words[i]; rest != 0; rest &= rest - 1) {
+      ids.push_back(static_cast<int64_t>(i * 64) + std::countr_zero(rest));
+    }
+  }
+  return ids;
+}
+
+/// The likeliest of them first; equals by id.
+void keep_likeliest(std::span<const float> logits_V, int64_t top_k, std::vector<int64_t>& ids) {
   const auto likelier = [&](int64_t a, int64_t b) {
     return logits_V[a] != logits_V[b] ? logits_V[a] > logits_V[b] : a < b;
   };
   const auto kept = top_k > 0 ? std::min<int64_t>(top_k, std::ssize(ids)) : std::ssize(ids);
   std::ranges::partial_sort(ids, ids.begin() + kept, likelier);
   ids.resize(static_cast<size_t>(kept));
-  return ids;
 }
 
 }  // namespace
@@ -79,17 +94,21 @@ void SeenTokens::penalise(std::span<float> logits_V, double penalty) const {
   }
 }
 
-int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position) {
+int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position,
+               const grammar::TokenMask* allowed) {
   ATOLL_CHECK(!logits_V.empty());
   for (const float logit : logits_V) {
     if (!std::isfinite(logit)) {
       throw InputError("the model's logits are not finite: its weights are damaged");
     }
   }
-  if (options.temperature == 0) {
+  if (options.temperature == 0 && allowed == nullptr) {
     return std::distance(logits_V.begin(), std::ranges::max_element(logits_V));
   }
-  const std::vector<int64_t> ids = candidates(logits_V, options.top_k);
+  std::vector<int64_t> ids = allowed_ids(logits_V.size(), allowed);
+  ATOLL_CHECK(!ids.empty() && ids.back() < std::ssize(logits_V));
+  keep_likeliest(logits_V, options.temperature == 0 ? 1 : options.top_k, ids);
+  if (options.temperature == 0) return ids[0];
   std::vector<double> weights;
   weights.reserve(ids.size());
   double total = 0;

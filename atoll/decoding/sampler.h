@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "atoll/grammar/token_masks.h"
+
 namespace atl::decoding {
 
 struct SamplerOptions {
@@ -22,9 +24,11 @@ struct SamplerOptions {
 /// Throws UsageError naming the option that is out of range.
 void check(const SamplerOptions& options);
 
-/// The token after `position` tokens. Throws InputError when a logit is not finite: the model is
+/// The token after `position` tokens; where there is a mask, of those that it allows, which must be
+/// one at least. Throws InputError when a logit, allowed or not, is not finite: the model is
 /// damaged.
-int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position);
+int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position,
+               const grammar::TokenMask* allowed = nullptr);
 
 /// The ids that a text holds, each once, and how often each was made.
 class SeenTokens {

@@ -92,6 +92,22 @@ TEST(SamplerTest, EqualSeedAndPositionDrawEqually) {
   EXPECT_LT(equal, 30);
 }
 
+TEST(SamplerTest, OnlyWhatAMaskAllowsIsDrawnWithItsShare) {
+  const std::vector<float> logits{std::log(0.1F), std::log(0.4F), std::log(0.3F), std::log(0.2F)};
+  grammar::TokenMask mask(4);
+  mask.allow(0);
+  mask.allow(2);
+  int64_t num_first = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const int64_t id = sample(logits, {}, i, &mask);
+    ASSERT_TRUE(mask.allows(static_cast<grammar::TokenId>(id)));
+    num_first += id == 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(num_first) / 4000, 0.25, 0.03);
+  EXPECT_EQ(sample(logits, {.temperature = 0}, 0, &mask), 2);
+  EXPECT_EQ(sample(logits, {.top_k = 1}, 0, &mask), 2);
+}
+
 TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {
   EXPECT_THROW(check(SamplerOptions{.temperature = -1}), UsageError);
   EXPECT_THROW(check(SamplerOptions{.top_k = -1}), UsageError);

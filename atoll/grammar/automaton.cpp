@@ -16,6 +16,9 @@
 namespace atl::grammar {
 namespace {
 
+constexpr size_t kMaxMembers = 4'000'000;  // Of subsets, before ways are left side by side.
+constexpr size_t kMaxEdges = 1'000'000;
+
 /// Puts edges in order and makes one of neighbours that lead to the same state.
 void tidy(std::vector<ByteEdge>& edges) {
   std::ranges::sort(edges, [](const ByteEdge& a, const ByteEdge& b) {
@@ -188,25 +191,29 @@ Automaton Nfa::automaton(uint32_t start, uint32_t end, size_t max_states) const 
   Automaton result;
   std::deque<Subset> subsets;  // Stay where they are when more come.
   Numbers numbers;
+  size_t num_members = 0;  // Of all subsets that were looked at: that is the work.
   const auto number = [&](Subset subset) {
     close(subset);
+    num_members += subset.size();
     const auto [found, is_new] = numbers.emplace(subset, static_cast<uint32_t>(subsets.size()));
     if (is_new) subsets.push_back(std::move(subset));
     return found->second;
   };
   number({start});
-  for (size_t i = 0; i < subsets.size() && subsets.size() <= max_states; ++i) {
+  const auto is_small = [&] { return subsets.size() <= max_states && num_members <= kMaxMembers; };
+  for (size_t i = 0; i < subsets.size() && is_small(); ++i) {
     const Subset& subset = subsets[i];
     result.states.push_back(state_of(subset, number));
     result.states.back().accepts = std::ranges::binary_search(subset, end);
   }
-  if (subsets.size() <= max_states) return result;
+  if (is_small()) return result;
 
   // Too many subsets: each state stays itself, with what its empty steps lead to.
   result.states.clear();
   std::vector<uint32_t> place(states_.size());
   for (uint32_t i = 0; i < place.size(); ++i) place[i] = i == start ? 0 : i < start ? i + 1 : i;
   result.states.resize(states_.size());
+  size_t num_edges = 0;
   for (uint32_t i = 0; i < states_.size(); ++i) {
     Automaton::State& state = result.states[place[i]];
     Subset subset{i};
@@ -221,6 +228,13 @@ Automaton Nfa::automaton(uint32_t start, uint32_t end, size_t max_states) const 
         state.calls.push_back(call);
       }
       state.accepts |= member == end;
+    }
+    num_edges += state.edges.size() + state.calls.size();
+    if (num_edges > kMaxEdges) {
+      throw InputError(
+          fmt::format("the schema has over {} ways to go on: too many properties or "
+                      "values beside each other",
+                      kMaxEdges));
     }
     tidy(state.edges);
   }

@@ -48,6 +48,10 @@ class Grammar {
   uint32_t root() const { return root_; }
   uint32_t max_depth() const { return max_depth_; }
   size_t num_states() const { return states_.size() - 1; }
+  size_t num_bytes() const {
+    return states_.size() * sizeof(State) + edges_.size() * sizeof(ByteEdge) +
+           calls_.size() * sizeof(CallEdge);
+  }
   /// States below are the same in every grammar of schemas.
   uint32_t num_shared() const { return num_shared_; }
 

@@ -249,4 +249,22 @@ std::shared_ptr<const Grammar> object_grammar(const SchemaOptions& options) {
   return schema_grammar(R"({"type": "object"})", options);
 }
 
+std::shared_ptr<const Grammar> choice_grammar(std::span<const std::string> texts,
+                                              const GrammarLimits& limits) {
+  size_t num_bytes = 0;
+  for (const std::string& text : texts) num_bytes += text.size();
+  const bool has_empty = std::ranges::any_of(texts, &std::string::empty);
+  if (texts.empty() || has_empty || num_bytes > limits.schema_bytes) {
+    throw InputError(fmt::format("there must be a choice, none of them empty, of {} bytes in all",
+                                 limits.schema_bytes));
+  }
+  Nfa nfa;
+  const uint32_t start = nfa.add_state();
+  const uint32_t end = nfa.add_state();
+  for (const std::string& text : texts) nfa.add_empty(nfa.add_text(start, text), end);
+  GrammarBuilder builder(limits);
+  const RuleId root = builder.add(nfa.automaton(start, end, limits.states));
+  return std::move(builder).build(root);
+}
+
 }  // namespace atl::grammar

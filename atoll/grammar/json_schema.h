@@ -5,6 +5,8 @@
 //
 // Properties come in the schema's order; those that it does not list, at the end.
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "atoll/grammar/grammar.h"
@@ -27,5 +29,8 @@ std::shared_ptr<const Grammar> schema_grammar(std::string_view schema,
                                               const SchemaOptions& options = {});
 /// Any JSON object.
 std::shared_ptr<const Grammar> object_grammar(const SchemaOptions& options = {});
+/// One of these texts as it is, no JSON. Throws InputError where there is none, or one is empty.
+std::shared_ptr<const Grammar> choice_grammar(std::span<const std::string> texts,
+                                              const GrammarLimits& limits = {});
 
 }  // namespace atl::grammar

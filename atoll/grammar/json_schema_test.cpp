@@ -334,5 +334,29 @@ TEST(JsonSchemaTest, BlanksAreBounded) {
   EXPECT_FALSE(takes(*grammar, "{\n" + std::string(41, ' ') + "}"));
 }
 
+TEST(JsonSchemaTest, ChoicesAreTextsAsTheyAre) {
+  const auto grammar = choice_grammar(std::vector<std::string>{"yes", "no", "no way"});
+  Machine machine(*grammar);
+  const auto takes = [&](std::string_view text) {
+    return machine.advance(machine.begin(), text).may_end;
+  };
+  EXPECT_TRUE(takes("yes") && takes("no") && takes("no way"));
+  EXPECT_FALSE(takes("ye") || takes("\"yes\"") || takes("no w") || takes(""));
+  EXPECT_THROW(choice_grammar({}), InputError);
+  EXPECT_THROW(choice_grammar(std::vector<std::string>{""}), InputError);
+  EXPECT_THROW(choice_grammar(std::vector<std::string>{std::string(300'000, 'x')}), InputError);
+}
+
+TEST(JsonSchemaTest, LargeSchemasAreRefusedSoon) {
+  std::string properties, branches;
+  for (int i = 0; i < 4000; ++i) properties += fmt::format(R"("p{}": true,)", i);
+  for (int i = 0; i < 500; ++i) branches += fmt::format(R"({{"const": {}}},)", i);
+  properties.pop_back();
+  branches.pop_back();
+  EXPECT_THROW(schema_grammar(R"({"type": "object", "properties": {)" + properties + "}}"),
+               InputError);
+  EXPECT_THROW(schema_grammar(R"({"oneOf": [)" + branches + "]}"), InputError);
+}
+
 }  // namespace
 }  // namespace atl::grammar

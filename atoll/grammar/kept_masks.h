@@ -27,6 +27,11 @@ class KeptMasks {
     if (masks_.emplace(state, std::move(mask)).second) num_bytes_ += num_bytes;
   }
 
+  size_t num_bytes() const {
+    const MutexLock lock(mutex_);
+    return num_bytes_;
+  }
+
   static constexpr size_t kMaxBytes = size_t{1} << 27;  // 128 MiB.
 
  private:

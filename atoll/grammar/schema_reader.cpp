@@ -12,7 +12,8 @@ namespace atl::grammar {
 namespace {
 
 constexpr size_t kMaxCases = 512;
-constexpr size_t kMaxOpen = 200;  // References and compositions in each other.
+constexpr size_t kMaxCompared = 10'000;  // Pairs of branches of a oneOf.
+constexpr size_t kMaxOpen = 200;         // References and compositions in each other.
 
 uint8_t types_named(const SchemaNode& node, const Json& name) {
   const std::string text = name.is_string() ? name.get<std::string>() : name.dump();
@@ -310,11 +311,14 @@ std::vector<SchemaNode> SchemaReader::dependencies(const SchemaNode& node,
 
 SchemaReader::Cases SchemaReader::one_of(const SchemaNode& node, const Cases& cases) {
   const size_t num_branches = node.schema->at("oneOf").size();
+  size_t num_compared = 0;
   std::vector<Cases> branches;
   Cases result;
   bool is_disjoint = true;
   for (size_t i = 0; i < num_branches; ++i) {
     branches.push_back(apply(child(node, "oneOf", i), cases, Sense::kIs));
+    num_compared += result.size() * branches.back().size();
+    if (num_compared > kMaxCompared) refuse(node, "oneOf", "it has too many branches");
     for (const SchemaCase& earlier : result) {
       for (const SchemaCase& one : branches.back()) {
         is_disjoint = is_disjoint && are_disjoint(earlier, one);

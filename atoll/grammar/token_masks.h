@@ -43,6 +43,8 @@ class TokenMasks {
   /// The tokens after which a text can still be finished, and those that end it where it may end.
   TokenMask mask(const Place& place) const;
 
+  /// About how much memory grammar and what is kept take: more, the more places were asked for.
+  size_t num_bytes() const { return grammar_->num_bytes() + kept_.num_bytes(); }
   const Grammar& grammar() const { return *grammar_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
 

@@ -17,21 +17,9 @@ constexpr std::string_view kHermesBegin = "<tool_call>";
 constexpr std::string_view kHermesEnd = "</tool_call>";
 constexpr std::string_view kMistralBegin = "[TOOL_CALLS]";
 constexpr size_t kMaxTools = 1000;
-constexpr int kMaxNesting = 500;
-
-std::string_view mark_of(ToolForm form) {
-  return form == ToolForm::kMistral ? kMistralBegin : kHermesBegin;
-}
 
 const char* arguments_name(ToolForm form) {
   return form == ToolForm::kLlama3 ? "parameters" : "arguments";
-}
-
-/// How much of `mark` the end of `text` is the begin of.
-size_t begun(std::string_view text, std::string_view mark) {
-  size_t length = std::min(text.size(), mark.size());
-  while (!text.ends_with(mark.substr(0, length))) --length;
-  return length;
 }
 
 /// Any bytes up to the first `mark`, which leads to `behind`; each state before it may be the end.
@@ -158,48 +146,25 @@ class ToolRules {
   std::deque<Json> schemas_, objects_;
 };
 
-/// The calls of a JSON value: one, or a list of them. False where it is none.
-bool read_calls(const Json& value, ToolForm form, std::vector<ToolCall>& calls) {
-  const Json list = value.is_array() ? value : Json::array({value});
-  for (const Json& call : list) {
-    const char* name = arguments_name(form);
-    if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return false;
-    if (!call.contains(name) || !call[name].is_object()) return false;
-    calls.push_back({call["name"], call[name].dump()});
-  }
-  return !list.empty();
-}
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \n\t\r";
-  const size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
-}
-
-/// The JSON text at the begin of `text`, by its brackets; nothing where it does not end.
-std::optional<std::string_view> take_json(std::string_view& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if ((c == '{' || c == '[') && ++depth > kMaxNesting) return {};
-    if ((c == '}' || c == ']') && --depth <= 0) {
-      const std::string_view json = text.substr(0, i + 1);
-      text.remove_prefix(i + 1);
-      return json;
-    }
-  }
-  return {};
-}
-
 }  // namespace
+
+std::string_view mark_of(ToolForm form) {
+  switch (form) {
+    case ToolForm::kHermes:
+      return kHermesBegin;
+    case ToolForm::kMistral:
+      return kMistralBegin;
+    case ToolForm::kLlama3:
+      return "";
+  }
+  return "";
+}
+
+size_t begun(std::string_view text, std::string_view mark) {
+  size_t length = std::min(text.size(), mark.size());
+  while (!text.ends_with(mark.substr(0, length))) --length;
+  return length;
+}
 
 std::shared_ptr<const Grammar> tool_grammar(const std::vector<Tool>& tools,
                                             const ToolOptions& options) {
@@ -222,44 +187,6 @@ std::shared_ptr<const Grammar> tool_grammar(const std::vector<Tool>& tools,
   ToolRules rules(builder, options);
   const RuleId root = rules.answer(tools);
   return std::move(builder).build(root);
-}
-
-size_t text_before_calls(std::string_view text, ToolForm form) {
-  if (form == ToolForm::kLlama3) {
-    const std::string_view said = trim(text);
-    return said.empty() || said.starts_with('{') ? 0 : text.size();
-  }
-  const size_t found = text.find(mark_of(form));
-  return found != std::string_view::npos ? found : text.size() - begun(text, mark_of(form));
-}
-
-ToolAnswer read_tool_answer(std::string_view text, ToolForm form) {
-  const ToolAnswer all_text{std::string(text), {}};
-  const bool has_mark = form != ToolForm::kLlama3;
-  const size_t begin = has_mark ? text.find(mark_of(form)) : 0;
-  if (begin == std::string_view::npos) return all_text;
-  ToolAnswer answer{std::string(trim(text.substr(0, begin))), {}};
-  std::string_view rest = trim(text.substr(begin));
-  constexpr std::string_view kPython = "<|python_tag|>";
-  if (form == ToolForm::kLlama3 && rest.starts_with(kPython)) rest.remove_prefix(kPython.size());
-  try {
-    while (!rest.empty()) {
-      if (has_mark && rest.starts_with(mark_of(form))) rest.remove_prefix(mark_of(form).size());
-      rest = trim(rest);
-      if (!rest.starts_with('{') && !rest.starts_with('[')) return all_text;
-      const auto json = take_json(rest);
-      if (!json || !read_calls(Json::parse(*json), form, answer.calls)) return all_text;
-      rest = trim(rest);
-      if (form == ToolForm::kHermes && rest.starts_with(kHermesEnd)) {
-        rest = trim(rest.substr(kHermesEnd.size()));
-      } else if (form == ToolForm::kLlama3 && rest.starts_with(';')) {
-        rest = trim(rest.substr(1));
-      }
-    }
-  } catch (const Json::exception&) {
-    return all_text;
-  }
-  return answer.calls.empty() ? all_text : answer;
 }
 
 }  // namespace atl::grammar

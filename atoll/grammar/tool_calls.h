@@ -1,8 +1,7 @@
 #pragma once
-// Calls of tools, as models were taught to write them: a grammar that keeps them right, and the way
-// back from a finished text to the calls. Pure functions.
+// Calls of tools, as models were taught to write them: a grammar that keeps them right. Pure
+// functions. The way back is grammar/tool_reader.h.
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,23 +38,9 @@ struct ToolOptions {
 std::shared_ptr<const Grammar> tool_grammar(const std::vector<Tool>& tools,
                                             const ToolOptions& options);
 
-struct ToolCall {
-  std::string name;
-  std::string arguments;  // A JSON text, as OpenAI's `arguments`.
-  bool operator==(const ToolCall&) const = default;
-};
-
-struct ToolAnswer {
-  std::string text;  // What stands before the calls.
-  std::vector<ToolCall> calls;
-  bool operator==(const ToolAnswer&) const = default;
-};
-
-/// What a model has said. A text that has no calls, or was cut off within one, is text alone.
-ToolAnswer read_tool_answer(std::string_view text, ToolForm form);
-
-/// Where the calls begin in a text that is still being written: what stands before is text that can
-/// be shown. Beside whole marks, a beginning of one at the text's end counts.
-size_t text_before_calls(std::string_view text, ToolForm form);
+/// What calls begin with; empty: nothing of their own.
+std::string_view mark_of(ToolForm form);
+/// How much of `mark` the end of `text` is the begin of.
+size_t begun(std::string_view text, std::string_view mark);
 
 }  // namespace atl::grammar

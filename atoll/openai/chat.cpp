@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "atoll/openai/logprobs.h"
-#include "atoll/openai/structure.h"
+#include "atoll/openai/tool_prompt.h"
 
 namespace atl::openai {
 namespace {
@@ -45,6 +45,9 @@ Json read_messages(const Json& list, const std::string& field) {
     Json& content = message["content"];
     if (content.is_array()) content = joined_parts(content, name + ".content");
     const bool has_calls = message.contains("tool_calls") && !message["tool_calls"].is_null();
+    if (has_calls) {
+      message["tool_calls"] = read_tool_calls(message["tool_calls"], name + ".tool_calls");
+    }
     if (!content.is_string() && !(content.is_null() && has_calls)) {
       refuse(name + ".content",
              fmt::format("'{}.content' must be a text or a list of texts", name));
@@ -75,7 +78,8 @@ ChatRequest read_chat(const Json& body, const RequestLimits& limits) {
   const auto top = fields.whole("top_logprobs", 0, limits.max_top_logprobs);
   if (top && !has_logprobs) refuse("top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
   if (has_logprobs) request.top_logprobs = top.value_or(0);
-  read_structure(fields);
+  request.structure = read_structure(fields);
+  request.chat.tools = request.structure.described;
   fields.refuse_if_there("modalities", {Json::array({"text"})});
   for (const char* name :
        {"audio", "prediction", "web_search_options", "reasoning_effort", "verbosity"}) {
@@ -96,41 +100,61 @@ Json ChatShape::whole(const Answer& answer) {
   Json choices = Json::array();
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     const Choice& one = answer.choices[i];
+    const grammar::ToolAnswer said =
+        tools_ ? grammar::read_tool_answer(one.text, *tools_) : grammar::ToolAnswer{one.text, {}};
     choices.push_back(
         {{"index", i},
-         {"message", {{"role", "assistant"}, {"content", one.text}, {"refusal", nullptr}}},
+         {"message", message_with_calls(answer, i, said)},
          {"logprobs", logprobs(one.tokens)},
-         {"finish_reason", one.reason ? Json(decoding::name_of(*one.reason)) : Json()}});
+         {"finish_reason",
+          one.reason ? Json(finish_name(*one.reason, !said.calls.empty())) : Json()}});
   }
   Json all = object(answer, "chat.completion", std::move(choices));
   all["usage"] = usage_of(answer);
   return all;
 }
 
-std::string ChatShape::delta(const Answer& answer, size_t index, Json delta,
-                             const std::vector<TextToken>& tokens,
-                             std::optional<decoding::FinishReason> reason) const {
+std::string ChatShape::event(const Answer& answer, size_t index, Json delta,
+                             const std::vector<TextToken>& tokens, Json reason) const {
   return chunk(answer, {{"index", index},
                         {"delta", std::move(delta)},
                         {"logprobs", tokens.empty() ? Json() : logprobs(tokens)},
-                        {"finish_reason", reason ? Json(decoding::name_of(*reason)) : Json()}});
+                        {"finish_reason", std::move(reason)}});
+}
+
+std::string ChatShape::events(const Answer& answer, size_t index, std::vector<Json> deltas,
+                              std::vector<TextToken> tokens) const {
+  std::string all;
+  for (Json& delta : deltas) {
+    all += event(answer, index, std::move(delta), std::exchange(tokens, {}), {});
+  }
+  return all;
 }
 
 std::string ChatShape::begin(const Answer& answer) {
-  std::string events;
+  std::string all;
   for (size_t i = 0; i < answer.choices.size(); ++i) {
-    events += delta(answer, i, {{"role", "assistant"}, {"content", ""}}, {}, {});
+    if (tools_) deltas_.emplace_back(*tools_);
+    const Json content = tools_ ? Json() : Json("");
+    all += event(answer, i, {{"role", "assistant"}, {"content", content}}, {}, {});
   }
-  return events;
+  return all;
 }
 
 std::string ChatShape::piece(const Answer& answer, size_t index, const Piece& piece) {
   if (is_empty(piece)) return "";
-  return delta(answer, index, {{"content", piece.text}}, piece.tokens, {});
+  if (!tools_) return event(answer, index, {{"content", piece.text}}, piece.tokens, {});
+  std::vector<Json> deltas = deltas_[index].add(answer, index, piece.text);
+  if (deltas.empty() && has_logprobs() && !piece.tokens.empty()) deltas = {Json::object()};
+  return events(answer, index, std::move(deltas), piece.tokens);
 }
 
 std::string ChatShape::end_of(const Answer& answer, size_t index) {
-  return delta(answer, index, Json::object(), {}, answer.choices[index].reason);
+  const decoding::FinishReason reason = *answer.choices[index].reason;
+  if (!tools_) return event(answer, index, Json::object(), {}, decoding::name_of(reason));
+  ToolDeltas& mine = deltas_[index];
+  std::string all = events(answer, index, mine.finish(answer, index), {});
+  return all + event(answer, index, Json::object(), {}, finish_name(reason, mine.has_calls()));
 }
 
 }  // namespace atl::openai

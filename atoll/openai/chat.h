@@ -7,6 +7,8 @@
 
 #include "atoll/openai/choices_shape.h"
 #include "atoll/openai/request_options.h"
+#include "atoll/openai/structure.h"
+#include "atoll/openai/tool_deltas.h"
 #include "atoll/tokenizer/chat_template.h"
 
 namespace atl::openai {
@@ -15,6 +17,7 @@ struct ChatRequest {
   std::string model;
   tokenizer::Chat chat;
   RequestOptions options;
+  Structure structure;
   std::optional<int64_t> top_logprobs;  // Scores are wanted, with so many of the likeliest.
 };
 
@@ -27,10 +30,12 @@ Json read_messages(const Json& list, const std::string& field);
 
 class ChatShape final : public ChoicesShape {
  public:
-  /// `tokenizer` must outlive it.
-  ChatShape(const ChatRequest& request, const tokenizer::Tokenizer& tokenizer)
+  /// `tools`: how the answer calls tools, where it may. `tokenizer` must outlive it.
+  ChatShape(const ChatRequest& request, std::optional<grammar::ToolForm> tools,
+            const tokenizer::Tokenizer& tokenizer)
       : ChoicesShape("chat.completion.chunk", request.top_logprobs.has_value(),
-                     request.options.include_usage, tokenizer) {}
+                     request.options.include_usage, tokenizer),
+        tools_(tools) {}
 
   Json whole(const Answer& answer) override;
   std::string begin(const Answer& answer) override;
@@ -38,10 +43,14 @@ class ChatShape final : public ChoicesShape {
   std::string end_of(const Answer& answer, size_t choice) override;
 
  private:
-  std::string delta(const Answer& answer, size_t index, Json delta,
-                    const std::vector<TextToken>& tokens,
-                    std::optional<decoding::FinishReason> reason) const;
+  std::string event(const Answer& answer, size_t index, Json delta,
+                    const std::vector<TextToken>& tokens, Json reason) const;
+  std::string events(const Answer& answer, size_t index, std::vector<Json> deltas,
+                     std::vector<TextToken> tokens) const;
   Json logprobs(const std::vector<TextToken>& tokens) const;
+
+  const std::optional<grammar::ToolForm> tools_;
+  std::vector<ToolDeltas> deltas_;  // Of each choice, where it may call tools.
 };
 
 }  // namespace atl::openai

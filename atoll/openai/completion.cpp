@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "atoll/openai/logprobs.h"
-#include "atoll/openai/structure.h"
 
 namespace atl::openai {
 
@@ -25,7 +24,7 @@ CompletionRequest read_completion(const Json& body, const RequestLimits& limits)
   request.echo = fields.flag("echo", false);
   fields.refuse_if_there("suffix", {""});
   fields.refuse_if_there("best_of", {1, request.options.n});
-  read_structure(fields);
+  request.structure = read_format(fields);
   fields.refuse_unknown();
   return request;
 }

@@ -8,6 +8,7 @@
 #include "atoll/openai/choices_shape.h"
 #include "atoll/openai/prompt.h"
 #include "atoll/openai/request_options.h"
+#include "atoll/openai/structure.h"
 
 namespace atl::openai {
 
@@ -15,6 +16,7 @@ struct CompletionRequest {
   std::string model;
   std::vector<Prompt> prompts;
   RequestOptions options;
+  Structure structure;
   std::optional<int64_t> logprobs;  // Scores, with so many of the likeliest.
   bool echo = false;                // The answer begins with the prompt.
 };

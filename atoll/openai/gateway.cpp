@@ -69,7 +69,9 @@ Gateway::Gateway(std::vector<ServedModel> models, const std::vector<ApiKey>& key
       created_(static_cast<int64_t>(wall_time())),
       admission_(limits.shares, keys_.shares()) {
   std::set<std::string> names;
-  for (const ServedModel& model : models_) {
+  for (ServedModel& model : models_) {
+    model.grammars =
+        std::make_shared<Grammars>(model.tokenizer, model.generator->vocab_size(), model.ends);
     if (!names.insert(model.name).second) {
       throw UsageError(fmt::format("two models are called '{}'", model.name));
     }

@@ -49,7 +49,7 @@ class Gateway {
   const ServedModel& model_named(const std::string& name) const;
   net::HttpReply answer(const ServedModel& model, TextWork work, const net::HttpRequest& request);
 
-  const std::vector<ServedModel> models_;
+  std::vector<ServedModel> models_;  // As they are since the start.
   const Keyring keys_;
   const GatewayLimits limits_;
   const Clock& clock_;

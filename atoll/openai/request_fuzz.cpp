@@ -1,5 +1,6 @@
 // Requests from strangers: they are read, or refused with a field's name in OpenAI's form.
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "atoll/base/check.h"
@@ -21,7 +22,15 @@ constexpr const char* kGood[] = {
         "logprobs": true, "top_logprobs": 2, "top_k": -1})",
     R"({"model": "m", "input": [{"type": "message", "role": "user", "content": "x"}],
         "include": ["message.output_text.logprobs"], "text": {"format": {"type": "text"}}})",
-    R"({"model": "m", "input": ["a", "b"], "encoding_format": "base64"})"};
+    R"({"model": "m", "input": ["a", "b"], "encoding_format": "base64"})",
+    R"({"model": "m", "messages": [{"role": "user", "content": "x"}, {"role": "assistant",
+        "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}},
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}}})",
+    R"({"model": "m", "input": [{"type": "function_call", "call_id": "1", "name": "f",
+        "arguments": "{}"}, {"type": "function_call_output", "call_id": "1", "output": "x"}],
+        "tools": [{"type": "function", "name": "f"}], "tool_choice": "required"})"};
 
 void read(const std::string& body) {
   const atl::openai::RequestLimits limits;
@@ -44,7 +53,7 @@ void read(const std::string& body) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
   read(input);
-  std::string edited = kGood[size == 0 ? 0 : data[0] % 4];
+  std::string edited = kGood[size == 0 ? 0 : data[0] % std::size(kGood)];
   for (size_t i = 1; i + 4 <= size && i < 16; i += 4) {
     const size_t at = (data[i] * 256U + data[i + 1]) % (edited.size() + 1);
     edited.replace(at, data[i + 2] % 6, input.substr(i, data[i + 3] % 4));

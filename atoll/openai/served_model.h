@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "atoll/decoding/generator.h"
+#include "atoll/openai/grammars.h"
 #include "atoll/tokenizer/chat_template.h"
 #include "atoll/tokenizer/tokenizer.h"
 
@@ -22,6 +23,7 @@ struct ServedModel {
   /// the template's text; empty: none.
   nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();
   std::string chat_template_text;
+  std::shared_ptr<Grammars> grammars;  // The gateway's: of this model's answers.
 };
 
 }  // namespace atl::openai

@@ -8,6 +8,8 @@
 #include "atoll/base/error.h"
 #include "atoll/base/number.h"
 #include "atoll/base/random.h"
+#include "atoll/openai/response_shape.h"
+#include "atoll/openai/tool_prompt.h"
 
 namespace atl::openai {
 namespace {
@@ -77,7 +79,9 @@ TextWork work_of(const CompletionRequest& request, const ServedModel& model) {
         encode(prompt, *model.tokenizer, model.generator->vocab_size(), model.ends, "prompt"));
   }
   TextWork work = work_of(request.options, std::move(prompts), model, "prompt");
+  const Grammars::Masks masks = model.grammars->find(request.structure, grammar::ToolForm::kHermes);
   for (decoding::GenerationRequest& text : work.texts) {
+    text.grammar = masks;
     text.top_logprobs = request.logprobs;
     text.scores_prompt = request.echo && request.logprobs;
   }
@@ -87,14 +91,27 @@ TextWork work_of(const CompletionRequest& request, const ServedModel& model) {
   return work;
 }
 
+namespace {
+
+/// Whether it has anything that templates for texts alone do not say.
+bool has_tools(const tokenizer::Chat& chat) {
+  return !chat.tools.is_null() || std::ranges::any_of(chat.messages, [](const Json& message) {
+    return message["role"] == "tool" || message.contains("tool_calls");
+  });
+}
+
+}  // namespace
+
 PromptIds chat_prompt(const tokenizer::Chat& chat, const ServedModel& model,
                       const std::string& field) {
   if (model.chat_template == nullptr) {
     refuse(field, "the model has no chat template: ask /v1/completions", "no_chat_template");
   }
+  const bool needs_words = has_tools(chat) && !knows_tools(model.chat_template->source());
   try {
-    const auto ids =
-        tokenizer::ChatTemplate::encode(*model.tokenizer, model.chat_template->render(chat));
+    const auto ids = tokenizer::ChatTemplate::encode(
+        *model.tokenizer,
+        model.chat_template->render(needs_words ? with_tools_in_words(chat) : chat));
     if (ids.empty()) refuse(field, "the chat template makes no text of the messages");
     return {.ids = {ids.begin(), ids.end()}};
   } catch (const InputError& error) {
@@ -104,25 +121,45 @@ PromptIds chat_prompt(const tokenizer::Chat& chat, const ServedModel& model,
 
 namespace {
 
+/// How the model calls tools; nothing where the request has none that it may call.
+std::optional<grammar::ToolForm> tool_form_of(const Structure& structure,
+                                              const ServedModel& model) {
+  if (structure.kind != Structure::Kind::kTools || model.chat_template == nullptr) return {};
+  const auto form = tool_form(model.chat_template->source());
+  if (form) return form;
+  refuse("tools",
+         "'tools' cannot be used: the model's chat template has them called in a form "
+         "that is not supported",
+         "unsupported");
+}
+
 /// Of what holds a chat.
-TextWork chat_work(const auto& request, const ServedModel& model, const char* field) {
+TextWork chat_work(const auto& request, std::optional<grammar::ToolForm> tools,
+                   const ServedModel& model, const char* field) {
   TextWork work = work_of(request.options, {chat_prompt(request.chat, model, field)}, model, field);
-  for (decoding::GenerationRequest& text : work.texts) text.top_logprobs = request.top_logprobs;
+  const Grammars::Masks masks =
+      model.grammars->find(request.structure, tools.value_or(grammar::ToolForm::kHermes));
+  for (decoding::GenerationRequest& text : work.texts) {
+    text.grammar = masks;
+    text.top_logprobs = request.top_logprobs;
+  }
   return work;
 }
 
 }  // namespace
 
 TextWork work_of(const ChatRequest& request, const ServedModel& model) {
-  TextWork work = chat_work(request, model, "messages");
-  work.shape = std::make_unique<ChatShape>(request, *model.tokenizer);
+  const auto tools = tool_form_of(request.structure, model);
+  TextWork work = chat_work(request, tools, model, "messages");
+  work.shape = std::make_unique<ChatShape>(request, tools, *model.tokenizer);
   work.id = "chatcmpl-" + random_name();
   return work;
 }
 
 TextWork work_of(const ResponseRequest& request, const ServedModel& model) {
-  TextWork work = chat_work(request, model, "input");
-  work.shape = std::make_unique<ResponseShape>(request, *model.tokenizer);
+  const auto tools = tool_form_of(request.structure, model);
+  TextWork work = chat_work(request, tools, model, "input");
+  work.shape = std::make_unique<ResponseShape>(request, tools, *model.tokenizer);
   work.id = "resp_" + random_name();
   return work;
 }

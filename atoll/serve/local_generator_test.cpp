@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "atoll/grammar/json_schema.h"
+#include "atoll/grammar/matcher.h"
 #include "atoll/serve/generate.h"
 #include "atoll/testing_torch/served_texts.h"
 
@@ -60,6 +62,56 @@ TEST(LocalGeneratorTest, EachAnswerIsThatWhichIsMadeAloneWhateverTheBudget) {
     EXPECT_EQ(status.num_waiting, 0);
     EXPECT_LE(status.kv_bytes, status.kv_capacity_bytes);
   }
+}
+
+TEST(LocalGeneratorTest, AnswersThatGiveWayAreStillWhereTheyWereInTheirGrammar) {
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 61; ++i) tokens.emplace_back(1, static_cast<char>(' ' + i));
+  const auto masks = std::make_shared<const grammar::TokenMasks>(
+      grammar::schema_grammar(R"({"type": "string", "minLength": 20, "maxLength": 40})"),
+      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{7}));
+  std::vector<std::vector<int64_t>> first;
+  for (const EngineOptions& options :
+       {EngineOptions{}, EngineOptions{.kv_bytes = 10 * kPageBytes, .prompt_tokens = 40}}) {
+    LocalGenerator generator(small_model(), options);
+    std::vector<std::shared_ptr<Heard>> heard;
+    for (GenerationRequest request : various()) {
+      request.max_tokens = 60;
+      request.grammar = masks;
+      heard.push_back(std::make_shared<Heard>());
+      generator.generate(request, heard.back());
+    }
+    std::vector<std::vector<int64_t>> found;
+    for (const auto& one : heard) {
+      EXPECT_EQ(one->wait(), FinishReason::kStop);
+      found.push_back(one->ids());
+      grammar::Matcher matcher(masks);
+      for (const int64_t id : found.back()) {
+        ASSERT_TRUE(matcher.advance(static_cast<grammar::TokenId>(id)));
+      }
+      EXPECT_TRUE(matcher.may_end());
+    }
+    if (first.empty()) first = found;
+    EXPECT_EQ(found, first);
+  }
+}
+
+TEST(LocalGeneratorTest, WhereNoTokenGoesOnTheAnswerFailsAndTheOthersGoOn) {
+  std::vector<std::string> tokens(61);
+  tokens[5] = "a";
+  GenerationRequest stuck{.prompt = {1}};
+  stuck.grammar = std::make_shared<const grammar::TokenMasks>(
+      grammar::choice_grammar(std::vector<std::string>{"ab"}),
+      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{}));
+  LocalGenerator generator(small_model(), {});
+  const GenerationRequest other = various()[0];
+  const auto heard = std::make_shared<Heard>();
+  const auto of_other = std::make_shared<Heard>();
+  generator.generate(stuck, heard);
+  generator.generate(other, of_other);
+  EXPECT_EQ(heard->wait(), std::nullopt);
+  EXPECT_THAT(heard->refusal().message, HasSubstr("vocabulary"));
+  EXPECT_EQ(of_other->ids(), alone(other));
 }
 
 TEST(LocalGeneratorTest, WhatPromptsShareIsReadOnceAndChangesNothing) {

@@ -46,7 +46,7 @@ bool Answer::take(int64_t position, const at::Tensor& row) {
   if (draw_.is_end(score.id)) return finish(decoding::FinishReason::kStop);
   append(score.id);
   draw_.add(score.id);
-  if (!listener_->token(score)) return finish(decoding::FinishReason::kStop);
+  if (!listener_->token(score) || draw_.is_over()) return finish(decoding::FinishReason::kStop);
   if (std::ssize(tokens()) < max_length_) return false;
   return finish(decoding::FinishReason::kLength);
 }

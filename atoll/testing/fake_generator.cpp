@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "atoll/base/error.h"
 #include "atoll/base/random.h"
 
 namespace atl::decoding {
@@ -83,7 +84,7 @@ bool FakeGenerator::step(Text& text) {
   text.draw.add(score.id);
   text.ids.push_back(score.id);
   ++status_.made_tokens;
-  const bool goes_on = text.listener->token(score);
+  const bool goes_on = text.listener->token(score) && !text.draw.is_over();
   const int64_t num_made = std::ssize(text.ids) - std::ssize(request.prompt);
   const bool is_full = num_made == request.max_tokens || std::ssize(text.ids) == options_.context;
   if (goes_on && !is_full) return true;
@@ -97,7 +98,14 @@ void FakeGenerator::work() {
     changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) { return is_ending_ || !texts_.empty(); });
     if (is_ending_) return;
     for (auto text = texts_.begin(); text != texts_.end();) {
-      text = step(text->second) ? std::next(text) : texts_.erase(text);
+      bool goes_on = false;
+      try {
+        goes_on = step(text->second);
+      } catch (const InputError& error) {
+        text->second.listener->failed(
+            {.kind = Refusal::Kind::kUnavailable, .message = error.what()});
+      }
+      text = goes_on ? std::next(text) : texts_.erase(text);
     }
     if (options_.token_time > Duration{}) {
       changed_.wait_for(lock, options_.token_time,

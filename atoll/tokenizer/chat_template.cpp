@@ -151,25 +151,26 @@ Chat Chat::from_json(const Json& json, const std::string& where) {
   return chat;
 }
 
-ChatTemplate::ChatTemplate(text::JinjaTemplate plain, Json special_tokens)
-    : plain_(std::move(plain)), special_tokens_(std::move(special_tokens)) {}
+ChatTemplate::ChatTemplate(TemplateSource source, Json special_tokens)
+    : plain_(source.text, text::kChatTemplate, source.where),
+      source_(std::move(source.text)),
+      special_tokens_(std::move(special_tokens)) {}
 
 std::optional<ChatTemplate> ChatTemplate::load(const fs::path& folder) {
   const auto sources = template_sources_of(folder);
   if (sources.empty()) return {};
-  const auto& [source, where] = sources.at("default");
-  ChatTemplate loaded(text::JinjaTemplate(source, text::kChatTemplate, where),
-                      special_tokens_of(folder));
+  ChatTemplate loaded(sources.at("default"), special_tokens_of(folder));
   if (const auto found = sources.find("tool_use"); found != sources.end()) {
     loaded.with_tools_.emplace(found->second.text, text::kChatTemplate, found->second.where);
+    loaded.source_ = found->second.text;
   }
   return loaded;
 }
 
 ChatTemplate ChatTemplate::load(const fs::path& folder, const std::string& name_or_file) {
   const std::string_view known = built_in(name_or_file);
-  const std::string source = known.empty() ? read_file(name_or_file) : std::string(known);
-  return {text::JinjaTemplate(source, text::kChatTemplate, "'" + name_or_file + "'"),
+  return {{.text = known.empty() ? read_file(name_or_file) : std::string(known),
+           .where = "'" + name_or_file + "'"},
           special_tokens_of(folder)};
 }
 
@@ -212,7 +213,7 @@ std::string ChatTemplate::render(const Chat& chat) const {
   variables["documents"] = chat.documents;
   variables["add_generation_prompt"] = chat.add_generation_prompt;
   const bool has_tools = with_tools_ && !chat.tools.is_null();
-  return (has_tools ? *with_tools_ : *plain_).render(variables);
+  return (has_tools ? *with_tools_ : plain_).render(variables);
 }
 
 std::vector<TokenId> ChatTemplate::encode(const Tokenizer& tokenizer, const std::string& text) {

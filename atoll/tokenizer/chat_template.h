@@ -59,16 +59,19 @@ class ChatTemplate {
 
   /// The tokenizer's end-of-sequence token, which ends a turn; empty where the folder names none.
   std::string end_of_turn() const;
+  /// What serves chats with tools, as its author wrote it.
+  const std::string& source() const { return source_; }
   /// The text. Throws InputError, also where the template itself refuses the chat.
   std::string render(const Chat& chat) const;
   /// Its ids: special tokens in the text count as such, none is added.
   static std::vector<TokenId> encode(const Tokenizer& tokenizer, const std::string& text);
 
  private:
-  ChatTemplate(text::JinjaTemplate plain, nlohmann::ordered_json special_tokens);
+  ChatTemplate(TemplateSource source, nlohmann::ordered_json special_tokens);
 
-  std::optional<text::JinjaTemplate> plain_;
+  text::JinjaTemplate plain_;
   std::optional<text::JinjaTemplate> with_tools_;  // Where the folder has one of its own for them.
+  std::string source_;
   nlohmann::ordered_json special_tokens_;
 };
 

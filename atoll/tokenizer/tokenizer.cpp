@@ -94,6 +94,14 @@ std::optional<TokenId> Tokenizer::id_of(std::string_view special_token) const {
   return {};
 }
 
+std::vector<TokenId> Tokenizer::special_ids() const {
+  std::vector<TokenId> ids;
+  for (const AddedToken& token : tables_->added) {
+    if (token.special) ids.push_back(token.id);
+  }
+  return ids;
+}
+
 TokenId Tokenizer::end_of_text() const {
   for (const std::string_view name : {kEndOfText, std::string_view("<|end_of_text|>"),
                                       std::string_view("</s>"), std::string_view("<eos>")}) {

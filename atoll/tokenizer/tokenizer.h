@@ -81,6 +81,8 @@ class Tokenizer {
   /// 3's for images does; a text that has one is refused where it is read.
   bool fits(int64_t vocab_size) const;
   std::optional<TokenId> id_of(std::string_view special_token) const;
+  /// The ids that are no text: those that begin, end and divide texts.
+  std::vector<TokenId> special_ids() const;
   /// The id of <|endoftext|>, or of the file's only end-of-sequence-like special token ("</s>",
   /// "<|end_of_text|>", "<eos>"). Throws InputError when there is none.
   TokenId end_of_text() const;

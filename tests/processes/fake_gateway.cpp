@@ -19,15 +19,24 @@ namespace {
 struct Arguments {
   std::string folder;  // The tokenizer and a chat template are written here.
   std::string keys;
+  std::string tools = "<tool_call>";  // How the template has them called; empty: it knows none.
+  int64_t context = 256;
   int64_t token_ms = 0;
   int64_t ping_ms = 10'000;
 };
 
 atl::openai::ServedModel fake_model(const Arguments& arguments) {
   const std::filesystem::path folder = arguments.folder;
+  const std::string calls =
+      "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments.city }}{% endfor %}";
   const std::string chat_template =
-      "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
-      "{% if add_generation_prompt %}a:{% endif %}";
+      (arguments.tools.empty() ? ""
+                               : "{# " + arguments.tools +
+                                     " #}{% for t in tools or [] %}"
+                                     "t:{{ t.function.name }};{% endfor %}") +
+      "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}" +
+      (arguments.tools.empty() ? "" : calls) +
+      ";{% endfor %}{% if add_generation_prompt %}a:{% endif %}";
   std::ofstream(folder / "tokenizer.json")
       << atl::data::sample_llama_json({"\u2581", "a", "\u2581a"}, {"\u2581 a"});
   std::ofstream(folder / "chat_template.jinja") << chat_template;
@@ -39,6 +48,7 @@ atl::openai::ServedModel fake_model(const Arguments& arguments) {
   return {.name = "fake",
           .generator =
               std::make_shared<atl::decoding::FakeGenerator>(atl::decoding::FakeGeneratorOptions{
+                  .context = arguments.context,
                   .token_time = std::chrono::milliseconds(arguments.token_ms)}),
           .tokenizer =
               std::make_shared<atl::tokenizer::Tokenizer>(atl::tokenizer::Tokenizer::load(folder)),
@@ -56,6 +66,8 @@ int main(int argc, char** argv) {
   CLI::App app;
   app.add_option("folder", arguments.folder)->required();
   app.add_option("--keys", arguments.keys);
+  app.add_option("--tools", arguments.tools);
+  app.add_option("--context", arguments.context);
   app.add_option("--token-ms", arguments.token_ms);
   app.add_option("--ping-ms", arguments.ping_ms);
   app.add_option("--certificate", options.certificate_file);

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import jsonschema
 import openai
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -72,6 +73,21 @@ class ServeTest(unittest.TestCase):
                 for prompt, answers in made.items():
                     for answer in answers:
                         self.assertEqual(answer.result(), wanted[prompt], prompt)
+
+    def test_answers_of_a_form_have_the_tokens_that_they_have_alone(self):
+        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "maximum": 99, "minimum": 0}},
+                  "required": ["name", "age"], "additionalProperties": False}
+
+        def asked(seed):
+            return self.client.completions.create(model="mine", prompt=PROMPTS[seed % 3], max_tokens=100, temperature=1, seed=seed,
+                                                  extra_body={"guided_json": schema}).choices[0]
+        alone = [asked(seed).text for seed in range(8)]
+        for text in alone:
+            jsonschema.validate(json.loads(text), schema)
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            others = [pool.submit(self.complete, prompt, temperature=0.8, seed=1) for prompt in PROMPTS[:4]]
+            self.assertEqual([one.text for one in pool.map(asked, range(8))], alone)
+            self.assertEqual(len([one.result() for one in others]), 4)
 
     def test_a_stream_is_the_answer_in_pieces(self):
         whole = self.complete(PROMPTS[0], temperature=0)
