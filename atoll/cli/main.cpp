@@ -29,7 +29,8 @@ constexpr std::array kTorchCommands = {
     TorchCommand{"eval", "Measure a model on text: loss, perplexity, bits per byte"},
     TorchCommand{"generate", "Continue prompts with a model"},
     TorchCommand{"chat", "Talk with a model"},
-    TorchCommand{"serve", "Serve a model behind OpenAI's API"},
+    TorchCommand{"serve", "Serve a model behind OpenAI's API, or some of its layers"},
+    TorchCommand{"gateway", "Answer OpenAI's API for a model that a swarm serves"},
     TorchCommand{"convert", "Write a model as a Hugging Face folder or a GGUF file"},
     TorchCommand{"bench", "Measure how fast this machine trains"},
 };

@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/model/device.h"
 #include "atoll/weights/hf_folder.h"
+#include "atoll/weights/model_files.h"
 
 namespace atl::cli {
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
@@ -39,19 +42,18 @@ std::filesystem::path tokenizer_place(const ModelArguments& arguments, const Loa
   return arguments.tokenizer.empty() ? loaded.folder : std::filesystem::path(arguments.tokenizer);
 }
 
-LoadedModel load_model(const ModelArguments& arguments) {
-  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
-  const at::Device device = model::usable_device(arguments.device, "--device");
-  const std::filesystem::path folder = weights::resolve_model(arguments.model);
+namespace {
+
+LoadedModel with_tokenizer(const ModelArguments& arguments, std::filesystem::path folder,
+                           model::Model model) {
   const std::filesystem::path tokenizer =
       arguments.tokenizer.empty() ? folder : std::filesystem::path(arguments.tokenizer);
   LoadedModel loaded{
       .folder = folder,
       .ids = weights::load_hf_config(folder).ids,
-      .model = model::load_model(folder, device),
+      .model = std::move(model),
       .tokenizer = tokenizer::Tokenizer::load(tokenizer),
   };
-  report_not_finite(loaded.model, folder, arguments.strict);
   const int64_t vocab_size = loaded.model.config().vocab_size;
   if (!loaded.tokenizer.fits(vocab_size)) {
     throw InputError(fmt::format(
@@ -60,6 +62,25 @@ LoadedModel load_model(const ModelArguments& arguments) {
         tokenizer.string(), loaded.tokenizer.vocab_size(), folder.string(), vocab_size));
   }
   return loaded;
+}
+
+}  // namespace
+
+LoadedModel load_model(const ModelArguments& arguments) {
+  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
+  const at::Device device = model::usable_device(arguments.device, "--device");
+  const std::filesystem::path folder = weights::resolve_model(arguments.model);
+  LoadedModel loaded = with_tokenizer(arguments, folder, model::load_model(folder, device));
+  report_not_finite(loaded.model, folder, arguments.strict);
+  return loaded;
+}
+
+LoadedModel load_model(const ModelArguments& arguments, model::LayerRange layers) {
+  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
+  const std::filesystem::path folder = weights::resolve_model(arguments.model);
+  const weights::ModelConfig config = weights::load_hf_config(folder).config;
+  auto files = std::make_shared<const weights::ModelFiles>(folder, config);
+  return with_tokenizer(arguments, folder, model::Model(config, std::move(files), layers));
 }
 
 }  // namespace atl::cli

@@ -42,5 +42,8 @@ void report_not_finite(const model::Model& model, const std::filesystem::path& f
 
 /// Throws UsageError (device) or InputError (files; a tokenizer with more ids than the model).
 LoadedModel load_model(const ModelArguments& arguments);
+/// The same on the CPU with these layers alone; of the others nothing is read, and no weights are
+/// checked.
+LoadedModel load_model(const ModelArguments& arguments, model::LayerRange layers);
 
 }  // namespace atl::cli

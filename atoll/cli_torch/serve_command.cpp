@@ -1,128 +1,233 @@
-// A model behind OpenAI's API, on this machine.
+// A model behind OpenAI's API on this machine, or some of its layers for a swarm.
 #include "atoll/cli_torch/serve_command.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <algorithm>
+#include <charconv>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
-#include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/machine_memory.h"
 #include "atoll/base/process.h"
+#include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
+#include "atoll/cli_torch/api_arguments.h"
 #include "atoll/cli_torch/model_arguments.h"
-#include "atoll/cli_torch/sampling_arguments.h"
-#include "atoll/openai/service.h"
+#include "atoll/cli_torch/swarm_place.h"
+#include "atoll/net/address.h"
+#include "atoll/serve/block_server.h"
 #include "atoll/serve/local_generator.h"
-#include "atoll/tokenizer/chat_template.h"
+#include "atoll/weights/hf_folder.h"
+#include "atoll/weights/model_digest.h"
 
 namespace atl::cli {
 namespace {
 
+constexpr double kGib = int64_t{1} << 30;
+constexpr double kUsualShare = 0.9;                  // Of the machine's memory.
+constexpr double kProgramBytes = 0.25 * kGib;        // LibTorch, buffers, what was sent.
+constexpr size_t kMaxQueuedBytes = size_t{1} << 30;  // Of what comes.
+
 struct ServeArguments {
   ModelArguments model;
   bool gateway = false;
-  std::string name;
-  std::string chat_template;
-  std::string keys;
-  double kv_gib = 2;
-  openai::ServiceOptions service;
+  ApiArguments api;
+  SwarmArguments swarm;
+  std::string blocks;
+  std::string advertise;
+  bool listens = false;   // Its user says where.
+  double kv_gib = 0;      // 0: a tenth of the memory, 2 at most.
+  double memory_gib = 0;  // 0: most of the machine's.
 };
 
 constexpr const char* kFooter = R"(
-One command, one address: whatever speaks OpenAI's API can use it, and a browser finds a page to
-chat at / (docs/serving_api.md). Requests are answered together: each pass over the weights makes a
-token of every answer. What prompts have in common is read once. On the CPU an answer has the same
-tokens whatever else is asked meanwhile. Answers can be kept right by a JSON schema, and call tools
-(docs/structured_output.md).
+With --gateway: one command, one address. Whatever speaks OpenAI's API can use it, and a browser
+finds a page to chat at / (docs/serving_api.md). Requests are answered together: each pass over the
+weights makes a token of every answer. What prompts have in common is read once. On the CPU an
+answer has the same tokens whatever else is asked meanwhile. Answers can be kept right by a JSON
+schema, and call tools (docs/structured_output.md). Other machines may ask over HTTPS
+(--certificate, --private-key) with a key (--keys: a file with `NAME SECRET` on each line).
+--insecure lifts both.
 
-Other machines may ask over HTTPS (--certificate, --private-key) with a key (--keys: a file with
-`NAME SECRET` on each line). --insecure lifts both. Ctrl-C ends it.
+With --join: some of the model's layers, as one of several servers of a swarm, for which `atoll
+gateway` answers (docs/serving_swarm.md). Only those layers are read from the files; which they are
+the coordinator says, unless --blocks does. It may be killed at any time: others take its place.
+SIGTERM and Ctrl-C end it once its texts are with others.
 
 Examples:
   atoll serve my-model --gateway
   atoll serve model.gguf --gateway --listen 127.0.0.1:8080 --kv-gib 8
-  curl http://127.0.0.1:8000/v1/completions -d '{"model": "my-model", "prompt": "Once"}')";
+  curl http://127.0.0.1:8000/v1/completions -d '{"model": "my-model", "prompt": "Once"}'
 
-openai::ServedModel served(const ServeArguments& arguments, const LoadedModel& loaded) {
-  const std::filesystem::path folder =
-      tokenizer::ChatTemplate::place_beside(tokenizer_place(arguments.model, loaded));
-  std::shared_ptr<const tokenizer::ChatTemplate> found;
-  if (!arguments.chat_template.empty()) {
-    found = std::make_shared<tokenizer::ChatTemplate>(
-        tokenizer::ChatTemplate::load(folder, arguments.chat_template));
-  } else if (auto own = tokenizer::ChatTemplate::load(folder)) {
-    found = std::make_shared<tokenizer::ChatTemplate>(std::move(*own));
-  }
-  openai::ServedModel model{
-      .name = arguments.name,
-      .generator = std::make_shared<serve::LocalGenerator>(
-          loaded.model, serve::EngineOptions{.kv_bytes = static_cast<int64_t>(arguments.kv_gib *
-                                                                              (int64_t{1} << 30))}),
-      .tokenizer = {std::shared_ptr<const LoadedModel>(), &loaded.tokenizer},
-      .chat_template = found,
-      .ends = found == nullptr ? end_ids(loaded) : end_ids(loaded, *found),
-      .special_tokens = tokenizer::special_tokens_of(folder)};
-  const auto sources = tokenizer::template_sources_of(folder);
-  if (const auto source = sources.find("default"); source != sources.end()) {
-    model.chat_template_text = source->second.text;
-  }
-  return model;
+  atoll serve my-model --join @invite.txt --run runs/server      by `atoll invite --role server`
+  atoll serve my-model --join 127.0.0.1:7070 --blocks 0:16       in the clear, layers 0 to 15)";
+
+double memory_bytes(const ServeArguments& arguments) {
+  return arguments.memory_gib > 0 ? arguments.memory_gib * kGib
+                                  : kUsualShare * usable_memory_bytes();
 }
 
-void serve_model(ServeArguments arguments) {
-  if (!arguments.gateway) {
-    throw UsageError("say --gateway: servers of a part of a model's layers are still to come");
-  }
-  if (arguments.name.empty()) {
-    arguments.name =
-        std::filesystem::path(arguments.model.model).lexically_normal().stem().string();
-  }
-  if (!arguments.keys.empty()) {
-    arguments.service.keys = openai::read_keys(read_file(arguments.keys), arguments.keys);
-  }
-  watch_interrupts();
+int64_t kv_bytes(const ServeArguments& arguments) {
+  if (arguments.kv_gib > 0) return static_cast<int64_t>(arguments.kv_gib * kGib);
+  return static_cast<int64_t>(std::min(2 * kGib, memory_bytes(arguments) / 10));
+}
+
+void serve_alone(const ServeArguments& arguments) {
   const LoadedModel loaded = load_model(arguments.model);
-  arguments.service.models.push_back(served(arguments, loaded));
   const SystemClock clock;
-  const openai::Service service(std::move(arguments.service), clock);
-  fmt::print("'{}' is served at {} (a page to chat: {}/)\n", arguments.name, service.url(),
-             service.url());
+  answer_requests(arguments.api, arguments.model, loaded,
+                  std::make_shared<serve::LocalGenerator>(
+                      loaded.model, serve::EngineOptions{.kv_bytes = kv_bytes(arguments)}),
+                  clock);
+}
+
+/// "A:B": from A to before B.
+std::optional<chain::Span> named_layers(const std::string& text, int64_t num_layers) {
+  if (text.empty()) return std::nullopt;
+  chain::Span layers;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, layers.begin);
+  const bool has_colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+  const auto second = has_colon ? std::from_chars(first.ptr + 1, end, layers.end) : first;
+  const bool is_good = has_colon && second.ec == std::errc() && second.ptr == end;
+  if (!is_good || layers.begin < 0 || layers.size() <= 0 || layers.end > num_layers) {
+    throw UsageError(fmt::format("--blocks {}: A:B means the layers from A to before B, of 0:{}",
+                                 text, num_layers));
+  }
+  return layers;
+}
+
+/// The bytes of the largest layer.
+double layer_bytes(const weights::ModelConfig& config, const weights::ModelFiles& files) {
+  std::vector<double> bytes(static_cast<size_t>(config.num_layers));
+  const auto specs = weights::parameter_specs(config);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].layer < 0) continue;
+    bytes[static_cast<size_t>(specs[i].layer)] +=
+        static_cast<double>(files.tensors().at(i).bytes.size());
+  }
+  return *std::ranges::max_element(bytes);
+}
+
+/// How many layers fit into this machine's memory. Throws InputError where it is none, or fewer
+/// than its user has named.
+int32_t fitting_layers(const ServeArguments& arguments, const weights::ModelConfig& config,
+                       const weights::ModelFiles& files, const std::optional<chain::Span>& named) {
+  const double memory = memory_bytes(arguments);
+  const double each = layer_bytes(config, files);
+  const auto kv = static_cast<double>(kv_bytes(arguments));
+  const auto fitting = static_cast<int64_t>(std::max(0.0, (memory - kv - kProgramBytes) / each));
+  const int64_t wanted = named ? named->size() : 1;
+  if (fitting < wanted) {
+    throw InputError(fmt::format(
+        "{} of this model's {} layers have {} each, keys and values {} and the program {}: that is "
+        "more than the {} that may be used here; it has room for {} layers (--blocks, --kv-gib, "
+        "--memory-gib)",
+        wanted, config.num_layers, format_bytes(each), format_bytes(kv),
+        format_bytes(kProgramBytes), format_bytes(memory), fitting));
+  }
+  return static_cast<int32_t>(std::min(fitting, config.num_layers));
+}
+
+void serve_layers(const ServeArguments& arguments) {
+  const std::filesystem::path folder = weights::resolve_model(arguments.model.model);
+  const weights::ModelConfig config = weights::load_hf_config(folder).config;
+  const auto files = std::make_shared<const weights::ModelFiles>(folder, config);
+  const auto named = named_layers(arguments.blocks, config.num_layers);
+  const int32_t max_layers = fitting_layers(arguments, config, *files, named);
+  const SystemClock clock;
+  const SwarmPlace place(arguments.swarm, identity::Role::kServer, clock);
+  swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
+  const auto transport = place.make_transport([&](net::Event event) {
+    const auto* received = std::get_if<net::Received>(&event);
+    const size_t size = received != nullptr ? received->frame.size() : 0;
+    inbox.push(std::move(event), size);
+  });
+  const auto bound = transport->listen(arguments.listens ? arguments.api.service.listen
+                                                         : place.listening_address());
+  if (!bound) throw InputError(bound.error().message);
+  const std::string address = arguments.advertise.empty() ? *bound : arguments.advertise;
+  net::require_address("--advertise", address);
+  place.require_reachable(address);
+  serve::BlockServer server(
+      {.post = place.post_options(),
+       .lease = {.name = place.name(),
+                 .address = address,
+                 .model =
+                     arguments.api.name.empty() ? usual_name(arguments.model) : arguments.api.name,
+                 .digest = weights::model_digest(config, *files),
+                 .num_layers = static_cast<int32_t>(config.num_layers),
+                 .max_layers = max_layers,
+                 .is_fixed = named.has_value(),
+                 .layers = named.value_or(chain::Span{}),
+                 .links = {}},
+       .engine = {.kv_bytes = kv_bytes(arguments)},
+       .load =
+           [&](model::LayerRange layers) {
+             return std::make_unique<model::Model>(config, files, layers);
+           },
+       .log = print_note},
+      *transport, inbox, clock);
+  fmt::print("'{}' serves at {}\n", place.name(), address);
   flush_standard_output();
-  while (num_interrupts() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  server.run([] { return num_interrupts() > 0; });
+}
+
+void serve_model(const ServeArguments& arguments) {
+  const bool joins = !arguments.swarm.join.empty() || !arguments.swarm.folder.empty();
+  if (arguments.gateway == joins) {
+    throw UsageError(
+        "say --gateway to answer requests with all of the model here, or --join to serve some of "
+        "its layers to a swarm, for which `atoll gateway` answers");
+  }
+  if (!joins && !arguments.blocks.empty()) throw UsageError("--blocks is for --join");
+  watch_interrupts();
+  if (joins) {
+    serve_layers(arguments);
+  } else {
+    serve_alone(arguments);
+  }
 }
 
 }  // namespace
 
 void add_serve_command(CLI::App& app) {
-  auto* command = app.add_subcommand("serve", "Serve a model behind OpenAI's API");
+  auto* command =
+      app.add_subcommand("serve", "Serve a model behind OpenAI's API, or some of its layers");
   auto arguments = std::make_shared<ServeArguments>();
   add_model_arguments(*command, arguments->model);
-  openai::ServiceOptions& service = arguments->service;
   command->add_flag("--gateway", arguments->gateway, "answer requests, all of the model here");
-  command->add_option("--listen", service.listen, "HOST:PORT; port 0: a free one")
-      ->capture_default_str();
-  command->add_option("--name", arguments->name, "the model's in requests (default: its file's)");
-  command->add_option("--template", arguments->chat_template,
-                      "another chat template: a file, or chatml, llama3, plain");
-  command->add_option("--kv-gib", arguments->kv_gib, "memory for keys and values, in GiB")
-      ->check(real_number(0.001, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--keys", arguments->keys, "a file with API keys: NAME SECRET [SHARE]");
-  command->add_option("--certificate", service.certificate_file, "for HTTPS: a chain in PEM");
-  command->add_option("--private-key", service.private_key_file, "for HTTPS: its key in PEM");
-  command->add_flag("--insecure", service.insecure,
-                    "other machines may ask without a key and in the clear");
+  add_swarm_arguments(*command, arguments->swarm, identity::Role::kServer);
+  command->add_option("--blocks", arguments->blocks,
+                      "A:B: the layers from A to before B (default: as the coordinator says)");
+  command->add_option("--advertise", arguments->advertise,
+                      "HOST:PORT where others of the swarm reach this server (default: where it "
+                      "listens)");
+  command
+      ->add_option("--memory-gib", arguments->memory_gib,
+                   "memory that may be used, in GiB, which says how many layers fit (default: 0.9 "
+                   "of the machine's, or of its control group's)")
+      ->check(real_number(0.001, 1 << 20));
+  command
+      ->add_option("--kv-gib", arguments->kv_gib,
+                   "memory for keys and values, in GiB (default: a tenth of it, 2 at most)")
+      ->check(real_number(0.001, 1 << 20));
+  add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
-  command->callback([arguments] { serve_model(std::move(*arguments)); });
+  command->callback([command, arguments] {
+    arguments->listens = command->count("--listen") > 0;
+    arguments->swarm.insecure = arguments->api.service.insecure;
+    serve_model(*arguments);
+  });
 }
 
 }  // namespace atl::cli

@@ -16,6 +16,7 @@
 #include "atoll/cli_torch/chat_command.h"
 #include "atoll/cli_torch/convert_command.h"
 #include "atoll/cli_torch/eval_command.h"
+#include "atoll/cli_torch/gateway_command.h"
 #include "atoll/cli_torch/generate_command.h"
 #include "atoll/cli_torch/join_command.h"
 #include "atoll/cli_torch/serve_command.h"
@@ -72,6 +73,7 @@ int main(int argc, char** argv) {
   atl::cli::add_generate_command(app);
   atl::cli::add_chat_command(app);
   atl::cli::add_serve_command(app);
+  atl::cli::add_gateway_command(app);
   atl::cli::add_convert_command(app);
   atl::cli::add_bench_command(app);
   atl::cli::add_command_list(app);

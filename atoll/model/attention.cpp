@@ -112,7 +112,8 @@ class PagesOfLayer {
  public:
   PagesOfLayer(const HeadSizes& sizes, const KvCache& cache, int64_t layer) : sizes_(sizes) {
     for (const KvPage& page : cache.pages()) {
-      float* const of_layer = page->mutable_data_ptr<float>() + layer * page->stride(0);
+      float* const of_layer =
+          page->mutable_data_ptr<float>() + (layer - cache.first_layer()) * page->stride(0);
       key_pages_.push_back(of_layer);
       value_pages_.push_back(of_layer + page->stride(1));
     }

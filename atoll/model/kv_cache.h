@@ -73,6 +73,8 @@ class KvCache {
 
   int64_t length() const { return length_; }
   const std::vector<KvPage>& pages() const { return pages_; }
+  /// The one that its pages begin with.
+  int64_t first_layer() const { return pool_->first_layer(); }
   /// How many pages prepare() would take.
   int64_t num_lacking(int64_t num_positions) const;
   /// Forgets what lies behind the first `length` positions.

@@ -6,13 +6,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
-#include <iterator>
-#include <limits>
-#include <sstream>
 #include <thread>
 
 #include "atoll/base/check.h"
+#include "atoll/base/machine_memory.h"
 
 namespace atl::sweep {
 
@@ -87,38 +84,8 @@ void LocalExecutor::stop() {
 
 LocalBudget whole_machine() {
   constexpr double kShare = 0.9;
-  const double physical =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  std::ifstream in("/proc/self/cgroup");
-  const std::string memberships(std::istreambuf_iterator<char>(in), {});
-  const double allowed = group_memory_bytes(memberships, "/sys/fs/cgroup");
   return {.cores = std::max<int64_t>(1, std::thread::hardware_concurrency()),
-          .memory_bytes = kShare * std::min(physical, allowed)};
-}
-
-double group_memory_bytes(const std::string& memberships, const std::filesystem::path& root) {
-  double least = std::numeric_limits<double>::infinity();
-  // "0::/a/b": of version 2. "5:memory:/a/b": of version 1, which has a tree for each resource. In
-  // a container the path may be the host's; its own group is then what lies at the root.
-  std::istringstream lines(memberships);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string resources = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool is_second = resources == ",,";
-    if (!is_second && resources.find(",memory,") == std::string::npos) continue;
-    const std::filesystem::path tree = is_second ? root : root / "memory";
-    std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
-    while (true) {
-      std::ifstream file(tree / group / (is_second ? "memory.max" : "memory.limit_in_bytes"));
-      double bytes = 0;
-      if (file >> bytes && bytes > 0) least = std::min(least, bytes);  // "max" is no number.
-      if (group.empty()) break;
-      group = group.parent_path();
-    }
-  }
-  return least;
+          .memory_bytes = kShare * usable_memory_bytes()};
 }
 
 }  // namespace atl::sweep

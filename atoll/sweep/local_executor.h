@@ -47,8 +47,4 @@ class LocalExecutor final : public PointExecutor {
 /// Of this machine, as far as this process may use it: all its cores; nine tenths of its memory.
 LocalBudget whole_machine();
 
-/// The smallest bound that control groups set for the memory of a process, in bytes; infinity:
-/// none. `memberships` is its /proc/PID/cgroup, `root` where the groups lie: /sys/fs/cgroup.
-double group_memory_bytes(const std::string& memberships, const std::filesystem::path& root);
-
 }  // namespace atl::sweep

@@ -1,4 +1,5 @@
 #include "atoll/sweep/local_executor.h"
+#include "atoll/base/machine_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

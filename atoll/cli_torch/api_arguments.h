@@ -1,0 +1,30 @@
+#pragma once
+// What the commands share that answer OpenAI's API (`atoll serve --gateway`, `atoll gateway`).
+#include <memory>
+#include <string>
+
+#include "atoll/base/clock.h"
+#include "atoll/cli_torch/model_arguments.h"
+#include "atoll/decoding/generator.h"
+#include "atoll/openai/service.h"
+
+namespace atl::cli {
+
+struct ApiArguments {
+  std::string name;  // The model's in requests; empty: its file's.
+  std::string chat_template;
+  std::string keys;
+  openai::ServiceOptions service;
+};
+
+/// --listen, --name, --template, --keys, --certificate, --private-key, --insecure.
+void add_api_arguments(CLI::App& command, ApiArguments& arguments);
+
+/// Answers until the user ends it. Throws UsageError, InputError.
+void answer_requests(ApiArguments arguments, const ModelArguments& model, const LoadedModel& loaded,
+                     std::shared_ptr<decoding::Generator> generator, const Clock& clock);
+
+/// What a model is called whose user has given it no name.
+std::string usual_name(const ModelArguments& model);
+
+}  // namespace atl::cli
