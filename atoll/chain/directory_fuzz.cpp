@@ -1,5 +1,7 @@
 // What strangers say to a directory, in any order and at any time, neither brings it down nor makes
 // it place somebody where it cannot be.
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -38,24 +40,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   atl::ByteReader in(std::as_bytes(std::span(data, size)));
   atl::Time now{};
   atl::chain::Directory directory(now);
+  std::array<atl::chain::Directory::Connection, 16> slots{};  // 0: no connection.
   std::map<atl::chain::Directory::Connection, atl::chain::Lease> offered;
   const auto look_at = [&](const atl::chain::Directory::Actions& actions) {
     for (const auto& action : actions) {
+      if (const auto* close = std::get_if<atl::chain::Directory::Close>(&action)) {
+        std::ranges::replace(slots, close->connection, atl::chain::Directory::Connection{0});
+      }
       const auto* send = std::get_if<atl::chain::Directory::Send>(&action);
       const auto* place = send ? std::get_if<atl::chain::Place>(&send->message) : nullptr;
       if (place == nullptr) continue;
       ATOLL_CHECK(atl::chain::fault_of(place->layers, offered.at(send->to)).empty());
     }
   };
+  atl::chain::Directory::Connection last = 0;
   try {
     while (true) {
-      const uint8_t connection = in.get<uint8_t>() % 16;
+      auto& connection = slots[in.get<uint8_t>() % slots.size()];
       switch (in.get<uint8_t>() % 8) {
         case 0:
+          if (connection != 0) look_at(directory.lost(connection, now));
+          connection = ++last;
           look_at(directory.opened(connection, {}, now));
           break;
         case 1:
-          look_at(directory.lost(connection, now));
+          if (connection != 0) look_at(directory.lost(connection, now));
+          connection = 0;
           break;
         case 2:
           look_at(directory.received(connection, atl::chain::Watch{}, now));
@@ -67,9 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           look_at(directory.tick(now));
           break;
         default:
-          const atl::chain::Lease lease = lease_of(in);
-          if (atl::chain::fault_of(lease).empty()) offered[connection] = lease;
-          look_at(directory.received(connection, atl::chain::Offer{lease}, now));
+          offered[connection] = lease_of(in);
+          look_at(directory.received(connection, atl::chain::Offer{offered.at(connection)}, now));
       }
     }
   } catch (const atl::InputError&) {  // The bytes are at an end.
