@@ -13,6 +13,7 @@ constexpr Duration kLongestPause = std::chrono::seconds(30);
 constexpr Duration kFirstRest = std::chrono::milliseconds(50);
 constexpr Duration kLongestRest = std::chrono::seconds(2);
 constexpr Duration kCutLink = std::chrono::seconds(30);
+constexpr Duration kCutPatience = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(5);  // Then the coordinator knows of it as well.
 /// A server that hangs and cannot be replaced is waited for so long.
 constexpr Duration kHangPatience = std::chrono::seconds(10);
@@ -329,6 +330,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
   }
   const SessionId id{.gateway = options_.gateway, .number = session.number};
   session.is_broken = false;
+  session.cut_behind.reset();
   session.epoch += 1;
   session.since = now;
   set_hops(session, std::move(hops));
@@ -406,12 +408,11 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
       begin_anew(session, now);
       break;
     case Fault::kNeighbour:
-      if (message.epoch != session.epoch || std::next(hop) == session.hops.end()) return;
-      cut_links_[{address, std::next(hop)->address}] = now + kCutLink;
-      lengthen(session.pause, kFirstRest, kLongestRest);
-      session.retry_at = now + session.pause;
-      begin_anew(session, now);
-      break;
+      // Mostly that one is gone, which this gateway is about to find out as well.
+      if (message.epoch == session.epoch && !session.cut_behind) {
+        session.cut_behind = {address, now};
+      }
+      return;
     case Fault::kDamaged:
       if (message.epoch != session.epoch) return;
       if (hop == session.hops.begin()) {
@@ -432,6 +433,24 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
   find_chains(now);
 }
 
+/// The server behind one that does not reach it is replaced, though it may be good for others.
+void Conductor::cut_link(Key key, Session& session, Time now) {
+  const std::string from = std::exchange(session.cut_behind, {})->first;
+  const auto hop = std::ranges::find(session.hops, from, &Hop::address);
+  if (hop == session.hops.end() || std::next(hop) == session.hops.end()) return;
+  Hop& next = *std::next(hop);
+  const auto server = servers_.find(next.address);
+  if (server == servers_.end()) return;
+  cut_links_[{from, next.address}] = now + kCutLink;
+  say_forget(next.address, session);
+  server->second.num_sessions -= 1;
+  next.address.clear();
+  ++recoveries_["cut"];
+  session.is_broken = true;
+  session.since = now;
+  repair(key, session, now);
+}
+
 std::string Conductor::reason_of(const Session& session, Time now) const {
   if (session.lacks_memory) {
     return "the servers have no room for more keys and values: ask for less, or later";
@@ -445,6 +464,9 @@ std::string Conductor::reason_of(const Session& session, Time now) const {
 void Conductor::watch_sessions(Time now) {
   std::vector<Key> refused;
   for (auto& [key, session] : sessions_) {
+    if (session.cut_behind && now - session.cut_behind->second > kCutPatience) {
+      cut_link(key, session, now);
+    }
     const bool waits = session.hops.empty() || session.is_broken;
     if (waits) {
       const bool has_turn = static_cast<int64_t>(keys_.size()) < options_.max_sessions;

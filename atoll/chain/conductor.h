@@ -99,7 +99,8 @@ class Conductor {
   std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
   int64_t num_waiting() const;
   int64_t num_sessions() const { return static_cast<int64_t>(sessions_.size()); }
-  /// Why chains were changed, and how often: "lost", "hung", "damaged", "moved", "anew".
+  /// Why chains were changed, and how often: "lost", "hung", "damaged", "moved",
+  /// "cut" (from the server before it), "anew".
   const std::map<std::string, int64_t>& recoveries() const { return recoveries_; }
 
  private:
@@ -130,6 +131,8 @@ class Conductor {
     Duration pause{};
     bool had_chain = false;
     bool lacks_memory = false;
+    /// One of its servers says that it does not reach the next; since when.
+    std::optional<std::pair<std::string, Time>> cut_behind;
   };
   using Sessions = std::map<Key, Session>;
 
@@ -153,6 +156,7 @@ class Conductor {
   void progressed(Session& session, Time now);
   void watch_servers(Time now);
   void watch_sessions(Time now);
+  void cut_link(Key key, Session& session, Time now);
   std::string reason_of(const Session& session, Time now) const;
   Sessions::iterator find(const SessionId& id);
 

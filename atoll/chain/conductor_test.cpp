@@ -368,8 +368,8 @@ class World {
         for (int64_t i = work.begin; i < feed->end; ++i) {
           const std::vector<uint64_t>& tokens = texts_.at(feed->key);
           const auto at = static_cast<size_t>(i);
-          const Bytes row = bytes_of(at < tokens.size() ? tokens[at]
-                                                        : drafts_[feed->key].at(at - tokens.size()));
+          const Bytes row =
+              bytes_of(at < tokens.size() ? tokens[at] : drafts_[feed->key].at(at - tokens.size()));
           work.rows_TC.insert(work.rows_TC.end(), row.begin(), row.end());
         }
         to_server("", feed->address, work);

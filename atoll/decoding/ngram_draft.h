@@ -1,6 +1,6 @@
 #pragma once
-// A guess at how a text goes on, from the text itself: what followed when its last tokens were there
-// before (prompt lookup, as in Saxena 2023). Who has to wait long for each token has a guess
+// A guess at how a text goes on, from the text itself: what followed when its last tokens were
+// there before (prompt lookup, as in Saxena 2023). Who has to wait long for each token has a guess
 // verified with it; a wrong one costs a little work and changes nothing.
 #include <cstdint>
 #include <span>

@@ -127,8 +127,8 @@ std::string Metrics::text(const Now& now) const {
                  "counter");
   for (const auto& [model, status] : now.models) {
     for (const auto& [kind, count] : status.recoveries) {
-      out += fmt::format("atoll_recoveries_total{{model=\"{}\",kind=\"{}\"}} {}\n",
-                         escaped(model), escaped(kind), count);
+      out += fmt::format("atoll_recoveries_total{{model=\"{}\",kind=\"{}\"}} {}\n", escaped(model),
+                         escaped(kind), count);
     }
   }
   return out;

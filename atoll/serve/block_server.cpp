@@ -16,6 +16,14 @@ namespace {
 constexpr Duration kNap = std::chrono::milliseconds(20);
 constexpr Duration kBetweenOffers = std::chrono::milliseconds(500);
 
+/// A server has to know the others of its model.
+chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
+                                     const std::string& digest) {
+  options.watch_digest = digest;
+  options.watches = true;
+  return options;
+}
+
 int64_t ticks(Time time) { return time.time_since_epoch().count(); }
 
 }  // namespace
@@ -50,7 +58,7 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
       inbox_(inbox),
       clock_(clock),
       lines_(transport, options_.post.authority),
-      post_(options_.post, transport),
+      post_(watching(options_.post, options_.lease.digest), transport),
       lease_(options_.lease) {}
 
 BlockServer::~BlockServer() { leave(""); }
@@ -67,6 +75,7 @@ void BlockServer::run(const std::function<bool()>& stops) {
     if (const auto place = post_.take_place(); place && *place != lease_.layers) {
       take_place(*place);
     }
+    learn_servers();
     if (now >= next_offer) {
       offer(now);
       next_offer = now + kBetweenOffers;
@@ -76,6 +85,14 @@ void BlockServer::run(const std::function<bool()>& stops) {
   lease_.state = chain::LeaseState::kDraining;
   offer(clock_.now());
   leave("it is shut down");
+}
+
+void BlockServer::learn_servers() {
+  if (servers_version_ == post_.servers_version()) return;
+  servers_version_ = post_.servers_version();
+  const MutexLock lock(mutex_);
+  known_.clear();
+  for (const chain::Lease& lease : post_.servers()) known_.insert(lease.address);
 }
 
 void BlockServer::offer(Time now) {
@@ -147,7 +164,8 @@ void BlockServer::handle(const net::Event& event) {
   lines_.note(event);
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (!opened->inbound) return;
-    callers_[line] = {.plane = opened->plane, .remote = opened->remote};
+    callers_[line] = {.plane = opened->plane, .role = {}};
+    if (opened->certificate) callers_[line].role = opened->certificate->peer.role;
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     lose(line, lost->reason);
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
@@ -172,6 +190,10 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
     refusal = fmt::format("protocol {} is spoken here, not {}", chain::kProtocol, message.protocol);
   } else if (message.model != lease_.digest) {
     refusal = fmt::format("'{}' is served here, which is another model", lease_.model);
+  } else if (caller.role && *caller.role != (message.gateway == 0 ? identity::Role::kServer
+                                                                  : identity::Role::kGateway)) {
+    refusal = fmt::format("a {} is no {}", identity::name_of(*caller.role),
+                          message.gateway == 0 ? "server" : "gateway");
   } else if (!reader_.joinable()) {
     refusal = "no layers are served here yet";
   }
@@ -240,11 +262,11 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
   const auto found = std::ranges::find_if(
       neighbours_, [&](const auto& neighbour) { return neighbour.second == line; });
   if (found == neighbours_.end()) return;
+  options_.log(fmt::format("{} is not reached: {}", found->first, reason));
   orders_.emplace_back(
       [address = found->first](BlockEngine& engine) { engine.lose_neighbour(address); });
   neighbours_.erase(found);
   arrived_.notify_all();
-  options_.log(fmt::format("{} is not reached: {}", line, reason));
 }
 
 // ---- The thread that reads.
@@ -270,9 +292,11 @@ void BlockServer::read_on() {
   }
 }
 
-net::ConnectionId BlockServer::neighbour(const std::string& address) {
-  auto [found, is_new] = neighbours_.try_emplace(address, 0);
-  if (is_new) {
+std::optional<net::ConnectionId> BlockServer::neighbour(const std::string& address) {
+  auto found = neighbours_.find(address);
+  if (found == neighbours_.end()) {
+    if (!known_.contains(address)) return std::nullopt;
+    found = neighbours_.emplace(address, 0).first;
     found->second = lines_.call(address, net::Plane::kBulk);
     lines_.send(found->second, chain::Greet{.protocol = chain::kProtocol,
                                             .version = swarm::program_version(),
@@ -285,7 +309,10 @@ net::ConnectionId BlockServer::neighbour(const std::string& address) {
 void BlockServer::send(const chain::Message& message) {
   const MutexLock lock(mutex_);
   if (const auto* work = std::get_if<chain::Work>(&message)) {
-    return lines_.send(neighbour(work->hops.front().address), message);
+    const std::string& address = work->hops.front().address;
+    if (const auto line = neighbour(address)) return lines_.send(*line, message);
+    orders_.emplace_back([address](BlockEngine& engine) { engine.lose_neighbour(address); });
+    return;
   }
   const auto* output = std::get_if<chain::Output>(&message);
   const uint64_t gateway = output != nullptr ? output->session.gateway

@@ -61,7 +61,7 @@ class BlockServer {
     uint64_t gateway = 0;  // 0: another server.
     net::Plane plane = net::Plane::kControl;
     bool has_greeted = false;
-    std::string remote;
+    std::optional<identity::Role> role;  // By its certificate.
   };
   struct GatewayLines {
     net::ConnectionId control = 0;
@@ -76,12 +76,13 @@ class BlockServer {
   void take_place(chain::Span layers);
   void leave(const std::string& why);
   void offer(Time now);
+  void learn_servers();
   chain::Pong pong(uint64_t number) const;
 
   // The thread that reads.
   void read_on();
   void send(const chain::Message& message);
-  net::ConnectionId neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
+  std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
 
   const BlockServerOptions options_;
   swarm::Inbox<net::Event>& inbox_;
@@ -90,6 +91,7 @@ class BlockServer {
   chain::DirectoryPost post_;
   chain::Lease lease_;
   std::map<net::ConnectionId, Caller> callers_;
+  uint64_t servers_version_ = 0;
 
   mutable Mutex mutex_;
   Condition arrived_;
@@ -97,6 +99,8 @@ class BlockServer {
   bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, GatewayLines> gateways_ ATOLL_GUARDED_BY(mutex_);
   std::map<std::string, net::ConnectionId> neighbours_ ATOLL_GUARDED_BY(mutex_);
+  /// Servers of this model, as the coordinator knows them: nobody else is called, whoever asks.
+  std::set<std::string> known_ ATOLL_GUARDED_BY(mutex_);
   // What the reading thread says of itself.
   std::atomic<int64_t> pass_began_ = 0;  // Of the clock; 0: there is no pass.
   std::atomic<uint64_t> num_passes_ = 0;
