@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "atoll/base/check.h"
@@ -147,9 +148,9 @@ Group newcomers_of(const std::vector<Host>& hosts) {
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (hosts[i].layers.size() == 0) newcomers.push_back(i);
   }
-  std::ranges::stable_sort(newcomers, [&](size_t a, size_t b) {
-    return hosts[a].max_layers != hosts[b].max_layers ? hosts[a].max_layers > hosts[b].max_layers
-                                                      : hosts[a].speed > hosts[b].speed;
+  std::ranges::sort(newcomers, [&](size_t a, size_t b) {
+    return std::tuple(-hosts[a].max_layers, -hosts[a].speed, a) <
+           std::tuple(-hosts[b].max_layers, -hosts[b].speed, b);
   });
   return newcomers;
 }

@@ -39,11 +39,12 @@ bool ServerSession::take(Work work) {
     branch_ = work.branch;
   }
   if (work.begin > arrived_) return false;
+  const int64_t end = work.begin + work.num_tokens;
   Rows news = cut({.begin = work.begin,
                    .num_tokens = work.num_tokens,
                    .precision = work.precision,
                    .rows_TC = std::move(work.rows_TC)},
-                  arrived_, work.begin + work.num_tokens);
+                  arrived_, end);
   if (news.num_tokens == 0) return true;
   arrived_ = news.end();
   precision_ = news.precision;
@@ -69,7 +70,8 @@ std::optional<Message> ServerSession::read(Rows made) {
 }
 
 std::optional<Message> ServerSession::sent_on(Rows made) const {
-  made = cut(std::move(made), hops_.front().send_from, made.end());
+  const int64_t end = made.end();
+  made = cut(std::move(made), hops_.front().send_from, end);
   if (hops_.size() == 1) {
     return Output{.session = id_,
                   .epoch = epoch_,

@@ -296,7 +296,7 @@ struct CoordinatorServer::State {
     if (run.result || !run.callbacks.on_progress) return;
     RunStatus status = run.service->coordinator().status(clock.now());
     status.servers = server_statuses(run.directory->directory().leases());
-    run.callbacks.on_progress(std::move(status));
+    run.callbacks.on_progress(status);
   }
 
   void end_all(const std::string& reason) {

@@ -208,7 +208,8 @@ std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& v
     const auto reading = readings_.find(found.id);
     if (reading == readings_.end()) continue;
     const int64_t from = std::max(found.begin, reading->second.sequence->wanted_from());
-    found.rows = chain::cut(std::move(found.rows), from, found.rows.end());
+    const int64_t end = found.rows.end();
+    found.rows = chain::cut(std::move(found.rows), from, end);
     if (found.rows.num_tokens == 0) continue;
     found.begin = found.rows.begin;
     const size_t at = values_WC.size();
