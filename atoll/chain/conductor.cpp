@@ -153,11 +153,17 @@ void Conductor::add(Key key, const Text& text, Time now) {
   find_chains(now);
 }
 
-void Conductor::grow(Key key, const Text& text) {
+void Conductor::change(Key key, const Text& text, int64_t num_same) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return;
-  found->second.text = text;
-  feed(key, found->second);
+  Session& session = found->second;
+  session.text = text;
+  if (session.num_fed > num_same) {
+    session.branch += 1;
+    session.num_fed = num_same;
+    session.num_done = std::min(session.num_done, num_same);
+  }
+  feed(key, session);
 }
 
 void Conductor::remove(Key key) {
@@ -222,6 +228,7 @@ bool Conductor::find_chain(Key key, Session& session, Time now) {
   keys_[session.number] = key;
   set_hops(session, *std::move(hops));
   session.epoch = 1;
+  session.branch = 0;
   session.num_fed = session.num_done = 0;
   session.had_chain = true;
   session.since = now;
@@ -248,6 +255,7 @@ void Conductor::feed(Key key, Session& session) {
     Feed feed{.key = key, .address = session.hops.front().address, .work = {}, .end = end};
     feed.work.session = {.gateway = options_.gateway, .number = session.number};
     feed.work.epoch = session.epoch;
+    feed.work.branch = session.branch;
     feed.work.begin = session.num_fed;
     feed.work.hops = session.hops;
     actions_.emplace_back(std::move(feed));
@@ -349,7 +357,8 @@ std::optional<Conductor::Arrived> Conductor::output(const Output& message, Time 
   if (found == sessions_.end() || found->second.hops.empty()) return std::nullopt;
   auto& [key, session] = *found;
   const int64_t end = message.begin + message.num_tokens;
-  if (end <= session.num_done || end > session.num_fed) return std::nullopt;
+  const bool is_known = message.branch != session.branch || end <= session.num_done;
+  if (is_known || end > session.num_fed) return std::nullopt;
   const int64_t begin = std::max(message.begin, session.num_done);
   if (begin > std::max(session.num_done, session.hops.back().send_from)) {
     begin_anew(session, now);  // Some were lost on the way.

@@ -78,8 +78,8 @@ class Conductor {
 
   // ---- What its owner wants.
   void add(Key key, const Text& text, Time now);
-  /// It has grown.
-  void grow(Key key, const Text& text);
+  /// It has changed from this token on; those before it are as they were.
+  void change(Key key, const Text& text, int64_t num_same);
   void remove(Key key);
 
   // ---- What is heard.
@@ -122,6 +122,7 @@ class Conductor {
     std::vector<Hop> hops;   // Empty: none yet.
     bool is_broken = false;  // Some of its servers are to be replaced.
     uint32_t epoch = 0;
+    uint32_t branch = 0;
     int64_t num_fed = 0;
     int64_t num_done = 0;  // Read by all of the chain.
     Time since{};          // Without a chain, or without progress.

@@ -192,7 +192,19 @@ class World {
 
   Conductor::Text text(Conductor::Key key) {
     const auto count = static_cast<int64_t>(texts_.at(key).size());
-    return {.num_tokens = count, .wanted_from = count - 1, .num_to_come = 20};
+    return {.num_tokens = count + std::ssize(drafts_[key]),
+            .wanted_from = count - 1,
+            .num_to_come = 20};
+  }
+  /// What may come next, some of it right.
+  void draft(Conductor::Key key) {
+    std::vector<uint64_t>& drafts = drafts_[key];
+    if (!drafts.empty() || random(2) == 0) return;
+    const std::vector<uint64_t>& tokens = texts_.at(key);
+    const auto right = undisturbed(tokens, std::min(tokens.size() + 5, lengths_.at(key)));
+    for (size_t i = tokens.size(); i < right.size(); ++i) {
+      drafts.push_back(random(4) == 0 ? random(1000) : right[i]);
+    }
   }
   void after(int64_t ms, std::function<void()> what) {
     queue_.push({now_ + milliseconds(ms), ++number_, std::move(what)});
@@ -302,18 +314,29 @@ class World {
     }
     to_gateway(address, [this, output = std::get<Output>(message)] {
       const auto arrived = conductor_->output(output, now_);
+      act();
       if (!arrived) return;
       std::vector<uint64_t>& tokens = texts_.at(arrived->key);
       const Rows rows{
           .begin = output.begin, .num_tokens = output.num_tokens, .rows_TC = output.rows_TC};
-      for (int64_t i = arrived->begin; i < rows.end(); ++i) {
+      std::vector<uint64_t>& drafts = drafts_[arrived->key];
+      int64_t num_same = std::ssize(tokens) + std::ssize(drafts);
+      for (int64_t i = arrived->begin; i < rows.end() && !is_done(arrived->key); ++i) {
         ASSERT_EQ(i + 1, std::ssize(tokens)) << "one is wanted at a time";
         tokens.push_back(value_at(rows, i) % 1000);
+        const bool is_right = !drafts.empty() && drafts.front() == tokens.back();
+        if (!is_right) {
+          num_same = std::ssize(tokens) - 1;
+          drafts.clear();
+          break;
+        }
+        drafts.erase(drafts.begin());
       }
       if (is_done(arrived->key)) {
         conductor_->remove(arrived->key);
       } else {
-        conductor_->grow(arrived->key, text(arrived->key));
+        draft(arrived->key);
+        conductor_->change(arrived->key, text(arrived->key), num_same);
       }
     });
   }
@@ -343,7 +366,10 @@ class World {
         Work work = feed->work;
         work.num_tokens = static_cast<uint32_t>(feed->end - work.begin);
         for (int64_t i = work.begin; i < feed->end; ++i) {
-          const Bytes row = bytes_of(texts_.at(feed->key)[static_cast<size_t>(i)]);
+          const std::vector<uint64_t>& tokens = texts_.at(feed->key);
+          const auto at = static_cast<size_t>(i);
+          const Bytes row = bytes_of(at < tokens.size() ? tokens[at]
+                                                        : drafts_[feed->key].at(at - tokens.size()));
           work.rows_TC.insert(work.rows_TC.end(), row.begin(), row.end());
         }
         to_server("", feed->address, work);
@@ -362,6 +388,7 @@ class World {
   std::map<std::string, Server> servers_;
   std::map<std::pair<std::string, std::string>, Time> last_delivery_;
   std::map<Conductor::Key, std::vector<uint64_t>> texts_;
+  std::map<Conductor::Key, std::vector<uint64_t>> drafts_;  // Behind the texts' tokens.
   std::map<Conductor::Key, size_t> prompts_, lengths_;
   std::map<Conductor::Key, std::string> refused_;
 };

@@ -36,6 +36,10 @@ Directory::Actions Directory::received(Connection connection, const Message& mes
   if (const auto* offer = std::get_if<Offer>(&message)) {
     offered(connection, offer->lease, now);
   } else if (const auto* watch = std::get_if<Watch>(&message)) {
+    if (watch->digest.size() > kMaxDigest) {
+      refuse(connection, "a digest too long", now);
+      return take();
+    }
     caller.watches = watch->digest;
     if (has_begun(now)) {
       tell(connection, caller);
@@ -98,6 +102,9 @@ std::string Directory::objection_to(Connection connection, const Lease& lease) c
       const bool is_another = server.connection != 0 && server.connection != connection &&
                               !caller.peer && other.address != lease.address;
       if (is_another) return fmt::format("another server is called '{}'", name);
+      if (server.connection == connection && other.digest != lease.digest) {
+        return "it was for another model before";
+      }
     } else if (other.digest == lease.digest && other.num_layers != lease.num_layers) {
       return fmt::format("its model has {} layers, and that of '{}', of the same digest, {}",
                          lease.num_layers, name, other.num_layers);

@@ -31,8 +31,9 @@ class Directory {
   /// Watchers are told of loads and speeds so often, of what matters for routes at once; but
   /// changes that come together are told together.
   static constexpr Duration kTelling = std::chrono::seconds(1);
-  static constexpr Duration kTogether = std::chrono::milliseconds(20);
-  static constexpr size_t kMostServers = 1024;
+  static constexpr Duration kTogether = std::chrono::milliseconds(50);
+  static constexpr size_t kMostServers =
+      512;  // All leases fit in one frame, however long they are.
   static constexpr size_t kMostCallers = 4096;
 
   using Connection = net::ConnectionId;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "atoll/chain/lease.h"
+#include "atoll/chain/wire.h"
 
 namespace atl::chain {
 namespace {
@@ -348,11 +349,19 @@ TEST_F(DirectoryTest, WhatMakesNoSenseIsRefused) {
   EXPECT_NE(refusals[3].find("17"), std::string::npos);
   offer(2, lease("c"));
   EXPECT_EQ(refusals[2], "it was 'a' before");
+  Lease other = lease("e");
+  offer(6, other);
+  other.digest = "other";
+  offer(6, other);
+  EXPECT_EQ(refusals[6], "it was for another model before");
+  open(7);
+  say(7, Watch{std::string(1000, 'd')});
+  EXPECT_EQ(refusals[7], "a digest too long");
   open(4);
   say(4, Place{{0, 1}});
   EXPECT_EQ(refusals[4], "no directory hears a Place");
   say(4, Offer{lease("d")});  // Of a connection that is closed.
-  EXPECT_THAT(directory.leases(), ElementsAre(lease("a")));
+  EXPECT_THAT(directory.leases(), ElementsAre(lease("a"), lease("e")));
   open(5);
   keep(directory.garbled(5, "noise", now));
   EXPECT_EQ(refusals[5], "noise");
@@ -364,6 +373,18 @@ TEST_F(DirectoryTest, WhoSaysNothingIsClosed) {
   wait(Directory::kSilence + seconds(1));
   EXPECT_THAT(closed, ElementsAre(1U));
   EXPECT_EQ(directory.next_deadline() > now, true);
+}
+
+TEST_F(DirectoryTest, AllLeasesFitInAFrame) {
+  Lease longest = lease("a");
+  longest.name.resize(64, 'a');
+  longest.address = std::string(253, 'h') + ":65535";
+  longest.model.resize(128, 'm');
+  longest.digest.resize(128, 'd');
+  longest.links.resize(kMostLinks, {.address = longest.address, .round_trip_ms = 1});
+  ASSERT_EQ(fault_of(longest), "");
+  EXPECT_LT(encode(Servers{std::vector<Lease>(Directory::kMostServers, longest)}).size(),
+            net::kMaxFrameBytes);
 }
 
 }  // namespace

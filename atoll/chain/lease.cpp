@@ -14,9 +14,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kStates = {"waiting", "loading", "serving", "draining"};
 
-constexpr size_t kMaxModelName = 256;
-constexpr size_t kMaxDigest = 128;
-constexpr size_t kMaxAddress = 300;
+constexpr size_t kMaxModelName = 128;
+constexpr size_t kMaxAddress = 260;     // A host's name has 253 at most.
 constexpr double kHighestSpeed = 1e12;  // Layers per second.
 
 bool is_plain(const std::string& text, size_t max_bytes) {

@@ -16,6 +16,7 @@ constexpr Duration kLeaseLength = std::chrono::seconds(4);
 
 constexpr int32_t kMostLayers = 4096;  // Of a model.
 constexpr size_t kMostLinks = 16;      // That one server tells of.
+constexpr size_t kMaxDigest = 128;     // Bytes.
 
 /// What is wrong with a lease that a stranger offers ("layers 4 to 90 of 32"); empty if nothing.
 std::string fault_of(const Lease& lease);

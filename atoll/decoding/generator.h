@@ -87,6 +87,8 @@ struct GeneratorStatus {
   int64_t prompt_tokens = 0;  // Read since the start, without those that were cached.
   int64_t cached_tokens = 0;
   int64_t made_tokens = 0;
+  int64_t drafted_tokens = 0;  // That were guessed, and verified with others,
+  int64_t accepted_tokens = 0;  // of which so many were right.
   /// Of chains of servers: why they were changed under way, and how often.
   std::map<std::string, int64_t> recoveries;
 };

@@ -47,6 +47,10 @@ constexpr ModelNumber kModelNumbers[] = {
      &decoding::GeneratorStatus::cached_tokens},
     {"atoll_made_tokens_total", "Tokens that were made.", "counter",
      &decoding::GeneratorStatus::made_tokens},
+    {"atoll_drafted_tokens_total", "Tokens that were guessed, and verified with others.", "counter",
+     &decoding::GeneratorStatus::drafted_tokens},
+    {"atoll_accepted_tokens_total", "Of those that were guessed, the right ones.", "counter",
+     &decoding::GeneratorStatus::accepted_tokens},
 };
 
 }  // namespace
@@ -117,6 +121,14 @@ std::string Metrics::text(const Now& now) const {
     for (const auto& [model, status] : now.models) {
       out +=
           fmt::format("{}{{model=\"{}\"}} {}\n", number.name, escaped(model), status.*number.value);
+    }
+  }
+  out += heading("atoll_recoveries_total", "Chains of servers that were changed under way.",
+                 "counter");
+  for (const auto& [model, status] : now.models) {
+    for (const auto& [kind, count] : status.recoveries) {
+      out += fmt::format("atoll_recoveries_total{{model=\"{}\",kind=\"{}\"}} {}\n",
+                         escaped(model), escaped(kind), count);
     }
   }
   return out;

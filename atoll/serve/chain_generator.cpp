@@ -10,6 +10,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/wire.h"
+#include "atoll/decoding/ngram_draft.h"
 #include "atoll/swarm/version.h"
 
 namespace atl::serve {
@@ -92,7 +93,7 @@ void ChainGenerator::run() {
     }
     take_news(now);
     act();
-    give(now);
+    give();
     act();
     report();
   }
@@ -100,10 +101,10 @@ void ChainGenerator::run() {
 
 // ---- What its askers want.
 
-chain::Conductor::Text ChainGenerator::text_of(const Sequence& sequence) const {
-  return {.num_tokens = std::ssize(sequence.tokens()),
-          .wanted_from = sequence.wanted_from(),
-          .num_to_come = sequence.wants_logits() ? kUsualAnswer : 1};
+chain::Conductor::Text ChainGenerator::text_of(const Reading& reading) {
+  return {.num_tokens = reading.length(),
+          .wanted_from = reading.sequence->wanted_from(),
+          .num_to_come = reading.sequence->wants_logits() ? kUsualAnswer : 1};
 }
 
 void ChainGenerator::take_news(Time now) {
@@ -117,16 +118,16 @@ void ChainGenerator::take_news(Time now) {
   for (auto& sequence : arrived) {
     const Id id = sequence->id();
     counts_.prompt_tokens += std::ssize(sequence->tokens());
-    const auto text = text_of(*sequence);
-    sequences_[id] = std::move(sequence);
-    conductor_.add(id, text, now);
+    Reading& reading = readings_[id];
+    reading.sequence = std::move(sequence);
+    conductor_.add(id, text_of(reading), now);
   }
   for (const Id id : cancelled) let_go(id);
 }
 
 void ChainGenerator::let_go(Id id) {
   conductor_.remove(id);
-  sequences_.erase(id);
+  readings_.erase(id);
 }
 
 // ---- Servers.
@@ -200,84 +201,126 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId /*line*/
 
 // ---- What comes of it.
 
-/// What has come for texts: their logits in one product, so that the head is read once.
-void ChainGenerator::give(Time /*now*/) {
-  if (found_.empty()) return;
-  const int64_t width = model_.config().hidden_size;
-  struct Wanted {
-    Sequence* sequence;
-    int64_t begin;
-    int64_t count;
-  };
-  std::vector<Wanted> wanted;
-  std::vector<float> values_WC;
-  for (const Found& found : std::exchange(found_, {})) {
-    const auto sequence = sequences_.find(found.id);
-    if (sequence == sequences_.end()) continue;
-    const int64_t begin = std::max(found.begin, sequence->second->wanted_from());
-    chain::Rows rows = chain::cut(found.rows, begin, found.rows.end());
-    if (rows.num_tokens == 0) continue;
+/// The values of what has come and is wanted, one behind the other.
+std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& values_WC) {
+  std::vector<Found> wanted;
+  for (Found& found : std::exchange(found_, {})) {
+    const auto reading = readings_.find(found.id);
+    if (reading == readings_.end()) continue;
+    const int64_t from = std::max(found.begin, reading->second.sequence->wanted_from());
+    found.rows = chain::cut(std::move(found.rows), from, found.rows.end());
+    if (found.rows.num_tokens == 0) continue;
+    found.begin = found.rows.begin;
     const size_t at = values_WC.size();
-    values_WC.resize(at + rows.num_tokens * static_cast<size_t>(width));
+    const auto width = static_cast<size_t>(model_.config().hidden_size);
+    values_WC.resize(at + found.rows.num_tokens * width);
     try {
-      chain::decode_rows(rows, std::span(values_WC).subspan(at));
-      wanted.push_back({sequence->second.get(), begin, rows.num_tokens});
+      chain::decode_rows(found.rows, std::span(values_WC).subspan(at));
+      wanted.push_back(std::move(found));
     } catch (const InputError&) {
       values_WC.resize(at);
-      const Id id = found.id;
-      conductor_.distrust(id, clock_.now());
+      conductor_.distrust(found.id, clock_.now());
     }
   }
+  return wanted;
+}
+
+/// What has come for texts goes through the final norm together, and is given to them.
+void ChainGenerator::give() {
+  if (found_.empty()) return;
+  std::vector<float> values_WC;
+  const std::vector<Found> wanted = decoded(values_WC);
   if (wanted.empty()) return;
+  const int64_t width = model_.config().hidden_size;
   const at::Tensor x_1WC = at::empty({1, static_cast<int64_t>(values_WC.size()) / width, width},
                                      at::TensorOptions().dtype(at::kFloat));
   std::ranges::copy(values_WC, x_1WC.mutable_data_ptr<float>());
   const at::Tensor hidden_WC = model_.decoder().finish(x_1WC)[0];
   int64_t first = 0;
-  std::set<Id> done;
-  std::set<Id> grown;
-  for (const Wanted& each : wanted) {
-    Sequence& sequence = *each.sequence;
-    for (int64_t i = 0; i < each.count; i += kLogitRows) {
-      const int64_t size = std::min(kLogitRows, each.count - i);
+  std::set<Id> over;  // Or gone back: what else came for them is of other tokens.
+  for (const Found& found : wanted) {
+    const int64_t count = found.rows.num_tokens;
+    for (int64_t i = 0; i < count && !over.contains(found.id); i += kLogitRows) {
+      const int64_t size = std::min(kLogitRows, count - i);
       at::Tensor rows = hidden_WC.narrow(0, first + i, size);
-      if (sequence.wants_logits()) rows = model_.logits(rows);
-      rows = rows.contiguous();
-      const MutexLock lock(mutex_);
-      if (done.contains(sequence.id())) break;
-      const auto length = std::ssize(sequence.tokens());
-      try {
-        for (int64_t j = 0; j < size; ++j) {
-          if (!sequence.take(each.begin + i + j, rows[j])) continue;
-          done.insert(sequence.id());
-          break;
+      Reading& reading = readings_.at(found.id);
+      if (reading.sequence->wants_logits()) rows = model_.logits(rows);
+      if (!take(reading, found.begin + i, rows.contiguous())) over.insert(found.id);
+    }
+    first += count;
+  }
+}
+
+/// False: it wants nothing more of what has come.
+bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& rows) {
+  Sequence& sequence = *reading.sequence;
+  const int64_t length = std::ssize(sequence.tokens());
+  int64_t num_same = reading.length();
+  bool is_done = false;
+  bool is_wrong = false;
+  {
+    const MutexLock lock(mutex_);
+    try {
+      for (int64_t i = 0; i < rows.size(0) && !is_done && !is_wrong; ++i) {
+        const int64_t before = std::ssize(sequence.tokens());
+        is_done = sequence.take(begin + i, rows[i]);
+        if (std::ssize(sequence.tokens()) == before || reading.drafts.empty()) continue;
+        is_wrong = reading.drafts.front() != sequence.tokens().back();
+        if (is_wrong) {
+          num_same = before;
+          reading.drafts.clear();
+        } else {
+          reading.drafts.erase(reading.drafts.begin());
+          ++counts_.accepted_tokens;
         }
-      } catch (const InputError& error) {
-        sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
-        done.insert(sequence.id());
       }
-      counts_.made_tokens += std::ssize(sequence.tokens()) - length;
-      if (std::ssize(sequence.tokens()) > length) grown.insert(sequence.id());
-    }
-    first += each.count;
-  }
-  for (const Id id : done) let_go(id);
-  for (const Id id : grown) {
-    if (const auto found = sequences_.find(id); found != sequences_.end()) {
-      conductor_.grow(id, text_of(*found->second));
+    } catch (const InputError& error) {
+      sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
+      is_done = true;
     }
   }
+  const int64_t num_new = std::ssize(sequence.tokens()) - length;
+  counts_.made_tokens += num_new;
+  if (is_done) {
+    let_go(sequence.id());
+    return false;
+  }
+  // A guess that was right is worth a longer one.
+  if (is_wrong) reading.num_to_draft = std::max<int64_t>(num_new, 1);
+  if (num_new > 0 && reading.drafts.empty()) {
+    if (!is_wrong && num_new > 1) reading.num_to_draft *= 2;
+    draft(reading);
+  }
+  if (num_new > 0) conductor_.change(sequence.id(), text_of(reading), num_same);
+  return !is_wrong;
+}
+
+void ChainGenerator::draft(Reading& reading) {
+  // Where many texts are read together, each row counts.
+  const int64_t share = options_.max_drafts / std::max<int64_t>(std::ssize(readings_), 1);
+  reading.num_to_draft = std::min(reading.num_to_draft, options_.max_drafts);
+  const int64_t room = context() - std::ssize(reading.sequence->tokens()) - 1;
+  reading.drafts = decoding::ngram_draft(reading.sequence->tokens(),
+                                         std::min({reading.num_to_draft, share, room}));
+  counts_.drafted_tokens += std::ssize(reading.drafts);
+}
+
+int64_t ChainGenerator::Reading::token(int64_t position) const {
+  const int64_t behind = position - std::ssize(sequence->tokens());
+  return behind < 0 ? sequence->tokens()[static_cast<size_t>(position)]
+                    : drafts.at(static_cast<size_t>(behind));
 }
 
 void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const auto server = servers_.find(feed.address);
-  const auto sequence = sequences_.find(feed.key);
-  if (server == servers_.end() || sequence == sequences_.end()) return;
+  const auto reading = readings_.find(feed.key);
+  if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.begin;
   const at::Tensor tokens_1T =
       at::empty({1, feed.end - begin}, at::TensorOptions().dtype(at::kLong));
-  std::copy(sequence->second->tokens().begin() + begin,
-            sequence->second->tokens().begin() + feed.end, tokens_1T.mutable_data_ptr<int64_t>());
+  for (int64_t i = begin; i < feed.end; ++i) {
+    tokens_1T.mutable_data_ptr<int64_t>()[i - begin] = reading->second.token(i);
+  }
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
   before.advance(begin);
   const model::CachedRow row{&before, feed.end - begin};
@@ -307,12 +350,12 @@ void ChainGenerator::act() {
       } else if (const auto* hang_up = std::get_if<chain::Conductor::HangUp>(&action)) {
         lose(hang_up->address, "it does not answer", clock_.now());
       } else if (const auto* refuse = std::get_if<chain::Conductor::Refuse>(&action)) {
-        const auto sequence = sequences_.find(refuse->key);
-        if (sequence == sequences_.end()) continue;
+        const auto reading = readings_.find(refuse->key);
+        if (reading == readings_.end()) continue;
         const MutexLock lock(mutex_);
-        sequence->second->fail(
+        reading->second.sequence->fail(
             {.kind = decoding::Refusal::Kind::kUnavailable, .message = refuse->reason});
-        sequences_.erase(sequence);
+        readings_.erase(reading);
       }
     }
   }

@@ -27,6 +27,9 @@ struct ChainOptions {
   std::string digest;  // The model's.
   chain::Precision precision = chain::Precision::kFp32;
   int64_t max_sessions = 64;
+  /// Tokens that are guessed at most and verified with the next one (decoding/ngram_draft.h); all
+  /// texts together. 0: none.
+  int64_t max_drafts = 16;
 };
 
 class ChainGenerator final : public TextDesk {
@@ -46,6 +49,14 @@ class ChainGenerator final : public TextDesk {
     net::ConnectionId bulk = 0;
     int num_greeted = 0;
   };
+  struct Reading {
+    std::unique_ptr<Sequence> sequence;
+    std::vector<int64_t> drafts;  // How it may go on; read behind its tokens, to be verified.
+    int64_t num_to_draft = 4;
+
+    int64_t length() const { return std::ssize(sequence->tokens()) + std::ssize(drafts); }
+    int64_t token(int64_t position) const;
+  };
   /// Rows for a text, the first of its position `begin`.
   struct Found {
     Id id = 0;
@@ -60,12 +71,15 @@ class ChainGenerator final : public TextDesk {
             Time now);
   void lose(const std::string& address, const std::string& reason, Time now);
   void take_news(Time now);
-  void give(Time now);
+  void give();
+  std::vector<Found> decoded(std::vector<float>& values_WC);
+  bool take(Reading& reading, int64_t begin, const at::Tensor& rows);
+  void draft(Reading& reading);
   void act();
   void call(const std::string& address);
   void feed(const chain::Conductor::Feed& feed);
   void let_go(Id id);
-  chain::Conductor::Text text_of(const Sequence& sequence) const;
+  static chain::Conductor::Text text_of(const Reading& reading);
   void report();
 
   const model::Model& model_;
@@ -78,7 +92,7 @@ class ChainGenerator final : public TextDesk {
   chain::DirectoryPost post_;
   chain::Conductor conductor_;
   const std::shared_ptr<model::KvPool> no_layers_;
-  std::map<Id, std::unique_ptr<Sequence>> sequences_;
+  std::map<Id, Reading> readings_;
   std::map<std::string, Lines> servers_;
   std::map<net::ConnectionId, std::string> addresses_;
   std::vector<Found> found_;

@@ -202,6 +202,31 @@ TEST_F(ChainGeneratorTest, ChainsGiveTheBitsOfOneProcess) {
   EXPECT_TRUE(generator->status().recoveries.empty());
 }
 
+TEST_F(ChainGeneratorTest, GuessesSaveRoundTripsAndChangeNothing) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  const auto generator = gateway();
+  std::vector<int64_t> again;
+  for (int i = 0; i < 6; ++i) {
+    for (const int64_t id : text(3, 12)) again.push_back(id);
+  }
+  const std::vector<GenerationRequest> asked{
+      {.prompt = again, .max_tokens = 80, .ends = {}, .sampler = {}, .top_logprobs = 1},
+      {.prompt = again,
+       .max_tokens = 60,
+       .ends = {},
+       .sampler = {.temperature = 1.0, .seed = 5},
+       .logit_bias = {{5, 30.0F}, {6, 30.0F}},  // So that some guesses are right.
+       .top_logprobs = 1}};
+  auto heard = ask(*generator, asked);
+  expect_same(heard, asked);
+  while (generator->status().made_tokens < 140) std::this_thread::yield();
+  const decoding::GeneratorStatus status = generator->status();
+  EXPECT_GT(status.drafted_tokens, 0);
+  EXPECT_GT(status.accepted_tokens, 0);
+  EXPECT_EQ(status.made_tokens, 140);
+}
+
 TEST_F(ChainGeneratorTest, AServerThatIsKilledUnderWayIsReplaced) {
   serve("a", {0, 1});
   serve("b", {1, 2});

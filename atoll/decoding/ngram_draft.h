@@ -1,0 +1,15 @@
+#pragma once
+// A guess at how a text goes on, from the text itself: what followed when its last tokens were there
+// before (prompt lookup, as in Saxena 2023). Who has to wait long for each token has a guess
+// verified with it; a wrong one costs a little work and changes nothing.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace atl::decoding {
+
+/// At most `max` ids: behind the latest earlier place where the most of the last tokens stand, two
+/// at least. None where they do not.
+std::vector<int64_t> ngram_draft(std::span<const int64_t> tokens, int64_t max);
+
+}  // namespace atl::decoding
