@@ -148,6 +148,7 @@ void BlockServer::handle(const net::Event& event) {
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (!opened->inbound) return;
     callers_[line] = {.plane = opened->plane, .remote = opened->remote};
+    if (opened->certificate) callers_[line].role = opened->certificate->peer.role;
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     lose(line, lost->reason);
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
@@ -172,6 +173,10 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
     refusal = fmt::format("protocol {} is spoken here, not {}", chain::kProtocol, message.protocol);
   } else if (message.model != lease_.digest) {
     refusal = fmt::format("'{}' is served here, which is another model", lease_.model);
+  } else if (caller.role && *caller.role != (message.gateway != 0 ? identity::Role::kGateway
+                                                                  : identity::Role::kServer)) {
+    refusal = fmt::format("its certificate is that of a member with another part, {}",
+                          identity::name_of(*caller.role));
   } else if (!reader_.joinable()) {
     refusal = "no layers are served here yet";
   }
@@ -184,7 +189,7 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
   if (message.gateway != 0) {
     const MutexLock lock(mutex_);
     GatewayLines& gateway = gateways_[message.gateway];
-    (caller.plane == net::Plane::kControl ? gateway.control : gateway.bulk) = line;
+    (caller.plane == net::Plane::kPeer ? gateway.control : gateway.bulk) = line;
   }
   lines_.send(line, chain::Greeted{.layers = lease_.layers,
                                    .page_positions = model::KvPool::kPagePositions});
@@ -224,7 +229,7 @@ chain::Pong BlockServer::pong(uint64_t number) const {
 void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
   if (const auto caller = callers_.find(line); caller != callers_.end()) {
     const uint64_t gateway = caller->second.gateway;
-    const bool was_control = caller->second.plane == net::Plane::kControl;
+    const bool was_control = caller->second.plane == net::Plane::kPeer;
     callers_.erase(caller);
     if (gateway == 0) return;
     const MutexLock lock(mutex_);
