@@ -185,6 +185,9 @@ class Asked:
         with self._arrived:
             self._arrived.wait_for(lambda: len(self.pieces) >= count or self.error or not self._thread.is_alive(), DEADLINE_S)
 
+    def is_under_way(self):
+        return self._thread.is_alive()
+
     def told(self):
         """As told(): of each choice text, tokens, scores, end."""
         self._thread.join(DEADLINE_S)

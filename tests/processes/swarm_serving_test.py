@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -48,8 +49,7 @@ def made_model(name, seed):
 
 def recoveries(url):
     """By kind."""
-    lines = [line for line in ask(url, "/metrics").splitlines() if line.startswith("atoll_recoveries_total{")]
-    return {line.split('kind="')[1].split('"')[0]: int(line.split()[-1]) for line in lines}
+    return {kind: int(count) for kind, count in re.findall(r'atoll_recoveries_total\{.*kind="(\w+)"\} (\d+)', ask(url, "/metrics"))}
 
 
 class Serving(unittest.TestCase):
@@ -150,12 +150,26 @@ class SameAnswersTest(Serving):
 class LostServersTest(Serving):
     SPANS = ("0:2", "0:2", "2:4", "2:4", "4:6", "4:6")
 
-    def of_the_chain(self, swarm, asked, index):
-        """The server in use for the layers of that number, and the other one."""
-        asked.wait_pieces(1)
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.num_under_way = cls.num_lost = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        assert 4 * cls.num_under_way >= 3 * cls.num_lost, f"of {cls.num_lost} texts {cls.num_under_way} were under way"
+
+    def used(self, swarm, index, seconds=0.01):
+        """Which of the two with the layers of that number computes."""
         pair = "abcdef"[2 * index : 2 * index + 2]
-        busy = swarm.busy(0.03)
-        return sorted(pair, key=lambda name: -busy.get(name, 0))
+        busy = swarm.busy(seconds)
+        return max(pair, key=lambda name: busy.get(name, 0))
+
+    def lose(self, asked, lose, *names):
+        """Servers of the chain of a text, which is under way."""
+        type(self).num_under_way += asked.is_under_way()
+        type(self).num_lost += 1
+        return lose(*names)
 
     def start_again(self, swarm, url):
         """Those that are gone come back, as others."""
@@ -171,31 +185,29 @@ class LostServersTest(Serving):
         for number, body in enumerate((GREEDY, SEEDED, FOUR, FORM, PREFIX)):
             asked = Asked(url, **body)
             asked.wait_pieces(self.random.randrange(1, 12))
-            used, other = self.of_the_chain(swarm, asked, number % 3)
-            swarm.kill(used)
+            used = self.used(swarm, number % 3)
+            self.lose(asked, swarm.kill, used)
             self.check(asked, body, f"{used} of {body}")
             self.start_again(swarm, url)
-        if found := recoveries(url):
-            self.assertGreaterEqual(sum(found.values()), 1, found)
+        self.assertGreaterEqual(sum(recoveries(url).values()), 3, recoveries(url))
 
     def test_killed_while_a_prompt_is_read(self):
         swarm = self.swarm(*self.SPANS)
         url = swarm.urls["g0"]
+        num_before = 0
         for number in range(3):
             body = {**READING, "prompt": f"{number} {LONG}"}
-            wanted = time.monotonic()
+            begin = time.monotonic()
             self.wanted(body)
-            wanted = time.monotonic() - wanted
-            before = swarm.busy()
+            wanted = time.monotonic() - begin
             asked = Asked(url, **body)
-            time.sleep(wanted * self.random.uniform(0.1, 0.8))
-            del before
-            pair = "abcdef"[2 * number : 2 * number + 2]
-            busy = swarm.busy(0.005)
-            used = max(pair, key=lambda name: busy.get(name, 0))
-            swarm.kill(used)
+            time.sleep(wanted * self.random.uniform(0.1, 0.5))
+            used = self.used(swarm, number, 0.01)
+            self.lose(asked, swarm.kill, used)
+            num_before += not asked.pieces
             self.check(asked, body, f"{used} while it reads")
             self.start_again(swarm, url)
+        self.assertGreater(num_before, 0)
 
     def test_two_killed_at_once(self):
         swarm = self.swarm(*self.SPANS)
@@ -203,8 +215,8 @@ class LostServersTest(Serving):
         for pair, body in (((0, 1), SEEDED), ((1, 2), PREFIX), ((0, 2), FORM)):
             asked = Asked(url, **body)
             asked.wait_pieces(self.random.randrange(1, 12))
-            used = [self.of_the_chain(swarm, asked, index)[0] for index in pair]
-            swarm.kill(*used)
+            used = [self.used(swarm, index) for index in pair]
+            self.lose(asked, swarm.kill, *used)
             self.check(asked, body, f"{used}")
             self.start_again(swarm, url)
 
@@ -214,8 +226,8 @@ class LostServersTest(Serving):
         for index in (1, 2):
             asked = Asked(url, **SEEDED)
             asked.wait_pieces(self.random.randrange(1, 12))
-            used, _ = self.of_the_chain(swarm, asked, index)
-            swarm.send(used, signal.SIGSTOP)
+            used = self.used(swarm, index)
+            self.lose(asked, swarm.send, used, signal.SIGSTOP)
             self.check(asked, SEEDED, f"{used} hangs")
             swarm.send(used, signal.SIGCONT)
             self.check(Asked(url, **GREEDY), GREEDY, f"{used} goes on")
@@ -225,8 +237,9 @@ class LostServersTest(Serving):
         url = swarm.urls["g0"]
         for index in range(3):
             asked = Asked(url, **FOUR)
-            used, _ = self.of_the_chain(swarm, asked, index)
-            self.assertEqual(swarm.finish(used), 0, swarm.log(used))
+            asked.wait_pieces(2)
+            used = self.used(swarm, index)
+            self.assertEqual(self.lose(asked, swarm.finish, used), 0, swarm.log(used))
             self.check(asked, FOUR, f"{used} leaves")
 
     def test_a_gap_that_is_filled_in_time(self):
