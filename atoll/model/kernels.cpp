@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "atoll/base/check.h"
@@ -15,6 +16,25 @@ namespace {
 // Rows per task: enough elements that handing it out costs nothing.
 int64_t grain(int64_t elements_per_row) {
   return std::max<int64_t>(1, 32'768 / std::max<int64_t>(1, elements_per_row));
+}
+
+/// In 16 sums however wide a register is: a model is the same on all processors, and a chain of
+/// them gives the bits of one.
+ATOLL_INLINE float sum_of_squares(const float* x, int64_t width) {
+  using Lanes __attribute__((vector_size(64))) = float;
+  constexpr int64_t kLanes = 16;
+  Lanes sums = {};
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    Lanes values;
+    std::memcpy(&values, x + i, sizeof(values));
+    sums += values * values;
+  }
+  for (int64_t lane = 0; i < width; ++i, ++lane) sums[lane] += x[i] * x[i];
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
 }
 
 ATOLL_CLONES void rms_norm_rows(int64_t count, int64_t width, const float* x, const float* delta,
@@ -29,9 +49,7 @@ ATOLL_CLONES void rms_norm_rows(int64_t count, int64_t width, const float* x, co
       for (int64_t i = 0; i < width; ++i) target[i] = source[i] + added[i];
       source = target;
     }
-    float squares = 0;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < width; ++i) squares += source[i] * source[i];
+    const float squares = sum_of_squares(source, width);
     const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
     inverse_rms[row] = inverse;
     float* result = y + row * width;

@@ -20,8 +20,7 @@ Connection::Connection(ConnectionId id, Plane plane, std::string remote,
       plane_(plane),
       remote_(std::move(remote)),
       context_(std::move(context)),
-      max_queued_bytes_(plane == Plane::kControl ? context_->queue_bytes
-                                                 : context_->bulk_queue_bytes),
+      max_queued_bytes_(is_brief(plane) ? context_->queue_bytes : context_->bulk_queue_bytes),
       max_frame_bytes_(plane == Plane::kJoin ? kMaxJoinFrameBytes : kMaxLaneFrameBytes) {}
 
 Sent Connection::send(SharedFrame frame) {

@@ -183,7 +183,7 @@ class TcpTransport final : public Transport {
   }
   std::shared_ptr<StreamConnection> make_connection(Plane plane, const std::string& remote);
   EventLoop& loop_for(Plane plane, ConnectionId id) const {
-    return plane == Plane::kControl ? *control_loop_ : *bulk_loops_[id % bulk_loops_.size()];
+    return is_brief(plane) ? *control_loop_ : *bulk_loops_[id % bulk_loops_.size()];
   }
   void on_dialled(const std::shared_ptr<StreamConnection>& connection, Plane plane,
                   const std::shared_ptr<Trust>& trust, Result<Descriptor> socket);

@@ -29,9 +29,12 @@ using ConnectionId = uint64_t;
 /// transports use it. kJoin: who is no member yet asks for a certificate, or a member for a new
 /// one; its frames are short (kMaxJoinFrameBytes).
 /// kCircuit: what two members say to each other through a relay (net/relay.h); only transports use
-/// it.
-enum class Plane : uint8_t { kControl, kBulk, kLane, kJoin, kCircuit };
-constexpr Plane kLastPlane = Plane::kCircuit;
+/// it. kPeer: as kControl, between members; at the other end of kControl only a coordinator is
+/// taken.
+enum class Plane : uint8_t { kControl, kBulk, kLane, kJoin, kCircuit, kPeer };
+constexpr Plane kLastPlane = Plane::kPeer;
+/// Short messages, which do not wait for long ones.
+constexpr bool is_brief(Plane plane) { return plane == Plane::kControl || plane == Plane::kPeer; }
 
 /// How a connection came about: one end called the other; both called at once, through what
 /// translates their addresses; or a relay passes on what they say, which it cannot read.

@@ -206,7 +206,7 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
   if (message.gateway != 0) {
     const MutexLock lock(mutex_);
     GatewayLines& gateway = gateways_[message.gateway];
-    (caller.plane == net::Plane::kControl ? gateway.control : gateway.bulk) = line;
+    (caller.plane == net::Plane::kPeer ? gateway.control : gateway.bulk) = line;
   }
   lines_.send(line, chain::Greeted{.layers = lease_.layers,
                                    .page_positions = model::KvPool::kPagePositions});
@@ -246,7 +246,7 @@ chain::Pong BlockServer::pong(uint64_t number) const {
 void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
   if (const auto caller = callers_.find(line); caller != callers_.end()) {
     const uint64_t gateway = caller->second.gateway;
-    const bool was_control = caller->second.plane == net::Plane::kControl;
+    const bool was_control = caller->second.plane == net::Plane::kPeer;
     callers_.erase(caller);
     if (gateway == 0) return;
     const MutexLock lock(mutex_);

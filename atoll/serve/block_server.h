@@ -16,6 +16,7 @@
 #include "atoll/base/mutex.h"
 #include "atoll/chain/directory_post.h"
 #include "atoll/chain/peer_lines.h"
+#include "atoll/identity/peer.h"
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/block_engine.h"
@@ -60,6 +61,7 @@ class BlockServer {
   struct Caller {
     uint64_t gateway = 0;  // 0: another server.
     net::Plane plane = net::Plane::kControl;
+    std::optional<identity::Role> role;  // Nothing in the clear.
     bool has_greeted = false;
     std::optional<identity::Role> role;  // By its certificate.
   };

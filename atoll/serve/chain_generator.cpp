@@ -134,7 +134,7 @@ void ChainGenerator::let_go(Id id) {
 
 void ChainGenerator::call(const std::string& address) {
   Lines& lines = servers_[address];
-  lines = {.control = lines_.call(address, net::Plane::kControl),
+  lines = {.control = lines_.call(address, net::Plane::kPeer),
            .bulk = lines_.call(address, net::Plane::kBulk)};
   for (const net::ConnectionId line : {lines.control, lines.bulk}) {
     addresses_[line] = address;

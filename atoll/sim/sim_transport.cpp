@@ -394,9 +394,8 @@ void SimNetwork::transmit(const std::shared_ptr<End>& from, Bytes frame, bool la
   const double rate = way.options.bits_per_second;
   const double bits = 8.0 * static_cast<double>(frame.size());
   const Duration sending(rate > 0 ? static_cast<int64_t>(bits / rate * 1e9) : 0);
-  const Time departure = from->plane == Plane::kControl
-                             ? way.line.send_control(queue_.now(), sending)
-                             : way.line.send_bulk(queue_.now(), sending);
+  const Time departure = is_brief(from->plane) ? way.line.send_control(queue_.now(), sending)
+                                               : way.line.send_bulk(queue_.now(), sending);
 
   const auto size = static_cast<int64_t>(frame.size());
   auto item = std::make_shared<Item>(Item{from, std::move(frame), last});

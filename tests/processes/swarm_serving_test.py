@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""A model whose layers several servers have: the answers of one process to the last bit, whatever happens to servers, gateways and coordinator.
+
+usage: swarm_serving_test.py ATOLL STORE [unittest arguments]
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+
+import jsonschema
+
+from serving_swarm import Asked, ServingSwarm, ask, client_of, complete, told
+from swarm_run import DEADLINE_S, wait_for
+
+ATOLL = STORE = ""
+ROOT = None  # Removed at the end.
+SEED = int(os.environ.get("SEED", random.randrange(10_000)))
+SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "max_positions": 2048}
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "maximum": 99, "minimum": 0},
+                                           "tags": {"type": "array", "items": {"enum": ["reef", "lagoon"]}, "maxItems": 6}},
+          "required": ["name", "age", "tags"], "additionalProperties": False}
+LONG = "def loads(text):\n    return json." * 100  # Some 1,400 tokens.
+GREEDY = {"prompt": "def loads(", "max_tokens": 120, "temperature": 0}
+SEEDED = {"prompt": "import json\n", "max_tokens": 120, "temperature": 0.9, "seed": 11}
+FOUR = {**SEEDED, "max_tokens": 60, "n": 4}
+FORM = {"prompt": "class", "max_tokens": 200, "temperature": 1, "seed": 5, "guided_json": SCHEMA}
+READING = {"prompt": LONG, "max_tokens": 8, "temperature": 0}
+PREFIX = {"prompt": LONG[:500], "max_tokens": 100, "temperature": 0.8, "seed": 3}
+
+
+def made_model(name, seed):
+    model = ROOT / name
+    words = [ATOLL, "train", "--run", model, "--data", STORE, "--train.steps=3", "--train.threads=1", "--train.sequence_length=32", f"--train.seed={seed}",
+             "--train.batch_rows=2", "--train.eval_rows=2", *(f"--model.{key}={value}" for key, value in SHAPE.items())]
+    subprocess.run(list(map(str, words)), check=True, capture_output=True)
+    return model
+
+
+def recoveries(url):
+    """By kind."""
+    return {kind: int(count) for kind, count in re.findall(r'atoll_recoveries_total\{.*kind="(\w+)"\} (\d+)', ask(url, "/metrics"))}
+
+
+class Serving(unittest.TestCase):
+    """One process with all of the model, and a swarm without servers."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.random = random.Random(SEED)
+        cls.model = made_model("model", 1)
+        cls.whole = ServingSwarm(ATOLL, cls.model, ROOT / "whole")
+        cls.addClassCleanup(cls.whole.end)
+        cls.one = cls.whole.alone("one")
+        cls.wanted_by_body = {}
+
+    def swarm(self, *spans, gateways=1):
+        """Servers a, b, ... of these layers, and gateways g0, g1, ..."""
+        swarm = ServingSwarm(ATOLL, self.model, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        swarm.coordinate()
+        for name, span in zip("abcdefgh", spans):
+            swarm.serve(name, span)
+        for number in range(gateways):
+            swarm.gateway(f"g{number}")
+        for url in swarm.urls.values():
+            swarm.wait_whole(url)
+        return swarm
+
+    def wanted(self, body):
+        key = json.dumps(body)
+        if key not in self.wanted_by_body:
+            self.wanted_by_body[key] = Asked(self.one, **body).told()
+        return self.wanted_by_body[key]
+
+    def check(self, asked, body, what):
+        wanted = self.wanted(body)
+        try:
+            found = asked.told()
+        except AssertionError as error:
+            self.fail(f"SEED={SEED}, {what}: {error}")
+        self.assertEqual(found, wanted, f"SEED={SEED}, {what}")
+
+
+class SameAnswersTest(Serving):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.swarm_of_class = ServingSwarm(ATOLL, cls.model, ROOT / "same")
+        cls.addClassCleanup(cls.swarm_of_class.end)
+        swarm = cls.swarm_of_class
+        swarm.coordinate()
+        for name, span in zip("abcd", ("0:2", "2:4", "4:6", "2:6")):
+            swarm.serve(name, span)
+        cls.url = swarm.gateway("g")
+        swarm.wait_whole(cls.url)
+        cls.clients = [client_of(cls.url), client_of(cls.one)]
+        for client in cls.clients:
+            cls.addClassCleanup(client.close)
+
+    def same(self, asked):
+        """What both say, without what names each reply."""
+        found = []
+        for client in self.clients:
+            reply = asked(client).model_dump()
+            for key in ("id", "created", "usage"):
+                reply.pop(key, None)
+            found.append(reply)
+        self.assertEqual(found[0], found[1])
+        return found[0]
+
+    def test_completions(self):
+        for body in (GREEDY, SEEDED, FOUR, READING):
+            self.same(lambda client: client.completions.create(model="mine", logprobs=4, **body))
+        self.same(lambda client: client.completions.create(model="mine", prompt=LONG, echo=True, max_tokens=0, logprobs=1))
+        self.same(lambda client: client.completions.create(model="mine", prompt=["class", "a"], max_tokens=9, seed=1, logit_bias={"9": 5},
+                                                           frequency_penalty=1, echo=True, logprobs=2))
+
+    def test_of_a_form(self):
+        for seed in range(3):
+            made = self.same(lambda client: client.completions.create(
+                model="mine", prompt="class", max_tokens=200, seed=seed, logprobs=2, n=2, extra_body={"guided_json": SCHEMA}))
+            for choice in made["choices"]:
+                jsonschema.validate(json.loads(choice["text"]), SCHEMA)
+
+    def test_chats_and_embeddings(self):
+        messages = [{"role": "user", "content": "What is json?"}]
+        for more in ({"temperature": 0}, {"seed": 4, "n": 3}):
+            self.same(lambda client: client.chat.completions.create(model="mine", messages=messages, max_tokens=40, logprobs=True, top_logprobs=3, **more))
+        self.same(lambda client: client.embeddings.create(model="mine", input=["a", "def loads(", LONG]))
+
+    def test_many_at_once(self):
+        bodies = [{"prompt": LONG[: 7 * i + 1], "max_tokens": 30, "temperature": 0.8, "seed": i, "logprobs": 2} for i in range(16)]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            alone = [told(complete(self.one, **body)) for body in bodies]
+            for _ in range(2):  # Then with keys and values that are there.
+                self.assertEqual(list(pool.map(lambda body: told(complete(self.url, **body)), bodies)), alone)
+
+
+class LostServersTest(Serving):
+    SPANS = ("0:2", "0:2", "2:4", "2:4", "4:6", "4:6")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.num_under_way = cls.num_lost = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        assert 4 * cls.num_under_way >= 3 * cls.num_lost, f"of {cls.num_lost} texts {cls.num_under_way} were under way"
+
+    def used(self, swarm, index, seconds=0.01):
+        """Which of the two with the layers of that number computes."""
+        pair = "abcdef"[2 * index : 2 * index + 2]
+        busy = swarm.busy(seconds)
+        return max(pair, key=lambda name: busy.get(name, 0))
+
+    def lose(self, asked, lose, *names):
+        """Servers of the chain of a text, which is under way."""
+        type(self).num_under_way += asked.is_under_way()
+        type(self).num_lost += 1
+        return lose(*names)
+
+    def start_again(self, swarm, url):
+        """Those that are gone come back, as others."""
+        for name, span in zip("abcdef", self.SPANS):
+            if not swarm.is_alive(name):
+                swarm.serve(name, span)
+        swarm.wait_whole(url)
+        time.sleep(0.3)  # Until the gateway has heard of them.
+
+    def test_killed_while_tokens_are_made(self):
+        swarm = self.swarm(*self.SPANS)
+        url = swarm.urls["g0"]
+        for number, body in enumerate((GREEDY, SEEDED, FOUR, FORM, PREFIX)):
+            asked = Asked(url, **body)
+            asked.wait_pieces(self.random.randrange(1, 12))
+            used = self.used(swarm, number % 3)
+            self.lose(asked, swarm.kill, used)
+            self.check(asked, body, f"{used} of {body}")
+            self.start_again(swarm, url)
+        self.assertGreaterEqual(sum(recoveries(url).values()), 3, recoveries(url))
+
+    def test_killed_while_a_prompt_is_read(self):
+        swarm = self.swarm(*self.SPANS)
+        url = swarm.urls["g0"]
+        num_before = 0
+        for number in range(3):
+            body = {**READING, "prompt": f"{number} {LONG}"}
+            begin = time.monotonic()
+            self.wanted(body)
+            wanted = time.monotonic() - begin
+            asked = Asked(url, **body)
+            time.sleep(wanted * self.random.uniform(0.1, 0.5))
+            used = self.used(swarm, number, 0.01)
+            self.lose(asked, swarm.kill, used)
+            num_before += not asked.pieces
+            self.check(asked, body, f"{used} while it reads")
+            self.start_again(swarm, url)
+        self.assertGreater(num_before, 0)
+
+    def test_two_killed_at_once(self):
+        swarm = self.swarm(*self.SPANS)
+        url = swarm.urls["g0"]
+        for pair, body in (((0, 1), SEEDED), ((1, 2), PREFIX), ((0, 2), FORM)):
+            asked = Asked(url, **body)
+            asked.wait_pieces(self.random.randrange(1, 12))
+            used = [self.used(swarm, index) for index in pair]
+            self.lose(asked, swarm.kill, *used)
+            self.check(asked, body, f"{used}")
+            self.start_again(swarm, url)
+
+    def test_one_that_hangs_and_comes_to_itself(self):
+        swarm = self.swarm(*self.SPANS)
+        url = swarm.urls["g0"]
+        for index in (1, 2):
+            asked = Asked(url, **SEEDED)
+            asked.wait_pieces(self.random.randrange(1, 12))
+            used = self.used(swarm, index)
+            self.lose(asked, swarm.send, used, signal.SIGSTOP)
+            self.check(asked, SEEDED, f"{used} hangs")
+            swarm.send(used, signal.SIGCONT)
+            self.check(Asked(url, **GREEDY), GREEDY, f"{used} goes on")
+
+    def test_one_that_is_asked_to_end_gives_its_texts_away(self):
+        swarm = self.swarm(*self.SPANS)
+        url = swarm.urls["g0"]
+        for index in range(3):
+            asked = Asked(url, **FOUR)
+            asked.wait_pieces(2)
+            used = self.used(swarm, index)
+            self.assertEqual(self.lose(asked, swarm.finish, used), 0, swarm.log(used))
+            self.check(asked, FOUR, f"{used} leaves")
+
+    def test_a_gap_that_is_filled_in_time(self):
+        swarm = self.swarm("0:2", "2:4", "4:6")
+        asked = Asked(swarm.urls["g0"], **SEEDED)
+        asked.wait_pieces(4)
+        swarm.kill("b")
+        swarm.serve("x", "1:5")
+        self.check(asked, SEEDED, "another with other bounds")
+
+
+class SwarmTest(Serving):
+    def test_a_coordinator_that_was_killed(self):
+        swarm = self.swarm("0:2", "2:4", "4:6")
+        url = swarm.urls["g0"]
+        asked = Asked(url, **SEEDED)
+        asked.wait_pieces(2)
+        swarm.kill("coordinator")
+        self.check(asked, SEEDED, "the coordinator is killed")
+        self.check(Asked(url, **GREEDY), GREEDY, "without a coordinator")
+        swarm.coordinate()
+        swarm.serve("d", "2:4")
+        wait_for(lambda: "d serves" in swarm.log("coordinator") or "'d' serves" in swarm.log("coordinator"), "d's layers")
+        asked = Asked(url, **SEEDED)
+        asked.wait_pieces(2)
+        swarm.kill("b")
+        self.check(asked, SEEDED, "with one that came later")
+
+    def test_two_gateways_and_one_that_is_killed(self):
+        swarm = self.swarm("0:3", "3:6", gateways=2)
+        bodies = {"g0": SEEDED, "g1": FOUR}
+        asked = {name: Asked(swarm.urls[name], **body) for name, body in bodies.items()}
+        for name, body in bodies.items():
+            self.check(asked[name], body, name)
+        Asked(swarm.urls["g0"], prompt=LONG, max_tokens=500, temperature=0).wait_pieces(1)
+        swarm.kill("g0")
+        wait_for(lambda: max(swarm.busy(0.2).values()) < 0.02, "servers that compute no more")
+        self.check(Asked(swarm.urls["g1"], **PREFIX), PREFIX, "the other gateway")
+
+    def test_layers_that_nobody_has(self):
+        swarm = self.swarm("0:2", "2:4", "4:6")
+        swarm.kill("b")
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            complete(swarm.urls["g0"], prompt="a", max_tokens=2)
+        with caught.exception as failed:
+            self.assertEqual(failed.code, 503)
+            message = json.loads(failed.read())["error"]["message"]
+        self.assertRegex(message, r"layers? 2(:4| to 3|-3)", message)
+        swarm.serve("x", "2:4")
+        swarm.wait_whole(swarm.urls["g0"])
+        self.check(Asked(swarm.urls["g0"], **GREEDY), GREEDY, "x")
+
+    def test_other_weights_are_never_mixed_in_and_the_coordinator_gives_layers(self):
+        swarm = ServingSwarm(ATOLL, self.model, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        swarm.coordinate()
+        swarm.serve("other", "0:6", model=made_model("other", 2))
+        swarm.serve("a", "0:3")
+        url = swarm.gateway("g")
+        time.sleep(0.5)
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            complete(url, prompt="a", max_tokens=2)
+        with caught.exception as failed:
+            self.assertEqual(failed.code, 503)
+        swarm.serve("b")  # Which layers, it is told.
+        swarm.wait_whole(url)
+        self.check(Asked(url, **SEEDED), SEEDED, "given layers")
+        self.assertLess(swarm.busy()["other"], 0.01)
+        self.assertTrue(swarm.is_alive("other"))
+
+
+class EncryptedTest(Serving):
+    def test_who_is_invited_and_who_is_not(self):
+        swarm = ServingSwarm(ATOLL, self.model, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        subprocess.run([ATOLL, "create", swarm.run, "--address", swarm.port.address], check=True, capture_output=True)
+        swarm.coordinate("--no-discovery")
+        for name, span in zip("abcd", ("0:2", "2:4", "4:6", "2:4")):
+            swarm.serve(name, span)
+        url = swarm.gateway("g")
+        swarm.wait_whole(url)
+        for body in (GREEDY, FOUR, FORM):
+            asked = Asked(url, **body)
+            asked.wait_pieces(3)
+            self.check(asked, body, "encrypted")
+        asked = Asked(url, **SEEDED)
+        asked.wait_pieces(3)
+        busy = swarm.busy(0.03)
+        swarm.kill(max("bd", key=lambda name: busy[name]))
+        self.check(asked, SEEDED, "encrypted, one is killed")
+        for start, role in ((swarm.gateway, "server"), (swarm.gateway, "island"), (swarm.serve, "gateway"), (swarm.serve, "island")):
+            with self.assertRaisesRegex(AssertionError, "invite"):
+                start(f"wrong-{role}", join=swarm.invite(role))
+        # A server's certificate does not make a gateway, in the clear nobody is let in.
+        for words in (["gateway", self.model, "--run", swarm.folder / "a"], ["gateway", self.model, "--join", swarm.port.address]):
+            process = subprocess.Popen([ATOLL, *map(str, words), "--listen", "127.0.0.1:0", "--name", "mine"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.communicate, timeout=DEADLINE_S)
+            self.addCleanup(process.kill)
+            said = process.stdout.readline()
+            if not said:
+                self.assertNotEqual(process.wait(DEADLINE_S), 0)
+                continue
+            with self.assertRaises(urllib.error.HTTPError) as caught:
+                complete(said[said.index("http") :].split()[0].rstrip("/"), prompt="a", max_tokens=1)
+            with caught.exception as failed:
+                self.assertEqual(failed.code, 503)
+
+
+if __name__ == "__main__":
+    ATOLL, STORE = (str(pathlib.Path(sys.argv.pop(1)).absolute()) for _ in range(2))
+    ROOT = pathlib.Path(tempfile.mkdtemp(prefix="atoll-swarm-serving-"))
+    try:
+        unittest.main(verbosity=2)
+    finally:
+        shutil.rmtree(ROOT, ignore_errors=True)
